@@ -17,7 +17,7 @@ import uvloop
 from bench.cases import Figures, Result, Run, merged
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import StreamLimits, TimeLimits
+from mcp_hub.calls.rules import CallLimits, StreamLimits, TimeLimits
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import SystemClock
 from mcp_hub.events import Completed, Ending
@@ -46,7 +46,7 @@ async def _measured(rounds: int, seconds: float) -> dict[str, list[Figures]]:
     with TemporaryDirectory() as folder:
         clock = SystemClock()
         streams = StreamTable(open_store("sqlite", Path(folder), StoreLimits(), clock), clock, StreamLimits())
-        registry = CallRegistry(clock, running=DEPTH, waiting=0, on_durable=streams.begin)
+        registry = CallRegistry(clock, CallLimits(DEPTH, 0), on_durable=streams.begin)
         await streams.store.open()
         running = asyncio.create_task(streams.run())
         for _ in range(rounds):

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     )
     from mcp_hub.library.hub import Hub
     from mcp_hub.library.stream import ToolStream
-    from mcp_hub.upstreams.functions.default import tool
-    from mcp_hub.upstreams.functions.registry import Context, Progress, Registry, Result
+    from mcp_hub.upstreams.functions.registry import Context, Progress, Registry, Result, tool
 
 __version__ = "0.1.0"
 
@@ -54,44 +53,16 @@ _MODULES = {
     ),
     "mcp_hub.library.hub": ("Hub",),
     "mcp_hub.library.stream": ("ToolStream",),
-    "mcp_hub.upstreams.functions.default": ("tool",),
-    "mcp_hub.upstreams.functions.registry": ("Context", "Progress", "Registry", "Result"),
+    "mcp_hub.upstreams.functions.registry": ("Context", "Progress", "Registry", "Result", "tool"),
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
-    "Busy",
-    "CallCancelled",
-    "CallEvent",
-    "Cancelled",
-    "Completed",
-    "ConfigError",
-    "Context",
-    "DeadlineExceeded",
-    "Delta",
-    "EventsGone",
-    "Failed",
-    "Hub",
-    "HubError",
-    "HubMisuse",
-    "InputReceived",
-    "InputRequired",
-    "Log",
-    "ModelMismatch",
-    "Progress",
-    "Progressed",
-    "Registry",
-    "Result",
-    "RpcError",
-    "ToolCall",
-    "ToolResult",
-    "ToolStream",
-    "UnknownEntry",
-    "UnknownStream",
-    "UpstreamLost",
-    "UpstreamUnavailable",
-    "tool",
-]
+    "Busy", "CallCancelled", "CallEvent", "Cancelled", "Completed", "ConfigError", "Context", "DeadlineExceeded",
+    "Delta", "EventsGone", "Failed", "Hub", "HubError", "HubMisuse", "InputReceived", "InputRequired", "Log",
+    "ModelMismatch", "Progress", "Progressed", "Registry", "Result", "RpcError", "ToolCall", "ToolResult", "ToolStream",
+    "UnknownEntry", "UnknownStream", "UpstreamLost", "UpstreamUnavailable", "tool",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -135,34 +135,49 @@ def call_later(seconds: float, callback: Callable[[], None]) -> Timer:
     return asyncio.get_running_loop().call_later(seconds, callback)
 
 
-class Beside:
-    """Runs work beside a block and no longer; `give_up`, which it is handed, cancels the block and nothing else.
+class Block:
+    """A block of code that `give_up` cancels, and nothing else. A cancel scope of `anyio` costs 1 kB, and more time."""
 
-    The work must not fail. An `anyio` task group would cost 4 kB for each, a cancel scope 1 kB.
-    """
+    __slots__ = ("_before", "_host", "is_given_up")
 
-    __slots__ = ("_before", "_host", "_is_given_up", "_task", "_work")
-
-    def __init__(self, work: Callable[[Callable[[], None]], Coroutine[None, None, None]]) -> None:
-        self._work = work
-        self._is_given_up = False
+    def __init__(self) -> None:
+        self.is_given_up = False
 
     def __enter__(self) -> None:
         host = asyncio.current_task()
         assert host is not None
         self._host, self._before = host, host.cancelling()
-        self._task = asyncio.get_running_loop().create_task(self._work(self.give_up))
 
     def give_up(self) -> None:
         """Cancels the block; idempotent, and not to be called by the block itself."""
-        if not self._is_given_up:
-            self._is_given_up = True
+        if not self.is_given_up:
+            self.is_given_up = True
             self._host.cancel()
 
     def __exit__(self, kind: type[BaseException] | None, *raised: object) -> bool:
         """True, which swallows the cancellation, if it was ours alone."""
+        return self.is_given_up and self._host.uncancel() <= self._before and kind is asyncio.CancelledError
+
+
+class Beside(Block):
+    """Runs work beside a block and no longer; the work is handed `give_up`.
+
+    The work must not fail. An `anyio` task group would cost 4 kB for each.
+    """
+
+    __slots__ = ("_task", "_work")
+
+    def __init__(self, work: Callable[[Callable[[], None]], Coroutine[None, None, None]]) -> None:
+        super().__init__()
+        self._work = work
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._task = asyncio.get_running_loop().create_task(self._work(self.give_up))
+
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> bool:
         self._task.cancel()
-        return self._is_given_up and self._host.uncancel() <= self._before and kind is asyncio.CancelledError
+        return super().__exit__(kind, *raised)
 
 
 def call_soon(callback: Callable[[], None]) -> None:

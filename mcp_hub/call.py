@@ -52,7 +52,6 @@ class CallChannel(Protocol):
 
     def send(self, event: CallEvent) -> None:
         """Append an event; never blocks, never raises. After the call has ended it is counted and dropped."""
-        ...
 
     def ask(self, question: Question) -> str:
         """Put a question to the caller; returns the key under which it can be withdrawn.
@@ -60,41 +59,32 @@ class CallChannel(Protocol):
         `question.answered` is called exactly once: with the caller's result, or with the `RpcError` that stands for
         it (the caller's own error answer, nobody there to ask, the call ended, the question withdrawn).
         """
-        ...
 
     def withdraw(self, key: str) -> None:
         """The upstream no longer wants the answer. Unknown keys are ignored."""
-        ...
 
     def touch(self) -> None:
         """The upstream is at work on the call, though it has nothing to say. No news while the caller is asked."""
-        ...
 
     def suspect(self) -> None:
         """An answer of the upstream belongs to no call. If it was meant for this one, nothing more will come for it."""
-        ...
 
     def continuable(self, how: RawJson | None) -> None:
         """From now on another hub could continue the call by `Upstream.resume(…, how)`; None: no longer."""
-        ...
 
     @property
     def survives(self) -> bool:
         """Whether the hub stops and another one can continue the call: then its upstream's work is not cancelled."""
-        ...
 
     @property
     def is_overdue(self) -> bool:
         """Whether the call is being ended because it ran out of time: its upstream may hang."""
-        ...
 
     async def kept(self, *, whole: bool) -> None:
         """Wait until what was sent so far is stored, if the call is kept at all; if `whole`, also how it ended."""
-        ...
 
     async def drained(self) -> None:
         """Wait until readers have caught up enough to take more (a producer that can pause, does)."""
-        ...
 
 
 CallHandler = Callable[[Call, CallChannel], Awaitable[Completed]]
@@ -110,23 +100,18 @@ class SentCall(Protocol):
 
     def then(self, callback: Callable[[], object]) -> None:
         """Calls `callback` once, in place, when there is an answer or there will be none."""
-        ...
 
     def result(self) -> Completed | None:
         """The result, if it is there and needs nothing else; None: use `finish`."""
-        ...
 
     def leave(self) -> None:
         """The call ends in place with its result: its turn at the source is free."""
-        ...
 
     def abandon(self) -> None:
         """Cancels the request at the source, and leaves."""
-        ...
 
     async def finish(self) -> Completed:
         """The rest of `Upstream.call`. Raises as that does."""
-        ...
 
 
 class Upstream(Protocol):
@@ -139,32 +124,23 @@ class Upstream(Protocol):
 
         Raises `RpcError`: the call must not be sent.
         """
-        ...
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """A `CallHandler`."""
-        ...
 
     async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
-        """Continues a call that an earlier hub started and left; `how` is from its last `CallChannel.continuable`.
-
-        Raises `RpcError`, as `call` does; `HubRestarted` if the call cannot be continued.
-        """
-        ...
+        """Continues a call by `how` from its last `continuable`. Raises as `call`; `HubRestarted` if it cannot be."""
 
     def status(self) -> UpstreamStatus: ...
 
     def snapshot(self) -> Snapshot | None:
         """The newest list; None if there never was one."""
-        ...
 
     def set_log_level(self, level: str) -> None:
         """Some client wants messages of `level` and above; a source without log levels ignores it."""
-        ...
 
     def session_ended(self, session: str) -> None:
         """A handshake session is over; what was kept for it alone can go. Unknown ones are ignored."""
-        ...
 
     async def subscribe(self, uri: str) -> None:
         """Takes a reference at once, then waits until updates of the resource are noted in `Changes`.
@@ -172,11 +148,9 @@ class Upstream(Protocol):
         `uri` is the source's own. Each call, also one that fails or is cancelled, needs an `unsubscribe`.
         Raises `RpcError`: the source's error, `MethodNotFound` if it has no subscriptions, `UpstreamUnavailable`.
         """
-        ...
 
     def unsubscribe(self, uri: str) -> None:
         """Gives a reference back; after the last one the source is unsubscribed as soon as possible."""
-        ...
 
 
 class StreamInfo(msgspec.Struct, frozen=True, gc=False):
@@ -228,48 +202,34 @@ class Reader(Protocol):
     """A place in the events of a call, behind event `cursor`. It holds no events, so being slow costs no queue.
 
     The events are those of the call's log, or those of its durable stream (`is_stored`); both have the same numbers.
+    `has_more` can be taken now; what is stored and was not taken may come later (`is_behind`); nothing comes `at_end`.
+    `failed` says why nothing more will come before the end. Behind `EventsGone` a reader can `skip`.
     """
 
     @property
     def cursor(self) -> int: ...
     @property
     def is_stored(self) -> bool: ...
-
     @property
-    def failed(self) -> HubError | None:
-        """Why nothing more will come before the end. Behind `EventsGone` a reader can `skip`."""
-        ...
-
+    def failed(self) -> HubError | None: ...
     @property
-    def has_more(self) -> bool:
-        """Whether something can be taken now."""
-        ...
-
+    def has_more(self) -> bool: ...
     @property
-    def is_behind(self) -> bool:
-        """Whether events that are stored have not been taken."""
-        ...
-
+    def is_behind(self) -> bool: ...
     @property
-    def at_end(self) -> bool:
-        """Whether the ending has been taken."""
-        ...
+    def at_end(self) -> bool: ...
 
     def take(self, most: int | None = None) -> list[CallEvent]:
         """The next events, `most` of them."""
-        ...
 
     def take_entries(self, most: int | None = None) -> Sequence[StoredEvent]:
         """The same with their lines, which are empty where events are not stored."""
-        ...
 
     def skip(self) -> int:
         """Continues behind events that are no longer kept; how many those were."""
-        ...
 
     def close(self) -> None:
         """Stops following. Idempotent."""
-        ...
 
 
 class Early(msgspec.Struct, frozen=True):
@@ -285,18 +245,6 @@ class EarlyOutput(msgspec.Struct, frozen=True):
     info: StreamInfo
     cursor: int = 0
     text: str | None = None
-
-
-class EarlyAnswer(Protocol):
-    """Waits until a call may be answered early."""
-
-    def take(self) -> EarlyOutput:
-        """The answer; from here on the call continues without its client."""
-        ...
-
-    def close(self) -> None:
-        """The answer is not needed. Idempotent."""
-        ...
 
 
 class Post(msgspec.Struct, frozen=True):

@@ -64,8 +64,7 @@ class StartFailed(HubError):
 
 
 class HubMisuse(HubError):
-    """A host program used a hub in a way that cannot work. `code`: `hub_not_open`, `hub_open_already`,
-    `hub_other_task`."""
+    """A host program used a hub wrongly; `code`: `hub_not_open`, `hub_open_already`, `hub_other_task`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -104,19 +103,10 @@ class KeyReused(HubError):
 class PostRefused(HubError):
     """A refused request of a worker; nothing has changed. `members` are details for programs."""
 
-    code: ClassVar[str]
-
-    def __init__(self, message: str, **members: object) -> None:
+    def __init__(self, code: str, message: str, **members: object) -> None:
         super().__init__(message)
+        self.code = code
         self.members = members
-
-
-class ProtocolError(HubError):
-    """A peer sent bytes that are not the protocol."""
-
-
-class FrameTooLong(ProtocolError):
-    """A line longer than the framer's limit; the rest of it was skipped."""
 
 
 _SYMBOLS: Final = {
@@ -129,8 +119,6 @@ _SYMBOLS: Final = {
     -32022: "unsupported_version",
 }
 """Of errors whose numeric code says all: JSON-RPC 2.0 §5.1; specification 2026-07-28, basic/index "Error Codes"."""
-
-
 _SPECIFIED: Final = range(-32099, -32019)
 """Codes whose `data` the specification of 2026-07-28 defines: nothing is added to it."""
 
@@ -145,6 +133,11 @@ class RpcError(HubError):
 
     code = -32603
     symbol = "internal_error"
+
+    def __init_subclass__(cls, *, code: int | None = None, symbol: str | None = None) -> None:
+        """`class Lost(RpcError, code=…, symbol=…)`; a member that is not given is that of the class above."""
+        cls.code = cls.code if code is None else code
+        cls.symbol = cls.symbol if symbol is None else symbol
 
     def __init__(
         self,
@@ -167,6 +160,15 @@ class RpcError(HubError):
             self.symbol = symbol
         elif self.symbol == RpcError.symbol:
             self.symbol = _SYMBOLS.get(self.code, "upstream_error" if "upstream" in (data or {}) else self.symbol)
+
+    @classmethod
+    def restored(cls, message: str, code: int, data: JsonObject | None, raw: RawJson | None = None) -> Self:
+        """An error of this class from its parts, where `data` may have the symbol: its constructor may take others."""
+        error = cls.__new__(cls)
+        RpcError.__init__(error, message, code=code, data=data, raw=raw)
+        if raw is None and data is not None and data.get("code") == error.symbol:
+            error.data = {name: value for name, value in data.items() if name != "code"} or None
+        return error
 
     @property
     def about_upstream(self) -> JsonObject:
@@ -191,59 +193,39 @@ class RpcError(HubError):
         return msgspec.json.encode(error)
 
 
-class InvalidParams(RpcError):
+class InvalidParams(RpcError, code=-32602, symbol="invalid_params"):
     """The caller's request is wrong: a member is missing, of a wrong type or out of range."""
 
-    """The parameters do not fit."""
 
-    code = -32602
-    symbol = "invalid_params"
-
-
-class UnknownEntry(InvalidParams):
+class UnknownEntry(InvalidParams, symbol="unknown_entry"):
     """A name or URI that the caller's view does not hold (hidden and absent are the same)."""
 
-    symbol = "unknown_entry"
 
-
-class MethodNotFound(RpcError):
+class MethodNotFound(RpcError, code=-32601, symbol="method_not_found"):
     """The method does not exist, or not in this version or for this caller."""
 
-    """The hub or the server does not have the method."""
 
-    code = -32601
-    symbol = "method_not_found"
-
-
-class UpstreamUnavailable(RpcError):
+class UpstreamUnavailable(RpcError, code=1001, symbol="upstream_unavailable"):
     """The server is not up; the call was not sent."""
 
-    """The server is not ready; nothing was sent."""
 
-    code = 1001
-    symbol = "upstream_unavailable"
-
-
-class UpstreamLost(RpcError):
+class UpstreamLost(RpcError, code=1002, symbol="upstream_crashed"):
     """The connection to the server broke while the call ran; its outcome is unknown."""
 
-    """The connection to the server was lost during the call; the outcome is unknown."""
 
-    code = 1002
-    symbol = "upstream_crashed"
-
-
-class HttpRefused(UpstreamLost):
+class HttpRefused(UpstreamLost, symbol="upstream_refused"):
     """The answer to a request is an HTTP status rather than a message."""
-
-    symbol = "upstream_refused"
 
     def __init__(self, server: str, status: int, said: str) -> None:
         data: JsonObject = {"upstream": {"server": server, "status": status, "code": _code_of_status(status)}}
         if not 300 <= status < 500:
             data["outcome"] = "unknown"
         super().__init__(f'server "{server}" answered with {said}', data=data)
-        self.status = status
+
+    @property
+    def status(self) -> int:
+        """The HTTP status; 0 where it is not known any more."""
+        return _integer(self.about_upstream.get("status"))
 
 
 def _code_of_status(status: int) -> str:
@@ -260,23 +242,15 @@ def _code_of_status(status: int) -> str:
             return "no_endpoint" if status < 400 else "request_refused"
 
 
-class DeadlineExceeded(RpcError):
+class DeadlineExceeded(RpcError, code=1003, symbol="deadline_exceeded"):
     """The call ran out of time; the server was asked to cancel it."""
 
-    """The call took too long."""
 
-    code = 1003
-    symbol = "deadline_exceeded"
-
-
-class Busy(RpcError):
+class Busy(RpcError, code=1004, symbol="busy"):
     """A limit of the hub is reached: nothing was done, and the same may be tried again.
 
     `refusals` counts those of this process by the key of the limit.
     """
-
-    code = 1004
-    symbol = "busy"
 
     refusals: ClassVar[Counter[str]] = Counter()
 
@@ -295,64 +269,44 @@ class Busy(RpcError):
         return seconds if isinstance(seconds, int) else 5
 
 
-class HubStopping(RpcError):
+class HubStopping(RpcError, code=1005, symbol="hub_stopped"):
     """The hub stops while the call runs, or before it was sent."""
 
-    """The hub stopped during the call, or before it was sent."""
 
-    code = 1005
-    symbol = "hub_stopped"
-
-
-class HubRestarted(RpcError):
+class HubRestarted(RpcError, code=1006, symbol="hub_restarted"):
     """The hub was restarted and cannot continue the call; its outcome is unknown."""
 
-    """The hub that ran the call has ended; the outcome is unknown."""
 
-    code = 1006
-    symbol = "hub_restarted"
-
-
-class ExecutorLost(RpcError):
+class ExecutorLost(RpcError, code=1007, symbol="executor_lost"):
     """No worker of the executor answers for the call any more."""
 
-    """The client that executes the tool has gone; the outcome is unknown."""
 
-    code = 1007
-    symbol = "executor_lost"
-
-
-class CallCancelled(RpcError):
+class CallCancelled(RpcError, code=1009, symbol="cancelled"):
     """The call was cancelled by somebody else than its caller."""
 
-    """Somebody other than its caller cancelled the call."""
 
-    code = 1009
-    symbol = "cancelled"
-
-
-class NotApproved(InvalidParams):
+class NotApproved(InvalidParams, code=1010, symbol="not_approved"):
     """The tool is held back until a person approves its current definition; nothing was sent."""
 
-    code = 1010
-    symbol = "not_approved"
 
-
-class UnknownStream(InvalidParams):
+class UnknownStream(InvalidParams, symbol="unknown_stream"):
     """The stream does not exist, or belongs to somebody else; the error does not say which."""
-
-    symbol = "unknown_stream"
 
     def __init__(self) -> None:
         super().__init__("unknown stream: it has expired, is not yours or never was")
 
 
-class EventsGone(RpcError):
+class EventsGone(RpcError, code=1008, symbol="events_gone"):
     """Events behind the cursor are no longer kept; `earliest` is the first that is."""
-
-    code = 1008
-    symbol = "events_gone"
 
     def __init__(self, earliest: int) -> None:
         super().__init__(f"events are gone: the earliest that is kept is {earliest}", data={"earliest": earliest})
-        self.earliest = earliest
+
+    @property
+    def earliest(self) -> int:
+        """The number of the first event that is kept; 0 where it is not known any more."""
+        return _integer((self.data or {}).get("earliest"))
+
+
+def _integer(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -4,7 +4,7 @@ Payloads stay encoded. `Completed`, `Failed` and `Cancelled` end a call; exactly
 question (`InputRequired`) is open until its `InputReceived`.
 """
 
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -34,8 +34,9 @@ class Progressed(msgspec.Struct, frozen=True, gc=False):
     @property
     def message(self) -> str | None:
         """The message for people, if there is one."""
+        raw = self.rest.get("message") if self.rest else None
         try:
-            return msgspec.json.decode((self.rest or {}).get("message", b"null"), type=str | None)
+            return None if raw is None else msgspec.json.decode(raw, type=str | None)
         except msgspec.DecodeError:
             return None
 
@@ -86,10 +87,7 @@ class InputRequired(msgspec.Struct, frozen=True, gc=False):
 
 
 class InputReceived(msgspec.Struct, frozen=True, gc=False):
-    """A question is no longer open: it was answered, declined or withdrawn. `remaining` others still are.
-
-    `action` is what an elicitation was answered with, where it is known.
-    """
+    """A question is no longer open, `remaining` others are; `action` answered an elicitation, where it is known."""
 
     key: str
     remaining: int = 0
@@ -117,6 +115,12 @@ class Completed(msgspec.Struct, frozen=True, gc=False):
 
     result: RawJson
     era: Era = Era.HANDSHAKE
+
+    @classmethod
+    def of(cls, *texts: str, is_error: bool = False) -> Self:
+        """The result of a tool that says these texts."""
+        blocks = [{"type": "text", "text": text} for text in texts]
+        return cls(msgspec.json.encode({"content": blocks, "isError": is_error}))
 
 
 class Failed(msgspec.Struct, frozen=True):

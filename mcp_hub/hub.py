@@ -9,25 +9,24 @@ from msgspec.structs import replace
 
 from mcp_hub.aio import Turn
 from mcp_hub.call import Call, CallHandler, Early, Upstream
-from mcp_hub.calls.figures import Durations, Figures, LoadFigures, MethodFigures, figures
-from mcp_hub.calls.handle import CallHandle, RemoteCall, call_handle, remote_call
+from mcp_hub.calls.handle import CallHandle, RemoteCall, remote_call
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
+from mcp_hub.calls.metering import BOUNDS, Durations, Figures, LoadFigures, MethodFigures, load_figures
 from mcp_hub.calls.pending_input import PendingInput, is_parked
 from mcp_hub.calls.plan import CallPlan, Truncate
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.read_result import ReadResult
 from mcp_hub.calls.results.retain import Retention
-from mcp_hub.calls.rules import CallRules, TimeLimits
+from mcp_hub.calls.rules import CallRules, SessionRules, TimeLimits
 from mcp_hub.calls.starter import CallStarter, FollowUp
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.streams.stored import asked, own_name
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.accounts import TokenAccounts
-from mcp_hub.catalog.discovery import meta_tools
+from mcp_hub.catalog.discovery import definitions, meta_tools
 from mcp_hub.catalog.discovery.meta_tools import ToolFinder, explaining, finding, refusing
-from mcp_hub.catalog.entries import claims_read_only
 from mcp_hub.catalog.exposure import results_of
 from mcp_hub.catalog.resources.links import mentions_uris
 from mcp_hub.catalog.routes import Route, Unlisted, route
@@ -82,10 +81,8 @@ class LongResults(msgspec.Struct, frozen=True):
 
 class HubPort:
     """One hub. `limits` holds each server's time limits, of tool calls and of everything else that is relayed (reads);
-    `page_size` the entries of one list page. `task_after` is how many seconds the call of a client that takes tasks may
-    run before it becomes one; `follow_up` serves those that have become one. `audience` finds the kind of a
-    session's client. Without `long_results` no result is cut; `turn` is that of the event loop. Mappings are live;
-    `epoch` goes up when sessions have to look again.
+    `follow_up` serves calls that have become tasks. `audience` finds the kind of a session's client. Without
+    `long_results` no result is cut; `turn` is that of the event loop. Mappings are live.
     """
 
     def __init__(
@@ -94,12 +91,11 @@ class HubPort:
         registry: CallRegistry,
         upstreams: Mapping[str, Upstream],
         limits: Mapping[str, tuple[TimeLimits, TimeLimits]],
-        page_size: int,
+        session_rules: SessionRules,
         parking: PendingInput,
         changes: Notices,
         streams: StreamTable,
         rules: Callable[[str, str], CallRules] = lambda server, tool: CallRules(),
-        task_after: float = 5.0,
         follow_up: FollowUp | None = None,
         audience: Callable[[Session], ClientKind] = lambda session: _ANYBODY,
         long_results: LongResults | None = None,
@@ -110,19 +106,17 @@ class HubPort:
         self._long_results = long_results
         self.catalog = catalog
         self._accounts = TokenAccounts(catalog)
-        self.task_after = task_after
         self.durable = StreamPort(streams, rules)
         self.stream = self.durable.open
         self._own_tools = OwnTools(self.durable)
-        self.session_store = SessionStore(streams.store, streams.retention)
+        self.session_store = SessionStore(streams.store, streams.limits.retention)
         retention = long_results.keeping if long_results is not None else None
         self._starter = CallStarter(registry, streams, upstreams, limits, follow_up, retention)
         self.take_up = self._starter.take_up
         self.changes = changes
         self._registry = registry
         self._upstreams = upstreams
-        self.page_size = page_size
-        self.epoch = 0
+        self.session_rules = session_rules
         self._parking = parking
         self._subscriptions = SessionSubscriptions(upstreams)
 
@@ -132,14 +126,15 @@ class HubPort:
 
     def _facts(self, session: Session) -> _Facts:
         """All that calls of the session depend on, as long as neither the settings nor the lists change."""
-        known = session.facts
-        if type(known) is _Facts and known.version == self.changes.version and session.epoch == self.epoch:
+        offer, epoch = session.offer, self.session_rules.epoch
+        known = offer.facts
+        if type(known) is _Facts and known.version == self.changes.version and offer.epoch == epoch:
             return known
-        if session.epoch != self.epoch:
-            session.renew(self.epoch)
+        if offer.epoch != epoch:
+            offer.renew(epoch)
         profile = session.caller.profile
         audience = self.audience(session)
-        view, deadline = self.catalog.exposed(profile, audience, session.mode), audience.soft_deadline
+        view, deadline = self.catalog.exposed(profile, audience, offer.mode), audience.soft_deadline
         facts = _Facts(
             self.changes.version,
             view,
@@ -151,23 +146,24 @@ class HubPort:
             None if deadline is None else Early(deadline, is_task=False),
             partial(_is_read_only, view),
         )
-        session.derive(facts)
+        offer.derive(facts)
         return facts
 
     def audience(self, session: Session) -> ClientKind:
         """The kind of the session's client."""
-        return session.audience or self._audience(session)
+        return session.offer.kind or self._audience(session)
 
     selected = staticmethod(meta_tools.selected)
 
     def list_page(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
         """The encoded result of a list request, from what is known now. Raises `InvalidParams`."""
         view = self.view(session)
-        if session.mode is None and kind is Kind.TOOL:
-            session.settle(self.catalog.mode(session.caller.profile, self.audience(session)))
-        page = view.page(kind, session.era, cursor, self.page_size)
-        if session.lists is not None and cursor is None:
-            session.lists[kind] = self.list_digest(session, kind)
+        offer = session.offer
+        if offer.mode is None and kind is Kind.TOOL:
+            offer.settle(self.catalog.mode(session.caller.profile, self.audience(session)))
+        page = view.page(kind, session.era, cursor, self.session_rules.page_size)
+        if offer.lists is not None and cursor is None:
+            offer.lists[kind] = self.list_digest(session, kind)
         return page
 
     def list_digest(self, session: Session, kind: Kind) -> int:
@@ -206,8 +202,7 @@ class HubPort:
         record = self._starter.start(
             call, facts.truncate, reads_only=facts.reads_only, explaining=explain, asks=asks, in_place=in_place
         )
-        seconds = record.times.limits.total
-        return CallHandle(call, record.open_questions, seconds, record, self.durable, self._parking, early=early)
+        return CallHandle(call, record, self.durable, early=early)
 
     def _retried(
         self, call: Call, responses: RawObject | None, state: str | None, early: Early | None
@@ -217,16 +212,16 @@ class HubPort:
             parked = self._parking.fetch(state, call)
             for key, response in (responses or {}).items():
                 parked.record.answer(key, response)
-            return call_handle(parked.record, self.durable, self._parking, parked.after, early)
+            return CallHandle(parked.record.call, parked.record, self.durable, parked.after, early)
         own = self._parking.unmark(call, state) if state is not None else None
         return replace(call, input_responses=responses, request_state=own)
 
     def _call_own(self, session: Session, call: Call, deadline: float, refused: RpcError | None) -> CallHandle:
         """Starts a call of one of the hub's own tools, or the refusal of `run_tool`. REST makes it a stream."""
         handler, limits = self._own_handler(session, call, deadline, refused)
-        truncate = self._starter.truncation(None) if own_name(call) == meta_tools.FIND else None
+        truncate = self._starter.truncation(None) if own_name(call) == definitions.FIND else None
         record = self._registry.start(call, handler, limits, CallPlan(truncate=truncate, may_last=False))
-        return call_handle(record, self.durable, self._parking)
+        return CallHandle(call, record, self.durable)
 
     def _own_handler(
         self, session: Session, call: Call, deadline: float, refused: RpcError | None
@@ -234,9 +229,9 @@ class HubPort:
         if refused is not None:
             return refusing(refused), _SHORT
         match own_name(call):
-            case meta_tools.FIND:
+            case definitions.FIND:
                 return finding(partial(self._finding, session)), _SHORT
-            case meta_tools.READ if self._long_results is not None:
+            case definitions.READ if self._long_results is not None:
                 return self._long_results.reading.handler(self._most_tokens(session)), _SHORT
             case _:
                 caller = own_tools.OwnToolCaller(deadline, partial(self.exported, session))
@@ -255,11 +250,7 @@ class HubPort:
 
     def _most_tokens(self, session: Session) -> int:
         """Of an answer of the hub's own."""
-        return self.max_result_tokens(session) or _MOST_TOKENS
-
-    def max_result_tokens(self, session: Session) -> int:
-        """Tokens above which the session's results are cut; 0 for never."""
-        return results_of(self.catalog.rules(session.caller.profile), self.audience(session))
+        return self._facts(session).result_tokens or _MOST_TOKENS
 
     def _early(self, session: Session, to: Route, otherwise: Early | None) -> Early | None:
         """The answer of a modern client whose call runs for long; None: only the result.
@@ -272,21 +263,18 @@ class HubPort:
             raise tasks.missing_tasks()
         if not takes_tasks or rule == "never":
             return otherwise
-        return Early(self.task_after if rule == "auto" else 0, is_task=True)
+        return Early(self.session_rules.task_after if rule == "auto" else 0, is_task=True)
 
     def remote_call(
         self, call: Call, asked: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]
     ) -> RemoteCall:
         """A call that does not run here, for a front that shapes its events; `asked` are the open questions' keys."""
-        remote = remote_call(call, self.durable, self._parking, pass_on)
-        for key in asked:
-            remote.opened(key)
-        return remote
+        return remote_call(call, self.durable, asked, pass_on)
 
     def running_call(self, stream: StreamHandle) -> CallHandle | None:
         """The call of a stream, if it runs here, for a client that comes back to it."""
         record = stream.record
-        return None if record is None else call_handle(record, self.durable, self._parking)
+        return None if record is None else CallHandle(record.call, record, self.durable)
 
     async def begin_stream(self, call: CallHandle, key: str | None = None, digest: str = "") -> StreamHandle:
         """Makes a call that has just been started durable, and detaches it; returns when the store has its stream.
@@ -295,6 +283,10 @@ class HubPort:
         the call is left; `KeyReused`, `StoreError`.
         """
         return await self.durable.begin(call.record, key, digest)
+
+    def park(self, call: CallHandle, cursor: int) -> str:
+        """Keeps a call for a modern client that has to gather input; the `requestState` of the retry."""
+        return self._parking.park(call.record, cursor)
 
     def mark_state(self, call: Call, state: str) -> str:
         """A modern server's own `requestState`, as its client gets it: bound to principal and server."""
@@ -308,7 +300,9 @@ class HubPort:
 
     def is_shared(self, session: Session, call: CallHandle) -> bool:
         """Whether nothing but the upstream decided the result, so that caches of several users may keep it."""
-        return self.catalog.is_shared(session.caller.profile) and not call.had_input
+        if call.record.asked or call.call.input_responses is not None or call.call.request_state is not None:
+            return False
+        return self.catalog.rules(session.caller.profile).shared
 
     async def subscribe(self, session: Session, uri: str) -> None:
         """Returns when its upstream watches the resource; updates are noted in `changes` from then on.
@@ -356,7 +350,8 @@ class HubPort:
 
     def figures(self) -> Figures:
         """The calls in numbers, as of now."""
-        return figures(self._registry, self._upstreams)
+        methods = self._registry.meters.figures(self._upstreams)
+        return Figures(BOUNDS, load_figures(self._registry.under_way), methods)
 
     def statuses(self) -> list[UpstreamStatus]:
         """Every configured server, in configured order."""
@@ -389,4 +384,4 @@ def _routed(
 def _is_read_only(view: CatalogView, call: Call) -> bool:
     """Whether the tool that is called claims to only read."""
     entry = view.find(Kind.TOOL, asked(call))
-    return entry is not None and claims_read_only(entry.raw)
+    return entry is not None and entry.claims_read_only

@@ -9,7 +9,6 @@ out: servers write to the log, too.
 
 import io
 import logging
-import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -18,9 +17,7 @@ from typing import Final, TextIO
 
 import structlog
 
-from mcp_hub.masking import hide, hide_within
-
-_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+from mcp_hub.masking import hide, hide_within, visible
 
 
 class _Owner:
@@ -42,12 +39,7 @@ class HubLogger:
         self._of_command = structlog.get_logger(name)
         self._of_host = structlog.wrap_logger(
             logging.getLogger(name),
-            processors=[
-                structlog.stdlib.filter_by_level,
-                structlog.processors.format_exc_info,
-                _mask_values,
-                _as_text,
-            ],
+            processors=[structlog.stdlib.filter_by_level, structlog.processors.format_exc_info, _mask_values, _as_text],
             wrapper_class=structlog.stdlib.BoundLogger,
             cache_logger_on_first_use=True,
         )
@@ -131,24 +123,19 @@ def _as_text(
     trace = event.pop("exception", None)
     text = " ".join([str(event.pop("event", "")), *(f"{key}={value!r}" for key, value in event.items())])
     # without exc_info, which `exception` of the standard library would add, and which would be shown unmasked
-    return ("%s", _visible(text if trace is None else f"{text}\n{trace}")), {"exc_info": False}
+    return ("%s", visible(text if trace is None else f"{text}\n{trace}")), {"exc_info": False}
 
 
 def _spell_out(
     logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    return {key: _visible(value) if isinstance(value, str) else value for key, value in event.items()}
-
-
-def _visible(text: str) -> str:
-    """`text` without what a terminal would obey; line breaks and tabs stay."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return {key: visible(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 def _traceback(out: TextIO, error: structlog.typing.ExcInfo) -> None:
     text = io.StringIO()
     structlog.dev.plain_traceback(text, error)
-    out.write(_visible(text.getvalue()))
+    out.write(visible(text.getvalue()))
 
 
 def _shown(value: object) -> str:
@@ -167,11 +154,11 @@ def _masked(render: structlog.typing.Processor) -> structlog.typing.Processor:
 
 def _last_words(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Masks the traceback of an error that ends the process."""
-    sys.stderr.write(_visible(hide("".join(traceback.format_exception(kind, error, trace)))))
+    sys.stderr.write(visible(hide("".join(traceback.format_exception(kind, error, trace)))))
 
 
 class _Formatter(logging.Formatter):
     """Masks a record of the standard library's logging with its traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return _visible(hide(super().format(record)))
+        return visible(hide(super().format(record)))

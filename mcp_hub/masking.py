@@ -239,8 +239,13 @@ def hide(text: str) -> str:
     return _every.mask(text)
 
 
+def visible(text: str) -> str:
+    """`text` with control characters spelled out, so that no terminal obeys it; line breaks and tabs stay."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
+
+
 def shown(text: str) -> str:
-    """The same with control characters spelled out, but for line breaks and tabs: what a terminal may be given."""
+    """The same as `hide`, with control characters spelled out as `<U+001B>`."""
     return _CONTROL.sub(lambda found: f"<U+{ord(found[0]):04X}>", hide(text))
 
 

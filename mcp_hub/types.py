@@ -20,6 +20,10 @@ CallId = NewType("CallId", str)
 """`st_` + 26 Crockford base32 characters of 128 random bits; also the stream id."""
 
 
+Origin = tuple[str, str]
+"""A server, and its own name, URI or URI template of something."""
+
+
 class FileStamp(NamedTuple):
     """The fingerprint of a file: its inode, its size, and when it changed."""
 
@@ -72,7 +76,6 @@ class UpstreamState(StrEnum):
 
 Mode = Literal["full", "search", "names"]
 """The ways to expose the tools of a list; `auto` is a rule that decides for one of these."""
-
 
 Expose = Literal["auto", "full", "search", "names"]
 """The configured exposure of tools."""

@@ -10,32 +10,24 @@ from mcp_hub.protocol.rest.servers import ReloadAnswer, ServerInfo
 
 
 class Admin(msgspec.Struct, frozen=True):
-    """Restarts and reloads, as a `rest_servers.Operator`; `watch` sees how it is."""
+    """Restarts and reloads, as an `Operator` of REST; `watch` is the state of the hub."""
 
     reloader: Reloader
-    adoption: Applier
+    applier: Applier
     watch: HubStatus
 
     async def servers(self, profile: str | None) -> list[ServerInfo]:
         """The status of a profile's servers; of all servers for None."""
         return await self.watch.servers(profile)
 
-    async def server(self, name: str, profile: str | None) -> ServerInfo | None:
-        """The status of one server; None if the profile does not have it."""
-        return await self.watch.server(name, profile)
-
     def restart(self, server: str, profile: str | None) -> None:
-        """Has a server replaced by a fresh one; what runs at it may end. Raises `Problem` 404 or 409.
-
-        A server that is not in the caller's profile is as unknown as one that there is not.
-        """
+        """Replaces a server; its calls may end. Raises `Problem` 404, also for a server of another profile, or 409."""
         settings = self.reloader.settings
-        is_seen = server in settings.servers and server in self.adoption.hub.catalog.rules(profile).servers
-        if not is_seen:
+        if server not in settings.servers or server not in self.applier.hub.catalog.rules(profile).servers:
             raise unknown_server(server)
         if not settings.servers[server].enabled:
             raise Problem(409, "server_disabled", f'server "{server}" is disabled in the configuration')
-        self.adoption.restart(server)
+        self.applier.restart(server)
 
     async def reload(self) -> ReloadAnswer:
         """Reads the configuration and applies it. Raises `Problem` 422 with what is wrong with it."""

@@ -1,13 +1,15 @@
 """Puts other settings into a running hub, all at once: part of the composition root."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from mcp_hub.app.catalog_rules import policies, view_rules, virtual_name
-from mcp_hub.app.limits import Current, time_limits
+from mcp_hub.app.limits import Current, call_limits, time_limits
 from mcp_hub.app.upstream_factory import UpstreamFactory
 from mcp_hub.app.upstream_set import UpstreamSet
+from mcp_hub.call import Upstream
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.catalog.trust.approvals import Approvals
@@ -23,11 +25,10 @@ _SEEN_BY_SESSIONS: Final = ("hub.expose", "hub.budget", "hub.clients", "profiles
 _OF_LISTS: Final = ("hub.limits.pages", "hub.limits.tools_per_server")
 """Settings of the hub that hold for every server."""
 _CHANGED: Final = "its configuration changed"
-_GONE: Final = "removed from the configuration"
 
 
 class Applier(msgspec.Struct, frozen=True):
-    """The parts of a hub that the settings are in. `virtual`: as for `view_rules`."""
+    """The parts of a hub that depend on settings. `virtual`: as for `view_rules`."""
 
     current: Current
     sources: UpstreamFactory
@@ -46,8 +47,8 @@ class Applier(msgspec.Struct, frozen=True):
     def adopt(self, settings: Settings, change: Plan, restarted: tuple[str, ...]) -> None:
         """Puts `settings` in place; servers that are `restarted` are replaced.
 
-        It waits for nothing: no call sees half of a change, and clients are notified once of each changed list.
-        Raises `ConfigError`, and then nothing has changed.
+        It does not wait: no call sees half of a change, and clients are notified once of each changed list. Raises
+        `ConfigError`, and then nothing has changed.
         """
         if self.virtual in settings.servers:
             said = "tools that clients execute have this name until the hub's next start; choose another one"
@@ -59,19 +60,17 @@ class Applier(msgspec.Struct, frozen=True):
         adjusted = (*change.adjusted, *change.kept) if has_list_limits else change.adjusted
         twins = [self.sources.make(settings, name) for name in adjusted if name not in fresh]
         # nothing has changed so far, and nothing fails from here on
-        self.current.settings = settings
+        self.current.use(settings)
         self.kinds.forget()
         self.limits.clear()
         self.limits.update(limits)
-        self.registry.limit(running=settings.hub.limits.running_calls, waiting=settings.hub.limits.waiting_calls)
+        self.registry.limit(call_limits(settings))
         self.approvals.follow(policies(settings))
         self.hub.catalog.use(rules, settings.hub.aliases)
-        self.hub.page_size, self.hub.task_after = settings.hub.page_size, settings.hub.task_after
-        if any(key.startswith(_SEEN_BY_SESSIONS) for key in change.at_once):
-            self.hub.epoch += 1
+        look_again = any(key.startswith(_SEEN_BY_SESSIONS) for key in change.at_once)
+        self.hub.session_rules.use(settings.hub.page_size, settings.hub.task_after, look_again=look_again)
         self.fleet.adjust(twins)
-        stays = (*settings.servers, *([self.virtual] if self.virtual else ()))
-        self.fleet.put(fresh, stays, settings.hub.drain_timeout, lambda name: _CHANGED if name in stays else _GONE)
+        self._put(settings, fresh, _CHANGED)
 
     def revive(self, server: str) -> bool:
         """Lets failed processes of its sessions start again; False if there are none."""
@@ -80,7 +79,9 @@ class Applier(msgspec.Struct, frozen=True):
     def restart(self, server: str, why: str = "restarted on request") -> None:
         """Replaces a server; calls at the old one may end. Raises `KeyError` for one that is not configured."""
         settings = self.current.settings
-        fresh = {server: self.sources.make(settings, server)}
-        stays = (*settings.servers, *([self.virtual] if self.virtual else ()))
-        self.fleet.put(fresh, stays, settings.hub.drain_timeout, lambda name: why)
+        self._put(settings, {server: self.sources.make(settings, server)}, why)
         self.fleet.wake(server)
+
+    def _put(self, settings: Settings, fresh: Mapping[str, Upstream], why: str) -> None:
+        stays = (*settings.servers, *([self.virtual] if self.virtual else ()))
+        self.fleet.put(fresh, stays, settings.hub.drain_timeout, why)

@@ -19,13 +19,13 @@ from mcp_hub.app.apply import Applier
 from mcp_hub.app.catalog_rules import policies, view_rules, virtual_name
 from mcp_hub.app.limits import (
     Current,
+    call_limits,
     instructions,
     open_documents,
     open_store,
     state_dir,
     stream_limits,
     time_limits,
-    virtual_limits,
 )
 from mcp_hub.app.logins import Logins, grant_store
 from mcp_hub.app.reload import Reloader
@@ -33,20 +33,20 @@ from mcp_hub.app.status import HubStatus
 from mcp_hub.app.telemetry import tracing_of
 from mcp_hub.app.upstream_factory import UpstreamFactory
 from mcp_hub.app.upstream_set import UpstreamSet
-from mcp_hub.call import Upstream
+from mcp_hub.call import Gate, Upstream
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.read_result import ReadResult
 from mcp_hub.calls.results.retain import Retention
+from mcp_hub.calls.rules import SessionRules
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.trust.approvals import Approvals
-from mcp_hub.catalog.trust.scan import Flagged, Inspector
 from mcp_hub.catalog.trust.scan_log import tell_flags
 from mcp_hub.catalog.unmatched import Unmatched, has_patterns, unmatched
-from mcp_hub.clock import Clock, SystemClock, wall_time
+from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.fronts.limits import FrontLimits
@@ -59,7 +59,7 @@ from mcp_hub.stores.documents.base import Documents
 from mcp_hub.stores.epochs import Epochs
 from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.stores.keys import kept_key
-from mcp_hub.types import Kind, UpstreamStatus
+from mcp_hub.upstreams.executors.posts import ExecutorLimits
 from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.input_questions import follow_up
@@ -118,10 +118,6 @@ class App(msgspec.Struct, frozen=True):
         listed = [snapshot for own in self.upstreams.values() if (snapshot := own.snapshot()) is not None]
         return unmatched(listed, view_rules(self.settings), [*absent, virtual_name(self.settings)])
 
-    def flagged(self) -> list[Flagged]:
-        """The findings in the tools that are offered now: hidden text, and text about other servers' tools."""
-        return Inspector().inspect(self.hub.catalog.view(None).entries(Kind.TOOL))
-
 
 @asynccontextmanager
 async def open_app(
@@ -142,7 +138,7 @@ async def open_app(
         tasks.start_soon(_warn_of_unmatched, app, name="unmatched patterns")
         tasks.start_soon(app.approvals.run, name="approvals")
         tasks.start_soon(tell_flags, app.hub.catalog, name="flags")
-        tasks.start_soon(app.logins.follow, app.upstreams, app.operations.adoption.restart, name="logins")
+        tasks.start_soon(app.logins.follow, app.upstreams, app.operations.applier.restart, name="logins")
         try:
             yield app
         finally:
@@ -154,115 +150,86 @@ async def open_app(
             app.approvals.close()
 
 
-def _status(upstreams: Mapping[str, Upstream], server: str) -> UpstreamStatus:
-    return upstreams[server].status()
-
-
 async def _warn_of_unmatched(app: App) -> None:
-    """Logs them once servers were listed for the first time; late ones count when they come."""
+    """Logs each once: when servers were listed for the first time, and when other settings hold."""
     told: set[Unmatched] = set()
+    judged: tuple[Settings | None, set[str]] = (None, set())
     await app.hub.catalog.settled()
     while True:
-        settings = app.settings
-        await _warn_of_these(app, settings, told)
-        while settings is app.settings:
-            await app.changes.wait(app.changes.version)
-
-
-async def _warn_of_these(app: App, settings: Settings, told: set[Unmatched]) -> None:
-    """Returns when all servers were listed, or other settings hold."""
-    waited_for = {name for name, own in settings.servers.items() if own.enabled}
-    judged: set[str] = set()
-    if not has_patterns(view_rules(settings)):
-        return
-    while judged < waited_for and settings is app.settings:
-        version = app.changes.version
-        listed = {name for name in waited_for if app.upstreams[name].snapshot() is not None}
-        if not listed <= judged:
-            judged |= listed
-            for found in app.unmatched():
+        version, settings = app.changes.version, app.settings
+        listed = {name for name, own in app.upstreams.items() if own.snapshot() is not None}
+        if settings is not judged[0] or not listed <= judged[1]:
+            judged = settings, listed
+            for found in app.unmatched() if has_patterns(view_rules(settings)) else ():
                 if found not in told:
                     log.warning("pattern_unmatched", path=".".join(map(str, found.path)), pattern=found.pattern)
                 told.add(found)
         await app.changes.wait(version)
 
 
-def _catalog(settings: Settings, fleet: UpstreamSet, changes: Notices, clock: Clock, approvals: Approvals) -> Catalog:
-    own = settings.hub
-    return Catalog(
-        fleet.upstreams, view_rules(settings), changes, clock, own.first_list_wait, own.aliases, approvals.held
-    )
+def _sources(
+    loaded: Loaded, env: Mapping[str, str], guardian: Watchdog, changes: Notices, logins: Logins, gate: Gate, turn: Turn
+) -> UpstreamFactory:
+    state, folder = state_dir(env), str(loaded.path.absolute().parent)
+    memory = EraCache(state / "eras.json")
+    return UpstreamFactory(env, folder, memory, SystemClock(), changes, guardian, state / "lists", logins, gate, turn)
 
 
-def _approvals(loaded: Loaded, env: Mapping[str, str], fleet: UpstreamSet, changes: Notices) -> Approvals:
-    store = KeyedFiles(state_dir(env) / "approvals")
-    return Approvals(store, loaded.place, policies(loaded.settings), changes, wall_time, fleet.relist)
+def _virtual(settings: Settings, env: Mapping[str, str], changes: Notices) -> ExecutorUpstream:
+    epochs = Epochs(KeyedFiles(state_dir(env) / "executors"))
+    limits = ExecutorLimits(event=settings.hub.limits.event)
+    return ExecutorUpstream(virtual_name(settings), changes, SystemClock(), limits, epochs)
 
 
-def _operations(loaded: Loaded, env: Mapping[str, str], adoption: Applier) -> Admin:
-    reloader = Reloader(loaded, partial(load, loaded.path, env), adoption)
-    own = adoption
-    watch = HubStatus(own.current, own.hub, own.fleet.upstreams, own.approvals, reloader)
-    return Admin(reloader, own, watch)
+def _catalog(settings: Settings, fleet: UpstreamSet, changes: Notices, approvals: Approvals) -> Catalog:
+    rules, own = view_rules(settings), settings.hub
+    wait, clock = own.first_list_wait, SystemClock()
+    return Catalog(fleet.upstreams, rules, changes, clock, wait, own.aliases, approvals.held)
+
+
+def _registry(
+    settings: Settings, env: Mapping[str, str], fleet: UpstreamSet, streams: StreamTable, turn: Turn, *, is_http: bool
+) -> CallRegistry:
+    clock = SystemClock()
+    tracer = tracing_of(settings, env, clock, lambda server: fleet.upstreams[server].status(), is_http=is_http)
+    return CallRegistry(clock, call_limits(settings), on_durable=streams.begin, turn=turn, tracer=tracer)
+
+
+def _binding(hub: HubPort, current: Current) -> Binding:
+    own = current.settings.hub
+    limits = FrontLimits(own.limits.depth, own.limits.batch, own.limits.open_requests, own.limits.listens)
+    info = {"name": own.name, "version": __version__}
+    return Binding(hub, Identity(info, partial(instructions, current, hub.catalog)), limits)
 
 
 def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False, owns_process: bool = True) -> App:
     """Wires a hub; nothing runs yet. Must be called on the event loop that will run it."""
-    settings, current = loaded.settings, Current(loaded.settings)
+    settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings)
     clock, changes, turn = SystemClock(), Notices(), Turn()
-    memory, guardian = EraCache(state_dir(env) / "eras.json"), Watchdog(clock, may_adopt=owns_process)
-    last_lists, logins = state_dir(env) / "lists", Logins(grant_store(state_dir(env)))
-    fleet, folder, durations = UpstreamSet({}, changes), str(loaded.path.absolute().parent), time_limits(settings)
-    approvals = _approvals(loaded, env, fleet, changes)
-    sources = UpstreamFactory(env, folder, memory, clock, changes, guardian, last_lists, logins, approvals.check, turn)
+    fleet, guardian = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
+    logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
+    approvals = Approvals(records, loaded.place, policies(settings), changes, wall_time, fleet.relist)
+    sources = _sources(loaded, env, guardian, changes, logins, approvals.check, turn)
     fleet.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
-    limits, epochs = settings.hub.limits, Epochs(KeyedFiles(state_dir(env) / "executors"))
-    virtual = ExecutorUpstream(virtual_name(settings), changes, clock, virtual_limits(settings), next_epoch=epochs)
-    if has_executors:
+    virtual = _virtual(settings, env, changes) if has_executors else None
+    if virtual is not None:
         fleet.upstreams[virtual.name] = virtual
-    key = partial(kept_key, KeyedFiles(state_dir(env) / "keys"), "request-state")
-    catalog = _catalog(settings, fleet, changes, clock, approvals)
     streams = StreamTable(open_store(settings, env), clock, stream_limits(settings), lambda row: hub.take_up(row))
-    tracer = tracing_of(settings, env, clock, partial(_status, fleet.upstreams), is_http=has_executors)
-    most = {"running": limits.running_calls, "waiting": limits.waiting_calls}
-    registry = CallRegistry(clock, **most, on_durable=streams.begin, turn=turn, tracer=tracer)
-    documents = open_documents(settings, env)
-    audiences = ClientKinds(current.client, current.soft_deadline, OFFERED)
-    parking = PendingInput(clock, limits.question_timeout, registry.cancel, key)
+    registry = _registry(settings, env, fleet, streams, turn, is_http=has_executors)
+    documents, kinds = open_documents(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
+    key = partial(kept_key, KeyedFiles(state / "keys"), "request-state")
+    parking = PendingInput(clock, settings.hub.limits.question_timeout, registry.cancel, key)
+    durations, rules = time_limits(settings), SessionRules(settings.hub.page_size, settings.hub.task_after)
+    results = LongResults(Retention(documents, estimate), ReadResult(documents, estimate, clock))
     hub = HubPort(
-        catalog,
-        registry,
-        fleet.upstreams,
-        durations,
-        settings.hub.page_size,
-        parking,
-        changes,
-        streams,
-        current.call_rules,
-        settings.hub.task_after,
-        follow_up,
-        audiences,
-        LongResults(Retention(documents, estimate), ReadResult(documents, estimate, clock)),
-        turn,
-    )
-    info = {"name": settings.hub.name, "version": __version__}
-    front_limits = FrontLimits(limits.depth, limits.batch, limits.open_requests, limits.listens)
-    binding = Binding(hub, Identity(info, partial(instructions, current, catalog)), front_limits)
-    fixed = virtual.name if has_executors else None
-    adoption = Applier(current, sources, fleet, durations, hub, registry, audiences, approvals, fixed)
+        _catalog(settings, fleet, changes, approvals), registry, fleet.upstreams, durations, rules, parking, changes,
+        streams, current.call_rules, follow_up, kinds, results, turn,
+    )  # fmt: skip
+    fixed = None if virtual is None else virtual.name
+    applier = Applier(current, sources, fleet, durations, hub, registry, kinds, approvals, fixed)
+    reloader = Reloader(loaded, partial(load, loaded.path, env), applier)
+    operations = Admin(reloader, applier, HubStatus(current, hub, fleet.upstreams, approvals, reloader))
     return App(
-        current,
-        hub,
-        binding,
-        fleet.upstreams,
-        registry,
-        changes,
-        streams,
-        documents,
-        guardian,
-        approvals,
-        fleet,
-        _operations(loaded, env, adoption),
-        logins,
-        virtual if has_executors else None,
-    )
+        current, hub, _binding(hub, current), fleet.upstreams, registry, changes, streams, documents, guardian,
+        approvals, fleet, operations, logins, virtual,
+    )  # fmt: skip

@@ -11,8 +11,7 @@ from mcp_hub.catalog.overrides import Override, Supplied
 from mcp_hub.catalog.pins import Policy
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.config.schema.filters import FilterSettings, SelectorSettings, ToolFilterSettings, ToolSelector
-from mcp_hub.config.schema.profiles import ProfileSettings
-from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.schema.settings import ProfileSettings, Settings
 from mcp_hub.config.schema.tools import ToolSettings
 from mcp_hub.types import RawObject
 

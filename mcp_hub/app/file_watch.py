@@ -1,8 +1,7 @@
-"""Finds out when a file has changed, by calling `stat` once a second.
+"""Finds out when a file has changed, by calling `stat` once a second, in a worker thread: a file system may hang.
 
-That needs no handle on the file. So it works with editors that replace the file, with links that are turned to another
-place (as Kubernetes does), and with mounted folders and network file systems, which do not report changes reliably. It
-costs about 20 µs a second, in a worker thread: a file system that hangs does not hold up the hub.
+So it works with editors that replace the file, with links that are turned to another place (as Kubernetes does), and
+with mounted folders and network file systems, which do not report changes reliably.
 """
 
 import os
@@ -32,20 +31,33 @@ def stamp_of(path: Path) -> FileStamp | None:
     return FileStamp(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
 
 
-async def changed(
-    path: Path, known: FileStamp | None, stamp: Callable[[Path], FileStamp | None] = stamp_of
-) -> FileStamp | None:
-    """Waits until the file is not the `known` one and is no longer being written; its stamp then."""
-    while (seen := await _look(path, stamp)) == known:  # noqa: ASYNC110 - a file sets no event
-        await anyio.sleep(_LOOK)
-    with anyio.move_on_after(_LATEST):
-        while True:
-            await anyio.sleep(_SETTLED)
-            before, seen = seen, await _look(path, stamp)
-            if seen == before:
-                break
-    return seen
+class WatchedFile:
+    """A file, and the `stamp` of the version that was read last."""
 
+    def __init__(
+        self, path: Path, stamp: FileStamp | None, look: Callable[[Path], FileStamp | None] = stamp_of
+    ) -> None:
+        self.path = path
+        self.stamp = stamp
+        self._look = look
 
-async def _look(path: Path, stamp: Callable[[Path], FileStamp | None]) -> FileStamp | None:
-    return await anyio.to_thread.run_sync(stamp, path, abandon_on_cancel=True)
+    async def look(self) -> FileStamp | None:
+        """The stamp that the file has now."""
+        return await anyio.to_thread.run_sync(self._look, self.path, abandon_on_cancel=True)
+
+    async def changed(self) -> FileStamp | None:
+        """Waits until the file is another one and is no longer being written; its stamp then."""
+        known = self.stamp
+        while (seen := await self.look()) == known:  # noqa: ASYNC110 - a file sets no event
+            await anyio.sleep(_LOOK)
+        with anyio.move_on_after(_LATEST):
+            while True:
+                await anyio.sleep(_SETTLED)
+                before, seen = seen, await self.look()
+                if seen == before:
+                    break
+        return seen
+
+    def was_read(self, stamp: FileStamp | None) -> None:
+        """This version is the known one from now on."""
+        self.stamp = stamp

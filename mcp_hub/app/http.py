@@ -1,13 +1,14 @@
 """The HTTP front of a hub, made from its settings: endpoints, guard, limits, health and metrics.
 
-It comes in as one object (`HttpFront`) with an ASGI application to serve and the tasks that belong to it. What
-changes with a reload is replaced in place: the guard, and the routes that need no token.
+`HttpFront` has the ASGI application to serve and the tasks that belong to it. A reload replaces the guard and the
+routes that need no token.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import anyio
@@ -55,18 +56,18 @@ class HttpFront:
         settings = app.settings
         http = settings.hub.http
         admission = admission_of(http)
-        shared = sessions_of(http, admission)
-        self.mcp = StreamableHttp(app.hub, app.binding, **shared, close_streams_after=http.close_streams_after)
-        self.legacy = LegacySse(app.hub, app.binding, **shared)
-        self.rest = RestApi(
-            app.hub,
-            version=__version__,
-            max_body=http.max_body,
-            executors=app.virtual,
-            is_open=is_open,
-            limits=app.binding.limits,
-            operator=app.operations,
+        most, each, body = http.max_sessions, http.sessions_per_principal, http.max_body
+        self.mcp = StreamableHttp(
+            app.hub, app.binding, max_body=body, max_sessions=most, sessions_per_principal=each, admission=admission,
+            close_streams_after=http.close_streams_after,
+        )  # fmt: skip
+        self.legacy = LegacySse(
+            app.hub, app.binding, max_body=body, max_sessions=most, sessions_per_principal=each, admission=admission
         )
+        self.rest = RestApi(
+            app.hub, version=__version__, max_body=body, executors=app.virtual, is_open=is_open,
+            limits=app.binding.limits, operator=app.operations,
+        )  # fmt: skip
         self.auth = HttpAuthFactory(profile)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
         self.endpoints = Endpoints(
@@ -94,12 +95,7 @@ class HttpFront:
 
     def _prepared(self, settings: Settings) -> Callable[[], None]:
         """From the reload on, each request is checked by the settings that hold then."""
-        guard, public = self.auth.guard(settings), dict(metadata_routes(settings))
-
-        def put() -> None:
-            self.endpoints.guard, self.endpoints.public = guard, public
-
-        return put
+        return partial(self.endpoints.use, self.auth.guard(settings), metadata_routes(settings))
 
 
 def is_authenticated(settings: Settings) -> bool:
@@ -121,7 +117,7 @@ def check_stays_authenticated(host: str) -> Callable[[Settings], None]:
     """Refuses to let everybody in where not only this machine can reach the hub; `host` is where it listens."""
 
     def check(settings: Settings) -> None:
-        if not (is_loopback(host) or is_authenticated(settings) or settings.hub.http.allow_public):
+        if why_not_listen(settings, host) is not None:
             said = f"this hub listens on {host}, where anyone could run your tools without tokens"
             raise ConfigError(ConfigFinding("public_without_tokens", said, path="hub.tokens"))
 
@@ -153,7 +149,7 @@ class HttpAuthFactory:
         hosts = [*http.allowed_hosts, http.host]
         verifier = None
         if http.oauth is not None:
-            verifier = _verifier(http.oauth, settings, self._profile, self._keys())
+            verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys())
             hosts.append(urlsplit(http.oauth.resource).hostname or "")
         default = Caller(profile=self._profile)
         return HttpAuth(tokens, hosts, http.allowed_origins, default, settings.profiles, verifier)
@@ -188,17 +184,12 @@ def metadata_routes(settings: Settings) -> Mapping[str, Route]:
 
 
 def _verifier(
-    oauth: ResourceServerSettings, settings: Settings, profile: str | None, ring: "KeyRing"
+    oauth: ResourceServerSettings, profiles: Collection[str], profile: str | None, ring: "KeyRing"
 ) -> "TokenVerifier":
     from mcp_hub.fronts.http.oauth.tokens import TokenVerifier
 
     return TokenVerifier(
-        _resource(oauth),
-        _issuers(oauth, ring),
-        leeway=oauth.leeway,
-        now=wall_time,
-        profiles=settings.profiles,
-        profile=profile,
+        _resource(oauth), _issuers(oauth, ring), leeway=oauth.leeway, now=wall_time, profiles=profiles, profile=profile
     )
 
 
@@ -242,15 +233,6 @@ def _issuers(oauth: ResourceServerSettings, ring: "KeyRing") -> "list[Issuer]":
     ]
 
 
-class Shared(TypedDict):
-    """Arguments that both fronts with sessions have."""
-
-    max_body: int
-    max_sessions: int
-    sessions_per_principal: int
-    admission: Admission
-
-
 def admission_of(http: HttpSettings) -> Admission:
     """The limits of each principal, on all HTTP fronts together."""
     limits = AdmissionLimits(
@@ -260,16 +242,6 @@ def admission_of(http: HttpSettings) -> Admission:
         session_rate=http.session_rate,
     )
     return Admission(limits, SystemClock())
-
-
-def sessions_of(http: HttpSettings, admission: Admission) -> Shared:
-    """The parameters of a front with sessions."""
-    return {
-        "max_body": http.max_body,
-        "max_sessions": http.max_sessions,
-        "sessions_per_principal": http.sessions_per_principal,
-        "admission": admission,
-    }
 
 
 def connections_of(http: HttpSettings) -> ConnectionLimits:

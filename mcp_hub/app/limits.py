@@ -11,7 +11,7 @@ import msgspec
 import platformdirs
 
 from mcp_hub.app.catalog_rules import virtual_name
-from mcp_hub.calls.rules import CallRules, StreamLimits, TimeLimits
+from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.discovery.instructions import compose
 from mcp_hub.clock import SystemClock, wall_time
@@ -19,12 +19,9 @@ from mcp_hub.config.schema.clients import ClientRules
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore
-from mcp_hub.stores.documents import open
 from mcp_hub.stores.documents.base import DocumentLimits, Documents
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.types import ClientKind
-from mcp_hub.upstreams.executors.posts import ProducerLimits
-from mcp_hub.upstreams.executors.registry import ExecutorLimits
 
 _ANYBODY: Final = ClientKind()
 
@@ -33,6 +30,10 @@ class Current(msgspec.Struct):
     """The settings that hold now; a reload puts others in their place."""
 
     settings: Settings
+
+    def use(self, settings: Settings) -> None:
+        """These hold from now on."""
+        self.settings = settings
 
     def call_rules(self, server: str, tool: str) -> CallRules:
         """The rules for calls of a tool, by the server's own name for it."""
@@ -43,7 +44,7 @@ class Current(msgspec.Struct):
         """As `ClientTable.rules`."""
         return self.settings.client_table.rules(client_name, chosen)
 
-    def soft_deadline(self, client_name: str | None, chosen: str | None, *, known_only: bool) -> float | None:
+    def soft_deadline(self, client_name: str | None, chosen: str | None, known_only: bool) -> float | None:
         """After how many seconds a call of this client is answered though it still runs; None for never."""
         return self.settings.client_table.rules(client_name, chosen, known_only=known_only).soft_deadline
 
@@ -54,7 +55,7 @@ def state_dir(env: Mapping[str, str]) -> Path:
 
 
 def open_documents(settings: Settings, env: Mapping[str, str]) -> Documents:
-    """The place for long results, not open yet."""
+    """Where long results are kept, not open yet."""
     limits = settings.hub.limits
     bounds = DocumentLimits(
         ttl=limits.result_ttl,
@@ -63,8 +64,7 @@ def open_documents(settings: Settings, env: Mapping[str, str]) -> Documents:
         total_bytes=limits.results_size,
         memory_bytes=limits.results_size,
     )
-    """Where long results are kept, not open yet."""
-    return open.open_documents(settings.hub.store.type, _store_folder(settings, env), bounds, wall_time)
+    return stores.open_documents(settings.hub.store.type, _store_folder(settings, env), bounds, wall_time)
 
 
 def _store_folder(settings: Settings, env: Mapping[str, str]) -> Path:
@@ -78,9 +78,9 @@ def open_store(settings: Settings, env: Mapping[str, str]) -> EventStore:
     return stores.open_store(chosen.type, folder, StoreLimits(limits.stream_events, limits.stream_size), SystemClock())
 
 
-def virtual_limits(settings: Settings) -> ExecutorLimits:
-    """Of the tools that clients execute."""
-    return ExecutorLimits(producer=ProducerLimits(event=settings.hub.limits.event))
+def call_limits(settings: Settings) -> CallLimits:
+    """The calls of one principal."""
+    return CallLimits(settings.hub.limits.running_calls, settings.hub.limits.waiting_calls)
 
 
 def stream_limits(settings: Settings) -> StreamLimits:

@@ -1,6 +1,4 @@
-"""Makes logins from the settings of remote servers, and lets a running hub notice new ones: part of the composition
-root.
-"""
+"""The logins to remote servers that their settings ask for; a running hub notices new ones."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -67,21 +65,19 @@ class Logins:
     def access(self, name: str, server: ServerSettings) -> "Access | None":
         """The login for the connections of that server, if it may have one."""
         from mcp_hub.upstreams.auth.access import Access  # an HTTP client, which most hubs do without
-        from mcp_hub.upstreams.auth.login import log_in_alone
 
         client = client_of(server)
         if client is None or server.url is None:
             self._held.pop(name, None)
             return None
-        access = Access(name, server.url, client, self._store, login=log_in_alone if client.is_machine else None)
-        self._held[name] = access
-        return access
+        self._held[name] = Access(name, server.url, client, self._store)
+        return self._held[name]
 
     async def follow(self, upstreams: Mapping[str, Upstream], renew: Callable[[str, str], None]) -> None:
-        """Starts a server again that waits for a login, or went without, as soon as there is one, or none any more.
+        """Restarts a server as soon as its login comes or goes.
 
-        One that is ready is replaced by `renew`, given its name and the reason, which lets its calls end; it raises
-        `KeyError` for a server that is not configured any more.
+        One that is ready is replaced by `renew`, given its name and the reason; it raises `KeyError` for a server that
+        is not configured any more.
         """
         last = 0
         while True:

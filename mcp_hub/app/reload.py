@@ -12,10 +12,10 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from mcp_hub.app import file_watch
+from mcp_hub.app.file_watch import WatchedFile
 from mcp_hub.clock import wall_time
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.config.plan import Plan, apply, plan
+from mcp_hub.config.plan import Plan, plan, until_next_start
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.logs import get_logger
@@ -51,17 +51,11 @@ class Reload(msgspec.Struct, frozen=True):
 class Target(Protocol):
     """The hub whose settings change (`Applier`)."""
 
-    def state(self, server: str) -> UpstreamState:
-        """The state of a configured server."""
-        ...
+    def state(self, server: str) -> UpstreamState: ...
 
-    def adopt(self, settings: Settings, change: Plan, restarted: tuple[str, ...]) -> None:
-        """Puts `settings` in place, without a pause; servers that are `restarted` are replaced."""
-        ...
+    def adopt(self, settings: Settings, change: Plan, restarted: tuple[str, ...]) -> None: ...
 
-    def revive(self, server: str) -> bool:
-        """Lets failed processes of its sessions start again; False if there are none."""
-        ...
+    def revive(self, server: str) -> bool: ...
 
 
 class Reloader:
@@ -78,8 +72,7 @@ class Reloader:
         self.failed = 0
         self.checks: list[Callable[[Settings], None]] = []
         self.prepares: list[Callable[[Settings], Callable[[], None]]] = []
-        self._path = Path(loaded.path)
-        self._stamp = loaded.stamp
+        self._file = WatchedFile(Path(loaded.path), loaded.stamp)
         self._read = read
         self._target = target
         self._turn = anyio.Lock()
@@ -87,10 +80,10 @@ class Reloader:
     async def reload(self, trigger: str) -> Reload:
         """Reads the file and applies it. The outcome is logged, too."""
         async with self._turn:
-            stamp = self._stamp
+            stamp = self._file.stamp
             try:
                 with anyio.move_on_after(_READING):
-                    stamp = await self._stamped()
+                    stamp = await self._file.look()
                 return self._applied(trigger, stamp, await self._loaded())
             except ConfigError as error:
                 return self._refused(trigger, stamp, tuple(map(str, error.findings)))
@@ -102,28 +95,26 @@ class Reloader:
 
     async def watch(self) -> None:
         """Reloads when the file has changed, as long as `hub.watch` says so, until cancelled."""
-        if self._stamp is None:
-            self._stamp = await self._stamped()
+        file = self._file
+        if file.stamp is None:
+            file.was_read(await file.look())
         while True:
-            stamp = await file_watch.changed(self._path, self._stamp)
-            if stamp != self._stamp and self.settings.hub.watch:  # nobody else has read it meanwhile
+            stamp = await file.changed()
+            if stamp != file.stamp and self.settings.hub.watch:  # nobody else has read it meanwhile
                 await self.reload("file")
             else:
-                self._stamp = stamp
-
-    async def _stamped(self) -> FileStamp | None:
-        return await anyio.to_thread.run_sync(file_watch.stamp_of, self._path, abandon_on_cancel=True)
+                file.was_read(stamp)
 
     async def _loaded(self) -> Loaded:
         with anyio.move_on_after(_READING):
             return await anyio.to_thread.run_sync(self._read, abandon_on_cancel=True)
         said = f"reading the file took more than {_READING:g} s"
-        raise ConfigError(ConfigFinding("config_unreadable", said, str(self._path)))
+        raise ConfigError(ConfigFinding("config_unreadable", said, str(self._file.path)))
 
     def _applied(self, trigger: str, stamp: FileStamp | None, loaded: Loaded) -> Reload:
         """Raises: ConfigError, and then nothing has changed."""
         change = plan(self.settings, loaded.settings)
-        settings = apply(self.settings, change, is_next_start=False)
+        settings = until_next_start(self.settings, loaded.settings)
         for check in self.checks:
             check(settings)
         prepared = [prepare(settings) for prepare in self.prepares]
@@ -131,7 +122,8 @@ class Reloader:
         revived = tuple(name for name in stays if self._target.state(name) in _GIVEN_UP)
         self._target.adopt(settings, change, (*change.added, *change.restarted, *revived))
         revived = tuple(name for name in stays if name in revived or self._target.revive(name))
-        self.settings, self._stamp = settings, loaded.stamp or stamp
+        self.settings = settings
+        self._file.was_read(loaded.stamp or stamp)
         for put in prepared:
             put()
         for warning in loaded.warnings:
@@ -142,7 +134,7 @@ class Reloader:
         return self.last
 
     def _refused(self, trigger: str, stamp: FileStamp | None, findings: tuple[str, ...]) -> Reload:
-        self._stamp = stamp  # not read again before it changes
+        self._file.was_read(stamp)  # not read again before it changes
         if len(findings) > _MOST_FINDINGS:
             findings = (*findings[:_MOST_FINDINGS], f"… and {len(findings) - _MOST_FINDINGS} more findings")
         self.failed += 1

@@ -42,7 +42,7 @@ Grouped = Mapping[str, Sequence[_Found]]
 
 
 class HubStatus(msgspec.Struct):
-    """A hub as it is now. A `fronts.health.Watched` and a `fronts.metrics.Sampled`."""
+    """A hub as it is now: `Watched` by health, `Sampled` by metrics."""
 
     current: Current
     hub: HubPort
@@ -92,11 +92,6 @@ class HubStatus(msgspec.Struct):
         left_out = _grouped(view.quarantined)
         offered = Counter((own.server, kind) for kind in Kind for own in view.entries(kind))
         return [self._info(status, unapproved, flagged, left_out, offered) for status in self.statuses(profile)]
-
-    async def server(self, name: str, profile: str | None) -> ServerInfo | None:
-        """One; None if the profile does not have it."""
-        found = [own for own in await self.servers(profile) if own.server == name]
-        return found[0] if found else None
 
     def last_reload(self, profile: str | None) -> LastReload | None:
         last = self.reloader.last

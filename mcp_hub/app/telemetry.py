@@ -1,8 +1,4 @@
-"""Whether a hub is traced by OpenTelemetry, as `hub.telemetry` says: part of the composition root.
-
-What traces (`tracing`) is imported only then: without it a call costs one comparison more, and `traceparent` in `_meta`
-is relayed as any other member.
-"""
+"""The tracer of a hub by OpenTelemetry, where `hub.telemetry` asks for it. `tracing` is imported only then."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
@@ -16,20 +12,13 @@ from mcp_hub.types import UpstreamStatus
 if TYPE_CHECKING:
     from mcp_hub.app.tracing import Tracing
 
-_HEADERS: Final = (
-    "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
-)  # fmt: skip
+_HEADERS: Final = [f"OTEL_EXPORTER_OTLP_{kind}HEADERS" for kind in ("", "TRACES_", "METRICS_")]
 _SHORTEST: Final = 6
 """Characters of a header that may be secret."""
 
 
 def tracing_of(
-    settings: Settings,
-    env: Mapping[str, str],
-    clock: Clock,
-    status: Callable[[str], UpstreamStatus],
-    *,
-    is_http: bool,
+    settings: Settings, env: Mapping[str, str], clock: Clock, status: Callable[[str], UpstreamStatus], *, is_http: bool
 ) -> "Tracing | None":
     """The tracer of a hub's calls; None if nobody asked for it. `is_http`: clients come over HTTP."""
     chosen = settings.hub.telemetry

@@ -1,12 +1,11 @@
 """Spans and durations of both hops of a call by OpenTelemetry, and its context through `params._meta`.
 
-A server span is the client's request as the hub sees it, from its arrival to its answer; a client span, below it, is
-the request to the server, waiting for that included. The context comes from `_meta` and is passed on in it, unprefixed
-(SEP-414); `baggage` is passed on unchanged. Names and attributes: semantic-conventions-genai, gen-ai/mcp. Never in a
-span: arguments, results, URIs, ids of sessions and requests, messages of servers; all of these may hold secrets.
+A server span is the client's request, from its arrival to its answer; a client span below it is the request to the
+server, waiting for that included. The context is passed on in `_meta`, unprefixed (SEP-414); `baggage` unchanged. Names
+and attributes: semantic-conventions-genai, gen-ai/mcp. Arguments, results, URIs, ids of sessions and requests, and
+messages of servers may hold secrets: they are never in a span.
 
-Not here: sending, which threads of the SDK do behind queues that drop what does not fit; a collector that is slow or
-gone delays nothing. The module needs the extra `otel`.
+Threads of the SDK send, behind queues that drop what does not fit: no collector delays a call. Needs the extra `otel`.
 """
 
 from collections.abc import Callable, Mapping
@@ -74,33 +73,25 @@ def exporting(
     return Providers(tracers, MeterProvider([PeriodicExportingMetricReader(durations)], about, shutdown_on_exit=False))
 
 
-class Places:
-    """The two sides of a call. `address` is the URL of a remote server."""
+class Places(msgspec.Struct, frozen=True):
+    """The two sides of a call. `address` is the URL of a remote server; `is_http`: clients come over HTTP."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        status: Callable[[str], UpstreamStatus],
-        address: Callable[[str], str | None],
-        *,
-        is_http: bool,
-    ) -> None:
-        self.clock = clock
-        self._status = status
-        self._address = address
-        self._is_http = is_http
+    clock: Clock
+    status: Callable[[str], UpstreamStatus]
+    address: Callable[[str], str | None]
+    is_http: bool
 
     def of_client(self, call: Call) -> Attributes:
         """The transport of the client."""
         version = {"mcp.protocol.version": call.version} if call.version else {}
-        return {**version, "network.transport": "tcp" if self._is_http else "pipe"}
+        return {**version, "network.transport": "tcp" if self.is_http else "pipe"}
 
     def of_server(self, server: str) -> Attributes:
         """The transport of the server."""
-        known = self._status(server)
+        known = self.status(server)
         version = {"mcp.protocol.version": known.version} if known.version else {}
         found: Attributes = {"mcp_hub.server": server, **version}
-        url = self._address(server)
+        url = self.address(server)
         if url is not None:
             parts = urlsplit(url)
             port = parts.port or (443 if parts.scheme == "https" else 80)

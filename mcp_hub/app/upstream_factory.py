@@ -1,5 +1,7 @@
-"""Makes an upstream from its entry under `servers`: part of the composition root."""
+"""Makes an upstream from its entry under `servers`, and looks up its program: part of the composition root."""
 
+import importlib.machinery
+import importlib.util
 import math
 import os
 import sys
@@ -9,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from mcp_hub.aio import Turn
 from mcp_hub.app.logins import Logins
@@ -19,17 +20,18 @@ from mcp_hub.clock import Clock
 from mcp_hub.config.schema.defaults import Defaults
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.errors import StartFailed
 from mcp_hub.notices import Notices
 from mcp_hub.types import Era
 from mcp_hub.upstreams.functions.upstream import LocalUpstream
 from mcp_hub.upstreams.lists.list_cache import ListFile, list_key
 from mcp_hub.upstreams.lists.list_reader import ListLimits
+from mcp_hub.upstreams.local_source import DisabledUpstream
 from mcp_hub.upstreams.peer.era_cache import EraCache, server_key, url_key
 from mcp_hub.upstreams.process import commands
 from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.connection import Connection
-from mcp_hub.upstreams.supervision.disabled import DisabledUpstream
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.scoped import Scoped
@@ -60,41 +62,22 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             return DisabledUpstream(name)
         if server.local is not None:
             return LocalUpstream.load(name, server.local, self.folder, self.env)
-        connect: Callable[[], Connection] = partial(
-            StdioConnection,
-            name,
-            partial(_spec, settings, server, self.env, self.folder),
-            self.memory,
-            self.guardian,
-            self.turn,
-        )
+        spec = partial(_spec, settings, server, self.env, self.folder)
+        connect: Callable[[], Connection] = partial(StdioConnection, name, spec, self.memory, self.guardian, self.turn)
         if server.url is not None:
             connect = _remote(name, settings, server, server.url, self.memory, self.logins)
         rules = _supervisor_rules(settings, name)
         lists = ListFile(self.last_lists, name, _list_key(name, server)) if self.last_lists is not None else None
         has_asked = server.command is not None and self.memory.is_interactive(server_key(server.command, server.args))
-        first = ManagedUpstream(
-            name,
-            connect,
-            rules,
-            clock=self.clock,
-            changes=self.changes,
-            lists=lists,
-            takes_turns=has_asked,
-            gate=self.gate,
-        )
+        clock, changes, gate = self.clock, self.changes, self.gate
         if server.scope in ("session", "call"):
-            members = partial(_member, name, connect, rules, self.clock, self.gate)
-            return Scoped(first, members, server.scope, self.clock, _member_idle(settings, name))
-        return first
-
-
-def _member(
-    name: str, connect: Callable[[], Connection], rules: SupervisorRules, clock: Clock, gate: Gate | None
-) -> ManagedUpstream:
-    """One of many processes of a server; its callers wait for it to start, and nobody else hears of its changes."""
-    patient = replace(rules, ready_wait=rules.start_timeout, lazy=False, idle_stop=None)
-    return ManagedUpstream(name, connect, patient, clock=clock, changes=Notices(), gate=gate)
+            idle = _member_idle(settings, name)
+            return Scoped(
+                name, connect, rules, server.scope, idle, clock=clock, changes=changes, lists=lists, gate=gate
+            )
+        return ManagedUpstream(
+            name, connect, rules, clock=clock, changes=changes, lists=lists, takes_turns=has_asked, gate=gate
+        )
 
 
 def _list_key(name: str, server: ServerSettings) -> str:
@@ -106,12 +89,11 @@ def _list_key(name: str, server: ServerSettings) -> str:
 def _spec(settings: Settings, server: ServerSettings, env: Mapping[str, str], folder: str) -> StdioSpec:
     """Resolves the command now, so that a program installed in the meantime is found. Raises `StartFailed`."""
     cwd = server.cwd or os.getcwd()
-    path = server.env.get("PATH", env.get("PATH"))
-    program = commands.resolve(server.command or "", path, str(Path.home()), folder)
+    program = _command(server, env, folder)
     limits = settings.hub.limits
     return StdioSpec(
         argv=(program, *server.args),
-        env=commands.child_env(env, server.env, [os.path.dirname(program), os.path.dirname(sys.executable)]),
+        env=commands.child_env(env, server.env, [os.path.dirname(program)]),
         cwd=cwd,
         era=None if server.era == "auto" else Era(server.era),
         key=server_key(server.command or "", server.args),
@@ -160,3 +142,33 @@ def _idle_stop(own: Defaults, usual: float | None) -> float | None:
 def _member_idle(settings: Settings, name: str) -> float:
     """Seconds after which one of many processes is ended; the next call of its session starts another."""
     return _idle_stop(settings.effective(name), _IDLE) or math.inf
+
+
+def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) -> str:
+    """The path of the server's program, its `local` reference, or its URL without the query, which may be secret.
+
+    Nothing is run or reached, and of a `local` only the top module is looked for: looking further would import it.
+    `folder` is that of the configuration. Raises `StartFailed`.
+    """
+    if server.url is not None:
+        return server.url.partition("?")[0].partition("#")[0]
+    if server.local is not None:
+        top = server.local.partition(":")[0].partition(".")[0]
+        if not _is_module(top, folder):
+            said = f"module not found: {top} (searched: {', '.join([*sys.path, folder])})"
+            raise StartFailed("module_not_found", said)
+        return server.local
+    return _command(server, env, folder)
+
+
+def _command(server: ServerSettings, env: Mapping[str, str], folder: str) -> str:
+    path = server.env.get("PATH", env.get("PATH"))
+    return commands.resolve(server.command or "", path, str(Path.home()), folder)
+
+
+def _is_module(top: str, folder: str) -> bool:
+    try:
+        found = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return False
+    return found is not None or importlib.machinery.PathFinder.find_spec(top, [folder]) is not None

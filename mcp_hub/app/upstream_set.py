@@ -4,7 +4,7 @@ The new one starts while the old one lets its calls end; calls that the old one 
 Changes happen between two steps of the event loop: nobody sees half of one.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -20,15 +20,13 @@ from mcp_hub.upstreams.supervision.scoped import Scoped
 
 log = get_logger(__name__)
 
+_GONE: Final = "removed from the configuration"
 _MOST_OLD: Final = 4
 """Predecessors of one server that may still have calls; the oldest is ended at once to make room."""
 
 
 class UpstreamSet:
-    """`upstreams` is the live mapping by name, in the order of the file.
-
-    One that was removed stays in it until it is stopped.
-    """
+    """`upstreams` is the live mapping by name, in the order of the file; one that was removed stays until it stops."""
 
     def __init__(self, upstreams: Mapping[str, Upstream], changes: Notices) -> None:
         self.upstreams = dict(upstreams)
@@ -50,13 +48,11 @@ class UpstreamSet:
             task_status.started()
             await anyio.sleep_forever()
 
-    def put(
-        self, fresh: Mapping[str, Upstream], order: Iterable[str], seconds: float, why: Callable[[str], str]
-    ) -> None:
+    def put(self, fresh: Mapping[str, Upstream], order: Iterable[str], seconds: float, why: str) -> None:
         """Puts `fresh` upstreams in the place of those of their names, beside the others; `order` names who stays.
 
-        Whoever is not named is removed. Calls of an old one have `seconds` to end; `why` by its name is for people. One
-        call of this is one change.
+        Whoever is not named is removed. Calls of an old one have `seconds` to end; `why` is the reason for a fresh one.
+        One call of this is one change.
         """
         before, after = self.upstreams.copy(), self.upstreams
         named = [name for name in order if name in fresh or name in before]
@@ -65,11 +61,11 @@ class UpstreamSet:
         for name, old in before.items():
             if name not in after:
                 after[name] = old  # until it is stopped
-                self._retire(old, seconds, why(name))
+                self._retire(old, seconds, _GONE)
         for name, new in fresh.items():
             if name in before:
                 _hand_over(before[name], new)
-                self._retire(before[name], seconds, why(name))
+                self._retire(before[name], seconds, why)
             self._start(new)
         self._changes.bump()
 
@@ -78,8 +74,6 @@ class UpstreamSet:
         for twin in twins:
             running = self.upstreams[twin.name]
             if isinstance(running, ManagedUpstream) and isinstance(twin, ManagedUpstream):
-                running.use(twin)
-            elif isinstance(running, Scoped) and isinstance(twin, Scoped):
                 running.use(twin)
 
     def revive(self, name: str) -> bool:
@@ -94,15 +88,15 @@ class UpstreamSet:
 
     def wake(self, name: str) -> None:
         """Starts one that would wait until it is needed."""
-        if isinstance(upstream := self.upstreams[name], ManagedUpstream | Scoped):
+        if isinstance(upstream := self.upstreams[name], ManagedUpstream):
             upstream.wake()
 
     def _start(self, upstream: Upstream) -> None:
-        if self._tasks is not None and isinstance(upstream, ManagedUpstream | Scoped | ExecutorUpstream):
+        if self._tasks is not None and isinstance(upstream, ManagedUpstream | ExecutorUpstream):
             scope = self._scopes[upstream] = anyio.CancelScope()
             self._tasks.start_soon(self._run, upstream, scope, name=f"upstream {upstream.name}")
 
-    async def _run(self, upstream: ManagedUpstream | Scoped | ExecutorUpstream, scope: anyio.CancelScope) -> None:
+    async def _run(self, upstream: ManagedUpstream | ExecutorUpstream, scope: anyio.CancelScope) -> None:
         with scope:
             await upstream.run()
         self._scopes.pop(upstream, None)
@@ -120,7 +114,7 @@ class UpstreamSet:
     async def _end(self, old: Upstream, seconds: float, why: str) -> None:
         """Lets its calls end, then stops it; where nothing of it runs outside of the hub, there is nothing to stop."""
         with self._old[old]:
-            if isinstance(old, ManagedUpstream | Scoped):
+            if isinstance(old, ManagedUpstream):
                 await old.drain(seconds, why)
         if (scope := self._scopes.get(old)) is not None:
             scope.cancel()
@@ -133,7 +127,7 @@ class UpstreamSet:
 
 def _hand_over(old: Upstream, new: Upstream) -> None:
     """The new one takes over the wishes of clients; the old lists stay until it has its own."""
-    if isinstance(old, ManagedUpstream | Scoped):
+    if isinstance(old, ManagedUpstream):
         legacy = old.hand_over(new.call)
-        if isinstance(new, ManagedUpstream | Scoped):
+        if isinstance(new, ManagedUpstream):
             new.inherit(legacy)

@@ -42,6 +42,50 @@ def suppressed(count: int) -> Log:
     return Log("warning", msgspec.json.encode(params))
 
 
+class _Rate:
+    """The rate of events of a kind; it is high after `most` in one second."""
+
+    __slots__ = ("_most", "_times")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._times: deque[float] | None = None  # most streams say little
+
+    def is_high(self, now: float) -> bool:
+        times = self._times
+        return times is not None and len(times) == self._most and now < times[0] + _SECOND
+
+    def add(self, now: float) -> None:
+        if self._times is None:
+            self._times = deque(maxlen=self._most)
+        self._times.append(now)
+
+
+class _LogLimit(_Rate):
+    """Lets log messages through, or counts them; the count is `due` a second after the first of them."""
+
+    __slots__ = ("count", "due")
+
+    def __init__(self) -> None:
+        super().__init__(_LOGS)
+        self.count = 0
+        self.due = 0.0
+
+    def admits(self, now: float) -> bool:
+        if not self.is_high(now):
+            self.add(now)
+            return True
+        if not self.count:
+            self.due = now + _SECOND
+        self.count += 1
+        return False
+
+    def notice(self) -> Log:
+        """Stands for those that were counted; the count begins again."""
+        count, self.count = self.count, 0
+        return suppressed(count)
+
+
 class Coalescer:
     """Merges the events of a call's log for its stored stream. Times are a clock's seconds.
 
@@ -53,8 +97,8 @@ class Coalescer:
     """
 
     __slots__ = (
-        "_delta_at", "_due", "_held", "_logs", "_now", "_pending", "_progress_at", "_progress_due", "_recent",
-        "_suppressed", "_suppressed_due", "is_eager", "size",
+        "_delta_at", "_due", "_held", "_logs", "_pending", "_progress", "_progress_at", "_progress_due", "is_eager",
+        "size",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -63,11 +107,10 @@ class Coalescer:
         self._pending: list[CallEvent] = []
         self._held: int | None = None  # place of the progress that a newer one replaces
         self._due: float | None = None  # of all that is neither held progress nor a count
-        self._suppressed = 0
-        self._logs: deque[float] | None = None  # when the last ones were let through
-        self._recent: deque[float] | None = None  # when the last progress came
+        self._progress = _Rate(OFTEN)
+        self._logs = _LogLimit()
         self._progress_at = self._delta_at = -math.inf  # taken last
-        self._progress_due = self._suppressed_due = self._now = 0.0
+        self._progress_due = 0.0
 
     def pace(self, *, is_eager: bool) -> None:
         """Whether followers keep up from now on."""
@@ -76,23 +119,22 @@ class Coalescer:
     @property
     def count(self) -> int:
         """Of pending events."""
-        return len(self._pending) + (self._suppressed > 0)
+        return len(self._pending) + (self._logs.count > 0)
 
     @property
     def due(self) -> float | None:
         """When `take` should be called at the latest, which may have passed; None if nothing is pending."""
         if self.is_eager:
-            return self._now if self.count else None
+            return -math.inf if self.count else None
         due = self._due
         if self._held is not None and (due is None or self._progress_due < due):
             due = self._progress_due
-        if self._suppressed and (due is None or self._suppressed_due < due):
-            due = self._suppressed_due
+        if self._logs.count and (due is None or self._logs.due < due):
+            due = self._logs.due
         return due
 
     def add(self, event: CallEvent, now: float) -> None:
         """Takes in one event; time never goes back."""
-        self._now = now
         if self.is_eager:
             self._add_urgent(event, now)
         elif isinstance(event, Progressed):
@@ -105,13 +147,9 @@ class Coalescer:
             self._add_urgent(event, now)
 
     def take(self, now: float) -> list[CallEvent]:
-        """Everything pending, in order, but for progress that a newer one may still replace: that waits for its time.
-
-        So does a count of suppressed log messages that nothing has come behind.
-        """
-        self._now = now
-        if self._suppressed and (self.is_eager or now >= self._suppressed_due):
-            self._place_notice()
+        """Everything pending, in order, but progress that may be replaced yet, and a count that nothing is behind."""
+        if self._logs.count and (self.is_eager or now >= self._logs.due):
+            self._append(self._logs.notice(), now)
         kept: list[CallEvent] = []
         if self._held is not None and not self.is_eager and self._is_early(now):
             kept.append(self._pending.pop(self._held))
@@ -137,23 +175,16 @@ class Coalescer:
         self.size += _payload(event)
         self._due = due if self._due is None else min(self._due, due)
 
-    def _place_notice(self) -> None:
-        """Puts the count of suppressed messages behind pending events."""
-        self._append(suppressed(self._suppressed), self._now)
-        self._suppressed = 0
-
     def _add_urgent(self, event: CallEvent, now: float) -> None:
         """It goes at once, and before it all that is pending."""
-        if self._suppressed:
-            self._place_notice()
+        if self._logs.count:
+            self._append(self._logs.notice(), now)
         self._held = None
         self._append(event, now)
 
     def _add_progress(self, event: Progressed, now: float) -> None:
-        if self._recent is None:
-            self._recent = deque(maxlen=OFTEN)
-        is_often = len(self._recent) == OFTEN and now < self._recent[0] + _SECOND
-        self._recent.append(now)
+        is_often = self._progress.is_high(now)
+        self._progress.add(now)
         if not is_often:
             self._held = None
             self._append(event, now)
@@ -176,8 +207,7 @@ class Coalescer:
         last = self._pending[place] if place >= 0 else None
         is_late = len(event.content) >= _DELTA_BYTES or (self._due is None and now >= self._delta_at + _DELTA_HELD)
         if isinstance(last, Delta) and (last.channel, last.index) == (event.channel, event.index):
-            content = _joined(last.content, event.content)
-            if content is not None:
+            if (content := _joined(last.content, event.content)) is not None:
                 self._pending[place] = replace(last, content=content)
                 self.size += len(content) - len(last.content)
                 return
@@ -185,17 +215,10 @@ class Coalescer:
         self._append(event, now if is_late else now + _DELTA_HELD)
 
     def _add_log(self, event: Log, now: float) -> None:
-        if self._logs is None:
-            self._logs = deque(maxlen=_LOGS)
-        if len(self._logs) == _LOGS and now < self._logs[0] + _SECOND:
-            if not self._suppressed:
-                self._suppressed_due = now + _SECOND
-            self._suppressed += 1
-            return
-        if self._suppressed:
-            self._place_notice()
-        self._logs.append(now)
-        self._append(event, now)
+        if self._logs.admits(now):
+            if self._logs.count:
+                self._append(self._logs.notice(), now)
+            self._append(event, now)
 
 
 def _joined(first: RawJson, second: RawJson) -> bytes | None:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
-from mcp_hub.aio import Timer, call_later
+from mcp_hub.aio import call_later
 from mcp_hub.call import EarlyOutput
 from mcp_hub.calls.hub_tools.transcript import Transcript, still_running
 from mcp_hub.calls.log import nobody
@@ -16,8 +16,6 @@ from mcp_hub.logs import get_logger
 
 log = get_logger(__name__)
 
-_SOON: Final = 1.0
-"""Seconds: an early answer that is due sooner has a timer of its own."""
 _MOST: Final = 2000
 """Bytes of the output that is shown: the end of it."""
 _LATEST: Final = 1024
@@ -26,7 +24,7 @@ _AGAIN: Final = 0.25
 """Seconds between two looks whether the questions of a call that is overdue are answered."""
 
 
-class _EarlyAnswer(ABC):
+class EarlyAnswer(ABC):
     """Calls `ready` when the call has run for `after` seconds, and could be detached; never, if it cannot be.
 
     The time counts from the start of the call, or from now on if its client comes back to it (`is_retry`).
@@ -38,11 +36,8 @@ class _EarlyAnswer(ABC):
         self._record = record
         self._streams = streams
         self._ready = ready
-        self._timer: Timer | None = None
-        if after < _SOON or is_retry:
-            self._timer = call_later(after, self._prepare)
-        else:  # most calls are over before it is worth a timer
-            record.ring_at(record.times.started + after, self._prepare)
+        passed = 0.0 if is_retry else record.times.clock.now() - record.times.started
+        self._timer = call_later(max(after - passed, 0), self._prepare)
 
     def _prepare(self) -> None:
         if not self._record.log.ended:
@@ -51,24 +46,18 @@ class _EarlyAnswer(ABC):
     @abstractmethod
     def _detach(self) -> None:
         """Has the call continue on its own, then calls `_ready`."""
-        ...
 
     @abstractmethod
     def take(self) -> EarlyOutput:
         """The answer; from here on the call continues without its client."""
-        ...
 
     def close(self) -> None:
         """The answer is not needed. Idempotent."""
-        if self._timer is not None:
-            self._timer.cancel()
-        alarm = self._record.times.alarm
-        if alarm is not None and alarm[1] == self._prepare:
-            self._record.times.set_alarm(None)
+        self._timer.cancel()
         self._ready = nobody
 
 
-class TaskAnswer(_EarlyAnswer):
+class TaskAnswer(EarlyAnswer):
     """The call becomes a task, once its first event is stored and the task can be asked for."""
 
     def _detach(self) -> None:
@@ -87,7 +76,7 @@ class TaskAnswer(_EarlyAnswer):
         return EarlyOutput(self._stream.info)
 
 
-class OutputSoFar(_EarlyAnswer):
+class OutputSoFar(EarlyAnswer):
     """The client gets the output so far, and the tools `hub_wait` and `hub_cancel` do the rest.
 
     While the call asks a handshake client something, that is busy with the question and gets no early answer; a modern

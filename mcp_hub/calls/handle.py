@@ -1,15 +1,13 @@
 """A call in the hands of the client that made it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
 import msgspec
 
-from mcp_hub.call import Call, CallChannel, Early, EarlyAnswer, Question, Reader
-from mcp_hub.calls.early_answers import OutputSoFar, TaskAnswer
-from mcp_hub.calls.log import DurableReader
-from mcp_hub.calls.pending_input import PendingInput
+from mcp_hub.call import Call, CallChannel, Early, Question, Reader
+from mcp_hub.calls.early_answers import EarlyAnswer, OutputSoFar, TaskAnswer
 from mcp_hub.calls.plan import ENDED
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
@@ -24,18 +22,24 @@ _NO_LIMITS: Final = TimeLimits(0, 0)
 class CallHandle(msgspec.Struct, gc=False):
     """A call whose client has seen its events up to `after`. Fronts see no more of a call than this.
 
-    `early` was decided when the call was made; `seconds` is the longest that it may take. `open_questions` are by key,
-    the oldest first, and always those of now. `record`, `streams` and `parking` are for the hub alone.
+    `early` was decided when the call was made. `record` and `streams` are for the hub alone.
     """
 
     call: Call
-    open_questions: Mapping[str, Question]
-    seconds: float
     record: CallRecord
     streams: StreamPort
-    parking: PendingInput
     after: int = 0
     early: Early | None = None
+
+    @property
+    def open_questions(self) -> Mapping[str, Question]:
+        """By key, the oldest first; always those of now."""
+        return self.record.open_questions
+
+    @property
+    def seconds(self) -> float:
+        """The longest that the call may take."""
+        return self.record.times.limits.total
 
     @property
     def has_ended(self) -> bool:
@@ -52,23 +56,15 @@ class CallHandle(msgspec.Struct, gc=False):
         stream = self.record.stream
         return None if stream is None else stream.row.last
 
-    @property
-    def had_input(self) -> bool:
-        """Whether the caller was asked anything, or the call is a retry with the caller's answers."""
-        call = self.call
-        return self.record.asked > 0 or call.input_responses is not None or call.request_state is not None
-
-    def reader(self, wake: Callable[[], None], after: int = 0, *, is_stored: bool = False) -> Reader:
+    def reader(self, wake: Callable[[], None], after: int = 0, moves: Callable[[Reader], None] | None = None) -> Reader:
         """Follows the call from the event behind `after` on; `wake` is called (soon, often) when there is more.
 
-        `is_stored`: what the call's durable stream has is read, from the moment that it has one.
+        With `moves` the call's durable stream is read; where that comes later, `moves` gets its reader.
         """
         record = self.record
-        if not is_stored:
-            return record.log.reader(wake, after)
-        if record.stream is not None:
+        if moves is not None and record.stream is not None:
             return record.stream.reader(wake, after)
-        return DurableReader(record.log, wake, after)
+        return record.log.reader(wake, after, moves)
 
     def watch(self, news: Callable[[], object] | None) -> None:
         """Calls `news` once: when there is more than the start, or the call becomes durable; at once if so."""
@@ -85,10 +81,6 @@ class CallHandle(msgspec.Struct, gc=False):
         """Answers a question; False if it is not open (answered, withdrawn)."""
         return self.record.answer(key, outcome)
 
-    def park(self, cursor: int) -> str:
-        """Keeps the call for a client that has to gather input; the `requestState` of the retry."""
-        return self.parking.park(self.record, cursor)
-
     def keep(self, info: Callable[[], bytes]) -> None:
         """`info` makes what the call's durable stream keeps for the front (`StreamInfo.info`)."""
         self.record.keep(info)
@@ -98,10 +90,7 @@ class CallHandle(msgspec.Struct, gc=False):
         self.record.cancel(reason)
 
     def leave(self, back_within: float | None = None) -> None:
-        """The client is gone, which does not end the call by itself: it continues as long as its tool may.
-
-        A client that was sent away comes back within so many seconds.
-        """
+        """The client is gone; the call continues as long as its tool may. One sent away is back in so many seconds."""
         self.streams.leave(self.record, back_within)
 
 
@@ -118,20 +107,15 @@ class RemoteCall(CallHandle, gc=False):
         self.record.open_questions[key] = Question("", b"{}", partial(self.pass_on, key))
 
 
-def call_handle(
-    record: CallRecord, streams: StreamPort, parking: PendingInput, after: int = 0, early: Early | None = None
-) -> CallHandle:
-    """The handle of a client that has seen the events up to `after`."""
-    seconds = record.times.limits.total
-    return CallHandle(record.call, record.open_questions, seconds, record, streams, parking, after, early)
-
-
 def remote_call(
-    call: Call, streams: StreamPort, parking: PendingInput, pass_on: Callable[[str, RawJson | RpcError], None]
+    call: Call, streams: StreamPort, asked: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]
 ) -> RemoteCall:
-    """The handle of a call that does not run here."""
+    """The handle of a call that does not run here; `asked` are the keys of its open questions."""
     record = new_record(call, _elsewhere, _NO_LIMITS, streams.table.clock)
-    return RemoteCall(call, record.open_questions, 0, record, streams, parking, pass_on=pass_on)
+    remote = RemoteCall(call, record, streams, pass_on=pass_on)
+    for key in asked:
+        remote.opened(key)
+    return remote
 
 
 async def _elsewhere(call: Call, channel: CallChannel) -> Completed:

@@ -1,12 +1,10 @@
 """The log of one call while it runs: append-only, read by cursor, held in memory.
 
-One delivery path (architecture.md): every consumer pulls what follows its cursor; live is "resume from 0". What the
-slowest reader has seen is let go; what it has not is bounded: above `coalesce.LAG` unread events progress is held back,
-newest wins, and log messages are counted, until the reader has caught up or something comes that may not wait. A
-log without readers keeps its last events only. Sequence numbers are 1, 2, 3… without holes.
+What the slowest reader has seen is let go; what it has not is bounded: above `coalesce.LAG` unread events progress is
+held back, newest wins, and log messages are counted, until the reader has caught up or something comes that may not
+wait. A log without readers keeps its last events only. Sequence numbers are 1, 2, 3… without holes.
 
-Not here: what survives its readers. A call that is worth coming back to has a durable stream (`writer`), which is one
-more reader.
+Not here: what survives its readers. The writer of a durable stream is one more reader (`streams.writer`).
 """
 
 from collections.abc import Callable, Sequence
@@ -18,22 +16,18 @@ import msgspec
 from mcp_hub.call import Reader, StoredEvent
 from mcp_hub.calls import coalesce
 from mcp_hub.calls.machine import CallStatus, IllegalEvent, advance
-from mcp_hub.errors import HubError
 from mcp_hub.events import CallEvent, Completed, Ending, Log, Progressed, Started
 
 _KEPT: Final = 64
 """Seen events that may stay before they are let go together: most calls end sooner and never pay for it."""
 
-
 _BEGUN: Final = Started()
 _WORKING: Final = CallStatus.WORKING
 _RUNS: Final = (None, _WORKING, CallStatus.INPUT_REQUIRED)
-_Follow = Callable[[Callable[[], None], int], Reader]
-"""Makes a reader of a call's durable stream: what wakes it, and the event that it begins behind."""
 
 
 def nobody() -> None:
-    """In place of who was woken: a reader that holds on to its owner would leave both to the garbage collector."""
+    """Takes the place of a callback: a closed reader that held its owner would leave both to the garbage collector."""
 
 
 class CallLog(msgspec.Struct, eq=False):
@@ -61,11 +55,13 @@ class CallLog(msgspec.Struct, eq=False):
         if news is not None and self._first + len(self._events) > 2:
             self._tell()
 
-    def becomes_durable(self, follow: _Follow) -> None:
+    def becomes_durable(self, follow: Callable[[Callable[[], None], int], Reader]) -> None:
         """The call has a durable stream, which `follow` reads: who watches hears of it, and readers may move there."""
         for reader in tuple(self._readers):
-            if reader.moves is not None:
-                reader.moves(follow)
+            if (moves := reader.moves) is not None:
+                wake, after = reader.wake, reader.cursor
+                reader.close()
+                moves(follow(wake, after))
         self._tell()
 
     def _tell(self) -> None:
@@ -121,10 +117,6 @@ class CallLog(msgspec.Struct, eq=False):
             news()
         return True
 
-    def _wake(self) -> None:
-        for reader in self._readers:
-            reader.wake()
-
     def _waits(self, event: CallEvent) -> bool:
         """Makes room for an event; whether it is held back instead."""
         if not self._readers:
@@ -158,11 +150,11 @@ class CallLog(msgspec.Struct, eq=False):
             self._suppressed = 0
 
     def reader(
-        self, wake: Callable[[], None], after: int = 0, moves: Callable[[_Follow], None] | None = None
+        self, wake: Callable[[], None], after: int = 0, moves: Callable[[Reader], None] | None = None
     ) -> "LogReader":
         """A new reader of what follows `after` and is still held; `wake` is called (soon, often) when there is more.
 
-        `moves` is called when the call becomes durable.
+        When the call becomes durable, `moves` gets a reader of its stream in place of this one.
         """
         reader = LogReader(self, max(after, self._first - 1), wake, moves)
         self._readers.append(reader)
@@ -196,7 +188,8 @@ class CallLog(msgspec.Struct, eq=False):
             return
         if self._held is not None or self._suppressed:
             self._release()
-            self._wake()
+            for reader in self._readers:
+                reader.wake()
         if self._room is not None:
             self._room.set()
             self._room = None
@@ -215,7 +208,7 @@ class LogReader:
     is_stored = is_behind = False
 
     def __init__(
-        self, log: CallLog, cursor: int, wake: Callable[[], None], moves: Callable[[_Follow], None] | None = None
+        self, log: CallLog, cursor: int, wake: Callable[[], None], moves: Callable[[Reader], None] | None
     ) -> None:
         self._log = log
         self.cursor = cursor
@@ -258,55 +251,3 @@ class LogReader:
             log._readers.remove(self)
             self.wake, self.moves = nobody, None
             log._trim()
-
-
-class DurableReader:
-    """Reads a call's log, and from the moment that the call is durable what its stream has: a `call.Reader`."""
-
-    __slots__ = ("_reader", "_wake")
-
-    def __init__(self, log: CallLog, wake: Callable[[], None], after: int) -> None:
-        self._wake = wake
-        self._reader: Reader = log.reader(wake, after, self._move)
-
-    def _move(self, follow: _Follow) -> None:
-        after = self._reader.cursor
-        self._reader.close()
-        self._reader = follow(self._wake, after)
-
-    @property
-    def cursor(self) -> int:
-        return self._reader.cursor
-
-    @property
-    def is_stored(self) -> bool:
-        return self._reader.is_stored
-
-    @property
-    def failed(self) -> HubError | None:
-        return self._reader.failed
-
-    @property
-    def has_more(self) -> bool:
-        return self._reader.has_more
-
-    @property
-    def is_behind(self) -> bool:
-        return self._reader.is_behind
-
-    @property
-    def at_end(self) -> bool:
-        return self._reader.at_end
-
-    def take(self, most: int | None = None) -> list[CallEvent]:
-        return self._reader.take(most)
-
-    def take_entries(self, most: int | None = None) -> Sequence[StoredEvent]:
-        return self._reader.take_entries(most)
-
-    def skip(self) -> int:
-        return self._reader.skip()
-
-    def close(self) -> None:
-        self._wake = nobody
-        self._reader.close()

@@ -1,13 +1,12 @@
 """Counts calls by outcome and measures how long they took, of each server and method.
 
-Counted once where a call ends, by integer increments; sampled for reports (`fronts.monitoring.metrics`).
-What a server said on the way is taken from the call's log, so that no event costs anything. Buckets and names are
-those of the OpenTelemetry conventions for MCP (semantic-conventions-genai, gen-ai/mcp, "Metrics").
+Counted once where a call ends, its events by its log; sampled for reports (`Figures`). Buckets and names are those of
+the OpenTelemetry conventions for MCP (semantic-conventions-genai, gen-ai/mcp, "Metrics").
 """
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -16,20 +15,18 @@ import msgspec
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import CallCancelled, DeadlineExceeded
 from mcp_hub.events import Completed, Ending, Failed
-from mcp_hub.types import RawJson
+from mcp_hub.types import OWN, RawJson
 
 BOUNDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Upper ends of the buckets in seconds; one more has no end."""
 _MOST: Final = 4096
-"""Pairs of a server and a method that are remembered, those of servers that are configured no more included."""
+"""Pairs of a server and a method that are remembered."""
 _SAID: Final = re.compile(rb'"isError"\s*:\s*true')
 """A result without these bytes is not an error: in a string the quotes would be escaped."""
 
 
 class Outcome(IntEnum):
-    """The end of a call: a result, a result by which the tool says that it failed, an error answer, a cancellation, or
-    a time limit.
-    """
+    """The kind of ending. `TOOL_ERROR` is a result by which the tool says that it failed."""
 
     OK = 0
     TOOL_ERROR = 1
@@ -38,53 +35,90 @@ class Outcome(IntEnum):
     TIMED_OUT = 4
 
 
+class Durations(msgspec.Struct, frozen=True):
+    """`counts` by bucket, the last one without an upper end; `seconds` in all."""
+
+    counts: tuple[int, ...]
+    seconds: float
+
+
+class MethodFigures(msgspec.Struct, frozen=True):
+    """Calls of one method at one server that have ended; `server` is `OWN` for the hub's own tools.
+
+    `outcomes` by name. `events` went on to readers, `held` were merged or left out for slow ones, `refused` were not
+    allowed. `whole` is from the request to the answer, `at_server` the part that a server was at it.
+    """
+
+    server: str
+    method: str
+    outcomes: Mapping[str, int]
+    events: int
+    held: int
+    refused: int
+    whole: Durations
+    at_server: Durations
+
+
+class LoadFigures(msgspec.Struct):
+    """Calls of one server that have not ended; how many are durable streams, and who follows those."""
+
+    running: int = 0
+    waiting: int = 0
+    streams: int = 0
+    followers: int = 0
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """The calls of a hub in numbers; `bounds` are the upper ends of the buckets in seconds."""
+
+    bounds: tuple[float, ...]
+    load: Mapping[str, LoadFigures]
+    methods: tuple[MethodFigures, ...]
+
+
 class _Result(msgspec.Struct):
     isError: bool = False
 
 
+class _Histogram:
+    """Durations of calls by bucket."""
+
+    __slots__ = ("counts", "seconds")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.seconds = 0.0
+
+    def add(self, took: float) -> None:
+        self.counts[bisect_left(BOUNDS, took)] += 1
+        self.seconds += took
+
+    def with_those_of(self, other: "_Histogram") -> Durations:
+        return Durations(tuple(map(int.__add__, self.counts, other.counts)), self.seconds + other.seconds)
+
+
 class Meter:
-    """Of one method at one server.
+    """Calls of one method at one server. `at_once` has those that did not wait for their turn, which are nearly all."""
 
-    `events` went on to readers, `held` were merged or left out for slow ones, `refused` were not
-    allowed.
-    `at_once` counts by bucket the calls that did not wait for their turn, which are nearly all, with their seconds.
-    """
-
-    __slots__ = (
-        "_client", "_client_seconds", "_server", "_server_seconds", "at_once", "at_once_seconds", "events", "held",
-        "outcomes", "refused",
-    )  # fmt: skip
+    __slots__ = ("at_once", "at_server", "events", "held", "outcomes", "refused", "whole")
 
     def __init__(self) -> None:
         self.outcomes = [0] * len(Outcome)
-        self.at_once = [0] * (len(BOUNDS) + 1)
-        self.at_once_seconds = 0.0
-        self.events = 0
-        self.held = 0
-        self.refused = 0
-        self._server = self.at_once.copy()
-        self._client = self.at_once.copy()
-        self._server_seconds = self._client_seconds = 0.0
+        self.at_once, self.whole, self.at_server = _Histogram(), _Histogram(), _Histogram()
+        self.events = self.held = self.refused = 0
 
-    def add_waited(self, whole: float, client: float | None) -> None:
-        """Counts a call that waited for its turn; `client` is None of one whose turn never came."""
-        self._server[bisect_left(BOUNDS, whole)] += 1
-        self._server_seconds += whole
-        if client is not None:
-            self._client[bisect_left(BOUNDS, client)] += 1
-            self._client_seconds += client
-
-    @property
-    def server(self) -> tuple[list[int], float]:
-        """From the client's request to its answer: counts by bucket, and seconds in all."""
-        counts = [sum(pair) for pair in zip(self.at_once, self._server, strict=True)]
-        return counts, self.at_once_seconds + self._server_seconds
-
-    @property
-    def client(self) -> tuple[list[int], float]:
-        """The same of the time that the server was at it, or waited for."""
-        counts = [sum(pair) for pair in zip(self.at_once, self._client, strict=True)]
-        return counts, self.at_once_seconds + self._client_seconds
+    def figures(self, server: str, method: str) -> MethodFigures:
+        """All of it as of now."""
+        return MethodFigures(
+            server,
+            method,
+            {outcome.name.lower(): self.outcomes[outcome] for outcome in Outcome},
+            self.events,
+            self.held,
+            self.refused,
+            self.at_once.with_those_of(self.whole),
+            self.at_once.with_those_of(self.at_server),
+        )
 
 
 class Meters:
@@ -92,10 +126,6 @@ class Meters:
 
     def __init__(self) -> None:
         self._meters: dict[tuple[str, str], Meter] = {}
-
-    def __iter__(self) -> Iterator[tuple[tuple[str, str], Meter]]:
-        """By server and method; the server of the hub's own tools is `types.OWN`."""
-        return iter(self._meters.items())
 
     def ended(self, record: CallRecord, now: float) -> None:
         """Counts a call whose ending is in its log; once for each."""
@@ -111,10 +141,13 @@ class Meters:
             meter.outcomes[outcome_of(ending)] += 1
         took = now - times.started
         if times.began == times.started:
-            meter.at_once[bisect_left(BOUNDS, took)] += 1
-            meter.at_once_seconds += took
+            at_once = meter.at_once
+            at_once.counts[bisect_left(BOUNDS, took)] += 1
+            at_once.seconds += took
         else:
-            meter.add_waited(took, None if times.began is None else now - times.began)
+            meter.whole.add(took)
+            if times.began is not None:  # else its turn never came
+                meter.at_server.add(now - times.began)
         meter.events += log.said
         if log.held or log.refused:
             meter.held += log.held
@@ -126,10 +159,26 @@ class Meters:
         meter = self._meters[server, method] = Meter()
         return meter
 
-    def keep(self, servers: Collection[str]) -> None:
-        """Forgets those of other servers."""
-        for key in [key for key in self._meters if key[0] not in servers]:
+    def figures(self, servers: Collection[str]) -> tuple[MethodFigures, ...]:
+        """Of these servers and the hub's own tools; what others have come to is forgotten."""
+        for key in [key for key in self._meters if key[0] != OWN and key[0] not in servers]:
             del self._meters[key]
+        return tuple(meter.figures(*key) for key, meter in self._meters.items())
+
+
+def load_figures(records: Iterable[CallRecord]) -> dict[str, LoadFigures]:
+    """Of calls that have not ended, by server."""
+    load: dict[str, LoadFigures] = {}
+    for record in records:
+        own = load.setdefault(record.call.upstream, LoadFigures())
+        if record.times.began is not None:
+            own.running += 1
+        else:
+            own.waiting += 1
+        if record.stream is not None:
+            own.streams += 1
+            own.followers += len(record.stream.readers)
+    return load
 
 
 def outcome_of(ending: Ending) -> Outcome:

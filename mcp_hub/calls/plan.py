@@ -62,17 +62,5 @@ class CallPlan(msgspec.Struct, frozen=True):
         """Whether the call changes nothing: a tool that claims so, or any method that only reads."""
         return call.method != "tools/call" or (self.reads_only is not None and self.reads_only(call))
 
-    def layered(self, handler: CallHandler) -> CallHandler:
-        """`handler` inside of what belongs around it."""
-        return handler if self.layers is None else self.layers(handler)
-
-
-def resumed(
-    truncate: Truncate | None, how: RawJson, progressed: float, events: int, revoked: str | None = None
-) -> CallPlan:
-    """The plan of a call that another hub began, and maybe `revoked`; its stream continues after so many events."""
-    resumption = ResumePoint(how, revoked)
-    return CallPlan(truncate=truncate, may_last=False, resumption=resumption, progressed=progressed, events=events)
-
 
 WITHOUT_PLAN: Final = CallPlan()

@@ -1,7 +1,7 @@
 """Owns the records and tasks of running calls, admits, cancels and times them.
 
-A call belongs to the registry, not to a client. Per principal at most `running`
-calls run and `waiting` wait in order of arrival; one more is refused with `Busy`.
+A call belongs to the registry, not to a client. Each principal has the `CallLimits`; its calls wait in order of
+arrival, and one too many is refused with `Busy`.
 """
 
 from collections import deque
@@ -17,8 +17,8 @@ from mcp_hub.aio import Timer, Turn, call_later
 from mcp_hub.call import Call, CallHandler
 from mcp_hub.calls.metering import Meters
 from mcp_hub.calls.plan import ENDED, WITHOUT_PLAN, CallPlan, CallState
-from mcp_hub.calls.rules import TimeLimits
-from mcp_hub.calls.runner import QUIET, CallRecord, new_record
+from mcp_hub.calls.rules import CallLimits, TimeLimits
+from mcp_hub.calls.runner import QUIET, CallOwner, CallRecord, new_record
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubStopping
 from mcp_hub.events import Cancelled, Ending, Failed
@@ -43,15 +43,12 @@ class Tracer(Protocol):
 
     def begun(self, record: CallRecord, handler: CallHandler) -> CallHandler:
         """A call has begun; returns the handler to use in place of `handler`."""
-        ...
 
     def ended(self, record: CallRecord) -> None:
         """The ending is in the call's log."""
-        ...
 
     async def close(self) -> None:
         """No more calls begin."""
-        ...
 
 
 class _Lane(msgspec.Struct):
@@ -61,15 +58,14 @@ class _Lane(msgspec.Struct):
     waiting: deque[CallRecord] = msgspec.field(default_factory=deque)
 
 
-class CallRegistry:
+class CallRegistry(CallOwner):
     """Starts calls and keeps them until they have ended. `on_durable` gets each that is not a short quiet one."""
 
     def __init__(
         self,
         clock: Clock,
+        limits: CallLimits,
         *,
-        running: int,
-        waiting: int,
         on_durable: Callable[[CallRecord], object] = lambda record: None,
         turn: Turn | None = None,
         tracer: Tracer | None = None,
@@ -77,13 +73,11 @@ class CallRegistry:
         self._loop_turn = turn if turn is not None else Turn()
         self._on_durable = on_durable
         self._clock = clock
-        self._max_running = running
-        self._max_waiting = waiting
+        self._limits = limits
         self._records: dict[CallId, CallRecord] = {}
         self._lanes: dict[str, _Lane] = {}
         self._next_turn: tuple[float, Timer] | None = None
         self._emptied: anyio.Event | None = None
-        self.ended = 0
         self.meters = Meters()
         self.tracer = tracer
 
@@ -96,25 +90,23 @@ class CallRegistry:
         return self._records.values()
 
     def start(self, call: Call, handler: CallHandler, limits: TimeLimits, plan: CallPlan = WITHOUT_PLAN) -> CallRecord:
-        """Makes the call's record and, if its principal may, begins the call, which may have ended on return.
-
-        Raises `Busy` when too many calls of the principal wait already.
-        """
+        """Makes the call's record and, if its principal may, begins it; it may have ended on return. Raises `Busy`."""
         lane = self._lanes.get(call.principal)
         if lane is None:
             lane = self._lanes[call.principal] = _Lane()
         if self.tracer is not None:
             plan = msgspec.structs.replace(plan, upstream=None)  # its span is set around a handler
         record = new_record(call, handler, limits, self._clock, plan, self)
-        is_next = lane.running < self._max_running
+        most = self._limits
+        is_next = lane.running < most.running
         if is_next:
             lane.running += 1
-        elif len(lane.waiting) < self._max_waiting:
+        elif len(lane.waiting) < most.waiting:
             lane.waiting.append(record)
             record.times.wait()
         else:
-            what = f"{self._max_running} calls running and {self._max_waiting} waiting for this client"
-            raise Busy.at(what, "hub.limits.waiting_calls", self._max_waiting)
+            what = f"{most.running} calls running and {most.waiting} waiting for this client"
+            raise Busy.at(what, "hub.limits.waiting_calls", most.waiting)
         self._records[call.id] = record
         if self.tracer is not None:
             record.wrap(partial(self.tracer.begun, record))
@@ -126,12 +118,11 @@ class CallRegistry:
                 self.reschedule(soon)
         return record
 
-    def limit(self, *, running: int, waiting: int) -> None:
+    def limit(self, limits: CallLimits) -> None:
         """Other limits from now on: calls that run or wait are left alone."""
-        self._max_running, self._max_waiting = running, waiting
+        self._limits = limits
 
     def cancel(self, record: CallRecord, reason: str | None = None) -> None:
-        """Ends a call on its caller's behalf; its upstream hears of it. Idempotent."""
         self._stop(record, Cancelled(reason))
 
     def _stop(self, record: CallRecord, ending: Ending) -> None:
@@ -152,13 +143,10 @@ class CallRegistry:
             log.warning("call_abandoned", call_id=record.call.id, upstream=record.call.upstream)
 
     def becomes_durable(self, record: CallRecord) -> None:
-        """A `CallOwner`."""
         self._on_durable(record)
 
     def has_ended(self, record: CallRecord) -> None:
-        """The call has ended, and its place is free for the next one of its principal. A `CallOwner`."""
         self._records.pop(record.call.id, None)
-        self.ended += 1
         self.meters.ended(record, self._clock.now())
         if self.tracer is not None:
             self.tracer.ended(record)
@@ -187,7 +175,6 @@ class CallRegistry:
             self.reschedule(min(successor.due, self._clock.now() + QUIET))
 
     def reschedule(self, due: float) -> None:
-        """The wheel turns at that time at the latest. A `CallOwner`."""
         if self._next_turn is not None:
             planned, timer = self._next_turn
             if planned <= due:
@@ -221,7 +208,7 @@ class CallRegistry:
         """The ending of a call that has waited for its turn until it ran out of time."""
         seconds, call = record.times.limits.total, record.call
         what = f'{call.method} of "{call.upstream}" waited {seconds:g} s for its turn (`max_duration`) and was not sent'
-        return Failed(Busy.at(what, "hub.limits.running_calls", self._max_running))
+        return Failed(Busy.at(what, "hub.limits.running_calls", self._limits.running))
 
     async def close(self, seconds: float) -> None:
         """Ends every call and waits at most `seconds` for the handlers to obey; then the calls end without them."""

@@ -17,6 +17,13 @@ class CallRules(msgspec.Struct, frozen=True):
     idempotent: bool = False
 
 
+class CallLimits(msgspec.Struct, frozen=True):
+    """Calls of one principal that run at once, and those that wait for their turn."""
+
+    running: int
+    waiting: int
+
+
 class StreamLimits(msgspec.Struct, frozen=True):
     """`detached` calls of one principal that run without a client, `followers` of one stream.
 
@@ -39,3 +46,21 @@ class TimeLimits(msgspec.Struct, frozen=True):
     total: float
     setting: str = "timeout"
     answer: float = 600.0
+
+
+class SessionRules:
+    """Settings of all sessions: the entries of one list page, and `task_after`, the seconds that the call of a client
+    that takes tasks may run before it becomes one. `epoch` goes up when sessions have to look again.
+    """
+
+    __slots__ = ("epoch", "page_size", "task_after")
+
+    def __init__(self, page_size: int, task_after: float = 5.0) -> None:
+        self.page_size = page_size
+        self.task_after = task_after
+        self.epoch = 0
+
+    def use(self, page_size: int, task_after: float, *, look_again: bool) -> None:
+        """Other settings hold from now on; sessions `look_again` at all that they have derived from settings."""
+        self.page_size, self.task_after = page_size, task_after
+        self.epoch += look_again

@@ -7,7 +7,7 @@ happens, exactly one ending is appended. The task is a plain one of asyncio: `st
 import asyncio
 import math
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -35,42 +35,23 @@ _MOST_QUESTIONS: Final = 64
 """Questions of one call that may be open at once."""
 
 
-class CallOwner(Protocol):
-    """Has the call until it has ended."""
+class CallOwner:
+    """Has calls until they have ended; this one does nothing, for calls that do not run here."""
 
     def reschedule(self, due: float) -> None:
-        """The call has something to do at that time, which may be earlier than it was."""
-        ...
+        """A call has something to do at that time, which may be earlier than it was."""
 
     def becomes_durable(self, record: "CallRecord") -> None:
         """The call has its first event, or runs for longer than `QUIET`. Once for each call."""
-        ...
 
     def cancel(self, record: "CallRecord", reason: str | None = None) -> None:
         """Ends the call on its caller's behalf. Idempotent."""
-        ...
 
     def has_ended(self, record: "CallRecord") -> None:
         """The ending is in the call's log. Once for each call."""
-        ...
 
 
-class _NoOwner:
-    """The owner of a call that does not run here."""
-
-    def reschedule(self, due: float) -> None:
-        pass
-
-    def becomes_durable(self, record: "CallRecord") -> None:
-        pass
-
-    def cancel(self, record: "CallRecord", reason: str | None = None) -> None:
-        pass
-
-    has_ended = becomes_durable
-
-
-_UNOWNED: Final = _NoOwner()
+_UNOWNED: Final = CallOwner()
 
 
 class CallRecord(msgspec.Struct, weakref=True, eq=False):
@@ -130,10 +111,10 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
             self._owner.reschedule(self.due)
 
     def continuable(self, how: RawJson | None) -> None:
-        revoked = self.resumption.revoked if self.resumption is not None else None
+        known = self.resumption
+        revoked = known.revoked if known is not None else None
         if isinstance(self.stopping, Cancelled):
             revoked = self.stopping.reason or ""
-        known = self.resumption
         if known is None or how is not known.how or revoked is not known.revoked:
             self._resume_by(None if how is None else ResumePoint(how, revoked))
         if how is not None:
@@ -214,7 +195,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         self.info = info
 
     def written_by(self, writer: LogWriter | None) -> None:
-        """`writer` follows the log from here on; None: nothing more will be written."""
+        """None: nothing more will be written."""
         self.writer = writer
 
     def has_stream(self, stream: Stream) -> None:
@@ -224,21 +205,15 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
-    def ring_at(self, due: float, ring: Callable[[], None]) -> None:
-        """Calls `ring` at that time, once, in place of what was to ring before. A timer would cost half a kilobyte."""
-        self.times.set_alarm((due, ring))
-        self._owner.reschedule(due)
-
     def look(self, now: float) -> float:
-        """Does what is due of a call that lasts: its durable stream, alarm, heartbeat. When there is more to do."""
+        """Does what is due of a call that lasts: its durable stream, heartbeat. When there is more to do."""
         if self.times.began is None or self.log.ended:
             return math.inf
         if self.is_short:
             if now < self.times.started + QUIET:
                 return self.times.started + QUIET
             self.become_durable()
-        due = self.times.ring(now)
-        return min(due, self._beat(now)) if self.call.wants_progress else due
+        return self._beat(now) if self.call.wants_progress else math.inf
 
     def _beat(self, now: float) -> float:
         """The heartbeat, if it is due; when the next one is."""
@@ -256,9 +231,8 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     def overdue(self) -> Failed:
         """The ending of a call that ran out of time."""
-        return self.times.overdue(
-            self.call, next(iter(self.open_questions.values())).method if self.open_questions else None
-        )
+        oldest = next(iter(self.open_questions.values()), None)
+        return self.times.overdue(self.call, None if oldest is None else oldest.method)
 
     # -- from waiting to the ending -----------------------------------------------------------------------------------
 
@@ -325,7 +299,8 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
             self._end(done)
         else:
             assert plan.upstream is not None
-            self._begin_task(plan.layered(_finishing(self._sent, plan.upstream.call)))
+            finish = _finishing(self._sent, plan.upstream.call)
+            self._begin_task(finish if plan.layers is None else plan.layers(finish))
 
     def _begin_task(self, handler: CallHandler | None = None) -> None:
         """`handler` instead of the record's own."""

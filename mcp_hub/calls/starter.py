@@ -2,19 +2,23 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import Final, Self
 
+import msgspec
+
+from mcp_hub import aio
 from mcp_hub.call import Call, CallChannel, CallHandler, StreamInfo, Upstream
 from mcp_hub.calls.metering import is_tool_error
-from mcp_hub.calls.plan import CallPlan, Truncate, resumed
+from mcp_hub.calls.plan import CallPlan, ResumePoint, Truncate
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.retain import Retention
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.calls.streams.continuation import Continuation
 from mcp_hub.calls.streams.orphans import DETACHED
-from mcp_hub.calls.streams.stored import asked, last_progress
+from mcp_hub.calls.streams.stored import last_progress
 from mcp_hub.calls.streams.table import StreamTable
-from mcp_hub.events import Completed
+from mcp_hub.errors import HubRestarted, RpcError
+from mcp_hub.events import Cancelled, Completed
 from mcp_hub.protocol import questions
 from mcp_hub.types import Era
 
@@ -23,6 +27,46 @@ FollowUp = Callable[[Call, CallChannel, CallHandler, Completed], Awaitable[Compl
 
 _UNKNOWN = TimeLimits(60, 60), TimeLimits(60, 60)
 """Of a call of a server that is not configured any more."""
+_CONNECTING: Final = 1.0
+"""Seconds that the server of a call which was cancelled already has to be there, so that it hears of it."""
+
+
+class Continuation(msgspec.Struct):
+    """A `StreamInfo.continuation`: the call, what its upstream said of it, and why it was cancelled, if it was."""
+
+    call: Call
+    how: msgspec.Raw
+    revoked: str | None = None
+
+    @classmethod
+    def of(cls, row: StreamInfo) -> Self:
+        """Raises `msgspec.DecodeError`."""
+        return msgspec.json.decode(row.continuation or b"", type=cls)
+
+    def plan(self, row: StreamInfo, progressed: float = 0, truncate: Truncate | None = None) -> CallPlan:
+        """The plan of the call, whose stream continues behind its last event."""
+        point = ResumePoint(self.how, self.revoked)
+        return CallPlan(truncate=truncate, may_last=False, resumption=point, progressed=progressed, events=row.last)
+
+    def started(
+        self, upstream: Upstream | None, registry: CallRegistry, limits: TimeLimits, plan: CallPlan
+    ) -> CallRecord:
+        """Continues the call, or ends it as its caller wanted. Raises `Busy`."""
+
+        async def resumed(call: Call, channel: CallChannel) -> Completed:
+            if upstream is None:
+                raise HubRestarted(f'upstream "{call.upstream}" is not configured here', data={"outcome": "unknown"})
+            try:
+                return await upstream.resume(call, channel, self.how)
+            except RpcError:
+                if self.revoked is not None:  # its server knows already, or cannot know
+                    record.give_up(Cancelled(self.revoked))
+                raise
+
+        record = registry.start(self.call, resumed, limits, plan)
+        if self.revoked is not None:
+            aio.call_later(_CONNECTING, partial(registry.cancel, record, self.revoked))
+        return record
 
 
 class CallStarter:
@@ -95,23 +139,16 @@ class CallStarter:
 
         Structured content is left alone where the caller is shown a schema of it (`shows_output`), or nobody knows.
         """
-        return None if self._retention is None else partial(self._truncate, self._retention, shows_output)
-
-    async def _truncate(
-        self, retention: Retention, shows_output: Callable[[str], bool] | None, call: Call, done: Completed
-    ) -> Completed:
-        may_drop = shows_output is not None and not shows_output(asked(call))
-        return await retention.fitted(call, done, may_drop_structured=may_drop)
+        return None if self._retention is None else partial(self._retention.fitted, shows_output)
 
     async def take_up(self, row: StreamInfo) -> None:
         """Continues a call of another hub that is gone: its stream belongs to this one now."""
         left = Continuation.of(row)
         limits, _ = self._limits.get(left.call.upstream, _UNKNOWN)
         progressed = await last_progress(self._streams.store, row)
-        plan = resumed(self.truncation(None), left.how, progressed, row.last, left.revoked)
+        plan = left.plan(row, progressed, self.truncation(None))
         record = left.started(self._upstreams.get(left.call.upstream), self._registry, limits, plan)
-        self._streams.take_up(record, row)
-        self._streams.orphan(record, DETACHED)
+        self._streams.take_up(record, row).orphan(DETACHED)
 
 
 def _is_no_refusal(done: Completed) -> bool:

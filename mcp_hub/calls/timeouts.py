@@ -1,20 +1,16 @@
 """The times of a call: when it runs out of time, by which limit, and the error that names the setting to raise."""
 
 import math
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from mcp_hub.aio import call_soon
 from mcp_hub.call import Call
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Failed
 
-_EARLY: Final = 0.01
-"""Seconds before its time that an alarm may ring: timers may be a little early, and the next turn would be late."""
 _DOUBT: Final = 30.0
 """Seconds that a call may stay silent after an answer of its upstream that belongs to no call."""
 
@@ -23,7 +19,7 @@ class CallTimes(msgspec.Struct):
     """Times of one call by `clock`: it `started`, `began` when its turn came (None before), its upstream was `heard`.
 
     `spoken` is the last progress that its caller received, or the start. `doubted` is when an answer came that belongs
-    to no call. `alarm` is what is to be called, and when.
+    to no call.
     """
 
     clock: Clock
@@ -33,7 +29,6 @@ class CallTimes(msgspec.Struct):
     heard: float
     spoken: float
     doubted: float = -math.inf
-    alarm: tuple[float, Callable[[], None]] | None = None
 
     def wait(self) -> None:
         """The call waits for its turn."""
@@ -59,21 +54,6 @@ class CallTimes(msgspec.Struct):
             self.doubted = self.clock.now()
         return is_new
 
-    def set_alarm(self, alarm: tuple[float, Callable[[], None]] | None) -> None:
-        """None: nothing is to be called any more."""
-        self.alarm = alarm
-
-    def ring(self, now: float) -> float:
-        """Calls what is due, in the next pass of the loop; when it will be."""
-        if self.alarm is None:
-            return math.inf
-        due, ring = self.alarm
-        if now < due - _EARLY:
-            return due
-        self.alarm = None
-        call_soon(ring)
-        return math.inf
-
     def due(self, *, is_asking: bool) -> float:
         """When the call runs out of time, unless its upstream is heard of before. While it waits nobody is silent."""
         if self.began is None:
@@ -88,7 +68,7 @@ class CallTimes(msgspec.Struct):
         if asked is not None and self.heard + limits.answer <= latest:
             return _unanswered(asked, limits.answer)
         if self.doubted > self.heard and self.doubted + _DOUBT == self.due(is_asking=asked is not None):
-            return _in_doubt(call, _DOUBT)
+            return _in_doubt(call)
         if self.began is None:
             return _out_of_time(call, "was busy with others for", limits.total, "max_duration")
         if self.heard + limits.silence <= latest:
@@ -107,9 +87,9 @@ def _out_of_time(call: Call, what: str, seconds: float, key: str) -> Failed:
     )
 
 
-def _in_doubt(call: Call, seconds: float) -> Failed:
+def _in_doubt(call: Call) -> Failed:
     """The upstream answered no call in particular, and was silent afterwards."""
-    said = f"has said something that belongs to no call, and no answer to {call.method} for {seconds:g} s more"
+    said = f"has said something that belongs to no call, and no answer to {call.method} for {_DOUBT:g} s more"
     data = {"upstream": {"server": call.upstream}, "outcome": "unknown"}
     return Failed(UpstreamLost(f'upstream "{call.upstream}" {said}', data=data))
 

@@ -1,7 +1,6 @@
 """The current view of every profile: built when something changed and somebody asks, never on a timer.
 
-First-list rule: a list waits only for servers that are still on their first way up, and only
-until `first_list_wait` seconds after the hub's start; then it answers with what is known.
+A list waits only for servers that are on their first way up, until `first_list_wait` seconds after the hub's start.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +11,6 @@ import anyio
 
 from mcp_hub.call import Call, Upstream
 from mcp_hub.catalog.definitions import Quarantined, in_era
-from mcp_hub.catalog.entries import Origin
 from mcp_hub.catalog.exposure import decided, exposed
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.names import begins_with
@@ -26,26 +24,19 @@ from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.types import ClientKind, Era, Kind, Mode, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import ClientKind, Era, Kind, Mode, Origin, RawJson, Snapshot, UpstreamState, UpstreamStatus
 
 log = get_logger(__name__)
 
 _NOTHING: Final = ViewRules({}, shared=False, max_result_tokens=0)
-_MOST_TOLD: Final = 20
-"""Tools that are named in one line of the log."""
-_LONGEST_REASON: Final = 300
-"""Characters of what is said there of one that was left out."""
-_LONGEST_PREFIX: Final = 256
-"""Characters of an unknown name that are looked at."""
-_MOST_GONE: Final = 1024
-"""Profiles that were configured once and are remembered: sessions and streams may still have them."""
+_MOST_TOLD: Final = 20  # tools that are named in one line of the log
+_LONGEST_REASON: Final = 300  # characters of what is said there of one that was left out
+_LONGEST_PREFIX: Final = 256  # characters of an unknown name that are looked at
+_MOST_GONE: Final = 1024  # profiles without rules that are remembered: sessions and streams may still have them
 
 
 class Catalog:
-    """Views by profile and audience over what the upstreams offer now. `aliases` are for searches.
-
-    `held` says which tools are to be kept back of what is listed; it is asked again whenever something has changed.
-    """
+    """Views by profile and audience over what the upstreams offer now, without what `held` keeps back of it."""
 
     def __init__(
         self,
@@ -76,13 +67,12 @@ class Catalog:
         self._remembered = Remembered()
 
     def use(self, rules: Mapping[str | None, ViewRules], aliases: Mapping[str, Sequence[str]]) -> None:
-        """Goes by other rules from now on; views that were handed out stay as they are.
-
-        A profile that is no longer configured lets nothing through, for those who still have it.
-        """
+        """Goes by other rules from now on; a profile without rules lets nothing through for those who still have it."""
         gone = [profile for profile in self._rules if profile not in rules]
         self._rules = {**dict.fromkeys(gone[-_MOST_GONE:], _NOTHING), **rules}
-        self._names = {profile: names for profile, names in self._names.items() if profile in rules}
+        for profile in gone:
+            self._names.pop(profile, None)
+            self._left_out.pop(profile, None)
         self._indexes = Indexes(aliases)
         self._views.clear()
         self._exposed.clear()
@@ -93,14 +83,10 @@ class Catalog:
         """Goes up whenever something changed; see `wait_changed`."""
         return self._changes.version
 
-    @property
-    def profiles(self) -> frozenset[str | None]:
-        return frozenset(self._rules)
-
     def view(self, profile: str | None) -> CatalogView:
         """All that a profile (None: everything) lets through, without the hub's own tools.
 
-        Raises `KeyError` for a profile that is not configured.
+        As all methods that take a profile, it raises `KeyError` for one that is not configured.
         """
         self._look()
         view = self._views.get(profile)
@@ -111,7 +97,7 @@ class Catalog:
         return view
 
     def _note_left_out(self, profile: str | None, view: CatalogView) -> None:
-        """Tells once of each definition that nobody is listed because it would break a client."""
+        """Logs, once each, definitions that nobody is listed because they would break a client."""
         known = set().union(*self._left_out.values())
         self._left_out[profile] = set(view.quarantined)
         news: dict[str, list[str]] = {}
@@ -122,7 +108,7 @@ class Catalog:
             log.warning("definitions_left_out", upstream=server, count=len(told), which=told[:_MOST_TOLD])
 
     def _note_names(self, profile: str | None, view: CatalogView) -> None:
-        """Tells of tools that are called otherwise than before."""
+        """Logs tools whose names have changed."""
         before, now = self._names.get(profile, {}), view.tool_names()
         self._names[profile] = now
         told = [f"{before[origin]} -> {name}" for origin, name in now.items() if before.get(origin, name) != name]
@@ -138,9 +124,8 @@ class Catalog:
         self._look()
         view = self._exposed.get((profile, audience, mode))
         if view is None:
-            chosen = mode or self.mode(profile, audience)
-            rules, is_partial = self._rules[profile], bool(self.starting(profile))
-            view = exposed(self.view(profile), rules, audience, chosen, is_partial=is_partial)
+            shown, rules, chosen = self.view(profile), self._rules[profile], mode or self.mode(profile, audience)
+            view = exposed(shown, rules, audience, chosen, is_partial=bool(self.starting(profile)))
             self._exposed[profile, audience, mode] = view
         return view
 
@@ -159,13 +144,9 @@ class Catalog:
 
     def unlisted(self, profile: str | None, name: str) -> UpstreamStatus | None:
         """The profile's server that a name must be of, going by its prefix, if that one has never been listed."""
-        servers = self._rules[profile].servers
+        prefixes = {server: own.prefix for server, own in self._rules[profile].servers.items() if own.prefix}
         wanted = name[:_LONGEST_PREFIX]
-        fit = [
-            (len(own.prefix), server)
-            for server, own in servers.items()
-            if own.prefix and begins_with(wanted, own.prefix)
-        ]
+        fit = [(len(prefix), server) for server, prefix in prefixes.items() if begins_with(wanted, prefix)]
         upstream = self._upstreams.get(max(fit)[1]) if fit else None
         return upstream.status() if upstream is not None and upstream.snapshot() is None else None
 
@@ -174,12 +155,7 @@ class Catalog:
         return await self._indexes.search(profile, self.view(profile), query, limit, server)
 
     def rules(self, profile: str | None) -> ViewRules:
-        """Raises `KeyError` for a profile that is not configured."""
         return self._rules[profile]
-
-    def is_shared(self, profile: str | None) -> bool:
-        """Whether nothing but the servers decides what callers of this profile get (see `ViewRules`)."""
-        return self._rules[profile].shared
 
     def _look(self) -> None:
         if self._changes.version == self._seen:
@@ -200,7 +176,7 @@ class Catalog:
         """The result of `call` with each resource URI as callers of this profile can read it.
 
         What was read goes by the URI that it was asked for. A URI that nobody lists is remembered with its server; a
-        hidden one is passed on, and reading it refused. Raises `KeyError` for a profile that is not configured.
+        hidden one is passed on, and reading it refused.
         """
         own = text(call.params, "uri", call.method) if call.method == "resources/read" else None
 

@@ -1,8 +1,7 @@
 """One listed definition: checked, then kept as encoded members, so that schemas stay byte for byte.
 
-Strict clients reject a whole list for one malformed entry, so a definition that would do that is quarantined with
-its reason and the others go on. Nothing is repaired; only
-line breaks between JSON tokens go, because a stdio frame is one line.
+Strict clients reject a whole list for one malformed entry, so a definition that would do that is quarantined with its
+reason. Nothing is repaired; only line breaks between JSON tokens go, because a stdio frame is one line.
 """
 
 import re
@@ -26,11 +25,9 @@ MAX_DEPTH = 100
 # more tags, or longer ones, are not read: they come from strangers
 _MAX_TAGS = 100
 _MAX_TAG = 200
-# room for a sentence; a reason may quote the upstream's text
-_MAX_REASON = 240
+_MAX_REASON = 240  # room for a sentence; a reason may quote the upstream's text
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-# RFC 3986 §3.1; `mcp` 1.x clients refuse the whole list without one
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")  # RFC 3986 §3.1; `mcp` 1.x clients refuse the whole list without one
 # clients in Python cannot read the whole list for an integer with more of them (`sys.int_info.default_max_str_digits`)
 _MAX_DIGITS = 4300
 _LONG_NUMBER = re.compile(rb"(?<!\d)\d{%d}" % (_MAX_DIGITS + 1))
@@ -40,8 +37,8 @@ _STRING = re.compile(rb'"[^"]*"')
 class Definition(msgspec.Struct, frozen=True):
     """A usable definition. `key` is the upstream's name, URI or template; `summary` the description's first line.
 
-    `traits` are what it says of itself: the hints of a tool's annotations, and tags, of which the protocol knows none:
-    `tags` or `_meta.tags`, and what FastMCP's servers send, `_meta.fastmcp.tags` (once `_fastmcp`).
+    `traits` are the hints of a tool's annotations, and tags, which the protocol does not have: those of `tags`,
+    `_meta.tags`, and what FastMCP's servers send, `_meta.fastmcp.tags` (once `_fastmcp`).
     """
 
     kind: Kind
@@ -158,8 +155,7 @@ _OFFERS_TASKS = (b'"optional"', b'"required"')
 
 
 Parsed = tuple[list[Definition], list[Quarantined]]
-_MOST_PARSED = 512
-"""Lists that are remembered as parsed, the last one of each kind of a server."""
+_MOST_PARSED = 512  # lists that are remembered as parsed, the last one of each kind of a server
 _parsed: dict[tuple[Kind, str], tuple[Sequence[bytes], Parsed]] = {}
 
 
@@ -167,11 +163,10 @@ class _Unfit(Exception):
     """The definition cannot be listed; the message is the reason for people."""
 
 
-def parse(kind: Kind, raws: Sequence[bytes], server: str) -> tuple[list[Definition], list[Quarantined]]:
-    """The usable definitions in the upstream's order, and those that are not, one by one. Never raises.
+def parse(kind: Kind, raws: Sequence[bytes], server: str) -> Parsed:
+    """The usable definitions in the upstream's order, and those that are not. Never raises; safe in any thread.
 
-    A list that is as it was is not read again; what is returned is shared, and not to be changed. May be called in a
-    thread (`prepare`).
+    A list that is as it was is not read again; what is returned is shared, and not to be changed.
     """
     known = _parsed.get((kind, server))
     if known is None or (known[0] is not raws and known[0] != raws):
@@ -217,26 +212,23 @@ def encode_as(found: Definition, exported: str) -> bytes:
 def in_era(kind: Kind, raw: bytes, era: Era) -> bytes:
     """A definition made by `encode_as` without what the era cannot carry.
 
-    The modern era has no `execution`. The handshake era has no output schemas except of objects, and the hub, which
-    runs tasks itself, offers it none.
+    The modern era has no `execution`; the handshake era has output schemas of objects only, and the hub's own tasks.
     """
     if kind is not Kind.TOOL or not any(name in raw for name in _ERA_BOUND):
         return raw
+    if era is Era.MODERN:
+        return without(raw, "execution")
     fields = _OBJECT.decode(raw)
-    kept = _of_modern(fields) if era is Era.MODERN else _of_handshake(fields)
+    kept = _of_handshake(fields)
     return raw if kept == fields else msgspec.json.encode(kept)
 
 
-def without_output(raw: bytes) -> bytes:
-    """A tool's definition made by `encode_as` without its output schema."""
-    if b'"outputSchema"' not in raw:
+def without(raw: bytes, member: str) -> bytes:
+    """A definition made by `encode_as` without one of its members."""
+    if b'"%s"' % member.encode() not in raw:
         return raw
     fields = _OBJECT.decode(raw)
-    return msgspec.json.encode({name: value for name, value in fields.items() if name != "outputSchema"})
-
-
-def _of_modern(fields: RawObject) -> RawObject:
-    return {name: value for name, value in fields.items() if name != "execution"}
+    return raw if fields.pop(member, None) is None else msgspec.json.encode(fields)
 
 
 def _of_handshake(fields: RawObject) -> RawObject:
@@ -275,13 +267,13 @@ def _read(kind: Kind, raw: bytes) -> Definition:
             raise _Unfit(f"nested deeper than {MAX_DEPTH} levels")
         listed = _CHECKS[kind](raw)
         key = _TEXT.decode(fields[KINDS[kind].id_field])
+        _check_key(kind, key)
     except RecursionError:
         raise _Unfit("nested too deeply") from None
     except UnicodeDecodeError as error:
         raise _Unfit(f"not UTF-8: {error.reason} at byte {error.start}") from None
     except msgspec.DecodeError as error:
         raise _Unfit(str(error)) from None
-    _check_key(kind, key)
     return Definition(kind, key, fields, first_line(listed.description or ""), _traits(listed, fields))
 
 
@@ -299,10 +291,9 @@ def _traits(listed: _Listed, fields: RawObject) -> Traits:
 def _tags(raw: msgspec.Raw) -> list[str]:
     """Those that are texts; empty if it is not a list."""
     try:
-        items = _ITEMS.decode(raw)
+        return [tag for tag in _ITEMS.decode(raw)[:_MAX_TAGS] if isinstance(tag, str) and len(tag) <= _MAX_TAG]
     except (msgspec.DecodeError, RecursionError):
         return []
-    return [tag for tag in items[:_MAX_TAGS] if isinstance(tag, str) and len(tag) <= _MAX_TAG]
 
 
 def _check_key(kind: Kind, key: str) -> None:
@@ -345,11 +336,10 @@ def first_line(description: str) -> str:
 
 def _label(kind: Kind, raw: bytes, place: int) -> str:
     """The key if there is one to show, else the place in the list."""
-    try:
-        key = _TEXT.decode(_OBJECT.decode(raw)[KINDS[kind].id_field])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
-        return f"#{place}"
-    return _clean(key) or f"#{place}"
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
+        if key := _clean(_TEXT.decode(_OBJECT.decode(raw)[KINDS[kind].id_field])):
+            return key
+    return f"#{place}"
 
 
 def _clean(text: str) -> str:

@@ -1,20 +1,20 @@
 """The parts of a view: definitions as they are offered, under the names that clients know them by."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
 from mcp_hub.catalog import names
 from mcp_hub.catalog.definitions import Definition, Quarantined, encode_as, parse
-from mcp_hub.catalog.overrides import Override, Supplied, find_override, overridden
+from mcp_hub.catalog.overrides import UNCHANGED, Override, Supplied, find_override, overridden
 from mcp_hub.catalog.resources import uris
 from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.globs import any_matches
-from mcp_hub.types import Kind, Snapshot
+from mcp_hub.types import Kind, Origin, Snapshot
 
-Origin = tuple[str, str]
-"""A server, and its own name, URI or template."""
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class Entry:
     is_pinned: bool = False
     tags: tuple[str, ...] = ()
     supplied: Supplied | None = field(default=None, hash=False)
+    claims_read_only: bool = False
 
     @property
     def has_header_params(self) -> bool:
@@ -46,7 +47,7 @@ class Offer(msgspec.Struct, frozen=True):
     server: str
     definition: Definition
     exported: str
-    override: Override = Override()
+    override: Override
 
     @property
     def origin(self) -> Origin:
@@ -62,10 +63,7 @@ def present(snapshots: Iterable[Snapshot], rules: ViewRules) -> list[Snapshot]:
 def offered(
     snapshots: Sequence[Snapshot], rules: ViewRules, new: Collection[Origin] = ()
 ) -> tuple[dict[Kind, list[Offer]], tuple[Quarantined, ...]]:
-    """All that these servers, which the rules know, offer; and what of it is not fit to be listed.
-
-    Tools that are `new`, and wait to be approved, take no name from any other.
-    """
+    """All that these servers, which the rules know, offer, and what is unfit; `new` tools take no other's name."""
     offers: dict[Kind, list[Offer]] = {}
     quarantined: list[Quarantined] = []
     for kind in Kind:
@@ -82,36 +80,31 @@ def _named(
     kind: Kind, found: Sequence[tuple[str, Definition]], rules: ViewRules, new: Collection[Origin]
 ) -> list[Offer]:
     origins = [(server, definition.key) for server, definition in found]
-    if kind is Kind.RESOURCE:
-        exported: Mapping[Origin, str] = uris.assign(origins)
-        return [Offer(server, own, exported[server, own.key]) for server, own in found]
-    if kind is Kind.TEMPLATE:
-        exported = uris.assign_templates(origins)
-        return [Offer(server, own, exported[server, own.key]) for server, own in found]
-    if kind is Kind.PROMPT:
-        exported = _assigned(origins, [None] * len(origins), rules, frozenset())
-        return [Offer(server, own, exported[server, own.key]) for server, own in found]
-    overrides = [find_override(rules.servers[server].overrides, key) for server, key in origins]
-    exported = _assigned(origins, [own.name for own in overrides], rules, names.RESERVED, new)
-    return [
-        Offer(server, overridden(own, override), exported[server, own.key], override)
-        for (server, own), override in zip(found, overrides, strict=True)
-    ]
+    overrides: dict[Origin, Override] = {}
+    match kind:
+        case Kind.RESOURCE:
+            exported = uris.assign(origins)
+        case Kind.TEMPLATE:
+            exported = uris.assign_templates(origins)
+        case Kind.PROMPT:
+            wanted = [_wanted(origin, rules, UNCHANGED, ()) for origin in origins]
+            exported = names.assign(wanted, max_length=rules.max_name_length, reserved=frozenset())
+        case Kind.TOOL:
+            overrides = {(server, key): find_override(rules.servers[server].overrides, key) for server, key in origins}
+            wanted = [_wanted(origin, rules, override, new) for origin, override in overrides.items()]
+            exported = names.assign(wanted, max_length=rules.max_name_length)
+    offers = []
+    for origin, (server, definition) in zip(origins, found, strict=True):
+        override = overrides.get(origin, UNCHANGED)
+        offers.append(Offer(server, overridden(definition, override), exported[origin], override))
+    return offers
 
 
-def _assigned(
-    origins: Sequence[Origin],
-    renames: Sequence[str | None],
-    rules: ViewRules,
-    reserved: frozenset[str],
-    new: Collection[Origin] = (),
-) -> Mapping[Origin, str]:
-    wanted = []
-    for (server, key), rename in zip(origins, renames, strict=True):
-        own = rules.servers[server]
-        yields = own.yields or (server, key) in new
-        wanted.append(names.Wanted(server, key, own.prefix, own.always, rename or own.rename.get(key), yields))
-    return names.assign(wanted, max_length=rules.max_name_length, reserved=reserved)
+def _wanted(origin: Origin, rules: ViewRules, override: Override, new: Collection[Origin]) -> names.Wanted:
+    server, key = origin
+    own = rules.servers[server]
+    rename, yields = override.name or own.rename.get(key), own.yields or origin in new
+    return names.Wanted(server, key, own.prefix, own.always, rename, yields)
 
 
 def is_admitted(kind: Kind, offer: Offer, rules: ViewRules) -> bool:
@@ -145,20 +138,13 @@ def entry_of(kind: Kind, offer: Offer, rules: ViewRules) -> Entry:
         is_pinned,
         tuple(sorted(definition.traits.tags)),
         override.supplied or None,
+        definition.traits.hints.read_only,
     )
 
 
-class _Hints(msgspec.Struct, frozen=True):
-    readOnlyHint: bool = False
-
-
-class _Hinted(msgspec.Struct):
-    annotations: _Hints = _Hints()
-
-
-def claims_read_only(raw: bytes) -> bool:
-    """Whether a tool's definition says that it changes nothing."""
-    try:
-        return msgspec.json.decode(raw, type=_Hinted).annotations.readOnlyHint
-    except msgspec.DecodeError:
-        return False
+def by_server(found: Iterable[tuple[str, _T]]) -> dict[str, list[_T]]:
+    """Groups of what comes with the name of its server."""
+    groups: dict[str, list[_T]] = {}
+    for server, one in found:
+        groups.setdefault(server, []).append(one)
+    return groups

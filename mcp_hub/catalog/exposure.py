@@ -1,10 +1,9 @@
 """Which tools a client is listed, and which of the hub's own stand for the others. Pure.
 
-Every tool of the view can be called, listed or not. The result follows from the view, the rules and the audience alone,
-so that the same configuration and the same servers give the same bytes, in whatever order the servers came up.
+Every tool of the view can be called, listed or not. The same servers give the same bytes, in whatever order they start.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -13,22 +12,20 @@ import msgspec
 
 from mcp_hub.catalog.compact.schema import compact_tool
 from mcp_hub.catalog.costs.tokens import estimate
-from mcp_hub.catalog.definitions import parse, without_output
+from mcp_hub.catalog.definitions import parse, without
 from mcp_hub.catalog.discovery import definitions as discovery
-from mcp_hub.catalog.entries import Entry
+from mcp_hub.catalog.entries import Entry, by_server
 from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import OWN, ClientKind, Kind, Mode, RawObject
 
-MOST_IN_FULL: Final = 60
-"""Tools that `auto` lists in full to a client that does not defer them by itself."""
+MOST_IN_FULL: Final = 60  # tools that `auto` lists in full to a client that does not defer them by itself
 _CHARS_PER_TOKEN: Final = 4
 _HINT: Final = "anthropic/searchHint"
 _RESULT_SIZE: Final = "anthropic/maxResultSizeChars"
 _MOST_HINT: Final = 120
-_COMPACTED: Final = 4096
-"""Definitions whose compacted form is remembered."""
+_COMPACTED: Final = 4096  # definitions whose compacted form is remembered
 
 
 def decided(view: CatalogView, rules: ViewRules, audience: ClientKind) -> Mode:
@@ -49,14 +46,14 @@ def exposed(
 ) -> CatalogView:
     """The view as this audience is listed it, with the hub's own tools, which go first: clients cut the end.
 
-    `is_partial` while there are servers that have never been listed: a client that cannot hear of their tools later can
-    find them, and nobody is to keep such lists.
+    `is_partial` while servers have never been listed: their tools can be found later, and nobody is to keep the lists.
     """
     tools = view.entries(Kind.TOOL)
     listed = list(_shaped([entry for entry in tools if _is_listed(entry, rules, mode)], rules, audience))
     is_auto = (audience.expose or rules.expose) == "auto"
     has_search = mode != "full" or len(listed) < len(tools) or (is_auto and is_partial)
-    own = _own(discovery.definitions(_groups(tools), is_names=mode == "names"))
+    groups = by_server((entry.server, entry.exported) for entry in tools)
+    own = _own(discovery.definitions(groups, is_names=mode == "names"))
     reading = _own([discovery.READ_RESULT])
     early = _own(audience.own)
     shown = [*(reading if results_of(rules, audience) else []), *early]
@@ -85,7 +82,7 @@ def _shaped(tools: Iterable[Entry], rules: ViewRules, audience: ClientKind) -> I
         if rules.compact if own is None else own:
             raw = _compacted(raw)
         if audience.own:
-            raw = without_output(raw)
+            raw = without(raw, "outputSchema")
         if audience.defers_tools:
             raw = _hinted(raw, entry, results_of(rules, audience))
         yield entry if raw is entry.raw else replace(entry, raw=raw)
@@ -109,19 +106,11 @@ def _raw(value: object) -> msgspec.Raw:
 
 
 def _fits(tools: Iterable[Entry], budget: int) -> bool:
-    left = budget
     for entry in tools:
-        left -= estimate(entry.raw)
-        if left < 0:
+        budget -= estimate(entry.raw)
+        if budget < 0:
             return False
     return True
-
-
-def _groups(tools: Sequence[Entry]) -> dict[str, list[str]]:
-    groups: dict[str, list[str]] = {}
-    for entry in tools:
-        groups.setdefault(entry.server, []).append(entry.exported)
-    return groups
 
 
 def _own(definitions: Iterable[bytes]) -> list[Entry]:

@@ -26,6 +26,7 @@ class Traits(msgspec.Struct, frozen=True):
 
 
 UNTOLD: Final = Traits()
+_HINTS: Final = Hints.__struct_fields__
 
 
 class Selector(msgspec.Struct, frozen=True):
@@ -40,28 +41,19 @@ class Selector(msgspec.Struct, frozen=True):
 
     def selects(self, names: Iterable[str], traits: Traits) -> bool:
         """Whether it means something known by these names. Without any part it means nothing."""
-        hints = traits.hints
-        told = (
-            (self.read_only, hints.read_only),
-            (self.destructive, hints.destructive),
-            (self.idempotent, hints.idempotent),
-            (self.open_world, hints.open_world),
-        )
         if self.name is not None and not any_matches((self.name,), names):
             return False
         if self.tag is not None and not any_matches((self.tag,), traits.tags):
             return False
-        return self != _NOTHING and all(wanted is None or wanted is said for wanted, said in told)
+        wanted = {hint: getattr(self, hint) for hint in _HINTS if getattr(self, hint) is not None}
+        return self != _NOTHING and all(getattr(traits.hints, hint) is value for hint, value in wanted.items())
 
 
 _NOTHING: Final = Selector()
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Selectors and globs on names (`*`, `?`, `[a-z]`; case matters; `*` also crosses `/`).
-
-    No `allow` means all, an empty one nothing; `deny` wins.
-    """
+    """Selectors and globs on names; no `allow` means all, an empty one nothing; `deny` wins."""
 
     allow: tuple[str | Selector, ...] | None = None
     deny: tuple[str | Selector, ...] = ()

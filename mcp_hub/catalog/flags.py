@@ -15,10 +15,8 @@ import msgspec
 from mcp_hub.types import RawObject
 
 FlagKind = Literal["hidden", "bidi", "tags", "control", "order", "other_tool", "lookalike"]
-MOST_FLAGS: Final = 20
-"""Of one tool; what is beyond is not looked for."""
-_EXCERPT: Final = 40
-"""Characters on either side of what is flagged."""
+MOST_FLAGS: Final = 20  # of one tool; what is beyond is not looked for
+_EXCERPT: Final = 40  # characters on either side of what is flagged
 _MOST_SHOWN: Final = 400
 _DEEPEST: Final = 100
 
@@ -47,8 +45,7 @@ _ORDERS = re.compile(
 _SELECTORS = frozenset(map(chr, range(0xFE00, 0xFE10))) | frozenset(map(chr, range(0xE0100, 0xE01F0)))
 _SYMBOLS = frozenset({"So", "Sm", "Sc", "Sk", "Po", "Pd", "Nd", "Lo"})
 _JOINED = frozenset({"Lo", "Mn", "Mc", "So", "Sk", "Sm", "Po"})
-_FIRST_JOINING_SCRIPT: Final = "\u0590"
-"""Latin, Greek and Cyrillic, below it, join nothing."""
+_FIRST_JOINING_SCRIPT: Final = "\u0590"  # Latin, Greek and Cyrillic, below it, join nothing
 
 
 class Flag(msgspec.Struct, frozen=True):

@@ -12,23 +12,17 @@ from hashlib import sha256
 
 import msgspec
 
-Origin = tuple[str, str]
-"""Server, and the name that the server itself uses."""
+from mcp_hub.types import Origin
 
 RESERVED = frozenset({"find_tools", "run_tool", "read_result", "hub_wait", "hub_cancel"})
-# below this a cut name is little more than its hash
-MIN_LENGTH = 16
-# 30 bits: among 10,000 tools only those that also share the rest of the name can meet
-_HASH_LENGTH = 6
+MIN_LENGTH = 16  # below this a cut name is little more than its hash
+_HASH_LENGTH = 6  # 30 bits: among 10,000 tools only those that also share the rest of the name can meet
 _LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """One tool or prompt that needs a name. No `prefix` means `never`; `always` repeats one that is there.
-
-    One that `yields` gets what the others leave: it cannot take a name from them.
-    """
+    """One tool or prompt that needs a name; see `rules.ServerRules`."""
 
     server: str
     name: str
@@ -41,9 +35,8 @@ class Wanted(msgspec.Struct, frozen=True):
 def assign(wanted: Iterable[Wanted], *, max_length: int = 48, reserved: frozenset[str] = RESERVED) -> dict[Origin, str]:
     """A name for each origin, matching `^[A-Za-z_][A-Za-z0-9_-]*$`.
 
-    All that want the same name get a suffix, so nobody's name can be taken over; only a legal rename beats a
-    generated name, and what is called so anyway beats others of its own server. Raises: ValueError for a `max_length`
-    under `MIN_LENGTH`.
+    All that want the same name get a suffix, so nobody's name can be taken over; only a legal rename beats a generated
+    name, and what is called so anyway beats others of its own server. Raises: ValueError below `MIN_LENGTH`.
     """
     if max_length < MIN_LENGTH:
         raise ValueError(f"names of at most {max_length} characters: {MIN_LENGTH} is the least")

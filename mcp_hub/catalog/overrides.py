@@ -17,7 +17,6 @@ from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import RawObject
 
 _required = msgspec.json.Decoder(list[str]).decode
-_NONE: Final[RawObject] = {}
 
 
 class Supplied(msgspec.Struct, frozen=True):
@@ -30,11 +29,8 @@ class Supplied(msgspec.Struct, frozen=True):
         return bool(self.arguments or self.fixed)
 
     def completed(self, given: msgspec.Raw | None, tool: str) -> msgspec.Raw:
-        """The `arguments` of a call of `tool`: what the caller gave, byte for byte, first.
-
-        Raises: InvalidParams for one that is fixed, and for a value that is not an object.
-        """
-        own = _NONE if given is None or bytes(given) == b"null" else raw_object(given)
+        """The `arguments` of a call, the caller's first. Raises: InvalidParams for fixed ones, and no object."""
+        own = raw_object(msgspec.UNSET if given is None or bytes(given) == b"null" else given)
         if own is None:
             raise InvalidParams("tools/call: params.arguments must be an object")
         for name in self.fixed:
@@ -55,13 +51,13 @@ class Override(msgspec.Struct, frozen=True):
     supplied: Supplied = Supplied()
 
 
-_UNCHANGED: Final = Override()
+UNCHANGED: Final = Override()
 
 
 def find_override(overrides: Mapping[str, Override], tool: str) -> Override:
     """That of the exact name, else of the first glob."""
     pattern = first_match(tool, tuple(overrides)) if overrides else None
-    return _UNCHANGED if pattern is None else overrides[pattern]
+    return UNCHANGED if pattern is None else overrides[pattern]
 
 
 def overridden(found: Definition, own: Override) -> Definition:
@@ -85,7 +81,8 @@ def _schema(schema: msgspec.Raw, supplied: Supplied) -> msgspec.Raw:
     members = raw_object(schema) or {}
     changed = dict(members)
     if "required" in members:
-        required = [name for name in _required(members["required"]) if not _is_given(name, supplied)]
+        given = supplied.arguments.keys() | supplied.fixed.keys()
+        required = [name for name in _required(members["required"]) if name not in given]
         changed["required"] = _encoded(required)
         if not required:
             del changed["required"]
@@ -94,10 +91,6 @@ def _schema(schema: msgspec.Raw, supplied: Supplied) -> msgspec.Raw:
         listed = raw_object(members["properties"]) or {}
         changed["properties"] = _encoded({name: own for name, own in listed.items() if name not in supplied.fixed})
     return schema if changed == members else _encoded(changed)
-
-
-def _is_given(name: str, supplied: Supplied) -> bool:
-    return name in supplied.arguments or name in supplied.fixed
 
 
 def _encoded(value: object) -> msgspec.Raw:

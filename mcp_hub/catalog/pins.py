@@ -18,20 +18,19 @@ from mcp_hub.types import RawObject
 Policy = Literal["off", "warn", "block"]
 MEMBERS: Final[tuple[str, ...]] = ("name", "description", "inputSchema", "outputSchema", "annotations")
 """Of a definition: what a pin is the hash of."""
-MOST_TOOLS: Final = 20_000
-"""Pins of one server; the tools that are new beyond it are never approved. Two full lists of the largest server."""
-MOST_DEFINITION: Final = 32 << 10
-"""Bytes of a definition that is kept to be shown beside the next one; of longer ones only the hashes are."""
-_MOST_TEXT: Final = 8 << 20
-"""Bytes of all definitions that are kept of one server."""
+MOST_TOOLS: Final = 20_000  # pins of one server: two full lists of the largest; what is new beyond is never approved
+MOST_DEFINITION: Final = 32 << 10  # bytes of a definition that is kept to be shown beside the next one
+_MOST_TEXT: Final = 8 << 20  # bytes of all definitions that are kept of one server
 _FIELD_HASH: Final = 16
-_WRITTEN_HASH: Final = 32
-"""Hex digits: half of SHA-256, which nobody can meet on purpose either."""
+_WRITTEN_HASH: Final = 32  # hex digits: half of SHA-256, which nobody can meet on purpose either
 _VERSION: Final = 1
 
 
+_FindingKind = Literal["changed", "new", "unreadable"]
+
+
 class Fingerprint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A definition at one moment: its hash, those of its members (shortened), and, unless it is long, its text.
+    """A definition at one moment: its hash, those of its members, and, unless it is long, its text.
 
     `written` is the hash of the members as they were written, which is quick to compare; `since` in Unix seconds.
     """
@@ -60,14 +59,11 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class UnapprovedTool(msgspec.Struct, frozen=True):
-    """A tool that is not what was approved. `members` are those that differ; none of a new one.
-
-    `digest` is that of what the server says now, `since` when it was first seen, in Unix seconds.
-    """
+    """A tool that is not what was approved: the members that differ; its hash, and when it was first seen."""
 
     server: str
     tool: str
-    kind: Literal["changed", "new", "unreadable"]
+    kind: _FindingKind
     members: tuple[str, ...] = ()
     digest: str = ""
     since: float = 0.0
@@ -86,10 +82,9 @@ class UnapprovedTool(msgspec.Struct, frozen=True):
 
 
 def fingerprint(fields: RawObject, known: Pin | None = None, *, is_ordered: bool = True) -> Fingerprint:
-    """The pinned part of a definition; of one that is written as in `known`, what that has.
+    """The pinned part of a definition; of one that is written as in `known`, what that has. Null counts as absent.
 
-    Members that are null count as absent. Without `is_ordered` any order of members is another one, which takes a
-    tenth of the time (50 µs).
+    Without `is_ordered` any order of members is another one, which takes a tenth of the time (50 µs).
     """
     raw = {name: fields[name] for name in MEMBERS if name in fields}
     written = sha256(msgspec.json.encode(raw)).hexdigest()[:_WRITTEN_HASH]
@@ -105,10 +100,7 @@ def fingerprint(fields: RawObject, known: Pin | None = None, *, is_ordered: bool
 
 
 def _canonical(own: bytes) -> bytes:
-    """The value with the members of its objects in order; as it was written where that would lose something.
-
-    Of members that are there twice, parsers keep different ones.
-    """
+    """The value with the members of its objects in order; as it was written if one is there twice."""
     try:
         ordered = msgspec.json.encode(msgspec.json.decode(own), order="sorted")
     except (msgspec.DecodeError, UnicodeError, RecursionError, OverflowError):
@@ -126,7 +118,6 @@ def seen(record: Record, offered: Mapping[str, Fingerprint], policy: Policy, now
     """The record once its server has listed these tools; the very same if that says nothing new.
 
     A tool that was never seen is approved at once, unless new ones are to be blocked and there were others before.
-    Tools that are gone keep their pins.
     """
     trusts = policy != "block" or not record.tools
     tools = record.tools
@@ -152,10 +143,7 @@ def _pin_after(pin: Pin | None, own: Fingerprint, trusts: bool, now: float) -> P
 
 
 def approved(record: Record, digests: Mapping[str, str], now: float) -> tuple[Record, list[str]]:
-    """The record with these tools approved, by name: the hash of what was looked at.
-
-    A tool that has become something else since it was looked at stays as it is: the second value has those names.
-    """
+    """The record with these tools approved, by name the hash of what was looked at; and those changed since."""
     tools, missed = dict(record.tools), []
     for name, digest in digests.items():
         pin = tools.get(name)
@@ -174,16 +162,12 @@ def findings_of(server: str, record: Record, names: Iterable[str], policy: Polic
         pin = record.tools.get(name)
         if pin is None:
             found[name] = UnapprovedTool(server, name, "new", is_held=is_held)
-        elif pin.offered is not None:
-            found[name] = _finding(server, name, pin.approved, pin.offered, is_held)
+        elif (now := pin.offered) is not None:
+            before = now.members if pin.approved is None else pin.approved.members
+            members = tuple(member for member in MEMBERS if before.get(member) != now.members.get(member))
+            kind: _FindingKind = "new" if pin.approved is None else "changed"
+            found[name] = UnapprovedTool(server, name, kind, members, now.digest, now.since, is_held)
     return found
-
-
-def _finding(server: str, tool: str, before: Fingerprint | None, now: Fingerprint, is_held: bool) -> UnapprovedTool:
-    if before is None:
-        return UnapprovedTool(server, tool, "new", (), now.digest, now.since, is_held)
-    members = tuple(name for name in MEMBERS if before.members.get(name) != now.members.get(name))
-    return UnapprovedTool(server, tool, "changed", members, now.digest, now.since, is_held)
 
 
 def without_texts(record: Record) -> Record:
@@ -192,12 +176,8 @@ def without_texts(record: Record) -> Record:
 
 
 def _bare(pin: Pin) -> Pin:
-    return Pin(pin.approved and _without_text(pin.approved), pin.offered and _without_text(pin.offered))
-
-
-def _without_text(own: Fingerprint) -> Fingerprint:
-    """The same without its text."""
-    return own if own.definition is UNSET else replace(own, definition=UNSET)
+    approved, offered = (own and replace(own, definition=UNSET) for own in (pin.approved, pin.offered))
+    return Pin(approved, offered)
 
 
 _decode = msgspec.json.Decoder(Record).decode

@@ -28,8 +28,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
     exported_uri: str | None = None
 
 
-_RESOURCE_NOT_FOUND = -32002
-"""Up to 2025-11-25 (server/resources, "Error Handling"); 2026-07-28 has -32602 there."""
+_RESOURCE_NOT_FOUND = -32002  # up to 2025-11-25 (server/resources, "Error Handling"); 2026-07-28 has -32602 there
 _string = msgspec.json.Decoder(str).decode
 _TOOL: Final = Kind.TOOL
 
@@ -62,7 +61,7 @@ def text(params: RawObject, key: str, method: str) -> str:
         raise InvalidParams(f"{method}: params.{key} must be a string") from None
 
 
-def _encoded(value: str) -> msgspec.Raw:
+def _encoded(value: object) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
@@ -129,15 +128,11 @@ def _completion(view: CatalogView, era: Era, method: str, params: RawObject, unl
     match text(ref, "type", f"{method} ref"):
         case "ref/prompt":
             found = _named(view, Kind.PROMPT, f"{method} ref", ref, unlisted)
-            return Route(found.server, {**params, "ref": _object(found.params)})
+            return Route(found.server, {**params, "ref": _encoded(found.params)})
         case "ref/resource":
             uri = text(ref, "uri", f"{method} ref")
             template = view.find(Kind.TEMPLATE, uri)
             server, own = (template.server, template.key) if template else _resource(view, era, uri)
-            return Route(server, {**params, "ref": _object({**ref, "uri": _encoded(own)})})
+            return Route(server, {**params, "ref": _encoded({**ref, "uri": _encoded(own)})})
         case other:
             raise InvalidParams(f"{method}: unknown params.ref.type {other[:100]!r}")
-
-
-def _object(members: RawObject) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(members))

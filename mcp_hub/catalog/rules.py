@@ -11,11 +11,10 @@ from mcp_hub.types import Expose
 
 
 class ServerRules(msgspec.Struct, frozen=True):
-    """The settings of one server's listing. No `prefix` means `never`; `rename` maps upstream names.
+    """The settings of one server's listing. No `prefix` means `never`; `always` repeats one that a name has already.
 
-    `tools` and `prompts` see the upstream's and the exported name; `resources` sees URIs and URI templates.
-    `overrides` are those of tools, by upstream name or glob. `expose` and `compact` None are those of the view. Of one
-    that `yields` nothing takes a name from another server's: what clients of the hub list themselves.
+    Filters see the upstream's and the exported names and URIs; `rename` and `overrides` (globs, too) the upstream's.
+    `expose` and `compact` None are those of the view. What `yields` takes no name from another server's.
     """
 
     prefix: str | None = None
@@ -33,9 +32,8 @@ class ServerRules(msgspec.Struct, frozen=True):
 class ViewRules(msgspec.Struct, frozen=True):
     """The servers in the order of their lists, and the profile's own filters.
 
-    `tools` and `prompts` see exported names, `resources` URIs and URI templates, the upstream's and the exported ones.
-    `shared` is a claim that no profile, token or session influences the answer. `pinned` are globs on exported names of
-    tools. `budget` and `max_result_tokens` in tokens, the latter 0 for never.
+    `tools`, `prompts` and `pinned` see exported names, `resources` both URIs. `shared` claims that no profile, token or
+    session influences the answer. `budget` and `max_result_tokens` in tokens, the latter 0 for never.
     """
 
     servers: Mapping[str, ServerRules]

@@ -14,8 +14,7 @@ from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.globs import any_matches
 from mcp_hub.types import Kind, Snapshot
 
-_LISTS: Final = {"tools": Kind.TOOL, "prompts": Kind.PROMPT}
-"""Keys of filters, and what each is for."""
+_LISTS: Final = {"tools": Kind.TOOL, "prompts": Kind.PROMPT}  # keys of filters, and what each is for
 
 
 class Unmatched(msgspec.Struct, frozen=True):
@@ -32,13 +31,10 @@ class Unmatched(msgspec.Struct, frozen=True):
 
 def has_patterns(rules: Mapping[str | None, ViewRules]) -> bool:
     """Whether there is anything to look for."""
-    for view in rules.values():
-        if view.pinned or any(_patterns(getattr(view, key)) for key in _LISTS):
-            return True
-        for own in view.servers.values():
-            if own.rename or own.overrides or any(_patterns(getattr(own, key)) for key in _LISTS):
-                return True
-    return False
+    servers = [own for view in rules.values() for own in view.servers.values()]
+    if any(view.pinned for view in rules.values()) or any(own.rename or own.overrides for own in servers):
+        return True
+    return any(_patterns(getattr(own, key)) for own in (*rules.values(), *servers) for key in _LISTS)
 
 
 def unmatched(
@@ -46,8 +42,7 @@ def unmatched(
 ) -> list[Unmatched]:
     """Of the servers' own sections those of servers that were listed; of the hub's and of profiles, once all were.
 
-    `absent` servers are not waited for. `rules` are those of all profiles, None is everything. In the order of the
-    configuration. The work of building a view.
+    `absent` servers are not waited for. In the order of the configuration.
     """
     every = rules[None]
     servers = present(snapshots, every)
@@ -77,9 +72,9 @@ def _of_server(
     path: tuple[str | int, ...], rules: ServerRules, offers: Mapping[Kind, Sequence[Offer]]
 ) -> Iterator[Unmatched]:
     yield from _of_filters(path, rules, offers, has_own_names=True)
-    tools = {offer.definition.key for offer in offers[Kind.TOOL]}
+    tools, prompts = ({offer.definition.key for offer in offers[kind]} for kind in (Kind.TOOL, Kind.PROMPT))
     for name in rules.rename:
-        if name not in tools and all(offer.definition.key != name for offer in offers[Kind.PROMPT]):
+        if name not in tools | prompts:
             yield Unmatched((*path, "rename", name), name)
     for pattern in rules.overrides:
         if pattern not in tools and not any_matches((pattern,), tools):
@@ -121,8 +116,7 @@ def _patterns(filter_: Filter) -> list[tuple[str, int, str | Selector]]:
 
 def _selects(entry: str | Selector, offer: Offer, has_own_names: bool) -> bool:
     names = (offer.definition.key, offer.exported) if has_own_names else (offer.exported,)
-    selector = entry if isinstance(entry, Selector) else Selector(name=entry)
-    return selector.selects(names, offer.definition.traits)
+    return Filter((entry,)).admits(*names, traits=offer.definition.traits)
 
 
 def _shown(entry: str | Selector) -> str:

@@ -1,13 +1,12 @@
 """The catalog as one kind of caller sees it: snapshots and rules become an immutable, deterministic `CatalogView`.
 
-Everything here is decided from frozen data: a change of a server or of the settings is a new view. Names are assigned
-before filters apply (`entries`), so a tool has the same name in every profile, and a hidden one is neither listed nor
-found.
+Names are assigned before filters apply (`entries`), so a tool has the same name in every profile.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cached_property
 from heapq import nlargest
 from itertools import compress
 from operator import not_
@@ -18,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.catalog.definitions import Quarantined, in_era
-from mcp_hub.catalog.entries import Entry, Origin, entry_of, is_admitted, offered, present
+from mcp_hub.catalog.entries import Entry, entry_of, is_admitted, offered, present
 from mcp_hub.catalog.filters import EVERYTHING, Filter
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.resources import uris
@@ -27,16 +26,67 @@ from mcp_hub.catalog.resources.uri_variants import spellings
 from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.kinds import KINDS
-from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Snapshot
+from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Origin, Snapshot
 
 _TOOL: Final = Kind.TOOL
 
-# all pages of 10,000 entries at 100 a page, in both eras
-_MAX_PAGES = 256
+_MAX_PAGES = 256  # all pages of 10,000 entries at 100 a page, in both eras
 # an unknown name costs at most this many comparisons, of names of at most this length
 _MAX_COMPARED = 100
 _MAX_COMPARED_LENGTH = 64
 _LIKENESS = 0.5
+
+
+class _Resources:
+    """The resources that callers can read: listed ones, and others that the filters let through."""
+
+    def __init__(
+        self,
+        entries: Mapping[Kind, Sequence[Entry]],
+        hidden: Mapping[Kind, Sequence[Origin]],
+        table: uris.UriTable,
+        templates: uris.Templates,
+        filters: Mapping[str, tuple[Filter, Filter]],
+    ) -> None:
+        """`templates` are the listed ones; `filters` has those of each server and of the view."""
+        self._listed = {(entry.server, entry.key) for entry in entries[Kind.RESOURCE]}
+        self._unlisted = hidden[Kind.RESOURCE]
+        self._table = table
+        self._templates = templates
+        self._hidden_templates = uris.Templates(hidden[Kind.TEMPLATE])
+        self._filters = filters
+        self.exported = table.exported
+
+    def resolve(self, uri: str) -> Origin | None:
+        """See `CatalogView.resolve_uri`."""
+        origin = self._table.resolve(uri)
+        if origin is None or origin in self._listed:
+            return origin
+        return origin if self._lets_through(*origin, uri) else None
+
+    def _lets_through(self, server: str, upstream_uri: str, uri: str) -> bool:
+        """Whether the filters do: the URI and whatever its server may make of it."""
+        filters = [own for own in self._filters[server] if own != EVERYTHING]
+        if not filters:
+            return True
+        told = spellings(upstream_uri)
+        if told is None or any((server, text) in self._hidden for text in told.denied):
+            return False
+        wrapping = uri.removesuffix(upstream_uri)
+        if any(own.denies(text, wrapping + text) for own in filters for text in told.denied):
+            return False
+        is_hidden = any(self._hidden_templates.covers(server, text) for text in told.denied)
+        return all(
+            self._templates.covers(server, text)
+            or (not is_hidden and all(own.admits(text, wrapping + text) for own in filters))
+            for text in told.allowed
+        )
+
+    @cached_property
+    def _hidden(self) -> frozenset[Origin]:
+        """The hidden resources in all their spellings."""
+        hidden = ((server, uri, spellings(uri)) for server, uri in self._unlisted)
+        return frozenset((server, text) for server, uri, told in hidden for text in (told.denied if told else (uri,)))
 
 
 class CatalogView:
@@ -45,26 +95,19 @@ class CatalogView:
     def __init__(
         self,
         entries: Mapping[Kind, tuple[Entry, ...]],
-        hidden: Mapping[Kind, Sequence[Origin]],
-        table: uris.UriTable,
-        filters: Mapping[str, tuple[Filter, Filter]],
+        resources: _Resources,
         hints: Mapping[Kind, CacheHint],
         quarantined: tuple[Quarantined, ...],
-        callable_tools: Mapping[str, Entry] | None = None,
-        withheld: Mapping[str, UnapprovedTool] = MappingProxyType({}),
+        withheld: Mapping[str, UnapprovedTool],
+        tools: Mapping[str, Entry] | None = None,
     ) -> None:
+        """`tools` are those that can be used, by exported name: by default the listed ones."""
         self._entries = entries
-        self._callable_tools = callable_tools
-        self._origins_hidden = hidden
         self._places = {
             kind: {entry.exported: place for place, entry in enumerate(listed)} for kind, listed in entries.items()
         }
-        self._table = table
-        self._filters = filters
-        self._listed = {(entry.server, entry.key) for entry in entries[Kind.RESOURCE]}
-        self._hidden: frozenset[Origin] | None = None
-        self._templates = uris.Templates((entry.server, entry.key) for entry in entries[Kind.TEMPLATE])
-        self._hidden_templates = uris.Templates(hidden[Kind.TEMPLATE])
+        self._tools = {entry.exported: entry for entry in entries[_TOOL]} if tools is None else tools
+        self._resources = resources
         self._hints = hints
         self._pages: dict[tuple[Kind, Era, str | None, int], bytes] = {}
         self.quarantined = quarantined
@@ -85,8 +128,8 @@ class CatalogView:
 
     def find(self, kind: Kind, exported: str) -> Entry | None:
         """The entry that callers know, or can find, by this name; only that can be used."""
-        if kind is _TOOL and self._callable_tools is not None:
-            return self._callable_tools.get(exported)
+        if kind is _TOOL:
+            return self._tools.get(exported)
         place = self._places[kind].get(exported)
         return None if place is None else self._entries[kind][place]
 
@@ -97,58 +140,23 @@ class CatalogView:
 
     def resolve_uri(self, uri: str) -> Origin | None:
         """The server and its own URI behind `uri`, listed or not; None if nobody's, ambiguous or hidden."""
-        origin = self._table.resolve(uri)
-        if origin is None or origin in self._listed:
-            return origin
-        return origin if self._lets_through(*origin, uri) else None
-
-    def _lets_through(self, server: str, upstream_uri: str, uri: str) -> bool:
-        """Whether the filters do: the URI and whatever its server may make of it."""
-        filters = [own for own in self._filters[server] if own != EVERYTHING]
-        if not filters:
-            return True
-        told = spellings(upstream_uri)
-        if told is None or any((server, text) in self._hidden_resources() for text in told.denied):
-            return False
-        wrapping = uri.removesuffix(upstream_uri)
-        if any(own.denies(text, wrapping + text) for own in filters for text in told.denied):
-            return False
-        is_hidden = any(self._hidden_templates.covers(server, text) for text in told.denied)
-        return all(
-            self._templates.covers(server, text)
-            or (not is_hidden and all(own.admits(text, wrapping + text) for own in filters))
-            for text in told.allowed
-        )
-
-    def _hidden_resources(self) -> frozenset[Origin]:
-        """In all their spellings; put together when somebody asks for the first time."""
-        if self._hidden is None:
-            hidden = ((server, uri, spellings(uri)) for server, uri in self._origins_hidden[Kind.RESOURCE])
-            self._hidden = frozenset(
-                (server, text) for server, uri, told in hidden for text in (told.denied if told else (uri,))
-            )
-        return self._hidden
+        return self._resources.resolve(uri)
 
     def exported_uri(self, server: str, upstream_uri: str) -> str:
         """The URI under which clients know it, or can reach it from now on if it is not listed (it is remembered)."""
-        return self._table.exported(server, upstream_uri)
+        return self._resources.exported(server, upstream_uri)
 
     def nearest(self, kind: Kind, name: str, n: int = 3) -> list[str]:
         """Up to `n` exported names like `name`, best first, for error messages. Bounded effort."""
         wanted = name[:_MAX_COMPARED_LENGTH].lower()
         grams = [wanted[at : at + 3] for at in range(0, max(1, len(wanted) - 2), 3)]
-        known: Iterable[str] = self._places[kind]
-        if kind is _TOOL and self._callable_tools is not None:
-            known = self._callable_tools
+        known: Iterable[str] = self._tools if kind is _TOOL else self._places[kind]
         folded = {exported[:_MAX_COMPARED_LENGTH].lower(): exported for exported in known}
         pool = nlargest(_MAX_COMPARED, folded, key=lambda text: sum(gram in text for gram in grams))
         return [folded[text] for text in get_close_matches(wanted, pool, n, _LIKENESS)]
 
     def page(self, kind: Kind, era: Era, cursor: str | None, size: int) -> bytes:
-        """The encoded result of the list method, at most `size` (1 or more) entries after `cursor`.
-
-        Raises: InvalidParams for a cursor that names nothing listed here; the empty string is one.
-        """
+        """The encoded list result: `size` entries after `cursor`. Raises: InvalidParams for an unknown cursor."""
         wanted = (kind, era, cursor, size)
         page = self._pages.get(wanted)
         if page is None:
@@ -159,10 +167,9 @@ class CatalogView:
         return page
 
     def exposed(self, tools: Iterable[Entry], listed: Iterable[Entry], *, is_partial: bool = False) -> "CatalogView":
-        """The same with other tools: all of `tools` can be found and used, `listed` are those in lists.
+        """The same with other tools: all of `tools` can be found and used, the first of a name; `listed` are in lists.
 
-        Of two with one name the first is found. Such a list depends on who asks, so no cache may share it, and one that
-        `is_partial`, as all of this view's are then, is not to be kept at all.
+        Such a list depends on who asks, so no cache may share it; no list of a view that `is_partial` is to be kept.
         """
         found: dict[str, Entry] = {}
         for entry in tools:
@@ -171,8 +178,7 @@ class CatalogView:
         if is_partial:
             hints = {kind: replace(hint, ttl_ms=0) for kind, hint in hints.items()}
         entries = MappingProxyType({**self._entries, _TOOL: tuple(listed)})
-        rest = self.quarantined, found, self.withheld
-        return CatalogView(entries, self._origins_hidden, self._table, self._filters, hints, *rest)
+        return CatalogView(entries, self._resources, hints, self.quarantined, self.withheld, found)
 
     def _after(self, kind: Kind, cursor: str | None) -> int:
         if cursor is None:
@@ -217,9 +223,8 @@ def build(
 ) -> CatalogView:
     """The view of these servers, one snapshot each in any order; servers without rules are left out.
 
-    Tools that are `held` keep their names, but nobody is listed them, finds them or can call them. One that is held as
-    new, and had no name yet, takes none from another tool.
-    `remembered` holds the unlisted URIs that servers mentioned and outlives the view; by default it is the view's own.
+    Nobody is listed, finds or can call tools that are `held`; they keep their names, but one that is new takes no name
+    from another. `remembered` holds the unlisted URIs that servers mentioned, and outlives the view.
     """
     servers = present(snapshots, rules)
     new = {origin for origin, finding in held.items() if finding.kind == "new"}
@@ -235,16 +240,18 @@ def build(
         admitted = [is_admitted(kind, offer, rules) for offer in found]
         shown[kind] = tuple(entry_of(kind, offer, rules) for offer in compress(found, admitted))
         hidden[kind] = [offer.origin for offer in compress(found, map(not_, admitted))]
+    templates = uris.Templates((entry.server, entry.key) for entry in shown[Kind.TEMPLATE])
     table = uris.UriTable(
         {offer.origin: offer.exported for offer in offers[Kind.RESOURCE]},
-        uris.Templates((entry.server, entry.key) for entry in shown[Kind.TEMPLATE]),
+        templates,
         [snapshot.server for snapshot in servers],
         [snapshot.server for snapshot in servers if _lists(snapshot, Kind.RESOURCE)],
         Remembered() if remembered is None else remembered,
     )
     filters = {snapshot.server: (rules.servers[snapshot.server].resources, rules.resources) for snapshot in servers}
+    resources = _Resources(shown, hidden, table, templates, filters)
     hints = {kind: _hint(kind, servers, rules) for kind in Kind}
-    return CatalogView(MappingProxyType(shown), hidden, table, filters, hints, quarantined, withheld=withheld)
+    return CatalogView(MappingProxyType(shown), resources, hints, quarantined, withheld)
 
 
 def _lists(snapshot: Snapshot, kind: Kind) -> bool:
@@ -252,18 +259,9 @@ def _lists(snapshot: Snapshot, kind: Kind) -> bool:
     return bool(snapshot.lists.get(kind)) or KINDS[kind].capability in snapshot.capabilities
 
 
-def _hint(kind: Kind, present: Sequence[Snapshot], rules: ViewRules) -> CacheHint:
+def _hint(kind: Kind, servers: Sequence[Snapshot], rules: ViewRules) -> CacheHint:
     """The cache hint of the whole list: the least that any contributor grants."""
-    least = CacheHint()
-    hints = [
-        snapshot.hints.get(kind, least) if snapshot.era is Era.MODERN else least
-        for snapshot in present
-        if _lists(snapshot, kind)
-    ]
+    listing, least = [snapshot for snapshot in servers if _lists(snapshot, kind)], CacheHint()
+    hints = [snapshot.hints.get(kind, least) if snapshot.era is Era.MODERN else least for snapshot in listing]
     ttl_ms = min((hint.ttl_ms for hint in hints), default=0)
     return CacheHint(max(0, ttl_ms), rules.shared and bool(hints) and all(hint.public for hint in hints))
-
-
-def same_list(a: CatalogView, b: CatalogView, kind: Kind) -> bool:
-    """Whether a client would see no difference: compared by content, never by version."""
-    return [entry.raw for entry in a.entries(kind)] == [entry.raw for entry in b.entries(kind)]

@@ -6,9 +6,9 @@ Out: a hub that serves (`serve`), or text, tables and JSON on stdout, messages o
 tool reported an error or the output cannot be written, 2 usage or configuration, 3 a server or the hub is not
 available, 130 interrupted.
 
-Held together by the table of commands below and by `setup`, which loads the configuration, chooses the event loop and
-turns errors into exit codes. `signals` and `hub_reloads` are for a hub that serves; `arguments` reads the arguments of
-`mcp-hub call`.
+Held together by the table of commands below and by `setup`, which has the common options, loads the configuration,
+chooses the event loop and turns errors into exit codes. `signals` is for a hub that serves; `arguments` reads the
+arguments of `mcp-hub call`.
 
 Sub-packages: `commands`, `access` (ways to reach a hub), `render` (all that people read).
 
@@ -73,8 +73,10 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        if cmd_name == "serve":
-            _hold_hangups()
+        if cmd_name == "serve":  # before the rest of the hub is imported, which takes a while
+            from mcp_hub.cli.signals import hold_hangups
+
+            hold_hangups()
         module, _, function = _COMMANDS[cmd_name].partition(":")
         command = getattr(import_module(f"mcp_hub.cli.commands.{module}"), function)
         assert isinstance(command, click.Command)
@@ -85,13 +87,6 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:  # before a command has its own handler
             raise SystemExit(EXIT_INTERRUPTED) from None
-
-
-def _hold_hangups() -> None:
-    """Before the rest of the hub is imported, which takes a while."""
-    from mcp_hub.cli.signals import hold_hangups
-
-    hold_hangups()
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,7 +1,7 @@
 """The arguments of `mcp-hub call`: `--arg name=value` and JSON text become one encoded object.
 
-Texts are checked before a server is started; only the type of an `--arg` has to wait for the tool's schema. JSON is
-sent as it was written, so numbers of any size keep their digits.
+Texts are checked before a server starts; only the type of an `--arg` waits for the tool's schema. JSON is sent as it
+was written, so numbers of any size keep their digits.
 """
 
 import json
@@ -44,19 +44,21 @@ def split_pairs(texts: Sequence[str]) -> dict[str, str]:
             raise click.UsageError(f"Write --arg {text!r} as name=value.")
         if name in pairs:
             raise click.UsageError(f"--arg {name} is given twice. Write a list as {name}='[…, …]'.")
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise click.UsageError(f"--arg {name!r} is not UTF-8 text.") from None
+        check_text(text, f"--arg {name!r}")
         pairs[name] = value
     return pairs
 
 
-def read_object(source: str, option: str, stdin: BinaryIO) -> RawObject:
-    """The members of the JSON object that is `source`, in the file that `@FILE` names, or on stdin (`-`).
+def check_text(text: str, what: str) -> None:
+    """Raises `UsageError` for text that is not Unicode, as arguments of a process can be."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise click.UsageError(f"{what} is not UTF-8 text.") from None
 
-    Raises: `UsageError`.
-    """
+
+def read_object(source: str, option: str, stdin: BinaryIO) -> RawObject:
+    """The members of the JSON object in `source`, in the file of `@FILE`, or on stdin (`-`). Raises: `UsageError`."""
     try:
         text = _text(source, option, stdin)
         if not text.strip():

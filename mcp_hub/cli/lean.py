@@ -1,7 +1,6 @@
 """Loads structlog without rich, which it takes for tracebacks on consoles if it is there: a seventh of the start.
 
-The hub's tracebacks are plain, since the rich ones show local variables. The tables of other commands import rich
-themselves.
+The hub's tracebacks are plain, since the rich ones show local variables. Commands with tables import rich themselves.
 """
 
 import gc

@@ -1,5 +1,6 @@
-"""Shared by all commands: finding and loading the configuration, running on the right event loop, exit codes."""
+"""Shared by all commands: options, loading the configuration, running on the right event loop, exit codes."""
 
+import math
 import os
 import signal
 import sys
@@ -14,8 +15,7 @@ import click
 from msgspec.structs import replace
 
 from mcp_hub import logs
-from mcp_hub.cli.parameters import Seconds
-from mcp_hub.cli.render.results import visible
+from mcp_hub.cli.render.output import say
 from mcp_hub.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,13 +32,28 @@ _TURN: Final = 0.0005
 """Seconds after which a busy event loop lets another thread run. During a flood of notifications each step of a commit
 waits that long: with the interpreter's 5 ms a commit takes up to 150 ms, and progress is merged meanwhile."""
 
-config_option: Callable[[Any], Any] = click.option(
-    "--config",
-    "-c",
-    metavar="FILE",
-    help="Configuration file. Default: $MCP_HUB_CONFIG, ./servers.yaml, then the user's configuration folder.",
-)
 
+class Seconds(click.FloatRange):
+    """A finite number within bounds; without this class, NaN would be within all bounds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; refuses infinity and NaN."""
+        seconds = float(super().convert(value, param, ctx))
+        if not math.isfinite(seconds):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return seconds
+
+
+def _named(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if not value.strip():  # a variable that is not set, most often
+        raise click.BadParameter("The id of a stream is missing. mcp-hub streams lists them.")
+    return value
+
+
+config_option: Callable[[Any], Any] = click.option(
+    "--config", "-c", metavar="FILE",
+    help="Configuration file. Default: $MCP_HUB_CONFIG, ./servers.yaml, then the user's configuration folder.",
+)  # fmt: skip
 verbose_option: Callable[[Any], Any] = click.option(
     "--verbose", "-v", count=True, help="Show the hub's log on stderr; -vv also shows the servers' stderr."
 )
@@ -46,6 +61,10 @@ wait_option: Callable[[Any], Any] = click.option(
     "--wait", type=Seconds(min=0), default=30.0, show_default=True, metavar="SECONDS",
     help="How long to wait for servers to start.",
 )  # fmt: skip
+output_option: Callable[[Any], Any] = click.option(
+    "--output", type=click.Choice(["text", "json", "jsonl"]), help="Output format. Default: text, or jsonl with --json."
+)
+stream_argument: Callable[[Any], Any] = click.argument("stream", callback=_named)
 
 
 def read_config(path: str | None) -> "Loaded":
@@ -62,7 +81,7 @@ def load_config(path: str | None) -> "Loaded":
     except ConfigError as exc:
         fail_with(exc)
     for warning in loaded.warnings:
-        click.echo(visible(f"warning: {warning}"), err=True)
+        say(f"warning: {warning}")
     return loaded
 
 
@@ -72,10 +91,15 @@ def check_servers(loaded: "Loaded", names: Iterable[str]) -> None:
         _check_known("server", name, loaded.settings.servers, loaded.path)
 
 
-def check_profile(loaded: "Loaded", name: str | None) -> None:
-    """Exits with 2 for a profile that is not configured."""
-    if name is not None:
-        _check_known("profile", name, loaded.settings.profiles, loaded.path)
+def check_caller(loaded: "Loaded", profile: str | None, client: str | None = None) -> None:
+    """Exits with 2 for a profile or a kind of client that is not configured."""
+    if profile is not None:
+        _check_known("profile", profile, loaded.settings.profiles, loaded.path)
+    if client is not None:
+        try:
+            loaded.settings.client_table.require(client)
+        except ConfigError as exc:
+            fail_with(exc, loaded.path)
 
 
 def _check_known(kind: str, name: str, known: Collection[str], file: Path) -> None:
@@ -83,19 +107,19 @@ def _check_known(kind: str, name: str, known: Collection[str], file: Path) -> No
 
     if name not in known:
         hint = nearest(name, known) or f"; configured: {', '.join(known) or 'none'}"
-        fail(f"unknown_{kind}", f'{file}: no {kind} "{name}"{hint}', EXIT_CONFIG)
+        fail(f"unknown_{kind}", f'{file}: no {kind} "{name}"{hint}')
 
 
-def fail(code: str, message: str, exit_code: int) -> Any:
+def fail(code: str, message: str, exit_code: int = EXIT_CONFIG) -> NoReturn:
     """Ends the command with a message on stderr, which names the stable code of the failure."""
-    click.echo(visible(f"{message} [{code}]"), err=True)
+    say(f"{message} [{code}]")
     raise SystemExit(exit_code)
 
 
 def fail_with(error: ConfigError, file: Path | None = None) -> NoReturn:
     """Ends the command with the findings of an invalid configuration; `file` is the file they are about."""
     for finding in error.findings:
-        click.echo(visible(str(finding if file is None else replace(finding, file=str(file)))), err=True)
+        say(str(finding if file is None else replace(finding, file=str(file))))
     raise SystemExit(EXIT_CONFIG)
 
 

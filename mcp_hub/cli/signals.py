@@ -1,7 +1,7 @@
 """The signals of a hub that serves: SIGINT and SIGTERM end it, SIGHUP makes it reload its configuration.
 
-A terminal sends SIGHUP, too, when it is closed. Then the terminal does not answer any more, and the hub ends, as every
-program that was started there, unless it was started with `nohup`.
+A terminal sends SIGHUP, too, when it is closed. Then it does not answer any more, and the hub ends, unless it was
+started with `nohup`.
 """
 
 import os
@@ -65,18 +65,11 @@ def hold_hangups() -> None:
         signal.signal(signal.SIGHUP, _held.receive)
 
 
-def _taken_over() -> tuple[int | None, bool]:
-    """The terminal, and whether signals were held until now."""
-    if not _held.is_on:
-        return _terminal(), False
-    _held.is_on = False
-    return _held.terminal, True
-
-
 @asynccontextmanager
 async def received_signals() -> AsyncIterator[Signals]:
     """Signals are taken from here on, until the end of the block."""
-    terminal, was_held = _taken_over()
+    was_held, _held.is_on = _held.is_on, False
+    terminal = _held.terminal if was_held else _terminal()
     signals = Signals(lambda: terminal is not None and not _answers(terminal))
     try:
         async with anyio.create_task_group() as tasks:

@@ -4,7 +4,6 @@ import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from ipaddress import ip_address
-from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
@@ -26,10 +25,7 @@ _SHOWN: Final = 500
 
 
 def connect(url: str, token: str | None = None, *, patience: float = 30.0) -> HubClient:
-    """A client of the hub at `url` (with or without `/mcp`); nothing is sent yet.
-
-    Raises `ConfigError` for a URL or a token that cannot be one.
-    """
+    """A client of the hub at `url`; nothing is sent yet. Raises `ConfigError` for a URL or token that cannot be one."""
     place = endpoint(url)
     return HubClient(place, HttpTransport(place, token), patience=patience)
 
@@ -69,14 +65,11 @@ class HttpTransport:
         self._http = httpx2.AsyncClient(headers=headers, timeout=_TIMEOUT, trust_env=not is_local)
 
     async def __aenter__(self) -> Self:
-        await self._http.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         with anyio.move_on_after(_CLOSING, shield=True):
-            await self._http.__aexit__(kind, error, trace)
+            await self._http.aclose()
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         """Raises `ConnectionLost`, `NotConnected` where nothing answers."""

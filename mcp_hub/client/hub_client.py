@@ -2,7 +2,6 @@
 
 import random
 import secrets
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -38,10 +37,8 @@ class HubClient:
         await self._transport.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._transport.__aexit__(kind, error, trace)
+    async def __aexit__(self, *error: object) -> None:
+        await self._transport.__aexit__(*error)
 
     async def tools(self) -> list[Raw]:
         """The definitions of all tools, as sent."""
@@ -66,17 +63,11 @@ class HubClient:
     # -- durable calls
 
     def stream(
-        self,
-        name: str,
-        arguments: RawJson = b"{}",
-        *,
-        key: str | None = None,
-        on_pause: OnPause = ignore,
+        self, name: str, arguments: RawJson = b"{}", *, key: str | None = None, on_pause: OnPause = ignore
     ) -> HubStream:
-        """Calls a tool as a durable stream: its events, partial content among them, over as many connections as needed.
+        """Calls a tool as a durable stream.
 
-        A call with the same `key` is the same call; without one it gets a key of its own. `on_pause` is called with
-        the reason for each pause between two connections.
+        A call with the same `key` is the same call; without one it gets a key of its own.
         """
         start = self._start(name, arguments, key)
         return HubStream(self._rest, self._patient(), start, on_pause=on_pause)

@@ -1,7 +1,6 @@
 """The transport to a hub in this process: an ASGI application whose answers are handed on chunk by chunk."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
-from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import unquote, urlsplit
 
@@ -29,11 +28,9 @@ class AsgiTransport:
         self._tasks = await anyio.create_task_group().__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self._tasks.cancel_scope.cancel()
-        await self._tasks.__aexit__(kind, error, trace)
+        await self._tasks.__aexit__(None, None, None)
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         """Raises `ConnectionLost` if the application ends without an answer."""

@@ -44,10 +44,7 @@ class RestClient:
         return rest_url(self.endpoint, *segments, **params)
 
     async def get(self, shape: type[_T], *segments: str, **params: str) -> _T:
-        """The answer to a GET.
-
-        Raises the `HubError` that another answer means, `UpstreamLost` if it cannot be read.
-        """
+        """The answer to a GET. Raises the `HubError` that another answer means, `UpstreamLost` if it is unreadable."""
         return await self.told(shape, "GET", self.url(*segments, **params))
 
     async def told(self, shape: type[_T], method: str, url: str, body: bytes | None = None) -> _T:

@@ -1,7 +1,4 @@
-"""The addresses of a hub's REST front, and the errors that its answers stand for. No I/O.
-
-Source: RFC 9457 for problems.
-"""
+"""The addresses of a hub's REST front, and the errors that its answers (RFC 9457) stand for. No I/O."""
 
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit

@@ -4,14 +4,25 @@ import msgspec
 
 from mcp_hub.client.rest import LIMIT
 from mcp_hub.events import CallEvent
-from mcp_hub.protocol.jsonrpc.event_stream import EventParser
 from mcp_hub.protocol.jsonrpc.framing import TooLong
 from mcp_hub.protocol.shape.stream_events import decoded
+from mcp_hub.protocol.sse import EventParser
 
 
-class _Head(msgspec.Struct):
+class StreamHead(msgspec.Struct):
+    """The number of an event, and the id of its stream."""
+
     seq: int
     stream: str
+
+
+def read_event(line: bytes) -> tuple[StreamHead, CallEvent | None]:
+    """An event of a stream; None for one that this version does not know. Raises `msgspec.DecodeError`."""
+    head = msgspec.json.decode(line, type=StreamHead)
+    try:
+        return head, decoded(line)[1]
+    except ValueError:
+        return head, None
 
 
 class EventDecoder:
@@ -55,7 +66,7 @@ class EventDecoder:
 
     def _take(self, line: bytes, found: list[tuple[int, CallEvent | None]]) -> None:
         try:
-            head = msgspec.json.decode(line, type=_Head)
+            head, event = read_event(line)
         except (msgspec.DecodeError, RecursionError) as exc:
             self.broken = f"{self._url} sent a message that is not an event of a stream: {exc}"
             return
@@ -63,11 +74,4 @@ class EventDecoder:
         self.is_torn = head.seq > self._last + 1
         if head.seq == self._last + 1:
             self._last = head.seq
-            found.append((head.seq, _event(line)))
-
-
-def _event(line: bytes) -> CallEvent | None:
-    try:
-        return decoded(line)[1]
-    except ValueError:
-        return None
+            found.append((head.seq, event))

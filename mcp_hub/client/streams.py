@@ -1,13 +1,11 @@
 """The events of one durable call, over as many connections as it takes.
 
-A call is made with an idempotency key: if its answer is lost, the client asks again and the call is not made twice.
-From its first event on it is known by the id of its stream, and each new connection begins behind the last event that
-was given out. So there is never a gap, never a repeat, and one ending.
+A call has an idempotency key: if its answer is lost, the client asks again and the call is not made twice. From its
+first event on, each new connection begins behind the last event that was given out: no gap, no repeat, one ending.
 """
 
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self
 
 import anyio
@@ -20,12 +18,12 @@ from mcp_hub.client.stream_reader import EventDecoder
 from mcp_hub.client.transport import Answer, ConnectionLost, NotConnected
 from mcp_hub.errors import UpstreamLost
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
+from mcp_hub.types import JsonObject
 
 _EVENTS: Final = "text/event-stream"
 _CLOSING: Final = 2.0
 _HELD: Final = 5.0
 """Seconds after which a silent connection counts as working: the call is silent, not the hub."""
-
 
 OnPause = Callable[[str], object]
 """Called with the reason for a pause, for people."""
@@ -55,9 +53,12 @@ class StreamInterrupted(UpstreamLost):
     Without a `stream` it is unknown whether the call was made; the same call with `key` is not made twice.
     """
 
-    def __init__(self, message: str, stream: str | None, cursor: int, key: str | None) -> None:
-        known = {"stream": stream, "cursor": cursor} if stream is not None else {"key": key}
-        super().__init__(message, data={"outcome": "unknown", **known})
+    def __init__(self, lost: str, stream: str | None, cursor: int, key: str | None) -> None:
+        known: JsonObject = {"stream": stream, "cursor": cursor}
+        rest = f"resume {stream} after event {cursor} to have the rest"
+        if stream is None:
+            known, rest = {"key": key}, f"whether the call was made is unknown (idempotency key {key})"
+        super().__init__(f"{lost}; {rest}", data={"outcome": "unknown", **known})
         self.stream = stream
         self.cursor = cursor
         self.key = key
@@ -66,9 +67,9 @@ class StreamInterrupted(UpstreamLost):
 class HubStream:
     """The events of a call, to be iterated once, inside the block; `Completed`, `Failed` or `Cancelled` is the last.
 
-    A stream that had already ended at the cursor has no events. Leaving the block only disconnects: the call
-    continues (`cancel` ends it). `stream` is the id once it is known, `cursor` the number of the event that was given
-    out last; events that this version does not know are skipped. `on_pause` is called with the reason for each pause.
+    A stream that had already ended at the cursor has no events. Leaving the block only disconnects; `cancel` ends the
+    call. `stream` is the id once it is known, `cursor` the number of the last event that was given out. Events that
+    this version does not know are skipped. `on_pause` is called with the reason for each pause.
 
     Iterating raises `RpcError` for a refused call or an unknown stream, `ConfigError` when the URL does not belong to a
     hub or the hub refuses this client, and `StreamInterrupted`.
@@ -86,21 +87,17 @@ class HubStream:
         self.stream = stream
         self.cursor = after
         self._on_pause = on_pause
-        self._rest = rest
         self._patience = patience
-        self._start = start
+        self._connector = _Connector(rest, start)
         self._events: deque[tuple[int, CallEvent | None]] = deque()
         self._connection: _Connection | None = None
         self._after = after
-        self._attempts = 0
         self._has_ended = False
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._drop()
 
     def __aiter__(self) -> Self:
@@ -120,27 +117,26 @@ class HubStream:
                 return event
 
     async def cancel(self) -> None:
-        """Asks the hub to end the call, if it was made at all; first finds out its id if that is not known yet.
-
-        Raises what iterating does.
-        """
-        if not self._attempts or self._has_ended:
+        """Asks the hub to end the call, if it was made; finds out its id first. Raises what iterating does."""
+        if not self._connector.attempts or self._has_ended:
             return
         while self.stream is None:
             await self._read()
-        await self._rest.told(_Started, "DELETE", self._rest.url("streams", self.stream))
+        rest = self._connector.rest
+        await rest.told(_Started, "DELETE", rest.url("streams", self.stream))
 
     # -- connections
 
     async def _read(self) -> None:
         """Reads the next portion, connecting first if necessary."""
         try:
-            connection = self._connection = self._connection or await self._connect()
-            reader = connection.reader
+            if self._connection is None:
+                self._connection = await self._connector.connect(self.stream, self.cursor)
+            reader, chunks = self._connection.reader, self._connection.chunks
             if reader.is_over:
                 await self._over(reader)
                 return
-            chunk = await anext(connection.chunks, None)
+            chunk = await anext(chunks, None)
         except RequestRefused as refused:
             await self._refused(refused)
         except ConnectionLost as exc:
@@ -155,48 +151,38 @@ class HubStream:
                     self._patience.worked()
                     self._events.extend(events)
 
-    async def _connect(self) -> "_Connection":
-        rest = self._rest
-        self._attempts += 1
-        if self.stream is None:
-            assert self._start is not None
-            key = {"idempotency-key": self._start.key}
-            answer = await rest.open("POST", self._start.url, body=self._start.body, headers=key, media=_EVENTS)
-        else:
-            place = rest.url("streams", self.stream, "events", after=str(self.cursor))
-            answer = await rest.open("GET", place, media=_EVENTS)
-        return _Connection(answer, EventDecoder(rest.endpoint, self.cursor))
-
     async def _over(self, reader: EventDecoder) -> None:
         """All events of the answer are given out, and no ending was among them."""
+        endpoint = self._connector.rest.endpoint
         if reader.broken is not None:
             raise UpstreamLost(reader.broken)
         if reader.problem is not None:
             problem = problem_of(reader.problem)
             if problem is None or problem.status < 500:
-                raise error_for(self._rest.endpoint, 400, "", reader.problem)
+                raise error_for(endpoint, 400, "", reader.problem)
             await self._pause(problem.detail or problem.code)
         elif reader.is_torn:
             await self._pause(f"events behind {self.cursor} are missing")
         elif self.cursor > self._after:
-            raise UpstreamLost(f"{self._rest.endpoint} ended {self.stream} in a way that this version does not know")
+            raise UpstreamLost(f"{endpoint} ended {self.stream} in a way that this version does not know")
         else:
             self._has_ended = True
 
     async def _refused(self, refused: RequestRefused) -> None:
-        is_first = self._attempts == 1
-        if not refused.is_passing or (is_first and (self._start is None or refused.problem is not None)):
+        made = self._connector
+        if not refused.is_passing or (made.attempts == 1 and (made.start is None or refused.problem is not None)):
             raise refused.error from None
         await self._pause(str(refused), refused.wait)
 
     async def _lost(self, exc: ConnectionLost) -> None:
         """Tries again, unless there was no hub to begin with."""
-        is_first = self._attempts == 1 and self._connection is None
-        if is_first and isinstance(exc, NotConnected):
-            self._has_ended = True
-            raise unreachable(self._rest.endpoint, exc) from None
-        if is_first and self._start is None:
-            raise UpstreamLost(f"lost the connection to {self._rest.endpoint}: {exc}") from None
+        made = self._connector
+        if made.attempts == 1 and self._connection is None:
+            if isinstance(exc, NotConnected):
+                self._has_ended = True
+                raise unreachable(made.rest.endpoint, exc) from None
+            if made.start is None:
+                raise UpstreamLost(f"lost the connection to {made.rest.endpoint}: {exc}") from None
         await self._pause(str(exc))
 
     async def _pause(self, reason: str, wanted: float = 0.0) -> None:
@@ -207,8 +193,8 @@ class HubStream:
         await self._drop()
         seconds = self._patience.pause(now, wanted)
         if seconds is None:
-            key = None if self._start is None else self._start.key
-            raise interrupted(self._rest.endpoint, reason, self._patience.seconds, self.stream, self.cursor, key)
+            start, lost = self._connector.start, _lost(self._connector.rest, reason, self._patience)
+            raise StreamInterrupted(lost, self.stream, self.cursor, None if start is None else start.key)
         self._on_pause(f"lost the connection ({reason}), trying again")
         await anyio.sleep(seconds)
 
@@ -216,6 +202,27 @@ class HubStream:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.aclose()
+
+
+class _Connector:
+    """Opens the connections of one stream. Without a `start` the stream is known; with it the first makes the call."""
+
+    def __init__(self, rest: RestClient, start: Start | None) -> None:
+        self.rest = rest
+        self.start = start
+        self.attempts = 0
+
+    async def connect(self, stream: str | None, cursor: int) -> "_Connection":
+        """The events behind `cursor`. Raises `RequestRefused`, `ConnectionLost`."""
+        rest, start = self.rest, self.start
+        self.attempts += 1
+        if stream is None:
+            assert start is not None
+            key = {"idempotency-key": start.key}
+            answer = await rest.open("POST", start.url, body=start.body, headers=key, media=_EVENTS)
+        else:
+            answer = await rest.open("GET", rest.url("streams", stream, "events", after=str(cursor)), media=_EVENTS)
+        return _Connection(answer, EventDecoder(rest.endpoint, cursor))
 
 
 class _Connection:
@@ -255,17 +262,9 @@ async def started(rest: RestClient, start: Start, patience: Patience) -> str:
         is_first = False
         seconds = patience.pause(anyio.current_time(), wanted)
         if seconds is None:
-            raise interrupted(rest.endpoint, reason, patience.seconds, None, 0, start.key)
+            raise StreamInterrupted(_lost(rest, reason, patience), None, 0, start.key)
         await anyio.sleep(seconds)
 
 
-def interrupted(
-    endpoint: str, reason: str, seconds: float, stream: str | None, cursor: int, key: str | None
-) -> StreamInterrupted:
-    """The error for a stream that was lost, with the way to continue it if its id is known."""
-    lost = f"lost the connection to {endpoint} ({reason}), for {seconds:g} s"
-    if stream is not None:
-        rest = f"resume {stream} after event {cursor} to have the rest"
-    else:
-        rest = f"whether the call was made is unknown (idempotency key {key})"
-    return StreamInterrupted(f"{lost}; {rest}", stream, cursor, key)
+def _lost(rest: RestClient, reason: str, patience: Patience) -> str:
+    return f"lost the connection to {rest.endpoint} ({reason}), for {patience.seconds:g} s"

@@ -1,7 +1,6 @@
 """`HubTransport`: the way of a request to a hub and of its answer back."""
 
 from collections.abc import AsyncGenerator, Mapping
-from types import TracebackType
 from typing import Protocol, Self
 
 
@@ -24,11 +23,9 @@ class Answer(Protocol):
 
     def chunks(self) -> AsyncGenerator[bytes, None]:
         """The body in portions, each as soon as it arrives. To be iterated once."""
-        ...
 
     async def aclose(self) -> None:
         """Lets go of the answer, read to its end or not, within a bound. Idempotent."""
-        ...
 
 
 class HubTransport(Protocol):
@@ -36,10 +33,7 @@ class HubTransport(Protocol):
 
     async def __aenter__(self) -> Self: ...
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    async def __aexit__(self, *error: object) -> None: ...
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         """Sends a request and returns as soon as the head of its answer is there. Raises `ConnectionLost`."""
-        ...

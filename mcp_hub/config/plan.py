@@ -1,15 +1,14 @@
-"""The difference of two `Settings` as a plan that leads a running hub from one to the other. Pure.
+"""The difference of two `Settings`, for a running hub that goes from one to the other. Pure.
 
 A key says by `AtOnce` that it holds as soon as it is read. Without that mark a change of a server's key restarts the
 server, and a change of another key waits for the hub's next start.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 
 from mcp_hub.config.schema.defaults import Defaults
-from mcp_hub.config.schema.profiles import ProfileSettings
 from mcp_hub.config.schema.section import Section, holds_at_once
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
@@ -23,8 +22,6 @@ class Plan:
 
     `restarted` are servers whose connection changes, `adjusted` those of which only rules and limits do, effective
     values included; `kept` are all others. `at_once` and `next_start` are keys outside of servers, written with dots.
-    What follows is the difference itself, for `apply`: entries that are new or other ones, their order where that
-    changes, and the values of single keys.
     """
 
     added: tuple[str, ...] = ()
@@ -34,57 +31,36 @@ class Plan:
     kept: tuple[str, ...] = ()
     at_once: tuple[str, ...] = ()
     next_start: tuple[str, ...] = ()
-    servers: Mapping[str, ServerSettings] = field(default_factory=dict, repr=False)
-    profiles: Mapping[str, ProfileSettings] = field(default_factory=dict, repr=False)
-    order: tuple[str, ...] | None = None
-    profile_order: tuple[str, ...] | None = None
-    values: Mapping[Path, object] = field(default_factory=dict, repr=False)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the settings say the same."""
-        return not (self.servers or self.profiles or self.values or self.order or self.profile_order or self.removed)
 
 
 def plan(old: Settings, new: Settings) -> Plan:
-    """The plan that leads from `old` to `new`; empty if they are equal, the order of servers and profiles included."""
+    """The plan that leads from `old` to `new`; equal settings keep all servers, and nothing else."""
     common = [name for name in new.servers if name in old.servers]
     restarted = tuple(name for name in common if _connection(old, name) != _connection(new, name))
     adjusted = tuple(name for name in common if name not in restarted and _rules(old, name) != _rules(new, name))
-    values = _differences(old, new)
-    profiles = {name: own for name, own in new.profiles.items() if old.profiles.get(name) != own}
-    dropped = [name for name in old.profiles if name not in new.profiles]
-    at_once = [".".join(path) for path in values if _is_at_once(path)]
+    paths = _differences(old, new)
+    profiles = [name for name, own in new.profiles.items() if old.profiles.get(name) != own]
+    profiles += [name for name in old.profiles if name not in new.profiles]
+    at_once = [".".join(path) for path in paths if _is_at_once(path)]
     return Plan(
         added=tuple(name for name in new.servers if name not in old.servers),
         removed=tuple(name for name in old.servers if name not in new.servers),
         restarted=restarted,
         adjusted=adjusted,
         kept=tuple(name for name in common if name not in restarted and name not in adjusted),
-        at_once=(*at_once, *(f"profiles.{name}" for name in (*profiles, *dropped))),
-        next_start=tuple(".".join(path) for path in values if not _is_at_once(path)),
-        servers={name: own for name, own in new.servers.items() if not _is_same_entry(old.servers.get(name), own)},
-        profiles=profiles,
-        order=_order(old.servers, new.servers),
-        profile_order=_order(old.profiles, new.profiles),
-        values=values,
+        at_once=(*at_once, *(f"profiles.{name}" for name in profiles)),
+        next_start=tuple(".".join(path) for path in paths if not _is_at_once(path)),
     )
 
 
-def apply(settings: Settings, change: Plan, *, is_next_start: bool = True) -> Settings:
-    """`settings` with the change; without `is_next_start` what waits for the hub's next start stays as it is."""
-    servers = {**settings.servers, **change.servers}
-    profiles = {**settings.profiles, **change.profiles}
-    if change.order is not None:
-        servers = {name: servers[name] for name in change.order}
-    if change.profile_order is not None:
-        profiles = {name: profiles[name] for name in change.profile_order}
-    changed: Section = settings.model_copy(update={"servers": servers, "profiles": profiles})
-    for path, value in change.values.items():
-        if is_next_start or _is_at_once(path):
-            changed = _with(changed, path, value)
-    assert isinstance(changed, Settings)
-    return changed
+def until_next_start(old: Settings, new: Settings) -> Settings:
+    """`new`, where what waits for the hub's next start stays as it is in `old`."""
+    settings: Section = new
+    for path, value in leaves(old.hub, ("hub",)):
+        if not _is_at_once(path):
+            settings = _with(settings, path, value)
+    assert isinstance(settings, Settings)
+    return settings
 
 
 def leaves(section: Section, path: Path = ()) -> Iterator[tuple[Path, object]]:
@@ -97,11 +73,11 @@ def leaves(section: Section, path: Path = ()) -> Iterator[tuple[Path, object]]:
             yield (*path, key), value
 
 
-def _differences(old: Settings, new: Settings) -> dict[Path, object]:
+def _differences(old: Settings, new: Settings) -> list[Path]:
     """Of the sections that have no entries: `hub` and `defaults`. `pinned` and the like are lists, order included."""
     before = {**dict(leaves(old.hub, ("hub",))), **dict(leaves(old.defaults, ("defaults",)))}
     after = {**dict(leaves(new.hub, ("hub",))), **dict(leaves(new.defaults, ("defaults",)))}
-    return {path: value for path, value in after.items() if not _same(before[path], value)}
+    return [path for path, value in after.items() if not _same(before[path], value)]
 
 
 def _same(one: object, other: object) -> bool:
@@ -132,23 +108,9 @@ def _connection(settings: Settings, name: str) -> list[object]:
 
 
 def _rules(settings: Settings, name: str) -> tuple[list[object], object]:
-    """Everything else, with the order of mappings, by which the first matching entry decides.
-
-    Whether a remote server has a `restart` of its own matters, too.
-    """
-    return _written(settings.servers[name]), settings.effective(name)
-
-
-def _written(own: ServerSettings) -> list[object]:
-    return [list(value.items()) if isinstance(value, dict) else value for _, value in leaves(own)]
-
-
-def _is_same_entry(one: ServerSettings | None, other: ServerSettings) -> bool:
-    return one is not None and _written(one) == _written(other)
-
-
-def _order(old: Mapping[str, object], new: Mapping[str, object]) -> tuple[str, ...] | None:
-    return None if list(old) == list(new) else tuple(new)
+    """Everything else, with the order of mappings, in which the first match decides, and its own `restart`."""
+    written = [list(value.items()) if isinstance(value, dict) else value for _, value in leaves(settings.servers[name])]
+    return written, settings.effective(name)
 
 
 def _with(section: Section, path: Path, value: object) -> Section:

@@ -12,16 +12,7 @@ _LARGEST = 1 << 40  # 1 TiB: as above
 _LONGEST_TEXT = 64  # bounds the arithmetic on hostile input
 
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}
-_BYTES = {
-    "": 1,
-    "b": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "kib": 1 << 10,
-    "mib": 1 << 20,
-    "gib": 1 << 30,
-}
+_BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _PART = re.compile(rf"({_NUMBER})(ms|s|m|h|d)")
 _PARTS = re.compile(rf"(?:{_PART.pattern})+")
@@ -35,10 +26,7 @@ _FLAGS = {
 
 
 def parse_duration(value: object) -> float:
-    """Seconds of `"30m"`, `"1h30m"`, `"250ms"`, `"2.5"` or a number; 0 up to `LONGEST`.
-
-    Raises: ValueError with what was expected.
-    """
+    """Seconds of `"30m"`, `"1h30m"`, `"250ms"`, `"2.5"` or a number; 0 up to `LONGEST`. Raises: ValueError."""
     seconds = _duration_of(value)
     if not math.isfinite(seconds) or seconds < 0:
         raise ValueError(_WANT_DURATION)
@@ -65,10 +53,7 @@ def _duration_of(value: object) -> float:
 
 
 def parse_size(value: object) -> int:
-    """Bytes of `"32MiB"`, `"1MB"`, `"4096"` or an int; 1 up to 1 TiB.
-
-    Raises: ValueError with what was expected.
-    """
+    """Bytes of `"32MiB"`, `"1MB"`, `"4096"` or an int; 1 up to 1 TiB. Raises: ValueError."""
     size = _size_of(value)
     if size < 1:
         raise ValueError(_WANT_SIZE)

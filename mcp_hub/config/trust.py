@@ -15,10 +15,9 @@ not a key of the file, because a file cannot vouch for itself.
 def problem_of_config(
     found: os.stat_result, env: Mapping[str, str], user: int | None = None, power: str = "have the hub run any command"
 ) -> str | None:
-    """The reason why this file must not be used, and how to fix it; None if it may be used.
+    """The reason why this file must not be used, and how to fix it; None if it may be used, and always on Windows.
 
-    `user` runs the hub, by default the effective user; `power` is what another writer of the file could do. Not
-    checked where files do not have owners (Windows).
+    `user` runs the hub, by default the effective user; `power` is what another writer of the file could do.
     """
     user = _user() if user is None else user
     if user is None or env.get(OVERRIDE) == "1":

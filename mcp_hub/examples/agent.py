@@ -9,7 +9,6 @@ script, so that no provider and no key is needed.
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import anyio
 from mcp import Client
@@ -28,25 +27,18 @@ class ToolUse:
     arguments: dict[str, object]
 
 
-class Model(Protocol):
-    """The part that chooses the next step: a tool, or the answer."""
-
-    def step(self, messages: Sequence[str], tools: Sequence[Tool]) -> ToolUse | str: ...
-
-
 class ScriptedModel:
-    """Looks up the time once, then answers with the result."""
+    """Stands for a model: looks up the time once, then answers with the result."""
 
     def step(self, messages: Sequence[str], tools: Sequence[Tool]) -> ToolUse | str:
         """The next tool call, or the final answer."""
-        """The tool to call, or the answer."""
         if len(messages) == 1:
             (clock,) = [tool.name for tool in tools if tool.name.endswith("get_current_time")]
             return ToolUse(clock, {"timezone": "Europe/Berlin"})
         return f"The tool says: {messages[-1]}"
 
 
-async def answer(client: Client, model: Model, question: str) -> str:
+async def answer(client: Client, model: ScriptedModel, question: str) -> str:
     """The agent loop."""
     messages = [question]
     tools = (await client.list_tools()).tools
@@ -60,7 +52,6 @@ async def answer(client: Client, model: Model, question: str) -> str:
 
 async def main() -> None:
     """Runs the agent loop once."""
-    """Asks the model one question."""
     async with Hub.from_config(CONFIG) as hub, hub.connect() as client:
         await hub.list_tools()  # waits for the servers: the client only sees those that are ready
         print(await answer(client, ScriptedModel(), "What time is it in Berlin?"))

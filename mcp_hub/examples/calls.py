@@ -56,7 +56,6 @@ async def stream_and_resume(hub: Hub) -> None:
 
 async def main() -> None:
     """Lists, searches, calls and resumes."""
-    """Runs the three parts on one hub."""
     async with Hub.from_config(sys.argv[1] if len(sys.argv) > 1 else CONFIG) as hub:
         await find(hub)
         await call(hub)

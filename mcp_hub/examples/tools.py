@@ -36,7 +36,6 @@ async def count_down(start: int = 3, pause: float = 0.2) -> AsyncIterator[Progre
 
 async def main() -> None:
     """Calls the tools of this module through a hub."""
-    """Lists the tools and calls one."""
     async with Hub.from_config({"servers": {"mine": {"local": "mcp_hub.examples.tools"}}}) as hub:
         for listed in await hub.list_tools():
             print(f"{listed.name}: {listed.description}")

@@ -45,10 +45,7 @@ class Following:
         return self._stream.info.status
 
     async def lines(self, most: int, seconds: float) -> list[bytes]:
-        """The next events, one at least unless none comes in that time or the stream is `closed`.
-
-        Raises the `HubError` for which there will be no more.
-        """
+        """The next events: none only if none comes in time, or the stream is `closed`. Raises why no more will come."""
         reader = self._reader
         until = anyio.current_time() + seconds
         while not (reader.has_more or self.closed):

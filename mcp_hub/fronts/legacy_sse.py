@@ -1,48 +1,46 @@
 """The HTTP+SSE transport of 2024-11-05, deprecated: `GET /sse` opens a stream, messages are POSTed to `/messages`.
 
-One stream is one session of the handshake era, in any of its versions; all that the hub has to say goes out on it. It
-cannot be resumed: once it is closed nobody could receive an answer, so its calls are cancelled, its questions withdrawn
-and its subscriptions dropped (over Streamable HTTP a disconnect is not a cancellation). Source:
-specification 2024-11-05, basic/transports "HTTP with SSE".
+One stream is one session of the handshake era. It cannot be resumed: when it closes, its calls are cancelled, its
+questions withdrawn and its subscriptions dropped. Source: specification 2024-11-05, basic/transports "HTTP with SSE".
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Final
 from urllib.parse import parse_qs, quote
 
+import anyio
+
+from mcp_hub.aio import Beside
 from mcp_hub.errors import Busy, RpcError
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.body import accepts, read_text, understood
-from mcp_hub.fronts.http.endpoints import Headers, Serve
-from mcp_hub.fronts.http.request import HttpRequest, json_error
-from mcp_hub.fronts.http.response import SSE_HEADERS, Receive, Scope, Send, respond
+from mcp_hub.fronts.http.endpoints import Serve
+from mcp_hub.fronts.http.request import HttpRequest
+from mcp_hub.fronts.http.response import KEEP_ALIVE, ClientGone, ErrorResponse, HttpExchange, StreamedResponse, respond
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.fronts.mcp.duplex import Duplex
-from mcp_hub.fronts.sse_stream import EventStream
+from mcp_hub.fronts.mcp.message_queue import MessageQueue
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_session_id
-from mcp_hub.protocol import eras
+from mcp_hub.protocol import eras, sse
 from mcp_hub.protocol.jsonrpc.batches import is_array
 from mcp_hub.protocol.meta import RequestMeta
-from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, UNSUPPORTED_VERSION
+from mcp_hub.protocol.rpc_errors import UNSUPPORTED_VERSION
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.wire.base import WireClosed
 
-_STALLED: Final = 60.0
-"""Seconds in which a client has to take a chunk."""
+_LAST: Final = 0.5
+"""Seconds that a client has to read while the hub stops; the server would cut it off after one."""
 _STREAM: Final = "/sse"
 _PATH: Final = "/messages"
 _ID: Final = "sessionId"
 """The query parameter; SDKs look for it by this name."""
 
-_UNKNOWN: Final = json_error(None, INVALID_REQUEST, "session not found", "unknown_session")
-
 
 class LegacySse:
-    """The two endpoints. At most `max_sessions` streams, of one principal at most `sessions_per_principal`; a body has
-    at most `max_body` bytes.
-    """
+    """The two endpoints. `max_sessions` and `sessions_per_principal` limit streams, `max_body` the bytes of a body."""
 
     def __init__(
         self,
@@ -53,7 +51,7 @@ class LegacySse:
         max_sessions: int,
         sessions_per_principal: int | None = None,
         admission: Admission | None = None,
-        stalled: float = _STALLED,
+        stalled: float | None = None,
     ) -> None:
         self._each = max_sessions if sessions_per_principal is None else sessions_per_principal
         self._rate = admission.sessions if admission is not None else None
@@ -80,25 +78,23 @@ class LegacySse:
         for _, stream in self._streams.values():
             stream.end()
 
-    async def _open(self, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
+    async def _open(self, http: HttpExchange) -> None:
         """The stream, and with it the session. Raises `Busy`."""
+        scope, caller = http.scope, http.caller
         if scope["method"] != "GET":
-            await respond(send, 405, headers=[(b"allow", b"GET")])
+            await respond(http.send, 405, headers=[(b"allow", b"GET")])
             return
-        if not accepts(headers)[1]:
-            await respond(
-                send, 406, json_error(None, INVALID_REQUEST, "Accept must name text/event-stream", "not_acceptable")
-            )
-            return
+        if not accepts(http.headers)[1]:
+            raise ErrorResponse(406, "not_acceptable", "Accept must name text/event-stream")
         self._admit(caller.principal)
         id_ = new_session_id()
-        stream = EventStream(Duplex(self._hub, self._binding, caller, _refuse_modern), self._stalled)
+        response = StreamedResponse(http.receive, http.send, stalled=self._stalled)
+        stream = EventStream(Duplex(self._hub, self._binding, caller, _refuse_modern), response)
         self._streams[id_] = caller, stream
         self._by_principal[caller.principal] += 1
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
             profile = quote(scope["path"].removeprefix(_STREAM).removesuffix("/"))  # as it is asked for, or nothing
-            await stream.run(receive, send, f"{quote(scope.get('root_path', ''))}{_PATH}{profile}?{_ID}={id_}")
+            await stream.run(f"{quote(scope.get('root_path', ''))}{_PATH}{profile}?{_ID}={id_}")
         finally:
             del self._streams[id_]
             self._by_principal[caller.principal] -= 1
@@ -114,42 +110,82 @@ class LegacySse:
         if self._rate is not None:
             self._rate.take(principal)
 
-    async def _post(self, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
+    async def _post(self, http: HttpExchange) -> None:
         """One message of the client; while it does not read its stream, this waits."""
-        if scope["method"] != "POST":
-            await respond(send, 405, headers=[(b"allow", b"POST")])
+        if http.scope["method"] != "POST":
+            await respond(http.send, 405, headers=[(b"allow", b"POST")])
             return
-        named = parse_qs(scope["query_string"].decode("latin-1")).get(_ID)
+        named = parse_qs(http.scope["query_string"].decode("latin-1")).get(_ID)
         if named is None:
-            reason = f"{_ID} is required: POST to the URI that GET /sse sends first"
-            await respond(send, 400, json_error(None, INVALID_REQUEST, reason, "session_required"))
-            return
+            said = f"{_ID} is required: POST to the URI that GET /sse sends first"
+            raise ErrorResponse(400, "session_required", said)
         owner, stream = self._streams.get(named[-1], (None, None))
-        if stream is None or owner != caller:
-            await respond(send, 404, _UNKNOWN)
-            return
-        text = await read_text(headers, receive, send, self._max_body)
-        if text is None:
-            return
-        if stream.takes_batches and is_array(text):
-            await self._hand_on(stream.take_batch(text), send)
-            return
-        message = await understood(text, send)
-        if message is None:
-            return
-        request = HttpRequest(message, headers, scope["headers"], caller, receive, send, takes_sse=True)
-        request.check()
-        if request.is_request:
-            request.id()
-        await self._hand_on(stream.take(message), send)
-
-    async def _hand_on(self, taken: Awaitable[None], send: Send) -> None:
-        try:
-            await taken
-        except WireClosed:
-            await respond(send, 404, _UNKNOWN)
+        if stream is None or owner != http.caller:
+            raise _unknown()
+        text = await read_text(http, self._max_body)
+        if stream.duplex.takes_batches and is_array(text):
+            take = partial(stream.duplex.on_batch, text)
         else:
-            await respond(send, 202)
+            request = HttpRequest.of(http, understood(text), takes_sse=True)
+            request.check()
+            if request.is_request:
+                request.id()
+            take = partial(stream.duplex.take, request.message)
+        try:
+            await stream.queue.writable()
+        except WireClosed:
+            raise _unknown() from None
+        take()
+        await respond(http.send, 202)
+
+
+def _unknown() -> ErrorResponse:
+    return ErrorResponse(404, "unknown_session", "session not found")
+
+
+class EventStream:
+    """One client's stream of server-sent events, which carries everything that the hub has to tell it.
+
+    While the client does not read, no more is taken from the logs of its calls.
+    """
+
+    def __init__(self, duplex: Duplex, response: StreamedResponse) -> None:
+        self.duplex = duplex
+        self.queue = MessageQueue(duplex)
+        self._response = response
+
+    async def run(self, endpoint: str) -> None:
+        """Serves the client until either side ends the stream."""
+        reason = "the client closed its stream"
+        async with self.duplex.serving(self.queue):
+            try:
+                with Beside(self._response.watch):
+                    await self._response.write(b"event: endpoint\ndata: %s\n\n" % endpoint.encode())
+                    await self._write_all()
+                    reason = "the hub is stopping"
+            except ClientGone:
+                reason = f"the client read nothing for {self._response.stalled:g} s"
+            finally:
+                self.queue.close(reason, "connection_lost")
+
+    def end(self) -> None:
+        """Ends the stream as soon as nothing is left to answer, or the client does not read."""
+        self._response.hurry(_LAST)
+        self.queue.end()
+
+    async def _write_all(self) -> None:
+        while True:
+            messages: list[bytes] | None = None
+            with anyio.move_on_after(KEEP_ALIVE):
+                messages = await self.queue.next()
+            if messages is None:
+                await self._response.write(sse.COMMENT)
+            elif messages:
+                await self._response.write(b"".join(map(sse.message, messages)))
+                self.queue.taken(messages)
+            else:
+                await self._response.end()
+                return
 
 
 def _refuse_modern(meta: RequestMeta) -> Session:

@@ -6,6 +6,7 @@ While it serves, file descriptors 0 and 1 belong to the wire alone: stray prints
 
 import os
 import sys
+from functools import partial
 from typing import IO, Final
 
 import anyio
@@ -13,8 +14,7 @@ import anyio
 from mcp_hub.fronts.mcp.binding import Binding, modern_session
 from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.hub import HubPort
-from mcp_hub.protocol.meta import RequestMeta
-from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.sessions.session import Caller
 from mcp_hub.wire.pipe import Pipe
 
 _LAST_ANSWERS: Final = 1.0
@@ -35,16 +35,16 @@ class StdioFront:
     """Serves one pipe until the client closes it."""
 
     def __init__(self, hub: HubPort, binding: Binding, caller: Caller) -> None:
-        self._caller = caller
+        # all requests are one client's, so they share a session key
+        modern = partial(modern_session, caller, key="stdio")
         self._turn = hub.turn
-        self._duplex = Duplex(hub, binding, caller, self._modern, ends_hub=True)
+        self._duplex = Duplex(hub, binding, caller, modern, ends_hub=True)
         self._pipe: Pipe
 
     async def serve(self, read: IO[bytes], write: IO[bytes], line_limit: int) -> None:
         """Returns when the client has closed its side and has had a moment for what it asked before."""
-        self._pipe = Pipe(self._duplex, line_limit=line_limit, couples=True, turn=self._turn)
         ended = anyio.Event()
-        self._pipe.on_end = ended.set
+        self._pipe = Pipe(self._duplex, line_limit=line_limit, couples=True, turn=self._turn, on_end=ended.set)
         async with self._duplex.serving(self._pipe) as tasks:
             await self._pipe.open(read, write)
             tasks.start_soon(self._last_answers, ended, tasks.cancel_scope)
@@ -60,7 +60,3 @@ class StdioFront:
         """Delivers what has ended, then closes the wire."""
         self._duplex.deliver()
         self._pipe.close()
-
-    def _modern(self, meta: RequestMeta) -> Session:
-        """All requests are one client's: who asks it anything need not tell them apart."""
-        return modern_session(self._caller, meta, "stdio")

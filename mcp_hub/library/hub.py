@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack, overload
 
 import anyio
 from mcp_types import CallToolResult, Tool
@@ -24,6 +24,8 @@ from mcp_hub.types import UpstreamStatus
 if TYPE_CHECKING:
     from mcp import Client
 
+Members = Mapping[str, object] | None
+"""The members of a JSON object."""
 _Message = MutableMapping[str, Any]
 AsgiApplication = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Any]
 """An application for Starlette, FastAPI and every ASGI server; `Any` as in ASGI itself."""
@@ -31,6 +33,14 @@ AsgiApplication = Callable[[_Message, Callable[[], Awaitable[_Message]], Callabl
 _WAIT: Final = 30.0
 _MAPPING: Final = "settings"
 """The name of a configuration that is not a file, in findings."""
+
+
+class CallOptions(TypedDict, total=False):
+    """Options of `Hub.call_tool`, described there."""
+
+    on_event: OnEvent | None
+    on_question: OnQuestion | None
+    meta: Members
 
 
 class Hub:
@@ -140,36 +150,22 @@ class Hub:
 
     @overload
     async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, object] | None = None,
-        *,
-        on_event: OnEvent | None = None,
-        on_question: OnQuestion | None = None,
-        meta: Mapping[str, object] | None = None,
-        raw: Literal[False] = False,
+        self, name: str, arguments: Members = None, *, raw: Literal[False] = False, **options: Unpack[CallOptions]
     ) -> CallToolResult: ...
 
     @overload
     async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, object] | None = None,
-        *,
-        on_event: OnEvent | None = None,
-        on_question: OnQuestion | None = None,
-        meta: Mapping[str, object] | None = None,
-        raw: Literal[True],
+        self, name: str, arguments: Members = None, *, raw: Literal[True], **options: Unpack[CallOptions]
     ) -> bytes: ...
 
     async def call_tool(
         self,
         name: str,
-        arguments: Mapping[str, object] | None = None,
+        arguments: Members = None,
         *,
         on_event: OnEvent | None = None,
         on_question: OnQuestion | None = None,
-        meta: Mapping[str, object] | None = None,
+        meta: Members = None,
         raw: bool = False,
     ) -> CallToolResult | bytes:
         """Calls a tool and waits for its result; `is_error` means that the tool itself failed.
@@ -179,7 +175,9 @@ class Hub:
         text. Cancelling the task that waits cancels the call at its server.
         Raises `RpcError` for an error answer, `CallCancelled`, `ModelMismatch`.
         """
-        call = await self._begun(name, arguments, meta, asks=on_question is not None)
+        given, added = encoded_arguments(arguments), encoded_meta(meta)
+        with self._secrets.owning():
+            call = await self._running().begin(name, given, added, asks=on_question is not None)
         try:
             text = call.result(completed(await to_end(call, on_event, on_question)))
         finally:
@@ -187,12 +185,7 @@ class Hub:
         return text if raw else result_model(name, text)
 
     def stream_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, object] | None = None,
-        *,
-        asks: bool = False,
-        meta: Mapping[str, object] | None = None,
+        self, name: str, arguments: Members = None, *, asks: bool = False, meta: Members = None
     ) -> ToolStream:
         """Calls a tool as a durable stream of events, which `resume` follows again from any place.
 
@@ -207,8 +200,8 @@ class Hub:
         return ToolStream(begin, name)
 
     def resume(self, id: str, *, after: int = 0) -> ToolStream:
-        """Follows a stream again, from the event behind number `after` on: also after its end, and, as long as the
-        store keeps it, in another process.
+        """Follows a stream again, behind event number `after`: also after its end, and in another process while the
+        store keeps it.
         """
 
         async def begin() -> CallFollower:
@@ -233,12 +226,6 @@ class Hub:
         from mcp_hub.library.sdk_client import client_on  # the SDK's client costs a second that other programs save
 
         return client_on(self._running, self._secrets.owning, options)
-
-    async def _begun(
-        self, name: str, arguments: Mapping[str, object] | None, meta: Mapping[str, object] | None, *, asks: bool
-    ) -> CallFollower:
-        with self._secrets.owning():
-            return await self._running().begin(name, encoded_arguments(arguments), encoded_meta(meta), asks=asks)
 
     def _running(self) -> InnerHub:
         if self._inner is None:

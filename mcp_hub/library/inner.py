@@ -4,7 +4,7 @@ Every call gets a session object of its own under one session id, as a reload re
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -20,6 +20,7 @@ from mcp_hub.app.http import HttpFront, is_authenticated
 from mcp_hub.app.readiness import all_settled, wait_until
 from mcp_hub.call import Call, Reader
 from mcp_hub.catalog.definitions import in_era
+from mcp_hub.catalog.entries import Entry
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import RpcError, UpstreamUnavailable
 from mcp_hub.events import CallEvent, Completed, Failed, InputRequired, Started
@@ -31,7 +32,7 @@ from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import SUPERSET
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.protocol.rpc_errors import for_caller
-from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.types import PROGRAM, CallId, Era, Kind, RawJson, UpstreamStatus
 
 _TOKEN: Final = b'"library"'
@@ -75,24 +76,19 @@ class InnerHub:
     async def tools(self) -> list[bytes]:
         """The definition of every tool of the profile."""
         await wait_until(self._hub, lambda: all_settled(self._hub), self._wait)
-        entries = self._hub.view(self._session()).entries(Kind.TOOL)
-        return [bytes(in_era(Kind.TOOL, entry.raw, Era.MODERN)) for entry in entries]
+        return _definitions(self._hub.view(self._session()).entries(Kind.TOOL))
 
     async def search(self, query: str, limit: int) -> list[bytes]:
         """Definitions of the tools that fit the query, the best first."""
         await wait_until(self._hub, lambda: all_settled(self._hub), self._wait)
         found = await self._hub.catalog.search(self._caller.profile, query, limit)
         view = self._hub.view(self._session())
-        entries = [view.find(Kind.TOOL, hit.id) for hit in found.hits]
-        return [bytes(in_era(Kind.TOOL, entry.raw, Era.MODERN)) for entry in entries if entry is not None]
+        return _definitions(view.find(Kind.TOOL, hit.id) for hit in found.hits)
 
     # -- calls
 
     async def begin(self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool) -> "CallFollower":
-        """Starts a call that lives as long as its follower. `asks` if questions of its server can be answered.
-
-        Raises `RpcError`.
-        """
+        """Starts a call that ends with its follower; `asks` if questions can be answered. Raises `RpcError`."""
         return _LiveCall(self, await self._started(name, arguments, meta, asks=asks))
 
     async def begin_stream(self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool) -> "CallFollower":
@@ -101,7 +97,7 @@ class InnerHub:
         return _StreamFollower(self, await self._hub.begin_stream(call), 0)
 
     async def follow(self, id_: str, after: int) -> "CallFollower":
-        """Follows a stream from the event behind `after` on.
+        """Follows a stream behind `after`.
 
         Raises `UnknownStream`, `EventsGone`, `InvalidParams` for a place beyond its end, `Busy`, `StoreError`.
         """
@@ -135,8 +131,7 @@ class InnerHub:
             Era.HANDSHAKE,
             eras.LATEST_HANDSHAKE,
             SUPERSET if asks else {},
-            audience=PROGRAM,
-            mode="full",
+            offer=ClientOffer(PROGRAM, "full"),
         )
 
     def result(self, id_: CallId, server: str, done: Completed) -> bytes:
@@ -149,19 +144,14 @@ class InnerHub:
     async def serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one HTTP request, as the hub's own HTTP front does."""
         if self._http is None:
-            self._http = HttpFront(self._app, self._caller.profile, is_open=self.is_authenticated)
+            self._http = HttpFront(self._app, self._caller.profile, is_open=is_authenticated(self._app.settings))
             self._tasks.start_soon(self._http.run, name="library http front")
         await self._http.endpoints(scope, receive, send)
 
     @property
-    def is_authenticated(self) -> bool:
-        """Whether everybody has to show a token, by the settings that hold now."""
-        return is_authenticated(self._app.settings)
-
-    @property
-    def is_public(self) -> bool:
-        """Whether the settings say that something else guards the HTTP front."""
-        return self._app.settings.hub.http.allow_public
+    def is_guarded(self) -> bool:
+        """Whether the settings want a token of everybody, or say that something else guards the HTTP front."""
+        return is_authenticated(self._app.settings) or self._app.settings.hub.http.allow_public
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[InProcessFront]:
@@ -184,6 +174,10 @@ class InnerHub:
         """The hub has stopped: ends the connections of clients in this process."""
         for client in self._clients:
             client.close("the hub has stopped")
+
+
+def _definitions(entries: Iterable[Entry | None]) -> list[bytes]:
+    return [bytes(in_era(Kind.TOOL, entry.raw, Era.MODERN)) for entry in entries if entry is not None]
 
 
 class CallFollower(ABC):
@@ -229,17 +223,14 @@ class CallFollower(ABC):
     @abstractmethod
     async def answer(self, key: str, answer: RawJson | RpcError) -> None:
         """Answers an open question; a key that is not open is ignored."""
-        ...
 
     @abstractmethod
     async def cancel(self) -> None:
         """Ends the call, also at its server. Idempotent."""
-        ...
 
     @abstractmethod
     async def questions(self) -> list[InputRequired]:
         """The questions that are open, oldest first."""
-        ...
 
     def close(self) -> None:
         """Stops following. Idempotent."""

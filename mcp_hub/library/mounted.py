@@ -42,7 +42,7 @@ class MountedHub:
         except HubMisuse as error:
             await _refuse(send, 503, error.code, str(error))
             return
-        if not (inner.is_authenticated or inner.is_public or _is_local(scope)):
+        if not (inner.is_guarded or _is_local(scope)):
             what = (
                 "This hub has no tokens, so only this machine may use it. Set hub.tokens or hub.http.oauth, "
                 "or hub.http.allow_public if the host program guards it."

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
-from types import TracebackType
 from typing import Any
 
 import anyio
@@ -18,38 +17,28 @@ _Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryOb
 
 
 def client_on(
-    inner: Callable[[], InnerHub], owning: Callable[[], AbstractContextManager[None]], options: dict[str, Any]
+    running: Callable[[], InnerHub], owning: Callable[[], AbstractContextManager[None]], options: dict[str, Any]
 ) -> Client:
     """A client that connects when its block is entered; `options` are the SDK's own, checked there."""
-    return Client(_HubTransport(inner, owning), **options)
-
-
-class _HubTransport:
-    """An SDK `Transport`: a pair of memory streams with the hub at their other end."""
-
-    def __init__(self, inner: Callable[[], InnerHub], owning: Callable[[], AbstractContextManager[None]]) -> None:
-        self._inner = inner
-        self._owning = owning
-        self._stack: AsyncExitStack
-
-    async def __aenter__(self) -> _Streams:
-        self._stack = AsyncExitStack()
-        with self._owning():
-            return await self._stack.enter_async_context(_connected(self._inner()))
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return await self._stack.__aexit__(kind, error, trace)
+    return Client(_connected(running, owning), **options)
 
 
 @asynccontextmanager
-async def _connected(inner: InnerHub) -> AsyncIterator[_Streams]:
+async def _connected(
+    running: Callable[[], InnerHub], owning: Callable[[], AbstractContextManager[None]]
+) -> AsyncIterator[_Streams]:
+    """An SDK `Transport`: a pair of memory streams with the hub at their other end."""
+    inner = running()
     to_client, read = anyio.create_memory_object_stream[SessionMessage | Exception]()
     write, from_client = anyio.create_memory_object_stream[SessionMessage]()
-    async with inner.client() as front, anyio.create_task_group() as tasks, to_client, read, write, from_client:
-        tasks.start_soon(_taken, front, from_client)
-        tasks.start_soon(_given, front, to_client)
+    async with AsyncExitStack() as stack:
+        with owning():  # the tasks that begin here
+            front = await stack.enter_async_context(inner.client())
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            for stream in (to_client, read, write, from_client):
+                await stack.enter_async_context(stream)
+            tasks.start_soon(_taken, front, from_client)
+            tasks.start_soon(_given, front, to_client)
         try:
             yield read, write
         finally:

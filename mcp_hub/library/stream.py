@@ -1,7 +1,6 @@
 """`ToolStream`: the events of a call that continues without its follower."""
 
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Literal, Self, overload
 
 from mcp_types import CallToolResult
@@ -16,12 +15,11 @@ from mcp_hub.library.questions import completed
 class ToolStream:
     """The events of one call, to be iterated once; the last one is `Completed`, `Failed` or `Cancelled`.
 
-    Leaving the block, or the loop at the ending, only stops following: the call continues, and `Hub.resume(stream.id,
-    after=stream.cursor)` follows it again. `cancel` ends the call. Without a block, leave the loop at the ending only,
-    or call `close`.
+    Leaving the block only stops following: the call continues, and `Hub.resume(stream.id, after=stream.cursor)` follows
+    it again. `cancel` ends the call. Without a block, iterate to the ending or call `close`.
 
-    `cursor` is the number of the last event that was given out. The call starts when the block is entered, or with the
-    first event. That raises `RpcError` for an unknown tool, `UnknownStream`, `EventsGone`, `Busy`.
+    The call starts when the block is entered, or with the first event. That raises `RpcError` for an unknown tool,
+    `UnknownStream`, `EventsGone`, `Busy`.
     """
 
     def __init__(self, begin: Callable[[], Awaitable[CallFollower]], name: str) -> None:
@@ -45,9 +43,7 @@ class ToolStream:
         await self._started()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self.close()
 
     def __aiter__(self) -> Self:
@@ -72,10 +68,9 @@ class ToolStream:
     async def result(self, *, raw: Literal[True]) -> bytes: ...
 
     async def result(self, *, raw: bool = False) -> CallToolResult | bytes:
-        """The result, once the call has ended; events that were not iterated are skipped.
+        """The result, once the call has ended; events that were not iterated are skipped. `raw`: as JSON text.
 
-        `raw`: the JSON text as the server sent it. Raises the `RpcError` that the call ended with, `CallCancelled`,
-        `ModelMismatch`.
+        Raises the `RpcError` that the call ended with, `CallCancelled`, `ModelMismatch`.
         """
         call = await self._started()
         async for _ in self:

@@ -15,14 +15,13 @@ SUPERSET: Final[JsonObject] = {
     "sampling": {"tools": {}, "context": {}},
     "elicitation": {"form": {}, "url": {}},
 }
-"""The capabilities for handshake servers of any version: all that some caller of theirs may be able to answer.
+"""The capabilities for handshake servers of any version: all that some caller may be able to answer.
 
-Whether the caller at hand can is checked for each question. Older servers ignore what they do not know; no
-`listChanged`, since a change of one client's roots says nothing of the others'.
+Each question is checked against its own caller. No `listChanged`: one client's roots say nothing of the others'.
 """
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
-"""The extension by which a modern server may answer a call with a task."""
+"""The extension by which a modern server may answer a call with a task; the hub serves it in the modern era only."""
 
 OWN: Final[JsonObject] = {"extensions": {TASKS: {}}}
 """The hub's own capabilities for modern servers: the extensions that end with it, whoever calls."""

@@ -1,7 +1,4 @@
-"""Places in the stream of a call as a client names them: `<stream id>:<seq>`, the id of a server-sent event. Pure.
-
-A place is between two events: behind the one of that number, before the next.
-"""
+"""Places between the events of a stream as a client names them: `<stream id>:<seq>`, the id of a server-sent event."""
 
 import re
 from typing import Final, NamedTuple, Self

@@ -1,27 +1,20 @@
-"""Extensions of the protocol that the hub serves to clients, and who has declared them.
-
-Source: specification 2026-07-28, basic/index "Extensions".
-"""
+"""Extensions that the hub serves to clients, and who has declared them (2026-07-28, basic/index "Extensions")."""
 
 from typing import Final
 
 import msgspec
 
+from mcp_hub.protocol.capabilities import TASKS as TASKS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import CallId, Era, JsonObject, RawJson
 
 STREAMS: Final = "dev.mcp-hub/streams"
 """Partial content and cursors in progress notifications, and the method `dev.mcp-hub/streams.read`."""
-TASKS: Final = "io.modelcontextprotocol/tasks"
-"""Calls that are answered with a task; in the modern era only."""
 
 
 def declares(capabilities: JsonObject, era: Era, extension: str) -> bool:
-    """Whether a client with these capabilities takes what the extension adds.
-
-    A handshake client may declare the hub's own under `experimental`, too; tasks it never gets.
-    """
-    if era is Era.HANDSHAKE and extension != STREAMS:
+    """Whether a client takes what the extension adds; one of the handshake era may declare it under `experimental`."""
+    if era is Era.HANDSHAKE and extension != STREAMS:  # it never gets tasks
         return False
     places = ("extensions",) if era is Era.MODERN else ("extensions", "experimental")
     offers = (capabilities.get(place) for place in places)
@@ -36,10 +29,7 @@ def offered(era: Era) -> JsonObject:
 
 
 def with_mark(result: RawJson, stream: CallId, cursor: int, status: str) -> RawJson:
-    """The result of a logged call, with the mark in `_meta` that says where its events are to be had.
-
-    A result whose `_meta` is not an object stays as it is.
-    """
+    """The result of a logged call, with the place of its events in `_meta` unless that is not an object."""
     mark = msgspec.json.encode({"stream": stream, "cursor": str(cursor), "status": status})
     text = bytes(result)
     if b'"_meta"' not in text:

@@ -1,28 +1,40 @@
-"""Members of a modern request that HTTP headers repeat, as a client sends them.
+"""Members of a modern request that HTTP headers repeat: as a client sends them, and as a server checks them.
 
-Source: specification 2026-07-28, basic/transports/streamable-http "Request Metadata". The codec repeats the SDK's
-(`mcp.shared.inbound`), which costs 0.5 s to import; a contract test holds them equal.
+Source: specification 2026-07-28, basic/transports/streamable-http "Request Metadata", "Server Validation" and "Custom
+Headers". Codec, order and verdicts are the SDK's (`mcp.shared.inbound`), which takes 0.5 s to import; contract tests
+hold them equal.
 """
 
 import base64
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 
+from mcp_hub.errors import RpcError
+from mcp_hub.protocol.eras import MODERN_VERSIONS, unsupported_version
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
-from mcp_hub.types import RawJson, RawObject
+from mcp_hub.protocol.meta import CAPABILITIES, VERSION
+from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_VERSION
+from mcp_hub.types import JsonObject, RawJson, RawObject
 
 Path = tuple[str, ...]
 """The chain of `properties` keys that leads to a parameter."""
 
+NAMED_BY: Final[Mapping[str, str]] = {
+    **{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"},
+    **{"tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"},
+}
+"""The parameter that `Mcp-Name` repeats, by method; those of tasks by the tasks extension (SEP-2663)."""
 _PLAIN: Final = re.compile(r"[\x20-\x7e]*")
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _ANNOTATION: Final = "x-mcp-header"
 _TYPES: Final = ("string", "integer", "boolean")
-_NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""The parameter that `Mcp-Name` repeats, by method."""
+_ROUTING: Final = ("mcp-protocol-version", "mcp-method", "mcp-name")
+_BASE64: Final = re.compile(r"=\?base64\?(.*)\?=")
+_DECIMAL: Final = re.compile(r"(-?[0-9]+)(?:\.0+)?")
 _ONE: Final = frozenset(
     "items contains unevaluatedItems additionalProperties propertyNames unevaluatedProperties "
     "not if then else contentSchema".split()
@@ -44,7 +56,7 @@ def header_value(text: str) -> str:
 def request_headers(version: str, method: str, params: RawJson) -> dict[str, str]:
     """The headers that every request of the modern era has; a name that cannot be read is left to the server."""
     headers = {"mcp-protocol-version": version, "mcp-method": method}
-    key = _NAMED_BY.get(method)
+    key = NAMED_BY.get(method)
     name = _decoded((raw_object(params) or {}).get(key)) if key is not None else None
     if isinstance(name, str):
         headers["mcp-name"] = header_value(name)
@@ -79,9 +91,13 @@ class Mirrors:
                 raise ValueError(f"{name[:100]} is left out: {exc}") from None
 
     def headers(self, params: RawObject) -> dict[str, str] | None:
-        """The headers that the arguments of this `tools/call` add."""
+        """The headers that the arguments of this `tools/call` add; one without a value, or with null, is left out."""
         wanted = self._wanted.get(str(_decoded(params.get("name")))) if self._wanted else None
-        return mirrored(wanted, _decoded(params.get("arguments"))) if wanted else None
+        if not wanted:
+            return None
+        arguments = _decoded(params.get("arguments"))
+        values = {name: rendered(value_at(arguments, path)) for name, path in wanted.items()}
+        return {name: header_value(value) for name, value in values.items() if value is not None}
 
 
 def _decoded(raw: RawJson | None) -> object:
@@ -93,10 +109,7 @@ def _decoded(raw: RawJson | None) -> object:
 
 
 def param_headers(schema: object) -> dict[str, Path]:
-    """The headers that arguments travel in besides the body, each with its parameter.
-
-    Raises `ValueError` for annotations that the specification forbids: a client must leave the tool out.
-    """
+    """The headers that arguments travel in, each with its parameter. Raises `ValueError` for forbidden annotations."""
     found: dict[str, Path] = {}
     for path, node in annotated(schema):
         token, kind = node[_ANNOTATION], node.get("type")
@@ -137,12 +150,6 @@ def _inside(path: Path | None, keyword: str, value: object) -> list[tuple[Path |
     return []
 
 
-def mirrored(headers: Mapping[str, Path], arguments: object) -> dict[str, str]:
-    """The headers with the values that `arguments` have; one without a value, or with null, is left out."""
-    values = {name: rendered(value_at(arguments, path)) for name, path in headers.items()}
-    return {name: header_value(value) for name, value in values.items() if value is not None}
-
-
 def value_at(value: object, path: Path) -> object:
     """The value at the end of a chain of members; None where it breaks off."""
     for step in path:
@@ -158,3 +165,91 @@ def rendered(value: object) -> str | None:
         return str(value) if isinstance(value, str | int | float) else None
     except ValueError:  # an integer of thousands of digits
         return None
+
+
+# -- as a server checks them
+
+
+def repeated(names: Iterable[str]) -> frozenset[str]:
+    """The names of a request's header lines that are there more than once, in lower case."""
+    return frozenset(name for name, count in Counter(map(str.lower, names)).items() if count > 1)
+
+
+def header_text(value: str | None) -> str | None:
+    """The value of a header, decoded from its Base64 form if it has that; None if it is missing or broken."""
+    found = _BASE64.fullmatch(value) if value is not None else None
+    if found is None:
+        return value
+    try:
+        text = base64.b64decode(found[1])
+        return text.decode() if base64.b64encode(text).decode() == found[1] else None
+    except ValueError:
+        return None
+
+
+def check_version(version: object) -> None:
+    """Raises `RpcError` for a modern version that is not served."""
+    if not isinstance(version, str):
+        raise RpcError(f"params._meta {VERSION} is not a string", code=INVALID_PARAMS)
+    if version not in MODERN_VERSIONS:
+        said = f"protocol version {version[:100]} is not supported"
+        raise RpcError(said, code=UNSUPPORTED_VERSION, data=unsupported_version(version))
+
+
+def check_request(method: str, params: JsonObject, headers: Mapping[str, str], twice: Collection[str] = ()) -> None:
+    """Checks envelope and routing headers. Raises `RpcError` for the first mistake.
+
+    `params` has `_meta` and what `NAMED_BY` names; `headers` has names in lower case; `twice` is `repeated`.
+    """
+    for name in _ROUTING:
+        if name in twice:
+            raise _mismatch(f"{name} header appears more than once")
+    meta = params.get("_meta")
+    absent = [key for key in (VERSION, CAPABILITIES) if not isinstance(meta, Mapping) or key not in meta]
+    if not isinstance(meta, Mapping) or absent:
+        raise RpcError(f"params._meta lacks {', '.join(absent)}", code=INVALID_PARAMS)
+    version = meta[VERSION]
+    if version is None or headers.get("mcp-protocol-version") != version:
+        raise _mismatch("mcp-protocol-version header does not match the version in the request body's _meta")
+    if headers.get("mcp-method") != method:
+        raise _mismatch("mcp-method header does not match the request body's method")
+    key = NAMED_BY.get(method)
+    named = params.get(key) if key is not None else None
+    if named is not None and header_text(headers.get("mcp-name")) != named:
+        raise _mismatch(f"mcp-name header does not match the request body's {key!r} parameter")
+    check_version(version)
+
+
+def check_arguments(schema: object, arguments: object, headers: Mapping[str, str], twice: Collection[str] = ()) -> None:
+    """Checks the headers that repeat arguments of a `tools/call`. Raises `RpcError`."""
+    try:
+        wanted = param_headers(schema)
+    except ValueError:  # clients leave the tool out
+        return
+    types = {path: node.get("type") for path, node in annotated(schema)}
+    for name, path in wanted.items():
+        header, value, where = headers.get(name), value_at(arguments, path), ".".join(path)
+        if name in twice:
+            raise _mismatch(f"{name} header appears more than once")
+        text = rendered(value)
+        if (header is None) != (text is None):
+            raise _mismatch(f"{name} header and the request body's {where!r} argument are not both there")
+        if header is not None and text is not None and not _agrees(types[path], value, text, header):
+            raise _mismatch(f"{name} header does not match the request body's {where!r} argument")
+
+
+def _agrees(kind: object, value: Any, text: str, header: str) -> bool:
+    """Whole numbers as numbers, anything else as text."""
+    said = header_text(header)
+    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if said is not None and kind == "integer" and is_whole and not isinstance(value, bool):
+        if number := _DECIMAL.fullmatch(said):
+            try:
+                return int(number[1]) == int(value)
+            except ValueError:  # thousands of digits
+                return False
+    return said == text
+
+
+def _mismatch(message: str) -> RpcError:
+    return RpcError(message, code=HEADER_MISMATCH)

@@ -1,7 +1,7 @@
 """The table that lets tools, resources, templates and prompts share one implementation."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
@@ -17,13 +17,10 @@ class KindSpec(msgspec.Struct, frozen=True):
     capability: str
 
 
-KINDS: Mapping[Kind, KindSpec] = MappingProxyType(
-    {
-        Kind.TOOL: KindSpec("tools/list", "tools", "name", "tools"),
-        Kind.RESOURCE: KindSpec("resources/list", "resources", "uri", "resources"),
-        Kind.TEMPLATE: KindSpec("resources/templates/list", "resourceTemplates", "uriTemplate", "resources"),
-        Kind.PROMPT: KindSpec("prompts/list", "prompts", "name", "prompts"),
-    }
-)
-
-BY_LIST_METHOD: Mapping[str, Kind] = MappingProxyType({spec.list_method: kind for kind, spec in KINDS.items()})
+KINDS: Final[Mapping[Kind, KindSpec]] = {
+    Kind.TOOL: KindSpec("tools/list", "tools", "name", "tools"),
+    Kind.RESOURCE: KindSpec("resources/list", "resources", "uri", "resources"),
+    Kind.TEMPLATE: KindSpec("resources/templates/list", "resourceTemplates", "uriTemplate", "resources"),
+    Kind.PROMPT: KindSpec("prompts/list", "prompts", "name", "prompts"),
+}
+BY_LIST_METHOD: Final[Mapping[str, Kind]] = {spec.list_method: kind for kind, spec in KINDS.items()}

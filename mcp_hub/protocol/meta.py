@@ -41,10 +41,7 @@ _EMPTY = RequestMeta(None, None, None, None, None, {})
 
 
 def take_params(raw: RawJson | msgspec.UnsetType) -> tuple[RawObject, RequestMeta]:
-    """A request's params without `_meta`, and `_meta`; some clients write null for none.
-
-    Raises `InvalidParams` when they are no object, and as `take_meta`.
-    """
+    """A request's params without `_meta`, and `_meta`; null counts as none. Raises `InvalidParams`."""
     try:
         params = _decode_object(raw) if raw is not msgspec.UNSET else {}
     except (msgspec.DecodeError, RecursionError):
@@ -55,10 +52,7 @@ def take_params(raw: RawJson | msgspec.UnsetType) -> tuple[RawObject, RequestMet
 
 
 def take_meta(params: RawObject) -> RequestMeta:
-    """Removes `_meta` from `params` and splits it.
-
-    Raises `InvalidParams` when it is not an object, or the progress token neither a string nor an integer.
-    """
+    """Removes `_meta` from `params` and splits it. Raises `InvalidParams`."""
     raw = params.pop("_meta", None)
     if raw is None:
         return _EMPTY
@@ -67,16 +61,10 @@ def take_meta(params: RawObject) -> RequestMeta:
         raise InvalidParams("params._meta must be an object")
     token = rest.pop(PROGRESS_TOKEN, None)
     version, client_info, capabilities, log_level = (rest.pop(key, None) for key in _ENVELOPE)
-    return RequestMeta(
-        _token(token) if token is not None else None, version, client_info, capabilities, log_level, rest
-    )
-
-
-def _token(raw: msgspec.Raw) -> bytes:
-    text = bytes(raw)
-    if text[:1] != b'"' and not text.lstrip(b"-").isdigit():
+    text = bytes(token) if token is not None else None
+    if text is not None and text[:1] != b'"' and not text.lstrip(b"-").isdigit():
         raise InvalidParams("params._meta.progressToken must be a string or an integer")
-    return text
+    return RequestMeta(text, version, client_info, capabilities, log_level, rest)
 
 
 def modern_meta(version: str, client: JsonObject, capabilities: JsonObject, log_level: str | None) -> RawObject:

@@ -47,7 +47,7 @@ def list_changed(kind: Kind) -> str:
 def covering(uri: str) -> Iterator[str]:
     """The URI and every whole that it may be a part of, by path or fragment, some of them twice.
 
-    Servers may report a sub-resource of what was subscribed to (schema, `ResourceUpdatedNotificationParams`).
+    Servers may report a part of what was subscribed to (schema, `ResourceUpdatedNotificationParams`).
     """
     yield uri
     if len(uri) <= _LONGEST:

@@ -1,6 +1,5 @@
 """The monotony guard: any upstream progress becomes strictly increasing, order kept, values kept where they can be.
 
-Heartbeats of the hub's own come between and shift what the upstream says later by as much as they have added.
 Source: specification, basic/utilities/progress ("the progress value MUST increase with each notification").
 """
 

@@ -1,4 +1,4 @@
-"""Questions of a server to its caller: who can answer it, how each version writes it, and the multi round-trip form.
+"""Questions of a server to its caller: who can answer them, how each version writes them, the multi round-trip form.
 
 Source: specification 2025-11-25, client/{elicitation,sampling,roots}; 2026-07-28, basic/patterns/mrtr.
 """
@@ -14,7 +14,7 @@ from mcp_hub.protocol.capabilities import missing
 from mcp_hub.protocol.eras import era_of, is_at_least
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.meta import PROGRESS_TOKEN
-from mcp_hub.protocol.shape.complete import is_complete
+from mcp_hub.protocol.shape.results import is_complete
 from mcp_hub.types import Era, JsonObject, RawJson, RawObject
 
 Question = tuple[str, RawJson]
@@ -44,10 +44,7 @@ _string = msgspec.json.Decoder(str).decode
 
 
 def capability_for(method: str, params: RawJson) -> JsonObject:
-    """The capability that a client must have declared to be asked this. Raises `KeyError` for any other method.
-
-    `includeContext` takes nothing: a client without the capability ignores it.
-    """
+    """The capability that a client needs to be asked this; `includeContext` takes none. Raises `KeyError`."""
     members = raw_object(params) or {}
     if method == _ELICIT:
         return {"elicitation": {_mode(members): {}}}
@@ -67,10 +64,10 @@ def can_answer(capabilities: JsonObject, version: str, method: str, params: RawJ
 
 
 def for_version(method: str, params: RawJson, version: str, elicitation_id: str) -> RawJson:
-    """The params of a question as a client of `version` has to get them, whoever asked; unknown members pass.
+    """The params of a question as a client of `version` has to get them; unknown members pass.
 
-    `elicitation_id` is for a question that opens a URL and came without an id, where the version wants one. What
-    belongs to the hop that it came over goes: the progress token, and tasks, which the hub never offers.
+    `elicitation_id` is for a question that opens a URL and came without an id. What belongs to the hop that it came
+    over goes: the progress token, and tasks, which the hub never offers.
     """
     members = raw_object(params)
     if members is None:
@@ -114,12 +111,15 @@ def input_required_result(questions: Mapping[str, Question], request_state: str 
     """The result that asks a modern client; one of the two must be given. Params in the modern shape."""
     result: JsonObject = {"resultType": "input_required"}
     if questions:
-        result["inputRequests"] = {
-            key: {"method": method, "params": msgspec.Raw(params)} for key, (method, params) in questions.items()
-        }
+        result["inputRequests"] = input_members(questions)
     if request_state is not None:
         result["requestState"] = request_state
     return object_bytes(result)
+
+
+def input_members(questions: Mapping[str, Question]) -> JsonObject:
+    """`InputRequests`, with params in the modern shape."""
+    return {key: {"method": asked, "params": msgspec.Raw(bytes(params))} for key, (asked, params) in questions.items()}
 
 
 def may_ask(result: RawJson) -> bool:
@@ -128,10 +128,7 @@ def may_ask(result: RawJson) -> bool:
 
 
 def input_requests(result: RawJson) -> InputRequiredResult | None:
-    """The input that a server's result asks for; None if it asks for nothing.
-
-    Raises `RpcError` for a question that is none, more than `MAX_QUESTIONS`, and what is malformed or too long.
-    """
+    """The input that a server's result asks for, if any. Raises `RpcError` if it is malformed or too much."""
     members = raw_object(result) or {}
     if bytes(members.get("resultType", b"")) != b'"input_required"':
         return None

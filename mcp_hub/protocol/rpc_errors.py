@@ -3,8 +3,6 @@
 Source: JSON-RPC 2.0 §5.1; specification 2026-07-28, basic/index "Error Codes".
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final, Literal
 
 import msgspec
@@ -26,12 +24,8 @@ UNSUPPORTED_VERSION: Final = -32022
 URL_ELICITATION_REQUIRED: Final = -32042
 
 HTTP_STATUS: Final = {
-    PARSE_ERROR: 400,
-    INVALID_REQUEST: 400,
-    INVALID_PARAMS: 400,
-    HEADER_MISMATCH: 400,
-    MISSING_CAPABILITY: 400,
-    UNSUPPORTED_VERSION: 400,
+    **dict.fromkeys((PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS), 400),
+    **dict.fromkeys((HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION), 400),
     METHOD_NOT_FOUND: 404,
 }
 """Status of a modern JSON answer that is this error; any other code goes out with 200."""
@@ -42,7 +36,6 @@ _MOST_ELICITATIONS: Final = 64
 _OWN_HOP: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
 _RESERVED_MODERN: Final = range(-32099, -32019)
 """-32020…-32099: a modern peer may give only the meanings of the specification to these."""
-_NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 def is_reserved(code: int) -> bool:
@@ -60,10 +53,10 @@ _decode = msgspec.json.Decoder(_WireError).decode
 
 
 def from_wire(raw: RawJson, who: Literal["upstream", "client"] = "upstream") -> RpcError:
-    """The error object that somebody answered with as an `RpcError` that is relayed byte for byte.
+    """The error object that somebody answered with, as an `RpcError` that is relayed byte for byte.
 
-    One that is not an error object (no integer code, no message) becomes -32603 with the original in `data`, under
-    `who`: clients drop such an answer, and wait on. That is an error of the hub's own, so no secret is shown in it.
+    A malformed one (no integer code, no message), which clients drop, becomes -32603 with the original in `data`, under
+    `who`. That is an error of the hub's own, so no secret is shown in it.
     """
     try:
         error = _decode(raw)
@@ -87,10 +80,8 @@ def _quoted(raw: bytes) -> object:
         return text
 
 
-def for_caller(
-    error: RpcError, era: Era, server: str | None, capabilities: Mapping[str, object] = _NOTHING
-) -> RpcError:
-    """The error that a caller of `era` and `capabilities` may see: unchanged, or what the specification puts there.
+def for_caller(error: RpcError, era: Era, server: str | None, capabilities: JsonObject | None = None) -> RpcError:
+    """The error that a caller of `era` and `capabilities` may see.
 
     -32020/-32022 describe the hub's own hop to the upstream and never reach a caller as such; -32021 does if the
     caller lacks what `data.requiredCapabilities` names. Towards a modern caller -32002 becomes -32602 and any other
@@ -98,16 +89,18 @@ def for_caller(
     """
     if error.raw is None:
         return _about(error, server)
-    if error.code == MISSING_CAPABILITY and missing(_required(error), capabilities) is not None:
+    if error.code == MISSING_CAPABILITY and missing(_required(error), capabilities or {}) is not None:
         return error
     if error.code in _OWN_HOP:
-        return _wrapped(error, server, INTERNAL_ERROR, f"the server refused the hub's request: {error.message}")
+        return _wrapped(error, server, f"the server refused the hub's request: {error.message}")
     if era is Era.HANDSHAKE:
         return error
     if error.code == RESOURCE_NOT_FOUND:
-        return _recoded(error, INVALID_PARAMS)
+        fields = msgspec.json.decode(error.encoded(), type=dict[str, msgspec.Raw])
+        fields["code"] = msgspec.Raw(b"%d" % INVALID_PARAMS)
+        return RpcError(error.message, code=INVALID_PARAMS, raw=msgspec.json.encode(fields))
     if error.code in _RESERVED_MODERN:
-        return _wrapped(error, server, INTERNAL_ERROR, error.message)
+        return _wrapped(error, server, error.message)
     return error
 
 
@@ -131,18 +124,11 @@ def _about(error: RpcError, server: str | None) -> RpcError:
     if server is None or not isinstance(upstream, dict) or "server" in upstream:
         return error
     data = {**(error.data or {}), "upstream": {"server": server, **upstream}}
-    return type(error)(error.message, code=error.code, data=data)
+    return type(error).restored(error.message, error.code, data)
 
 
-def _wrapped(error: RpcError, server: str | None, code: int, message: str) -> RpcError:
-    data: JsonObject = {"upstream": {"server": server, "error": msgspec.Raw(bytes(error.encoded()))}}
-    return RpcError(message, code=code, data=data)
-
-
-def _recoded(error: RpcError, code: int) -> RpcError:
-    fields = msgspec.json.decode(error.encoded(), type=dict[str, msgspec.Raw])
-    fields["code"] = msgspec.Raw(str(code).encode())
-    return RpcError(error.message, code=code, raw=msgspec.json.encode(fields))
+def _wrapped(error: RpcError, server: str | None, message: str) -> RpcError:
+    return RpcError(message, data={"upstream": {"server": server, "error": msgspec.Raw(bytes(error.encoded()))}})
 
 
 class _Elicitation(msgspec.Struct):

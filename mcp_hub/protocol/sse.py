@@ -1,7 +1,28 @@
-"""Server-Sent Events: the frames a front writes. Pure. Source: WHATWG HTML, "Server-sent events"."""
+"""Server-Sent Events: the frames that a front writes, and a parser for the streams of peers. Pure.
 
-COMMENT = b": keep-alive\n\n"
+The parser is linear in bytes, bounded in memory, and indifferent to how the bytes arrive. Source: WHATWG HTML,
+"Server-sent events".
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from mcp_hub.protocol.jsonrpc.framing import TooLong, head_of
+
+COMMENT: Final = b": keep-alive\n\n"
 """Keeps proxies and idle time-outs away; clients ignore it."""
+
+_IDLE: Final = re.compile(rb"(?:(?::[^\r\n]*)?(?:\r\n|\n|\r(?!\Z)))+")
+"""Comments and blank lines: signs of life, which a server may send without end. A last CR may be half a line end."""
+_BOM: Final = b"\xef\xbb\xbf"
+_LONGEST_ID: Final = 1024
+"""Bytes of an event's id; a longer one would not fit into the header that names it, so it counts as none."""
+_SKIPPED: Final = len(_BOM + b"id: ") + _LONGEST_ID + 1
+"""Bytes kept of a line of an event that is too long: any id that counts, and of a longer one that it is longer."""
+_LONGEST_RETRY: Final = 9
+"""Digits of a pause in milliseconds: eleven days."""
 
 
 def message(frame: bytes, event_id: str | None = None) -> bytes:
@@ -15,3 +36,127 @@ def message(frame: bytes, event_id: str | None = None) -> bytes:
 def priming(event_id: str, retry: int) -> bytes:
     """An event without a message: the id from which a client may resume, and after how many milliseconds."""
     return b"id: %s\nretry: %d\ndata:\n\n" % (event_id.encode(), retry)
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One event; its `type` is `message` unless the stream says otherwise."""
+
+    type: bytes
+    data: bytes
+
+
+class EventParser:
+    """Reads one stream. An event whose lines hold more than `limit` bytes becomes one `TooLong` as soon as that is
+    known; the rest of it is skipped, up to the blank line that ends it, but for its id and the pause.
+
+    `last_id` is the id of the last whole event that had one (to begin with: `after`), what a resumed stream continues
+    after; `retry` the pause before that in milliseconds, if the stream named one.
+    """
+
+    def __init__(self, limit: int, after: bytes | None = None) -> None:
+        self.last_id = after
+        self.retry: int | None = None
+        self._limit = limit
+        self._parts: list[bytes] = []  # of the line that has not ended
+        self._size = 0  # bytes of that line and of the event's data
+        self._data: list[bytes] | None = []  # None: of an event that is too long
+        self._type = b""
+        self._id = after
+        self._after_return = False
+        self._is_first = True
+
+    def events(self, chunk: bytes) -> list[Event | TooLong]:
+        """The events that `chunk` completes."""
+        if not chunk:
+            return []
+        if self._after_return and chunk[:1] == b"\n":  # the second half of a line end that was cut in two
+            chunk = chunk[1:]
+        self._after_return = chunk[-1:] == b"\r"
+        events: list[Event | TooLong] = []
+        if self._is_between and (idle := _IDLE.match(chunk)):
+            chunk = chunk[idle.end() :]
+        *ended, last = _lines(chunk)
+        for piece in ended:
+            self._keep(piece, events)
+            self._end_line(events)
+        self._keep(last, events)
+        return events
+
+    @property
+    def held(self) -> int:
+        """Bytes that are kept of an event that has not ended."""
+        return self._size
+
+    def end(self) -> None:
+        """The stream has ended: lets go of what has not."""
+        self._parts, self._data, self._size = [], [], 0
+
+    @property
+    def _is_between(self) -> bool:
+        """Nothing of an event is there yet, so that comments and blank lines change nothing."""
+        is_idle = self._data is not None and not (self._size or self._type or self._is_first)
+        return is_idle and self._id == self.last_id
+
+    def _keep(self, piece: bytes, events: list[Event | TooLong]) -> None:
+        """Adds to the line, as much as is wanted of it."""
+        if self._data is None:
+            piece = piece[: _SKIPPED - self._size]
+        if (self._parts[0] if self._parts else piece).startswith(b":"):  # a sign of life may have any length
+            piece = b"" if self._parts else b":"
+        if not piece:
+            return
+        self._parts.append(piece)
+        self._size += len(piece)
+        if self._data is not None and self._size > self._limit:
+            line = head_of(self._parts)
+            events.append(TooLong(head_of((*self._data, _data_of(line) or b"")), self._size))
+            self._parts, self._data = [line[:_SKIPPED]], None
+            self._size = len(self._parts[0])
+
+    def _end_line(self, events: list[Event | TooLong]) -> None:
+        line = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts = []
+        if self._is_first:
+            self._is_first = False
+            if line.startswith(_BOM):
+                line = line[len(_BOM) :]
+                self._size -= len(_BOM)
+        if not line:
+            if self._data:
+                events.append(Event(self._type or b"message", b"\n".join(self._data)))
+            self.last_id = self._id
+            self._data, self._type, self._size = [], b"", 0
+        elif self._data is None:
+            self._size = 0
+            self._take_field(line)
+        elif (data := _data_of(line)) is not None:
+            self._data.append(data)
+        else:
+            self._size -= len(line)  # not kept
+            self._take_field(line)
+
+    def _take_field(self, line: bytes) -> None:
+        """Any but the data."""
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"event":
+            self._type = value
+        elif name == b"id" and b"\0" not in value:
+            self._id = value if 0 < len(value) <= _LONGEST_ID else None
+        elif name == b"retry" and value.isdigit() and len(value) <= _LONGEST_RETRY:
+            self.retry = int(value)
+
+
+def _lines(chunk: bytes) -> list[bytes]:
+    """The lines and, last, what has not ended, maybe empty; CR, LF and CRLF end lines, as they do for `splitlines`."""
+    lines = chunk.splitlines()
+    if chunk[-1:] in (b"\n", b"\r", b""):
+        lines.append(b"")
+    return lines
+
+
+def _data_of(line: bytes) -> bytes | None:
+    """The data that a line adds, if any. It may be long: it is copied once."""
+    if line.startswith(b"data:"):
+        return line[6:] if line[5:6] == b" " else line[5:]
+    return b"" if line == b"data" else None

@@ -27,33 +27,24 @@ class ClientFacts(Protocol):
     def max_result_tokens(self) -> int | None: ...
 
 
-class FindDeadline(Protocol):
-    """The soft deadline of a client of that name, or of the kind that was `chosen` for it; None is never.
-
-    `known_only`: settings for unknown clients do not count.
-    """
-
-    def __call__(self, client_name: str | None, chosen: str | None, *, known_only: bool) -> float | None: ...
-
-
 class ClientKinds:
     """One `ClientKind` for each kind of client, of which there are as many as the configuration tells apart.
 
-    `find(client_name, chosen)` is what holds for a client of that name, or for the kind that was `chosen` for it. A
-    client without a known name has a `deadline` only if it waits by itself for the program that it started: handshake
-    clients over stdio. A client that takes tasks needs none. Clients with a deadline are listed `own`, the definitions
-    of the hub's own tools for them.
+    `find(client_name, chosen)` is what holds for a client of that name, or for the kind that was `chosen` for it;
+    `deadline(client_name, chosen, known_only)` its soft deadline, None for never. A client without a known name has one
+    only if it waits by itself for the program that it started: handshake clients over stdio. A client that takes tasks
+    does not need one. Clients with a deadline are listed `own`, the definitions of the hub's own tools for them.
     """
 
     def __init__(
         self,
         find: Callable[[str | None, str | None], ClientFacts],
-        deadline: FindDeadline,
+        deadline: Callable[[str | None, str | None, bool], float | None],
         own: tuple[bytes, ...],
     ) -> None:
         self._own = own
         self._find = lru_cache(_NAMES)(find)
-        self._deadline = lru_cache(_NAMES)(lambda name, chosen, known: deadline(name, chosen, known_only=known))
+        self._deadline = lru_cache(_NAMES)(deadline)
         self._kinds: dict[tuple[ClientFacts, float | None], ClientKind] = {}
 
     def forget(self) -> None:

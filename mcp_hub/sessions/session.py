@@ -28,14 +28,44 @@ class Caller(msgspec.Struct, frozen=True):
 LOCAL = Caller()
 
 
+class ClientOffer(msgspec.Struct):
+    """The lists that a client is offered, and how far it knows them.
+
+    `kind` is that of a program; that of other clients is looked up. `mode` is how the client was first listed tools,
+    which it keeps. `lists` are the digests of the lists that it knows, if changes are announced to it at all. `facts`
+    is what the hub derived from all this, its own, and `epoch` counts the settings that it was looked up in.
+    """
+
+    kind: ClientKind | None = None
+    mode: Mode | None = None
+    lists: dict[Kind, int] | None = None
+    facts: object = None
+    epoch: int = 0
+
+    def renew(self, epoch: int) -> None:
+        """Other settings hold since the last look: all that was derived from them is looked up again."""
+        self.epoch, self.facts = epoch, None
+        if self.kind is None:
+            self.mode = None
+
+    def derive(self, facts: object) -> None:
+        """The hub has looked up what calls depend on."""
+        self.facts = facts
+
+    def settle(self, mode: Mode) -> None:
+        """The client has been listed tools in this mode for the first time, and keeps it."""
+        self.mode, self.facts = mode, None
+
+    def follow(self, lists: dict[Kind, int]) -> None:
+        """Changes of these lists are announced to the client; they are kept by their digests."""
+        self.lists = lists
+
+
 class Session(msgspec.Struct):
     """One client in one era. `log_level` None: the client never asked (handshake) or wants none (modern).
 
-    `subscriptions` holds resources by server and its own URI, with the URI that the client knows (`Subscriptions`);
-    A program has an `audience` of its own, the kind of client that lists are made for; that of others is looked up.
-    `mode` is how the client was first listed tools, which it keeps. `lists` are the digests of the lists that the
-    client knows, if changes are announced to it at all.
-    `epoch` counts the settings that this was looked up in; `facts` is what the hub derived from all this, its own.
+    `subscriptions` holds resources by server and its own URI, with the URI that the client knows
+    (`SessionSubscriptions`).
     """
 
     id: str
@@ -46,30 +76,8 @@ class Session(msgspec.Struct):
     client_info: JsonObject = msgspec.field(default_factory=dict)
     log_level: str | None = None
     subscriptions: dict[tuple[str, str], str] = msgspec.field(default_factory=dict)
-    lists: dict[Kind, int] | None = None
     is_over: bool = False
-    audience: ClientKind | None = None
-    mode: Mode | None = None
-    epoch: int = 0
-    facts: object = None
-
-    def renew(self, epoch: int) -> None:
-        """Other settings hold since the session last looked: all that was derived from them is looked up again."""
-        self.epoch, self.facts = epoch, None
-        if self.audience is None:
-            self.mode = None
-
-    def derive(self, facts: object) -> None:
-        """The hub has looked up what calls of the session depend on."""
-        self.facts = facts
-
-    def settle(self, mode: Mode) -> None:
-        """The client has been listed tools in this mode for the first time, and keeps it."""
-        self.mode, self.facts = mode, None
-
-    def follow_lists(self, lists: dict[Kind, int]) -> None:
-        """Changes of these lists are announced to the client; they are kept by their digests."""
-        self.lists = lists
+    offer: ClientOffer = msgspec.field(default_factory=ClientOffer)
 
     def set_log_level(self, level: str) -> None:
         """The client asked for messages of `level` and above."""

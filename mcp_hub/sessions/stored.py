@@ -63,10 +63,7 @@ class SessionStore:
         self._retention = retention
 
     async def keep(self, kept: StoredSession, seconds: float) -> None:
-        """Returns when the record is there as long as a stream that may run for so many seconds.
-
-        Without it only a restart of the hub is missed, so nothing fails with the store.
-        """
+        """Returns when the record will last as long as a stream of so many seconds; never fails with the store."""
         until = wall_time() + seconds + self._retention
         if kept.stored < until:
             kept.until = max(kept.until, until + _AHEAD)

@@ -1,19 +1,20 @@
-"""Where the events of durable streams are kept: rows, chunks of encoded events, letters to owners, sessions.
+"""Where durable streams are kept: the interface of every store, and the rules that all of them share. Pure.
 
-One interface for every store. A stream has one owner, the hub process that appends to it, and an epoch
-that every change of owner raises: what an earlier owner still sends is refused (`Fenced`). Events are opaque lines here
-(`protocol.shape.stream_events` knows them); the store sees to order: chunk after chunk without a hole, nothing after
-the end. What `append` has confirmed survives the process if the store `is_durable`.
+A stream has one owner, the hub process that appends to it, and an epoch that every change of owner raises: what an
+earlier owner still sends is refused (`Fenced`). Events are opaque lines here (`protocol.shape.stream_events` knows
+them); the store sees to order: chunk after chunk without a hole, nothing after the end.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Literal, Protocol
 
 import msgspec
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.errors import StoreError
+from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.types import CallId, Status
+
+ENDINGS: Final = frozenset({"completed", "failed", "cancelled"})
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
@@ -28,10 +29,7 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """The columns of the row that an append changes, in the same transaction; None leaves a column as it is.
-
-    `frees_key`: the idempotency key is no longer the stream's; another one may have it.
-    """
+    """The columns that an append changes; None leaves one as it is. `frees_key`: another stream may have the key."""
 
     updated: float
     status: Status | None = None
@@ -73,8 +71,10 @@ Fetched = Callable[[EventPage | StoreError | None], None]
 
 
 class EventStore(Protocol):
-    """One store. All methods are called on the event loop and never block it; callbacks come on the event loop, maybe
-    before the call returns. An append is only asked for when the one before of the same stream has been confirmed.
+    """One store. Methods are called on the event loop and never block it; callbacks come there, too, maybe at once.
+
+    An append is only asked for when the one before of the same stream has been confirmed. What is confirmed survives
+    the process if the store `is_durable`.
     """
 
     instance: str
@@ -83,88 +83,141 @@ class EventStore(Protocol):
     @property
     def is_durable(self) -> bool:
         """Whether what is confirmed from now on survives this process."""
-        ...
 
     def survives(self, stream: CallId) -> bool:
         """Whether all that is confirmed of this stream survives this process."""
-        ...
 
     async def open(self) -> None:
         """Makes the store ready. Never raises for a file that cannot be used: see `is_durable`."""
-        ...
 
     async def close(self) -> None:
         """Commits what was asked for, within a bound of 1 s, and lets go of files and locks. Idempotent."""
-        ...
 
     # -- the owner
 
     def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
         """Adds a stream with its first events. `KeyTaken` if its key is in use."""
-        ...
 
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
         """Adds events behind the last one, with what they change of the row. An empty chunk changes the row alone.
 
         `Fenced` if the epoch is not the stream's or it has ended. A status that is an ending sets `expires`.
         """
-        ...
 
     async def inbox(self) -> list[Letter]:
         """Letters for streams of this process, oldest first; each is given out once."""
-        ...
 
     # -- everybody
 
     def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
         """At most `most` events (and about 1 MiB, but one at least) from the one behind `after` that is still kept."""
-        ...
 
     async def find(self, stream: CallId) -> StreamInfo | None: ...
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
         """The principal's stream of this idempotency key."""
-        ...
 
     async def rows(self, principal: str, most: int) -> list[StreamInfo]:
         """The principal's streams, the newest first."""
-        ...
 
     async def post(self, letter: Letter) -> bool:
         """Puts a letter into the inbox of the stream's owner; False if the stream is unknown or has ended."""
-        ...
 
     async def has_news(self) -> bool:
         """Whether another process has written since this was asked last. Cheap."""
-        ...
 
     # -- what an owner left behind
 
     async def orphans(self) -> list[StreamInfo]:
         """Streams that have not ended and whose owner is gone: its lock can be taken."""
-        ...
 
     async def is_orphan(self, row: StreamInfo) -> bool:
         """Whether the row's owner is gone."""
-        ...
 
     async def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
         """Makes this process the owner and appends `lines` behind `row.last`, in one transaction; the new row.
 
         None, and nothing is done, if the stream is no longer as `row` says (epoch, last) or has ended.
         """
-        ...
 
     async def sweep(self, now: float) -> int:
         """Deletes streams and sessions that have expired, and the oldest ended ones beyond the store's limits."""
-        ...
 
     # -- handshake sessions
 
     async def put_session(self, session: SessionRow) -> None:
         """Adds or replaces it."""
-        ...
 
     async def session(self, id_: str) -> SessionRow | None: ...
 
     async def drop_session(self, id_: str) -> None: ...
+
+
+# -- rules
+
+
+class Head(Protocol):
+    """The facts that decide whether a stream takes an append."""
+
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def last(self) -> int: ...
+    @property
+    def has_ended(self) -> bool: ...
+
+
+def joined(chunk: Chunk) -> bytes:
+    """The lines as they are kept, parted by line breaks. Raises `StoreError` for a line that holds one."""
+    body = b"\n".join(chunk.lines)
+    if body.count(b"\n") >= max(len(chunk.lines), 1):
+        raise StoreError(f"events from {chunk.first} on: an event holds a line break")
+    return body
+
+
+def begin(row: StreamInfo, chunk: Chunk) -> StreamInfo:
+    """The row of a new stream with its first events. Raises `StoreError` if they are not the next."""
+    if chunk.first != row.last + 1:
+        raise StoreError(f"stream {row.id}: begins with event {chunk.first} instead of {row.last + 1}")
+    expires = row.updated + row.ttl if row.has_ended else None
+    return msgspec.structs.replace(row, first=chunk.first, last=chunk.last, expires=expires)
+
+
+def unknown(stream: CallId) -> Fenced:
+    """The outcome of an append to a stream that is missing or gone."""
+    return Fenced(f"stream {stream}: no longer kept")
+
+
+def refuse(stream: CallId, row: Head, epoch: int, chunk: Chunk) -> None:
+    """Raises `Fenced` unless the stream takes the chunk from the owner of this epoch."""
+    if row.has_ended:
+        raise Fenced(f"stream {stream}: has ended with event {row.last}")
+    if epoch != row.epoch:
+        raise Fenced(f"stream {stream}: epoch {epoch} is over, it is {row.epoch} now")
+    if chunk.lines and chunk.first != row.last + 1:
+        raise Fenced(f"stream {stream}: event {chunk.first} does not follow {row.last}")
+
+
+def expiry(change: Change, ttl: float) -> float | None:
+    """When the stream expires after this change; None while it runs. `ttl` applies unless the change has its own."""
+    if change.status not in ENDINGS:
+        return None
+    return change.updated + (ttl if change.ttl is None else change.ttl)
+
+
+def changed(row: StreamInfo, chunk: Chunk, change: Change) -> StreamInfo:
+    """The row after an append that is not refused."""
+    given = {name: value for name, value in msgspec.structs.asdict(change).items() if value is not None}
+    if given.pop("frees_key"):
+        given["key"] = None
+    last = chunk.last if chunk.lines else row.last
+    return msgspec.structs.replace(row, **given, last=last, expires=expiry(change, row.ttl))
+
+
+def is_wanted(letter: Letter, waiting: Collection[str], most: int) -> bool:
+    """Whether a letter joins those of these kinds: a second cancel or touch does not. Raises `StoreError` at `most`."""
+    if letter.kind != "input" and letter.kind in waiting:
+        return False
+    if len(waiting) >= most:
+        raise StoreError(f"stream {letter.stream}: {most} letters wait for its owner already")
+    return True

@@ -1,4 +1,4 @@
-"""The epochs of executors, which go on where an earlier hub on the state folder left them.
+"""The epochs of executors, which continue those of earlier hubs on the state folder.
 
 A worker that outlives the hub must not be taken for the one that registers with the next.
 """

@@ -1,8 +1,7 @@
-"""Which hub processes live: each holds a lock on `<folder>/instances/<id>.lock` until it ends, however it ends.
+"""Hub processes that live: each holds a lock on `<folder>/instances/<id>.lock` until it ends, however it ends.
 
 Whoever asks takes a shared lock, so that two who ask at once do not take each other for the owner. Without locks
-(Windows) the open file stands for the lock: it cannot be removed. An id is never used twice; hence one that is gone
-once is gone permanently, and so is one whose file is missing.
+(Windows) the open file stands for the lock: it cannot be removed. An id is never used twice: what is gone stays gone.
 """
 
 import os
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from mcp_hub.ids import ids
-from mcp_hub.stores.locks import is_at, lock_file, make_folder, take
+from mcp_hub.stores.locks import is_at, lock_file, make_folder, remove, take
 
 _fresh: Final = ids(os.urandom)
 
@@ -52,7 +51,7 @@ class Instances:
         if self._held is not None:
             os.close(self._held)
             self._held = None
-            _remove(self._path(self.own))
+            remove(self._path(self.own))
 
     def is_gone(self, id_: str) -> bool:
         """Whether that process has ended; its lock file is removed then. Never true of this process."""
@@ -71,7 +70,7 @@ class Instances:
         try:
             is_gone = take(asked, shared=True)
             if is_gone:
-                _remove(path)
+                remove(path)
             return is_gone
         except OSError:
             return False
@@ -80,9 +79,3 @@ class Instances:
 
     def _path(self, id_: str) -> Path:
         return self._folder / f"{id_}.lock"
-
-
-def _remove(path: Path) -> None:
-    """Clears a file away, if this process may."""
-    with suppress(OSError):
-        path.unlink()

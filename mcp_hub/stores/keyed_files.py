@@ -1,17 +1,15 @@
 """Small files that several hubs change: one for each key, read whole, replaced whole, for nobody else's eyes.
 
-Whoever changes one holds the lock beside it, so that no change is lost; readers need none. What is in them is not
-known here.
+Whoever changes one holds the lock beside it, so that no change is lost; readers need none.
 """
 
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from mcp_hub.stores.locks import lock_file, make_folder, take
+from mcp_hub.stores.locks import lock_file, make_folder, remove, take
 
 _LARGEST: Final = 64 << 20
 """Bytes of a file that is read; the hub writes far smaller ones."""
@@ -50,7 +48,7 @@ class KeyedFiles:
         return text
 
     def update(self, key: str, change: Callable[[bytes | None], bytes | None]) -> None:
-        """Replaces the content by what `change` makes of it, None for leaving it; nobody else changes it meanwhile.
+        """Replaces the content by what `change` makes of it, or leaves it for None, under the lock.
 
         Raises `OSError`, and whatever `change` raises; then the file is as it was.
         """
@@ -81,6 +79,5 @@ class KeyedFiles:
                 os.fsync(out.fileno())  # a name for an empty file would be a record that cannot be read
             fresh.replace(self.place(key))
         except OSError:
-            with suppress(OSError):
-                fresh.unlink()
+            remove(fresh)
             raise

@@ -1,7 +1,4 @@
-"""The secret that hubs on one state folder seal with: what a client was given before a restart holds behind it.
-
-Not here: what is sealed (`calls.pending_input`).
-"""
+"""The secret that hubs on one state folder seal with, so that seals outlive a restart (`calls.pending_input`)."""
 
 import re
 import secrets

@@ -27,10 +27,7 @@ class StoreLimits(msgspec.Struct, frozen=True):
 
 
 def surplus(chunks: Sequence[tuple[int, int]], most_events: int, most_bytes: int) -> int:
-    """The number of oldest chunks, given as events and bytes, that have to go; never the newest.
-
-    None while the stream is within its limits; then an eighth at once, so that it is seldom.
-    """
+    """The number of oldest chunks, given as events and bytes, that have to go: an eighth at once; never the newest."""
     events, size = sum(count for count, _ in chunks), sum(length for _, length in chunks)
     if events <= most_events and size <= most_bytes:
         return 0

@@ -1,12 +1,12 @@
 """Locks on files that end with the process that holds them, however it ends.
 
-`flock`: it belongs to the open file, which the programs that the process starts are not given (PEP 446); a bare `fork`
-would share it. Where there is no `flock` (Windows) every lock can be taken, and an open file protects itself: it can be
-neither removed nor renamed.
+`flock`: it belongs to the open file, which programs that the process starts are not given (PEP 446). Where there is no
+`flock` (Windows) every lock can be taken, and an open file protects itself: it can be neither removed nor renamed.
 """
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 if sys.platform != "win32":
@@ -21,6 +21,12 @@ def make_folder(path: Path) -> None:
 def lock_file(path: Path) -> int:
     """Opens a file to lock, for nobody else's eyes; makes it if need be. Raises `OSError`."""
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+
+def remove(path: Path | str) -> None:
+    """Removes a file, if it is there and this process may."""
+    with suppress(OSError):
+        os.unlink(path)
 
 
 def take(file: int, *, shared: bool) -> bool:

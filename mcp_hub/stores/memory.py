@@ -10,10 +10,10 @@ import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import KeyTaken, StoreError
+from mcp_hub.stores import base
 from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Letter, SessionRow
 from mcp_hub.stores.instances import new_instance_id
 from mcp_hub.stores.limits import LETTERS, PAGE_BYTES, StoreLimits, surplus
-from mcp_hub.stores.rules import begin, changed, joined, refuse, unknown
 from mcp_hub.types import CallId
 
 
@@ -110,7 +110,7 @@ class MemoryStore:
         if row.key is not None and self.has_key(row.principal, row.key):
             return KeyTaken(f"idempotency key {row.key!r} is in use")
         try:
-            stream, size = _Stream(begin(row, chunk)), len(joined(chunk))
+            stream, size = _Stream(base.begin(row, chunk)), len(base.joined(chunk))
         except StoreError as error:
             return error
         self._streams[row.id] = stream
@@ -125,15 +125,15 @@ class MemoryStore:
     def _attempt_append(self, id_: CallId, epoch: int, chunk: Chunk, change: Change) -> StoreError | None:
         stream = self._streams.get(id_)
         if stream is None:
-            return unknown(id_)
+            return base.unknown(id_)
         try:
-            refuse(id_, stream.row, epoch, chunk)
-            size = len(joined(chunk))
+            base.refuse(id_, stream.row, epoch, chunk)
+            size = len(base.joined(chunk))
         except StoreError as error:
             return error
         if change.frees_key and stream.row.key is not None:
             del self._keys[stream.row.principal, stream.row.key]
-        stream.row = changed(stream.row, chunk, change)
+        stream.row = base.changed(stream.row, chunk, change)
         self._add(stream, chunk, size)
         return None
 
@@ -155,12 +155,10 @@ class MemoryStore:
         self._size -= stream.trim(self._limits.stream_events, most)
 
     async def inbox(self) -> list[Letter]:
-        mine: list[Letter] = []
-        others: list[Letter] = []
-        for letter in self._letters:
-            is_mine = self._streams[letter.stream].row.owner == self.instance
-            (mine if is_mine else others).append(letter)
-        self._letters = others
+        streams = {letter.stream for letter in self._letters}
+        own = {id_ for id_ in streams if self._streams[id_].row.owner == self.instance}
+        mine = [letter for letter in self._letters if letter.stream in own]
+        self._letters = [letter for letter in self._letters if letter.stream not in own]
         return mine
 
     def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
@@ -182,12 +180,8 @@ class MemoryStore:
         stream = self._streams.get(letter.stream)
         if stream is None or stream.row.has_ended:
             return False
-        waiting = [other.kind for other in self._letters if other.stream == letter.stream]
-        if letter.kind != "input" and letter.kind in waiting:
-            return True
-        if len(waiting) >= LETTERS:
-            raise StoreError(f"stream {letter.stream}: {LETTERS} letters wait for its owner already")
-        self._letters.append(letter)
+        if base.is_wanted(letter, [other.kind for other in self._letters if other.stream == letter.stream], LETTERS):
+            self._letters.append(letter)
         return True
 
     async def has_news(self) -> bool:

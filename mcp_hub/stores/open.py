@@ -1,17 +1,28 @@
-"""Makes the store that the configuration names."""
+"""Makes the stores that the configuration names; both are still to be opened."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from mcp_hub.clock import Clock
 from mcp_hub.stores.base import EventStore
+from mcp_hub.stores.documents.base import DocumentLimits, Documents
+from mcp_hub.stores.documents.files import FileDocuments
+from mcp_hub.stores.documents.memory import MemoryDocuments
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
 
+DOCUMENTS: Final = "results"
+"""The folder of long results in the hub's state directory."""
+StoreKind = Literal["sqlite", "memory"]
 
-def open_store(kind: Literal["sqlite", "memory"], folder: Path, limits: StoreLimits, clock: Clock) -> EventStore:
-    """A store that is still to be opened. `folder` is the hub's state directory."""
-    if kind == "memory":
-        return MemoryStore(limits)
-    return FailsafeStore(folder, limits, clock)
+
+def open_store(kind: StoreKind, folder: Path, limits: StoreLimits, clock: Clock) -> EventStore:
+    """The store of streams; `folder` is the hub's state directory."""
+    return MemoryStore(limits) if kind == "memory" else FailsafeStore(folder, limits, clock)
+
+
+def open_documents(kind: StoreKind, folder: Path, limits: DocumentLimits, now: Callable[[], float]) -> Documents:
+    """The place for long results; `now` is in Unix seconds."""
+    return MemoryDocuments(limits, now) if kind == "memory" else FileDocuments(folder / DOCUMENTS, limits, now)

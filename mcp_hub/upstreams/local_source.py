@@ -1,15 +1,15 @@
-"""The common part of tool sources that run in the hub: nothing of theirs outlives it, and they have tools only."""
+"""Upstreams without a connection: the common part of sources that run in the hub, and a server that is disabled."""
 
 import msgspec
 
 from mcp_hub.call import Call, CallChannel
-from mcp_hub.errors import HubRestarted, InvalidParams, MethodNotFound
+from mcp_hub.errors import HubRestarted, InvalidParams, MethodNotFound, UpstreamUnavailable
 from mcp_hub.events import Completed
-from mcp_hub.types import RawJson
+from mcp_hub.types import RawJson, Snapshot, UpstreamState, UpstreamStatus
 
 
 class LocalSource:
-    """The base of an `Upstream` that keeps nothing for a session and watches no resources."""
+    """The base of an `Upstream` that has tools only; nothing of it outlives the hub, or belongs to a session."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -42,3 +42,23 @@ class LocalSource:
             return msgspec.json.decode(call.params.get("name", b""), type=str)
         except msgspec.MsgspecError:
             raise InvalidParams("The name of the tool has to be a string.") from None
+
+
+class DisabledUpstream(LocalSource):
+    """`enabled: false` in the configuration: it has a state, offers nothing, and says so when it is called."""
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        raise self._disabled()
+
+    async def subscribe(self, uri: str) -> None:
+        raise self._disabled()
+
+    def status(self) -> UpstreamStatus:
+        return UpstreamStatus(self.name, UpstreamState.DISABLED, code="disabled")
+
+    def snapshot(self) -> Snapshot | None:
+        return None
+
+    def _disabled(self) -> UpstreamUnavailable:
+        advice = "Set `enabled: true` in the configuration to use it."
+        return UpstreamUnavailable(f'server "{self.name}" is disabled. {advice}')

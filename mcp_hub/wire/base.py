@@ -1,11 +1,8 @@
-"""The common part of every connection to a peer, whatever carries it: requests of ours, their answers, the handler.
-
-`Pipe` is one over a pair of pipes; remote servers are reached through others. Correlation is one table of pending
-requests; a request that is abandoned is remembered for a while, so that its late answer is not taken for a stray.
-"""
+"""The common part of all connections to peers: the interface, the table of the hub's requests, the handler."""
 
 import asyncio
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Protocol
 
 import msgspec
@@ -18,6 +15,9 @@ _LATE_IDS = 1024
 _NOT_AWAITED = frozenset({"subscriptions/listen", "logging/setLevel"})
 """Requests that stay open for as long as the session, and those whose answer is nothing to anybody."""
 
+Params = RawJson | Callable[[int], RawJson]
+"""The params of a request, or a function that makes them of its id, which is its progress token, too."""
+Headers = Mapping[str, str]
 Cancellation = Callable[[int], bytes]
 """Makes the notification that cancels the request of this id."""
 
@@ -96,7 +96,7 @@ class Pending(msgspec.Struct, eq=False):
 class WireHandler(Protocol):
     """The owner of a connection. Called on the event loop, must not block.
 
-    `source` is the request of ours on whose own stream the message came, where the transport tells (HTTP).
+    `source` is the request of ours on whose own stream the message came (HTTP).
     """
 
     def on_request(self, message: Envelope, source: Pending | None = None) -> None: ...
@@ -104,12 +104,10 @@ class WireHandler(Protocol):
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None: ...
 
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
-        """A line that is not a message. Pending requests whose answer it was are settled already."""
-        ...
+        """A line that is not a message; a pending request whose answer it was is settled already."""
 
     def on_late_answer(self, id_: int) -> None:
         """A request that was abandoned has been answered after all."""
-        ...
 
     def on_writable(self) -> None:
         """The peer reads again after the write buffer was full."""
@@ -117,7 +115,6 @@ class WireHandler(Protocol):
 
     def on_closed(self, reason: str, code: str) -> None:
         """The connection has ended. Called once."""
-        ...
 
 
 class Requests:
@@ -151,13 +148,9 @@ class Requests:
 
     def sole(self) -> Pending | None:
         """The only request whose answer somebody waits for now."""
-        found: Pending | None = None
-        for pending in self.pending.values():
-            if pending.method not in _NOT_AWAITED:
-                if found is not None:
-                    return None
-                found = pending
-        return found
+        awaited = (pending for pending in self.pending.values() if pending.method not in _NOT_AWAITED)
+        found = list(islice(awaited, 2))
+        return found[0] if len(found) == 1 else None
 
     def is_late(self, id_: int) -> bool:
         """Whether this answers a request that was abandoned; true once."""
@@ -179,7 +172,6 @@ class Wire(Protocol):
     @property
     def is_pipe(self) -> bool:
         """Whether a request is written, and answered, without anything else to wait for."""
-        ...
 
     @property
     def can_send(self) -> bool: ...
@@ -187,32 +179,15 @@ class Wire(Protocol):
     @property
     def is_congested(self) -> bool:
         """The peer does not read what was sent; more must wait."""
-        ...
 
     def send(self, frame: bytes) -> None:
         """Sends one line: a notification, or an answer to the peer's request."""
-        ...
 
-    def request(
-        self,
-        method: str,
-        params: RawJson | Callable[[int], RawJson],
-        context: object = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Pending:
-        """Sends a request under an id of ours (also its progress token, if `params` wants one).
-
-        `headers` go along where the transport has headers. Raises `WireClosed`: nothing was sent.
-        """
-        ...
+    def request(self, method: str, params: Params, context: object = None, headers: Headers | None = None) -> Pending:
+        """Sends a request; `headers` go along where the transport has any. Raises `WireClosed`: nothing was sent."""
 
     async def answer(self, pending: Pending, cancellation: Cancellation | None) -> Envelope:
-        """The answer to a request. A waiter that is cancelled abandons it and tells the peer, if `cancellation`.
-
-        Raises `WireClosed`.
-        """
-        ...
+        """The answer; a waiter that is cancelled tells the peer if there is a `cancellation`. Raises `WireClosed`."""
 
     def close(self, reason: str = "closed by the hub", code: str = "closed") -> None:
         """Ends the connection and fails what is pending. Idempotent."""
-        ...

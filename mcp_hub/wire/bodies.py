@@ -1,12 +1,12 @@
-"""The bytes of a response's body, never more at a time than a fixed amount, however well a server compressed them.
+"""The bytes of bodies of responses: in bounded pieces, and bounded for all that one server has not finished.
 
 The hub asks for no compression; some servers compress all the same. One layer of gzip or deflate is taken off in
 pieces, so that a hundred kilobytes on the network cannot become gigabytes here at once. Source: RFC 9110 §8.4.
 """
 
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from typing import Final
 
 import anyio.lowlevel
@@ -14,6 +14,8 @@ import httpx2
 
 _PIECE: Final = 1 << 18
 """Bytes that come out of one piece of a compressed body."""
+_SMALL: Final = 1 << 16
+"""Bytes that any unfinished message may have, however much others hold."""
 _WINDOWS: Final = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 """The `wbits` of `zlib` for each format; `deflate` is the zlib format (RFC 9110 §8.4.1.2)."""
 
@@ -33,9 +35,8 @@ def chunks(response: httpx2.Response) -> AbstractAsyncContextManager[AsyncIterat
 
 
 def _raw(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
-    """As it comes from the network: a generator, although its type says less."""
     raw = response.aiter_raw()
-    assert isinstance(raw, AsyncGenerator)
+    assert isinstance(raw, AsyncGenerator)  # its type says less
     return raw
 
 
@@ -65,3 +66,31 @@ class Inflater:
             rest = self._zlib.unconsumed_tail
             if piece:
                 yield piece
+
+
+class Unfinished:
+    """Counts the bytes of all the unfinished messages of one server, of which there may be `most`."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.held = 0
+
+    @contextmanager
+    def share(self, let_go: Callable[[], None]) -> Iterator[Callable[[int], bool]]:
+        """The share of one response: a function of its present bytes, which returns whether there is room for them.
+
+        In the end `let_go` drops the bytes: the traceback of an error would keep them alive for a while.
+        """
+        mine = 0
+
+        def fits(size: int) -> bool:
+            nonlocal mine
+            self.held += size - mine
+            mine = size
+            return size <= _SMALL or self.held <= self.most
+
+        try:
+            yield fits
+        finally:
+            let_go()
+            self.held -= mine

@@ -3,7 +3,7 @@
 Source: specification 2025-11-25, basic/transports "Streamable HTTP"; 2026-07-28, basic/transports/streamable-http.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final
@@ -18,27 +18,21 @@ from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.headers import request_headers
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
-from mcp_hub.protocol.jsonrpc.event_stream import EventParser
-from mcp_hub.protocol.rpc_errors import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    PARSE_ERROR,
-    UNSUPPORTED_VERSION,
-)
+from mcp_hub.protocol.rpc_errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR
+from mcp_hub.protocol.sse import EventParser
 from mcp_hub.types import Era, RawJson
-from mcp_hub.wire.base import NotSent, Pending, WireHandler
+from mcp_hub.wire.base import Headers, NotSent, Pending, WireHandler
 from mcp_hub.wire.remote import Explain, HttpStreams, RemoteWire
-from mcp_hub.wire.responses import ACCEPT, DENIED, EVENT_STREAM, JSON, NO_CONNECTION, is_stream, kind_of, reason_of
+from mcp_hub.wire.responses import DENIED, EVENT_STREAM, JSON, NO_CONNECTION, POSTED, is_stream, kind_of, reason_of
 
 log = get_logger(__name__)
 
 _DISCOVER: Final = "server/discover"
 _UNKNOWN: Final = "the server no longer knows the session"
 _CLIENT_FAULTS: Final = (400, 404, 405)
+"""Statuses of refusals."""
 _MODERN_FAULTS: Final = (METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR, PARSE_ERROR)
-"""Statuses of refusals, and codes that modern servers have for them; the reserved ones besides."""
+"""Codes that modern servers have for these; the reserved ones besides."""
 _SURE: Final = 5.0
 """Seconds for which a server that was asked is known to be modern."""
 _PAUSE: Final = 1.0
@@ -55,11 +49,11 @@ _AWAY: Final = (429, 502, 503, 504)
 
 
 class HttpWire(RemoteWire):
-    """A `RemoteWire` whose requests have a connection each, which their answers come on.
+    """A `RemoteWire` whose requests have a connection each, on which their answers come.
 
-    `speaks` says what the session has settled on by now. `status` is that of the last answer to a request;
-    `is_forgotten` whether the server no longer knows the session, so that it has to begin anew. `still_modern` is
-    asked when a modern server refuses something as those of the handshake era do.
+    `speaks` gives the era and version that the session has settled on. `status` is that of the last answer;
+    `is_forgotten` says that the server no longer knows the session, which has to begin anew. `still_modern` is asked
+    when a modern server refuses something as those of the handshake era do.
     """
 
     def __init__(
@@ -86,7 +80,7 @@ class HttpWire(RemoteWire):
 
     # -- requests -------------------------------------------------------------------------------------------------
 
-    async def _exchange(self, pending: Pending, params: RawJson, headers: Mapping[str, str]) -> None:
+    async def _exchange(self, pending: Pending, params: RawJson, headers: Headers) -> None:
         frame = envelope.request_frame(pending.id, pending.method, params)
         sent = {**self._headers(pending.method, params), **headers}
         parser = EventParser(self._limit)
@@ -107,7 +101,7 @@ class HttpWire(RemoteWire):
     def _headers(self, method: str | None = None, params: RawJson = b"") -> dict[str, str]:
         """Those of a request, or of what is none."""
         era, version = self._speaks()
-        headers = {"accept": ACCEPT, "content-type": JSON}
+        headers = dict(POSTED)
         if era is Era.MODERN and method is not None:
             headers |= request_headers(version, method, params)
         elif method != "initialize":  # which is sent before anything is settled
@@ -144,9 +138,7 @@ class HttpWire(RemoteWire):
 
         Source: specification 2026-07-28, basic/versioning "Backward Compatibility": what fails is probed again.
         """
-        if self._still_modern is None or self._speaks()[0] is Era.HANDSHAKE or pending.method == _DISCOVER:
-            return False
-        if status not in _CLIENT_FAULTS:
+        if self._still_modern is None or not self._is_settled(pending) or status not in _CLIENT_FAULTS:
             return False
         if (code := _code(message)) in _MODERN_FAULTS or (code is not None and rpc_errors.is_reserved(code)):
             return False
@@ -155,12 +147,16 @@ class HttpWire(RemoteWire):
                 self._sure_until = anyio.current_time() + _SURE
         return self.is_forgotten or anyio.current_time() >= self._sure_until
 
+    def _is_settled(self, pending: Pending) -> bool:
+        """Whether this request relies on a modern version that was settled on."""
+        return self._speaks()[0] is Era.MODERN and pending.method != _DISCOVER
+
     def _settle_whole(self, pending: Pending, message: Envelope) -> None:
         """The answer, unless it names another request; a refusal need not name any."""
         id_ = envelope.usable_id(message.id)
         if id_ is not None and envelope.id_key(id_) != pending.id:
-            self._settle_bad(pending, BadMessage(INVALID_REQUEST, "the answer to another request"))
-        elif self._speaks()[0] is Era.MODERN and pending.method != _DISCOVER and _code(message) == UNSUPPORTED_VERSION:
+            self._settle_bad(pending, BadMessage(rpc_errors.INVALID_REQUEST, "the answer to another request"))
+        elif self._is_settled(pending) and _code(message) == rpc_errors.UNSUPPORTED_VERSION:
             raise self._forget("the server no longer speaks the version that was settled on", "era_changed")
         elif self.requests.pending.pop(pending.id, None) is not None:
             pending.settle(message)
@@ -207,10 +203,7 @@ class HttpWire(RemoteWire):
         return self._http.stream("GET", self._url, headers=headers)
 
     async def _resume(self, pending: Pending, parser: EventParser, why: str) -> None:
-        """Follows the stream of a request from where it broke off, if the server named that place (SEP-1699).
-
-        Raises `UpstreamLost` when that is not possible.
-        """
+        """Follows the stream of a request from where it broke off, if that has an id (SEP-1699), or `UpstreamLost`."""
         pause, silent = _pause(parser, _PAUSE), 0
         while not pending.is_settled:
             place = parser.last_id
@@ -273,10 +266,7 @@ def _pause(parser: EventParser, otherwise: float) -> float:
 
 
 def _longer(pause: float, silent: int) -> float:
-    """That pause, doubled for each time that the stream brought nothing, up to a bound which only the server exceeds.
-
-    A server may end each of its streams at once.
-    """
+    """That pause, doubled for each stream that brought nothing, up to a bound which only the server exceeds."""
     return max(pause, min(pause * 2.0 ** min(silent, _DOUBLINGS), _LONGEST))
 
 
@@ -290,7 +280,7 @@ def _code(message: Envelope | BadMessage | None) -> int | None:
 def _is_unknown_session(status: int, message: Envelope | BadMessage | None) -> bool:
     """Whether a request with a session id was refused because of that (2025-11-25, "Session Management" 3).
 
-    Servers in the field answer 400, too, with an error that names no request. An unknown method is another matter.
+    Servers in the field answer 400, too, with an error that names no request.
     """
     if status == 404:
         return _code(message) != METHOD_NOT_FOUND

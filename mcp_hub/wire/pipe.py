@@ -1,15 +1,13 @@
 """JSON-RPC over a pair of pipes, both directions: framing, correlation, write coalescing, back-pressure.
 
 Used by the stdio front (the peer is the client) and by stdio upstreams (the peer is the server). Knows messages, not
-MCP. One of the two modules that use asyncio directly: a memory stream and a task for each message
-cost 12 to 140 times a callback. Writes of one loop pass leave as one; requests of ours are correlated in one table;
-everything that cannot be read is handed to the handler, never raised.
+MCP. Uses asyncio directly: a memory stream and a task for each message cost 12 to 140 times a callback.
 """
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import IO, cast
 
 from mcp_hub.aio import Turn
@@ -19,20 +17,17 @@ from mcp_hub.protocol.jsonrpc.framing import Framer, TooLong
 from mcp_hub.protocol.jsonrpc.repair import stand_in
 from mcp_hub.protocol.jsonrpc.salvage import is_answer, salvage_id
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
-from mcp_hub.types import Cause, RawJson
-from mcp_hub.wire.base import Cancellation, Pending, Requests, WireClosed, WireHandler
+from mcp_hub.types import Cause
+from mcp_hub.wire.base import Cancellation, Headers, Params, Pending, Requests, WireClosed, WireHandler
 from mcp_hub.wire.files import FileWriter, can_poll, read_in_thread, widen
-from mcp_hub.wire.pipe_state import CLOSED, PipeState, may_enter
 
 _FLOOD = 1 << 16
 """Bytes in one read after which the loop gets two passes without another: uvloop would go on for 32 reads, and what is
 read has to reach its readers before they count as slow."""
 _SLICE = 128
 """Lines of one read that are taken before everybody else has a turn: a few milliseconds, whatever a peer floods."""
-_LAST_ANSWERS = 1.0
-"""Seconds in which a peer that closed its input may still answer what it has read, counted from the last it wrote."""
-_ALL_ANSWERS = 5.0
-"""Seconds for that in all."""
+_LAST_ANSWERS, _ALL_ANSWERS = 1.0, 5.0
+"""Seconds in which a peer that closed its input may still answer: since the last it wrote, and in all."""
 _CLOSED_OUTPUT = Cause("closed_output", "the peer closed its output")
 
 
@@ -43,6 +38,7 @@ class Pipe(asyncio.Protocol):
     it `is_congested` is true and the owner must stop producing. `couples`: nothing is read from a peer that does not
     read either, so that answers to what it sends cannot pile up. `patience`: seconds after which a congested peer that
     reads nothing at all is given up; None for never. `turn`: that of the event loop; without one it has its own.
+    `on_end` is called at the end of input, in place of `close`.
     """
 
     is_pipe = True
@@ -56,6 +52,7 @@ class Pipe(asyncio.Protocol):
         couples: bool = False,
         patience: float | None = None,
         turn: Turn | None = None,
+        on_end: Callable[[], object] | None = None,
     ) -> None:
         self._handler = handler
         self._turn = turn if turn is not None else Turn()
@@ -67,15 +64,14 @@ class Pipe(asyncio.Protocol):
         self._is_resting = False
         self._backlog: deque[bytes | TooLong] = deque()  # lines that were read and wait for their turn
         self._ended: Cause | None = None  # why nothing follows the backlog
-        self.on_end: Callable[[], object] | None = None  # called at the end of input, in place of `close`
+        self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
         self._writer: asyncio.WriteTransport | FileWriter | None = None
         self._reader: asyncio.ReadTransport | None = None
         self.requests = Requests()
         self.is_congested = False
-        self.state = PipeState.OPEN
-        self.can_send = True  # like `is_closed` it follows the state: both are read for each message
+        self.can_send = True  # False before it is closed, too: a peer that closed its input may still answer
         self.is_closed = False
         self.bytes_read = 0
         self.counts = {"bad": 0, "late": 0, "stray": 0}
@@ -96,13 +92,6 @@ class Pipe(asyncio.Protocol):
         else:
             read_in_thread(read, self, self._loop)
 
-    def _enter(self, state: PipeState) -> bool:
-        """Changes the state if the table allows it."""
-        if not may_enter(self.state, state):
-            return False
-        self.state, self.can_send, self.is_closed = state, False, state is CLOSED
-        return True
-
     # -- sending ------------------------------------------------------------------------------------------------
 
     def send(self, frame: bytes) -> None:
@@ -117,17 +106,8 @@ class Pipe(asyncio.Protocol):
         if out and self._writer is not None and self.can_send:
             self._writer.write(out[0] if len(out) == 1 else b"".join(out))
 
-    def request(
-        self,
-        method: str,
-        params: RawJson | Callable[[int], RawJson],
-        context: object = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Pending:
-        """Sends a request under an id of ours (also its progress token, if `params` wants one); a pipe has no headers.
-
-        Raises `WireClosed`.
-        """
+    def request(self, method: str, params: Params, context: object = None, headers: Headers | None = None) -> Pending:
+        """Sends a request; a pipe has no headers. Raises `WireClosed`."""
         if not self.can_send:
             raise WireClosed("the pipe is closed")
         pending = self.requests.expect(method, context)
@@ -136,10 +116,7 @@ class Pipe(asyncio.Protocol):
         return pending
 
     async def answer(self, pending: Pending, cancellation: Cancellation | None) -> Envelope:
-        """The answer to a request. A waiter that is cancelled abandons it and sends `cancellation(id)`, if any.
-
-        Raises `WireClosed`.
-        """
+        """The answer to a request (`Wire.answer`)."""
         try:
             return await pending.future
         except asyncio.CancelledError:
@@ -153,7 +130,7 @@ class Pipe(asyncio.Protocol):
 
     def close(self, reason: str = "closed by the hub", code: str = "closed") -> None:
         """Flushes, closes both sides and fails what is pending. Idempotent."""
-        if self.state is CLOSED:
+        if self.is_closed:
             return
         backlog, self._backlog = self._backlog, deque()
         for line in backlog:  # what has been read counts, whatever ends the connection
@@ -161,10 +138,10 @@ class Pipe(asyncio.Protocol):
         self._shut(reason, code)
 
     def _shut(self, reason: str, code: str) -> None:
-        if self.state is CLOSED:
+        if self.is_closed:
             return
         self.flush()
-        self._enter(CLOSED)
+        self.can_send, self.is_closed = False, True
         for transport in (self._writer, self._reader):
             if transport is not None:
                 transport.close()
@@ -198,21 +175,19 @@ class Pipe(asyncio.Protocol):
             self._take_slice()
 
     def _take_slice(self) -> None:
-        if self.state is CLOSED:
+        if self.is_closed:
             return
-        self._take_some(self._backlog)
+        backlog = self._backlog
+        for _ in range(_SLICE):
+            if not backlog or self._backlog is not backlog:  # the second: closed by what was taken
+                break
+            self._take(backlog.popleft())
         if self._backlog:
             self._loop.call_soon(self._turn.run, self._take_slice)
         elif self._ended is not None:
             self._end(self._ended)
         else:
             self._set_reading()
-
-    def _take_some(self, backlog: deque[bytes | TooLong]) -> None:
-        for _ in range(_SLICE):
-            if not backlog or self._backlog is not backlog:  # the second: closed by what was taken
-                break
-            self._take(backlog.popleft())
 
     def _rest_over(self) -> None:
         self._is_resting = False
@@ -240,13 +215,13 @@ class Pipe(asyncio.Protocol):
         """Nothing more comes; what was read is taken first."""
         if self._backlog:
             self._ended = self._ended or cause
-        elif self.on_end is not None:
-            self.on_end()
+        elif self._on_end is not None:
+            self._on_end()
         else:
             self.close(cause.reason, cause.code)
 
     def _take(self, line: bytes | TooLong) -> None:
-        if self.state is CLOSED:
+        if self.is_closed:
             return
         if isinstance(line, TooLong):
             bad = BadMessage(PARSE_ERROR, f"line over the limit of {self._line_limit} bytes", salvage_id(line.head))
@@ -295,13 +270,13 @@ class Pipe(asyncio.Protocol):
         else:
             for part in parts:
                 self._take(part)
-        if rest is not None and self.state is not CLOSED:
+        if rest is not None and not self.is_closed:
             self.counts["bad"] += 1
             self._handler.on_bad_line(*rest)
 
     def _take_answer(self, message: Envelope, line: bytes) -> None:
-        id_ = bytes(message.id)  # type: ignore[arg-type]  # the caller has seen that it is set
-        if not id_.isdigit() and envelope.usable_id(message.id) is None:
+        id_ = envelope.usable_id(message.id)
+        if id_ is None:
             self._take_bad(BadMessage(INVALID_REQUEST, "the id is neither a string nor an integer"), line)
             return
         if message.result is Unset and message.error is Unset and message.jsonrpc is Unset:
@@ -334,9 +309,9 @@ class Pipe(asyncio.Protocol):
 
     def _stop_sending(self) -> None:
         """The peer reads no more. What it may still have to say is read for a moment longer."""
-        if not self._enter(PipeState.UNREAD):
-            return
-        self._listen_on(self._loop.time() + _ALL_ANSWERS, -1)
+        if self.can_send:
+            self.can_send = False
+            self._listen_on(self._loop.time() + _ALL_ANSWERS, -1)
 
     def _listen_on(self, until: float, before: int) -> None:
         """Closes a pipe whose peer owes nothing or has written nothing since so much was read; else looks again."""
@@ -351,7 +326,7 @@ class Pipe(asyncio.Protocol):
         self._set_reading()
         if congested and self._patience is not None:
             self._loop.call_later(self._patience, self._look_at_peer, self._waiting)
-        if not congested and self.state is not CLOSED:
+        if not congested and not self.is_closed:
             self._handler.on_writable()
 
     @property
@@ -361,7 +336,7 @@ class Pipe(asyncio.Protocol):
 
     def _look_at_peer(self, before: int) -> None:
         """Gives up a peer that has read nothing since there were that many bytes for it; looks again at any other."""
-        if self.state is CLOSED or not self.is_congested or self._patience is None:
+        if self.is_closed or not self.is_congested or self._patience is None:
             return
         if self._waiting >= before:
             self.close(f"it has not read its input for {self._patience:g} s", "not_reading")

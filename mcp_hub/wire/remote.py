@@ -1,7 +1,6 @@
 """The common part of connections to remote servers: a POST for each message, a task for each request, event streams.
 
-Knows JSON-RPC and HTTP, not MCP; `http` and `sse` are the two transports. A message on a request's own stream is handed
-on with that request. A failure ends only its own request.
+Knows JSON-RPC and HTTP, not MCP; `http` and `sse` are the two transports. A failure ends only its own request.
 """
 
 import asyncio
@@ -22,17 +21,16 @@ from msgspec.structs import replace
 from mcp_hub.errors import HttpRefused, UpstreamLost, UpstreamUnavailable
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc import envelope
-from mcp_hub.protocol.jsonrpc.concatenated import several
+from mcp_hub.protocol.jsonrpc.batches import several
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
-from mcp_hub.protocol.jsonrpc.event_stream import Event, EventParser
 from mcp_hub.protocol.jsonrpc.repair import stand_in
 from mcp_hub.protocol.jsonrpc.salvage import is_own_answer, salvage_id
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
+from mcp_hub.protocol.sse import Event, EventParser
 from mcp_hub.types import JsonObject, RawJson
-from mcp_hub.wire.base import Cancellation, NotSent, Pending, Requests, WireClosed, WireHandler
-from mcp_hub.wire.bodies import chunks
+from mcp_hub.wire.base import Cancellation, Headers, NotSent, Params, Pending, Requests, WireClosed, WireHandler
+from mcp_hub.wire.bodies import Unfinished, chunks
 from mcp_hub.wire.responses import DENIED, NO_CONNECTION, code_of, origin, reason_of, refusal
-from mcp_hub.wire.unfinished import Unfinished
 
 log = get_logger(__name__)
 
@@ -57,7 +55,6 @@ _NULL: Final = msgspec.Raw(b"null")
 _NEITHER: Final = "neither a method nor an id"
 _OTHERS: Final = "the answer to another request"
 
-
 Explain = Callable[[httpx2.Response], Awaitable[str | None]]
 """Finds out the reason of a 401 or 403."""
 
@@ -71,7 +68,7 @@ class HttpStreams(Protocol):
         url: str,
         *,
         content: bytes | None = None,
-        headers: Mapping[str, str] | Mapping[bytes, bytes] | None = None,
+        headers: Headers | Mapping[bytes, bytes] | None = None,
     ) -> AbstractAsyncContextManager[httpx2.Response]: ...
 
 
@@ -140,13 +137,7 @@ class RemoteWire(ABC):
         if self.requests.pending:
             await asyncio.wait([pending.future for pending in self.requests.pending.values()])
 
-    def request(
-        self,
-        method: str,
-        params: RawJson | Callable[[int], RawJson],
-        context: object = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Pending:
+    def request(self, method: str, params: Params, context: object = None, headers: Headers | None = None) -> Pending:
         if not self.can_send:
             raise NotSent("the connection is closed")
         pending = self.requests.expect(method, context)
@@ -184,15 +175,12 @@ class RemoteWire(ABC):
     # -- what a transport adds ------------------------------------------------------------------------------------
 
     @abstractmethod
-    async def _exchange(self, pending: Pending, params: RawJson, headers: Mapping[str, str]) -> None:
-        """Sends a request, and settles it if its answer comes on the same connection.
-
-        May raise `UpstreamLost`, `WireClosed` and whatever the HTTP stack raises: the request has failed.
-        """
+    async def _exchange(self, pending: Pending, params: RawJson, headers: Headers) -> None:
+        """Sends a request, and settles it if its answer comes on the same connection. Any error means it has failed."""
 
     @abstractmethod
     async def _post(self, frame: bytes) -> None:
-        """Sends a notification or an answer, and waits until it is accepted. May raise as `_exchange`."""
+        """Sends a notification or an answer, and waits until it is accepted."""
 
     def _start(self, key: int | str, run: Callable[[], Awaitable[None]]) -> None:
         scope = self._scopes[key] = anyio.CancelScope()
@@ -210,7 +198,7 @@ class RemoteWire(ABC):
         if (scope := self._scopes.pop(key, None)) is not None:
             scope.cancel()
 
-    async def _run(self, pending: Pending, params: RawJson, headers: Mapping[str, str]) -> None:
+    async def _run(self, pending: Pending, params: RawJson, headers: Headers) -> None:
         """One request on the network."""
         try:
             async with self._slots:
@@ -293,7 +281,8 @@ class RemoteWire(ABC):
                         if isinstance(event, Event):
                             self._take_event(event, source)
                         elif source is None:
-                            self._take_too_long(event.head)
+                            reason = f"message over the limit of {self._limit} bytes"
+                            self._take_bad(BadMessage(PARSE_ERROR, reason, self._salvaged_id(event.head)), event.head)
                         else:
                             raise self._too_long()
                         if source is not None and source.is_settled:
@@ -309,11 +298,6 @@ class RemoteWire(ABC):
 
     def _too_much(self) -> UpstreamLost:
         return self._lost(f"sent over {self._unfinished.most} bytes of unfinished messages at once")
-
-    def _take_too_long(self, head: bytes) -> None:
-        """Settles the request that it answers, if its beginning names one."""
-        reason = f"message over the limit of {self._limit} bytes"
-        self._take_bad(BadMessage(PARSE_ERROR, reason, self._salvaged_id(head)), head)
 
     def _salvaged_id(self, head: bytes) -> bytes | None:
         return salvage_id(head)
@@ -360,7 +344,7 @@ class RemoteWire(ABC):
             self.counts["stray"] += 1
 
     def _take_odd_answer(self, message: Envelope, data: bytes, source: Pending) -> None:
-        """Takes an answer without the id of the request on whose stream it came: an error may lack it, a result not."""
+        """An answer without the id of the request on whose stream it came: an error may lack it, a result not."""
         is_nameless = message.id in (Unset, _NULL)
         if source.is_settled:
             self.counts["stray"] += 1
@@ -375,14 +359,11 @@ class RemoteWire(ABC):
             self._handler.on_bad_line(bad, data)
 
     def _take_bad(self, bad: BadMessage, data: bytes, source: Pending | None = None) -> None:
-        """Settles the request whose answer it must have been, and calls the handler.
-
-        On a request's own stream it can be the answer to no other, whatever id it has or lacks.
-        """
+        """Settles the request whose answer it must have been, that of the stream if it has one; calls the handler."""
         self.counts["bad"] += 1
         if source is not None:
             bad = replace(bad, id=b"%d" % source.id)
-            pending = source if is_own_answer(data) and not source.future.done() else None
+            pending = source if is_own_answer(data) and not source.is_settled else None
         else:
             member = _MEMBER.search(data[:_HEAD])
             is_answer = member is not None and member[1] != b"method"  # the id of a broken request is not ours

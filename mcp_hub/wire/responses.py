@@ -13,7 +13,8 @@ from mcp_hub.errors import HttpRefused
 
 JSON: Final = "application/json"
 EVENT_STREAM: Final = "text/event-stream"
-ACCEPT: Final = f"{JSON}, {EVENT_STREAM}"
+POSTED: Final = {"accept": f"{JSON}, {EVENT_STREAM}", "content-type": JSON}
+"""Headers of a message that is sent."""
 NO_CONNECTION: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)
 """Nothing was sent."""
 DENIED: Final = (401, 403)
@@ -40,6 +41,10 @@ def kind_of(response: httpx2.Response) -> str:
     return kind.partition(";")[0].strip().lower()
 
 
+def is_json(response: httpx2.Response) -> bool:
+    return response.status_code == 200 and kind_of(response) == JSON
+
+
 def is_stream(response: httpx2.Response) -> bool:
     return response.status_code == 200 and kind_of(response) == EVENT_STREAM
 
@@ -64,8 +69,6 @@ def code_of(exc: BaseException) -> str:
                 return "proxy_failed"
             case httpx2.TimeoutException() | TimeoutError():
                 return "connect_timeout"
-            case _:
-                pass
     return "unreachable"
 
 

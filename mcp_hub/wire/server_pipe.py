@@ -1,14 +1,12 @@
 """A pipe to a server: it splits a line with several messages, and reports answers to unknown requests.
 
-A call may wait for one of them. Threads that share a pipe write several messages on one line, and so does an array: a
-receiver must take one in 2025-03-26, and some servers write them in other versions.
+A receiver must take an array of messages in 2025-03-26, and some servers write them in other versions.
 """
 
 from typing import Final
 
 from mcp_hub.errors import RpcError
 from mcp_hub.protocol.jsonrpc import batches, envelope
-from mcp_hub.protocol.jsonrpc.concatenated import several
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.wire.pipe import Pipe
@@ -18,11 +16,11 @@ _MOST: Final = 128
 
 
 class ServerPipe(Pipe):
-    """Reports them as bad lines. A second answer to a known request is not one of them."""
+    """Reports answers to unknown requests as bad lines: a call may wait for one. A second answer is not one of them."""
 
     def _cut(self, line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
         if bad.code != INVALID_REQUEST or not batches.is_array(line):
-            return several(line, bad)
+            return batches.several(line, bad)
         try:
             parts = batches.parts(line, _MOST)
         except RpcError:

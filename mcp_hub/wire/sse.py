@@ -4,7 +4,6 @@ Source: specification 2024-11-05, basic/transports "HTTP with SSE"; 2026-07-28, 
 "Backward Compatibility".
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -14,22 +13,12 @@ import httpx2
 from mcp_hub.errors import StartFailed, UpstreamLost
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
-from mcp_hub.protocol.jsonrpc.event_stream import Event, EventParser
 from mcp_hub.protocol.jsonrpc.salvage import is_answer
+from mcp_hub.protocol.sse import Event, EventParser
 from mcp_hub.types import RawJson
-from mcp_hub.wire.base import Pending
+from mcp_hub.wire.base import Headers, Pending
 from mcp_hub.wire.remote import TAIL_SECONDS, RemoteWire
-from mcp_hub.wire.responses import (
-    ACCEPT,
-    EVENT_STREAM,
-    JSON,
-    NO_CONNECTION,
-    code_of,
-    is_stream,
-    kind_of,
-    origin,
-    reason_of,
-)
+from mcp_hub.wire.responses import EVENT_STREAM, NO_CONNECTION, POSTED, code_of, is_json, is_stream, origin, reason_of
 
 
 class SseWire(RemoteWire):
@@ -85,12 +74,11 @@ class SseWire(RemoteWire):
         except httpx2.InvalidURL as exc:
             raise StartFailed("no_endpoint", f"the server named an endpoint that is not a URL: {exc}") from None
         if (found.scheme, found.host, found.port, found.userinfo) != (home.scheme, home.host, home.port, b""):
-            there = origin(str(found))
-            said = f"the server wants messages sent to {there}, which is not where its stream is: refused"
+            said = f"the server wants messages sent to {origin(str(found))}, which is not where its stream is: refused"
             raise StartFailed("endpoint_elsewhere", said)
         return str(found)
 
-    async def _exchange(self, pending: Pending, params: RawJson, headers: Mapping[str, str]) -> None:
+    async def _exchange(self, pending: Pending, params: RawJson, headers: Headers) -> None:
         """Ends soon after the answer, which comes on the stream: a response to the POST may never end."""
         with anyio.CancelScope() as scope:
             pending.future.add_done_callback(partial(_end_soon, scope, pending))
@@ -98,11 +86,10 @@ class SseWire(RemoteWire):
 
     async def _post(self, frame: bytes, pending: Pending | None = None) -> None:
         assert self._endpoint is not None
-        headers = {"accept": ACCEPT, "content-type": JSON}
-        async with self._http.stream("POST", self._endpoint, content=frame, headers=headers) as response:
+        async with self._http.stream("POST", self._endpoint, content=frame, headers=POSTED) as response:
             if not response.is_success:
                 raise await self._refusal(response)
-            if pending is not None and response.status_code == 200 and kind_of(response) == JSON:
+            if pending is not None and is_json(response):
                 with suppress(httpx2.HTTPError):  # the answer may come on the stream all the same
                     self._take_whole(await self._body(response), pending)
 

@@ -3,7 +3,7 @@
 import json
 from random import Random
 
-from mcp_hub.protocol.jsonrpc.concatenated import several
+from mcp_hub.protocol.jsonrpc.batches import several
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, decode
 from mcp_hub.protocol.jsonrpc.repair import NOT_JSON, stand_in
 from mcp_hub.protocol.jsonrpc.salvage import is_answer

@@ -12,7 +12,7 @@ from mcp_hub.errors import RpcError
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.headers import Mirrors, header_value, param_headers, request_headers
 from mcp_hub.protocol.jsonrpc import batches
-from mcp_hub.protocol.jsonrpc.concatenated import several
+from mcp_hub.protocol.jsonrpc.batches import several
 from mcp_hub.protocol.jsonrpc.depth import is_deeper
 from mcp_hub.protocol.jsonrpc.envelope import (
     BadMessage,
@@ -26,10 +26,10 @@ from mcp_hub.protocol.jsonrpc.envelope import (
     result_frame,
     usable_id,
 )
-from mcp_hub.protocol.jsonrpc.event_stream import Event, EventParser
 from mcp_hub.protocol.jsonrpc.framing import Framer, TooLong
 from mcp_hub.protocol.jsonrpc.repair import StandIn, stand_in
 from mcp_hub.protocol.jsonrpc.salvage import is_answer
+from mcp_hub.protocol.sse import Event, EventParser
 from rigs.fuzz.mutate import json_bytes, mutated_json, pieces
 from rigs.fuzz.target import Target, from_corpus, seeded
 
@@ -167,8 +167,8 @@ def _check_written(data: bytes, rng: Random) -> None:
     frame = data.replace(b"\n", b"")
     written = sse.message(frame, "st_1:1") + sse.COMMENT + sse.priming("st_1:2", 3000) + sse.message(b"{}")
     parser = EventParser(1 << 25)
-    found = [event for piece in pieces(written, rng) for event in parser.feed(piece)]
-    assert found == [frame.replace(b"\r", b" "), b"", b"{}"]
+    found = [event for piece in pieces(written, rng) for event in parser.events(piece)]
+    assert found == [Event(b"message", data) for data in (frame.replace(b"\r", b" "), b"", b"{}")]
     assert (parser.last_id, parser.retry) == (b"st_1:2", 3000)
 
 

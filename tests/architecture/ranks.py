@@ -50,7 +50,7 @@ PURE = {
     *("upstreams.supervision.lifecycle", "upstreams.lists.pacing", "upstreams.executors.posts"),
     *("client.stream_reader", "client.rest_messages", "client.retrying"),
     *("app.catalog_rules", "fronts.http.auth"),
-    *("stores.base", "stores.documents.base", "stores.rules", "stores.limits"),
+    *("stores.base", "stores.documents.base", "stores.limits"),
 }
 IMPURE = {"anyio", "asyncio", "socket", "subprocess", "starlette", "uvicorn", "sqlite3", "structlog"}
 """Pure modules import none of these."""

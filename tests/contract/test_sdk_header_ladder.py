@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mcp.shared import inbound
 
 from mcp_hub.errors import RpcError
-from mcp_hub.protocol.header_check import check_arguments, check_request, check_version, header_text, repeated
+from mcp_hub.protocol.headers import check_arguments, check_request, check_version, header_text, repeated
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH
 
 VERSION, CAPABILITIES = "io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientCapabilities"

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import StreamLimits
+from mcp_hub.calls.rules import CallLimits, SessionRules, StreamLimits
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.rules import ServerRules, ViewRules
@@ -114,9 +114,11 @@ def binding(instructions: str | None) -> Binding:
     clock = SystemClock()
     changes = Notices()
     catalog = Catalog({}, {None: ViewRules({})}, changes, clock, 0)
-    registry = CallRegistry(clock, running=1, waiting=1)
+    registry = CallRegistry(clock, CallLimits(1, 1))
     streams = StreamTable(MemoryStore(), clock, StreamLimits())
-    hub = HubPort(catalog, registry, {}, {}, 10, PendingInput(clock, 1, registry.cancel), changes, streams)
+    hub = HubPort(
+        catalog, registry, {}, {}, SessionRules(10), PendingInput(clock, 1, registry.cancel), changes, streams
+    )
     return Binding(hub, Identity({"name": "hub", "version": "1"}, lambda profile: instructions))
 
 

@@ -1,4 +1,4 @@
-"""`mcp-hub call` with servers of its own, as it is really run; `test_cli_url` has what is the same with `--url`."""
+"""`mcp-hub call` with servers of its own: arguments, waiting, interrupts, a terminal. Results: test_cli_url."""
 
 import fcntl
 import json
@@ -11,31 +11,24 @@ import subprocess
 import sys
 import termios
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.unit.cli.command import COMMAND, JOBS, SECONDS, command_env, hub
-from tests.upstreams.launch import entry, events
+from tests.upstreams.launch import argv, events, received
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A configuration with the fixture server, the example jobs, and a server that never starts."""
-    gone = {"command": "no-such-program-anywhere"}
-    servers = {"fix": entry(journal=tmp_path / "journal"), "jobs": JOBS, "gone": gone}
+    fixture = argv(journal=tmp_path / "journal")
+    servers = {
+        "fix": {"command": fixture[0], "args": fixture[1:]},
+        "jobs": JOBS,
+        "gone": {"command": "no-such-program-anywhere"},
+    }
     (tmp_path / "servers.yaml").write_text(json.dumps({"servers": servers}))
     return tmp_path
-
-
-def lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def test_streamed_content_comes_as_json_lines(folder: Path) -> None:
-    job = lines(hub(folder, "call", "--json", "jobs_run_job", "--arg", "steps=2", "--arg", "seconds=0"))
-    assert [line["type"] for line in job] == ["progress", "delta", "progress", "delta", "result"]
-    assert job[1]["content"] == [{"type": "text", "text": "step 1 done\n"}]
 
 
 @pytest.mark.parametrize(
@@ -52,12 +45,13 @@ def test_arguments_come_as_json_too(folder: Path, options: list[str], stdin: str
 def test_server_that_is_down_ends_with_3(folder: Path) -> None:
     down = hub(folder, "call", "gone_anything")
     assert down.returncode == 3
-    assert '"gone"' in down.stderr and "no-such-program-anywhere" in down.stderr
+    assert '"gone"' in down.stderr and "command not found: no-such-program-anywhere" in down.stderr
 
 
 def test_call_does_not_wait_for_other_servers(folder: Path) -> None:
     settings = json.loads((folder / "servers.yaml").read_text())
-    settings["servers"]["slow"] = {**entry(mode="hang-start"), "start_timeout": "10m"}
+    hanging = argv(mode="hang-start")
+    settings["servers"]["slow"] = {"command": hanging[0], "args": hanging[1:], "start_timeout": "10m"}
     (folder / "servers.yaml").write_text(json.dumps(settings))
     done = hub(folder, "call", "fix_echo", "--arg", "text=5", "--wait", "600")
     assert (done.returncode, done.stdout) == (0, '{"text": "5"}\n')
@@ -76,14 +70,18 @@ def test_bad_arguments_end_with_2_and_start_nothing(folder: Path) -> None:
     assert events(folder / "journal", "start") == []
 
 
-def test_interrupted_call_leaves_no_process(folder: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_cancels_the_call_upstream(folder: Path, number: signal.Signals) -> None:
     call = [*COMMAND, "call", "fix_progress", "--json", '{"n": 100000, "delay": 0.01}']
     with subprocess.Popen(call, env=command_env(folder), cwd=folder, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert select.select([process.stdout], [], [], SECONDS)[0]
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         process.communicate(timeout=SECONDS)
         assert process.returncode == 130
+    [asked] = received(folder / "journal", "tools/call")
+    [cancelled] = received(folder / "journal", "notifications/cancelled")
+    assert cancelled["params"]["requestId"] == asked["id"]
     [start] = events(folder / "journal", "start")
     assert not Path(f"/proc/{start['pid']}").exists()
 

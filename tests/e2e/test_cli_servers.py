@@ -59,11 +59,6 @@ def test_list_shows_states_counts_and_reasons(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_list_counts_the_tools_that_clients_get(tmp_path: Path) -> None:
-    configure(tmp_path, jobs={**JOBS, "tools": {"deny": ["wait"]}})
-    assert hub(tmp_path, "list").stdout.splitlines()[-1].split() == ["jobs", "ready", "handshake", "2", "0", "0"]
-
-
 def test_list_prints_one_json_document(tmp_path: Path) -> None:
     mixed(tmp_path)
     done = hub(tmp_path, "list", "--json")
@@ -83,8 +78,10 @@ def test_list_prints_one_json_document(tmp_path: Path) -> None:
 
 
 def test_list_ends_with_0_when_all_enabled_servers_are_ready(tmp_path: Path) -> None:
-    configure(tmp_path, jobs=JOBS, off=command("no-such-program", enabled=False))
-    assert hub(tmp_path, "list").returncode == 0
+    configure(tmp_path, off=command("no-such-program", enabled=False), jobs={**JOBS, "tools": {"deny": ["wait"]}})
+    done = hub(tmp_path, "list")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1].split() == ["jobs", "ready", "handshake", "2", "0", "0"], "those of clients"
 
 
 def test_list_waits_no_longer_than_it_is_told(tmp_path: Path) -> None:
@@ -95,11 +92,13 @@ def test_list_waits_no_longer_than_it_is_told(tmp_path: Path) -> None:
 
 
 def test_list_names_quarantined_definitions(tmp_path: Path) -> None:
-    (tmp_path / "tools.json").write_text(json.dumps(UNFIT))
+    hostile = {"name": "un\x1bfit", "inputSchema": {"type": "object"}}
+    (tmp_path / "tools.json").write_text(json.dumps([*UNFIT, hostile]))
     configure(tmp_path, odd=command(*argv(tools_json=tmp_path / "tools.json")))
     done = hub(tmp_path, "list")
     assert done.returncode == 0
     assert "odd: tool unfit is left out: " in done.stdout
+    assert "odd: tool un?fit is left out: name holds control characters" in done.stdout
 
 
 def test_list_says_what_is_missing_from_a_servers_lists(tmp_path: Path) -> None:
@@ -253,6 +252,8 @@ def test_check_gives_file_line_and_path_of_every_error(tmp_path: Path) -> None:
     told = json.loads(as_json.stdout)
     assert told["ok"] is False
     assert told["errors"] == done.stderr.splitlines()
+    found = [(own["level"], own["code"], own["line"], own["path"]) for own in told["findings"]]
+    assert found[0] == ("error", "unknown_key", 2, "servers.a.comand") and len(found) == 2
 
 
 def test_check_starts_nothing_and_warns_of_what_cannot_start(tmp_path: Path) -> None:

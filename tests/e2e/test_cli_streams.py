@@ -12,16 +12,13 @@ from typing import Any
 import anyio
 import pytest
 from anyio.abc import Process
-from click.testing import CliRunner
 
-from mcp_hub.cli import main
 from tests.e2e.bad_input import ALICE, TOKENS
 from tests.e2e.client import Hub
 from tests.e2e.cutting_proxy import cutting_proxy
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
 from tests.unit.cli.command import COMMAND, SECONDS, command_env
-from tests.unit.cli.command import hub as run_command
 from tests.upstreams.child import until
 from tests.upstreams.launch import entry, received
 
@@ -333,10 +330,3 @@ async def test_question_to_a_command_is_declined_at_once(place: Place, url: bool
     assert done.stderr.decode().startswith("declined what the tool asks: elicitation/create\n")
     assert kinds(done)[:2] == ["input-required", "input-received"]
     assert "-32601" in done.stdout.decode()
-
-
-def test_commands_about_streams_are_in_the_help(tmp_path: Path) -> None:
-    text = run_command(tmp_path, "--help").stdout
-    for name in ("streams", "resume", "cancel"):
-        assert f"\n  {name} " in text
-        assert CliRunner().invoke(main, [name, "--help"]).exit_code == 0

@@ -1,11 +1,10 @@
-"""`list`, `tools` and `call` with `--url`; what `call` does is the same with servers of its own."""
+"""`list`, `tools` and `call` with `--url`: the same command, the same results, against a hub that runs already."""
 
 import json
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ import pytest
 from tests.e2e.bad_input import ALICE, TOKENS
 from tests.e2e.client import Hub
 from tests.interaction.fronts import http_hub
-from tests.unit.cli.command import COMMAND, JOBS, SECONDS, command_env
+from tests.unit.cli.command import COMMAND, SECONDS
 from tests.upstreams.child import until
-from tests.upstreams.launch import argv, entry, received, servers_yaml
+from tests.upstreams.launch import argv, received
 
 pytestmark = pytest.mark.anyio
 
@@ -30,20 +29,29 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("journal") / "journal"
 
 
-def servers(journal: Path) -> dict[str, Any]:
-    """What reaches server `fix` is in the journal; `doomed` is there to be killed."""
-    odd = [{"name": "in", "inputSchema": REGION}, {"name": "unfit", "inputSchema": WRONG}]
-    tools = journal.with_name("tools.json")
-    tools.write_text(json.dumps(odd))
-    return {"fix": entry(journal=journal), "own": entry(tools_json=tools), "doomed": entry(), "jobs": JOBS}
-
-
 @pytest.fixture(scope="module")
 async def hub(journal: Path) -> AsyncIterator[Hub]:
-    """Wants a token."""
-    config = {"servers": servers(journal), "hub": {"tokens": TOKENS, "first_list_wait": "20s"}}
+    """Wants a token; what reaches its server `fix` is in the journal."""
+    odd = [{"name": "in", "inputSchema": REGION}, {"name": "unfit", "inputSchema": WRONG}]
+    (journal.parent / "tools.json").write_text(json.dumps(odd))
+    fix, own, doomed = argv(journal=journal), argv(tools_json=journal.parent / "tools.json"), argv()
+    servers: dict[str, Any] = {
+        "fix": {"command": fix[0], "args": fix[1:]},
+        "own": {"command": own[0], "args": own[1:]},
+        "doomed": {"command": doomed[0], "args": doomed[1:]},
+        "jobs": {"local": "mcp_hub.examples.jobs:registry"},
+    }
+    (journal.parent / "own.yaml").write_text(json.dumps({"servers": servers}))
+    config = {"servers": servers, "hub": {"tokens": TOKENS, "first_list_wait": "20s"}}
     async with http_hub(json.dumps(config), journal.parent) as running:
         yield running
+
+
+@pytest.fixture(params=["with url", "without"])
+def where(request: pytest.FixtureRequest, hub: Hub, journal: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The options of a command that asks this hub, or one of its own with the same servers."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(journal.parent / "state of commands"))
+    return ["--url", hub.url] if request.param == "with url" else ["-c", str(journal.parent / "own.yaml")]
 
 
 def environment(token: str | None) -> dict[str, str]:
@@ -62,29 +70,6 @@ def lines(done: subprocess.CompletedProcess[bytes]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@dataclass(frozen=True)
-class Command:
-    """`mcp-hub call`, with servers of its own configuration or with those of a running hub."""
-
-    options: tuple[str, ...]
-    env: Mapping[str, str]
-
-    def argv(self, *args: str) -> list[str]:
-        return [*COMMAND, "call", *args, *self.options]
-
-    async def __call__(self, *args: str) -> subprocess.CompletedProcess[bytes]:
-        with anyio.fail_after(SECONDS):
-            return await anyio.run_process(self.argv(*args), check=False, env=self.env, cwd="/")
-
-
-@pytest.fixture(params=["own servers", "url"])
-def call(request: pytest.FixtureRequest, hub: Hub, journal: Path, tmp_path: Path) -> Command:
-    if request.param == "url":
-        return Command(("--url", hub.url), environment(ALICE))
-    (tmp_path / "servers.yaml").write_text(json.dumps({"servers": servers(journal)}))
-    return Command((), command_env(tmp_path))
-
-
 @pytest.mark.parametrize("ending", ["", "/mcp"])
 async def test_tools_are_those_of_the_hub(hub: Hub, ending: str) -> None:
     done = await run("tools", "--json", "--url", hub.url.removesuffix("/mcp") + ending)
@@ -94,21 +79,24 @@ async def test_tools_are_those_of_the_hub(hub: Hub, ending: str) -> None:
     assert listed["own_in"]["inputSchema"] == REGION
 
 
-async def test_pipe_gets_the_result_and_nothing_else(call: Command) -> None:
-    done = await call("fix_echo", "--arg", "text=5")
+async def test_pipe_gets_the_result_and_nothing_else(where: list[str]) -> None:
+    done = await run("call", "fix_echo", "--arg", "text=5", *where)
     assert (done.returncode, done.stdout, done.stderr) == (0, b'{"text": "5"}\n', b"")
-    done = await call("fix_echo", "--json", '{"text": "a"}', "--output", "json")
+    done = await run("call", "fix_echo", "--json", '{"text": "a"}', "--output", "json", *where)
     assert "resultType" not in json.loads(done.stdout)
 
 
-async def test_progress_and_logs_come_as_json_lines(call: Command) -> None:
-    done = await call("fix_progress", "--arg", "n=3", "--json")
+async def test_progress_content_and_logs_come_as_json_lines(where: list[str]) -> None:
+    done = await run("call", "fix_progress", "--arg", "n=3", "--json", *where)
     assert done.returncode == 0
     *progress, result = lines(done)
     assert progress == [{"type": "progress", "progress": n, "total": 3, "message": str(n)} for n in (1, 2, 3)]
     assert (result["type"], result["isError"]) == ("result", False)
     assert result["result"]["content"][0]["text"] == '{"n": 3, "nonce": ""}'
-    [log, _] = lines(await call("jobs_wait", "--json", '{"seconds": 0}'))
+    job = lines(await run("call", "--json", "jobs_run_job", "--arg", "steps=2", "--arg", "seconds=0", *where))
+    assert [line["type"] for line in job] == ["progress", "delta", "progress", "delta", "result"]
+    assert job[1]["content"] == [{"type": "text", "text": "step 1 done\n"}]
+    [log, _] = lines(await run("call", "jobs_wait", "--json", '{"seconds": 0}', *where))
     assert log == {"type": "log", "level": "info", "data": {"waiting_seconds": 0.0}}
 
 
@@ -117,24 +105,25 @@ async def test_arguments_travel_in_the_headers_that_the_tool_wants(hub: Hub) -> 
     assert (done.returncode, json.loads(done.stdout)) == (0, {"region": "ü"})
 
 
-async def test_errors_of_tools_and_servers_end_with_1(call: Command) -> None:
-    done = await call("fix_tool_error", "--arg", "text=sorry")
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, b"sorry\n", 1)
-    failed = ["fix_error", "--arg", "message=no", "--arg"]
-    for code in ("-5", "-32602"):
-        done = await call(*failed, f"code={code}")
-        assert (done.returncode, done.stdout, done.stderr) == (1, b"", f"error {code}: no\n".encode())
-    assert lines(await call(*failed, "code=-5", "--json")) == [{"type": "error", "code": -5, "message": "no"}]
+async def test_errors_of_a_tool_end_with_1(where: list[str]) -> None:
+    done = await run("call", "fix_tool_error", "--arg", "text=sorry", *where)
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"sorry\n", b"the tool reported an error\n")
+    failed = ["call", "fix_error", "--arg", "code=-5", "--arg", "message=no", *where]
+    done = await run(*failed)
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"error -5: no\n")
+    assert lines(await run(*failed, "--json")) == [{"type": "error", "code": -5, "message": "no"}]
+    done = await run("call", "fix_error", "--arg", "code=-32602", "--arg", "message=no", *where)
+    assert (done.returncode, done.stderr) == (1, b"error -32602: no\n")
 
 
-async def test_unknown_tool_ends_with_2_and_names_the_nearest(call: Command) -> None:
-    done = await call("fix_ecko")
+async def test_unknown_tool_ends_with_2_and_names_the_nearest(where: list[str]) -> None:
+    done = await run("call", "fix_ecko", *where)
     assert done.returncode == 2
-    assert b"fix_ecko" in done.stderr and b"fix_echo" in done.stderr
+    assert done.stderr.startswith(b"Unknown tool: fix_ecko; did you mean fix_echo")
 
 
-async def test_server_that_dies_ends_with_3(call: Command) -> None:
-    done = await call("doomed_crash", "--json")
+async def test_server_that_dies_ends_with_3(where: list[str]) -> None:
+    done = await run("call", "doomed_crash", "--json", *where)
     assert done.returncode == 3
     assert [line["code"] for line in lines(done)] == [1002]
 
@@ -155,7 +144,8 @@ async def test_hub_that_does_not_run_ends_with_3_and_says_how_to_start_one(free_
     for command in (["tools"], ["list"], ["call", "fix_echo"], ["reload"], ["restart", "fix"]):
         done = await run(*command, "--url", url)
         assert (done.returncode, done.stdout) == (3, b"")
-        assert f"{url}/mcp".encode() in done.stderr and b"mcp-hub serve --http" in done.stderr
+        assert done.stderr.startswith(f"No hub answers at {url}/mcp (".encode())
+        assert b"mcp-hub serve --http" in done.stderr
 
 
 async def test_list_is_of_the_servers_of_the_hub(hub: Hub) -> None:
@@ -179,21 +169,10 @@ async def test_list_of_a_hub_says_why_a_server_is_down_and_ends_with_3(tmp_path:
         called = [await run("call", name, "--url", running.url, token=None) for name in ("gone_x", "none_x")]
     assert [done.returncode for done in called] == [3, 2], called
     assert listed.returncode == 3
-    (why,) = [line for line in listed.stdout.splitlines() if line.startswith(b"gone is failed: ")]
-    assert b"no-such-program -x" in why and why.endswith(b"[command_not_found]")
+    assert b"gone is failed: command not found: no-such-program -x; command is the program alone" in listed.stdout
     assert [done.returncode for done in tools] == [3, 2]
-    assert b"gone is failed: " in tools[0].stderr and b"[command_not_found]" in tools[0].stderr
-    assert b'"gon"' in tools[1].stderr and b'"gone"' in tools[1].stderr
-
-
-async def test_list_of_a_hub_says_what_is_left_out(tmp_path: Path) -> None:
-    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("fine", "un\x1bfit")]
-    (tmp_path / "tools.json").write_text(json.dumps(tools))
-    text = servers_yaml({"odd": argv(tools_json=tmp_path / "tools.json")})
-    async with http_hub(text, tmp_path) as running:
-        await run("tools", "--server", "odd", "--url", running.url, token=None)  # waits for its first list
-        listed = (await run("list", "--url", running.url, token=None)).stdout.decode()
-    assert "odd: tool un?fit is left out: " in listed
+    assert b"gone is failed: command not found" in tools[0].stderr
+    assert b'no server "gon"; did you mean "gone"?' in tools[1].stderr
 
 
 async def test_tools_of_one_server_of_the_hub(hub: Hub) -> None:
@@ -208,17 +187,18 @@ async def test_options_about_own_servers_are_refused(hub: Hub) -> None:
     for options in (["--config", "x"], ["--wait", "5"]):
         done = await run("tools", *options, "--url", hub.url)
         assert done.returncode == 2
-        assert options[0].encode() in done.stderr
+        assert f"{options[0]} is about servers that the command starts itself".encode() in done.stderr
     done = await run("tools", "--token", ALICE)
-    assert done.returncode == 2 and b"--token" in done.stderr and b"--url" in done.stderr
+    assert (done.returncode, b"--token belongs to --url" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_interrupt_cancels_the_call_upstream(call: Command, journal: Path, number: signal.Signals) -> None:
-    nonce = f"by {number.name} {call.options}"
+async def test_interrupt_cancels_the_call_upstream(hub: Hub, journal: Path, number: signal.Signals) -> None:
+    nonce = f"by {number.name}"
     arguments = json.dumps({"n": 100_000, "delay": 0.01, "nonce": nonce})
+    command = [*COMMAND, "call", "fix_progress", "--json", arguments, "--url", hub.url]
     with anyio.fail_after(SECONDS):
-        async with await anyio.open_process(call.argv("fix_progress", "--json", arguments), env=call.env) as process:
+        async with await anyio.open_process(command, env=environment(ALICE)) as process:
             assert process.stdout is not None
             first = json.loads((await process.stdout.receive()).splitlines()[0])
             assert first == {"type": "progress", "progress": 1, "total": 100_000, "message": f"{nonce} 1"}
@@ -228,7 +208,7 @@ async def test_interrupt_cancels_the_call_upstream(call: Command, journal: Path,
             assert await process.wait() == 130
             assert process.stderr is not None
             assert [part async for part in process.stderr] == []
-    [asked] = [one for one in received(journal, "tools/call") if one["params"]["arguments"].get("nonce") == nonce]
+    [asked] = [call for call in received(journal, "tools/call") if call["params"]["arguments"].get("nonce") == nonce]
     await until(lambda: asked["id"] in [c["params"]["requestId"] for c in received(journal, "notifications/cancelled")])
 
 

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from mcp_hub.clock import SystemClock
-from mcp_hub.upstreams.process import reaper
+from mcp_hub.upstreams.process import reaper, watchdog_process
 from mcp_hub.upstreams.process import watchdog as module
 from mcp_hub.upstreams.process.child import Child
 from mcp_hub.upstreams.process.watchdog import CHILD, Watchdog
@@ -248,7 +248,7 @@ def test_limit_that_somebody_chose_is_left_alone() -> None:
         process.kill()
 
 
-# -- the guard process -------------------------------------------------------------------------------------------
+# -- the watchdog process ----------------------------------------------------------------------------------------
 
 
 HUB = """
@@ -292,9 +292,9 @@ async def test_guard_kills_what_is_marked_and_nothing_else(start: Callable[..., 
 async def test_guard_starts_with_the_first_server_and_ends_with_the_hub(start: Callable[..., int]) -> None:
     marked = start(**{INSTANCE: "late"})
     async with guarding(instance="late") as guardian:
-        assert guardian.guard_pid is None
+        assert guardian.process_pid is None
         async with shell(guardian, STAY), shell(guardian, STAY):
-            pid = guardian.guard_pid
+            pid = guardian.process_pid
             assert pid is not None and is_alive(pid)
     assert start_time(pid) is None
     assert not is_alive(marked)
@@ -309,29 +309,30 @@ async def test_guard_has_nothing_of_ours_but_its_end_of_the_pipe(monkeypatch: py
     monkeypatch.setenv(INSTANCE, "a hub that this one is a server of")
     monkeypatch.setenv("SECRET", "x")
     async with guarding() as guardian, shell(guardian, STAY) as child:
-        assert guardian._guard is not None and guardian.guard_pid is not None
-        pipe = os.readlink(f"/proc/self/fd/{guardian._guard._pipe}")
-        guard, ours = guardian.guard_pid, {pipe, "/dev/null", "anon_inode:[pidfd]"}
+        process = guardian._keeper.process
+        assert process is not None and guardian.process_pid is not None
+        pipe = os.readlink(f"/proc/self/fd/{process._pipe.fileno()}")
+        guard, ours = guardian.process_pid, {pipe, "/dev/null", "anon_inode:[pidfd]"}
         await until(lambda: set(descriptors(guard).values()) <= ours, 10)  # its program, once it is read
         links = descriptors(guard)
         assert {name: links.pop(name) for name in "012"} == {"0": pipe, "1": "/dev/null", "2": "/dev/null"}
         assert set(links.values()) <= {"anon_inode:[pidfd]"}
         assert pipe not in descriptors(child.pid).values()
-        assert environment(guardian.guard_pid).keys() <= {"LD_LIBRARY_PATH"}
-        assert os.getsid(guardian.guard_pid) == guardian.guard_pid
+        assert environment(guardian.process_pid).keys() <= {"LD_LIBRARY_PATH"}
+        assert os.getsid(guardian.process_pid) == guardian.process_pid
 
 
 async def test_guard_ignores_signals_that_are_meant_for_the_family() -> None:
     ignored = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
     mask = sum(1 << number - 1 for number in ignored)
     async with guarding() as guardian, shell(guardian, STAY):
-        pid = guardian.guard_pid
+        pid = guardian.process_pid
         assert pid is not None
         await until(lambda: _ignored(pid) & mask == mask, 10)  # it needs a moment to start
         for number in ignored:
             os.kill(pid, number)
         await anyio.sleep(0.05)
-        assert guardian.guard_pid == pid and is_alive(pid)
+        assert guardian.process_pid == pid and is_alive(pid)
 
 
 def _ignored(pid: int) -> int:
@@ -342,14 +343,13 @@ def _ignored(pid: int) -> int:
 async def test_guard_that_was_killed_is_replaced_by_one_that_knows_as_much() -> None:
     async with guarding() as guardian:
         child = guardian.spawn(["/usr/bin/env", "-i", "sleep", "1000"], {"PATH": os.environ["PATH"]}, None)
-        first = guardian.guard_pid
+        first = guardian.process_pid
         assert first is not None
         is_gone = gone(first)
         os.kill(first, signal.SIGKILL)
-        await until(lambda: guardian.guard_pid not in (None, first), 10)
+        await until(lambda: guardian.process_pid not in (None, first), 10)
         assert is_gone()
-        assert guardian._guard is not None
-        await guardian._guard.stop()  # as when this process is killed
+        await guardian._keeper.stop()  # as when this process is killed
         with anyio.fail_after(10):
             assert await child.wait() == -signal.SIGKILL
         await child.close(0, 0)
@@ -357,14 +357,14 @@ async def test_guard_that_was_killed_is_replaced_by_one_that_knows_as_much() -> 
 
 async def test_guard_that_was_stopped_is_replaced_when_its_pipe_is_full() -> None:
     async with guarding() as guardian, shell(guardian, STAY):
-        first, guard = guardian.guard_pid, guardian._guard
+        first, guard = guardian.process_pid, guardian._keeper.process
         assert first is not None and guard is not None
         os.kill(first, signal.SIGSTOP)
         for line in ("+1\n" * 1000, "+1\n"):
             while guard.tell(line):
                 pass
         async with shell(guardian, STAY):
-            assert guardian.guard_pid not in (None, first)
+            assert guardian.process_pid not in (None, first)
             assert not is_alive(first)
 
 
@@ -380,9 +380,9 @@ async def test_guard_that_cannot_run_is_tried_a_few_times_and_servers_run_all_th
         started.append(real(instance, lines))
         return started[-1]
 
-    monkeypatch.setattr(module, "WatchdogProcess", counted)
+    monkeypatch.setattr(watchdog_process, "WatchdogProcess", counted)
     async with guarding() as guardian, shell(guardian, "echo here; cat") as child:
-        await until(lambda: len(started) == 5 and guardian.guard_pid is None, 10)
+        await until(lambda: len(started) == 5 and guardian.process_pid is None, 10)
         assert await lines(child, 1) == ["here"]
         async with shell(guardian, "echo there; cat") as other:
             assert await lines(other, 1) == ["there"]
@@ -394,6 +394,6 @@ async def test_without_an_interpreter_there_is_no_guard(monkeypatch: pytest.Monk
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     async with guarding() as guardian, shell(guardian, f"{ESCAPES['setsid']}\n{STAY}") as child:
         (left,) = await pids(child)
-        assert guardian.guard_pid is None
+        assert guardian.process_pid is None
         await child.close(0, 5)
         assert not is_alive(left)

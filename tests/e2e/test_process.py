@@ -3,7 +3,6 @@
 import gc
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -239,8 +238,3 @@ def test_exits_are_described_for_people() -> None:
     assert describe_exit(3) == "exited with code 3"
     assert describe_exit(-signal.SIGSEGV) == "killed by SIGSEGV"
     assert describe_exit(-40) == "killed by signal 40"
-
-
-def test_only_unbuffered_pipes_are_accepted() -> None:
-    with subprocess.Popen(["/bin/sh", "-c", "exit"], stdin=subprocess.PIPE) as popen, pytest.raises(TypeError):
-        Child(popen, None)

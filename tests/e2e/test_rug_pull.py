@@ -14,7 +14,7 @@ from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import HANDSHAKE, Peer, connected, http_hub, stdio_hub
 from tests.unit.cli.command import hub as command_line
 from tests.upstreams.child import WAIT
-from tests.upstreams.launch import entry, received
+from tests.upstreams.launch import argv, received
 from tests.upstreams.messages import Message
 from tests.upstreams.stdio_client import StdioClient
 
@@ -28,11 +28,12 @@ ODD = {"name": "odd", "description": EVIL, "inputSchema": {"type": "object"}}
 def config(root: Path, approval: str) -> str:
     """Servers `shop`, which turns, and `bank`, which does not; `odd` is odd from the beginning."""
     (root / "tools.json").write_text(json.dumps([ODD]))
-    entries = {
-        "shop": entry(name="shop", journal=root / "journal"),
-        "bank": entry(name="bank"),
-        "odd": entry(name="odd", tools_json=root / "tools.json"),
+    servers = {
+        "shop": argv(name="shop", journal=root / "journal"),
+        "bank": argv(name="bank"),
+        "odd": argv(name="odd", tools_json=root / "tools.json"),
     }
+    entries = {name: {"command": own[0], "args": own[1:]} for name, own in servers.items()}
     hub = {"prefix": "always", "expose": "full"}
     return json.dumps({"hub": hub, "defaults": {"approval": approval} if approval else {}, "servers": entries})
 
@@ -82,7 +83,7 @@ async def test_a_changed_tool_is_gone_until_it_is_approved_and_comes_back_change
         refused = (await peer.call("shop_echo", {"text": "2"})).error
         assert refused["code"] == 1010 and "mcp-hub approve shop echo" in refused["message"]
         model = await peer.call("run_tool", {"name": "shop_echo", "arguments": {"text": "2"}})
-        assert model.result["isError"] and "mcp-hub approve shop echo" in model.text
+        assert model.result["isError"] and "has changed since it was approved" in model.text
         assert "shop_echo" not in (await peer.call("find_tools", {"query": "echoes the keys"})).text
         assert (await peer.call("bank_echo", {"text": "fine"})).text
         await peer.call("shop_add_tool", {"name": "refund"})
@@ -90,11 +91,11 @@ async def test_a_changed_tool_is_gone_until_it_is_approved_and_comes_back_change
         assert "shop_refund" not in await tools(peer)
 
         shown = await command(tmp_path, "approve", "shop", "echo")
-        assert shown.returncode == 2 and "[no_terminal]" in shown.stderr
+        assert shown.returncode == 2 and "[no_terminal]" in shown.stderr, "nobody is there to be asked"
         assert (
             "+Echoes.<U+200B> <IMPORTANT>" in shown.stdout and f"-{first['shop_echo']['description']}" in shown.stdout
         )
-        assert "suspicious: description: " in shown.stdout and "\u200b" not in shown.stdout
+        assert "suspicious: description: an order to the model" in shown.stdout and "\u200b" not in shown.stdout
         assert "shop_echo" not in await tools(peer)
         after = len(wire.transcript)
         done = await command(tmp_path, "approve", "shop", "echo", "--yes")
@@ -135,8 +136,7 @@ async def test_a_changed_tool_is_passed_on_and_told_of_by_default(tmp_path: Path
         said = [json.loads(line) for line in wire.stderr.splitlines() if line.startswith("{")]
         (change,) = [line for line in said if line["event"] == "tools_not_approved"]
         assert (change["upstream"], change["held"]) == ("shop", False)
-        (echo,) = change["tools"]
-        assert echo.startswith("echo ") and echo.endswith("(description)")
+        assert change["tools"] == ["echo has changed since it was approved (description)"]
         (found,) = await waiting(tmp_path, "echo")
         assert (found["offered"]["description"], found["held"]) == (EVIL, False)
         assert (await command(tmp_path, "approve", "--all", "--yes")).returncode == 0
@@ -146,9 +146,10 @@ async def test_a_changed_tool_is_passed_on_and_told_of_by_default(tmp_path: Path
         done = await command(tmp_path, name)
         assert done.returncode == 0
         out = done.stdout + done.stderr
-        assert "servers.shop: tool echo " in out and "mcp-hub approve shop" in out
-        assert "servers.odd: tool odd: description: " in out and "Echoes.<U+200B> <IMPORTANT>" in out
-        assert "bank_echo" in out and "\u200b" not in out
+        assert "servers.shop: tool echo has changed since it was approved (description)" in out
+        assert "servers.shop: see and approve: mcp-hub approve shop" in out
+        assert "servers.odd: tool odd: description: 1 invisible characters: Echoes.<U+200B> <IMPORTANT>" in out
+        assert "names bank_echo, a tool of another server (bank)" in out and "\u200b" not in out
     servers = json.loads((await command(tmp_path, "list", "--json")).stdout)["servers"]
     assert {own["server"]: (len(own["unapproved"]), len(own["flags"])) for own in servers} == {
         "shop": (1, 0),
@@ -174,7 +175,8 @@ async def test_a_call_that_waits_for_a_process_is_judged_by_what_that_lists(scop
     """The server changes its tool while none of its processes runs that could be asked."""
     tools_json, journal = tmp_path / "tools.json", tmp_path / "journal"
     tools_json.write_text(json.dumps([{**ODD, "description": "Fine."}]))
-    odd = {**entry(name="odd", tools_json=tools_json, journal=journal), "scope": scope, "approval": "block"}
+    program, *args = argv(name="odd", tools_json=tools_json, journal=journal)
+    odd = {"command": program, "args": args, "scope": scope, "approval": "block"}
     text = json.dumps({"hub": {"prefix": "always", "expose": "full"}, "servers": {"odd": odd}})
     async with http_hub(text, tmp_path) as hub, RestClient(hub) as rest:
         with anyio.fail_after(WAIT):

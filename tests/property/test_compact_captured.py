@@ -1,31 +1,23 @@
 """Compaction of real schemas keeps the verdict on every instance (data outside the repository)."""
 
 import json
-import os
 import random
 from collections.abc import Iterator
-from pathlib import Path
 
 import jsonschema_rs
-import pytest
 
 from mcp_hub.catalog.compact.schema import compact_schema, compact_tool
+from tests.captured import captured, encoded, needs_lists
 from tests.property.compact_instances import Instances
 
-DATA = os.environ.get("MCP_HUB_EVAL_DATA")
-LISTS = sorted(Path(DATA, "tool-lists").glob("*.json")) if DATA else []
 PER_TOOL = 60
 
-pytestmark = pytest.mark.skipif(not LISTS, reason="MCP_HUB_EVAL_DATA names no folder with tool-lists/*.json")
-
-
-def encoded(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+pytestmark = needs_lists
 
 
 def captured_tools() -> Iterator[bytes]:
-    for path in LISTS:
-        yield from map(encoded, json.loads(path.read_bytes())["tools"])
+    for tools in captured().values():
+        yield from map(encoded, tools)
 
 
 def test_no_captured_schema_changes_its_verdict_on_any_of_36660_instances() -> None:

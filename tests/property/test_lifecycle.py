@@ -12,7 +12,6 @@ from mcp_hub.upstreams.supervision.lifecycle import (
     drained,
     draining,
     gave_up,
-    is_ready,
     ready,
     restarted,
     resting,
@@ -124,7 +123,7 @@ def test_the_pause_doubles_from_half_a_second_and_being_ready_resets_it() -> Non
         life = starting(life)
     assert delays == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
     life = ready(life)
-    assert is_ready(life) and life.reason is None
+    assert life.state is READY and life.reason is None
     assert died(life, rule, 10, BOOM, 0.0).delay == 0.5
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcp_hub.catalog.discovery.definitions import answer, exact
 from mcp_hub.catalog.discovery.instructions import compose
 from mcp_hub.catalog.discovery.plain_text import cut, first_sentence, one_line, sentences
-from mcp_hub.catalog.discovery.signatures import all_names, grouped_names, parameter_notes, signature
+from mcp_hub.catalog.discovery.signatures import all_names, counted, parameter_notes, signature
 from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
 
 unhurried = settings(deadline=None)
@@ -100,8 +100,8 @@ def test_an_answer_has_no_lines_but_those_of_hits_and_the_hub(
 
 @unhurried
 @given(st.dictionaries(names, st.lists(names, max_size=6, unique=True), max_size=5), st.integers(0, 200))
-def test_grouped_names_say_every_name_or_keep_to_the_limit(groups: dict[str, list[str]], limit: int) -> None:
-    text = grouped_names(groups, limit)
+def test_all_names_are_said_or_servers_within_the_limit(groups: dict[str, list[str]], limit: int) -> None:
+    text = counted({server: len(listed) for server, listed in groups.items()}, limit)
     assert len(text.encode()) <= max(limit, len("…".encode()))
     said = [line for line in all_names(groups).split("\n") if line]
     for line, listed in zip(said, filter(None, groups.values()), strict=True):

@@ -15,15 +15,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
-from mcp_hub.stores.base import Change, Chunk, EventStore, Letter
+from mcp_hub.stores.base import ENDINGS, Change, Chunk, EventStore, Letter
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
-from mcp_hub.stores.rules import ENDINGS
-from mcp_hub.stores.sqlite.store import SqliteStore
 from tests.examples import examples
 from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk
-from tests.unit.stores.event_stores import GONE, line, new_row, replayed, settled
+from tests.unit.stores.event_stores import GONE, SoleStore, line, new_row, replayed, settled
 
 LIMITS = StoreLimits(stream_events=20, stream_bytes=9000, ended=4)
 EVENTS, BYTES = LIMITS.stream_events, LIMITS.stream_bytes
@@ -237,7 +235,7 @@ class AnyStore(RuleBasedStateMachine):
 
 class AnySqliteStore(AnyStore):
     def new_store(self) -> EventStore:
-        return SqliteStore(self.folder, LIMITS, self.clock)
+        return SoleStore(self.folder, LIMITS, self.clock)
 
     @rule()
     def reopen(self) -> None:

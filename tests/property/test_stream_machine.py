@@ -95,7 +95,7 @@ class Streams(RuleBasedStateMachine):
     async def _start(self, hub: DurableHub, continues: bool) -> None:
         call = hub.call()
         self.known.append(Known(call.id))
-        await hub.streams.settled(hub.streams.begin(call.record))
+        await hub.streams.begin(call.record).settled()
         if continues:
             call.record.continuable(HOW)
 
@@ -232,7 +232,7 @@ class Streams(RuleBasedStateMachine):
                 for client in self.clients:
                     assert client.is_told_gone or client.after + len(client.lines) == len(client.of.lines)
                 for hub in self.hubs:
-                    assert not hub.streams._owned and not hub.streams._detached and not hub.streams._letters
+                    assert not hub.streams._owned and not hub.streams._detached and not hub.streams._inbox._letters
             finally:
                 self.runner.close()
 

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 
 from mcp_hub.call import Call, CallChannel, Question, Upstream
+from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import MethodNotFound
@@ -16,6 +17,16 @@ from mcp_hub.events import CallEvent, Completed
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.wire.base import Requests
+
+
+class HandClock:
+    """A clock that a test moves."""
+
+    def __init__(self, time: float = 1000.0) -> None:
+        self.time = time
+
+    def now(self) -> float:
+        return self.time
 
 
 @dataclass
@@ -99,6 +110,9 @@ class DeliveryPort:
 
     def __init__(self) -> None:
         self.parking = PendingInput(SystemClock(), 60, lambda record, why: None)
+
+    def park(self, call: CallHandle, cursor: int) -> str:
+        return self.parking.park(call.record, cursor)
 
     def mark_state(self, call: Call, state: str) -> str:
         return self.parking.mark(call, state)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import pytest
@@ -15,8 +15,8 @@ from mcp_hub.app.build import App, open_app
 from mcp_hub.app.logins import client_of, grant_store
 from mcp_hub.config.load.load import Loaded, parse
 from mcp_hub.errors import HttpRefused, UpstreamUnavailable
-from mcp_hub.types import UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.auth.grants import ClientRegistration
+from mcp_hub.types import UpstreamState
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant
 from mcp_hub.upstreams.auth.login import log_in, log_out
 from mcp_hub.upstreams.supervision import lifecycle
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
@@ -49,16 +49,22 @@ class Hub:
     loaded: Loaded
 
     @property
+    def sent(self) -> set[str | None]:
+        """The credentials that the server was sent."""
+        return {request.headers.get("authorization") for request in self.server.seen}
+
+    @property
     def far(self) -> ManagedUpstream:
         found = self.app.upstreams["far"]
         assert isinstance(found, ManagedUpstream)
         return found
 
-    async def until(self, state: UpstreamState, holds: Callable[[UpstreamStatus], object] = bool) -> UpstreamStatus:
+    async def until(self, state: UpstreamState, old: ManagedUpstream | None = None) -> str:
+        """Waits for the state, of another than the `old` one if that is given; its reason."""
         with anyio.fail_after(WAIT):
-            while (status := self.far.status()).state is not state or not holds(status):
+            while (status := self.far.status()).state is not state or self.far is old:
                 await self.app.changes.wait(self.app.changes.version)
-        return status
+        return str(status.reason)
 
     async def log_in(self) -> None:
         client = client_of(self.loaded.settings.servers["far"])
@@ -71,13 +77,32 @@ class Hub:
 
 
 @asynccontextmanager
-async def hub(script: Any, state: Path, **settings: Any) -> AsyncIterator[Hub]:
+async def hub(script: Any, state: Path, prior: Callable[[str], Grant] | None = None, **far: Any) -> AsyncIterator[Hub]:
+    """`prior` makes the login that is stored already, `far` has more settings of the server."""
     async with serving(script) as server:
-        servers = {"far": {"url": server.url, **settings}}
-        document = {"hub": {"store": {"type": "memory"}}, "servers": servers}
+        base = server.url.removesuffix("/mcp")
+        if prior is not None:
+            grant_store(state).save(key_of(server.url), prior(base))
+        if "oauth" in far:
+            far["oauth"] = {"issuer": base, **far["oauth"]}
+        document = {"hub": {"store": {"type": "memory"}}, "servers": {"far": {"url": server.url, **far}}}
         loaded = parse(json.dumps(document), "servers.json", {}, state)
         async with open_app(loaded, {"MCP_HUB_STATE_DIR": str(state)}) as app:
             yield Hub(app, server, state, loaded)
+
+
+@asynccontextmanager
+async def logged_in(guard: Authorization, state: Path) -> AsyncIterator[Hub]:
+    """A hub whose user has logged in to `far`."""
+    async with hub(guard, state) as it:
+        await it.until(UpstreamState.FAILED)
+        await it.log_in()
+        await it.until(UpstreamState.READY)
+        yield it
+
+
+ROBOT: Final = {"grant": "client_credentials", "client_id": "robot", "client_secret": "s3cr3t-robot"}
+"""Logs in by itself."""
 
 
 @pytest.mark.parametrize("remote", [Remote(modern=True), Remote()], ids=["modern", "handshake"])
@@ -86,8 +111,7 @@ async def test_a_server_that_wants_a_login_says_so_and_comes_up_when_there_is_on
 ) -> None:
     guard = Authorization(remote)
     async with hub(guard, tmp_path) as it:
-        failed = await it.until(UpstreamState.FAILED)
-        assert failed.reason == f"{guard.base} wants a login: {ADVICE} (HTTP 401)"
+        assert await it.until(UpstreamState.FAILED) == f"{guard.base} wants a login: {ADVICE} (HTTP 401)"
         with pytest.raises(UpstreamUnavailable, match=ADVICE):
             await it.call()
         await it.log_in()
@@ -98,29 +122,19 @@ async def test_a_server_that_wants_a_login_says_so_and_comes_up_when_there_is_on
 
 
 async def test_a_stored_login_is_there_at_the_next_start(tmp_path: Path) -> None:
-    guard = Authorization()
-    guard.valid["a-1"] = ""
-    async with serving(guard) as server:
-        grant_store(tmp_path).save(key_of(server.url), a_grant(server.url.removesuffix("/mcp")))
-        document = json.dumps({"servers": {"far": {"url": server.url, "auth": "oauth"}}})
-        loaded = parse(document, "servers.json", {}, tmp_path)
-        async with open_app(loaded, {"MCP_HUB_STATE_DIR": str(tmp_path)}) as app:
-            await Hub(app, server, tmp_path, loaded).until(UpstreamState.READY)
-    assert {request.headers.get("authorization") for request in server.seen} == {"Bearer a-1"}
+    async with hub(Authorization(valid={"a-1": ""}), tmp_path, a_grant, auth="oauth") as it:
+        await it.until(UpstreamState.READY)
+    assert it.sent == {"Bearer a-1"}
 
 
 async def test_a_login_that_has_ended_ends_the_connection_with_its_reason(tmp_path: Path) -> None:
     guard = Authorization()
-    async with hub(guard, tmp_path) as it:
-        await it.until(UpstreamState.FAILED)
-        await it.log_in()
-        await it.until(UpstreamState.READY)
+    async with logged_in(guard, tmp_path) as it:
         guard.valid.clear()
         guard.refresh_answer = 400, {"error": "invalid_grant"}
         with pytest.raises(HttpRefused, match=f"no longer accepts the login, and .* invalid_grant: {ADVICE}"):
             await it.call()
-        failed = await it.until(UpstreamState.FAILED)
-        assert failed.reason is not None and failed.reason.endswith(f"{ADVICE} (HTTP 401)")
+        assert (await it.until(UpstreamState.FAILED)).endswith(f"{ADVICE} (HTTP 401)")
         guard.refresh_answer = None
         await it.log_in()
         await it.until(UpstreamState.READY)
@@ -129,16 +143,12 @@ async def test_a_login_that_has_ended_ends_the_connection_with_its_reason(tmp_pa
 
 async def test_an_authorization_server_that_is_down_is_tried_again(tmp_path: Path) -> None:
     guard = Authorization()
-    async with hub(guard, tmp_path) as it:
-        await it.until(UpstreamState.FAILED)
-        await it.log_in()
-        await it.until(UpstreamState.READY)
+    async with logged_in(guard, tmp_path) as it:
         guard.valid.clear()
         guard.refresh_answer = 503, {}
         with pytest.raises(HttpRefused, match="did not renew the login: HTTP 503"):
             await it.call()
-        backing_off = await it.until(UpstreamState.BACKING_OFF)
-        assert backing_off.reason is not None and "HTTP 503" in backing_off.reason
+        assert "HTTP 503" in await it.until(UpstreamState.BACKING_OFF)
         guard.refresh_answer = None
         await it.until(UpstreamState.READY)
         await it.call()
@@ -146,10 +156,7 @@ async def test_an_authorization_server_that_is_down_is_tried_again(tmp_path: Pat
 
 async def test_more_rights_are_asked_for_at_the_next_login_without_losing_those_there_are(tmp_path: Path) -> None:
     guard = Authorization(scope="read", needs="write")
-    async with hub(guard, tmp_path) as it:
-        await it.until(UpstreamState.FAILED)
-        await it.log_in()
-        await it.until(UpstreamState.READY)
+    async with logged_in(guard, tmp_path) as it:
         with pytest.raises(HttpRefused, match=f"wants more rights than the login has .*write.*: {ADVICE}"):
             await it.call()
         assert it.far.status().state is UpstreamState.READY
@@ -177,21 +184,17 @@ async def test_one_tool_that_wants_a_login_takes_no_other_away(tmp_path: Path) -
         assert it.far.status().state is UpstreamState.READY
         before = it.far
         await it.log_in()
-        await it.until(UpstreamState.READY, lambda status: it.far is not before)
+        await it.until(UpstreamState.READY, before)
         await it.call()
 
 
 async def test_who_logs_out_is_logged_out(tmp_path: Path) -> None:
-    async with hub(Authorization(), tmp_path) as it:
-        await it.until(UpstreamState.FAILED)
-        await it.log_in()
-        await it.until(UpstreamState.READY)
+    async with logged_in(Authorization(), tmp_path) as it:
         await log_out(it.server.url, ClientRegistration(), grant_store(tmp_path))
-        assert ADVICE in str((await it.until(UpstreamState.FAILED)).reason)
+        assert ADVICE in await it.until(UpstreamState.FAILED)
 
 
-@pytest.mark.parametrize("is_modern", [True, False], ids=["modern", "handshake"])
-@pytest.mark.parametrize("does", ["log in", "log out"])
+@pytest.mark.parametrize(("does", "is_modern"), [("log in", True), ("log out", False)])
 async def test_a_call_under_way_ends_as_it_would_when_somebody_logs_in_or_out(
     tmp_path: Path, does: str, is_modern: bool
 ) -> None:
@@ -207,10 +210,8 @@ async def test_a_call_under_way_ends_as_it_would_when_somebody_logs_in_or_out(
         await reply.result(request, {"content": []})
 
     guard.remote.does["tools/call"] = answer
-    async with hub(guard, tmp_path) as it, anyio.create_task_group() as tasks:
-        if does == "log out":
-            await it.until(UpstreamState.FAILED)
-            await it.log_in()
+    begun = logged_in if does == "log out" else hub
+    async with begun(guard, tmp_path) as it, anyio.create_task_group() as tasks:
         await it.until(UpstreamState.READY)
         old = it.far
 
@@ -223,10 +224,10 @@ async def test_a_call_under_way_ends_as_it_would_when_somebody_logs_in_or_out(
             await came.wait()
         if does == "log in":
             await it.log_in()
-            await it.until(UpstreamState.READY, lambda status: it.far is not old)
+            await it.until(UpstreamState.READY, old)
         else:
             await log_out(it.server.url, ClientRegistration(), grant_store(tmp_path))
-            await it.until(UpstreamState.FAILED, lambda status: it.far is not old)
+            await it.until(UpstreamState.FAILED, old)
         assert not ended and old.status().state is UpstreamState.DRAINING
         may_end.set()
     assert len(ended) == 1
@@ -234,48 +235,27 @@ async def test_a_call_under_way_ends_as_it_would_when_somebody_logs_in_or_out(
 
 async def test_the_hub_logs_in_by_itself_where_it_was_given_what_it_takes(tmp_path: Path) -> None:
     guard = Authorization(refreshable=False, expires_in=1)
-    async with serving(guard) as server:
-        issuer = server.url.removesuffix("/mcp")
-        own = {"grant": "client_credentials", "client_id": "robot", "client_secret": "s3cr3t-robot", "issuer": issuer}
-        document = {"hub": {"store": {"type": "memory"}}, "servers": {"far": {"url": server.url, "oauth": own}}}
-        loaded = parse(json.dumps(document), "servers.json", {}, tmp_path)
-        assert "s3cr3t-robot" in loaded.secrets
-        async with open_app(loaded, {"MCP_HUB_STATE_DIR": str(tmp_path)}) as app:
-            it = Hub(app, server, tmp_path, loaded)
-            await it.until(UpstreamState.READY)
+    async with hub(guard, tmp_path, oauth=ROBOT) as it:
+        assert "s3cr3t-robot" in it.loaded.secrets
+        await it.until(UpstreamState.READY)
+        await it.call()
+        guard.valid.clear()
+        await it.call()
+        guard.valid.clear()
+        guard.token_answer = 401, {"error": "invalid_client"}
+        with pytest.raises(HttpRefused, match='does not accept the login of "oauth"'):
             await it.call()
-            guard.valid.clear()
-            await it.call()
-            guard.valid.clear()
-            guard.token_answer = 401, {"error": "invalid_client"}
-            with pytest.raises(HttpRefused, match='does not accept the login of "oauth"'):
-                await it.call()
-            await it.until(UpstreamState.FAILED)
+        await it.until(UpstreamState.FAILED)
     written = "".join(path.read_text() for path in (tmp_path / "oauth").glob("*.json"))
     assert "s3cr3t-robot" not in written
     assert not [form for form in guard.asked["/token"] if form["grant_type"] != "client_credentials"]
 
 
-@asynccontextmanager
-async def robot(guard: Authorization, state: Path) -> AsyncIterator[Hub]:
-    """A hub that logs in to `far` by itself."""
-    async with serving(guard) as server:
-        issuer = server.url.removesuffix("/mcp")
-        own = {"grant": "client_credentials", "client_id": "robot", "client_secret": "s3cr3t-robot", "issuer": issuer}
-        document = {"hub": {"store": {"type": "memory"}}, "servers": {"far": {"url": server.url, "oauth": own}}}
-        loaded = parse(json.dumps(document), "servers.json", {}, state)
-        async with open_app(loaded, {"MCP_HUB_STATE_DIR": str(state)}) as app:
-            yield Hub(app, server, state, loaded)
-
-
-@pytest.mark.parametrize("status", [503, 408])
-async def test_a_hub_that_logs_in_by_itself_tries_again_where_the_authorization_server_is_busy(
-    tmp_path: Path, status: int
-) -> None:
-    guard = Authorization(token_answer=(status, {"error": "invalid_request"}), refreshable=False)
-    async with robot(guard, tmp_path) as it:
-        reason = (await it.until(UpstreamState.BACKING_OFF)).reason
-        assert reason is not None and f"{guard.base} did not give a token: HTTP {status}" in reason
+async def test_a_hub_that_logs_in_by_itself_tries_again_where_the_authorization_server_is_busy(tmp_path: Path) -> None:
+    guard, status = Authorization(token_answer=(408, {"error": "invalid_request"}), refreshable=False), 408
+    async with hub(guard, tmp_path, oauth=ROBOT) as it:
+        reason = await it.until(UpstreamState.BACKING_OFF)
+        assert f"{guard.base} did not give a token: HTTP {status}" in reason
         guard.token_answer = None
         await it.until(UpstreamState.READY)
         guard.valid.clear()
@@ -291,7 +271,6 @@ async def test_a_hub_that_logs_in_by_itself_tries_again_where_the_authorization_
 @pytest.mark.parametrize(
     ("place", "answer"),
     [
-        ("_metadata", (503, {})),
         ("_metadata", (200, b"<html>down")),
         ("_metadata", (404, {})),
         ("_resource", (503, {})),
@@ -302,7 +281,7 @@ async def test_metadata_that_cannot_be_had_now_is_asked_for_again(
 ) -> None:
     guard = Authorization(refreshable=False)
     monkeypatch.setattr(guard, place, lambda: answer)
-    async with robot(guard, tmp_path) as it:
+    async with hub(guard, tmp_path, oauth=ROBOT) as it:
         await it.until(UpstreamState.BACKING_OFF)
         monkeypatch.undo()
         await it.until(UpstreamState.READY)
@@ -310,32 +289,25 @@ async def test_metadata_that_cannot_be_had_now_is_asked_for_again(
 
 async def test_a_refusal_that_would_come_again_is_final_for_who_logs_in_by_itself(tmp_path: Path) -> None:
     guard = Authorization(token_answer=(401, {"error": "invalid_client", "error_description": "who?"}))
-    async with robot(guard, tmp_path) as it:
-        failed = await it.until(UpstreamState.FAILED)
-        assert str(failed.reason).endswith(f": {guard.base} refused to give a token: invalid_client (who?)")
+    async with hub(guard, tmp_path, oauth=ROBOT) as it:
+        assert (await it.until(UpstreamState.FAILED)).endswith(
+            f": {guard.base} refused to give a token: invalid_client (who?)"
+        )
     guard = Authorization(metadata={"issuer": "https://other.example"})
-    async with robot(guard, tmp_path / "other") as it:
-        assert "issuer mismatch" in str((await it.until(UpstreamState.FAILED)).reason)
+    async with hub(guard, tmp_path / "other", oauth=ROBOT) as it:
+        assert "issuer mismatch" in await it.until(UpstreamState.FAILED)
 
 
 async def test_credentials_of_the_configuration_are_sent_and_no_login(tmp_path: Path) -> None:
-    guard = Authorization()
-    async with serving(guard) as server:
-        grant_store(tmp_path).save(key_of(server.url), a_grant(server.url.removesuffix("/mcp")))
-        document = json.dumps({"servers": {"far": {"url": server.url, "bearer": "wrong-token"}}})
-        loaded = parse(document, "servers.json", {}, tmp_path)
-        async with open_app(loaded, {"MCP_HUB_STATE_DIR": str(tmp_path)}) as app:
-            failed = await Hub(app, server, tmp_path, loaded).until(UpstreamState.FAILED)
-    assert failed.reason is not None and 'credentials of "bearer" or "headers"' in failed.reason
-    assert {request.headers.get("authorization") for request in server.seen} == {"Bearer wrong-token"}
+    async with hub(Authorization(), tmp_path, a_grant, bearer="wrong-token") as it:
+        assert 'credentials of "bearer" or "headers"' in await it.until(UpstreamState.FAILED)
+    assert it.sent == {"Bearer wrong-token"}
 
 
 async def test_a_refusal_that_says_nothing_more_names_both_ways_in(tmp_path: Path) -> None:
     async with hub(answering(403), tmp_path) as it:
-        reason = (await it.until(UpstreamState.FAILED)).reason
-    assert reason is not None and reason.endswith(
-        f'wants credentials: {ADVICE}, or set "bearer" or "headers" (HTTP 403)'
-    )
+        reason = await it.until(UpstreamState.FAILED)
+    assert reason.endswith(f'wants credentials: {ADVICE}, or set "bearer" or "headers" (HTTP 403)')
 
 
 class GuardedOld(OldMcp):
@@ -351,17 +323,14 @@ class GuardedOld(OldMcp):
 
 async def test_the_deprecated_transport_takes_logins_as_well(tmp_path: Path) -> None:
     async with hub(GuardedOld(), tmp_path, type="sse") as it:
-        assert ADVICE in str((await it.until(UpstreamState.FAILED)).reason)
+        assert ADVICE in await it.until(UpstreamState.FAILED)
         grant_store(tmp_path).save(key_of(it.server.url), a_grant("https://auth.example"))
         await it.until(UpstreamState.READY)
 
 
 async def test_a_server_of_the_deprecated_transport_is_tried_again_while_nobody_can_renew(tmp_path: Path) -> None:
-    async with serving(GuardedOld()) as server:
-        nowhere = a_grant("http://127.0.0.1:1", "a-0", expires_at=1.0)
-        grant_store(tmp_path).save(key_of(server.url), nowhere)
-        document = json.dumps({"servers": {"far": {"url": server.url, "type": "sse"}}})
-        loaded = parse(document, "servers.json", {}, tmp_path)
-        async with open_app(loaded, {"MCP_HUB_STATE_DIR": str(tmp_path)}) as app:
-            backing_off = await Hub(app, server, tmp_path, loaded).until(UpstreamState.BACKING_OFF)
-    assert "could not be asked" in str(backing_off.reason)
+    def nowhere(base: str) -> Grant:
+        return a_grant("http://127.0.0.1:1", "a-0", expires_at=1.0)
+
+    async with hub(GuardedOld(), tmp_path, nowhere, type="sse") as it:
+        assert "could not be asked" in await it.until(UpstreamState.BACKING_OFF)

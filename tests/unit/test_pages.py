@@ -14,10 +14,9 @@ from mcp_hub.config.schema.clients import ClientSettings
 from mcp_hub.config.schema.defaults import Defaults
 from mcp_hub.config.schema.hub import HttpSettings, HubSettings, LogSettings, StoreSettings, TokenSettings
 from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
-from mcp_hub.config.schema.profiles import ProfileSettings
 from mcp_hub.config.schema.section import Section
 from mcp_hub.config.schema.servers import ServerSettings
-from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.schema.settings import ProfileSettings, Settings
 from mcp_hub.config.schema.telemetry import TelemetrySettings
 from mcp_hub.config.schema.tools import ToolSettings
 from mcp_hub.upstreams.functions.registry import Registry

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mcp_hub.app import file_watch, reload
-from mcp_hub.app.file_watch import changed, stamp_of
+from mcp_hub.app.file_watch import WatchedFile, stamp_of
 from mcp_hub.app.reload import Reloader
 from mcp_hub.config.load.load import load
 from mcp_hub.config.plan import Plan
@@ -61,8 +61,8 @@ async def has_adopted(hub: Hub, server: str) -> None:
     await until(lambda: hub.adopted and server in hub.adopted[-1][0].servers)
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_watch, "_LOOK", 0.01)
     monkeypatch.setattr(file_watch, "_SETTLED", 0.03)
 
@@ -181,7 +181,8 @@ async def test_servers_that_were_given_up_are_tried_again_others_are_not(tmp_pat
     reloader, hub = made(path)
     hub.states["b"] = UpstreamState.FAILED
     done = await reloader.reload("signal")
-    assert done.revived == ("b",) and hub.adopted[0][2] == ("b",) and hub.adopted[0][1].is_empty
+    assert done.revived == ("b",) and hub.adopted[0][2] == ("b",)
+    assert hub.adopted[0][1] == Plan(kept=tuple(reloader.settings.servers))
 
 
 async def test_sessions_whose_process_was_given_up_are_revived_without_a_restart_of_their_server(
@@ -208,7 +209,6 @@ async def test_reading_that_takes_for_ever_is_given_up(tmp_path: Path, monkeypat
             os.close(os.open(tmp_path / "pipe", os.O_WRONLY))  # lets the thread go
 
 
-@pytest.mark.usefixtures("quick")
 async def test_a_file_that_an_editor_replaced_is_read(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     reloader, hub = made(path)
@@ -219,7 +219,6 @@ async def test_a_file_that_an_editor_replaced_is_read(tmp_path: Path) -> None:
     assert len(hub.adopted) == 2
 
 
-@pytest.mark.usefixtures("quick")
 async def test_links_are_followed_wherever_one_is_turned(tmp_path: Path) -> None:
     """As Kubernetes mounts a ConfigMap: file → link to a folder → link that is replaced."""
     for version in ("one", "two"):
@@ -237,7 +236,6 @@ async def test_links_are_followed_wherever_one_is_turned(tmp_path: Path) -> None
     assert list(reloader.settings.servers) == ["two"]
 
 
-@pytest.mark.usefixtures("quick")
 async def test_a_storm_of_writes_makes_few_reloads_and_ends_in_the_last_one(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     reloader, hub = made(path)
@@ -250,7 +248,6 @@ async def test_a_storm_of_writes_makes_few_reloads_and_ends_in_the_last_one(tmp_
     assert len(hub.adopted) <= 2 + (anyio.current_time() - began) / file_watch._SETTLED, "one for each quiet moment"
 
 
-@pytest.mark.usefixtures("quick")
 async def test_a_file_that_is_gone_is_told_once_and_read_when_it_is_back(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     reloader, hub = made(path)
@@ -263,7 +260,6 @@ async def test_a_file_that_is_gone_is_told_once_and_read_when_it_is_back(tmp_pat
         await until(lambda: hub.adopted)
 
 
-@pytest.mark.usefixtures("quick")
 async def test_who_does_not_want_it_is_not_watched_until_the_file_says_so(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     reloader, hub = made(path, ONE + "hub: {watch: false}")
@@ -276,7 +272,6 @@ async def test_who_does_not_want_it_is_not_watched_until_the_file_says_so(tmp_pa
         await until(lambda: len(hub.adopted) == 2)
 
 
-@pytest.mark.usefixtures("quick")
 async def test_a_reload_by_signal_is_not_repeated_for_the_same_file(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     reloader, hub = made(path)
@@ -291,7 +286,6 @@ async def test_a_reload_by_signal_is_not_repeated_for_the_same_file(tmp_path: Pa
         assert reloader.failed == 1
 
 
-@pytest.mark.usefixtures("quick")
 async def test_what_was_written_between_reading_and_watching_counts(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     reloader, hub = made(path)
@@ -300,15 +294,13 @@ async def test_what_was_written_between_reading_and_watching_counts(tmp_path: Pa
         await until(lambda: hub.adopted)
 
 
-@pytest.mark.usefixtures("quick")
 async def test_a_file_is_not_read_before_it_stays_the_same(tmp_path: Path) -> None:
     known = FileStamp(1, 1, 1, 1, 1)
     looks = [known, known, None, known._replace(size=2), known._replace(size=3), known._replace(size=3)]
-    assert await changed(tmp_path, known, lambda path: looks.pop(0)) == known._replace(size=3)
+    assert await WatchedFile(tmp_path, known, lambda path: looks.pop(0)).changed() == known._replace(size=3)
     assert looks == []
 
 
-@pytest.mark.usefixtures("quick")
 async def test_a_file_that_is_written_all_the_time_is_read_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,4 +316,4 @@ async def test_a_file_that_is_written_all_the_time_is_read_all_the_same(
         return known._replace(size=looks)
 
     with anyio.fail_after(WAIT):
-        assert await changed(path, known, restless) != known
+        assert await WatchedFile(path, known, restless).changed() != known

@@ -3,12 +3,15 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 
-from mcp_hub.app.catalog_rules import view_rules, virtual_name
+from mcp_hub.app.catalog_rules import policies, view_rules, virtual_name
 from mcp_hub.catalog.filters import Filter, Selector
 from mcp_hub.catalog.overrides import Override, Supplied
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.config.load.load import parse
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.errors import ConfigError
 
 TEXT = """
 hub: {budget: 900, pinned: ["git_*"], compact: true, max_result_tokens: 0, max_name_length: 20}
@@ -30,8 +33,12 @@ profiles:
 """
 
 
+def settings(text: str) -> Settings:
+    return parse(text, "servers.yaml", {}, Path("/base")).settings
+
+
 def rules(text: str = TEXT) -> dict[str | None, ViewRules]:
-    return view_rules(parse(text, "servers.yaml", {}, Path("/base")).settings)
+    return view_rules(settings(text))
 
 
 def test_servers_say_what_is_listed_of_them_and_how() -> None:
@@ -78,4 +85,17 @@ def test_lists_are_shared_only_where_there_are_neither_profiles_nor_tokens() -> 
 
 
 def test_tools_of_clients_get_a_name_that_no_server_has() -> None:
-    assert virtual_name(parse(TEXT, "servers.yaml", {}, Path("/")).settings) == "virtual2"
+    assert virtual_name(settings(TEXT)) == "virtual2"
+
+
+@pytest.mark.parametrize("off", ["off", '"off"', "false", "no"])
+def test_servers_say_what_becomes_of_changed_tools_else_the_defaults_else_they_are_warned_of(off: str) -> None:
+    servers = f"servers: {{a: {{command: x}}, b: {{command: x, approval: block}}, c: {{command: x, approval: {off}}}}}"
+    assert policies(settings(servers)) == {"a": "warn", "b": "block", "c": "off"}
+    assert policies(settings(f"{servers}\ndefaults: {{approval: block}}")) == {"a": "block", "b": "block", "c": "off"}
+
+
+@pytest.mark.parametrize("bad", ["on", "true", "blok", "1", "[]"])
+def test_anything_else_is_a_mistake(bad: str) -> None:
+    with pytest.raises(ConfigError, match=r"servers\.yaml:1: servers\.a\.approval: "):
+        settings(f"servers: {{a: {{command: x, approval: {bad}}}}}")

@@ -24,7 +24,7 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.events import Completed
 from mcp_hub.masking import hide
 from mcp_hub.protocol.meta import RequestMeta
-from mcp_hub.sessions.session import LOCAL, Session
+from mcp_hub.sessions.session import LOCAL, ClientOffer, Session
 from mcp_hub.types import ClientKind, Era, RawObject, UpstreamState, UpstreamStatus
 from tests.unit.fronts.rest_peer import RestPeer, rest_hub
 from tests.upstreams.child import WAIT
@@ -146,7 +146,7 @@ async def test_a_tools_error_and_a_time_limit_are_told_apart(traced: Traced) -> 
         assert (span.attributes or {})["error.type"] == "tool_error" and span.status.status_code is StatusCode.ERROR
     assert "s3cret" not in traced.all_text()
     traced._spans.clear()
-    traced.peer.app.operations.adoption.limits["local"] = TimeLimits(0.1, 0.1), TimeLimits(0.1, 0.1)
+    traced.peer.app.operations.applier.limits["local"] = TimeLimits(0.1, 0.1), TimeLimits(0.1, 0.1)
     await traced.call("hold", {"nonce": "s3cret-argument"})
     for span in traced.hops():
         assert (span.attributes or {})["error.type"] == "timeout" and span.status.status_code is StatusCode.ERROR
@@ -162,7 +162,7 @@ async def test_a_cancelled_call_has_both_spans_ended(traced: Traced) -> None:
 
 
 async def test_a_tool_of_the_hubs_own_has_one_hop(traced: Traced) -> None:
-    session = Session("s", LOCAL, Era.HANDSHAKE, "2025-11-25", audience=ClientKind(expose="search"), mode="search")
+    session = Session("s", LOCAL, Era.HANDSHAKE, "2025-11-25", offer=ClientOffer(ClientKind(expose="search"), "search"))
     params = {"name": msgspec.Raw(b'"find_tools"'), "arguments": msgspec.Raw(b'{"query":"echo"}')}
     record = traced.peer.app.hub.call(
         session, "tools/call", params, RequestMeta(None, None, None, None, None, {})

@@ -1,15 +1,13 @@
 """The hub's own tools, for clients that are answered before their calls end: `hub_wait` and `hub_cancel`.
 
-Both name a call by its stream; a call of somebody else is as unknown as one that never was. They are called like any
-tool but make no stream of their own, and are listed only where a soft deadline holds. A mistake of the caller is a
-result for the model to read; an error answer is that of the call which was waited for. Not here: the answer that sends
-a client here (`calls.early_answers`).
+Both name a call by its stream, make no stream of their own, and are listed only where a soft deadline holds. A mistake
+of the caller is a result for the model to read; an error answer is that of the call which was waited for.
 """
 
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -20,13 +18,13 @@ from mcp_hub.call import Call, CallChannel, CallHandler, StreamInfo
 from mcp_hub.calls.hub_tools.relay import Relay
 from mcp_hub.calls.hub_tools.transcript import Transcript, still_running
 from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.streams.placeholders import ending_of
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.streams.stream import StreamReader
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed
 from mcp_hub.protocol.extensions import with_mark
 from mcp_hub.protocol.rpc_errors import for_caller
-from mcp_hub.protocol.shape.stream_events import decoded
 from mcp_hub.types import RawJson
 
 WAIT: Final = "hub_wait"
@@ -62,12 +60,7 @@ _DEFINITIONS: Final = (
         "name": CANCEL,
         "description": "End a tool call that was answered with 'still running'.",
         "inputSchema": {"type": "object", "properties": {"stream": _STREAM}, "required": ["stream"]},
-        "annotations": {
-            "readOnlyHint": False,
-            "destructiveHint": True,
-            "idempotentHint": True,
-            "openWorldHint": False,
-        },
+        "annotations": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True, "openWorldHint": False},
         "_meta": _META,
     },
 )
@@ -95,6 +88,13 @@ class _Wait(_Stream):
     after: int | str | None = None
 
 
+class _Ended(NamedTuple):
+    """The call that was waited for, and its ending."""
+
+    row: StreamInfo
+    ending: Ending
+
+
 _T = TypeVar("_T", bound=_Stream)
 
 
@@ -113,7 +113,7 @@ class OwnTools:
         try:
             answer = await (self._cancel(call) if name == CANCEL else self._wait(caller, call, channel))
         except (StoreError, InvalidParams, EventsGone, Busy) as problem:
-            return _text(f"{name}: {problem}", is_error=True)
+            return Completed.of(f"{name}: {problem}", is_error=True)
         return _passed_on(caller, call, answer) if isinstance(answer, _Ended) else answer
 
     async def _cancel(self, call: Call) -> Completed:
@@ -121,9 +121,9 @@ class OwnTools:
         stream = await self._opened(call, id_)
         name = stream.info.name
         if stream.info.has_ended:
-            return _text(f"The call of {name} has ended already: {WAIT} returns its result.")
+            return Completed.of(f"The call of {name} has ended already: {WAIT} returns its result.")
         await stream.cancel(f"cancelled by the client ({CANCEL})")
-        return _text(f"The call of {name} is being cancelled.")
+        return Completed.of(f"The call of {name} is being cancelled.")
 
     async def _opened(self, call: Call, id_: str) -> StreamHandle:
         """Raises `UnknownStream`, also for a stream of another method: its result would not be that of a tool."""
@@ -132,17 +132,14 @@ class OwnTools:
             raise UnknownStream
         return stream
 
-    async def _wait(self, caller: OwnToolCaller, call: Call, channel: CallChannel) -> "Completed | _Ended":
+    async def _wait(self, caller: OwnToolCaller, call: Call, channel: CallChannel) -> Completed | _Ended:
         wanted = _arguments(call, _Wait)
         after = _cursor(wanted.after)
         stream = await self._opened(call, wanted.stream)
         if stream.info.has_ended:
-            ending = _event(await stream.ending())
-            if not isinstance(ending, Ending):
-                raise UnknownStream
-            return _Ended(stream.info, ending)
+            return _Ended(stream.info, ending_of(stream.info, await stream.ending()))
         was_orphan = stream.is_orphan
-        waiting = _Waiting(stream, after, Relay(stream, channel))
+        waiting = _Waiting(stream, after, channel)
         try:
             found = await waiting.ending(caller.deadline * _SHARE)
         finally:
@@ -152,26 +149,18 @@ class OwnTools:
         if found is not None:
             return _Ended(stream.info, found)
         text = still_running(stream.id, waiting.cursor, waiting.said, "New output")
-        answer = with_mark(_text(text).result, stream.id, waiting.cursor, stream.info.status)
+        answer = with_mark(Completed.of(text).result, stream.id, waiting.cursor, stream.info.status)
         return Completed(answer)
-
-
-class _Ended(msgspec.Struct, frozen=True):
-    """The call that was waited for has come to this."""
-
-    row: StreamInfo
-    ending: Ending
 
 
 class _Waiting:
     """Follows one stream for one call of `hub_wait`. Raises as `StreamHandle.follow`, but skips lost events."""
 
-    def __init__(self, stream: StreamHandle, after: int, relay: Relay) -> None:
+    def __init__(self, stream: StreamHandle, after: int, channel: CallChannel) -> None:
         self.said = Transcript(_MOST)
         self._stream = stream
-        self._relay = relay
         self._bell = Bell()
-        relay.listen(self._bell.ring)
+        self._relay = Relay(stream, channel, self._bell.ring)
         self._reader = self._follow(after)
 
     @property
@@ -219,7 +208,7 @@ class _Waiting:
         self._reader.close()
 
 
-def _passed_on(caller: OwnToolCaller, call: Call, ended: "_Ended") -> Completed:
+def _passed_on(caller: OwnToolCaller, call: Call, ended: _Ended) -> Completed:
     """The ending of the call that was waited for, as its own caller would have got it. Raises its `RpcError`."""
     row = ended.row
     match ended.ending:
@@ -228,7 +217,9 @@ def _passed_on(caller: OwnToolCaller, call: Call, ended: "_Ended") -> Completed:
         case Failed(error):
             raise for_caller(error, call.era, row.server, call.capabilities)
         case Cancelled(reason):
-            return _text(f"The call of {row.name} was cancelled: {reason or 'no reason was given'}.", is_error=True)
+            return Completed.of(
+                f"The call of {row.name} was cancelled: {reason or 'no reason was given'}.", is_error=True
+            )
 
 
 def _as_called(call: Call, row: StreamInfo) -> Call:
@@ -251,15 +242,3 @@ def _cursor(after: int | str | None) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise InvalidParams(f"wrong arguments: `after` is the number of an event, not {text[:50]!r}")
     return int(text)
-
-
-def _event(line: bytes) -> CallEvent:
-    """Raises `StoreError` for a line that cannot be read."""
-    try:
-        return decoded(line)[1]
-    except ValueError as problem:
-        raise StoreError(str(problem)) from None
-
-
-def _text(text: str, *, is_error: bool = False) -> Completed:
-    return Completed(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": is_error}))

@@ -11,23 +11,19 @@ from mcp_hub.types import RawJson
 
 
 class Relay:
-    """Asks through `channel` the questions of a stream, and passes the answers on.
+    """Asks the questions of a stream through `channel`, and passes the answers on as long as the waiting call runs.
 
-    What is still open when the waiting call ends stays open where it came from: nothing is passed on any more.
+    `wake` is called when there is an answer to `pass_on`.
     """
 
-    def __init__(self, stream: StreamHandle, channel: CallChannel) -> None:
-        self._wake: Callable[[], None] = lambda: None
+    def __init__(self, stream: StreamHandle, channel: CallChannel, wake: Callable[[], None]) -> None:
+        self._wake = wake
         self._stream = stream
         self._channel = channel
         self._known = stream.info.last
         self._asked: set[str] = set()
         self._open: dict[str, str] = {}  # keys of the stream, to those of the channel
         self._answers: list[tuple[str, RawJson | RpcError]] = []
-
-    def listen(self, wake: Callable[[], None]) -> None:
-        """`wake` is called when there is an answer to `pass_on`."""
-        self._wake = wake
 
     @property
     def is_asking(self) -> bool:

@@ -1,6 +1,5 @@
 """The output of a running call so far, as text for a model: for answers that are not the result."""
 
-from collections import deque
 from typing import Final, TypeVar
 
 import msgspec
@@ -10,7 +9,6 @@ from mcp_hub.types import CallId
 
 _ROUGHLY: Final = 2
 """Times the text that is shown is held, so that not every event cuts."""
-
 
 _T = TypeVar("_T")
 
@@ -56,22 +54,18 @@ class _Tail:
     def __init__(self, most: int) -> None:
         self.size = 0
         self._most = most
-        self._pieces: deque[bytes] = deque()
-        self._held = 0
+        self._text = bytearray()
 
     def add(self, text: str) -> None:
         piece = text.encode(errors="replace")
         self.size += len(piece)
-        self._held += len(piece)
-        self._pieces.append(piece)
-        if self._held > _ROUGHLY * self._most and len(self._pieces) > 1:
-            rest = b"".join(self._pieces)[-self._most :]
-            self._pieces = deque([rest])
-            self._held = len(rest)
+        self._text += piece
+        if len(self._text) > _ROUGHLY * self._most:
+            del self._text[: -self._most]
 
     def end(self) -> tuple[str, bool]:
         """The text, and whether it is not all; it begins with a whole character."""
-        end = b"".join(self._pieces)[-self._most :]
+        end = self._text[-self._most :]
         is_cut = self.size > len(end)
         return end.decode(errors="ignore") if is_cut else end.decode(), is_cut
 

@@ -8,16 +8,21 @@ are exact, others come out as Python's floats have them. Not imported with the h
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from jsonpath import JSONPath, JSONPathEnvironment, JSONPathError, JSONPathMatch
-from jsonpath.filter import BaseExpression, FilterQuery, FunctionExtension, IntegerLiteral, StringLiteral, walk
+from jsonpath.filter import (
+    BaseExpression,
+    FunctionExtension,
+    IntegerLiteral,
+    RelativeFilterQuery,
+    RootFilterQuery,
+    StringLiteral,
+)
 from jsonpath.function_extensions import Count, ExpressionType, FilterFunction, Length, Value
 from jsonpath.match import NodeList
 from jsonpath.parse import Parser
-from jsonpath.selectors import Filter
 from jsonpath.stream import TokenStream
 
 from mcp_hub.calls.results.patterns import compiled
@@ -73,17 +78,7 @@ class _Node(JSONPathMatch):
 
 
 class _Path(JSONPath):
-    """A path, with those within its filters, that makes such nodes; the library's own knows but one kind."""
-
-    def __init__(self, path: JSONPath) -> None:
-        super().__init__(env=path.env, segments=path.segments)
-        for selector in chain.from_iterable(segment.selectors for segment in path.segments):
-            if isinstance(selector, Filter):
-                for expression in walk(selector.expression):
-                    if isinstance(expression, FilterQuery) and not isinstance(expression.path, _Path):
-                        expression.path = _Path(expression.path)
-                    if isinstance(expression, FunctionExtension) and expression.name in _MATCHING:
-                        _check_pattern(expression.args[1])
+    """A path that makes such nodes; the library's own knows only one kind."""
 
     def finditer(self, data: Any, *, filter_context: Mapping[str, Any] | None = None) -> Iterable[JSONPathMatch]:
         root = _Node(filter_context=filter_context or {}, obj=data, parent=None, path="", parts=(), root=data)
@@ -135,14 +130,23 @@ def _pattern(pattern: str) -> "re2._Regexp | None":
         return None
 
 
-def _check_pattern(written: object) -> None:
-    """Raises `InvalidParams` for a pattern in the path itself that is none."""
-    if isinstance(written, StringLiteral):
-        compiled(written.value, "path", by_line=False)
-
-
 class _Parser(Parser):
-    """Whole numbers as they are written: the library takes them for floats, so that long ids are others."""
+    """Makes a `_Path` of each query within a filter, and keeps whole numbers, which the library takes for floats."""
+
+    def parse_absolute_query(self, stream: TokenStream) -> BaseExpression:
+        stream.next()
+        return RootFilterQuery(_Path(env=self.env, segments=self.parse_query(stream)))
+
+    def parse_relative_query(self, stream: TokenStream) -> BaseExpression:
+        stream.next()
+        return RelativeFilterQuery(_Path(env=self.env, segments=self.parse_query(stream)))
+
+    def parse_function_extension(self, stream: TokenStream) -> BaseExpression:
+        """Raises `InvalidParams` for a pattern in the path itself that is not one."""
+        made = super().parse_function_extension(stream)
+        if isinstance(made, FunctionExtension) and made.name in _MATCHING and isinstance(made.args[1], StringLiteral):
+            compiled(made.args[1].value, "path", by_line=False)
+        return made
 
     def parse_integer_literal(self, stream: TokenStream) -> BaseExpression:
         written = stream.current().value
@@ -208,4 +212,4 @@ def _parsed(path: str, is_over: Callable[[], bool]) -> _Path:
         place = f"at character {at + 1}" if at >= 0 else "at its end"
         raise InvalidParams(f"{wrong}: {str(problem.message)[:_SHOWN]} {place}") from None
     assert isinstance(parsed, JSONPath)  # unions are not of the standard
-    return _Path(parsed)
+    return _Path(env=parsed.env, segments=parsed.segments)

@@ -56,10 +56,7 @@ class Records(msgspec.Struct, frozen=True):
 
 
 def json_records(body: bytes) -> Records | None:
-    """The array that `body` is, or that is the largest member of the object that it is; None for any other text.
-
-    None also for an array of millions.
-    """
+    """The array that `body` is, or the largest member of its object; None for other texts and for millions of items."""
     start, end, path = 0, len(body), "$"
     if body.lstrip()[:1] not in (b"[", b"{") or body.count(b",") > _MOST_COMMAS:
         return None

@@ -55,9 +55,7 @@ def page(data: bytes, at: int, start: int, most: int | None, tokens: int, estima
 
     `most` bytes, at most `tokens`, but one character at least. Ends at a line border if there is one nearby.
     """
-    first = start - at
-    while first > 0 and _is_within(data, first):
-        first -= 1
+    first = _character(data, start - at)
     text, _ = codecs.utf_8_decode(data[first:], "replace", False)
     count = head_within(text, tokens, estimate)
     if most is not None:
@@ -71,17 +69,20 @@ def page(data: bytes, at: int, start: int, most: int | None, tokens: int, estima
 
 def _is_within(data: bytes, at: int) -> bool:
     """Whether a character began before this byte."""
-    return at < len(data) and data[at] & _CONTINUES[0] == _CONTINUES[1]
+    return 0 < at < len(data) and data[at] & _CONTINUES[0] == _CONTINUES[1]
+
+
+def _character(data: bytes, at: int) -> int:
+    """The start of the character that this byte is in."""
+    for _ in range(MARGIN):
+        if not _is_within(data, at):
+            break
+        at -= 1
+    return at
 
 
 def grep(
-    body: bytes,
-    pattern: str,
-    start: int,
-    most: int,
-    tokens: int,
-    estimate: Estimate,
-    is_over: Callable[[], bool],
+    body: bytes, pattern: str, start: int, most: int, tokens: int, estimate: Estimate, is_over: Callable[[], bool]
 ) -> Matches:
     """The lines from byte `start` on that `pattern` matches, `most` at most, in at most `tokens`.
 
@@ -104,7 +105,7 @@ class _Search:
 
     def run(self, at: int, most: int, tokens: int, estimate: Estimate) -> Matches:
         lines: list[str] = []
-        at = self._character(min(at, len(self._body)))
+        at = _character(self._body, min(at, len(self._body)))
         while at < len(self._body):
             if self._is_over():
                 return Matches(tuple(lines), at, is_slow=True)
@@ -131,8 +132,8 @@ class _Search:
         border = self._body.rfind(b"\n", at, at + 2 * _WINDOW)
         if border >= 0:
             return border, border + 1
-        end = self._character(at + 2 * _WINDOW)
-        return end, self._character(end - _OVERLAP)
+        end = _character(self._body, at + 2 * _WINDOW)
+        return end, _character(self._body, end - _OVERLAP)
 
     def _match(self, at: int, end: int) -> tuple[int, int] | None:
         """The first between these; what is around them tells where a line begins and ends."""
@@ -155,19 +156,11 @@ class _Search:
         is_last = last == len(body) or body[last] == 0x0A
         if is_first and is_last and last - first <= width:
             return f"{self._line}:{first}: {body[first:last].decode('utf-8', 'replace')}", last + 1
-        first = self._character(max(first, start - width // _BEFORE))
-        last = self._character(min(last, first + width))
+        first = _character(self._body, max(first, start - width // _BEFORE))
+        last = _character(self._body, min(last, first + width))
         is_cut = first > 0 and body[first - 1] != 0x0A, last < len(body) and body[last] != 0x0A
         text = body[first:last].decode("utf-8", "replace")
         return f"{self._line}:{first}: {'…' * is_cut[0]}{text}{'…' * is_cut[1]}", self._next(max(stop, last, start + 1))
-
-    def _character(self, at: int) -> int:
-        """The start of the character that this byte is in."""
-        for _ in range(MARGIN):
-            if not _is_within(self._body, at):
-                break
-            at -= 1
-        return at
 
     def _next(self, at: int) -> int:
         """The next start of a character."""

@@ -75,7 +75,7 @@ class ReadResult:
             return await self._searched(call.principal, wanted, offset or 0, limit, tokens)
         except InvalidParams as problem:
             text = f"{READ_RESULT}: {problem}"
-            return _said(text[: head_within(text, tokens, self._estimate)], is_error=True)
+            return Completed.of(text[: head_within(text, tokens, self._estimate)], is_error=True)
 
     async def _paged(self, principal: str, id_: str, offset: int, limit: int | None, tokens: int) -> Completed:
         at = max(offset - paging.MARGIN, 0)
@@ -113,7 +113,7 @@ class ReadResult:
 
             selected = select(body, wanted.path, is_over)
             if not selected.count:
-                return _said(f"[path {wanted.path[:_SHOWN]!r} selects nothing]")
+                return Completed.of(f"[path {wanted.path[:_SHOWN]!r} selects nothing]")
             body, about = selected.body, f"{selected.count} values, one a line; "
         _check_offset(offset, len(body))
         if wanted.grep is None:
@@ -151,7 +151,7 @@ def _check_offset(offset: int, size: int) -> None:
 def _page(page: paging.TextPage, size: int, about: str = "") -> Completed:
     """The page is a block of its own: all of them, one after the other, are the text."""
     after = f"next: offset={page.end}" if page.end < size else "this is the end"
-    return _said(page.text, f"[{about}bytes {page.start} to {page.end} of {size}; {after}]")
+    return Completed.of(page.text, f"[{about}bytes {page.start} to {page.end} of {size}; {after}]")
 
 
 def _matches(found: paging.Matches, offset: int, about: str) -> Completed:
@@ -162,9 +162,4 @@ def _matches(found: paging.Matches, offset: int, about: str) -> Completed:
     else:
         after = f"{'not searched to the end in time' if found.is_slow else 'there may be more'}: offset={found.next}"
     notice = f"[{about}{what}{since}; {after}]"
-    return _said("\n".join(found.lines), notice) if found.lines else _said(notice)
-
-
-def _said(*texts: str, is_error: bool = False) -> Completed:
-    blocks = [{"type": "text", "text": text} for text in texts]
-    return Completed(msgspec.json.encode({"content": blocks, "isError": is_error}))
+    return Completed.of("\n".join(found.lines), notice) if found.lines else Completed.of(notice)

@@ -1,9 +1,6 @@
-"""Cuts long results and keeps what was cut, so that `read_result` can give it back.
+"""Cuts long results (`truncate`) and keeps what was cut (`stores.documents`), so that it can be read."""
 
-A result that cannot be kept is passed on whole: nothing is lost. Not here: how it is cut
-(`truncate`), and where it is kept (`stores.documents.base`).
-"""
-
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -12,6 +9,7 @@ import anyio
 from mcp_hub.call import Call
 from mcp_hub.calls.results.token_fit import Estimate
 from mcp_hub.calls.results.truncate import LEAST, cut
+from mcp_hub.calls.streams.stored import asked
 from mcp_hub.errors import StoreError
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
@@ -25,23 +23,28 @@ _AT_ONCE: Final = 64 << 10
 
 
 class Retention:
-    """Makes short results that stand for long ones. `estimate` must be safe to call in a thread."""
+    """Makes short results that stand for long ones. A result that cannot be kept is passed on whole.
+
+    `estimate` must be safe to call in a thread.
+    """
 
     def __init__(self, documents: Documents, estimate: Estimate) -> None:
         self._documents = documents
         self._estimate = estimate
 
-    async def fitted(self, call: Call, done: Completed, *, may_drop_structured: bool) -> Completed:
-        """The result that stands for that of the call: at most the tokens that the call asks for."""
-        shown = await self.shortened(
-            call.principal, done.result, call.result_tokens, may_drop_structured=may_drop_structured
-        )
+    async def fitted(self, shows_output: Callable[[str], bool] | None, call: Call, done: Completed) -> Completed:
+        """The result that stands for that of the call: at most the tokens that the call asks for.
+
+        Structured content is left alone unless `shows_output` says of the name called that no schema is shown of it.
+        """
+        may_drop = shows_output is not None and not shows_output(asked(call))
+        shown = await self.shortened(call.principal, done.result, call.result_tokens, may_drop_structured=may_drop)
         return done if shown is done.result else Completed(shown, done.era)
 
     async def shortened(
         self, principal: str, result: RawJson, limit: int, *, may_drop_structured: bool = False
     ) -> RawJson:
-        """The result in at most `limit` tokens of text (`cutting.cut`), its cut texts kept for the principal.
+        """The result in at most `limit` tokens of text (`truncate.cut`), its cut texts kept for the principal.
 
         The very same object if it fits or cannot be kept. Always the same bytes for the same result and limit.
         """

@@ -8,7 +8,7 @@ Out: committed events, read by cursor. A cursor never points past what the store
 Held together by `table`, which knows every stream of this process, those of its own calls and those that somebody here
 follows. `writer` follows the log of one call and commits batches, one at a time; `stream` hands committed events to
 its followers; `stored` reads what is only in the store. `inbox` carries cancellation and answers to the process that
-owns a call. `takeover` and `continuation` adopt the streams of a hub that has gone. `placeholders` stand for events
+owns a call. `takeover` adopts the streams of a hub that has gone. `placeholders` stand for events
 that cannot be written or read.
 
 Not here: the stores (`mcp_hub.stores`), the form of a stored event (`protocol.shape.stream_events`), and the ways in

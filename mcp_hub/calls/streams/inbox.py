@@ -8,8 +8,37 @@ import msgspec
 
 from mcp_hub.errors import RpcError
 from mcp_hub.protocol.rpc_errors import from_wire
-from mcp_hub.stores.base import Letter
+from mcp_hub.stores.base import EventStore, Letter
 from mcp_hub.types import CallId, RawJson
+
+
+class Inbox:
+    """News of other processes, which stay until they are taken in, whatever fails on the way."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+        self._is_behind = False
+        self._letters: list[Letter] = []
+
+    async def has_news(self) -> bool:
+        """Whether others wrote anything that is not taken in. Raises `StoreError`."""
+        if await self._store.has_news():
+            self._is_behind = True
+        return self._is_behind or bool(self._letters)
+
+    async def letters(self) -> list[Letter]:
+        """The messages to this process, each once. Raises `StoreError`."""
+        self._letters += await self._store.inbox()
+        letters, self._letters = self._letters, []
+        return letters
+
+    def put_back(self, letter: Letter) -> None:
+        """It comes again with the next look."""
+        self._letters.append(letter)
+
+    def done(self) -> None:
+        """All of it is taken in."""
+        self._is_behind = False
 
 
 class InputAnswer(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import RpcError
-from mcp_hub.events import CallEvent, Cancelled, Completed, Failed, Log, Started
+from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed, Log, Started
 from mcp_hub.protocol.shape.stream_events import decoded
 
 UNWRITABLE: Final = (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError)
@@ -45,10 +45,10 @@ def event_of(line: bytes) -> CallEvent:
         return Started()
 
 
-def ending_of(row: StreamInfo, line: bytes) -> CallEvent:
+def ending_of(row: StreamInfo, line: bytes) -> Ending:
     """The last event of a stream that has ended; one that cannot be read is an ending all the same."""
     event = event_of(line)
-    if isinstance(event, Completed | Failed | Cancelled):
+    if isinstance(event, Ending):
         return event
     if row.status == "cancelled":
         return Cancelled()

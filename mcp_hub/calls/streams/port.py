@@ -23,11 +23,10 @@ from mcp_hub.types import OWN, CallId, RawJson
 class StreamHandle:
     """One stream of a principal. `info` is as of the last commit that this process knows of."""
 
-    __slots__ = ("_port", "_stream", "_table")
+    __slots__ = ("_port", "_stream")
 
     def __init__(self, port: "StreamPort", stream: Stream) -> None:
         self._port = port
-        self._table = port.table
         self._stream = stream
 
     @property
@@ -51,11 +50,8 @@ class StreamHandle:
         return writer is not None and writer.absence.until is not None
 
     def follow(self, wake: Callable[[], None], after: int) -> StreamReader:
-        """Reads the events behind `after` for a client that asked for the stream; the call is not an orphan then.
-
-        Raises `EventsGone` for a place whose events were let go, `InvalidParams` for one beyond the end, `Busy`.
-        """
-        return self._table.follow(self._stream, wake, after)
+        """As `Stream.follow`; the call is not an orphan then."""
+        return self._port.table.follow(self._stream, wake, after)
 
     def on_stored(self, ready: Callable[[], None]) -> None:
         """`ready` is called once, maybe at once, when the first event is committed; never if it cannot be."""
@@ -77,7 +73,7 @@ class StreamHandle:
 
     async def lines(self, after: int, most: int = PAGE) -> tuple[bytes, ...]:
         """Stored events behind `after`; empty at the end. Raises `StoreError`, `UnknownStream`."""
-        return await fetched(self._table.store, self.id, after, most)
+        return await fetched(self._port.table.store, self.id, after, most)
 
     async def ending(self) -> bytes:
         """The last event of a stream that has ended. Raises `UnknownStream` if it has expired, `StoreError`."""
@@ -93,23 +89,20 @@ class StreamHandle:
         """
         row, record = self.info, self.record
         if record is None or row.status != "input_required":
-            return await open_questions(self._table.store, row)
-        asked = await asked_last(self._table.store, row, record.open_questions.keys())
+            return await open_questions(self._port.table.store, row)
+        asked = await asked_last(self._port.table.store, row, record.open_questions.keys())
         return {key: asked[key] for key in list(record.open_questions) if key in asked}
 
     async def answer(self, key: str, outcome: RawJson | RpcError) -> StreamInfo:
         """Answers an open question; unknown keys are ignored. Raises `UnknownStream`, `StoreError`."""
-        return await self._table.answer(self.info.principal, self.id, key, outcome)
+        return await self._port.table.answer(self.info.principal, self.id, key, outcome)
 
     async def cancel(self, reason: str) -> StreamInfo:
         """Asks for the end of the call. Idempotent. Raises `UnknownStream`, `StoreError`."""
-        return await self._table.cancel(self.info.principal, self.id, reason)
+        return await self._port.table.cancel(self.info.principal, self.id, reason)
 
     def let_go(self, *, was_orphan: bool = False, is_last: bool = False) -> None:
-        """A client that asked after the stream has left: its call continues as long as it may without any.
-
-        `is_last`: only if nobody else here reads the stream.
-        """
+        """A client that asked after the stream has left; the call continues. `is_last`: only if no reader is left."""
         writer = self._writer
         if writer is None or (is_last and self._stream.readers):
             return
@@ -118,7 +111,7 @@ class StreamHandle:
 
     @property
     def _writer(self) -> StreamWriter | None:
-        return self._table.owned(self.id)
+        return self._port.table.owned(self.id)
 
 
 class StreamPort:
@@ -184,7 +177,7 @@ class StreamPort:
         return await self._settled(writer) if self.rules(writer.record.call).idempotent else None
 
     async def _settled(self, writer: StreamWriter) -> StreamHandle:
-        await self.table.settled(writer)
+        await writer.settled()
         if writer.error is None:
             return StreamHandle(self, writer.stream)
         row = writer.stream.row
@@ -210,13 +203,14 @@ class StreamPort:
         writer, call = self.table.owned(record.call.id), record.call
         policy = self.rules(call).orphan
         if policy == "cancel" and back_within is not None:
-            self.table.orphan(record, back_within)
+            if writer is not None:
+                writer.orphan(back_within)
         elif (policy == "cancel" or call.upstream == OWN) and (writer is None or not writer.is_detached):
             record.cancel("its client is gone")
         else:
             writer = self.table.begin(record)
             seconds = patience(policy, is_detached=writer.is_detached, is_read_only=record.plan.is_read_only(call))
-            self.table.orphan(record, seconds)
+            writer.orphan(seconds)
 
 
 def _check_digest(row: StreamInfo, digest: str) -> None:

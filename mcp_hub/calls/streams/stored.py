@@ -1,6 +1,6 @@
 """Reads and writes single events of stored streams, and names calls as their streams do."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -10,14 +10,14 @@ import msgspec
 from mcp_hub.call import Call, StreamInfo
 from mcp_hub.calls.streams.placeholders import event_of
 from mcp_hub.errors import StoreError, UnknownStream
-from mcp_hub.events import InputReceived, InputRequired, Progressed
+from mcp_hub.events import CallEvent, InputReceived, InputRequired, Progressed
 from mcp_hub.stores.base import Change, Chunk, EventPage, EventStore
 from mcp_hub.types import CallId, RawJson
 
 _T = TypeVar("_T")
 
 PAGE: Final = 4096
-"""Events that are fetched at once."""
+"""Events that are fetched from the store at once."""
 _LOOK: Final = 256
 """Events that are looked through at once for what is asked."""
 
@@ -54,24 +54,24 @@ async def _done(start: Callable[[Callable[[_T], None]], None]) -> _T:
     return found[0]
 
 
+async def _events(store: EventStore, id_: CallId, after: int, last: int, mark: bytes) -> AsyncIterator[CallEvent]:
+    """The events behind `after`, up to `last`, whose lines have `mark`."""
+    while after < last and (lines := await fetched(store, id_, after, min(last - after, PAGE))):
+        for line in lines:
+            if mark in line:
+                yield event_of(line)
+        after += len(lines)
+
+
 async def open_questions(store: EventStore, row: StreamInfo) -> dict[str, InputRequired]:
     """The open questions of a stream, by key, oldest first."""
-    if row.status != "input_required":
-        return {}
     asked: dict[str, InputRequired] = {}
-    after = row.first - 1
-    while after < row.last:
-        lines = await fetched(store, row.id, after)
-        if not lines:
-            break
-        for line in lines:
-            if b'"type":"input-' in line:
-                event = event_of(line)
-                if isinstance(event, InputRequired):
-                    asked[event.key] = event
-                elif isinstance(event, InputReceived):
-                    asked.pop(event.key, None)
-        after += len(lines)
+    if row.status == "input_required":
+        async for event in _events(store, row.id, row.first - 1, row.last, b'"type":"input-'):
+            if isinstance(event, InputRequired):
+                asked[event.key] = event
+            elif isinstance(event, InputReceived):
+                asked.pop(event.key, None)
     return asked
 
 
@@ -80,23 +80,21 @@ async def asked_last(store: EventStore, row: StreamInfo, keys: Collection[str]) 
     found: dict[str, InputRequired] = {}
     last = row.last
     while last >= row.first and not all(key in found for key in keys):
-        at = start = max(row.first - 1, last - _LOOK)
-        while at < last and (lines := await fetched(store, row.id, at, last - at)):
-            events = (event_of(line) for line in lines if b'"type":"input-required"' in line)
-            found.update((event.key, event) for event in events if isinstance(event, InputRequired))
-            at += len(lines)
+        start = max(row.first - 1, last - _LOOK)
+        async for event in _events(store, row.id, start, last, b'"type":"input-required"'):
+            if isinstance(event, InputRequired):
+                found[event.key] = event
         last = start
     return found
 
 
 async def last_progress(store: EventStore, row: StreamInfo) -> float:
     """The last value that its progress had, as far as the latest events tell; 0 if it had none."""
-    last, after = 0.0, max(row.last - PAGE, row.first - 1)
-    while after < row.last and (lines := await fetched(store, row.id, after)):
-        for line in lines:
-            if b'"type":"progress"' in line and isinstance(event := event_of(line), Progressed):
-                last = event.progress
-        after += len(lines)
+    last = 0.0
+    start = max(row.last - PAGE, row.first - 1)
+    async for event in _events(store, row.id, start, row.last, b'"type":"progress"'):
+        if isinstance(event, Progressed):
+            last = event.progress
     return last
 
 

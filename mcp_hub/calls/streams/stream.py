@@ -16,32 +16,24 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.log import nobody
 from mcp_hub.calls.streams.placeholders import ending_of, event_of
-from mcp_hub.errors import EventsGone, HubError, StoreError, UnknownStream
+from mcp_hub.calls.streams.stored import PAGE
+from mcp_hub.errors import Busy, EventsGone, HubError, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import CallEvent
 from mcp_hub.stores.base import EventPage, EventStore
 
 _TAIL_EVENTS: Final = 8192
 _TAIL_BYTES: Final = 2 << 20
 """Of committed events that stay in memory for those who keep up, if there are any; the latest one in any case."""
-_PAGE: Final = 4096
-"""Events that are fetched from the store at once."""
 
 
 class LogWriter(Protocol):
     """Writes a call's events to its stream."""
 
-    @property
-    def is_detached(self) -> bool:
-        """Whether the call continues whatever becomes of its client."""
-        ...
-
     def wake(self) -> None:
         """There is something new."""
-        ...
 
     async def committed(self) -> None:
         """Returns once all that the log holds now is in the store, or never will be."""
-        ...
 
 
 class Committed(NamedTuple):
@@ -57,10 +49,7 @@ class Committed(NamedTuple):
 
 
 class Stream:
-    """One stream. `row` is as of the last commit that this process knows of.
-
-    `failed` says why nothing more will be known of it here.
-    """
+    """One stream. `row` is that of the last commit known here; `failed` says why nothing more will be known."""
 
     __slots__ = ("__weakref__", "_bytes", "_store", "_tail", "_tail_first", "failed", "readers", "row")
 
@@ -135,19 +124,25 @@ class Stream:
             reader.close()
 
     def reader(self, wake: Callable[[], None], after: int, *, is_follower: bool = False) -> "StreamReader":
-        """Follows the stream from the event behind `after` on; `wake` is called (soon, often) when there is more.
-
-        `is_follower`: for a client that asked for this stream, not for the hub itself.
-        """
+        """Reads the stream from the event behind `after` on; `wake` is called (soon, often) when there is more."""
         reader = StreamReader(self, self._store, after, wake, is_follower=is_follower)
         self.readers += (reader,)
         reader.look()
         return reader
 
-    @property
-    def followers(self) -> int:
-        """Readers of clients that asked for the stream."""
-        return sum(reader.is_follower for reader in self.readers)
+    def follow(self, wake: Callable[[], None], after: int, most: int) -> "StreamReader":
+        """A reader for a client that asked for this stream; there may be `most` of them.
+
+        Raises `EventsGone` for a place whose events were let go, `InvalidParams` for one beyond the end, `Busy`.
+        """
+        row = self.row
+        if after > row.last:
+            raise InvalidParams(f"cursor {after} is beyond the stream's last event, {row.last}")
+        if after + 1 < row.first:
+            raise EventsGone(row.first)
+        if sum(reader.is_follower for reader in self.readers) >= most:
+            raise Busy.at(f"{most} followers of this stream already", "hub.limits.followers", most)
+        return self.reader(wake, after, is_follower=True)
 
     @property
     def behind(self) -> float:
@@ -212,11 +207,11 @@ class StreamReader:
         """The same with their lines; not all are decoded, but an ending always is."""
         page = self._page
         if page is not None:
-            entries = [page.popleft() for _ in range(min(most or _PAGE, len(page)))]
+            entries = [page.popleft() for _ in range(min(most or PAGE, len(page)))]
             if not page:
                 self._page = None
         else:
-            entries = self.stream.recent(self.cursor, most or _PAGE)
+            entries = self.stream.recent(self.cursor, most or PAGE)
         self.cursor += len(entries)
         if entries and self.at_end and entries[-1].event is None:
             line = entries[-1].line
@@ -252,7 +247,7 @@ class StreamReader:
         is_idle = self._asked is None and not (self.is_closed or self.failed or self.has_more)
         if is_idle and self.cursor < self.stream.row.last:
             self._asked = self.cursor
-            self._store.fetch(self.stream.row.id, self.cursor, _PAGE, self._fetched)
+            self._store.fetch(self.stream.row.id, self.cursor, PAGE, self._fetched)
 
     def _fetched(self, page: EventPage | StoreError | None) -> None:
         asked, self._asked = self._asked, None

@@ -18,23 +18,13 @@ import anyio
 from mcp_hub.call import Call, CallChannel, CallHandler, StreamInfo
 from mcp_hub.calls.rules import StreamLimits
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.calls.streams.inbox import answer_in, answering, cancelling, reason_in, touching
+from mcp_hub.calls.streams.inbox import Inbox, answer_in, answering, cancelling, reason_in, touching
 from mcp_hub.calls.streams.stored import asked, own_name
 from mcp_hub.calls.streams.stream import Stream, StreamReader
 from mcp_hub.calls.streams.takeover import GoOn, Takeover
 from mcp_hub.calls.streams.writer import StreamWriter
 from mcp_hub.clock import Clock, wall_time
-from mcp_hub.errors import (  # fmt: skip
-    Busy,
-    EventsGone,
-    Fenced,
-    HubError,
-    InvalidParams,
-    KeyTaken,
-    RpcError,
-    StoreError,
-    UnknownStream,
-)
+from mcp_hub.errors import Busy, Fenced, HubError, KeyTaken, RpcError, StoreError, UnknownStream
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.shape.stream_events import start_data
@@ -58,22 +48,15 @@ class StreamTable:
     def __init__(self, store: EventStore, clock: Clock, limits: StreamLimits, go_on: GoOn | None = None) -> None:
         self.store = store
         self.clock = clock
-        self._limits = limits
+        self.limits = limits
         self._owned: dict[CallId, StreamWriter] = {}
         self._foreign: WeakValueDictionary[CallId, Stream] = WeakValueDictionary()
         """One object for each that is in use here: news for one reader is news for all."""
-        self._takeover = Takeover(store, self._inherited)
-        self._letters: list[Letter] = []
-        self._is_behind = False
+        self._takeover = Takeover(store, go_on, self._inherited)
+        self._inbox = Inbox(store)
         self._detached: Counter[str] = Counter()
         self._idle: anyio.Event | None = None
         self._running: anyio.CancelScope | None = None
-        self.go_on = go_on
-
-    @property
-    def retention(self) -> float:
-        """Seconds that a stream is kept after its end."""
-        return self._limits.retention
 
     # -- streams of this process ----------------------------------------------------------------------------------
 
@@ -82,7 +65,7 @@ class StreamTable:
         return self._owned.get(id_)
 
     def begin(self, record: CallRecord, *, key: str | None = None, digest: str = "") -> StreamWriter:
-        """Makes a call durable; idempotent. The first event is committed soon (`settled`)."""
+        """Makes a call durable; idempotent. The first event is committed soon (`StreamWriter.settled`)."""
         call = record.call
         writer = self._owned.get(call.id)
         if writer is not None:
@@ -100,7 +83,7 @@ class StreamTable:
             created=wall,
             updated=wall,
             session=call.session,
-            ttl=self._limits.retention,
+            ttl=self.limits.retention,
             info=None if record.info is None else record.info(),
             key=key,
             digest=digest,
@@ -142,8 +125,8 @@ class StreamTable:
         writer = self._owned.get(record.call.id)
         if writer is not None and writer.is_detached:
             return writer
-        if self._detached[principal] >= self._limits.detached:
-            most = self._limits.detached
+        if self._detached[principal] >= self.limits.detached:
+            most = self.limits.detached
             raise Busy.at(f"{most} calls run without a client already", "hub.limits.detached_calls", most)
         writer = self.begin(record, key=key, digest=digest)
         if writer.is_over:
@@ -156,7 +139,7 @@ class StreamTable:
 
     def _held(self, writer: StreamWriter, handler: CallHandler) -> CallHandler:
         async def held(call: Call, channel: CallChannel) -> Completed:
-            await self.settled(writer)
+            await writer.settled()
             if writer.error is not None:
                 raise RpcError(f"the call was not sent: {writer.error}")
             return await handler(call, channel)
@@ -167,6 +150,8 @@ class StreamTable:
         """Nothing more will be written: the call has ended, or belongs to another process now."""
         call = writer.record.call
         self._owned.pop(call.id, None)
+        if self._idle is not None and not self._owned:
+            self._idle.set()
         if writer.is_detached:
             self._detached[call.principal] -= 1
             if not self._detached[call.principal]:
@@ -175,14 +160,8 @@ class StreamTable:
             writer.record.cancel("its stream belongs to another hub now")
         elif writer.error is None:  # with any other the call continues without being kept
             self._foreign[call.id] = writer.stream  # readers need no second one
-        if self._idle is not None and not self._owned:
-            self._idle.set()
 
     # -- streams of anybody ---------------------------------------------------------------------------------------
-
-    async def find(self, principal: str, id_: str) -> StreamInfo:
-        """The row of a principal's stream. Raises `UnknownStream`, the same for a foreign one."""
-        return (await self.open(principal, id_)).row
 
     async def open(self, principal: str, id_: str) -> Stream:
         """A principal's stream, to be followed. Raises `UnknownStream`, the same for a foreign one; `StoreError`."""
@@ -190,7 +169,7 @@ class StreamTable:
         if writer is not None:
             if writer.stream.row.principal != principal:
                 raise UnknownStream
-            await self.settled(writer)
+            await writer.settled()
             if writer.error is None:
                 kept = await self.store.find(writer.stream.row.id)
                 if kept is not None:
@@ -198,7 +177,7 @@ class StreamTable:
                 return writer.stream
         row = await self._found(principal, id_)
         if not row.has_ended and (self._takeover.is_at(row.id) or await self.store.is_orphan(row)):
-            await self._takeover.take_over(row, self.go_on)
+            await self._takeover.take_over(row)
             row = await self._found(principal, id_)
         if not row.has_ended and row.owner != self.store.instance:
             await self._touch(row.id)  # a client that asks after a call wants it to continue
@@ -223,32 +202,17 @@ class StreamTable:
             stream.committed(row)
         return stream
 
-    async def settled(self, writer: StreamWriter) -> None:
-        """Returns once the stream's first event is committed (or never will be)."""
-        if writer.error is None:
-            await writer.stream.begun()
-
     def follow(self, stream: Stream, wake: Callable[[], None], after: int) -> StreamReader:
-        """Reads the stream from the event behind `after` on.
-
-        Raises `EventsGone` for a place whose events were let go, `InvalidParams` for one beyond the end, `Busy`.
-        """
-        row = stream.row
-        if after > row.last:
-            raise InvalidParams(f"cursor {after} is beyond the stream's last event, {row.last}")
-        if after + 1 < row.first:
-            raise EventsGone(row.first)
-        if stream.followers >= self._limits.followers:
-            most = self._limits.followers
-            raise Busy.at(f"{most} followers of this stream already", "hub.limits.followers", most)
-        writer = self._owned.get(row.id)
+        """As `Stream.follow`; a call that runs here has a client again."""
+        reader = stream.follow(wake, after, self.limits.followers)
+        writer = self._owned.get(stream.row.id)
         if writer is not None:
             writer.absence.end()
-        return stream.reader(wake, after, is_follower=True)
+        return reader
 
     async def cancel(self, principal: str, id_: str, reason: str) -> StreamInfo:
         """Asks for the end of a call, whichever process runs it; its row. Raises `UnknownStream`, `StoreError`."""
-        row = await self.find(principal, id_)
+        row = (await self.open(principal, id_)).row
         writer = self._owned.get(row.id)
         if writer is not None:
             writer.record.cancel(reason)
@@ -259,11 +223,8 @@ class StreamTable:
         return row
 
     async def answer(self, principal: str, id_: str, key: str, outcome: RawJson | RpcError) -> StreamInfo:
-        """Answers an open question of a call, whichever process runs it; its row. Unknown keys are ignored.
-
-        Raises `UnknownStream`, `StoreError`.
-        """
-        row = await self.find(principal, id_)
+        """Answers an open question, whichever process runs the call; its row. Raises `UnknownStream`, `StoreError`."""
+        row = (await self.open(principal, id_)).row
         writer = self._owned.get(row.id)
         if writer is not None:
             writer.record.answer(key, outcome)
@@ -305,13 +266,9 @@ class StreamTable:
         """Takes in messages for our calls, and events of other processes' streams that a client here follows."""
         if not (self._followed or self._owned):
             return
-        if await self.store.has_news():
-            self._is_behind = True  # until all of it is taken in, whatever fails on the way
-        if not (self._is_behind or self._letters):
+        if not await self._inbox.has_news():
             return
-        self._letters += await self.store.inbox()
-        letters, self._letters = self._letters, []
-        for letter in letters:
+        for letter in await self._inbox.letters():
             self._take(letter)
         for stream in self._followed:
             row = await self.store.find(stream.row.id)
@@ -319,13 +276,13 @@ class StreamTable:
                 stream.fail(UnknownStream())
             elif (row.epoch, row.last, row.status) != (stream.row.epoch, stream.row.last, stream.row.status):
                 stream.committed(row)
-        self._is_behind = False
+        self._inbox.done()
 
     def _take(self, letter: Letter) -> None:
         writer = self._owned.get(letter.stream)
         if writer is None:
             if self._takeover.is_at(letter.stream):
-                self._letters.append(letter)  # its call is about to be continued
+                self._inbox.put_back(letter)  # its call is about to be continued
             return
         if letter.kind == "cancel":
             writer.record.cancel(reason_in(letter))
@@ -349,7 +306,7 @@ class StreamTable:
             await self._touch(stream.row.id)
         for row in await self.store.orphans():
             try:
-                await self._takeover.take_over(row, self.go_on)
+                await self._takeover.take_over(row)
             except HubError as error:
                 log.warning("stream_not_inherited", stream=row.id, reason=str(error))
 
@@ -361,14 +318,6 @@ class StreamTable:
         """A stream has been ended here, which those who follow it have to hear."""
         if (stream := self._foreign.get(row.id)) is not None:
             stream.committed(row)
-
-    # -- calls whose client is gone -------------------------------------------------------------------------------
-
-    def orphan(self, record: CallRecord, seconds: float) -> None:
-        """The call's client is gone: it continues for at most that long, unless somebody follows it again."""
-        writer = self._owned.get(record.call.id)
-        if writer is not None:
-            writer.absence.begin(self.clock.now(), seconds)
 
     def _end_orphans(self, now: float) -> None:
         for writer in list(self._owned.values()):

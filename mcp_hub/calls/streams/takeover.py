@@ -24,10 +24,14 @@ _UNUSABLE = (HubError, msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class Takeover:
-    """Takes over from owners that are gone; `settled` gets the row as it is then."""
+    """Takes over from owners that are gone. `go_on` takes up their calls; without it streams only get their endings.
 
-    def __init__(self, store: EventStore, settled: Callable[[StreamInfo], None]) -> None:
+    `settled` gets the row of a stream that has been ended.
+    """
+
+    def __init__(self, store: EventStore, go_on: GoOn | None, settled: Callable[[StreamInfo], None]) -> None:
         self._store = store
+        self._go_on = go_on
         self._settled = settled
         self._under_way: dict[CallId, anyio.Event] = {}
 
@@ -35,7 +39,7 @@ class Takeover:
         """Whether the stream is being taken over at the moment."""
         return id_ in self._under_way
 
-    async def take_over(self, row: StreamInfo, go_on: GoOn | None) -> None:
+    async def take_over(self, row: StreamInfo) -> None:
         """Does so, or waits until it is done; nothing happens if the stream is no longer as `row` says.
 
         Raises `StoreError`. A takeover that has begun is completed even if the caller stops waiting: a stream that
@@ -47,7 +51,7 @@ class Takeover:
         done = self._under_way[row.id] = anyio.Event()
         try:
             with anyio.CancelScope(shield=True):
-                await (self._close(row) if go_on is None or not row.continuation else self._go_on(row, go_on))
+                await (self._continue(row, self._go_on) if self._go_on and row.continuation else self._close(row))
         finally:
             del self._under_way[row.id]
             done.set()
@@ -60,7 +64,7 @@ class Takeover:
             log.warning("stream_closed", stream=row.id, upstream=row.server, reason="its hub is gone")
             self._settled(closed)
 
-    async def _go_on(self, row: StreamInfo, go_on: GoOn) -> None:
+    async def _continue(self, row: StreamInfo, go_on: GoOn) -> None:
         wall = wall_time()
         claimed = await self._store.claim(row, await self._withdrawals(row, wall), Change(wall, "working"))
         if claimed is None:

@@ -125,6 +125,15 @@ class StreamWriter:
         """Whether nothing more will be written."""
         return self._state is WriterState.OVER
 
+    async def settled(self) -> None:
+        """Returns once the stream's first event is committed, or never will be."""
+        if self.error is None:
+            await self.stream.begun()
+
+    def orphan(self, seconds: float) -> None:
+        """The call's client is gone: it continues for at most that long, unless somebody follows it again."""
+        self.absence.begin(self._clock.now(), seconds)
+
     @property
     def _is_busy(self) -> bool:
         return self._state in (WriterState.APPENDING, WriterState.LAST)
@@ -328,10 +337,5 @@ def _merged(events: Iterable[CallEvent]) -> Iterator[CallEvent]:
 
 def _last_message(events: list[CallEvent]) -> str | None:
     """The message of the last progress that has one."""
-    for event in reversed(events):
-        if type(event) is Progressed and event.rest and "message" in event.rest:
-            try:
-                return msgspec.json.decode(event.rest["message"], type=str)
-            except msgspec.DecodeError:
-                return None
-    return None
+    told = (event.message for event in reversed(events) if type(event) is Progressed)
+    return next((message for message in told if message is not None), None)

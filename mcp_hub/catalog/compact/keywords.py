@@ -77,19 +77,8 @@ def _changed(keyword: str, value: Json, change: Callable[[Schema], Json]) -> Jso
     return value
 
 
-def spliced(schema: Schema, keyword: str, members: Schema) -> Schema:
-    """The schema with `members` in the place of one keyword."""
-    out: Schema = {}
-    for name, value in schema.items():
-        out.update(members if name == keyword else {name: value})
-    return out
-
-
 def path_of(root: Schema, pointer: str) -> list[tuple[Schema, str, str]] | None:
-    """The schemas that `#/…` passes on its way to a schema, each with the keyword and the name or index taken there.
-
-    None if no such way leads to a schema (RFC 6901 §6).
-    """
+    """The schemas on the way of `#/…`, with the keyword and name or index taken; None if it leads to no schema."""
     if _BAD_ESCAPE.search(pointer):
         return None
     tokens = [token.replace("~1", "/").replace("~0", "~") for token in unquote(pointer).split("/")]

@@ -11,7 +11,7 @@ import msgspec
 from mcp_hub.catalog.compact.keywords import DATA, DEFINITIONS, IDENTITY, PLACES, Json, Schema, path_of, subschemas
 
 Unit = tuple[str, str]
-"""The keyword and the name of a definition right under the schema; both are empty for the rest of it."""
+"""The keyword and the name of a definition right under the schema, or `ROOT`, the rest of it."""
 ROOT: Unit = ("", "")
 _UNDERSTOOD = PLACES | DATA | {"$ref"}
 
@@ -21,15 +21,16 @@ class Unproven(Exception):
 
 
 class References(msgspec.Struct):
-    """`schemas` has the schema and all in it, outer before inner; `leads` the definitions that each definition, and the
-    rest of the schema (`ROOT`), leads to. A pinned keyword, known by the `id` of its schema, must stay where it is,
-    because a pointer passes it. `has_outside`: something refers to another document.
+    """`schemas` has the schema and all in it, outer before inner; `leads` the definitions that each unit leads to.
+
+    A pinned keyword, known by the `id` of its schema, must stay, because a pointer passes it.
     """
 
     schemas: list[Schema] = msgspec.field(default_factory=list)
     leads: dict[Unit, set[Unit]] = msgspec.field(default_factory=dict)
     pinned: set[tuple[int, str]] = msgspec.field(default_factory=set)
     has_outside: bool = False
+    """Something refers to another document."""
 
     @property
     def needed(self) -> set[Unit]:

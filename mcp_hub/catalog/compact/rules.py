@@ -4,53 +4,29 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from mcp_hub.catalog.compact.keywords import (
-    ANNOTATIONS,
-    DEFINITIONS,
-    DIFFERING,
-    SIBLING_FREE,
-    TYPES,
-    Json,
-    Schema,
-    spliced,
-)
+from mcp_hub.catalog.compact.keywords import ANNOTATIONS, DEFINITIONS, DIFFERING, SIBLING_FREE, TYPES, Json, Schema
 from mcp_hub.catalog.compact.references import References, Unproven
 
 # as their meta-schemas are named: validators know no other spelling but a trailing "#". Not draft-04: it has no
 # `$defs` to look into and forbids what is harmless later, so that moving a part can make a schema invalid
 _DRAFT_07 = "http://json-schema.org/draft-07/schema"
 _DRAFT_2020_12 = "https://json-schema.org/draft/2020-12/schema"
-_DIALECTS = {
-    *("http://json-schema.org/draft-06/schema", _DRAFT_07),
-    *("https://json-schema.org/draft/2019-09/schema", _DRAFT_2020_12),
-}
+_OTHERS = {"http://json-schema.org/draft-06/schema", "https://json-schema.org/draft/2019-09/schema"}
 _ZERO = msgspec.Raw(b"0")
 _BESIDE_REFERENCE = ANNOTATIONS | DEFINITIONS | {"$ref", "$schema"}
 _BESIDE_ALTERNATIVES = ANNOTATIONS | DEFINITIONS | {"$schema"}
 _NULL: Schema = {"type": "null"}
 
 
-def _is_zero(value: Json) -> bool:
-    return value == _ZERO
-
-
-def _is_text(value: Json) -> bool:
-    return isinstance(value, str)
-
-
 # well-formed values only: dropping others could make an invalid schema valid
 _IDLE: Mapping[str, Callable[[Json], bool]] = {
-    "$comment": _is_text,
-    "title": _is_text,
+    **dict.fromkeys(("$comment", "title"), lambda value: isinstance(value, str)),
     "examples": lambda value: isinstance(value, list),
     "default": lambda value: value is None,
-    "deprecated": lambda value: value is False,
-    "uniqueItems": lambda value: value is False,
+    **dict.fromkeys(("deprecated", "uniqueItems"), lambda value: value is False),
     "required": lambda value: value == [],
     "additionalProperties": lambda value: value is True or value == {},
-    "minLength": _is_zero,
-    "minItems": _is_zero,
-    "minProperties": _is_zero,
+    **dict.fromkeys(("minLength", "minItems", "minProperties"), lambda value: value == _ZERO),
 }
 
 
@@ -86,7 +62,7 @@ class Rules(msgspec.Struct, frozen=True):
             if (id(original), keyword) not in self.pinned and schema.keys() <= _BESIDE_ALTERNATIVES | {keyword}:
                 members = _with_null(schema.get(keyword))
                 if members is not None and members.keys().isdisjoint(schema):
-                    return spliced(schema, keyword, members)
+                    return _spliced(schema, keyword, members)
         return schema
 
 
@@ -94,9 +70,9 @@ def rules_of(root: Schema, references: References) -> Rules:
     """The rules for a schema, by its dialect and by the keywords it uses. Raises: Unproven for an unknown dialect."""
     schemas = references.schemas
     dialect = root.get("$schema", _DRAFT_2020_12)
-    if not isinstance(dialect, str) or dialect.removesuffix("#") not in _DIALECTS:
+    dialect = dialect.removesuffix("#") if isinstance(dialect, str) else ""
+    if dialect not in _OTHERS | {_DRAFT_07, _DRAFT_2020_12}:
         raise Unproven("unknown dialect")
-    dialect = dialect.removesuffix("#")
     has_unevaluated = any("unevaluatedProperties" in schema for schema in schemas)
     is_neutral = dialect == _DRAFT_07 and not references.has_outside and all(map(_is_neutral, schemas))
     return Rules(frozenset(references.pinned), has_unevaluated, dialect == _DRAFT_2020_12 or is_neutral)
@@ -109,6 +85,14 @@ def _is_neutral(schema: Schema) -> bool:
     if not isinstance(schema.get("$defs", {}), dict):  # which draft-07 does not look at
         return False
     return "$ref" not in schema or schema.keys() <= _BESIDE_REFERENCE
+
+
+def _spliced(schema: Schema, keyword: str, members: Schema) -> Schema:
+    """The schema with `members` in the place of one keyword."""
+    out: Schema = {}
+    for name, value in schema.items():
+        out.update(members if name == keyword else {name: value})
+    return out
 
 
 def _with_null(branches: Json) -> Schema | None:

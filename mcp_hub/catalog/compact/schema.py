@@ -1,12 +1,9 @@
 """Schemas said shorter with the same verdict on every instance.
 
 Dropped are keywords that assert nothing (but descriptions), definitions that nothing refers to, and `$schema` where the
-meaning does not depend on it. `anyOf` of a type and null becomes a list of types. A `$ref` stays: definitions in their
-places would save 0.3 % of the bytes of 611 real tools. A schema without `$schema` must keep its meaning both in
-2020-12, which MCP presumes (specification, basic, "JSON Schema usage"), and in draft-07, which many clients presume.
-
-What cannot be proved is left alone: references that do not lead to a schema of the same document, schemas with ids or
-anchors, dialects we do not know. Names of properties, order of keys, text of numbers and data are never touched.
+meaning does not depend on it. A schema without it must keep its meaning both in 2020-12, which MCP presumes
+(specification, basic, "JSON Schema usage"), and in draft-07, which many clients presume. A `$ref` stays: definitions in
+their places would save 0.3 % of the bytes of 611 real tools. What cannot be proved is left alone (`references`).
 """
 
 import json
@@ -21,18 +18,15 @@ from mcp_hub.catalog.compact.rules import rules_of
 from mcp_hub.catalog.definitions import MAX_DEPTH
 from mcp_hub.types import RawObject
 
-# the longest schema of 611 real tools has 24 kB; the slowest of this length takes a second or two
-MAX_BYTES = 1 << 18
-# a further round may find a little more, and the last one must find nothing; real schemas need two
-_MAX_ROUNDS = 8
+MAX_BYTES = 1 << 18  # the longest schema of 611 real tools has 24 kB; the slowest of this length takes a second or two
+_MAX_ROUNDS = 8  # a further round may find a little more, and the last one must find nothing; real schemas need two
 _OBJECT = msgspec.json.Decoder(RawObject)
 
 
 def compact_schema(raw: bytes) -> bytes:
     """One encoded schema as short as it gets without a change of meaning, or the same bytes. Never raises.
 
-    Compacting twice changes nothing more. Left as they are: schemas of more than `MAX_BYTES`, deeper than `MAX_DEPTH`,
-    with a key twice, and a value that is not a schema.
+    Left as they are: schemas of more than `MAX_BYTES`, deeper than `MAX_DEPTH` or with a key twice, and other values.
     """
     shortest = raw
     for _ in range(_MAX_ROUNDS):
@@ -44,10 +38,7 @@ def compact_schema(raw: bytes) -> bytes:
 
 
 def compact_tool(raw: bytes) -> bytes:
-    """One encoded tool definition with a compact `inputSchema` and no `outputSchema`. Never raises.
-
-    Every other member stays byte for byte and in its order.
-    """
+    """One encoded tool definition with a compact `inputSchema` and no `outputSchema`, else the same. Never raises."""
     try:
         fields = _OBJECT.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -74,11 +65,7 @@ def _shorter(raw: bytes) -> bytes:
 def _decoded(raw: bytes) -> Json:
     """Raises: ValueError (also for a key twice, where decoders differ), RecursionError."""
     value: Json = json.loads(
-        raw.decode(),
-        object_pairs_hook=_unique,
-        parse_int=msgspec.Raw,
-        parse_float=msgspec.Raw,
-        parse_constant=_reject,
+        raw.decode(), object_pairs_hook=_unique, parse_int=msgspec.Raw, parse_float=msgspec.Raw, parse_constant=_reject
     )
     return value
 
@@ -110,11 +97,10 @@ def _compacted(root: Schema) -> Schema:
 
 def _without_unneeded(root: Schema, needed: Collection[tuple[str, str]]) -> Schema:
     """Without definitions that nothing leads to."""
-    kept: Schema = {}
-    for keyword, value in root.items():
-        if keyword in DEFINITIONS and isinstance(value, dict):
-            value = {name: one for name, one in value.items() if (keyword, name) in needed}
-            if not value:
-                continue
-        kept[keyword] = value
+    kept = dict(root)
+    for keyword in DEFINITIONS & root.keys():
+        if isinstance(value := root[keyword], dict):
+            kept[keyword] = {name: one for name, one in value.items() if (keyword, name) in needed}
+            if not kept[keyword]:
+                del kept[keyword]
     return kept

@@ -22,10 +22,7 @@ class TokenAccounts:
     async def account(
         self, profile: str | None, client: str, kind: ClientKind, server: str | None, heaviest: int | None
     ) -> TokenAccount:
-        """The account of a profile's tools, as clients of this kind are listed them now.
-
-        Counted in a worker thread, which a cancelled caller leaves to itself.
-        """
+        """The account of a profile's tools, as clients of this kind are listed them now; counted in a worker thread."""
         catalog = self._catalog
         asked = CostQuery(
             client, profile, catalog.starting(profile), server, HEAVIEST if heaviest is None else heaviest

@@ -1,14 +1,13 @@
 """The tokens that tools cost a model's context: each of them, and all together in every way to list them. Pure.
 
-All figures are estimated tokens (`tokens.estimate`) of what a client is sent, added up over definitions; what the
-client makes of them for its model may cost a little more or less.
+Estimates (`tokens.estimate`) of what a client is sent; what it makes of that for its model may cost a little more.
 """
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from hashlib import blake2b
 from itertools import accumulate, pairwise
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -17,31 +16,24 @@ from mcp_hub.catalog.compact.schema import compact_tool
 from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.definitions import in_era
 from mcp_hub.catalog.discovery.signatures import all_names, signature
-from mcp_hub.catalog.entries import Entry
+from mcp_hub.catalog.entries import Entry, by_server
 from mcp_hub.catalog.exposure import decided, exposed
 from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.protocol.rest.tokens import ModeTokens, ServerTokens, TokenAccount, Tokens, ToolTokens
 from mcp_hub.types import ClientKind, Era, Expose, Kind
 
-HEAVIEST: Final = 10
-"""Tools that are named as the heaviest unless another number is asked for."""
+HEAVIEST: Final = 10  # tools that are named as the heaviest unless another number is asked for
 _EXPOSES: Final[tuple[Expose, ...]] = ("full", "search", "names", "auto")
-_ERA: Final = Era.HANDSHAKE
-"""Of what is sent: that of most clients. The other one differs in a few members of few definitions."""
-_MOST_COMPACTED: Final = 1 << 23
-"""Bytes of definitions that are compacted for one account, ten times those of 611 real tools, which take 0.6 s."""
-_REMEMBERED: Final = 1 << 16
-"""Texts whose tokens are remembered: some 10 MB."""
-
-_T = TypeVar("_T")
+_ERA: Final = Era.HANDSHAKE  # that of most clients; the other one differs in a few members of few definitions
+_MOST_COMPACTED: Final = 1 << 23  # bytes compacted for one account, ten times those of 611 real tools (0.6 s)
+_REMEMBERED: Final = 1 << 16  # texts whose tokens are remembered: some 10 MB
 
 
 class CostQuery(msgspec.Struct, frozen=True):
     """The subject of an account: the names go into it as they are. `starting` are servers that have never been listed.
 
-    With `server` only its tools are counted one by one and in `total`; lists are of all. `heaviest` is how many to
-    name.
+    With `server` only its tools are counted one by one and in `total`. `heaviest` is how many to name.
     """
 
     client: str = ""
@@ -52,10 +44,7 @@ class CostQuery(msgspec.Struct, frozen=True):
 
 
 class Measures:
-    """The tokens of texts that were measured before, by their digests, so that no text is kept.
-
-    Bounded: when there are too many, all are forgotten. Accounts of several threads may share it.
-    """
+    """The tokens of texts that were measured before, by their digests; when there are too many, all are forgotten."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, str | None], tuple[int, ...]] = {}
@@ -104,15 +93,14 @@ _ALL: Final = CostQuery()
 def account(
     view: CatalogView, rules: ViewRules, audience: ClientKind, asked: CostQuery = _ALL, measures: Measures | None = None
 ) -> TokenAccount:
-    """The account of the tools of `view`, without the hub's own, as the audience may be listed them. Never raises.
-
-    It follows from its arguments alone. 611 tools take a second; those that `measures` has seen some 50 ms.
-    """
+    """The account of the tools of `view`, without the hub's own, as the audience may be listed them. Never raises."""
     measures = Measures() if measures is None else measures
     measures.start()
     tools = _tools([entry for entry in view.entries(Kind.TOOL) if asked.server in (None, entry.server)], measures)
     modes = tuple(_mode(expose, view, rules, audience, bool(asked.starting), measures) for expose in _EXPOSES)
     expose = audience.expose or rules.expose
+    groups = by_server((tool.server, tool) for tool in tools)
+    heaviest = sorted(tools, key=lambda tool: (-tool.tokens.full, tool.name))
     return TokenAccount(
         client=asked.client,
         profile=asked.profile,
@@ -123,53 +111,33 @@ def account(
         defers=audience.defers_tools,
         starting=tuple(asked.starting),
         total=_sum(tools),
-        servers=tuple(
-            ServerTokens(server, len(own), _sum(own))
-            for server, own in _by_server((tool.server, tool) for tool in tools).items()
-        ),
-        heaviest=tuple(
-            tool.name for tool in sorted(tools, key=lambda tool: (-tool.tokens.full, tool.name))[: asked.heaviest]
-        ),
+        servers=tuple(ServerTokens(server, len(own), _sum(own)) for server, own in groups.items()),
+        heaviest=tuple(tool.name for tool in heaviest[: asked.heaviest]),
         tools=tuple(tools),
     )
 
 
 def _mode(
-    expose: Expose,
-    view: CatalogView,
-    rules: ViewRules,
-    audience: ClientKind,
-    is_partial: bool,
-    measures: Measures,
+    expose: Expose, view: CatalogView, rules: ViewRules, audience: ClientKind, is_partial: bool, measures: Measures
 ) -> ModeTokens:
     asking = replace(audience, expose=expose)
     mode = decided(view, rules, asking)
     listed = exposed(view, rules, asking, mode, is_partial=is_partial).entries(Kind.TOOL)
-    return ModeTokens(
-        expose, mode, len(listed), sum(measures.tokens(in_era(Kind.TOOL, one.raw, _ERA)) for one in listed)
-    )
+    tokens = sum(measures.tokens(in_era(Kind.TOOL, one.raw, _ERA)) for one in listed)
+    return ModeTokens(expose, mode, len(listed), tokens)
 
 
 def _tools(entries: Sequence[Entry], measures: Measures) -> list[ToolTokens]:
     """In the order of the list."""
     shares: dict[str, int] = {}
-    for server, names in _by_server((entry.server, entry.exported) for entry in entries).items():
+    for server, names in by_server((entry.server, entry.exported) for entry in entries).items():
         ordered = sorted(names)
         line = estimate(all_names({server: ordered}))
         shares |= zip(ordered, _shared(line, [estimate(f" {name}") for name in ordered]), strict=True)
     return [
-        ToolTokens(
-            entry.exported, entry.server, msgspec.structs.replace(measures.of(entry), names=shares[entry.exported])
-        )
+        ToolTokens(entry.exported, entry.server, replace(measures.of(entry), names=shares[entry.exported]))
         for entry in entries
     ]
-
-
-def _by_server(found: Iterable[tuple[str, _T]]) -> dict[str, list[_T]]:
-    groups: dict[str, list[_T]] = {}
-    for server, one in found:
-        groups.setdefault(server, []).append(one)
-    return groups
 
 
 def _shared(whole: int, weights: Sequence[int]) -> list[int]:

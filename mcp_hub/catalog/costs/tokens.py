@@ -45,8 +45,7 @@ _PIECES: Final = (
     rb"[\x00-\x1f\x7f]",
 )
 _pieces = re.compile(b"|".join(_PIECES)).findall
-_CHUNK: Final = 1 << 16
-"""Bytes that are cut at a time: a token more or less at each border, and the list of pieces stays small."""
+_CHUNK: Final = 1 << 16  # bytes that are cut at a time: a token more or less at each border
 
 
 def estimate(text: str | bytes) -> int:

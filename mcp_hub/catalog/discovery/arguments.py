@@ -1,7 +1,6 @@
 """Whether a tool's arguments look wrong, to say what it takes once its server has refused them. Pure.
 
-This is not a validation: the server validates. Only what a model gets wrong is looked for, at the top
-level: a name that is missing, one that the tool does not have, a value of another type.
+The server validates. Only what a model gets wrong is looked for, at the top level: missing and unknown names, types.
 """
 
 from collections.abc import Mapping

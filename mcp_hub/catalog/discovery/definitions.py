@@ -1,11 +1,10 @@
 """Texts for the model about tools that are not listed: the meta-tools' definitions and the answers of `find_tools`.
 
-The three definitions together are at most 250 tokens however many tools there are, `_meta` and annotations included,
-and depend on nothing but the tools. Answers show text that strangers wrote: a line that is not indented and no JSON is
-the hub's, or begins with a tool's name. Not here: the ranking, and what the tools do.
+The three definitions together are at most 250 tokens however many tools there are, and depend on nothing but the tools.
+Strangers wrote what answers show: a line that is not indented and no JSON is the hub's, or begins with a tool's name.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -13,32 +12,25 @@ import msgspec
 from mcp_hub.catalog.compact.schema import compact_tool
 from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.discovery.plain_text import escaped, one_line
-from mcp_hub.catalog.discovery.signatures import all_names, counted, parameter_notes, signature
+from mcp_hub.catalog.discovery.signatures import all_names, counted, greatest, parameter_notes, signature
 from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import JsonObject
 
-META_NAMES: Final = ("find_tools", "run_tool", "read_result")
-FIND, RUN, READ = META_NAMES
+FIND: Final = "find_tools"
+RUN: Final = "run_tool"
+READ: Final = "read_result"
 Detail = Literal["brief", "full"]
 
-_MOST_NAMES: Final = 1800
-"""Bytes of names in the description of `find_tools`; clients cut a description after some 2,000."""
-_MOST_NAMES_IN_SCHEMA: Final = 12_000
-"""Bytes of names in the schema of `run_tool`, which clients do not cut: those of 611 captured tools are 11,000."""
+_MOST_NAMES: Final = 1800  # bytes in the description of `find_tools`; clients cut it after some 2,000
+_MOST_NAMES_IN_SCHEMA: Final = 12_000  # bytes in the schema of `run_tool`: those of 611 captured tools are 11,000
 _HOW_TO_READ: Final = "Names, x_{a b} for x_a and x_b:\n"
-_SERVERS_TOKENS: Final = 12
-"""Tokens that 250 leave to the names of servers."""
-_SERVERS_BYTES: Final = 200
-"""Bytes of servers before weak hits, some 60 tokens."""
-_ONLY_SERVERS_BYTES: Final = 600
-"""Bytes of servers in an answer without hits."""
-_NOTED: Final = 2
-"""Hits whose parameters are explained: the tool that is called is mostly one of them."""
-_NOTES: Final = 220
-"""Characters of notes on one hit's parameters."""
-_MOST_ALSO: Final = 4
-"""Near-duplicates that are named with a hit."""
+_SERVERS_TOKENS: Final = 12  # tokens that 250 leave to the names of servers
+_SERVERS_BYTES: Final = 200  # bytes of servers before weak hits, some 60 tokens
+_ONLY_SERVERS_BYTES: Final = 600  # bytes of servers in an answer without hits
+_NOTED: Final = 2  # hits whose parameters are explained: the tool that is called is mostly one of them
+_NOTES: Final = 220  # characters of notes on one hit's parameters
+_MOST_ALSO: Final = 4  # near-duplicates that are named with a hit
 
 _META: Final = {"anthropic/alwaysLoad": True}
 _READS: Final = {"readOnlyHint": True}
@@ -52,9 +44,8 @@ def _tool(name: str, description: str, properties: JsonObject, annotations: Json
     """An encoded definition whose first parameter is required."""
     schema = {"type": "object", "properties": properties, "required": list(properties)[:1]}
     hints = {"annotations": annotations} if annotations else {}
-    return msgspec.json.encode(
-        {"name": name, "description": description, "inputSchema": schema, **hints, "_meta": _META}
-    )
+    fields = {"name": name, "description": description, "inputSchema": schema, **hints, "_meta": _META}
+    return msgspec.json.encode(fields)
 
 
 READ_RESULT: Final = _tool(
@@ -80,13 +71,12 @@ def definitions(
     if is_names and counts:
         description, name = _with_names(ordered, counts, description_limit)
     else:
-        description, name = _search(_greatest(counts), counts), {}
+        servers = greatest(counts, lambda text: estimate(text) <= _SERVERS_TOKENS)
+        description, name = _search(servers, counts), {}
     query = {"query": _STRING, "server": _STRING, "limit": _INTEGER, "detail": _DETAIL}
+    takes = {"name": {**_STRING, **name}, "arguments": {"type": "object"}}
     # without annotations a tool may do anything, which is all that is known of this one (schema, ToolAnnotations)
-    run = _tool(
-        RUN, f"Run a tool that {FIND} found.", {"name": {**_STRING, **name}, "arguments": {"type": "object"}}, {}
-    )
-    return _tool(FIND, description, query, _READS), run
+    return _tool(FIND, description, query, _READS), _tool(RUN, f"Run a tool that {FIND} found.", takes, {})
 
 
 def answer(
@@ -117,7 +107,11 @@ def answer(
         left -= cost
         is_short = is_short or not is_full
         lines.append(text)
-    return "\n".join([*lines, *_left_out(is_short and detail == "full", missing)])
+    if is_short and detail == "full":
+        lines.append(f"Those in one line were too long in full: ask {FIND} for one by its exact name.")
+    if missing:
+        lines.append(f"{missing} more were left out.")
+    return "\n".join(lines)
 
 
 def exact(raw: bytes) -> str:
@@ -133,17 +127,6 @@ def exact(raw: bytes) -> str:
 def _search(servers: str, counts: Mapping[str, int]) -> str:
     of = f" of {servers}" if servers else ""
     return f"Search {sum(counts.values())} tools{of} for one step, as 'create GitHub issue'."
-
-
-def _greatest(counts: Mapping[str, int]) -> str:
-    """The servers with the most tools, as many as fit."""
-    text = ""
-    for server in sorted(counts, key=lambda name: (-counts[name], name)):
-        longer = f"{text}, {one_line(server)}" if text else one_line(server)
-        if estimate(f"{longer}, …") > _SERVERS_TOKENS:
-            return f"{text}, …" if text else ""
-        text = longer
-    return text
 
 
 def _with_names(
@@ -179,10 +162,3 @@ def _nothing_fits(servers: Mapping[str, int], is_something: bool) -> str:
         return "No tool fits: there are none."
     there = counted(servers, _SERVERS_BYTES if is_something else _ONLY_SERVERS_BYTES)
     return f"No close match. Servers: {there}. Nearest:" if is_something else f"No tool fits. Servers: {there}."
-
-
-def _left_out(is_short: bool, missing: int) -> Iterator[str]:
-    if is_short:
-        yield f"Those in one line were too long in full: ask {FIND} for one by its exact name."
-    if missing:
-        yield f"{missing} more were left out."

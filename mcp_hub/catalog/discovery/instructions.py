@@ -10,15 +10,11 @@ from typing import Final
 
 from mcp_hub.catalog.discovery.plain_text import cut, one_line, sentences
 
-LIMIT: Final = 2000
-"""Bytes of UTF-8: clients put instructions into the model's context on every turn."""
-_LEAST: Final = 400
-"""Bytes that text of the configuration leaves to the names of the servers, if they need them."""
-_MAX_FIRST: Final = 160
-"""Characters of what a server says first; a longer sentence is cut, so that there is room for every server."""
+LIMIT: Final = 2000  # bytes of UTF-8: clients put instructions into the model's context on every turn
+_LEAST: Final = 400  # bytes that text of the configuration leaves to the names of the servers, if they need them
+_MAX_FIRST: Final = 160  # characters of what a server says first; a longer sentence is cut
 _MAX_NAME: Final = 64
-_MOST_SENTENCES: Final = 64
-"""Sentences of one server that are looked at."""
+_MOST_SENTENCES: Final = 64  # sentences of one server that are looked at
 
 _OPENING: Final = "One MCP server in front of several; a tool's name begins with the server it belongs to."
 _SEARCH: Final = (
@@ -28,10 +24,9 @@ _SEARCH: Final = (
 
 
 def compose(own: str | None, servers: Mapping[str, str | None], *, is_search: bool = False) -> str | None:
-    """`own` text, then a line a server with as much of what it says of itself as its share of the room allows.
+    """`own` text as it is, then a line a server with as much of what it says of itself as its share of the room allows.
 
-    Whole sentences, but for a long first one. Those of strangers are made harmless, `own` stays as it is. With
-    `is_search` it says how to find and run tools that are not listed. None if there is nothing to say.
+    With `is_search` it says how to find and run tools that are not listed. None if there is nothing to say.
     """
     if not servers:
         return _cut(own, LIMIT) if own else None
@@ -54,11 +49,7 @@ def _said(about: str) -> list[str]:
 
 
 def _shared(said: list[list[str]], room: int) -> list[list[str]]:
-    """The sentences of every server that fit into `room` bytes together.
-
-    First sentences go first, then always the one after which its server has the least; who said more than fits says
-    nothing more.
-    """
+    """The sentences that fit into `room` bytes: first ones first, then always of the server that has the least."""
     shares: list[list[str]] = [[] for _ in said]
     waiting = [(False, _size(texts[0]), place) for place, texts in enumerate(said) if texts]
     heapify(waiting)

@@ -1,11 +1,11 @@
 """`find_tools` and `run_tool`: a model's way to the tools that it is not listed.
 
-`run_tool` is not a call of its own: it is unwrapped before it is routed, so that progress, partial content, questions,
-cancellation, tasks and soft deadlines are those of the tool that it runs. Only a refusal is different: it comes with
-what the tool takes.
+`run_tool` is not a call of its own: it is unwrapped before it is routed, so that everything about the call is as for
+the tool that it runs. Only a refusal is different: it comes with what the tool takes.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -15,6 +15,7 @@ import msgspec
 from mcp_hub.call import Call, CallChannel, CallHandler
 from mcp_hub.catalog.discovery import definitions
 from mcp_hub.catalog.discovery.arguments import look_wrong
+from mcp_hub.catalog.discovery.definitions import FIND, RUN
 from mcp_hub.catalog.discovery.signatures import signature
 from mcp_hub.catalog.entries import Entry
 from mcp_hub.catalog.routes import Route, Unlisted, route
@@ -25,21 +26,14 @@ from mcp_hub.events import Completed
 from mcp_hub.protocol.jsonrpc.envelope import one_line, raw_object
 from mcp_hub.types import OWN, Era, Kind, RawJson, RawObject
 
-FIND: Final = "find_tools"
-RUN: Final = "run_tool"
-READ: Final = "read_result"
 MOST_HITS: Final = 50
 _HITS: Final = 8
 _RUN: Final = b'"run_tool"'
-_MOST_SPELLED: Final = len('""') + len(RUN) * len(r"\u0072")
-"""Bytes of the longest spelling of that name."""
-_MOST_ARGUMENTS: Final = 1 << 20
-"""Bytes of refused arguments that are still looked at for what is wrong with them."""
-_MOST_TAKES: Final = 16 << 10
-"""Characters of a definition that goes with a refusal: some 4,000 tokens."""
+_MOST_SPELLED: Final = len('""') + len(RUN) * len(r"\u0072")  # bytes of the longest spelling of that name
+_MOST_ARGUMENTS: Final = 1 << 20  # bytes of refused arguments that are still looked at for what is wrong with them
+_MOST_TAKES: Final = 16 << 10  # characters of a definition that goes with a refusal: some 4,000 tokens
 _INVALID_PARAMS: Final = -32602
-_REASON: Final = 200
-"""Characters of what is wrong with arguments, which may repeat some."""
+_REASON: Final = 200  # characters of what is wrong with arguments, which may repeat some
 
 
 # -- run_tool
@@ -116,10 +110,7 @@ def _out_of_text(arguments: bytes) -> bytes:
 
 
 class Meant(msgspec.Struct, frozen=True, gc=False):
-    """The meaning of a request: `run_tool` stands for another call, of the tool `entry`, or is `refused`.
-
-    `params` are those of that call in the caller's words.
-    """
+    """The call that a request means, in the caller's words: for `run_tool` that of the tool `entry`, or `refused`."""
 
     to: Route
     params: RawObject
@@ -193,10 +184,7 @@ def refusing(problem: RpcError) -> CallHandler:
 
 
 def explaining(handler: CallHandler, entry: Entry, given: RawJson = b"{}") -> CallHandler:
-    """`handler`, where a refusal that the arguments are to blame for says what the tool takes.
-
-    `given` are the arguments as the caller wrote them: what the settings add is nobody's fault.
-    """
+    """`handler`, where a refusal says what the tool takes if the arguments, as the caller gave them, are to blame."""
 
     async def explained(call: Call, channel: CallChannel) -> Completed:
         try:
@@ -301,7 +289,7 @@ def _limit(given: int | str | None) -> int:
 async def _answer(wanted: _Find, where: ToolFinder) -> str:
     limit = _limit(wanted.limit)
     tools = where.view.entries(Kind.TOOL)
-    servers = _counts(tools)
+    servers = Counter(entry.server for entry in tools)
     if wanted.server and wanted.server not in servers:
         raise InvalidParams(_no_server(wanted.server, servers, where.starting))
     entry = where.view.find(Kind.TOOL, wanted.query.strip())
@@ -325,13 +313,5 @@ def _no_server(name: str, servers: Iterable[str], starting: Sequence[str]) -> st
     return f"no server {name[:100]!r}; there are: {', '.join(servers) or 'none'}{later}"
 
 
-def _counts(tools: Sequence[Entry]) -> Mapping[str, int]:
-    counts: dict[str, int] = {}
-    for entry in tools:
-        counts[entry.server] = counts.get(entry.server, 0) + 1
-    return counts
-
-
 def _text(text: str, *, is_error: bool = False) -> Completed:
-    result: RawJson = msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": is_error})
-    return Completed(result)
+    return Completed(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": is_error}))

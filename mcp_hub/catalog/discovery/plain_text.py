@@ -9,10 +9,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-MAX_READ: Final = 8192
-"""Characters of a text that are looked at: the longest of 611 captured descriptions has 7,000."""
-_MAX_FIRST: Final = 2048
-"""Characters in which the first sentence is looked for."""
+MAX_READ: Final = 8192  # characters of a text that are looked at: the longest of 611 descriptions has 7,000
+_MAX_FIRST: Final = 2048  # characters in which the first sentence is looked for
 
 _SEQUENCES: Final = re.compile("\x1b\\[[0-?]{0,64}[ -/]{0,16}[@-~]|\x1b\\][^\x07\x1b]{0,256}(?:\x07|\x1b\\\\)")
 """Terminal control sequences (ECMA-48 §5.4) and operating system commands, which would leave letters behind."""
@@ -44,10 +42,7 @@ def escaped(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of `text`, each on one line and without marks of Markdown; its headings only if it has no other.
-
-    A line is a sentence of its own unless the next one begins in lower case.
-    """
+    """The sentences of `text`, each on one line and without Markdown's marks; headings only if it has no other."""
     parts = _END.split(text[:MAX_READ])
     return _plain(part for part in parts if not part.lstrip().startswith("#")) or _plain(parts)
 

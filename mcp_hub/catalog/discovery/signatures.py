@@ -1,12 +1,11 @@
 """A tool in one line, and many tools by their names alone: what a model needs to choose among them for few tokens.
 
-Read from definitions that strangers wrote: every text is bounded and on one line, and a schema may be anything at all,
-so what is not understood is left out.
+Strangers wrote the definitions: every text is bounded and on one line, and what is not understood is left out.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os.path import commonprefix
 from typing import Any, Final
 
@@ -15,22 +14,14 @@ import msgspec
 from mcp_hub.catalog.discovery.plain_text import first_sentence, one_line
 from mcp_hub.types import JsonObject
 
-WIDTH: Final = 200
-"""Characters of a line."""
-_ABOUT: Final = 64
-"""Characters that parameters leave to the description: fewer say too little to choose by."""
-_NOTE: Final = 72
-"""Characters of what a parameter says of itself."""
-_MOST_NOTED: Final = 32
-"""Parameters that are looked at for notes."""
-_MAX_NAME: Final = 64
-"""Characters of a server's or parameter's name: the limit that models set for tools."""
-_MAX_TYPE: Final = 40
-"""Characters of a type, so of all values of an enumeration; a longer one is not shown."""
-_MAX_MEMBERS: Final = 16
-"""Members of a union or an enumeration that are looked at."""
-_MAX_STEPS: Final = 48
-"""Schemas that are looked at for one type, so that one which refers to itself comes to an end."""
+WIDTH: Final = 200  # characters of a line
+_ABOUT: Final = 64  # characters that parameters leave to the description: fewer say too little to choose by
+_NOTE: Final = 72  # characters of what a parameter says of itself
+_MOST_NOTED: Final = 32  # parameters that are looked at for notes
+_MAX_NAME: Final = 64  # characters of a server's or parameter's name: the limit that models set for tools
+_MAX_TYPE: Final = 40  # characters of a type, so of all values of an enumeration; a longer one is not shown
+_MAX_MEMBERS: Final = 16  # members of a union or an enumeration that are looked at
+_MAX_STEPS: Final = 48  # schemas that are looked at for one type, so that one which refers to itself comes to an end
 
 _NULL: Final = "null"
 _ARRAY: Final = "list"
@@ -46,15 +37,13 @@ _PLAIN: Final = re.compile(r"[\w.$@/+-]+")
 _WORDS: Final = re.compile(r"[^\W_]+")
 _decode = msgspec.json.Decoder(JsonObject).decode
 
-_Parameter = tuple[str, Any, bool]
-"""Name, schema, and whether it is required."""
+_Parameter = tuple[str, Any, bool]  # name, schema, and whether it is required
 
 
 def signature(exported: str, raw: bytes, width: int = WIDTH) -> str:
     """`github_create_issue(owner:str, title:str, body?:str): Create a new issue` of an encoded definition.
 
-    Required parameters first, both kinds in the schema's order; `+2` and `+5?` count required and other ones that did
-    not fit. At most `width` characters.
+    At most `width` characters: `+2` and `+5?` count required and other parameters that did not fit.
     """
     tool = _object(raw)
     about = first_sentence(_text(tool, "description") or _text(tool, "title"), width)
@@ -65,10 +54,7 @@ def signature(exported: str, raw: bytes, width: int = WIDTH) -> str:
 
 
 def parameter_notes(raw: bytes, budget: int) -> list[str]:
-    """`name: first sentence about it` for parameters whose description says more than their name, required ones first.
-
-    Whole notes of at most `budget` characters together.
-    """
+    """`name: first sentence` of parameters that say more than that, required first, within `budget` characters."""
     notes: list[str] = []
     for name, schema, _ in _listed(_object(raw))[:_MOST_NOTED]:
         about = first_sentence(_text(schema, "description"), _NOTE)
@@ -82,31 +68,26 @@ def parameter_notes(raw: bytes, budget: int) -> list[str]:
     return notes
 
 
-def grouped_names(groups: Mapping[str, Sequence[str]], limit: int = 1800) -> str:
-    """All names as `all_names` writes them; over `limit` bytes, the servers as `counted` does."""
-    text = all_names(groups)
-    return text if len(text.encode()) <= limit else counted({name: len(group) for name, group in groups.items()}, limit)
-
-
 def all_names(groups: Mapping[str, Sequence[str]]) -> str:
-    """The names of every server's tools, a line a server, with what all of them begin with written once.
+    """The names of every server's tools, a line a server, such as `github_{create_issue list_issues}`.
 
-    `github_{create_issue list_issues}`, after `git: ` where that does not begin with the server's name; spaces, since
-    a word and the space before it are one token.
+    After `git: ` where that does not begin with the server's name; spaces, since they are no tokens of their own.
     """
     return "\n".join(_braced(server, names) for server, names in groups.items() if names)
 
 
 def counted(servers: Mapping[str, int], limit: int) -> str:
-    """`github (26), notion (24)`: the servers and how many tools each has, the greatest first.
+    """`github (26), notion (24)`: as many servers as fit into `limit` bytes, and how many tools each has."""
+    return greatest(servers, lambda text: len(text.encode()) <= limit, "{} ({})") or "…"
 
-    Those that do not fit into `limit` bytes are an ellipsis.
-    """
-    text, rest = "", ", …"
+
+def greatest(servers: Mapping[str, int], fits: Callable[[str], bool], form: str = "{}") -> str:
+    """As many servers as fit, the greatest first; the others are an ellipsis. Empty if none fits."""
+    text = ""
     for server, count in sorted(servers.items(), key=lambda one: (-one[1], one[0])):
-        longer = f"{text}, {_server(server)} ({count})" if text else f"{_server(server)} ({count})"
-        if len((longer + rest).encode()) > limit:
-            return text + rest if text else "…"
+        longer = (f"{text}, " if text else "") + form.format(_server(server), count)
+        if not fits(f"{longer}, …"):
+            return f"{text}, …" if text else ""
         text = longer
     return text
 
@@ -148,8 +129,6 @@ def _parameters(tool: JsonObject, room: int) -> list[str]:
         shown.append(_parameter(name, schema, is_required, tool["inputSchema"]))
         if len(", ".join(shown)) > room:
             break
-    else:
-        return shown
     while shown and len(", ".join([*shown, *_counts(listed[len(shown) :])])) > room:
         shown.pop()
     return [*shown, *_counts(listed[len(shown) :])]

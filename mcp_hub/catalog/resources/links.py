@@ -14,10 +14,8 @@ import msgspec
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import RawJson
 
-MAX_REMEMBERED: Final = 4096
-"""URIs: the links of some hundred results, in at most some megabytes."""
-_MAX_LENGTH: Final = 2048
-"""Characters of a URI that is remembered; a longer one is recognised by its wrapping, which needs no memory."""
+MAX_REMEMBERED: Final = 4096  # URIs: the links of some hundred results, in at most some megabytes
+_MAX_LENGTH: Final = 2048  # characters of a URI that is remembered; a longer one is wrapped, which needs no memory
 
 # `uri` as a member's name or a whole value: inside of a text its quotes would be escaped. 5 MB take 1.3 ms;
 # `bytes.find` needs a copy and twice the time.
@@ -27,8 +25,7 @@ _string = msgspec.json.Decoder(str).decode
 _array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 _Exported = Callable[[str], str]
-_Rewrite = Callable[[msgspec.Raw, _Exported], msgspec.Raw]
-"""Gives back the very same object where nothing changes."""
+_Rewrite = Callable[[msgspec.Raw, _Exported], msgspec.Raw]  # gives back the very same object where nothing changes
 
 
 class Remembered:
@@ -61,8 +58,7 @@ class Remembered:
 def readdress(method: str, result: RawJson, exported: Callable[[str], str]) -> RawJson:
     """The result of `method` with each resource URI exported; everything else is kept, unknown members included.
 
-    Links and embedded resources of `tools/call` and `prompts/get`, the contents of `resources/read`. What does not
-    have the shape that the specification gives it is left alone.
+    Links and embedded resources of `tools/call` and `prompts/get`, the contents of `resources/read`; as specified only.
     """
     rewrite = _PLACES.get(method)
     if rewrite is None or not mentions_uris(result):

@@ -17,13 +17,11 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _PARTS = re.compile(r"([^?#]*)(.*)", re.DOTALL)
 _MORE = re.compile("[?#;]")
 _AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:@]*)(?::([0-9]*))?")
-_DRIVE = re.compile(r"\A([A-Za-z])[:|](?=/|\Z)")
-"""Of Windows. A host before it is dropped by some and not by others."""
+_DRIVE = re.compile(r"\A([A-Za-z])[:|](?=/|\Z)")  # of Windows. A host before it is dropped by some and not by others
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_LONGEST_HOST: Final = 255
-"""Characters (RFC 1035): the time that Punycode takes grows with the square of them."""
+_LONGEST_HOST: Final = 255  # characters (RFC 1035): the time that Punycode takes grows with the square of them
 _PORTS: Final = {"file": "", "ftp": "21", "http": "80", "https": "443", "ws": "80", "wss": "443"}
 """The schemes whose URIs are all read in the same way, and what port need not be said."""
 
@@ -38,8 +36,7 @@ class Spellings(msgspec.Struct, frozen=True):
 def spellings(uri: str) -> Spellings | None:
     """`uri` itself and what may be made of it; None where it means something else to whoever reads it.
 
-    That is: dot segments, control characters, white space around it, a host that is none; and one of more than
-    `MAX_MATCHED` characters.
+    That is: dot segments, control characters, outer white space, no valid host, more than `MAX_MATCHED` characters.
     """
     if len(uri) > MAX_MATCHED or _CONTROL.search(uri) or uri != uri.strip():
         return None

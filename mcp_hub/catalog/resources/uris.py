@@ -1,10 +1,8 @@
 """Exported resource URIs and templates, and the way back from any URI to the server that serves it.
 
 A URI stays as it is while one server lists it. On a clash the first server in configured order keeps it and the
-others' become `hub://<server>/<original>`; an original that is not a valid URI is wrapped percent-encoded, as
-`hub://<server>!<n>/<encoded>`, which undoes exactly. Listed URIs are resolved by lookup, an upstream's own `hub://…`
-included; the prefix is taken off only for what no server lists (expanded templates). A URI that nobody lists belongs
-to the first server that mentioned it, for as long as that is remembered.
+others' become `hub://<server>/<original>`, or `hub://<server>!<n>/<encoded>` if that is not a valid URI. Listed URIs
+are resolved by lookup, others by their prefix. A URI that nobody lists belongs to the first server that mentioned it.
 """
 
 import re
@@ -15,12 +13,9 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from mcp_hub.catalog.resources.links import Remembered
+from mcp_hub.types import Origin
 
-Origin = tuple[str, str]
-"""Server, and the URI or template that the server itself uses."""
-
-# longer URIs are data, not addresses; bounds the work of one look-up
-MAX_MATCHED = 8192
+MAX_MATCHED = 8192  # longer URIs are data, not addresses; bounds the work of one look-up
 _HUB = "hub://"
 _WEB = ("https://", "http://")
 _WRAPPED = re.compile(r"hub://([^/!]*)(!\d+)?/(.*)", re.DOTALL)
@@ -28,18 +23,12 @@ _PATH = r"(?:[A-Za-z0-9._~:/?@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
 _VALID = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*:{_PATH}(?:#{_PATH})?")
 _EXPRESSION = re.compile(r"\{([^{}]*)\}")
 # RFC 6570 §2.2: operator → (what a non-empty expansion begins with, characters that it cannot hold). Wider than the
-# RFC where naive clients paste values in unencoded. Its reserved operators make a template that matches nothing.
+# RFC where naive clients paste values in unencoded.
 _OPERATORS = {
-    "+": ("", ""),
-    "#": ("#", ""),
-    ".": (".", "/?#"),
-    "/": ("/", "?#"),
-    ";": (";", "/?#"),
-    "?": ("?", "#"),
-    "&": ("&", "#"),
+    **{"+": ("", ""), "#": ("#", ""), ".": (".", "/?#"), "/": ("/", "?#")},
+    **{";": (";", "/?#"), "?": ("?", "#"), "&": ("&", "#")},
 }
 _SIMPLE = ("", "/?#")
-_RESERVED_OPERATORS = "=,!@|"
 
 
 def assign(wanted: Iterable[Origin]) -> dict[Origin, str]:
@@ -59,16 +48,14 @@ def assign(wanted: Iterable[Origin]) -> dict[Origin, str]:
 
 
 def assign_templates(wanted: Iterable[Origin]) -> dict[Origin, str]:
-    """The same for templates, whose braces stay. One that begins with `hub://` is always wrapped: what a client
-    makes of it is looked up by its prefix and would go astray."""
+    """The same for templates, whose braces stay; one that begins with `hub://` is always wrapped."""
     origins = list(dict.fromkeys(wanted))
     owners = {template: server for server, template in reversed(origins)}
-    return {
-        (server, template): template
-        if owners[template] == server and not _is_of_hub(template)
-        else f"{_HUB}{_host(server)}/{template}"
-        for server, template in origins
-    }
+    exported: dict[Origin, str] = {}
+    for server, template in origins:
+        is_kept = owners[template] == server and not _is_of_hub(template)  # else an expansion would go astray
+        exported[server, template] = template if is_kept else f"{_HUB}{_host(server)}/{template}"
+    return exported
 
 
 def _is_of_hub(uri: str) -> bool:
@@ -95,15 +82,11 @@ class _Matcher(msgspec.Struct, frozen=True):
     expressions: tuple[tuple[str, str], ...]
 
     def matches(self, subject: "_Subject") -> bool:
-        """Whether some values of the variables, empty ones included, give the URI.
-
-        Bit i of `reached` says that the parts so far can cover the first i characters. Each part is a few
-        operations on whole integers, so no template can make this exponential.
-        """
+        """Whether some values of the variables, empty ones included, give the URI; never exponential."""
         uri = subject.uri
         if not uri.startswith(self.literals[0]) or not uri.endswith(self.literals[-1]):
             return False
-        reached = 1 << len(self.literals[0])
+        reached = 1 << len(self.literals[0])  # bit i: the parts so far can cover the first i characters
         for (lead, stops), literal in zip(self.expressions, self.literals[1:], strict=True):
             started = reached if not lead else (reached & subject.places(lead)) << 1
             run = subject.run(stops)
@@ -149,7 +132,7 @@ def _matcher(template: str) -> _Matcher | None:
     literals, variables = parts[::2], parts[1::2]
     if any("{" in text or "}" in text for text in literals):
         return None
-    if any(not text or text[0] in _RESERVED_OPERATORS for text in variables):
+    if any(not text or text[0] in "=,!@|" for text in variables):  # the operators that the RFC reserves
         return None
     return _Matcher(tuple(literals), tuple(_OPERATORS.get(text[0], _SIMPLE) for text in variables))
 
@@ -206,10 +189,7 @@ class UriTable:
         return None if server is None else (server, uri)
 
     def exported(self, server: str, uri: str) -> str:
-        """The URI under which a client reaches `uri` of `server`; if it is not listed, it is remembered.
-
-        Of an unknown server, or longer than `MAX_MATCHED` characters, it is `uri` itself.
-        """
+        """The URI under which a client reaches `uri` of `server`; if it is not listed, it is remembered."""
         listed = self._exported.get((server, uri))
         if listed is not None:
             return listed
@@ -220,8 +200,7 @@ class UriTable:
     def _keeps(self, server: str, uri: str) -> bool:
         """Whether an unlisted URI needs no wrapping: it is nobody else's, by list, template or memory.
 
-        One of the web needs none whoever else has it: clients fetch it themselves (2025-11-25, server/resources
-        "Common URI Schemes").
+        One of the web needs none: clients fetch it themselves (2025-11-25, server/resources "Common URI Schemes").
         """
         if uri.lower().startswith(_WEB):
             self._remembered.claim(uri, server)

@@ -15,10 +15,7 @@ from mcp_hub.catalog.search.words import MAX_NAME, compounds, is_bare, key, tell
 
 
 class Searchable(msgspec.Struct, frozen=True):
-    """The text of a tool that is searched: its exported name, its server, and the server's own words about it.
-
-    `schema` is the decoded `inputSchema`, which may be any JSON value.
-    """
+    """The searched text of a tool: exported name, server, the server's own words; `schema` may be any JSON."""
 
     id: str
     server: str
@@ -32,7 +29,7 @@ class ToolDocument(msgspec.Struct, frozen=True, weakref=True):
 
     id: str
     keys: tuple[str, str]
-    """`search_words.key` of the exported name and of the server's own name."""
+    """`words.key` of the exported name and of the server's own name."""
     weights: Mapping[str, float]
     """The weight of each of the tool's words: over 0, under `PEAK`."""
     name: tuple[str, ...]
@@ -60,10 +57,8 @@ _FIELDS = {
     "notes": _Field(0.25, 200, 40, 0.5),
     "choices": _Field(0.6, 100, 6, 0.5),
 }
-# a word repeated more often says no more: descriptions that are stuffed with it gain nothing
-_MAX_REPEATS = 2
-# saturation (k1 of BM25): the name alone comes close to the peak
-_K1 = 1.0
+_MAX_REPEATS = 2  # a word repeated more often says no more: descriptions that are stuffed with it gain nothing
+_K1 = 1.0  # saturation (k1 of BM25): the name alone comes close to the peak
 PEAK = _K1 + 1
 _MAX_TEXT, _MAX_NOTE, _MAX_CHOICE = 8_192, 1_024, 64
 _MAX_PROPERTIES, _MAX_CHOICES, _MAX_DEPTH = 256, 20, 3

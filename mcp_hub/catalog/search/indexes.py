@@ -6,7 +6,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from mcp_hub.catalog.entries import Entry
+from mcp_hub.catalog.entries import Entry, by_server
 from mcp_hub.catalog.search.documents import Searchable
 from mcp_hub.catalog.search.ranker import SearchAnswer, SearchIndex
 from mcp_hub.catalog.view import CatalogView
@@ -35,7 +35,7 @@ class Indexes:
         """The hits among the tools of `view`, which is this profile's. Indexing runs in a worker thread."""
         async with self._turn:
             indexed = self._indexes.setdefault(profile, _Indexed(SearchIndex(self._aliases)))
-            if indexed.is_behind(view):
+            if indexed.view is not view:
                 await anyio.to_thread.run_sync(indexed.catch_up, view)
             return indexed.index.search(query, limit, server)
 
@@ -43,17 +43,12 @@ class Indexes:
 class _Indexed:
     def __init__(self, index: SearchIndex) -> None:
         self.index = index
-        self._view: CatalogView | None = None
+        self.view: CatalogView | None = None
         self._tools: dict[str, list[Entry]] = {}
-
-    def is_behind(self, view: CatalogView) -> bool:
-        return view is not self._view
 
     def catch_up(self, view: CatalogView) -> None:
         """Indexes the servers whose tools are not the ones that are indexed."""
-        tools: dict[str, list[Entry]] = {}
-        for entry in view.entries(Kind.TOOL):
-            tools.setdefault(entry.server, []).append(entry)
+        tools = by_server((entry.server, entry) for entry in view.entries(Kind.TOOL))
         if list(tools)[: len(self._tools)] != list(self._tools):  # equally good tools are in the order of their servers
             for server in self._tools:
                 self.index.drop(server)
@@ -61,7 +56,7 @@ class _Indexed:
         for server, entries in tools.items():
             if entries != self._tools.get(server):
                 self.index.put(server, [_searchable(entry) for entry in entries])
-        self._tools, self._view = tools, view
+        self._tools, self.view = tools, view
 
 
 def _searchable(entry: Entry) -> Searchable:

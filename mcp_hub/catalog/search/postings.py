@@ -12,8 +12,7 @@ _T = TypeVar("_T")
 
 # two spellings are near when they share their first letters and this much of their trigrams (Dice)
 _NEAR, _INITIALS, _MIN_SPELLED = 0.6, 2, 5
-# with more words of the same first letters, nothing is guessed
-_MAX_SPELLINGS = 4_000
+_MAX_SPELLINGS = 4_000  # with more words of the same first letters, nothing is guessed
 
 
 class Postings:

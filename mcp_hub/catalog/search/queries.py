@@ -17,8 +17,7 @@ Aliases = Mapping[str, Sequence[tuple[tuple[str, ...], tuple[str, ...]]]]
 MAX_CHARACTERS, MAX_WORDS, MAX_CLAUSES = 8_192, 600, 60
 # guesses count less than words: one word from two, another spelling, another word
 _JOINED, _MISSPELLED, _ALIAS = 0.5, 0.7, 0.6
-# words that no document has for which other spellings are looked up
-_MAX_MISSPELLED = 8
+_MAX_MISSPELLED = 8  # words that no document has for which other spellings are looked up
 
 
 class SearchQuery(msgspec.Struct, frozen=True):

@@ -1,7 +1,6 @@
-"""Finding tools by what they do: a ranker over names, descriptions and parameters, without any model.
+"""Finding tools by what they do: a ranker over names, descriptions and parameters, without any model (docs/search.md).
 
-How a score comes about, and what each part of the recipe is worth: docs/search.md. An index holds what one profile may
-see and nothing else, so what is hidden cannot be found or guessed from scores; documents are shared between indexes.
+An index holds what one profile may see and nothing else; documents are shared between indexes.
 """
 
 from collections import defaultdict
@@ -24,15 +23,14 @@ _EXACT = (0.0, 1_000.0, 2_000.0)
 # tools of one name are shown once when they share this much of their words (Jaccard), their servers' names aside;
 # so many of one name are compared at most
 _ALIKE, _MAX_COMPARED = 0.8, 256
-# documents that are weighed in full, at least: four times as many made no difference to the first ten
-_WEIGHED = 24
+_WEIGHED = 24  # documents that are weighed in full, at least: four times as many made no difference to the first ten
 
 
 class Hit(msgspec.Struct, frozen=True):
     """A tool that fits, with the ids of near-duplicates that it stands for.
 
-    `parts` add up to `score`: `words`, `name` and `pairs` (search_scores), `server` (its other tools fit, or the query
-    names it) and `exact` (the query is the tool's name).
+    `parts` add up to `score`: `words`, `name` and `pairs` (`scores`), `server` (its other tools fit, or the query names
+    it) and `exact` (the query is the tool's name).
     """
 
     id: str
@@ -71,8 +69,7 @@ class SearchIndex:
     """The tools of several servers, to be searched; a change re-indexes only the server that it is of.
 
     Ids are the caller's to keep unique. Ties are broken by the order in which servers came (a replaced one keeps its
-    place), then by the order of tools. No query is too long or too strange: beyond the limits of `queries` it
-    is cut. `aliases` are words that a query may have, each with words that it may also mean.
+    place), then by the order of tools. `aliases` are words of queries, each with words that it may also mean.
     """
 
     def __init__(self, aliases: Mapping[str, Sequence[str]] = {}) -> None:
@@ -203,10 +200,7 @@ class _Ranker:
 
 
 def build(tools: Iterable[Mapping[str, Any]]) -> _Ranker:
-    """A ranker over tools given as `id`, `server`, `name`, `description` and `inputSchema`.
-
-    Near-duplicates count once: what is ranked is what a model would see.
-    """
+    """A ranker over `id`, `server`, `name`, `description`, `inputSchema` of tools; near-duplicates count once."""
     servers: dict[str, list[Searchable]] = {}
     for tool in tools:
         texts = (tool["id"], tool["server"], tool["name"], tool.get("description") or "")

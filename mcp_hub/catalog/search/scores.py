@@ -16,10 +16,8 @@ from mcp_hub.catalog.search.queries import SearchQuery
 MAX_VISITS = 1_000
 # shares of the whole query and of the clause that fits best, if there are several
 _WHOLE, _CLAUSE = 0.4, 0.6
-# what a name adds, in proportion, that the query covers fully
-_NAME = 0.3
-# times the mean rarity of two words that stand side by side in both
-_PAIR = 0.6
+_NAME = 0.3  # what a name adds, in proportion, that the query covers fully
+_PAIR = 0.6  # times the mean rarity of two words that stand side by side in both
 
 # measured (docs/search.md): of right first hits about 1 % are below both, of hits for foreign queries nearly all
 _WEAK_SHARE, _WEAK_EVIDENCE = 0.25, 0.6

@@ -18,8 +18,7 @@ that the their theirs them then there these they this those through to too under
 when where which while who whom why will with would you your youre yours yourself
 """
 
-MAX_NAME = 256
-"""Characters of a name that are looked at."""
+MAX_NAME = 256  # characters of a name that are looked at
 
 # scripts that are written without spaces: Thai, Lao, Myanmar, Khmer, kana, Han, Hangul
 _DENSE = (

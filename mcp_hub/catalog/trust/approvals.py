@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from mcp_hub.call import Call
 from mcp_hub.catalog.definitions import parse
-from mcp_hub.catalog.entries import Origin
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.pins import (
     Fingerprint,
@@ -33,20 +32,16 @@ from mcp_hub.catalog.pins import (
 from mcp_hub.catalog.routes import not_approved
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.types import Kind, Snapshot
+from mcp_hub.types import Kind, Origin, Snapshot
 
 log = get_logger(__name__)
 
-_LOOK_AGAIN: Final = 1.0
-"""Seconds between looks for approvals by other processes, while there is something to approve."""
-_MOST_LOGGED: Final = 10
-"""Tools that one line of the log names; `mcp-hub approve` shows all."""
-_TRY_AGAIN: Final = 30.0
-"""Seconds until a record is written again that could not be."""
-_MOST_ORDERED: Final = 1000
-"""Definitions of one list, other than those approved, whose members are put in order: the event loop waits for it."""
-_MOST_LINES: Final = 100
-"""Of the log about one server, which could change its tools all the time."""
+_LOOK_AGAIN: Final = 1.0  # seconds between looks for approvals by other processes, while there is something to approve
+_TRY_AGAIN: Final = 30.0  # seconds until a record is written again that could not be
+_MOST_ORDERED: Final = 1000  # unapproved definitions of a list that are put in order: the event loop waits for it
+_MOST_LOGGED: Final = 10  # tools that one line of the log names; `mcp-hub approve` shows all
+_MOST_LINES: Final = 100  # of the log about one server, which could change its tools all the time
+_NOT_READ: Final = object()  # the stamp of a record that was never read
 
 
 class PinStore(Protocol):
@@ -60,10 +55,7 @@ class PinStore(Protocol):
 
 
 def record_key(config: str, server: str) -> str:
-    """Names the record of a server: by the configuration that it is in and what that calls it.
-
-    Not by what is run, so that another program under the same name is compared with the one before.
-    """
+    """Names the record of a server: by its configuration and its name there, since its program may change."""
     return sha256(f"{config}\0{server}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -71,7 +63,6 @@ class Approvals:
     """The findings of one hub. `policies` are those of the servers to look at; `config` is the configuration's place.
 
     `relist` is called with a server whose processes say something else of a tool than the one whose list was compared.
-
     `held` is for the catalog; it blocks only to read a record, once and when another process has changed it.
     """
 
@@ -126,10 +117,7 @@ class Approvals:
         return self._servers.get(name)
 
     def check(self, call: Call, snapshot: Snapshot) -> None:
-        """A `Gate`: what was listed when the call was let in, is not always what its process lists.
-
-        Raises `NotApproved`.
-        """
+        """A `Gate`: the list by which a call was let in is not always that of its process. Raises `NotApproved`."""
         if call.method != "tools/call":
             return
         server = self._servers.get(call.upstream) or self._server(call.upstream)
@@ -160,10 +148,10 @@ class Approvals:
         """Reads the record if it has changed since it was read or written."""
         try:
             stamp = self._store.stamp(server.key)
-            if not server.is_loaded or stamp != server.stamp:
+            if stamp != server.stamp:
                 server.load(read(self._store.read(server.key)), stamp)
         except (OSError, ValueError) as problem:
-            server.has_failed("approvals_unread", str(problem))
+            server.log.has_failed("approvals_unread", str(problem))
             server.is_unreadable = True
 
     async def run(self) -> None:
@@ -206,7 +194,7 @@ class Approvals:
         try:
             self._store.update(server.key, change)
         except (OSError, ValueError) as problem:
-            server.has_failed("approvals_unwritten", str(problem))
+            server.log.has_failed("approvals_unwritten", str(problem))
         else:
             server.unsaved = False
 
@@ -231,18 +219,16 @@ class _Server:
         self.name = name
         self.key = key
         self.policy = policy
+        self.log = _Log(name)
         self.snapshot: Snapshot | None = None
-        self.is_loaded = self.is_unreadable = self.unsaved = False
-        self.stamp: object = None
+        self.is_unreadable = self.unsaved = False
+        self.stamp: object = _NOT_READ
         self.findings: dict[str, UnapprovedTool] = {}
         self.record = Record()
-        self._failure: str | None = None
-        self._lines = 0
 
     def load(self, record: Record, stamp: object) -> None:
         """The record on disk."""
-        self.record, self.stamp = without_texts(record), stamp
-        self.is_loaded, self.is_unreadable = True, False
+        self.record, self.stamp, self.is_unreadable = without_texts(record), stamp, False
 
     def judge(self, now: float) -> None:
         """Compares the list with the record; says so if there is something new to say."""
@@ -257,7 +243,7 @@ class _Server:
             self.findings = findings_of(self.name, after, offered, self.policy)
         news = [own for name, own in self.findings.items() if name not in before or before[name].digest != own.digest]
         if news:
-            self._tell(news)
+            self.log.tell(news)
 
     def lists_as(self, snapshot: Snapshot) -> bool:
         """Whether these are the tools that were judged."""
@@ -266,31 +252,39 @@ class _Server:
 
     def judged(self, tool: str, snapshot: Snapshot, now: float) -> UnapprovedTool | None:
         """The finding for a tool as another process lists it."""
-        usable, _ = parse(Kind.TOOL, snapshot.lists.get(Kind.TOOL, ()), self.name)
-        offered = {own.key: fingerprint(own.fields, self.record.tools.get(tool)) for own in usable if own.key == tool}
         if self.is_unreadable:
             return UnapprovedTool(self.name, tool, "unreadable", is_held=self.policy == "block")
+        usable, _ = parse(Kind.TOOL, snapshot.lists.get(Kind.TOOL, ()), self.name)
+        offered = {own.key: fingerprint(own.fields, self.record.tools.get(tool)) for own in usable if own.key == tool}
         return findings_of(self.name, seen(self.record, offered, self.policy, now), offered, self.policy).get(tool)
 
-    def _tell(self, news: Sequence[UnapprovedTool]) -> None:
+
+class _Log:
+    """The log about one server: at most `_MOST_LINES` about its tools, and each failure once."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._failure: str | None = None
+        self._lines = 0
+
+    def tell(self, news: Sequence[UnapprovedTool]) -> None:
         self._lines += 1
         if self._lines > _MOST_LINES:
             return
-        told_of = [f"{decoded(own.tool, 80)} {own.text}" for own in news[:_MOST_LOGGED]]
         log.warning(
             "tools_not_approved",
-            upstream=self.name,
+            upstream=self._server,
             count=len(news),
-            tools=told_of,
+            tools=[f"{decoded(own.tool, 80)} {own.text}" for own in news[:_MOST_LOGGED]],
             held=news[0].is_held,
-            mend=f"mcp-hub approve {decoded(self.name)}",
+            mend=f"mcp-hub approve {decoded(self._server)}",
             last=self._lines == _MOST_LINES,
         )
 
     def has_failed(self, event: str, reason: str) -> None:
-        """The record cannot be read or written; said once."""
+        """The record cannot be read or written."""
         if reason != self._failure:
-            log.warning(event, upstream=self.name, reason=decoded(reason))
+            log.warning(event, upstream=self._server, reason=decoded(reason))
         self._failure = reason
 
 

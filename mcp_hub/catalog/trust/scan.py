@@ -5,7 +5,7 @@ sentence (`send_mail`, `createIssue`), or where the text says when to use them (
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final
 
 import msgspec
@@ -38,9 +38,9 @@ class Flagged(msgspec.Struct, frozen=True):
 class _Names(msgspec.Struct, frozen=True):
     """Names of tools, and the servers that have them: distinct ones, all of them, and what they look like."""
 
-    distinct: Mapping[str, frozenset[str]]
-    every: Mapping[str, frozenset[str]]
-    looks: Mapping[str, frozenset[tuple[str, str]]]
+    distinct: Mapping[str, Set[str]]
+    every: Mapping[str, Set[str]]
+    looks: Mapping[str, Set[tuple[str, str]]]
 
 
 class Inspector(msgspec.Struct):
@@ -96,15 +96,8 @@ def _names(tools: Iterable[Entry]) -> _Names:
             if len(name) >= _SHORTEST and _DISTINCT.fullmatch(name):
                 distinct.setdefault(name, set()).add(entry.server)
         looks.setdefault(folded(entry.exported), set()).add((entry.server, entry.exported))
-        if not entry.key.isascii():
-            looks.setdefault(folded(entry.key), set()).add((entry.server, entry.key))
-        else:
-            looks.setdefault(folded(entry.key), set()).add((entry.server, ""))
-    return _Names(_frozen(distinct), _frozen(every), {name: frozenset(own) for name, own in looks.items()})
-
-
-def _frozen(names: Mapping[str, set[str]]) -> dict[str, frozenset[str]]:
-    return {name: frozenset(servers) for name, servers in names.items()}
+        looks.setdefault(folded(entry.key), set()).add((entry.server, "" if entry.key.isascii() else entry.key))
+    return _Names(distinct, every, looks)
 
 
 def _others(entry: Entry, prose: Iterable[tuple[str, str]], names: _Names) -> Iterator[Flag]:
@@ -123,7 +116,7 @@ def _others(entry: Entry, prose: Iterable[tuple[str, str]], names: _Names) -> It
         told |= meant
 
 
-def _is_foreign(servers: frozenset[str] | None, entry: Entry) -> bool:
+def _is_foreign(servers: Set[str] | None, entry: Entry) -> bool:
     return servers is not None and entry.server not in servers
 
 

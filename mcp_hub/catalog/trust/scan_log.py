@@ -13,10 +13,8 @@ from mcp_hub.types import Kind
 
 log = get_logger(__name__)
 
-_PAUSE: Final = 1.0
-"""Seconds between two looks, however often servers change their lists."""
-_MOST_TOLD: Final = 1000
-"""Flags that one hub tells of; `mcp-hub doctor` shows those of now."""
+_PAUSE: Final = 1.0  # seconds between two looks, however often servers change their lists
+_MOST_TOLD: Final = 1000  # flags that one hub tells of; `mcp-hub doctor` shows those of now
 
 
 async def tell_flags(catalog: Catalog) -> None:
@@ -30,19 +28,8 @@ async def tell_flags(catalog: Catalog) -> None:
         for found in await anyio.to_thread.run_sync(inspector.inspect, tools, abandon_on_cancel=True):
             if found not in told and len(told) < _MOST_TOLD:
                 told.add(found)
-                _tell(found)
+                tool, where = decoded(found.exported), decoded(found.flag.where, 200)
+                flag = {"kind": found.flag.kind, "where": where, "why": found.flag.why, "text": found.flag.text}
+                log.warning("tool_flagged", upstream=found.server, tool=tool, **flag)
         await anyio.sleep(_PAUSE)
         await catalog.wait_changed(version)
-
-
-def _tell(found: Flagged) -> None:
-    flag = found.flag
-    log.warning(
-        "tool_flagged",
-        upstream=found.server,
-        tool=decoded(found.exported),
-        kind=flag.kind,
-        where=decoded(flag.where, 200),
-        why=flag.why,
-        text=flag.text,
-    )

@@ -5,9 +5,8 @@ In: the options of a command (`--url`, `--token`, the configuration) and the wor
 Out: `ReachedHub` with a `HubClient`, or the streams of a store, and an exit code for each failure.
 
 Held together by `hub`: with `--url` the client speaks HTTP to a running hub; otherwise `hub` opens a hub in this
-process and the client calls its REST front directly. `waiting` waits for the servers of a hub that has just started.
-`streams` chooses between a running hub and the store, which `local_streams` reads without a hub. `following` shows a
-call to its end.
+process and the client calls its REST front directly, or, for commands about streams, `local_streams` reads the store
+without a hub. `waiting` waits for the servers of a hub that has just started. `following` shows a call to its end.
 
 Not here: the client itself (`mcp_hub.client`), output (`cli.render`), and the commands (`cli.commands`).
 """

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from mcp_hub.cli.access.local_streams import LocalStream
     from mcp_hub.client import HubStream
 
+    Events = HubStream | LocalStream
+
 _ABSENT = (UpstreamUnavailable, UpstreamLost, DeadlineExceeded, HubStopping, HubRestarted, ExecutorLost)
 
 
@@ -42,11 +44,7 @@ def show_for(output: str, title: str) -> Show:
 
 
 async def followed(
-    events: "HubStream | LocalStream",
-    show: Show,
-    asked: Callable[[InputRequired], Awaitable[str]],
-    *,
-    names_stream: bool = False,
+    events: "Events", show: Show, asked: Callable[[InputRequired], Awaitable[str]], *, names_stream: bool = False
 ) -> int | None:
     """Shows the events as they come; the exit code of their ending, None if they end without one.
 

@@ -1,9 +1,10 @@
-"""A hub for a command, always behind the same client: the running one at `--url`, or one that the command starts."""
+"""A hub for a command, behind one client: the running one at `--url`, or one that the command starts. Or its store."""
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
@@ -13,23 +14,39 @@ from click.core import ParameterSource
 from mcp_hub import __version__
 from mcp_hub.app import readiness
 from mcp_hub.cli.access import waiting
-from mcp_hub.cli.render.results import visible, with_code
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.results import with_code
 from mcp_hub.cli.setup import (
     EXIT_CONFIG,
     EXIT_UNAVAILABLE,
     check_servers,
+    config_option,
+    fail,
     fail_with,
     load_config,
     quiet_logs,
     run_with,
+    verbose_option,
+    wait_option,
 )
-from mcp_hub.errors import ConfigError, ConfigFinding, InvalidParams, RpcError
+from mcp_hub.errors import (
+    ConfigError,
+    ConfigFinding,
+    EventsGone,
+    InvalidParams,
+    RpcError,
+    StoreError,
+    UpstreamUnavailable,
+)
 from mcp_hub.types import Kind
 
 if TYPE_CHECKING:
     from mcp_hub.app.build import App
+    from mcp_hub.cli.access.local_streams import LocalStreams
     from mcp_hub.client import HubClient
     from mcp_hub.config.load.load import Loaded
+
+    StreamAccess = HubClient | LocalStreams
 
 _OF_OWN_SERVERS: Final = ("config", "wait")
 _OWN: Final = "http://this-command/mcp"
@@ -75,6 +92,16 @@ class ReachedHub(msgspec.Struct, frozen=True):
         return unmatched_patterns(self.app, self.loaded) if self.app is not None and self.loaded is not None else []
 
 
+class Reach(msgspec.Struct, frozen=True):
+    """The options by which a command reaches its hub, as far as it has them."""
+
+    url: str | None
+    token: str | None
+    config: str | None = None
+    wait: float = 0.0
+    verbose: int = 0
+
+
 def _needs_url(context: click.Context, _: click.Parameter, token: str | None) -> str | None:
     if token is not None and context.params.get("url") is None:
         raise click.UsageError("--token belongs to --url. Give the URL of the hub, too.")
@@ -90,55 +117,87 @@ _token = click.option(
 )  # fmt: skip
 
 
-def url_options(command: Callable[..., Any]) -> Any:
-    """Adds `--url` and `--token`; gives the command `url` and `token`."""
-    return _url(_token(command))
+def _reaching(*options: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Adds these options to a command, which gets them as its `reach`."""
+
+    def decorated(command: Callable[..., Any]) -> Any:
+        @wraps(command)
+        def run(**given: Any) -> Any:
+            found = {name: given.pop(name) for name in Reach.__struct_fields__ if name in given}
+            return command(reach=Reach(**found), **given)
+
+        return reduce(lambda inner, option: option(inner), reversed(options), run)
+
+    return decorated
 
 
-def run_with_hub(
-    url: str | None,
-    token: str | None,
-    config: str | None,
-    main: Callable[[ReachedHub], Awaitable[int]],
-    *,
-    wait: float,
-    verbose: int,
-    servers: Sequence[str] = (),
-) -> NoReturn:
-    """Runs `main` with the hub at `url`, or without one with a hub of our own, and exits with its code.
+url_options = _reaching(_url, _token)
+stream_options = _reaching(_url, _token, config_option)
+hub_options = _reaching(_url, _token, wait_option, verbose_option, config_option)
 
-    Servers of our own may take `wait` seconds to start. A name in `servers` that is not configured ends the command.
-    """
-    if url is not None:
-        run_with_url(url, token, lambda client: main(ReachedHub(client)))
-    loaded = load_config(config)
+
+def run_with_hub(reach: Reach, main: Callable[[ReachedHub], Awaitable[int]], servers: Sequence[str] = ()) -> NoReturn:
+    """Runs `main` with the hub at `--url`, or with one of our own if it has these `servers`; exits with its code."""
+    if reach.url is not None:
+        run_with_url(reach, lambda client: main(ReachedHub(client)))
+    loaded = load_config(reach.config)
     check_servers(loaded, servers)
-    quiet_logs(verbose)
-    _run(lambda: _own_hub(loaded, wait), main)
+    quiet_logs(reach.verbose)
+    _run(lambda: _own_hub(loaded, reach.wait), main)
 
 
-def run_with_url(url: str, token: str | None, main: Callable[["HubClient"], Awaitable[int]]) -> NoReturn:
-    """Runs `main` with a client of the hub at `url` and exits with its code: 2 if it refuses us, 3 without one."""
+def run_with_streams(
+    reach: Reach, main: Callable[["StreamAccess"], Awaitable[int]], stream: str | None = None
+) -> NoReturn:
+    """Runs `main`, which is about `stream`, with the hub at `--url` or the configured store; exits with its code."""
+    if reach.url is not None:
+        run_with_url(reach, main, stream)
+    loaded = load_config(reach.config)
+    if loaded.settings.hub.store.type == "memory":
+        said = "Hubs of this configuration keep streams in memory (hub.store). Ask the running hub, with --url."
+        fail("store_in_memory", said)
+    quiet_logs(0)
+    from mcp_hub.cli.access.local_streams import open_streams
+
+    try:
+        _run(lambda: open_streams(loaded), main, stream)
+    except UpstreamUnavailable as error:  # the store
+        say(with_code(error))
+        raise SystemExit(EXIT_UNAVAILABLE) from None
+
+
+def run_with_url(
+    reach: Reach, main: Callable[["HubClient"], Awaitable[int]], stream: str | None = None, *, default: str = ""
+) -> NoReturn:
+    """Runs `main` with a client of the hub at `--url`, or at `default`, and exits with its code."""
     from mcp_hub.client.http import connect
 
     _check_options()
     try:
-        client = connect(url, token or os.environ.get("MCP_HUB_TOKEN") or None)
+        client = connect(reach.url or default, reach.token or os.environ.get("MCP_HUB_TOKEN") or None)
     except ConfigError as exc:
         fail_with(exc)
-    _run(lambda: client, main)
+    _run(lambda: client, main, stream)
 
 
-def _run(opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callable[[_T], Awaitable[int]]) -> NoReturn:
+def _run(
+    opened: Callable[[], AbstractAsyncContextManager[_T]],
+    main: Callable[[_T], Awaitable[int]],
+    stream: str | None = None,
+) -> NoReturn:
+    """Exits with 2 if the hub refuses us or does not have the stream, with 3 where nobody answers."""
+
     async def checked(reached: _T) -> int:
         try:
             return await main(reached)
         except ConfigError as exc:
-            click.echo(visible(str(exc)), err=True)
+            say(str(exc))
             return EXIT_CONFIG
-        except RpcError as error:
-            click.echo(visible(with_code(error)), err=True)
-            return EXIT_CONFIG if isinstance(error, InvalidParams) else EXIT_UNAVAILABLE
+        except (RpcError, StoreError) as error:
+            is_wrong = isinstance(error, InvalidParams | EventsGone)
+            said = with_code(error) if isinstance(error, RpcError) else f"{error} [store_unavailable]"
+            say(f"{stream}: {said}" if is_wrong and stream is not None else said)
+            return EXIT_CONFIG if is_wrong else EXIT_UNAVAILABLE
 
     run_with(opened, checked)
 
@@ -150,6 +209,7 @@ async def _own_hub(loaded: "Loaded", wait: float) -> AsyncIterator[ReachedHub]:
     from mcp_hub.client import HubClient
     from mcp_hub.client.in_process import AsgiTransport
     from mcp_hub.client.rest import LIMIT
+    from mcp_hub.fronts.http.response import HttpExchange
     from mcp_hub.fronts.rest.api import RestApi
     from mcp_hub.sessions.session import LOCAL
 
@@ -160,7 +220,7 @@ async def _own_hub(loaded: "Loaded", wait: float) -> AsyncIterator[ReachedHub]:
         api = RestApi(app.hub, version=__version__, max_body=LIMIT, limits=limits, operator=operator)
 
         async def application(scope: Any, receive: Any, send: Any) -> None:
-            await api.serve(scope, receive, send, {}, LOCAL)
+            await api.serve(HttpExchange(scope, {}, LOCAL, receive, send))
 
         async with HubClient(_OWN, AsgiTransport(application)) as client:
             yield ReachedHub(client, app, loaded, wait)

@@ -1,31 +1,30 @@
 """The durable streams of the hubs of this machine, read from their store without running a hub.
 
-A follower sees committed events only. A call is cancelled through the store's inbox, which its hub reads. The stream of
-a hub that has died gets the ending that the next hub would give it, unless that hub could continue the call.
+A follower sees committed events only. The store's inbox takes cancellations to the hub of a call. The stream of a dead
+hub gets the ending that the next hub would give it, unless that hub could continue the call.
 """
 
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import anyio
-import msgspec
 
 from mcp_hub.app.limits import state_dir
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.rules import StreamLimits
 from mcp_hub.calls.streams.stored import fetched
 from mcp_hub.calls.streams.table import StreamTable
+from mcp_hub.client.stream_reader import read_event
 from mcp_hub.client.streams import OnPause, ignore
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import EventsGone, InvalidParams, UnknownStream, UpstreamUnavailable
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
+from mcp_hub.fronts.rest.info import status_of
 from mcp_hub.protocol.rest.streams import StreamStatus
-from mcp_hub.protocol.shape.stream_events import decoded, timestamp
 from mcp_hub.sessions.session import LOCAL
 from mcp_hub.stores.base import EventStore, Letter
 from mcp_hub.stores.limits import StoreLimits
@@ -63,11 +62,11 @@ class LocalStreams:
 
     async def streams(self, most: int) -> list[StreamStatus]:
         """The newest first."""
-        return [_status(row) for row in await self._store.rows(LOCAL.principal, most)]
+        return [status_of(row) for row in await self._store.rows(LOCAL.principal, most)]
 
     async def status(self, stream: str) -> StreamStatus:
         """Raises `UnknownStream`."""
-        return _status(await found(self._store, stream))
+        return status_of(await found(self._store, stream))
 
     def resume(self, stream: str, after: int = 0, *, on_pause: OnPause = ignore) -> "LocalStream":
         """The events behind number `after`."""
@@ -78,7 +77,7 @@ class LocalStreams:
         row = await tended(self._store, await found(self._store, stream))
         if not row.has_ended:
             await self._store.post(Letter(row.id, "cancel", b"its client has cancelled it"))
-        return _status(row)
+        return status_of(row)
 
 
 class LocalStream:
@@ -98,9 +97,7 @@ class LocalStream:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Nothing is held."""
 
     async def __aiter__(self) -> AsyncIterator[CallEvent]:
@@ -108,10 +105,10 @@ class LocalStream:
         while True:
             lines = await fetched(self._store, row.id, self.cursor)
             for line in lines:
-                number, event = _numbered(line)
-                if number != self.cursor + 1:
-                    raise EventsGone(number)
-                self.cursor = number
+                head, event = read_event(line)
+                if head.seq != self.cursor + 1:
+                    raise EventsGone(head.seq)
+                self.cursor = head.seq
                 if event is not None:
                     yield event
                 if isinstance(event, Completed | Failed | Cancelled):
@@ -153,32 +150,4 @@ async def tended(store: EventStore, row: StreamInfo) -> StreamInfo:
     """The row; with an ending if its hub has died and no other hub can continue the call."""
     if row.has_ended or row.continuation is not None or not await store.is_orphan(row):
         return row
-    return await StreamTable(store, SystemClock(), StreamLimits()).find(row.principal, row.id)
-
-
-class _Head(msgspec.Struct):
-    seq: int
-
-
-def _numbered(line: bytes) -> tuple[int, CallEvent | None]:
-    """Number and event; None for an event that this version does not know."""
-    try:
-        return decoded(line)
-    except ValueError:
-        return msgspec.json.decode(line, type=_Head).seq, None
-
-
-def _status(row: StreamInfo) -> StreamStatus:
-    return StreamStatus(
-        stream=row.id,
-        status=row.status,
-        method=row.method,
-        name=row.name,
-        server=row.server,
-        created=timestamp(row.created),
-        updated=timestamp(row.updated),
-        first=row.first,
-        last=row.last,
-        expires=msgspec.UNSET if row.expires is None else timestamp(row.expires),
-        message=msgspec.UNSET if row.message is None else row.message,
-    )
+    return (await StreamTable(store, SystemClock(), StreamLimits()).open(row.principal, row.id)).row

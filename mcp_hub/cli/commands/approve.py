@@ -7,17 +7,19 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from shlex import quote
+from typing import NoReturn
 
 import click
 import msgspec
 
 from mcp_hub.app.catalog_rules import policies
+from mcp_hub.app.limits import state_dir
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.pins import Pin, Record, UnapprovedTool, approved, encoded, findings_of, read
 from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.definition_diff import diff_lines, flag_lines
-from mcp_hub.cli.setup import EXIT_CONFIG, EXIT_TOOL, check_servers, config_option, fail, load_config
+from mcp_hub.cli.setup import EXIT_TOOL, check_servers, config_option, fail, load_config
 from mcp_hub.clock import wall_time
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.protocol.shape.stream_events import timestamp
@@ -60,14 +62,12 @@ def approve(
     recorded and starts no server; run `mcp-hub list` first to record the current tools. Exit code 1 if a tool was not
     approved.
     """
-    from mcp_hub.app.limits import state_dir
-
     loaded = load_config(config)
     check_servers(loaded, [server] if server is not None else [])
     if server is None and (yes or forget) and not (every and yes and not forget):
-        fail("usage", "--forget needs a SERVER." if forget else "--yes without a SERVER needs --all.", EXIT_CONFIG)
+        fail("usage", "--forget needs a SERVER." if forget else "--yes without a SERVER needs --all.")
     if every and server is not None:
-        fail("usage", "--all and SERVER exclude each other. Give one of them.", EXIT_CONFIG)
+        fail("usage", "--all and SERVER exclude each other. Give one of them.")
     store = KeyedFiles(state_dir(os.environ) / "approvals")
     if forget and server is not None:
         _forget(store, loaded, server, yes)
@@ -79,7 +79,8 @@ def approve(
         _list(waiting)
         raise SystemExit(EXIT_TOOL if waiting else 0)
     else:
-        raise SystemExit(_go_through(store, waiting, yes))
+        left = [one for one in waiting if not _approved(store, one, yes)]
+        raise SystemExit(EXIT_TOOL if left else 0)
 
 
 def _waiting(store: KeyedFiles, loaded: Loaded, only: str | None, tools: Sequence[str]) -> Iterator[Waiting]:
@@ -87,12 +88,9 @@ def _waiting(store: KeyedFiles, loaded: Loaded, only: str | None, tools: Sequenc
         if only not in (None, name):
             continue
         record, key = _record(store, loaded, name), record_key(loaded.place, name)
-        for absent in [tool for tool in tools if tool not in record.tools]:
-            fail(
-                "unknown_tool",
-                f'No hub has recorded a tool "{decoded(absent)}" of server "{decoded(name)}". Run mcp-hub list first.',
-                EXIT_CONFIG,
-            )
+        if absent := [decoded(tool) for tool in tools if tool not in record.tools]:
+            said = f'No hub has recorded a tool "{absent[0]}" of server "{decoded(name)}". Run mcp-hub list first.'
+            fail("unknown_tool", said)
         for tool, found in findings_of(name, record, record.tools, policy).items():
             if not tools or tool in tools:
                 yield Waiting(found, record.tools[tool], key)
@@ -103,18 +101,11 @@ def _record(store: KeyedFiles, loaded: Loaded, server: str) -> Record:
     try:
         return read(store.read(key))
     except (OSError, ValueError) as problem:
-        forget = f"mcp-hub approve {quote(server)} --forget"
-        fail(
-            "state_unreadable",
-            f"{store.place(key)} cannot be read: {decoded(str(problem))}. To start again, run: {forget}",
-            EXIT_CONFIG,
-        )
-        raise
+        said = f"{store.place(key)} cannot be read: {decoded(str(problem))}"
+        fail("state_unreadable", f"{said}. To start again, run: mcp-hub approve {quote(server)} --forget")
 
 
 def _list(waiting: Sequence[Waiting]) -> None:
-    from rich.text import Text
-
     if not waiting:
         click.echo("All tools are approved.")
         return
@@ -122,20 +113,14 @@ def _list(waiting: Sequence[Waiting]) -> None:
     for one in waiting:
         found = one.finding
         texts = (decoded(found.server), decoded(found.tool), timestamp(found.since), "yes" if found.is_held else "no")
-        made.add_row(*map(Text, texts), Text(found.text))
+        made.add_row(*map(tables.cell, (*texts, found.text)))
     tables.print_table(made)
 
 
-def _go_through(store: KeyedFiles, waiting: Sequence[Waiting], yes: bool) -> int:
-    """Shows each tool and approves those that the person agrees to; the exit code."""
-    left = 0
-    for one in waiting:
-        tables.print_lines(list(_shown(one)))
-        if yes or _agrees(one.finding):
-            left += not _approve(store, one)
-        else:
-            left += 1
-    return EXIT_TOOL if left else 0
+def _approved(store: KeyedFiles, one: Waiting, yes: bool) -> bool:
+    """Shows the tool, and approves it if the person agrees."""
+    tables.print_lines(list(_shown(one)))
+    return (yes or _agrees(one.finding)) and _approve(store, one)
 
 
 def _shown(one: Waiting) -> Iterator[tuple[str, str]]:
@@ -154,7 +139,7 @@ def _is_anybody_there() -> bool:
 
 def _confirmed(question: str) -> bool:
     if not _is_anybody_there():
-        fail("no_terminal", "Cannot ask: stdin is not a terminal. Add --yes.", EXIT_CONFIG)
+        fail("no_terminal", "Cannot ask: stdin is not a terminal. Add --yes.")
     return click.confirm(question, default=False)
 
 
@@ -174,12 +159,16 @@ def _approve(store: KeyedFiles, one: Waiting) -> bool:
     try:
         store.update(one.key, change)
     except (OSError, ValueError) as problem:
-        fail("state_unwritable", f"{store.place(one.key)} cannot be changed: {decoded(str(problem))}.", EXIT_CONFIG)
+        _fail_to_write(store, one.key, problem)
     tool = decoded(one.finding.tool)
     click.echo(
         f"{tool} has changed again meanwhile. Review it again." if missed else f"approved {tool}", err=bool(missed)
     )
     return not missed
+
+
+def _fail_to_write(store: KeyedFiles, key: str, problem: Exception) -> NoReturn:
+    fail("state_unwritable", f"{store.place(key)} cannot be changed: {decoded(str(problem))}. Check its permissions.")
 
 
 def _forget(store: KeyedFiles, loaded: Loaded, server: str, yes: bool) -> None:
@@ -189,7 +178,7 @@ def _forget(store: KeyedFiles, loaded: Loaded, server: str, yes: bool) -> None:
     try:
         store.update(key, lambda text: encoded(Record(server=server, config=loaded.place)))
     except OSError as problem:
-        fail("state_unwritable", f"{store.place(key)} cannot be changed: {decoded(str(problem))}.", EXIT_CONFIG)
+        _fail_to_write(store, key, problem)
     click.echo(f"Forgot the approvals of {name}. Its next list is trusted on first use.")
 
 

@@ -15,9 +15,8 @@ import msgspec
 
 from mcp_hub.cli import arguments
 from mcp_hub.cli.access.following import followed, refuse, show_for
-from mcp_hub.cli.access.hub import ReachedHub, run_with_hub, url_options
-from mcp_hub.cli.parameters import output_option
-from mcp_hub.cli.setup import EXIT_INTERRUPTED, config_option, verbose_option, wait_option
+from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_hub
+from mcp_hub.cli.setup import EXIT_INTERRUPTED, output_option
 from mcp_hub.errors import HubError, InvalidParams, RpcError
 from mcp_hub.events import InputRequired
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
@@ -70,10 +69,7 @@ def _refuse_loose(ctx: click.Context, param: click.Parameter, values: tuple[str,
 )  # fmt: skip
 @output_option
 @click.option("--detach", is_flag=True, help="Start the call in the hub at --url, print its stream id and exit.")
-@url_options
-@wait_option
-@verbose_option
-@config_option
+@hub_options
 def call(
     name: str,
     pairs: Sequence[str],
@@ -81,41 +77,29 @@ def call(
     json_lines: str | None,
     output: str | None,
     detach: bool,
-    wait: float,
-    verbose: int,
-    config: str | None,
-    url: str | None,
-    token: str | None,
+    reach: Reach,
 ) -> None:
     """Call the tool NAME and show its progress and result.
 
     NAME is a name that `mcp-hub tools` lists. With --url, the call survives a lost connection. Use `mcp-hub resume` to
     follow a detached call; for other calls, -v shows the stream id.
     """
-    _check_name(name)
-    if detach and url is None:
+    arguments.check_text(name, f"NAME {name!r}")
+    if detach and reach.url is None:
         raise click.UsageError(
             "--detach leaves the call to a hub that keeps running. Give its --url, or drop --detach."
         )
     base = _base(args_json, json_lines)
     chosen = output or ("text" if json_lines is None else "jsonl")
-    wanted = _Wanted(name, base, arguments.split_pairs(pairs), chosen, verbose > 0)
+    wanted = _Wanted(name, base, arguments.split_pairs(pairs), chosen, reach.verbose > 0)
     run = _detach if detach else _call
-    run_with_hub(url, token, config, lambda hub: run(hub, wanted), wait=wait, verbose=verbose)
-
-
-def _check_name(name: str) -> None:
-    """Raises: `UsageError`."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise click.UsageError(f"NAME {name!r}: not UTF-8 text") from None
+    run_with_hub(reach, lambda hub: run(hub, wanted))
 
 
 def _base(args_json: str | None, json_lines: str | None) -> RawObject:
     """The arguments that came as JSON. Raises: `UsageError`."""
     if args_json is not None and json_lines:
-        raise click.UsageError("--args-json and --json both give arguments; keep one of them")
+        raise click.UsageError("--args-json and --json both give arguments. Keep one of them.")
     if args_json is not None:
         return arguments.read_object(args_json, "--args-json", sys.stdin.buffer)
     return arguments.read_object(json_lines.strip(), "--json", sys.stdin.buffer) if json_lines else {}

@@ -13,18 +13,18 @@ from msgspec import to_builtins
 from mcp_hub.app import readiness
 from mcp_hub.app.catalog_rules import view_rules
 from mcp_hub.app.http import why_not_listen
+from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.catalog.unmatched import has_patterns
 from mcp_hub.cli.access import waiting
-from mcp_hub.cli.programs import find_program
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.notices import masked, notices, report_of, unmatched_patterns
-from mcp_hub.cli.render.results import visible
+from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_CONFIG, config_option, quiet_logs, read_config, run_with_app, wait_option
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
-from mcp_hub.masking import hide
+from mcp_hub.masking import hide, visible
 from mcp_hub.types import JsonObject
 
 if TYPE_CHECKING:
@@ -49,30 +49,24 @@ def check(as_json: bool, no_start: bool, wait: float, config: str | None) -> Non
         raise SystemExit(EXIT_CONFIG) from None
     found, missing = _looked_up(loaded)
     warnings = [masked(own) for own in (*loaded.warnings, *loaded.notes, *missing)]
-    report = {"ok": True, **summary(loaded, found)}
+    report = {"ok": True, **_summary(loaded, found)}
     if no_start or not has_patterns(view_rules(loaded.settings)):
         _print(report, (), warnings, as_json)
         return
     quiet_logs(0)
-    run_with_app(loaded, lambda app: _compared(app, loaded, report, warnings, wait, as_json))
 
+    async def compared(app: "App") -> int:
+        await waiting.settle(app.hub, wait)
+        said = "is {}, so its lists are unknown and no pattern was tested with them"
+        unknown = [
+            ConfigFinding("server_not_ready", said.format(own.state), path=f"servers.{own.server}")
+            for own in readiness.not_ready(app.hub.statuses())
+        ]
+        about_tools = notices(await app.operations.servers(None))
+        _print(report, (), [*warnings, *unmatched_patterns(app, loaded), *about_tools, *unknown], as_json)
+        return 0
 
-async def _compared(
-    app: "App", loaded: Loaded, report: JsonObject, warnings: list[ConfigFinding], wait: float, as_json: bool
-) -> int:
-    """Adds warnings about patterns that match nothing, and about servers whose lists are unknown."""
-    await waiting.settle(app.hub, wait)
-    unknown = [
-        ConfigFinding(
-            "server_not_ready",
-            f"is {status.state}, so its lists are unknown and no pattern was tested with them",
-            path=f"servers.{status.server}",
-        )
-        for status in readiness.not_ready(app.hub.statuses())
-    ]
-    about_tools = notices(await app.operations.servers(None))
-    _print(report, (), [*warnings, *unmatched_patterns(app, loaded), *about_tools, *unknown], as_json)
-    return 0
+    run_with_app(loaded, compared)
 
 
 def _looked_up(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...]]:
@@ -95,12 +89,12 @@ def _looked_up(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...
     return found, report.located(report.warnings)
 
 
-def summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:
+def _summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:
     """The configuration in short, without arguments and environment: they may be secret."""
     settings = loaded.settings
     return {
         "file": str(loaded.path),
-        "servers": {name: _server(server, found.get(name)) for name, server in settings.servers.items()},
+        "servers": {name: _server(own, found.get(name)) for name, own in settings.servers.items()},
         "profiles": list(settings.profiles),
         "http": f"http://{settings.hub.http.host}:{settings.hub.http.port}/mcp",
         "tokens": len(settings.hub.tokens),
@@ -108,17 +102,13 @@ def summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:
 
 
 def _server(server: ServerSettings, program: str | None) -> JsonObject:
+    """`overrides` are the keys that change a tool for clients, by name or glob of the tool."""
     kind = next(key for key in ("command", "url", "local") if getattr(server, key) is not None)
-    return {"kind": kind, "enabled": server.enabled, "runs": program, "overrides": overrides(server)}
-
-
-def overrides(server: ServerSettings) -> dict[str, list[str]]:
-    """The keys that change a tool for clients, by name or glob of the tool."""
-    found = {name: ["name"] for name in server.rename}
+    overrides = {name: ["name"] for name in server.rename}
     for pattern, own in server.per_tool.items():
         if changed := own.changed():
-            found[pattern] = [*found.get(pattern, []), *changed]
-    return found
+            overrides[pattern] = [*overrides.get(pattern, []), *changed]
+    return {"kind": kind, "enabled": server.enabled, "runs": program, "overrides": overrides}
 
 
 def _print(
@@ -126,15 +116,12 @@ def _print(
 ) -> None:
     report = {"ok": report["ok"], "errors": [*map(str, errors)], "warnings": [*map(str, warnings)], **report}
     if as_json:
-        report["findings"] = [
-            {"level": level, **to_builtins(own)}
-            for level, found in (("error", errors), ("warning", warnings))
-            for own in found
-        ]
+        leveled = [*(("error", own) for own in errors), *(("warning", own) for own in warnings)]
+        report["findings"] = [{"level": level, **to_builtins(own)} for level, own in leveled]
         tables.print_json(report)
         return
     for error in report["errors"]:
-        click.echo(visible(error), err=True)
+        say(error)
     tables.print_warnings(report["warnings"])
     if not report["ok"]:
         return

@@ -1,7 +1,7 @@
 """`mcp-hub doctor`: starts every server and shows what is wrong with it and how to fix it."""
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -9,15 +9,14 @@ import click
 import msgspec
 
 from mcp_hub.app import readiness
+from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.cli.access import waiting
-from mcp_hub.cli.parameters import Seconds
-from mcp_hub.cli.programs import find_program
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose
 from mcp_hub.cli.render.notices import notices, unmatched_patterns
-from mcp_hub.cli.render.results import visible
 from mcp_hub.cli.setup import (
     EXIT_UNAVAILABLE,
+    Seconds,
     check_servers,
     config_option,
     load_config,
@@ -28,7 +27,7 @@ from mcp_hub.cli.setup import (
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import StartFailed
-from mcp_hub.masking import hide
+from mcp_hub.masking import hide, visible
 from mcp_hub.types import JsonObject, UpstreamStatus
 
 if TYPE_CHECKING:
@@ -36,15 +35,6 @@ if TYPE_CHECKING:
 
 _SPARE: Final = 5.0
 """Seconds beyond the longest `start_timeout`, for a server to stop and its last lines to be read."""
-
-
-class ServerFinding(msgspec.Struct, frozen=True):
-    """The verdict about one server; `seconds` until it was ready or had failed, None if it was neither in time."""
-
-    diagnosis: Diagnosis
-    status: UpstreamStatus
-    program: str | None
-    seconds: float | None
 
 
 @click.command()
@@ -89,72 +79,65 @@ async def _doctor(app: "App", loaded: Loaded, wait: float | None, as_json: bool)
 
     longest = max((settings.effective(name).start_timeout for name in settings.servers), default=0)
     await waiting.settle(app.hub, longest + _SPARE if wait is None else wait, look)
-    findings, warnings = _findings(app, loaded, seconds), unmatched_patterns(app, loaded)
+    found, warnings = _diagnoses(app, loaded, seconds), unmatched_patterns(app, loaded)
     warnings += notices(await app.operations.servers(None))
+    wrong = sum(not one.is_ok for one in found)
     if as_json:
-        servers = [finding_data(finding) for finding in findings]
-        tables.print_json({"servers": servers, "warnings": [*map(str, warnings)]})
+        tables.print_json({"servers": [*map(_data, found)], "warnings": [*map(str, warnings)]})
     else:
-        _print(findings)
+        for one in found:
+            tables.print_lines(_lines(one))
+        counted = tables.plural(len(found), "server")
+        click.echo(f"{counted}, {wrong} with a problem" if wrong else f"{counted}, all fine")
         tables.print_warnings(warnings)
-    return 0 if all(finding.diagnosis.is_ok for finding in findings) else EXIT_UNAVAILABLE
+    return EXIT_UNAVAILABLE if wrong else 0
 
 
-def _findings(app: "App", loaded: Loaded, seconds: Mapping[str, float]) -> list[ServerFinding]:
-    view = app.hub.catalog.view(None)
-    folder = str(loaded.path.absolute().parent)
-    findings = []
+def _diagnoses(app: "App", loaded: Loaded, seconds: Mapping[str, float]) -> list[Diagnosis]:
+    view, folder = app.hub.catalog.view(None), str(loaded.path.absolute().parent)
+    found = []
     for status in app.hub.statuses():
         name = status.server
-        diagnosis = diagnose(status, app.upstreams[name].snapshot(), view)
         try:
             program = find_program(loaded.settings.servers[name], os.environ, folder)
         except StartFailed:
             program = None  # the diagnosis says so
-        findings.append(ServerFinding(diagnosis, status, program, seconds.get(name)))
-    return findings
+        diagnosis = diagnose(status, app.upstreams[name].snapshot(), view)
+        found.append(msgspec.structs.replace(diagnosis, program=program, seconds=seconds.get(name)))
+    return found
 
 
-def finding_data(finding: ServerFinding) -> JsonObject:
+def _data(one: Diagnosis) -> JsonObject:
     """One server as `--json` shows it."""
-    diagnosis, status = finding.diagnosis, finding.status
+    status = one.status
     return {
         "server": status.server,
-        "code": diagnosis.code,
-        "ok": diagnosis.is_ok,
-        "problem": hide(diagnosis.problem),
-        "fix": "" if diagnosis.is_ok else diagnosis.fix,
+        "code": one.code,
+        "ok": one.is_ok,
+        "problem": hide(one.problem),
+        "fix": "" if one.is_ok else one.fix,
         "state": status.state.value,
-        "command": hide(finding.program) if finding.program else None,
+        "command": hide(one.program) if one.program else None,
         "era": status.era.value if status.era else None,
         "version": status.version,
-        "seconds": None if finding.seconds is None else round(finding.seconds, 3),
-        "output": [hide(line) for line in diagnosis.lines],
+        "seconds": None if one.seconds is None else round(one.seconds, 3),
+        "output": [hide(line) for line in one.lines],
     }
 
 
-def finding_text(finding: ServerFinding) -> list[tuple[str, str]]:
+def _lines(one: Diagnosis) -> list[tuple[str, str]]:
     """One server for people: lines and their styles."""
-    diagnosis, status = finding.diagnosis, finding.status
-    style = "dim" if diagnosis.code == "disabled" else "green" if diagnosis.is_ok else "red"
-    about = [tables.protocol(status)] if status.era else []
-    if finding.seconds is not None and diagnosis.code != "disabled":
-        about.append(f"{finding.seconds:.1f} s")
-    head = f"{status.server}: {diagnosis.code}"
+    is_on = one.code != "disabled"
+    style = "red" if not one.is_ok else "green" if is_on else "dim"
+    about = [tables.protocol(one.status)] if one.status.era else []
+    if one.seconds is not None and is_on:
+        about.append(f"{one.seconds:.1f} s")
+    head = f"{one.status.server}: {one.code}"
     lines = [(f"{head} ({', '.join(about)})" if about else head, style)]
-    if finding.program and diagnosis.code != "disabled":
-        label = "url:    " if finding.program.startswith("http") else "command:"
-        lines.append((f"  {label} {finding.program}", ""))
-    if not diagnosis.is_ok:
-        lines.append((f"  problem: {diagnosis.problem}", ""))
-        lines.append((f"  fix:     {diagnosis.fix}", "bold"))
-        lines += [(f"  | {line}", "dim") for line in diagnosis.lines]
+    if one.program and is_on:
+        label = "url:    " if one.program.startswith("http") else "command:"
+        lines.append((f"  {label} {one.program}", ""))
+    if not one.is_ok:
+        lines += [(f"  problem: {one.problem}", ""), (f"  fix:     {one.fix}", "bold")]
+        lines += [(f"  | {line}", "dim") for line in one.lines]
     return [(visible(hide(text)), style) for text, style in lines]
-
-
-def _print(findings: Sequence[ServerFinding]) -> None:
-    for finding in findings:
-        tables.print_lines(finding_text(finding))
-    wrong = sum(not finding.diagnosis.is_ok for finding in findings)
-    counted = tables.plural(len(findings), "server")
-    click.echo(f"{counted}, {wrong} with a problem" if wrong else f"{counted}, all fine")

@@ -3,30 +3,25 @@
 import click
 
 from mcp_hub.app.readiness import not_ready
-from mcp_hub.cli.access.hub import ReachedHub, run_with_hub, url_options
+from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_hub
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.notices import notices
-from mcp_hub.cli.render.results import visible
 from mcp_hub.cli.render.servers import server_data, server_table, status_of
-from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, verbose_option, wait_option
+from mcp_hub.cli.setup import EXIT_UNAVAILABLE
+from mcp_hub.masking import visible
 from mcp_hub.types import UpstreamState
 
 
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@url_options
-@wait_option
-@verbose_option
-@config_option
-def list_servers(
-    as_json: bool, wait: float, verbose: int, config: str | None, url: str | None, token: str | None
-) -> None:
+@hub_options
+def list_servers(as_json: bool, reach: Reach) -> None:
     """List the servers with their state.
 
     Shows state, protocol version and number of tools, resources and prompts, and why a server is not ready. Starts the
     servers itself; with --url, it asks a running hub instead. Exit code 3 if an enabled server is not ready.
     """
-    run_with_hub(url, token, config, lambda hub: _list(hub, as_json), wait=wait, verbose=verbose)
+    run_with_hub(reach, lambda hub: _list(hub, as_json))
 
 
 async def _list(hub: ReachedHub, as_json: bool) -> int:

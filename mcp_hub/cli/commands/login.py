@@ -11,11 +11,10 @@ import click
 
 from mcp_hub.app.limits import state_dir
 from mcp_hub.app.logins import client_of, grant_store
-from mcp_hub.cli.parameters import Seconds
-from mcp_hub.cli.render.results import visible
+from mcp_hub.cli.render.output import say
 from mcp_hub.cli.setup import (
-    EXIT_CONFIG,
     EXIT_TOOL,
+    Seconds,
     config_option,
     fail,
     load_config,
@@ -26,7 +25,7 @@ from mcp_hub.cli.setup import (
 )
 from mcp_hub.config.schema.remote import is_cleartext
 from mcp_hub.config.schema.servers import ServerSettings
-from mcp_hub.masking import hide
+from mcp_hub.masking import hide, visible
 from mcp_hub.upstreams.auth.grants import ClientRegistration, LoginFailed
 
 _PATIENCE: Final = 300.0
@@ -50,8 +49,7 @@ _SHORT: Final = ". The login cannot be renewed: log in again when it expires"
 def login(server: str, no_browser: bool, timeout: float, verbose: int, config: str | None) -> None:
     """Log in to the remote SERVER in a browser (OAuth).
 
-    All hubs of this user share the login and renew it. Running hubs notice it by themselves. `mcp-hub logout` removes
-    it.
+    All hubs of this user share the login and renew it. Running hubs notice it by themselves.
     """
     url, client = remote(server, config)
     quiet_logs(verbose)
@@ -64,12 +62,10 @@ def remote(name: str, config: str | None) -> tuple[str, ClientRegistration]:
     settings = loaded.settings.servers.get(name)
     if settings is None:
         known = ", ".join(own for own, it in loaded.settings.servers.items() if it.url is not None) or "none"
-        raise fail(
-            "unknown_server", visible(f'{loaded.path}: no server "{name}"; remote servers: {known}'), EXIT_CONFIG
-        )
+        fail("unknown_server", f'{loaded.path}: no server "{name}"; remote servers: {known}')
     client = client_of(settings)
     if settings.url is None or client is None:
-        raise fail("no_login", visible(f'{loaded.path}: server "{name}" {_why_not(settings)}'), EXIT_CONFIG)
+        fail("no_login", f'{loaded.path}: server "{name}" {_why_not(settings)}')
     return settings.url, client
 
 
@@ -91,11 +87,11 @@ def _run(server: str, url: str, client: ClientRegistration, timeout: float, *, o
         try:
             grant = await log_in(url, client, grant_store(state_dir(os.environ)), show, timeout)
         except LoginFailed as exc:
-            click.echo(visible(hide(f"Cannot log in to {server}: {exc} [login_failed]")), err=True)
+            say(hide(f"Cannot log in to {server}: {exc} [login_failed]"))
             return EXIT_TOOL
         rights = f" with scope {grant.scope}" if grant.scope else ""
         renewed = "" if grant.refresh_token or client.is_machine or grant.expires_at is None else _SHORT
-        click.echo(visible(f"Logged in to {server}{rights}{renewed}."), err=True)
+        say(f"Logged in to {server}{rights}{renewed}.")
         return 0
 
     run_with(nullcontext, main)
@@ -103,7 +99,7 @@ def _run(server: str, url: str, client: ClientRegistration, timeout: float, *, o
 
 async def show_login(server: str, page: str, issuer: str, *, opens: bool) -> None:
     """Prints the page to visit and opens it; `page` has been checked to be https, or http on this machine."""
-    click.echo(visible(f"{server} logs in at {issuer}"), err=True)
+    say(f"{server} logs in at {issuer}")
     is_open = opens and await anyio.to_thread.run_sync(_opened, page)
     shown = "The login page is open in your browser. If not, open:"
     click.echo(shown if is_open else "Open this page in a browser on this machine:", err=True)
@@ -138,6 +134,5 @@ def logout(server: str, config: str | None) -> None:
     try:
         was_there = run(lambda: log_out(url, client, grant_store(state_dir(os.environ))))
     except LoginFailed as exc:
-        fail("logout_failed", visible(f"Cannot log out of {server}: {exc}"), EXIT_TOOL)
-    else:
-        click.echo(visible(f"Logged out of {server}." if was_there else f"There was no login to {server}."), err=True)
+        fail("logout_failed", f"Cannot log out of {server}: {exc}", EXIT_TOOL)
+    say(f"Logged out of {server}." if was_there else f"There was no login to {server}.")

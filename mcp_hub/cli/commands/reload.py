@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from mcp_hub.cli.access.hub import run_with_url, url_options
-from mcp_hub.cli.render.results import visible
+from mcp_hub.cli.access.hub import Reach, run_with_url, url_options
+from mcp_hub.cli.render.output import say
+from mcp_hub.masking import visible
 
 if TYPE_CHECKING:
     from mcp_hub.client import HubClient
@@ -26,13 +27,13 @@ _WORDS: Final = {
 
 @click.command()
 @url_options
-def reload(url: str | None, token: str | None) -> None:
+def reload(reach: Reach) -> None:
     """Reload the configuration of a running hub.
 
     The hub is the one at --url, or at port 8765 of this machine. Prints what changed. If the file is invalid, nothing
     changes and the exit code is 2.
     """
-    run_with_url(url or _HERE, token, _reload)
+    run_with_url(reach, _reload, default=_HERE)
 
 
 async def _reload(client: "HubClient") -> int:
@@ -46,16 +47,16 @@ async def _reload(client: "HubClient") -> int:
 @click.command()
 @click.argument("name", metavar="SERVER")
 @url_options
-def restart(name: str, url: str | None, token: str | None) -> None:
+def restart(name: str, reach: Reach) -> None:
     """Restart a SERVER of a running hub.
 
     The hub is the one at --url, or at port 8765 of this machine. A failed server is restarted, too. Running calls may
     finish on the old process; new calls wait for the new one.
     """
-    run_with_url(url or _HERE, token, lambda client: _restart(client, name))
+    run_with_url(reach, lambda client: _restart(client, name), default=_HERE)
 
 
 async def _restart(client: "HubClient", server: str) -> int:
     await client.restart(server)
-    click.echo(visible(f"{server} is restarting"), err=True)
+    say(f"{server} is restarting")
     return 0

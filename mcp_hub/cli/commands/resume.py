@@ -9,18 +9,15 @@ import anyio
 import click
 
 from mcp_hub.cli.access.following import followed, refuse, show_for
-from mcp_hub.cli.access.hub import url_options
-from mcp_hub.cli.access.streams import run_with_streams
-from mcp_hub.cli.parameters import output_option, stream_argument
+from mcp_hub.cli.access.hub import Reach, run_with_streams, stream_options
 from mcp_hub.cli.render.renderers import Show
-from mcp_hub.cli.setup import config_option
+from mcp_hub.cli.setup import output_option, stream_argument
 from mcp_hub.errors import UpstreamLost
 from mcp_hub.events import InputRequired
 
 if TYPE_CHECKING:
-    from mcp_hub.cli.access.local_streams import LocalStream
-    from mcp_hub.cli.access.streams import StreamAccess
-    from mcp_hub.client import HubStream
+    from mcp_hub.cli.access.following import Events
+    from mcp_hub.cli.access.hub import StreamAccess
 
 
 @click.command()
@@ -28,17 +25,8 @@ if TYPE_CHECKING:
 @click.option("--after", type=click.IntRange(min=0), metavar="N", help="Show only events after number N.")
 @click.option("--json", "json_lines", is_flag=True, help="Print JSON lines.")
 @output_option
-@url_options
-@config_option
-def resume(
-    stream: str,
-    after: int | None,
-    json_lines: bool,
-    output: str | None,
-    config: str | None,
-    url: str | None,
-    token: str | None,
-) -> None:
+@stream_options
+def resume(stream: str, after: int | None, json_lines: bool, output: str | None, reach: Reach) -> None:
     """Follow a call by its STREAM id.
 
     Shows progress, partial output and the result, from the start or from event N. Without --url, the stream is read
@@ -46,8 +34,8 @@ def resume(
     call; use `mcp-hub cancel` to end the call.
     """
     chosen = output or ("jsonl" if json_lines else "text")
-    again = f"mcp-hub resume {stream}" if url is None else f"mcp-hub resume {stream} --url {url}"
-    run_with_streams(url, token, config, lambda access: _resume(access, stream, after, chosen, again), stream)
+    again = f"mcp-hub resume {stream}" if reach.url is None else f"mcp-hub resume {stream} --url {reach.url}"
+    run_with_streams(reach, lambda access: _resume(access, stream, after, chosen, again), stream)
 
 
 async def _resume(access: "StreamAccess", stream: str, after: int | None, output: str, again: str) -> int:
@@ -64,7 +52,7 @@ async def _resume(access: "StreamAccess", stream: str, after: int | None, output
         show.close()
 
 
-async def _followed(events: "HubStream | LocalStream", show: Show, stream: str, again: str) -> int:
+async def _followed(events: "Events", show: Show, stream: str, again: str) -> int:
     """Follows the events; the exit code. Raises `RpcError` for a stream that cannot be followed."""
 
     async def waits(question: InputRequired) -> str:

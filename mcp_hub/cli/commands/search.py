@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from mcp_hub.catalog.discovery.meta_tools import FIND, MOST_HITS
+from mcp_hub.catalog.discovery.definitions import FIND
+from mcp_hub.catalog.discovery.meta_tools import MOST_HITS
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.commands.tokens import missing
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.results import ShownResult, visible, with_code
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.results import ShownResult, with_code
 from mcp_hub.cli.setup import (
     EXIT_TOOL,
     EXIT_UNAVAILABLE,
-    check_profile,
+    check_caller,
     check_servers,
     config_option,
     load_config,
@@ -23,29 +25,22 @@ from mcp_hub.cli.setup import (
     verbose_option,
     wait_option,
 )
-from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed, Failed
-from mcp_hub.types import Era, Kind
+from mcp_hub.masking import visible
+from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.types import Era, JsonObject, Kind
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
+    from mcp_hub.app.build import App
+    from mcp_hub.catalog.search.ranker import Hit
     from mcp_hub.hub import HubPort
-    from mcp_hub.sessions.session import Session
 
 _HITS: Final = 8
 _LONGEST: Final = 1 << 20
 """Characters of a query; the search itself looks at fewer."""
-
-
-class _Wanted(msgspec.Struct, frozen=True):
-    query: str
-    server: str | None
-    limit: int
-    detail: str
-    profile: str | None
 
 
 class SearchReport(msgspec.Struct, frozen=True):
@@ -95,96 +90,80 @@ def search(
     """
     loaded = load_config(config)
     check_servers(loaded, [server] if server is not None else [])
-    check_profile(loaded, profile)
+    check_caller(loaded, profile)
     quiet_logs(verbose)
     # a client could not send text that is not UTF-8 either
     text = " ".join(query)[:_LONGEST].encode(errors="replace").decode()
-    wanted = _Wanted(text, server, limit, detail, profile)
-    run_with_app(loaded, lambda app: _search(app.hub, loaded, wanted, wait, explain=explain, as_json=as_json))
+    given = {"query": text, "limit": limit, "detail": detail, **({} if server is None else {"server": server})}
+
+    async def searched(app: "App") -> int:
+        await waiting.settle(app.hub, wait)
+        absent = missing(app.hub, profile, server)
+        try:
+            found = await _found(app.hub, profile, given)
+        except RpcError as error:
+            say(with_code(error))
+            return EXIT_TOOL
+        _print(found, as_json, explain)
+        tables.print_missing(absent)
+        return 0 if found.hits else EXIT_UNAVAILABLE if absent else EXIT_TOOL
+
+    run_with_app(loaded, searched)
 
 
-async def _search(hub: "HubPort", loaded: Loaded, wanted: _Wanted, wait: float, *, explain: bool, as_json: bool) -> int:
+async def _found(hub: "HubPort", profile: str | None, given: JsonObject) -> SearchReport:
+    """The answer of find_tools, and the hits behind it. Raises `RpcError`."""
     from mcp_hub.catalog.costs.tokens import estimate
 
-    await waiting.settle(hub, wait)
-    absent = missing(hub, wanted.profile, wanted.server)
-    try:
-        text = await _told(hub, wanted)
-    except RpcError as error:
-        click.echo(visible(with_code(error)), err=True)
-        return EXIT_TOOL
-    answer = await _answer(hub, wanted)
-    cost = estimate(text)
-    if as_json:
-        found = SearchReport(wanted.query, text, cost, answer.is_weak, answer.hits)
-        tables.print_json(found)
-    else:
-        click.echo(visible(text))
-        if explain:
-            _explain(answer)
-        click.echo(f"{tables.plural(cost, 'token')}, {tables.plural(len(answer.hits), 'hit')}", err=True)
-    tables.print_missing(absent)
-    return 0 if answer.hits else EXIT_UNAVAILABLE if absent else EXIT_TOOL
+    answer, query = await _answer(hub, profile, given), given["query"]
+    # find_tools answers the exact name of a tool with that tool alone
+    is_exact = hub.catalog.view(profile).find(Kind.TOOL, query.strip()) is not None
+    limits = (1,) if is_exact else (given["limit"], given.get("server"))
+    found = await hub.catalog.search(profile, query, *limits)
+    return SearchReport(query, answer, estimate(answer), found.is_weak, found.hits)
 
 
-async def _answer(hub: "HubPort", wanted: _Wanted) -> "SearchAnswer":
-    """The hits behind the answer. find_tools answers the exact name of a tool with that tool alone."""
-    catalog, profile, query = hub.catalog, wanted.profile, wanted.query
-    if catalog.view(profile).find(Kind.TOOL, query.strip()) is not None:
-        return await catalog.search(profile, query, 1)
-    return await catalog.search(profile, query, wanted.limit, wanted.server)
-
-
-async def _told(hub: "HubPort", wanted: _Wanted) -> str:
+async def _answer(hub: "HubPort", profile: str | None, given: JsonObject) -> str:
     """The result of a client's call of find_tools. Raises `RpcError`."""
+    from mcp_hub.aio import Bell
     from mcp_hub.ids import new_session_id
     from mcp_hub.protocol import eras
     from mcp_hub.sessions.session import Caller, Session
 
-    session = Session(new_session_id(), Caller(profile=wanted.profile), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
-    arguments = {"query": wanted.query, "limit": wanted.limit, "detail": wanted.detail}
-    if wanted.server is not None:
-        arguments["server"] = wanted.server
-    return ShownResult.of((await _called(hub, session, FIND, arguments)).result).text
-
-
-async def _called(hub: "HubPort", session: "Session", name: str, arguments: dict[str, object]) -> Completed:
-    from mcp_hub.aio import Bell
-    from mcp_hub.protocol.meta import RequestMeta
-
-    params = {"name": _raw(name), "arguments": _raw(arguments)}
+    session = Session(new_session_id(), Caller(profile=profile), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
+    params = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in (("name", FIND), ("arguments", given))}
     call, bell = hub.call(session, "tools/call", params, RequestMeta(None, None, None, None, None, {})), Bell()
     reader = call.reader(bell.ring)
     while not call.has_ended:
         await bell.wait()
     match reader.take()[-1]:
-        case Completed() as done:
-            return done
+        case Completed(result):
+            return ShownResult.of(result).text
         case Failed(error):
             raise error
         case _:
-            raise RpcError(f"{name} was cancelled")
+            raise RpcError(f"{FIND} was cancelled")
 
 
-def _raw(value: object) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(value))
+def _print(found: SearchReport, as_json: bool, explain: bool) -> None:
+    if as_json:
+        tables.print_json(found)
+        return
+    click.echo(visible(found.answer))
+    if explain:
+        click.echo()
+        if found.hits:
+            tables.print_table(explanation(found.hits))
+        if found.weak:
+            click.echo("weak: nothing fits well")
+    say(f"{tables.plural(found.tokens, 'token')}, {tables.plural(len(found.hits), 'hit')}")
 
 
-def _explain(answer: "SearchAnswer") -> None:
-    click.echo()
-    if answer.hits:
-        tables.print_table(explanation(answer))
-    if answer.is_weak:
-        click.echo("weak: nothing fits well")
-
-
-def explanation(answer: "SearchAnswer") -> "Table":
+def explanation(hits: Sequence["Hit"]) -> "Table":
     """A row for each hit with the parts that add up to its score (`catalog.search.Hit`)."""
-    from rich.text import Text
-
-    parts = tuple(answer.hits[0].parts) if answer.hits else ()
+    parts = tuple(hits[0].parts) if hits else ()
     made = tables.table("tool", "score", *parts, "also", right=("score", *parts))
-    for hit in answer.hits:
+    for hit in hits:
         figures = [f"{value:.2f}" for value in (hit.score, *(hit.parts[part] for part in parts))]
-        made.add_row(Text(visible(hit.id)), *figures, Text(visible(", ".join(hit.also))))
+        made.add_row(tables.cell(hit.id), *figures, tables.cell(", ".join(hit.also)))
     return made

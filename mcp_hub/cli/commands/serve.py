@@ -7,7 +7,7 @@ import gc
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,14 @@ import click
 
 from mcp_hub import logs
 from mcp_hub.app.build import App, open_app
-from mcp_hub.cli.hub_reloads import check_started_as, keep_reloading
+from mcp_hub.app.reload import Reloader
+from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.tables import plural
-from mcp_hub.cli.setup import EXIT_CONFIG, check_profile, config_option, fail, fail_with, leave, load_config, run
-from mcp_hub.cli.signals import received_signals
+from mcp_hub.cli.setup import check_caller, config_option, fail, leave, load_config, run
+from mcp_hub.cli.signals import Signals, received_signals
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.errors import ConfigError
+from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.fronts.http.auth import is_loopback
 from mcp_hub.fronts.stdio import StdioFront, take_stdio
 from mcp_hub.sessions.session import Caller
@@ -67,7 +68,7 @@ def serve(
         raise click.UsageError("--client belongs to stdio. Over HTTP a client is known by the name that it gives.")
     loaded = load_config(config)
     settings = loaded.settings
-    _check(loaded, profile, client)
+    check_caller(loaded, profile, client)
     _calm_collector()
     logs.configure(log_level or settings.hub.log.level, settings.hub.log.format)
     if over_http:
@@ -75,48 +76,56 @@ def serve(
         run(lambda: _serve_http(loaded, listener, profile))
     else:
         if sys.stdin.isatty():
-            click.echo("mcp-hub speaks MCP on stdin and stdout now. End it with Ctrl-D.", err=True)
+            say("mcp-hub speaks MCP on stdin and stdout now. End it with Ctrl-D.")
         run(lambda: _serve_stdio(loaded, Caller(profile=profile, has_own_hub=True, client=client)))
     leave()
-
-
-def _check(loaded: Loaded, profile: str | None, client: str | None) -> None:
-    """Exits with 2 for a profile or a kind of client that is not configured."""
-    check_profile(loaded, profile)
-    if client is not None:
-        try:
-            loaded.settings.client_table.require(client)
-        except ConfigError as exc:
-            fail_with(exc, loaded.path)
 
 
 def _calm_collector() -> None:
     """Excludes the objects of the start from later collections: over HTTP a full one every 3,000 calls took 60 ms."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
 
 
 async def _serve_stdio(loaded: Loaded, caller: Caller) -> None:
     read, write = take_stdio()
     async with received_signals() as signals, open_app(loaded, os.environ) as app:
-        app.reloader.checks.append(check_started_as(caller))
+        app.reloader.checks.append(_check_started_as(caller))
         front = StdioFront(app.hub, app.binding, caller)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_cancel_when, signals.stopped, tasks.cancel_scope)
-            tasks.start_soon(keep_reloading, app.reloader, signals)
+            tasks.start_soon(_keep_reloading, app.reloader, signals)
             await front.serve(read, write, loaded.settings.hub.limits.line)
             tasks.cancel_scope.cancel()
         await app.stop()
         front.close()
 
 
+async def _keep_reloading(reloader: Reloader, signals: Signals) -> None:
+    """Reloads by SIGHUP and when the file changes, until cancelled."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(reloader.watch, name="configuration")
+        while True:
+            await signals.reload_wanted()
+            await reloader.reload("signal")
+
+
+def _check_started_as(caller: Caller) -> Callable[[Settings], None]:
+    """Refuses settings without the profile or the kind of client that the hub was started for."""
+
+    def check(settings: Settings) -> None:
+        if caller.profile is not None and caller.profile not in settings.profiles:
+            said = f'must keep "{caller.profile}": this hub was started with it (--profile)'
+            raise ConfigError(ConfigFinding("unknown_profile", said, path="profiles"))
+        if caller.client is not None:
+            settings.client_table.require(caller.client)
+
+    return check
+
+
 async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
     await event.wait()
     scope.cancel()
-
-
-# -- HTTP --------------------------------------------------------------------------------------------------------
 
 
 def _listen(settings: Settings, host: str | None, port: int | None) -> socket.socket:
@@ -127,7 +136,7 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
     host = host if host is not None else http.host
     port = port if port is not None else http.port
     if refusal := why_not_listen(settings, host):
-        fail("public_without_tokens", refusal, EXIT_CONFIG)
+        fail("public_without_tokens", refusal)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -137,7 +146,7 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
     except OSError as exc:
         listener.close()
         said = f"Cannot listen on {host}:{port}: {exc.strerror or exc}. Choose another port with --port."
-        fail("cannot_listen", said, EXIT_CONFIG)
+        fail("cannot_listen", said)
     return listener
 
 
@@ -151,11 +160,11 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
         server = _server(front.endpoints, bounded(connections_of(loaded.settings.hub.http)))
         connections = server.server_state.connections
         front.metrics.measure("http_connections", "Open connections.", lambda: len(connections))
-        app.reloader.checks.extend([check_started_as(Caller(profile=profile)), check_stays_authenticated(host)])
+        app.reloader.checks.extend([_check_started_as(Caller(profile=profile)), check_stays_authenticated(host)])
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(front.run)
             tasks.start_soon(look_after, connections)
-            tasks.start_soon(keep_reloading, app.reloader, signals)
+            tasks.start_soon(_keep_reloading, app.reloader, signals)
             tasks.start_soon(_stop_when, signals.stopped, app, server, front)
             _announce(app, listener)
             await server.serve(sockets=[listener])
@@ -201,6 +210,6 @@ def _announce(app: App, listener: socket.socket) -> None:
     servers = app.settings.servers
     names = ", ".join(servers) or "none"
     url = f"http://{shown}:{port}/mcp"
-    click.echo(f"mcp-hub serves {plural(len(servers), 'server')} ({names}) at {url}", err=True)
+    say(f"mcp-hub serves {plural(len(servers), 'server')} ({names}) at {url}")
     if sys.__stdout__ is not None and not sys.stdout.isatty():  # without a stdout nobody reads it
         click.echo(url)  # for the program that reads it

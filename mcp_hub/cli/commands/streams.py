@@ -1,23 +1,21 @@
 """`mcp-hub streams` lists durable calls, running or kept after their end; `mcp-hub cancel` ends one."""
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
 
-from mcp_hub.cli.access.hub import url_options
-from mcp_hub.cli.access.streams import run_with_streams
-from mcp_hub.cli.parameters import stream_argument
+from mcp_hub.cli.access.hub import Reach, run_with_streams, stream_options
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.results import visible
-from mcp_hub.cli.setup import config_option
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.setup import stream_argument
 from mcp_hub.clock import wall_time
+from mcp_hub.masking import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mcp_hub.cli.access.streams import StreamAccess
+    from mcp_hub.cli.access.hub import StreamAccess
     from mcp_hub.protocol.rest.streams import StreamStatus
 
 _STYLES: Final = {"completed": "green", "failed": "red", "cancelled": "dim"}
@@ -31,16 +29,15 @@ _MESSAGE: Final = 80
     "--limit", type=click.IntRange(1, 1000), default=100, show_default=True, metavar="N",
     help="Maximum number of streams.",
 )  # fmt: skip
-@url_options
-@config_option
-def streams(as_json: bool, limit: int, config: str | None, url: str | None, token: str | None) -> None:
+@stream_options
+def streams(as_json: bool, limit: int, reach: Reach) -> None:
     """List durable calls, newest first.
 
     A call becomes durable when it sends anything before its result or runs for more than 250 ms; calls over REST and by
     `mcp-hub call` always are. A durable call is kept for hub.store.retention (1 day) after its end. Without --url,
     lists the calls of all hubs that use the configured store.
     """
-    run_with_streams(url, token, config, lambda access: _streams(access, limit, as_json))
+    run_with_streams(reach, lambda access: _streams(access, limit, as_json))
 
 
 async def _streams(access: "StreamAccess", limit: int, as_json: bool) -> int:
@@ -56,40 +53,31 @@ async def _streams(access: "StreamAccess", limit: int, as_json: bool) -> int:
 
 def stream_table(listed: "list[StreamStatus]", now: float) -> "Table":
     """A row for each; ages are as of `now`, Unix seconds."""
-    from rich.text import Text
-
     made = tables.table("stream", "tool", "status", "age", "message", right=("age",), whole=("stream",))
     for status in listed:
         message = "" if status.message is msgspec.UNSET else " ".join(visible(status.message).split())
         shown = message if len(message) <= _MESSAGE else message[: _MESSAGE - 1] + "…"
-        state = Text(visible(status.status), _STYLES.get(status.status, "yellow"))
-        made.add_row(Text(visible(status.stream)), Text(visible(status.name)), state, _age(status, now), Text(shown))
+        state = tables.cell(status.status, _STYLES.get(status.status, "yellow"))
+        created = tables.unix_time(status.created)
+        age = "" if created is None else tables.age(created, now)
+        made.add_row(tables.cell(status.stream), tables.cell(status.name), state, age, tables.cell(shown))
     return made
-
-
-def _age(status: "StreamStatus", now: float) -> str:
-    """The time since the call was made; empty if that is not known."""
-    try:
-        return tables.age(datetime.fromisoformat(status.created).timestamp(), now)
-    except ValueError:
-        return ""
 
 
 @click.command()
 @stream_argument
-@url_options
-@config_option
-def cancel(stream: str, config: str | None, url: str | None, token: str | None) -> None:
+@stream_options
+def cancel(stream: str, reach: Reach) -> None:
     """Cancel a call by its STREAM id.
 
     Asks the hub at --url; without --url, the hub on this machine that runs the call, through the configured store. The
     call ends a moment later; `mcp-hub resume` shows how.
     """
-    run_with_streams(url, token, config, lambda access: _cancel(access, stream), stream)
+    run_with_streams(reach, lambda access: _cancel(access, stream), stream)
 
 
 async def _cancel(access: "StreamAccess", stream: str) -> int:
     status = await access.cancel(stream)
     ended = f"{stream} had already ended: {status.status}"
-    click.echo(visible(ended if status.has_ended else f"{stream} is being cancelled"), err=True)
+    say(ended if status.has_ended else f"{stream} is being cancelled")
     return 0

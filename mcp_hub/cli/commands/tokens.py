@@ -9,22 +9,20 @@ from mcp_hub.catalog.costs.token_costs import HEAVIEST
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.notices import unmatched_patterns
-from mcp_hub.cli.render.results import visible
+from mcp_hub.cli.render.output import say
 from mcp_hub.cli.setup import (
     EXIT_UNAVAILABLE,
-    check_profile,
+    check_caller,
     check_servers,
     config_option,
-    fail_with,
     load_config,
     quiet_logs,
     run_with_app,
     verbose_option,
     wait_option,
 )
-from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
-from mcp_hub.errors import ConfigError
+from mcp_hub.masking import visible
 from mcp_hub.types import Kind, UpstreamStatus
 
 if TYPE_CHECKING:
@@ -70,40 +68,27 @@ def tokens(
     """
     loaded = load_config(config)
     check_servers(loaded, [server] if server is not None else [])
-    check_profile(loaded, profile)
-    try:
-        loaded.settings.client_table.require(client)
-    except ConfigError as exc:
-        fail_with(exc, loaded.path)
+    check_caller(loaded, profile, client)
     quiet_logs(verbose)
     most = top if top is not None else HEAVIEST if server is None else None
-    run_with_app(loaded, lambda app: _tokens(app, loaded, profile, client, server, most, as_json, wait))
 
+    async def counted(app: "App") -> int:
+        from mcp_hub.sessions.session import Caller
 
-async def _tokens(
-    app: "App",
-    loaded: Loaded,
-    profile: str | None,
-    client: str,
-    server: str | None,
-    most: int | None,
-    as_json: bool,
-    wait: float,
-) -> int:
-    from mcp_hub.sessions.session import Caller
+        hub = app.hub
+        await waiting.settle(hub, wait)
+        absent = missing(hub, profile, server)
+        heaviest = len(hub.catalog.view(profile).entries(Kind.TOOL)) if most is None else most
+        account = await hub.token_account(Caller(profile=profile), client, server, heaviest)
+        if as_json:
+            tables.print_json(account)
+        else:
+            print_account(account)
+        tables.print_missing(absent)
+        tables.print_warnings(unmatched_patterns(app, loaded))
+        return EXIT_UNAVAILABLE if absent else 0
 
-    hub = app.hub
-    await waiting.settle(hub, wait)
-    absent = missing(hub, profile, server)
-    heaviest = len(hub.catalog.view(profile).entries(Kind.TOOL)) if most is None else most
-    account = await hub.token_account(Caller(profile=profile), client, server, heaviest)
-    if as_json:
-        tables.print_json(account)
-    else:
-        print_account(account)
-    tables.print_missing(absent)
-    tables.print_warnings(unmatched_patterns(app, loaded))
-    return EXIT_UNAVAILABLE if absent else 0
+    run_with_app(loaded, counted)
 
 
 def missing(hub: "HubPort", profile: str | None, server: str | None) -> list[UpstreamStatus]:
@@ -116,12 +101,8 @@ def print_account(account: "TokenAccount") -> None:
     """Prints the ways to list, the servers and the heaviest tools, a table each."""
     now = account.current
     comes_to = "" if now.expose == now.mode else f", which comes to {now.mode}"
-    click.echo(
-        visible(
-            f"{account.client} clients are listed {tables.plural(now.listed, 'tool')} for "
-            f"{tables.plural(now.tokens, 'token')} (expose: {now.expose}{comes_to})"
-        )
-    )
+    listed, cost = tables.plural(now.listed, "tool"), tables.plural(now.tokens, "token")
+    click.echo(visible(f"{account.client} clients are listed {listed} for {cost} (expose: {now.expose}{comes_to})"))
     if account.defers:
         click.echo("These clients show their model a definition only when it is asked for.")
     made = tables.table("expose", "comes to", "listed", "tokens", right=("listed", "tokens"))
@@ -129,7 +110,7 @@ def print_account(account: "TokenAccount") -> None:
         made.add_row(one.expose, one.mode, str(one.listed), str(one.tokens))
     _print(made)
     if not account.tools:
-        click.echo("no tools", err=True)
+        say("no tools")
         return
     _print(_servers(account))
     if account.heaviest:
@@ -142,11 +123,9 @@ def _print(made: "Table") -> None:
 
 
 def _servers(account: "TokenAccount") -> "Table":
-    from rich.text import Text
-
     made = tables.table("server", "tools", *_FORMS, right=("tools", *_FORMS))
     for one in account.servers:
-        made.add_row(Text(visible(one.server)), str(one.tools), *_figures(one.tokens))
+        made.add_row(tables.cell(one.server), str(one.tools), *_figures(one.tokens))
     if len(account.servers) > 1:
         made.add_section()
         made.add_row("together", str(len(account.tools)), *_figures(account.total))
@@ -154,12 +133,10 @@ def _servers(account: "TokenAccount") -> "Table":
 
 
 def _heaviest(account: "TokenAccount") -> "Table":
-    from rich.text import Text
-
     made = tables.table("heaviest", *_FORMS, right=_FORMS)
     by_name = {tool.name: tool for tool in account.tools}
     for name in account.heaviest:
-        made.add_row(Text(visible(name)), *_figures(by_name[name].tokens))
+        made.add_row(tables.cell(name), *_figures(by_name[name].tokens))
     return made
 
 

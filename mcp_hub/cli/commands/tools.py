@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import click
 
 from mcp_hub.app.readiness import not_ready
-from mcp_hub.cli.access.hub import ReachedHub, run_with_hub, url_options
+from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_hub
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.results import visible
+from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.servers import status_of
-from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, verbose_option, wait_option
+from mcp_hub.cli.setup import EXIT_UNAVAILABLE
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import Era, Kind
 
@@ -17,28 +17,14 @@ from mcp_hub.types import Era, Kind
 @click.command()
 @click.option("--server", metavar="NAME", help="Show only the tools of this server.")
 @click.option("--json", "as_json", is_flag=True, help="Print the definitions as a JSON array.")
-@url_options
-@wait_option
-@verbose_option
-@config_option
-def tools(
-    server: str | None,
-    as_json: bool,
-    wait: float,
-    verbose: int,
-    config: str | None,
-    url: str | None,
-    token: str | None,
-) -> None:
+@hub_options
+def tools(server: str | None, as_json: bool, reach: Reach) -> None:
     """List the tools under the names that clients use.
 
     Starts the servers itself; with --url, it asks a running hub instead. Exit code 3 if a server that may have tools is
     not ready.
     """
-    names = [] if server is None else [server]
-    run_with_hub(
-        url, token, config, lambda hub: _tools(hub, server, as_json), wait=wait, verbose=verbose, servers=names
-    )
+    run_with_hub(reach, lambda hub: _tools(hub, server, as_json), [] if server is None else [server])
 
 
 async def _tools(hub: ReachedHub, server: str | None, as_json: bool) -> int:
@@ -48,10 +34,9 @@ async def _tools(hub: ReachedHub, server: str | None, as_json: bool) -> int:
     servers = await client.servers()
     definitions = await client.tools()
     owners = await client.owners() if server is not None or not as_json else {}
-    if server is not None:
-        _check_there(server, {*(own.server for own in servers), *owners.values()}, client.url)
     entries = [(owners.get(name, ""), name, raw, summary) for name, raw, summary in _parsed(definitions)]
     if server is not None:
+        _check_there(server, {*(own.server for own in servers), *owners.values()}, client.url)
         entries = [entry for entry in entries if entry[0] == server]
     if as_json:
         click.echo(b"[" + b",\n ".join(raw for _, _, raw, _ in entries) + b"]")
@@ -83,12 +68,10 @@ def _parsed(definitions: Sequence[bytes]) -> list[tuple[str, bytes, str]]:
 
 
 def _print_table(rows: Sequence[tuple[str, str, str]]) -> None:
-    from rich.text import Text
-
     listed = tables.table("tool", "server", "description")
     for row in rows:
-        listed.add_row(*(Text(visible(text)) for text in row))
+        listed.add_row(*(tables.cell(text) for text in row))
     if rows:
         tables.print_table(listed)
     else:
-        click.echo("no tools", err=True)
+        say("no tools")

@@ -9,12 +9,17 @@ from mcp_hub.types import Kind, Snapshot, UpstreamState, UpstreamStatus
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """The verdict about one server: a code, the problem, and its last lines."""
+    """The verdict about one server: a code, the problem, and its last lines.
 
-    server: str
+    `program` is what it runs or its URL; `seconds` until it was ready or had failed, None if it was neither in time.
+    """
+
+    status: UpstreamStatus
     code: str
     problem: str = ""
     lines: tuple[str, ...] = ()
+    program: str | None = None
+    seconds: float | None = None
 
     @property
     def is_ok(self) -> bool:
@@ -29,22 +34,22 @@ def diagnose(status: UpstreamStatus, offered: Snapshot | None, view: CatalogView
     """The verdict from a server's state, its lists, and the part of them that clients get."""
     match status.state:
         case UpstreamState.DISABLED:
-            return Diagnosis(status.server, "disabled")
+            return Diagnosis(status, "disabled")
         case UpstreamState.READY:
-            return _of_lists(status.server, offered, view)
+            return Diagnosis(status, *_of_lists(status.server, offered, view))
         case UpstreamState.STARTING if status.reason is None:
-            return Diagnosis(status.server, "start_timeout", "still starting", tuple(last_lines(status)))
+            return Diagnosis(status, "start_timeout", "still starting", tuple(last_lines(status)))
         case _:
-            return Diagnosis(status.server, status.code or "start_failed", reason(status), tuple(last_lines(status)))
+            return Diagnosis(status, status.code or "start_failed", reason(status), tuple(last_lines(status)))
 
 
-def _of_lists(server: str, offered: Snapshot | None, view: CatalogView) -> Diagnosis:
+def _of_lists(server: str, offered: Snapshot | None, view: CatalogView) -> tuple[str, str]:
+    """Code and problem of a server that is ready."""
     unfit = [bad for bad in view.quarantined if bad.server == server]
     if unfit:
-        said = "; ".join(f"{bad.kind.value} {bad.key}: {bad.reason}" for bad in unfit)
-        return Diagnosis(server, "definitions_quarantined", said)
+        return "definitions_quarantined", "; ".join(f"{bad.kind.value} {bad.key}: {bad.reason}" for bad in unfit)
     if offered is None or not any(offered.lists.values()):
-        return Diagnosis(server, "no_tools", "it lists nothing at all")
+        return "no_tools", "it lists nothing at all"
     if not any(entry.server == server for kind in Kind for entry in view.entries(kind)):
-        return Diagnosis(server, "all_filtered", "the filters of the configuration hide everything it lists")
-    return Diagnosis(server, "ok")
+        return "all_filtered", "the filters of the configuration hide everything it lists"
+    return "ok", ""

@@ -1,4 +1,4 @@
-"""A standard output whose failures differ from all other errors, so that a command can report them."""
+"""Stdout, whose failures a command reports as such, and messages on stderr."""
 
 import io
 import sys
@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from mcp_hub.masking import visible
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+
+def say(text: str) -> None:
+    """Prints a message for people to stderr, with control characters spelled out."""
+    click.echo(visible(text), err=True)
 
 
 class OutputFailed(OSError):

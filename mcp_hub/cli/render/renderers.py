@@ -8,12 +8,12 @@ import hashlib
 import sys
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-import click
-
 from mcp_hub.cli.render import results
+from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.results import ShownResult
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Delta, Log, Progressed
+from mcp_hub.masking import visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -33,16 +33,19 @@ class Show:
 
     def outcome(self, outcome: ShownResult) -> None:
         """The result."""
+        self.close()
         if outcome.is_error:
             sys.stdout.flush()
-            click.echo("the tool reported an error", err=True)
+            say("the tool reported an error")
 
     def error(self, error: RpcError, message: str) -> None:
         """The call failed; `message` says so to people."""
+        self.close()
         self._say(message, "red")
 
     def cancelled(self, reason: str | None) -> None:
         """The call was ended before it was done."""
+        self.close()
         self._say(f"the call was cancelled: {reason}" if reason else "the call was cancelled", "yellow")
 
     def note(self, text: str) -> None:
@@ -53,7 +56,7 @@ class Show:
         """Nothing more follows. Idempotent."""
 
     def _say(self, text: str, style: str) -> None:
-        click.echo(results.visible(text), err=True)
+        say(text)
 
 
 class JsonLines(Show):
@@ -117,7 +120,7 @@ class OnTerminal(Show):
         fields = (TextColumn("{task.fields[count]}", markup=False), TimeElapsedColumn())
         message = TextColumn("{task.fields[message]}", markup=False)
         self._bar = Bar(*columns, *fields, message, console=out, auto_refresh=False)
-        self._task = self._bar.add_task(results.visible(title), total=None, count="", message="")
+        self._task = self._bar.add_task(visible(title), total=None, count="", message="")
         self._growing = ""
         self._index = 0
         self._streamed = hashlib.sha256()
@@ -128,12 +131,12 @@ class OnTerminal(Show):
         self._live.start()
 
     def doing(self, what: str) -> None:
-        self._bar.update(self._task, message=results.visible(what))
+        self._bar.update(self._task, message=visible(what))
 
     def event(self, event: CallEvent) -> None:
         match event:
             case Progressed():
-                message = " ".join(results.visible(results.message_of(event)).split())
+                message = " ".join(visible(results.message_of(event)).split())
                 count = f"{event.progress:g}" if event.total is None else f"{event.progress:g}/{event.total:g}"
                 self._bar.update(self._task, completed=event.progress, total=event.total, count=count, message=message)
             case Delta(channel="content"):
@@ -171,14 +174,6 @@ class OnTerminal(Show):
             _print(self._out, outcome.text)
         super().outcome(outcome)
 
-    def error(self, error: RpcError, message: str) -> None:
-        self.close()
-        super().error(error, message)
-
-    def cancelled(self, reason: str | None) -> None:
-        self.close()
-        super().cancelled(reason)
-
     def close(self) -> None:
         rest, self._growing = self._growing, ""
         self._live.stop()
@@ -189,7 +184,7 @@ class OnTerminal(Show):
         from rich.text import Text
 
         bar = self._bar.get_renderable()
-        return Group(Text(results.visible(self._growing[-_TAIL:])), bar) if self._growing else bar
+        return Group(Text(visible(self._growing[-_TAIL:])), bar) if self._growing else bar
 
 
 def _print(console: "Console", text: str, style: str = "") -> None:
@@ -197,5 +192,5 @@ def _print(console: "Console", text: str, style: str = "") -> None:
     from rich.text import Text
 
     if text:
-        shown = results.visible(text).removesuffix("\n")
+        shown = visible(text).removesuffix("\n")
         console.print(Text(shown, style=style), soft_wrap=True, highlight=False)

@@ -1,8 +1,6 @@
 """Events and results of a call, as text for people and as JSON lines for programs. Pure."""
 
-import re
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 import msgspec
 
@@ -10,8 +8,6 @@ from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Delta, InputReceived, InputRequired, Log, Progressed, ToolCall, ToolResult
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import JsonObject, RawJson, RawObject
-
-_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class ShownResult(msgspec.Struct, frozen=True):
@@ -86,11 +82,6 @@ def with_code(error: RpcError, message: str | None = None) -> str:
     return f"{said} [{error.symbol}]" if is_own else said
 
 
-def visible(text: str) -> str:
-    """`text` with control characters spelled out; line breaks and tabs stay."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
-
-
 def message_of(event: Progressed) -> str:
     """The message of a progress notification, if it has one."""
     raw = (event.rest or {}).get("message")
@@ -115,9 +106,6 @@ def _string(raw: msgspec.Raw | None) -> str | None:
         return msgspec.json.decode(raw, type=str) if raw is not None else None
     except (msgspec.DecodeError, RecursionError):
         return None
-
-
-# -- JSON lines -----------------------------------------------------------------------------------------------------
 
 
 def event_line(event: CallEvent) -> bytes | None:

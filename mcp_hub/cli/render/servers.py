@@ -1,14 +1,12 @@
 """The servers of a hub, as REST reports them, as a table and as the JSON of `mcp-hub list`."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import to_builtins
 
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.results import visible
 from mcp_hub.protocol.rest.servers import ServerInfo
 from mcp_hub.types import Era, JsonObject, Kind, UpstreamState, UpstreamStatus
 
@@ -28,17 +26,10 @@ def status_of(own: ServerInfo) -> UpstreamStatus:
         pid=own.pid or None,
         stderr=tuple(own.stderr),
         warnings=tuple(own.warnings),
-        listed_at=_seconds(own.listed) if own.listed else None,
+        listed_at=tables.unix_time(own.listed) if own.listed else None,
         rests=own.rests,
         code=own.code or None,
     )
-
-
-def _seconds(moment: str) -> float | None:
-    try:
-        return datetime.fromisoformat(moment).timestamp()
-    except ValueError:
-        return None
 
 
 def _count(own: ServerInfo, kind: Kind) -> int:
@@ -71,13 +62,11 @@ def server_data(own: ServerInfo) -> JsonObject:
 
 def server_table(servers: Sequence[ServerInfo]) -> "Table":
     """A row for each server; reasons are too long for a column (`tables.reasons`)."""
-    from rich.text import Text
-
     kinds = (Kind.TOOL, Kind.RESOURCE, Kind.PROMPT)
     counted = [f"{kind.value}s" for kind in kinds]
     made = tables.table("server", "state", "protocol", *counted, right=counted)
     for own in servers:
-        state = Text(own.state, tables.STYLES.get(UpstreamState(own.state), "yellow"))
-        protocol = Text(visible(tables.protocol(status_of(own))))
-        made.add_row(Text(visible(own.server)), state, protocol, *(str(_count(own, kind)) for kind in kinds))
+        state = tables.cell(own.state, tables.STYLES.get(UpstreamState(own.state), "yellow"))
+        protocol = tables.cell(tables.protocol(status_of(own)))
+        made.add_row(tables.cell(own.server), state, protocol, *(str(_count(own, kind)) for kind in kinds))
     return made

@@ -1,20 +1,22 @@
 """Tables and lines for people, and the state of servers in words. Text of a server is masked and made printable."""
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal
 
 import click
 import msgspec
 
-from mcp_hub.cli.render.results import visible
+from mcp_hub.cli.render.output import say
 from mcp_hub.clock import wall_time
-from mcp_hub.masking import hide
+from mcp_hub.masking import hide, visible
 from mcp_hub.types import UpstreamState, UpstreamStatus
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 LAST_LINES: Final = 5
 """Lines of a server's output that are shown with a failure."""
@@ -67,6 +69,13 @@ def table(*columns: str, right: Collection[str] = (), whole: Collection[str] = (
     return made
 
 
+def cell(text: str, style: str = "") -> "Text":
+    """The content of a cell: text of a server is neither markup nor obeyed by a terminal."""
+    from rich.text import Text
+
+    return Text(visible(text), style)
+
+
 def reason(status: UpstreamStatus) -> str:
     """The reason why a server is not ready, without the output that `last_lines` has."""
     said, _, output = (status.reason or "").partition(_OUTPUT)
@@ -88,17 +97,24 @@ def protocol(status: UpstreamStatus) -> str:
     return f"{status.version} ({status.era.value})" if status.version else status.era.value
 
 
-def reasons(statuses: Sequence[UpstreamStatus], now: Callable[[], float] = wall_time) -> list[tuple[str, str]]:
+def reasons(statuses: Sequence[UpstreamStatus]) -> list[tuple[str, str]]:
     """Why these servers are not ready, with their last lines: lines of text and their styles."""
     lines: list[tuple[str, str]] = []
     for status in statuses:
-        listed = f"; its list is of {age(status.listed_at, now())} ago" if status.listed_at is not None else ""
+        listed = f"; its list is of {age(status.listed_at, wall_time())} ago" if status.listed_at is not None else ""
         code = f" [{status.code}]" if status.code else ""
-        lines.append(
-            (f"{status.server} is {status.state.value}: {reason(status) or 'still starting'}{code}{listed}", "")
-        )
+        head = f"{status.server} is {status.state.value}: {reason(status) or 'still starting'}{code}{listed}"
+        lines.append((head, ""))
         lines += [(f"  | {line}", "dim") for line in last_lines(status)]
     return [(visible(hide(text)), style) for text, style in lines]
+
+
+def unix_time(moment: str) -> float | None:
+    """The Unix seconds of an ISO 8601 time; None for any other text."""
+    try:
+        return datetime.fromisoformat(moment).timestamp()
+    except ValueError:
+        return None
 
 
 def age(then: float, now: float) -> str:
@@ -128,7 +144,7 @@ def print_missing(statuses: Sequence[UpstreamStatus]) -> None:
 def print_warnings(findings: Iterable[object]) -> None:
     """Prints warnings to stderr."""
     for finding in findings:
-        click.echo(visible(f"warning: {finding}"), err=True)
+        say(f"warning: {finding}")
 
 
 def print_lines(lines: Sequence[tuple[str, str]]) -> None:

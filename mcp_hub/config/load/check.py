@@ -3,7 +3,7 @@
 No message repeats a value: it may be a secret, or have been put in by `${…}`.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import NoneType
 from typing import get_args
 
@@ -16,40 +16,25 @@ from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.types import JsonObject
 
-_WORDS = "letters, digits, _ and -, with a letter or _ first"
-_MAPPING = "expected a mapping (key: value)"
-_MESSAGES: Mapping[str, Callable[[JsonObject], str]] = {
-    "missing": lambda ctx: "is missing",
-    "string_type": lambda ctx: "expected text; put it in quotes",
-    "int_type": lambda ctx: "expected a whole number",
-    "int_parsing": lambda ctx: "expected a whole number",
-    "int_from_float": lambda ctx: "expected a whole number",
-    "bool_type": lambda ctx: "expected true or false",
-    "bool_parsing": lambda ctx: "expected true or false",
-    "list_type": lambda ctx: "expected a list",
-    "dict_type": lambda ctx: _MAPPING,
-    "model_type": lambda ctx: _MAPPING,
-    "greater_than_equal": lambda ctx: f"must be at least {ctx['ge']}",
-    "less_than_equal": lambda ctx: f"must be at most {ctx['le']}",
-    "too_short": lambda ctx: "must not be empty",
-    "too_long": lambda ctx: f"must have at most {ctx['max_length']} entries",
-    "string_too_short": lambda ctx: "must not be empty",
-    "string_unicode": lambda ctx: "holds half of a character (a lone surrogate)",
-    "string_too_long": lambda ctx: f"must have at most {ctx['max_length']} characters",
-    "string_pattern_mismatch": lambda ctx: f"may hold {_WORDS}",
-    "literal_error": lambda ctx: "expected " + str(ctx["expected"]).replace("'", '"'),
-    "value_error": lambda ctx: str(ctx["error"]),
-    "finding": lambda ctx: str(ctx["message"]),
+_VERDICTS: Mapping[str, tuple[str, str]] = {
+    "missing": ("missing_key", "is missing"),
+    "string_type": ("wrong_type", "expected text; put it in quotes"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), ("wrong_type", "expected a whole number")),
+    **dict.fromkeys(("bool_type", "bool_parsing"), ("wrong_type", "expected true or false")),
+    "list_type": ("wrong_type", "expected a list"),
+    **dict.fromkeys(("dict_type", "model_type"), ("wrong_type", "expected a mapping (key: value)")),
+    "greater_than_equal": ("out_of_range", "must be at least {ge}"),
+    "less_than_equal": ("out_of_range", "must be at most {le}"),
+    **dict.fromkeys(("too_short", "string_too_short"), ("out_of_range", "must not be empty")),
+    "too_long": ("out_of_range", "must have at most {max_length} entries"),
+    "string_too_long": ("out_of_range", "must have at most {max_length} characters"),
+    "string_unicode": ("invalid_text", "holds half of a character (a lone surrogate)"),
+    "string_pattern_mismatch": ("invalid_value", "may hold letters, digits, _ and -, with a letter or _ first"),
+    "literal_error": ("invalid_value", "expected {expected}"),
+    "value_error": ("invalid_value", "{error}"),
+    "finding": ("", "{message}"),
 }
-_CODES: Mapping[str, str] = {
-    "missing": "missing_key",
-    **dict.fromkeys(("string_type", "int_type", "int_parsing", "int_from_float", "bool_type"), "wrong_type"),
-    **dict.fromkeys(("bool_parsing", "list_type", "dict_type", "model_type"), "wrong_type"),
-    **dict.fromkeys(("greater_than_equal", "less_than_equal", "too_short", "too_long"), "out_of_range"),
-    **dict.fromkeys(("string_too_short", "string_too_long"), "out_of_range"),
-    "string_unicode": "invalid_text",
-}
-"""Codes by the type of pydantic's error; any other is an `invalid_value`."""
+"""By the type of pydantic's error: the code, and what is said, with members of the error's context."""
 READ_AS_OTHERS_WRITE: Mapping[type[BaseModel], tuple[str, ...]] = {
     Settings: ("mcpServers",),
     ServerSettings: ("disabled", "transport"),
@@ -83,9 +68,12 @@ def _finding(error: ErrorDetails) -> Finding:
         path = (*path, context["key"])
     if error["type"] == "list_type" and path[-1] == "args":
         return Finding(path, "wrong_type", 'expected a list, such as ["-l", "-a"]')
-    message = _MESSAGES.get(error["type"])
-    code = str(context.get("code")) if error["type"] == "finding" else _CODES.get(error["type"], "invalid_value")
-    return Finding(path, code, message(context) if message else error["msg"].lower())
+    if error["type"] not in _VERDICTS:
+        return Finding(path, "invalid_value", error["msg"].lower())
+    code, said = _VERDICTS[error["type"]]
+    if error["type"] == "literal_error":
+        context = {"expected": context["expected"].replace("'", '"')}
+    return Finding(path, context.get("code", code), said.format(**context))
 
 
 def _known_keys(path: DataPath) -> Iterator[str]:
@@ -104,10 +92,7 @@ def _known_keys(path: DataPath) -> Iterator[str]:
 
 
 def check_references(tree: JsonObject, changed: Collection[DataPath], report: Findings) -> None:
-    """Reports names that refer to nothing, that cannot be given, and tokens given twice. Works on any shape of data.
-
-    Texts at `changed` paths were interpolated: they are not shown.
-    """
+    """Reports names of nothing, and tokens given twice, in any data; texts at `changed` paths are not shown."""
     servers, profiles = _mapping(tree.get("servers")), _mapping(tree.get("profiles"))
     for name, profile in profiles.items():
         for index, server in enumerate(_list(_mapping(profile).get("servers"))):

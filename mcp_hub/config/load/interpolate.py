@@ -1,22 +1,21 @@
 """`${…}` in texts of the configuration: environment variables, files and the keyring, put in after parsing.
 
 `${VAR}` and `${env:VAR}` take a variable, `${VAR:-default}` a default when it is unset or empty, `${file:path}` the
-contents of a file without one trailing newline, `${keyring:service/name}` an entry of the user's keyring (the extra
-`keyring`); `$${` is a literal `${`. `${input:…}`, for which VS Code asks, is an error. Nothing nests, and inserted
-text is not searched again.
+contents of a file without one trailing newline, `${keyring:service/name}` an entry of the user's keyring; `$${` is a
+literal `${`. Nothing nests, and inserted text is not searched again.
 """
 
+import importlib
 import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from mcp_hub.config.findings import DataPath, Finding
-from mcp_hub.config.load.keyrings import KeyringProblem, password
 from mcp_hub.config.trust import problem_of_secret
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -38,34 +37,20 @@ class Resolved(NamedTuple):
     """A text with every `${…}` filled in, the values that may be secret, and warnings about their sources."""
 
     text: str
-    secrets: frozenset[str]
+    secrets: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
 
 
-class _Value(NamedTuple):
-    text: str
-    is_secret: bool
-    warning: str | None = None
-
-
 def resolve(text: str, env: Mapping[str, str], base: Path) -> Resolved:
-    """Fills in a text. Files are relative to `base`.
-
-    Raises: Unresolved.
-    """
-    parts: list[str] = []
-    secrets: set[str] = set()
-    warnings: list[str] = []
+    """Fills in a text. Files are relative to `base`. Raises: Unresolved."""
+    parts: list[Resolved] = []
     for literal, reference in _split(text):
-        parts.append(literal)
+        parts.append(Resolved(literal))
         if reference is not None:
-            value = _look_up(reference, env, base)
-            parts.append(value.text)
-            if value.is_secret and len(value.text) >= _SHORTEST_SECRET:
-                secrets.add(value.text)
-            if value.warning is not None:
-                warnings.append(value.warning)
-    return Resolved("".join(parts), frozenset(secrets), tuple(warnings))
+            parts.append(_look_up(reference, env, base))
+    secrets = frozenset(secret for part in parts for secret in part.secrets if len(secret) >= _SHORTEST_SECRET)
+    warnings = tuple(warning for part in parts for warning in part.warnings)
+    return Resolved("".join(part.text for part in parts), secrets, warnings)
 
 
 def _split(text: str) -> Iterator[tuple[str, str | None]]:
@@ -84,13 +69,13 @@ def _split(text: str) -> Iterator[tuple[str, str | None]]:
     yield text[at:], None
 
 
-def _look_up(reference: str, env: Mapping[str, str], base: Path) -> _Value:
+def _look_up(reference: str, env: Mapping[str, str], base: Path) -> Resolved:
     if "${" in reference:
         raise Unresolved("invalid_placeholder", '"${" inside "${…}" is not supported')
     if reference.startswith("file:"):
         return _file(reference.removeprefix("file:"), env, base)
     if reference.startswith("keyring:"):
-        return _Value(_entry(reference.removeprefix("keyring:")), True)
+        return _entry(reference.removeprefix("keyring:"))
     if reference.startswith("input:"):
         said = f"the hub does not ask for values, as VS Code does for ${{{reference}}}; write ${{VAR}} instead"
         raise Unresolved("invalid_placeholder", said)
@@ -98,26 +83,39 @@ def _look_up(reference: str, env: Mapping[str, str], base: Path) -> _Value:
     if not _NAME.fullmatch(name):
         forms = "${VAR}, ${VAR:-default}, ${env:VAR}, ${file:path} or ${keyring:service/name}"
         raise Unresolved("invalid_placeholder", f"expected {forms}; $${{ is a literal ${{")
-    if has_default:
-        value = env.get(name, "")
-        return _Value(value, name not in _PUBLIC) if value else _Value(default, False)
+    if has_default and not env.get(name):
+        return Resolved(default)
     if name not in env:
         said = f"environment variable {name} is not set; set it, or write ${{{name}:-default}}"
         raise Unresolved("variable_not_set", said)
-    return _Value(env[name], name not in _PUBLIC)
+    return Resolved(env[name]) if name in _PUBLIC else _secret(env[name])
 
 
-def _entry(text: str) -> str:
+def _secret(text: str, *warnings: str) -> Resolved:
+    return Resolved(text, frozenset({text}), warnings)
+
+
+def _entry(text: str) -> Resolved:
+    """An entry of the user's keyring, who may be asked to unlock it: this waits."""
     service, slash, name = text.rpartition("/")
     if not (service and slash and name):
         raise Unresolved("invalid_placeholder", "expected ${keyring:service/name}")
     try:
-        return password(service, name)
-    except KeyringProblem as problem:
-        raise Unresolved("keyring_unavailable", str(problem)) from None
+        keyring: Any = importlib.import_module("keyring")
+    except ImportError:
+        said = "no keyring is installed; add it with: pip install 'mcp-hub[keyring]'"
+        raise Unresolved("keyring_unavailable", said) from None
+    try:
+        found = keyring.get_password(service, name)
+    except Exception as problem:  # each system's keyring has errors of its own
+        raise Unresolved("keyring_unavailable", f"the keyring cannot be read: {type(problem).__name__}") from None
+    if not isinstance(found, str):
+        said = f"the keyring has no {service}/{name}; store it with: keyring set {service} {name}"
+        raise Unresolved("keyring_unavailable", said)
+    return _secret(found)
 
 
-def _file(text: str, env: Mapping[str, str], base: Path) -> _Value:
+def _file(text: str, env: Mapping[str, str], base: Path) -> Resolved:
     try:
         path = base / expand_home(text, env)
         if not stat.S_ISREG(path.stat().st_mode):
@@ -127,8 +125,8 @@ def _file(text: str, env: Mapping[str, str], base: Path) -> _Value:
             content = file.read(_LARGEST_FILE + 1)
         if len(content) > _LARGEST_FILE:
             raise Unresolved("file_unreadable", f"cannot read file {text}: larger than {_LARGEST_FILE} bytes")
-        warning = None if problem is None else f"file {text} {problem}"
-        return _Value(re.sub(r"\r?\n\Z", "", content.decode()), True, warning)
+        warnings = () if problem is None else (f"file {text} {problem}",)
+        return _secret(re.sub(r"\r?\n\Z", "", content.decode()), *warnings)
     except Unresolved:
         raise
     except OSError as error:

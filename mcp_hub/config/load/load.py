@@ -12,7 +12,7 @@ from mcp_hub.config.load.check import check_references, validated
 from mcp_hub.config.load.foreign import is_foreign, without_foreign_keys
 from mcp_hub.config.load.interpolate import LEFT_OUT, Interpolation, OnFailure, Unresolved, expand_home, resolve
 from mcp_hub.config.load.locate import read_document
-from mcp_hub.config.load.secrets import hidden_texts
+from mcp_hub.config.load.secrets import secret_texts
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.config.schema.hub import written_out
 from mcp_hub.config.schema.remote import is_cleartext
@@ -34,12 +34,10 @@ _PLACEHOLDERS_STAY = ("command", "url", "local", "args", "env")  # a disabled se
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Settings, their file, texts to keep out of logs and pages, and warnings.
+    """Settings, their file, and findings: `notes` are those that only `check` shows, because they are not mistakes.
 
-    `notes` are findings that only `check` shows, because they are not mistakes. `secrets` holds every token, the
-    headers that remote servers are sent, values that are named like a secret, and values that servers and tokens took
-    from the environment, files or the keyring (from 6 characters on; not `HOME` and its like). `stamp` differs between
-    versions of the file; None without a file.
+    `secrets` are texts to keep out of logs and pages: those of `load.secrets`, and values that servers and tokens took
+    from the environment (not `HOME` and its like), files or the keyring. `stamp` differs between versions of the file.
     """
 
     settings: Settings = field(repr=False)
@@ -51,18 +49,12 @@ class Loaded:
 
     @property
     def place(self) -> str:
-        """The key of all records about its servers: the file's absolute path.
-
-        Links are not followed: Kubernetes updates a file by turning a link, which would change its place each time.
-        """
-        return os.path.abspath(self.path)
+        """The key of all records about its servers: the file's absolute path."""
+        return os.path.abspath(self.path)  # a link is not followed: Kubernetes turns one to update a file
 
 
 def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path:
-    """The file to load: `explicit`, else `$MCP_HUB_CONFIG` (these two need not exist), else the first usual place.
-
-    Raises: ConfigError that lists what was searched.
-    """
+    """The file to load: `explicit`, else `$MCP_HUB_CONFIG`, else the first usual place. Raises: ConfigError."""
     named = explicit or env.get("MCP_HUB_CONFIG")
     if named:
         try:
@@ -80,10 +72,7 @@ def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path
 
 
 def load(path: Path, env: Mapping[str, str]) -> Loaded:
-    """Reads and checks one file; from now on its secrets are masked (`masking`).
-
-    Raises `ConfigError` with every finding, a line each.
-    """
+    """Reads and checks one file; from now on its secrets are masked. Raises `ConfigError` with every finding."""
     loaded = read(path, env)
     learn(loaded.secrets)
     return loaded
@@ -114,10 +103,7 @@ def read(path: Path, env: Mapping[str, str]) -> Loaded:
 
 
 def parse(text: str, name: str, env: Mapping[str, str], base: Path) -> Loaded:
-    """Checks the text of a file called `name`. Pure but for `${file:…}`, which like `cwd` is relative to `base`.
-
-    Raises `ConfigError` with every finding, a line each.
-    """
+    """Checks the text of a file called `name`. Files are relative to `base`. Raises as `load`."""
     if len(text) > _LARGEST:
         raise ConfigError(ConfigFinding("config_too_large", f"larger than {_LARGEST} characters", name))
     if any("\ud800" <= char <= "\udfff" for char in text):
@@ -137,10 +123,9 @@ def parse(text: str, name: str, env: Mapping[str, str], base: Path) -> Loaded:
     settings = validated(tree, report)
     _check(settings, env, report)
     report.warnings += interpolation.warnings
-    secrets = frozenset(interpolation.secrets | _written_secrets(settings) | hidden_texts(settings))
-    return Loaded(
-        settings, Path(name), secrets, report.located(report.warnings), notes=_notes(settings, interpolation, report)
-    )
+    secrets = frozenset(interpolation.secrets | secret_texts(settings))
+    notes = report.located(_notes(settings, interpolation))
+    return Loaded(settings, Path(name), secrets, report.located(report.warnings), notes=notes)
 
 
 def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None:
@@ -163,40 +148,16 @@ def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None
             report.warn((*path, "budget"), "budget_too_small", said)
 
 
-def _notes(settings: Settings, interpolation: Interpolation, report: Findings) -> tuple[ConfigFinding, ...]:
+def _notes(settings: Settings, interpolation: Interpolation) -> Iterator[Finding]:
     """Advice about settings that are valid."""
-    notes = [
-        Finding(
-            place,
-            "secret_in_arguments",
-            "everybody on this machine can read arguments (ps); if the value is secret, set it under env instead",
-        )
-        for place in interpolation.secret_at
-        if place[0] == "servers" and place[2:3] == ("args",)
-    ]
-    notes += [
-        Finding(
-            ("hub", "tokens", index, "token"),
-            "guessable_token",
-            f"is shorter than {_GUESSED} characters, which can be guessed",
-        )
-        for index, own in enumerate(settings.hub.tokens)
-        if len(own.token.get_secret_value()) < _GUESSED
-    ]
-    return report.located(notes)
-
-
-def _written_secrets(settings: Settings) -> set[str]:
-    """Tokens and what remote servers are sent, also where the file itself holds it.
-
-    Not the shortest values of headers, which are rarely secret: "true", a region.
-    """
-    tokens = {token.token for token in settings.hub.tokens}
-    bearers = {server.bearer for server in settings.servers.values() if server.bearer is not None}
-    sections = [settings.hub.telemetry.headers, *(server.headers for server in settings.servers.values())]
-    sent = {value.get_secret_value() for headers in sections for value in headers.values()}
-    logins = {text for server in settings.servers.values() if server.oauth for text in server.oauth.secrets()}
-    return {token.get_secret_value() for token in tokens | bearers} | {text for text in sent if len(text) >= 6} | logins
+    for place in interpolation.secret_at:
+        if place[0] == "servers" and place[2:3] == ("args",):
+            said = "everybody on this machine can read arguments (ps); if the value is secret, set it under env instead"
+            yield Finding(place, "secret_in_arguments", said)
+    for index, own in enumerate(settings.hub.tokens):
+        if len(own.token.get_secret_value()) < _GUESSED:
+            said = f"is shorter than {_GUESSED} characters, which can be guessed"
+            yield Finding(("hub", "tokens", index, "token"), "guessable_token", said)
 
 
 def _sections(data: object, report: Findings) -> JsonObject:

@@ -6,7 +6,7 @@ Out: `Settings`, in which durations are seconds (float) and sizes are bytes (int
 `config.load.check` turns into findings.
 
 Held together by `settings`, the whole file, and `section`, the base of every section: frozen, strict about unknown
-keys. `hub`, `servers`, `tools`, `filters`, `profiles`, `defaults`, `clients`, `oauth`, `issuers`, `remote` and
+keys. `hub`, `servers`, `tools`, `filters`, `defaults`, `clients`, `oauth`, `issuers`, `remote` and
 `telemetry` are the sections; `scalars` are single values such as durations and names.
 
 A key whose change needs no restart is marked by `AtOnce` (`config.plan`).

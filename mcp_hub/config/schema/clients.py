@@ -1,7 +1,4 @@
-"""The table of client kinds (`hub.clients`): built-in entries, and the file's entries before them.
-
-Clients differ and change, so every entry can be replaced.
-"""
+"""The table of client kinds (`hub.clients`): built-in entries, each of which the file's entries can replace."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeVar
@@ -16,10 +13,9 @@ from mcp_hub.globs import first_match
 
 
 class ClientSettings(Section):
-    """One kind of client, known by the entry's name and by `matches`, globs on the name that it gives itself.
+    """One kind of client, known by the entry's name and by `matches` (docs/timeouts.md, docs/clients.md).
 
-    docs/timeouts.md and docs/clients.md describe the keys. `soft_deadline` in seconds, or "never". A key left out,
-    `matches`, too, is that of the built-in entry of this name, else that of `unknown`.
+    A key left out, `matches`, too, is that of the built-in entry of this name, else that of `unknown`.
     """
 
     soft_deadline: SoftDeadline | None = None
@@ -40,14 +36,12 @@ class ClientRules(msgspec.Struct, frozen=True):
     max_result_tokens: int | None = None
 
 
-UNKNOWN_CLIENT: Final = "unknown"
-"""The entry for every client that no other entry matches."""
+UNKNOWN_CLIENT: Final = "unknown"  # the entry for every client that no other entry matches
 
 _MAX_TOOLS: Final = 240
 # the default timeout of the TypeScript SDK is 60 s
 _UNKNOWN: Final = ClientSettings(soft_deadline=45.0, max_tools=_MAX_TOOLS, defers_tools=False)
-_OPENAI: Final = 120
-"""Tools: OpenAI-style interfaces refuse requests with more than 128, some of which are the client's own."""
+_OPENAI: Final = 120  # tools: more than 128, some of them the client's own, are refused by OpenAI-style interfaces
 
 BUILT_IN_CLIENTS: Final[Mapping[str, ClientSettings]] = {
     # every progress notification restarts its idle timer; it searches tools by itself
@@ -87,16 +81,16 @@ class ClientTable:
     def rules(self, client_name: str | None, chosen: str | None, *, known_only: bool = False) -> ClientRules:
         """The rules for a client that calls itself `client_name`, or those of the entry `chosen` for it.
 
-        `known_only`: only a chosen client has the deadline of `unknown`. Raises: ConfigError for a `chosen` that is
-        unknown.
+        `known_only`: only a chosen client has the deadline of `unknown`. Raises: ConfigError for an unknown `chosen`.
         """
         if chosen is not None:
             self.require(chosen)
         name = self._name(client_name) if chosen is None else chosen.casefold()
         own = [entry for entry in (self._entries[name], BUILT_IN_CLIENTS.get(name)) if entry is not None]
         general = [*own, self._entries[UNKNOWN_CLIENT], _UNKNOWN]
-        is_nobodys = known_only and chosen is None and name == UNKNOWN_CLIENT
-        asked = [] if is_nobodys else own if known_only and chosen is None else general
+        asked = general
+        if known_only and chosen is None:
+            asked = [] if name == UNKNOWN_CLIENT else own
         deadline: Literal["never"] | float | None = _first(entry.soft_deadline for entry in asked)
         return ClientRules(
             max_tools=_first(entry.max_tools for entry in general) or _MAX_TOOLS,
@@ -123,14 +117,9 @@ def _patterns(entries: Mapping[str, ClientSettings]) -> dict[str, str]:
     """Folded names and globs in written order, each with its entry; the first entry that names one has it."""
     found = {name: name for name in entries if name != UNKNOWN_CLIENT}
     for name, entry in entries.items():
-        for pattern in _matches(name, entry):
+        for pattern in _first((entry.matches, BUILT_IN_CLIENTS.get(name, entry).matches)) or ():
             found.setdefault(pattern.casefold(), name)
     return found
-
-
-def _matches(name: str, entry: ClientSettings) -> Iterable[str]:
-    built_in = BUILT_IN_CLIENTS.get(name)
-    return (entry.matches if entry.matches is not None or built_in is None else built_in.matches) or ()
 
 
 def check_clients(clients: dict[str, ClientSettings]) -> dict[str, ClientSettings]:
@@ -138,13 +127,11 @@ def check_clients(clients: dict[str, ClientSettings]) -> dict[str, ClientSetting
     first: dict[str, str] = {}
     for name, entry in clients.items():
         if first.setdefault(name.casefold(), name) != name:
-            raise finding(
-                "duplicate_name", f"is the same client as {quoted(first[name.casefold()])}: case does not matter", name
-            )
+            said = f"is the same client as {quoted(first[name.casefold()])}: case does not matter"
+            raise finding("duplicate_name", said, name)
         if entry == ClientSettings():
             raise finding("missing_key", "is empty; set one of its keys", name)
         if name.casefold() == UNKNOWN_CLIENT and entry.matches:
-            raise finding(
-                "misplaced_key", 'cannot have "matches": it is for every client that no other entry matches', name
-            )
+            said = 'cannot have "matches": it is for every client that no other entry matches'
+            raise finding("misplaced_key", said, name)
     return clients

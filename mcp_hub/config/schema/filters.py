@@ -7,16 +7,11 @@ from pydantic import Field, model_validator
 from mcp_hub.config.schema.scalars import Text
 from mcp_hub.config.schema.section import Section, finding
 
-_MOST = 1000
-"""Entries of one list: each costs time for every name."""
+_MOST = 1000  # entries of one list: each costs time for every name
 
 
 class SelectorSettings(Section):
-    """One entry of a filter: a glob on names, or a mapping all of whose keys have to hold.
-
-    `name` and `tag` are globs (`*`, `?`, `[a-z]`; case matters): `{tag: admin}`, `{name: "get_*", tag: read}`. Tags are
-    those of the definition (`tags`, `_meta.tags`, `_meta.fastmcp.tags`) and of `per_tool`.
-    """
+    """One entry of a filter: a glob on names, or a mapping (of globs on name or tag) all of whose keys must hold."""
 
     wanted: ClassVar[str] = 'expected a glob in quotes, or a mapping such as {tag: "read"}'
 
@@ -38,11 +33,7 @@ class SelectorSettings(Section):
 
 
 class ToolSelector(SelectorSettings):
-    """The same, for tools, with the hints of their annotations: `{readOnlyHint: true}`, `{destructiveHint: false}`.
-
-    A hint that a tool does not give counts as the specification says: not read-only, destructive unless it is
-    read-only, not idempotent unless it is read-only, open to the world.
-    """
+    """The same, for tools, with the hints of their annotations: `{readOnlyHint: true}`, `{destructiveHint: false}`."""
 
     wanted: ClassVar[str] = 'expected a glob in quotes, or a mapping such as {tag: "read"} or {readOnlyHint: true}'
 
@@ -53,10 +44,7 @@ class ToolSelector(SelectorSettings):
 
 
 class FilterSettings(Section):
-    """Lets everything through by default; with `allow`, only what one of its entries selects (an empty list: nothing).
-
-    `deny` wins over `allow`: what one of its entries selects is not listed, not found and not usable.
-    """
+    """Lets through what an entry of `allow` selects (None: everything, empty: nothing), but nothing of `deny`."""
 
     allow: Annotated[list[SelectorSettings] | None, Field(max_length=_MOST)] = None
     deny: Annotated[list[SelectorSettings], Field(max_length=_MOST)] = []

@@ -27,11 +27,7 @@ from mcp_hub.config.schema.telemetry import TelemetrySettings
 
 
 class HttpSettings(Section):
-    """The HTTP front, at `http://host:port/mcp`; docs/configuration-hub.md and docs/limits.md describe the keys.
-
-    Sizes in bytes, times in seconds, rates per second and principal on an average of 10 s (0 = no bound). Port 0 is
-    any free one.
-    """
+    """The HTTP front (docs/configuration-hub.md, docs/limits.md); in bytes, seconds, and per second."""
 
     host: TextLine = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535), NoFlag] = 8765
@@ -77,11 +73,9 @@ def written_out(store: object) -> object:
 
 
 class StoreSettings(Section):
-    """The store of durable streams: a SQLite file that survives the hub, or memory, which does not.
+    """The store of durable streams: a SQLite file in the folder `path` (None = the state directory), or memory.
 
-    `path` is the folder of that file (None = the state directory), relative to the configuration; several hubs may
-    share it. `retention` in seconds is how long a stream can be read after its end. A text stands for the first two:
-    sqlite, sqlite:FOLDER or memory.
+    `retention` in seconds is how long a stream can be read after its end. A text stands for the first two.
     """
 
     type: Literal["sqlite", "memory"] = "sqlite"
@@ -104,10 +98,7 @@ class StoreSettings(Section):
 
 
 class LimitSettings(Section):
-    """Bounds on memory and work that clients and servers can cause; docs/limits.md describes each.
-
-    Sizes in bytes, times in seconds. Limits of calls, listens and results are per principal.
-    """
+    """Bounds on memory and work that clients and servers can cause (docs/limits.md); in bytes and seconds."""
 
     line: Size = 32 * MiB
     depth: Annotated[int, Field(ge=8, le=512), NoFlag] = 512
@@ -131,11 +122,7 @@ class LimitSettings(Section):
 
 
 class HubSettings(Section):
-    """The hub itself: its names and lists, its fronts and tokens, and its limits.
-
-    docs/configuration-hub.md describes the keys. Durations in seconds; `budget` and `max_result_tokens` in tokens
-    (0 = results are never cut).
-    """
+    """The hub itself (docs/configuration-hub.md). Durations in seconds, `budget` and `max_result_tokens` in tokens."""
 
     name: Text = "mcp-hub"
     expose: AtOnce[Expose] = "auto"

@@ -38,13 +38,10 @@ _Scopes = Annotated[list[_Scope], Field(max_length=100)]
 
 
 class IssuerSettings(Section):
-    """An authorization server whose tokens the hub accepts: JWTs signed with one of its keys.
+    """An authorization server whose tokens the hub accepts: JWTs signed with one of its keys, which have one source.
 
-    The keys come from exactly one of `jwks_url` (fetched), `jwks_file` (relative to the configuration) and `shared_key`
-    (HMAC). Only `algorithms` are accepted (default RS256 and ES256, with a shared key HS256). `audience` has the
-    values of `aud` that mean this hub (default: `resource`). `principal_claim` names the caller. The profile is the one
-    that `profile_claim` names, else that of the first matching scope of `scope_profiles`, else `profile`; a token that
-    matches none of the configured ones is refused.
+    The profile is the one that `profile_claim` names, else that of the first matching scope of `scope_profiles`, else
+    `profile`; a token that matches none of the configured ones is refused.
     """
 
     issuer: _Identifier
@@ -69,13 +66,11 @@ class IssuerSettings(Section):
         is_shared = self.shared_key is not None
         for name in self.accepted_algorithms():
             if name.startswith("HS") and not is_shared:
-                raise finding(
-                    "missing_key", f"{name} needs a shared_key: with public keys anybody could sign", "algorithms"
-                )
+                said = f"{name} needs a shared_key: with public keys anybody could sign"
+                raise finding("missing_key", said, "algorithms")
             if is_shared and not name.startswith("HS"):
-                raise finding(
-                    "invalid_value", f"{name} is for key pairs; a shared_key takes HS256, HS384 or HS512", "algorithms"
-                )
+                said = f"{name} is for key pairs; a shared_key takes HS256, HS384 or HS512"
+                raise finding("invalid_value", said, "algorithms")
         return self
 
     @model_validator(mode="after")
@@ -83,9 +78,8 @@ class IssuerSettings(Section):
         if self.shared_key is not None:
             needed = max(_SHORTEST_KEY[name] for name in self.accepted_algorithms())
             if len(self.shared_key.get_secret_value().encode("utf-8", "replace")) < needed:
-                raise finding(
-                    "out_of_range", f"must have at least {needed} bytes: a shorter key can be guessed", "shared_key"
-                )
+                said = f"must have at least {needed} bytes: a shorter key can be guessed"
+                raise finding("out_of_range", said, "shared_key")
         return self
 
     def accepted_algorithms(self) -> list[_Algorithm]:

@@ -5,22 +5,16 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from mcp_hub.config.schema.remote import is_this_machine, is_web_page, origin_parts
+from mcp_hub.config.schema.remote import is_this_machine, origin_parts, refused_place
 from mcp_hub.config.schema.scalars import NoFlag, Text
 from mcp_hub.config.schema.section import Section, finding
 
-_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
-"""A scope token (RFC 6749 §3.3)."""
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # a scope token (RFC 6749 §3.3)
 _SECRETS: Final = ("client_secret", "private_key")
 
 
 class OAuthSettings(Section):
-    """The login to a remote server. Without this section, `mcp-hub login` discovers everything and registers by itself.
-
-    docs/upstream-auth.md describes the keys. With `issuer` the login goes to no other authorization server. With
-    `grant: client_credentials` the hub logs in without a person, by `client_secret` or a JWT signed with `private_key`
-    (PEM); it needs the `issuer`, so that a secret is never sent to a server that somebody else names.
-    """
+    """The login to a remote server (docs/upstream-auth.md)."""
 
     grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
     client_id: Text | None = None
@@ -41,44 +35,35 @@ class OAuthSettings(Section):
         if self.token_auth is not None and self.client_secret is None:
             raise finding("missing_key", 'says how a client_secret is sent: set "client_secret", too', "token_auth")
         if self.client_id is not None and self.client_metadata_url is not None:
-            raise finding(
-                "conflicting_keys", "client_id already says who the hub is; keep one of them", "client_metadata_url"
-            )
+            said = "client_id already says who the hub is; keep one of them"
+            raise finding("conflicting_keys", said, "client_metadata_url")
         if self.grant == "client_credentials":
             self._check_machine()
         elif self.private_key is not None:
-            raise finding(
-                "misplaced_key",
-                'is for "grant: client_credentials"; a login by a person takes a client_secret',
-                "private_key",
-            )
+            said = 'is for "grant: client_credentials"; a login by a person takes a client_secret'
+            raise finding("misplaced_key", said, "private_key")
         return self
 
     def _check_machine(self) -> None:
         if [getattr(self, key) is None for key in _SECRETS].count(False) != 1:
-            raise finding(
-                "missing_key", 'client_credentials needs either a "client_secret" or a "private_key"', "grant"
-            )
-        if self.issuer is None:
+            said = 'client_credentials needs either a "client_secret" or a "private_key"'
+            raise finding("missing_key", said, "grant")
+        if self.issuer is None:  # else a secret could be sent to a server that somebody else names
             raise finding("missing_key", 'client_credentials needs "issuer", the server that gets the secret', "grant")
 
     @model_validator(mode="after")
     def _names_real_places(self) -> Self:
         for key in ("issuer", "client_metadata_url"):
             url: str | None = getattr(self, key)
-            if url is not None and not is_web_page(url):
+            if url is not None and refused_place(url, is_near=True) is not None:
                 raise finding("invalid_value", "expected an https:// URL (http:// only for this machine)", key)
         url = self.client_metadata_url
         if url is not None and (is_this_machine(origin_parts(url)[1]) or origin_parts(url)[2] in ("", "/")):
-            raise finding(
-                "invalid_value", "expected an https:// URL with a path, which everybody can read", "client_metadata_url"
-            )
+            said = "expected an https:// URL with a path, which everybody can read"
+            raise finding("invalid_value", said, "client_metadata_url")
         if not all(_SCOPE.fullmatch(scope) for scope in self.scopes):
-            raise finding(
-                "invalid_value",
-                "a scope has printable ASCII characters only, no spaces, quotes or backslashes",
-                "scopes",
-            )
+            said = "a scope has printable ASCII characters only, no spaces, quotes or backslashes"
+            raise finding("invalid_value", said, "scopes")
         return self
 
     def secrets(self) -> set[str]:

@@ -83,11 +83,6 @@ def origin_parts(url: str) -> tuple[str, str, str]:
         return "", "", ""
 
 
-def is_web_page(url: str) -> bool:
-    """Whether this is a whole https URL without a user in it, or http for this machine."""
-    return refused_place(url, is_near=True) is None
-
-
 def refused_place(url: str, *, is_near: bool) -> str | None:
     """The reason why neither the hub nor a browser may go to a URL that a server has named; None if they may.
 

@@ -7,13 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Annotated, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    JsonValue,
-    StringConstraints,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StringConstraints
 
 from mcp_hub.config.quantities import parse_duration, parse_size
 
@@ -120,8 +114,7 @@ NoFlag: Final = BeforeValidator(_no_flag)
 """Stands last in whole numbers."""
 Count = Annotated[int, Field(ge=1), NoFlag]
 Amount = Annotated[int, Field(ge=0), NoFlag]
-# each glob is tried on every name
-Globs = Annotated[list[Text], Field(max_length=1000)]
+Globs = Annotated[list[Text], Field(max_length=1000)]  # each glob is tried on every name
 _Word = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 # each word of a query is looked up, and all that it stands for is searched
 Aliases = Annotated[dict[_Word, Annotated[list[_Word], Field(min_length=1, max_length=32)]], Field(max_length=1000)]

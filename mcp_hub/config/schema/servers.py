@@ -32,14 +32,8 @@ from mcp_hub.globs import is_glob
 
 _SOURCES = ("command", "url", "local")
 _BELONGS = {
-    "args": "command",
-    "env": "command",
-    "cwd": "command",
-    "scope": "command",
-    "type": "url",
-    "headers": "url",
-    "bearer": "url",
-    "oauth": "url",
+    **dict.fromkeys(("args", "env", "cwd", "scope"), "command"),
+    **dict.fromkeys(("type", "headers", "bearer", "oauth"), "url"),
 }
 _OF_PROCESSES = ("start", "idle_stop")
 
@@ -47,11 +41,8 @@ _OF_PROCESSES = ("start", "idle_stop")
 class ServerSettings(Section):
     """One entry under `servers`: a child process (`command`), a remote server (`url`) or Python functions (`local`).
 
-    docs/configuration.md describes the keys. `args`, `env`, `cwd` and `scope` belong to a command; `type`, `headers`,
-    `bearer` and `oauth` to a url. Filters, `rename` and `per_tool` take the server's own names. A duration, `restart`,
-    `start`, `idle_stop`, `task`, `orphan`, `idempotent` or `approval` left out is that of `defaults`: ask
-    `Settings.effective`, and `Settings.tool_rules` for calls. Keys of other clients (`disabled`, `transport`,
-    `auth: oauth`, `type: stdio`) are read as ours.
+    docs/configuration.md describes the keys. One of `Defaults` that is left out is that of `defaults`: ask
+    `Settings.effective`, and `Settings.tool_rules` for calls.
     """
 
     command: TextLine | None = None
@@ -112,9 +103,8 @@ class ServerSettings(Section):
     def _is_one_source(self) -> Self:
         found = [key for key in _SOURCES if getattr(self, key) is not None]
         if not found:
-            raise finding(
-                "missing_key", 'needs a "command" to start, a "url" to connect to, or "local" for Python functions'
-            )
+            said = 'needs a "command" to start, a "url" to connect to, or "local" for Python functions'
+            raise finding("missing_key", said)
         if len(found) > 1:
             raise finding("conflicting_keys", f"a server has a {found[0]} or a {found[1]}, not both", found[1])
         for key, owner in _BELONGS.items():
@@ -122,27 +112,25 @@ class ServerSettings(Section):
                 raise finding("misplaced_key", f"belongs to a {owner}; a {found[0]} does not have it", key)
         for key in _OF_PROCESSES:
             if self.local is not None and getattr(self, key) is not None:
-                raise finding(
-                    "misplaced_key", "does not apply to Python functions: they are not started or stopped", key
-                )
+                said = "does not apply to Python functions: they are not started or stopped"
+                raise finding("misplaced_key", said, key)
         return self
 
     @model_validator(mode="after")
     def _has_each_name_once(self) -> Self:
         renamed = dict(self.rename)
         for key, own in self.per_tool.items():
-            if own.name is not None and key in renamed:
-                raise finding(
-                    "conflicting_keys", f"per_tool also has a name for {quoted(key)}; keep one of them", "rename"
-                )
-            if own.name is not None and is_glob(key):
+            if own.name is None:
+                continue
+            if key in renamed:
+                said = f"per_tool also has a name for {quoted(key)}; keep one of them"
+                raise finding("conflicting_keys", said, "rename")
+            if is_glob(key):
                 raise finding("misplaced_key", f"{quoted(key)} is a glob, but a name belongs to one tool", "per_tool")
-            if own.name is not None:
-                renamed[key] = own.name
+            renamed[key] = own.name
         if len(set(renamed.values())) < len(renamed):
-            raise finding(
-                "duplicate_name", "two names are exported as the same one", "rename" if self.rename else "per_tool"
-            )
+            place = "rename" if self.rename else "per_tool"
+            raise finding("duplicate_name", "two names are exported as the same one", place)
         return self
 
     @model_validator(mode="after")
@@ -152,9 +140,8 @@ class ServerSettings(Section):
             headers = {name: value.get_secret_value() for name, value in self.headers.items()}
             problems += problems_of(self.url, headers, self.bearer.get_secret_value() if self.bearer else None)
             if self.oauth is not None and (self.bearer or any(name.lower() == "authorization" for name in headers)):
-                problems.append(
-                    Flaw("oauth", "conflicting_keys", "bearer or headers already has the credentials; keep one of them")
-                )
+                said = "bearer or headers already has the credentials; keep one of them"
+                problems.append(Flaw("oauth", "conflicting_keys", said))
             if self.oauth is not None and all(flaw.key != "url" for flaw in problems) and is_cleartext(self.url):
                 problems.append(Flaw("oauth", "cleartext_url", "needs an https:// url: others could read the token"))
         if self.type == "sse" and self.era == "modern":

@@ -1,8 +1,6 @@
-"""All of `servers.yaml` after interpolation.
+"""All of `servers.yaml` after interpolation, and its `profiles`; the other sections have modules of their own.
 
-Durations are float seconds and sizes int bytes once validated. Messages never repeat a value. References
-between sections (profiles to servers, tokens to profiles) are checked by `load`, which knows the lines. The sections
-have modules of their own: `hub`, `servers` and `tools`, `filters`, `profiles`, `defaults`, `clients`.
+References between sections (profiles to servers, tokens to profiles) are checked by `load`, which knows the lines.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,12 +9,26 @@ from typing import Self
 
 from mcp_hub.config.schema.clients import ClientTable
 from mcp_hub.config.schema.defaults import Defaults
+from mcp_hub.config.schema.filters import FilterSettings, ToolFilterSettings
 from mcp_hub.config.schema.hub import HubSettings
-from mcp_hub.config.schema.profiles import ProfileSettings
-from mcp_hub.config.schema.scalars import ServerName, Text
+from mcp_hub.config.schema.scalars import Amount, Expose, Globs, ServerName, Text
 from mcp_hub.config.schema.section import Section
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.tools import ToolRules, rules_of
+
+
+class ProfileSettings(Section):
+    """A narrower view: these servers (None = all), with filters besides theirs; any other None is as in `hub`."""
+
+    servers: list[Text] | None = None
+    tools: ToolFilterSettings = ToolFilterSettings()
+    resources: FilterSettings = FilterSettings()
+    prompts: FilterSettings = FilterSettings()
+    expose: Expose | None = None
+    budget: Amount | None = None
+    compact: bool | None = None
+    pinned: Globs | None = None
+    max_result_tokens: Amount | None = None
 
 
 class Settings(Section):
@@ -35,14 +47,11 @@ class Settings(Section):
 
     @cached_property
     def tool_rules(self) -> Callable[[str, str], ToolRules]:
-        """The rules for calls of a tool, by its server and the server's own name for it; fast enough for each call.
-
-        A server that the file does not name, such as one of virtual tools, has the defaults.
-        """
+        """The rules for calls of a tool, by its server and that one's name for it; fast enough for each call."""
         return lru_cache(maxsize=4096)(self._find_tool_rules)
 
     def _find_tool_rules(self, server: str, tool: str) -> ToolRules:
-        if server not in self.servers:
+        if server not in self.servers:  # such as that of virtual tools
             return rules_of(tool, {}, self.defaults)
         return rules_of(tool, self.servers[server].per_tool, self.effective(server))
 

@@ -12,8 +12,7 @@ from mcp_hub.config.schema.remote import problems_of
 from mcp_hub.config.schema.scalars import Text, TextLine
 from mcp_hub.config.schema.section import Section, finding, findings
 
-PLACES: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-"""Variables that say where spans go."""
+PLACES: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")  # variables: where spans go
 
 _SERVER, _COLLECTOR = "https://example.com/mcp", "http://127.0.0.1:4318"
 """Examples of URLs in errors: of a server, and of telemetry."""
@@ -21,11 +20,9 @@ _NEEDED: Final = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 
 class TelemetrySettings(Section):
-    """OpenTelemetry (the extra `otel`). Nothing is sent unless this says so.
+    """OpenTelemetry (the extra `otel`): nothing is sent unless this says so.
 
-    `endpoint` is that of a collector, without `/v1/traces`; it is sent the `headers`. `enabled` defaults to whether
-    there is an `endpoint`; without one the standard `OTEL_*` variables hold. `metrics`: durations of calls are sent,
-    too, not only spans.
+    `endpoint` is a collector's, without `/v1/traces`; without one the standard `OTEL_*` variables hold.
     """
 
     enabled: bool | None = None

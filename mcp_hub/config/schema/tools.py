@@ -1,10 +1,7 @@
-"""One entry under `per_tool`: how tools are listed and called.
-
-Rules of calls that it leaves open are those of the server, else of `defaults`.
-"""
+"""One entry under `per_tool`: how tools are listed and called."""
 
 from collections.abc import Mapping
-from typing import Final, Literal, Self
+from typing import Literal, Self
 
 import msgspec
 from pydantic import Field, model_validator
@@ -15,15 +12,11 @@ from mcp_hub.config.schema.scalars import Arguments, ExportedName, Globs, Orphan
 from mcp_hub.config.schema.section import Section, finding
 from mcp_hub.globs import first_match
 
-_OF_LISTS: Final = ("name", "description", "hide", "pin", "tags", "arguments", "fixed")
-
 
 class ToolSettings(Section):
-    """Overrides of one tool, or of the tools that a glob matches, in lists and in calls.
+    """Overrides of one tool, or of the tools that a glob matches, in lists and in calls (docs/configuration.md).
 
-    docs/configuration.md describes the keys. `arguments` are defaults for the caller's; `fixed` ones are always sent,
-    and a caller neither sees nor may give them. `task`, `orphan` and `idempotent` left out are those of the server,
-    else of `defaults`. `orphan` as a number is in seconds.
+    `task`, `orphan` (seconds if a number) and `idempotent` left out are those of the server, else of `defaults`.
     """
 
     name: ExportedName | None = None
@@ -41,15 +34,14 @@ class ToolSettings(Section):
     def _says_it_once(self) -> Self:
         for argument in self.arguments:
             if argument in self.fixed:
-                raise finding(
-                    "conflicting_keys", f"{quoted(argument)} is also among the arguments; keep one of them", "fixed"
-                )
+                said = f"{quoted(argument)} is also among the arguments; keep one of them"
+                raise finding("conflicting_keys", said, "fixed")
         return self
 
     def changed(self) -> tuple[str, ...]:
         """The keys by which lists or arguments differ from what the server says, in the order of this class."""
-        nothing = ToolSettings()
-        return tuple(key for key in _OF_LISTS if getattr(self, key) != getattr(nothing, key))
+        own = [key for key in ToolSettings.model_fields if key not in Defaults.model_fields]
+        return tuple(key for key in own if getattr(self, key) != ToolSettings.model_fields[key].default)
 
 
 class ToolRules(msgspec.Struct, frozen=True):
@@ -61,10 +53,7 @@ class ToolRules(msgspec.Struct, frozen=True):
 
 
 def rules_of(tool: str, per_tool: Mapping[str, ToolSettings], general: Defaults) -> ToolRules:
-    """The rules of `tool`, the server's own name; `general` is what its server says, completed from the defaults.
-
-    One entry decides: that of the exact name, else of the first glob.
-    """
+    """The rules of `tool`: one entry decides, that of its name, else of the first glob; the rest is as in `general`."""
     pattern = first_match(tool, per_tool)
     own = ToolSettings() if pattern is None else per_tool[pattern]
     return ToolRules(

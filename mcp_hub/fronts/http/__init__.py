@@ -8,9 +8,9 @@ Held together by `endpoints`, one plain ASGI application that hands a request to
 checked Host, Origin and token. `connections` bounds connections, `admission` bounds what one principal may do at once.
 
 `streamable` serves `/mcp`: `handshake` requests with a session, `modern` ones without. `request` and `body` read a
-message, `batches` an array of them. `response` writes one answer, as JSON or as an event stream; `stream` writes
-notifications that belong to no call. `resume`, `replay` and `session_store` bring a client back to a stream that it
-lost, in the same process or after a restart.
+message, `batches` an array of them. `response` writes whole and streamed responses, for every front; `call_response`
+follows one call with one. `resume` and `replay` bring a client back to a stream that it lost, in the same process or
+after a restart.
 
 Not here: the meaning of MCP requests (`fronts.mcp`) and the server socket (`cli.commands.serve`).
 """

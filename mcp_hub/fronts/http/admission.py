@@ -1,7 +1,6 @@
 """Admission at the HTTP fronts: how much of the hub one principal may use at a time, and how fast.
 
-Integers and dict lookups only: every request passes. What is refused is refused at once, with what to raise; nothing
-queues here. Calls have a queue of their own (`calls.registry`).
+Nothing queues here: a request over a limit is refused at once. Calls have a queue of their own (`calls.registry`).
 """
 
 from collections import OrderedDict
@@ -27,9 +26,7 @@ class TooFast(Busy):
 
 
 class AdmissionLimits(msgspec.Struct, frozen=True):
-    """Of one principal: requests being answered, bytes of their large bodies, requests and new sessions per second
-    (0: as many as come). The names are those of `hub.http`.
-    """
+    """Of one principal: requests in flight, bytes of large bodies, requests and new sessions a second (0: no limit)."""
 
     requests_per_principal: int = 3072
     bodies_per_principal: int = 256 << 20
@@ -90,7 +87,7 @@ class Admission:
         self._open[principal] = under_way + 1
 
     def leave(self, principal: str) -> None:
-        """The request has its answer, or nobody waits for that any more."""
+        """The request is answered, or its client is gone."""
         left = self._open[principal] - 1
         if left:
             self._open[principal] = left

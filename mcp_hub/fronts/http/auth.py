@@ -1,8 +1,7 @@
 """The checks of every HTTP request before anything reads it: Host, Origin, bearer token, profile.
 
-Decisions over headers; access tokens are for a `Verifier` to check. DNS rebinding needs a name: a Host that is an
-address, `localhost` or a configured name is let through. An Origin must be this machine, the host that is asked, a
-configured name, or listed itself.
+DNS rebinding needs a name: a Host passes that is an address, `localhost` or a configured name. An Origin must be this
+machine, the host that is asked, a configured name, or listed itself. A `Verifier` checks access tokens.
 """
 
 import hashlib
@@ -25,6 +24,9 @@ _HOST: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s\[\]:@/\
 """A name or an IPv4 address, or an IPv6 address in brackets; a port."""
 
 
+_REQUIRED: Final = "a valid bearer token is required"
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """The status to answer with, its stable code, why, and headers that the status calls for."""
 
@@ -32,6 +34,11 @@ class Refusal(msgspec.Struct, frozen=True):
     code: str
     reason: str
     headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+def challenged(challenge: bytes, code: str, reason: str, status: int = 401) -> Refusal:
+    """A refusal that says with a `WWW-Authenticate` which token is needed."""
+    return Refusal(status, code, reason, ((b"www-authenticate", challenge),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +68,7 @@ class Verifier(Protocol):
 class HttpAuth:
     """Checks requests. With neither tokens nor a verifier everybody is `default`; else every request needs a token.
 
-    Who is bound to none of the `profiles`, by a token or by `default`, may name one.
+    A caller that is bound to none of the `profiles`, by a token or by `default`, may name one.
     """
 
     def __init__(
@@ -82,24 +89,16 @@ class HttpAuth:
         self._default = default
         self._passed_hosts: dict[bytes, bool] = {}
 
-    def check(self, headers: Mapping[bytes, bytes]) -> Caller | Refusal | Unverified:
-        """The caller, or the reason of the refusal."""
-        return self.admit(headers) or self.identify(headers)
-
     def admit(self, headers: Mapping[bytes, bytes]) -> Refusal | None:
         """Why a request must not reach any route at all: Host against DNS rebinding, Origin against foreign pages."""
         host = headers.get(b"host", b"")
         if not self._host_passes(host):
-            return Refusal(
-                421, "host_not_served", f"host {_text(host)} is not served here; allow it with hub.http.allowed_hosts"
-            )
+            said = f"host {_text(host)} is not served here; allow it with hub.http.allowed_hosts"
+            return Refusal(421, "host_not_served", said)
         origin = headers.get(b"origin")
         if origin is not None and not self._origin_passes(_text(origin), _host_name(_text(host))):
-            return Refusal(
-                403,
-                "origin_not_allowed",
-                f"origin {_text(origin)} is not allowed; allow it with hub.http.allowed_origins",
-            )
+            said = f"origin {_text(origin)} is not allowed; allow it with hub.http.allowed_origins"
+            return Refusal(403, "origin_not_allowed", said)
         return None
 
     def identify(self, headers: Mapping[bytes, bytes]) -> Caller | Refusal | Unverified:
@@ -117,17 +116,17 @@ class HttpAuth:
                 return Unverified(token, digest)
         if caller is None:
             challenge = b"Bearer" if verifier is None else verifier.challenge(has_token=bool(token))
-            return Refusal(401, "unauthorized", "a valid bearer token is required", ((b"www-authenticate", challenge),))
+            return challenged(challenge, "unauthorized", _REQUIRED)
         return caller
 
     async def verified(self, unverified: Unverified) -> Caller | Refusal:
         """Whose request it is, once its token is checked."""
         if self._verifier is None:
-            return Refusal(401, "unauthorized", "a valid bearer token is required", ((b"www-authenticate", b"Bearer"),))
+            return challenged(b"Bearer", "unauthorized", _REQUIRED)
         return await self._verifier.verify(unverified.token, unverified.digest)
 
     def narrowed(self, caller: Caller, profile: str) -> Caller | Refusal:
-        """The caller with the profile that the URL names; one that is bound to another hears that there is none."""
+        """The caller with the profile that the URL names. For a caller bound to another one it does not exist."""
         if profile not in self._profiles or caller.profile not in (None, profile):
             return Refusal(404, "unknown_profile", f"no profile {json.dumps(profile[:100])} that you may use")
         return replace(caller, profile=profile)
@@ -135,7 +134,8 @@ class HttpAuth:
     def _host_passes(self, host: bytes) -> bool:
         passes = self._passed_hosts.get(host)
         if passes is None:
-            passes = self._is_known(_host_name(_text(host)))
+            name = _host_name(_text(host))
+            passes = name.lower() in self._hosts or _is_address(name)
             if len(self._passed_hosts) < 256:
                 self._passed_hosts[host] = passes
         return passes
@@ -151,9 +151,6 @@ class HttpAuth:
             return False
         known = name in self._hosts or is_loopback(name) or name == host.lower()
         return parts.scheme in ("http", "https") and bool(name) and known
-
-    def _is_known(self, name: str) -> bool:
-        return name.lower() in self._hosts or _is_address(name)
 
 
 def repeated(raw_headers: Iterable[tuple[bytes, bytes]]) -> Refusal | None:

@@ -1,7 +1,7 @@
-"""A batch that is POSTed: each message as if it had come alone, and one array of what they are answered with.
+"""An array of messages that is POSTed: each is handled as if it came alone, and one array has all answers.
 
-Nothing comes before an answer: there is no event stream, and who called cannot be asked (`mcp.responder`). Source:
-specification 2025-03-26, basic/transports "Sending Messages to the Server" 5.
+Nothing comes before an answer: there is no event stream, and the client cannot be asked. Source: specification
+2025-03-26, basic/transports "Sending Messages to the Server" 5.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
@@ -11,7 +11,7 @@ import anyio
 from msgspec.structs import replace
 
 from mcp_hub.errors import RpcError
-from mcp_hub.fronts.http.request import HttpRequest, json_error
+from mcp_hub.fronts.http.request import HttpRequest
 from mcp_hub.fronts.http.response import respond
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, error_frame, id_key, usable_id
 
@@ -30,16 +30,14 @@ class _Part:
 
 
 async def answer_batch(request: HttpRequest, messages: Sequence[Envelope | BadMessage], handle: Handle) -> None:
-    """Responds with the answers in the order of their requests, or 202 if nothing is to be answered.
-
-    `request` is the POST; its own message does not count.
-    """
+    """Responds to the POST `request` with the answers in the order of their requests, or 202 if there are none."""
     parts, owners = [_Part() for _ in messages], _owners(messages)
     async with anyio.create_task_group() as tasks:
         for at, (message, part) in enumerate(zip(messages, parts, strict=True)):
             is_owner = (key := _key(message)) is None or owners[key] == at
             if isinstance(message, BadMessage):
-                part.body = json_error(message.id if is_owner else None, message.code, message.reason)
+                error = RpcError(message.reason, code=message.code)
+                part.body = error_frame(message.id if is_owner else None, error.encoded())
             elif is_owner:
                 one = replace(request, message=message, send=part.send, takes_sse=False)
                 tasks.start_soon(_answer, one, part, handle)

@@ -1,18 +1,15 @@
 """Connections of the HTTP front, bounded: how many, how long a request may take to arrive, how large its head may be.
 
-What a web server leaves open: a client that sends half a head and waits, a body a byte at a time, a head without end,
-that takes nothing of what it is sent, or that only connects. Deadlines are looked at once a second, so that an ordinary
-request costs no timer. Refusals are made here, below HTTP as an application sees it: problems (RFC 9457), and the
-connection is closed.
-
-This is a subclass of uvicorn's protocol, the only place that knows how it works inside.
+Bounds what a web server leaves open: clients that only connect, send slowly or without end, or read nothing. Deadlines
+are looked at once a second, so that an ordinary request costs no timer. A refusal is a problem (RFC 9457), made here
+below the application, and closes the connection. Only this subclass of uvicorn's protocol knows how that works inside.
 """
 
 import re
 import sys
 from collections.abc import Iterable
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import anyio
 import httptools
@@ -38,9 +35,9 @@ _ABSOLUTE: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
-    """Connections at a time, bytes of a request's head, seconds for it and for the body. Names as in `hub.http`.
+    """Connections at a time, bytes of a request's head, seconds for it and for the body, as in `hub.http`.
 
-    `stalled` are the seconds in which a client has to take something of what waits for it.
+    `stalled`: seconds in which a client has to take something of what waits for it.
     """
 
     max_connections: int = 4096
@@ -48,6 +45,9 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
     header_timeout: float = 20.0
     body_timeout: float = 60.0
     stalled: float = 60.0
+
+
+_Part = Literal["head", "body"]
 
 
 class _Refused(Exception):
@@ -61,23 +61,49 @@ class _Trailers(list[tuple[bytes, bytes]]):
         """Drops it."""
 
 
+class _Joined:
+    """The transport of one response: a head that gives the length of its body leaves with the body, in one write.
+
+    The head of an event stream gives none, and leaves at once.
+    """
+
+    __slots__ = ("_head", "_transport", "is_closing")
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._head = b""
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            self._transport.writelines((self._head, data))
+            self._head = b""
+        elif data.startswith(b"HTTP/1.1 ") and b"\r\ncontent-length: " in data:
+            self._head = data
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Writes a head whose body did not come, and closes the connection."""
+        self._transport.write(self._head)
+        self._transport.close()
+
+
 class Bounded(HttpToolsProtocol):
     """One connection. `since` is when what it is in began: waiting for a head, reading one, reading a body."""
 
     # in the instance's dict they would be too many for one that shares its keys: 1.5 kB a connection
     __slots__ = (
-        "_barren", "_head", "_is_reading_body", "_is_surplus", "_is_upgrade", "_running", "_unread", "_unread_since",
-        "since",
+        "_is_surplus", "_is_upgrade", "_overhead", "_part", "_running", "_unread", "_unread_since", "since",
     )  # fmt: skip
     limits = ConnectionLimits()
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.since = self.loop.time()
-        self._head: int | None = 0  # bytes of the head that has begun; None while there is none
-        self._is_reading_body = self._is_upgrade = False
-        self._barren = 0  # bytes since the last ones of a body: chunk extensions, trailers
-        self._is_surplus = False
+        self._part: _Part | None = "head"  # of a request that is being received
+        self._overhead = 0  # bytes of the head, or since the last ones of the body: chunk extensions, trailers
+        self._is_upgrade = self._is_surplus = False
         self._running: RequestResponseCycle | None = None
         self._unread = 0
         self._unread_since = self.since
@@ -111,26 +137,27 @@ class Bounded(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Checks the head's size before uvicorn reads it."""
         self._unset_keepalive_if_required()
-        if self._is_reading_body:
-            self._barren += len(data)
-        elif self._head is not None:
-            self._head += len(data)
-        else:
-            self._head, self.since = len(data), self.loop.time()
+        if self._part is None:
+            self._enter("head")
+        self._overhead += len(data)
         try:
             self._feed(data)
         except httptools.HttpParserError as error:
             if not isinstance(error.__context__, _Refused):
                 self.refuse(400, "malformed_request", "this is not an HTTP/1.1 request")
             return
-        if (self._barren if self._head is None else self._head) > self.limits.max_headers:
+        if self._overhead > self.limits.max_headers:
             self._refuse_head()
 
-    def _feed(self, data: bytes) -> None:
-        """Parses it. There is nothing to upgrade to (Java asks for h2c with each first request): that wish is ignored.
+    def _enter(self, part: _Part | None) -> None:
+        self._part, self._overhead = part, 0
+        if part is not None:
+            self.since = self.loop.time()
 
-        The parser takes what follows such a head for another protocol, so the head is parsed again without it.
-        Source: RFC 9110 §7.8.
+    def _feed(self, data: bytes) -> None:
+        """Parses it, and ignores a wish to upgrade (RFC 9110 §7.8); Java asks for h2c with each first request.
+
+        The parser takes what follows such a head for another protocol, so the head is parsed again without the wish.
         """
         while True:
             try:
@@ -160,7 +187,7 @@ class Bounded(HttpToolsProtocol):
         if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
             self._is_upgrade = True
             return
-        if self._head is not None and self._head > self.limits.max_headers:
+        if self._overhead > self.limits.max_headers:
             self._check_head()
         if self._is_surplus:
             most = self.limits.max_connections
@@ -174,14 +201,11 @@ class Bounded(HttpToolsProtocol):
             self._check_target()
         super().on_headers_complete()
         self.headers = _Trailers()
-        self._head = None
-        self._barren = 0
-        self._is_reading_body = True
-        self.since = self.loop.time()
+        self._enter("body")
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
-        self._barren = 0
+        self._overhead = 0
         cycle = self.cycle
         if not cycle.response_complete:
             cycle.body += body
@@ -193,18 +217,20 @@ class Bounded(HttpToolsProtocol):
         """The request is complete."""
         if self._is_upgrade:
             return
-        self._is_reading_body = False
-        self._barren = 0
+        self._enter(None)
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """The response is written."""
-        if not self._is_reading_body:
+        if self._part != "body":
             self.since = self.loop.time()
         super().on_response_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
+        if cycle.scope["method"] != "HEAD":  # such a head has no body to leave with
+            joined: Any = _Joined(self.transport)
+            cycle.transport = joined
         super()._start_asgi_task(cycle, app)
 
     # -- what is too much -----------------------------------------------------------------------------------------
@@ -233,19 +259,19 @@ class Bounded(HttpToolsProtocol):
 
     def _refuse_head(self) -> None:
         most = self.limits.max_headers
-        self.refuse(
-            431, "head_too_large", f"request line and headers have over {most} bytes (hub.http.max_headers)",
-            limit="max_headers", value=most, setting="hub.http.max_headers",
-        )  # fmt: skip
+        self._refuse_over(
+            431, "head_too_large", f"request line and headers have over {most} bytes", "max_headers", most
+        )
 
     def look(self, now: float) -> None:
         """Closes a connection that has taken too long with what it is in."""
         limits = self.limits
-        if self._is_reading_body:
-            if now - self.since > limits.body_timeout:
-                self._refuse_late("body", "body_timeout", limits.body_timeout)
-        elif self._head is not None and now - self.since > limits.header_timeout:
-            self._refuse_late("head", "header_timeout", limits.header_timeout)
+        limit, seconds = "body_timeout", limits.body_timeout
+        if self._part == "head":
+            limit, seconds = "header_timeout", limits.header_timeout
+        if self._part is not None and now - self.since > seconds:
+            said = f"the {self._part} of the request did not arrive within {seconds:g} s"
+            self._refuse_over(408, "request_timeout", said, limit, seconds)
         unread = self.transport.get_write_buffer_size()
         if not self._unread or unread < self._unread:
             self._unread_since = now
@@ -253,11 +279,9 @@ class Bounded(HttpToolsProtocol):
             self.transport.abort()
         self._unread = unread
 
-    def _refuse_late(self, part: str, limit: str, seconds: float) -> None:
-        self.refuse(
-            408, "request_timeout", f"the {part} of the request did not arrive within {seconds:g} s (hub.http.{limit})",
-            limit=limit, value=seconds, setting=f"hub.http.{limit}",
-        )  # fmt: skip
+    def _refuse_over(self, status: int, code: str, said: str, limit: str, value: float) -> None:
+        setting = f"hub.http.{limit}"
+        self.refuse(status, code, f"{said} ({setting})", limit=limit, value=value, setting=setting)
 
 
 def bounded(limits: ConnectionLimits) -> type[Bounded]:

@@ -1,13 +1,11 @@
 """The HTTP endpoints as one plain ASGI application: the guard, then the front whose path it is.
 
-Host and Origin are checked before anything else is, on every path, those that there are not included; then the token,
-except on the `public` paths. A token has no place in a URL, where it would be logged: one in the query is refused.
+Host and Origin are checked first, on every path; then the token, except on `public` paths. A token in the query is
+refused, because URLs are logged. `/mcp/p/<name>` is `/mcp` with a profile, and so for each route; below a mount it is
+a query parameter, `?profile=<name>`.
 
-A client gets a profile by URL: `/mcp/p/<name>` is `/mcp` with it, and so for each route; below a mount it is a query
-parameter, `?profile=<name>`.
-
-What is not MCP is Starlette: routes of single pages, and a mount. A Starlette route around `/mcp` would cost 36 to 75 %
-more a call.
+Everything that is not MCP is Starlette: routes of single pages, and a mount. A Starlette route around `/mcp` would cost
+36 to 75 % more a call.
 """
 
 from collections import Counter
@@ -17,6 +15,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl
 
 import anyio
+from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -25,9 +24,8 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Busy, RpcError
 from mcp_hub.fronts.http.admission import Admission, AdmissionLimits, TooFast
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal, Unverified, repeated
-from mcp_hub.fronts.http.request import json_error
-from mcp_hub.fronts.http.response import Receive, Scope, Send, respond
-from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.fronts.http.response import ClientGone, ErrorResponse, Headers, HttpExchange, Receive, Scope, Send, respond
+from mcp_hub.protocol.jsonrpc.envelope import error_frame
 from mcp_hub.protocol.rpc_errors import HTTP_STATUS, INVALID_REQUEST
 from mcp_hub.sessions.session import Caller
 
@@ -37,10 +35,8 @@ _PROFILE: Final = "/p/"
 _IN_QUERY: Final = "access_token"
 """The parameter of RFC 6750 §2.3, which OAuth 2.1 §5.1 and MCP forbid."""
 
-Headers = Mapping[bytes, bytes]
-Serve = Callable[[Scope, Receive, Send, Headers, Caller], Awaitable[None]]
-"""Serves one HTTP request that has passed the guard. Raises `RpcError` for the caller to read; `Busy` is a 503, or 429.
-"""
+Serve = Callable[[HttpExchange], Awaitable[None]]
+"""Serves one request. Raises `RpcError` for the caller to read; `Busy` is a 503, or 429."""
 
 
 class Mount(Protocol):
@@ -48,15 +44,15 @@ class Mount(Protocol):
 
     prefix: str
 
-    async def serve(self, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
-        """Serves one HTTP request that has passed the guard; raises nothing for the caller to read."""
+    async def serve(self, http: HttpExchange) -> None:
+        """Serves one request; raises nothing for the caller to read."""
         ...
 
     def refused(self, refusal: Refusal) -> Response:
         """The answer to one that has not."""
         ...
 
-    def failed(self, error: Busy) -> Response:
+    def failed(self, error: RpcError) -> Response:
         """The answer to one that is too much."""
         ...
 
@@ -64,17 +60,16 @@ class Mount(Protocol):
 def page(route: Route) -> Serve:
     """Serves a route of its own, whose requests have their caller in the scope."""
 
-    async def serve(scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
-        await route.handle({**scope, "caller": caller}, receive, _bodiless(send) if scope["method"] == "HEAD" else send)
+    async def serve(http: HttpExchange) -> None:
+        await route.handle({**http.scope, "caller": http.caller}, http.receive, http.send)
 
     return serve
 
 
 def refused(refusal: Refusal, reason: str) -> Response:
     """The answer to a request that did not pass the guard, as MCP clients read it."""
-    response = Response(
-        json_error(None, INVALID_REQUEST, reason, refusal.code), refusal.status, media_type="application/json"
-    )
+    error = RpcError(reason, code=INVALID_REQUEST, symbol=refusal.code)
+    response = Response(error_frame(None, error.encoded()), refusal.status, media_type="application/json")
     response.raw_headers.extend(refusal.headers)
     return response
 
@@ -89,27 +84,25 @@ def _bodiless(send: Send) -> Send:
 
 
 class _Listener:
-    """The requests of a client that only listens, which might be for ever: it is gone once its token is, too."""
+    """The messages of a client that only listens, without end: it counts as gone once its token is."""
 
-    def __init__(self, receive: Receive, headers: Headers, caller: Caller) -> None:
-        self._receive = receive
-        self._headers = headers
-        self._caller = caller
+    def __init__(self, http: HttpExchange) -> None:
+        self._http = http
         self._is_refused = anyio.Event()
 
     def look(self, guard: HttpAuth) -> None:
         """Whether it may still listen; one with a token that has to be checked anew may."""
-        found = guard.identify(self._headers)
+        found = guard.identify(self._http.headers)
         if isinstance(found, Unverified):
             return
-        mine = self._caller
+        mine = self._http.caller
         if isinstance(found, Refusal) or found.principal != mine.principal or found.profile not in (None, mine.profile):
             self._is_refused.set()
 
     async def __call__(self) -> MutableMapping[str, Any]:
         message: MutableMapping[str, Any] = {"type": "http.disconnect"}
         with aio.Beside(self._until_refused):
-            message = await self._receive()
+            message = await self._http.receive()
         return message
 
     async def _until_refused(self, give_up: Callable[[], None]) -> None:
@@ -117,19 +110,18 @@ class _Listener:
         give_up()
 
 
-def _only_listens(scope: Scope, headers: Headers) -> bool:
+def _only_listens(http: HttpExchange) -> bool:
     """Whether it has a token and is not a call: calls continue."""
-    is_listen = scope["method"] == "GET" or headers.get(b"mcp-method") == b"subscriptions/listen"
-    return is_listen and b"authorization" in headers
+    is_listen = http.scope["method"] == "GET" or http.headers.get(b"mcp-method") == b"subscriptions/listen"
+    return is_listen and b"authorization" in http.headers
 
 
 class Endpoints:
     """Hands each request to the front of its path, with or without a slash at the end.
 
-    `pages` and `public` are whole paths for everybody, the latter may be replaced as `guard` may be; a page that needs
-    to know the caller for a part of what it says awaits `who` of its scope. Requests that run while the guard is
-    replaced continue, but for clients that only listen and are refused from then on.
-    `refusals` counts refused requests by status.
+    `pages` and `public` are whole paths for everybody; a page with details for some callers awaits `who` of its scope.
+    `use` replaces the guard and `public`: requests that run continue, except those of clients that only listen and are
+    refused from then on. `refusals` counts refused requests by status.
     """
 
     def __init__(
@@ -147,103 +139,94 @@ class Endpoints:
         self._refusals: Counter[int] = Counter() if refusals is None else refusals
         self._pages = dict(pages or {})
         self._admission = admission if admission is not None else Admission(AdmissionLimits(), SystemClock())
-        self.public = dict(public or {})
+        self.public: Mapping[str, Route] = public or {}
         self._routes = {**routes, **{f"{path}/": serve for path, serve in routes.items()}}
         self._mount = mount
 
-    @property
-    def guard(self) -> HttpAuth:
-        """Replaces the guard."""
-        return self._guard
-
-    @guard.setter
-    def guard(self, guard: HttpAuth) -> None:
-        self._guard = guard
+    def use(self, guard: HttpAuth, public: Mapping[str, Route]) -> None:
+        """Replaces the guard and the public pages."""
+        self._guard, self.public = guard, public
         for listener in self._listeners:
             listener.look(guard)
 
-    @property
-    def paths(self) -> list[str]:
-        """Every path that is served, and the prefix of the mount."""
-        return [*self._routes, *self.public, *self._pages, *([self._mount.prefix] if self._mount is not None else [])]
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path, profile = scope["path"], None
-        headers = dict(scope["headers"])
-        refusal = self._at_the_door(scope, headers)
-        if refusal is not None:
-            await self._refuse(refusal, scope, receive, send)
+        headers, path = dict(scope["headers"]), scope["path"]
+        mount = self._mount if self._mount is not None and path.startswith(f"{self._mount.prefix}/") else None
+        if scope["method"] == "HEAD":
+            send = _bodiless(send)
+        if (refusal := self._at_the_door(scope, headers)) is not None:
+            await self._refuse(refusal, mount, scope, receive, send)
             return
         if (open_page := self.public.get(path) or self._pages.get(path)) is not None:
-            who = partial(self._caller, headers, None)
-            is_head = scope["method"] == "HEAD"
-            await open_page.handle({**scope, "who": who}, receive, _bodiless(send) if is_head else send)
+            await open_page.handle({**scope, "who": partial(self._caller, headers, None)}, receive, send)
             return
-        serve = self._routes.get(path)
-        if serve is None and _PROFILE in path:
-            route, _, name = path.partition(_PROFILE)
-            serve, profile = self._routes.get(route), name.removesuffix("/")
+        serve, profile = self._found(mount, scope)
         if serve is None:
-            if self._mount is not None and path.startswith(f"{self._mount.prefix}/"):
-                out = _bodiless(send) if scope["method"] == "HEAD" else send
-                await self._pass_on(self._mount, scope, receive, out, headers)
-                return
-            await respond(
-                send, 404, json_error(None, INVALID_REQUEST, "nothing here; the MCP endpoint is /mcp", "not_found")
-            )
+            await fail(send, ErrorResponse(404, "not_found", "nothing here; the MCP endpoint is /mcp"))
             return
         caller = await self._caller(headers, profile)
         if isinstance(caller, Refusal):
-            await self._refuse(caller, scope, receive, send)
+            await self._refuse(caller, mount, scope, receive, send)
             return
         try:
-            await self._admitted(serve, scope, receive, send, headers, caller)
-        except Busy as error:
-            status = 429 if isinstance(error, TooFast) else 503
-            retry = [(b"retry-after", b"%d" % error.retry_after)]
-            await respond(send, status, envelope.error_frame(None, error.encoded()), retry)
+            await self._admitted(serve, HttpExchange(scope, headers, caller, receive, send))
+        except ClientGone:
+            pass
         except RpcError as error:
-            status = HTTP_STATUS.get(error.code, 400)
-            await respond(send, status, envelope.error_frame(None, error.encoded()))
+            if mount is not None:
+                await mount.failed(error)(scope, receive, send)
+            else:
+                await fail(send, error)
+
+    def _found(self, mount: Mount | None, scope: Scope) -> tuple[Serve | None, str | None]:
+        """The front of the path, if there is one, and the profile that the URL names."""
+        path = scope["path"]
+        if (serve := self._routes.get(path)) is not None:
+            return serve, None
+        if mount is not None:
+            query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+            return mount.serve, dict(query).get("profile")
+        route, _, name = path.partition(_PROFILE)
+        return self._routes.get(route), name.removesuffix("/")
 
     def _at_the_door(self, scope: Scope, headers: Headers) -> Refusal | None:
         """Why a request is not even looked at."""
         if len(headers) < len(scope["headers"]) and (refusal := repeated(scope["headers"])) is not None:
             return refusal
-        if (refusal := self.guard.admit(headers)) is not None:
+        if (refusal := self._guard.admit(headers)) is not None:
             return refusal
         if scope["query_string"] and _IN_QUERY in dict(parse_qsl(scope["query_string"].decode("latin-1"), True)):
             said = "a token in the URL would be logged: send it as a header, Authorization: Bearer"
             return Refusal(400, "token_in_query", said)
         return None
 
-    async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _refuse(self, refusal: Refusal, mount: Mount | None, scope: Scope, receive: Receive, send: Send) -> None:
         self._refusals[refusal.status] += 1
-        is_mounted = self._mount is not None and scope["path"].startswith(f"{self._mount.prefix}/")
-        refused_as = self._mount.refused(refusal) if self._mount and is_mounted else refused(refusal, refusal.reason)
-        await refused_as(scope, receive, send)
+        answer = mount.refused(refusal) if mount is not None else refused(refusal, refusal.reason)
+        await answer(scope, receive, send)
 
-    async def _admitted(
-        self, serve: Serve, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller
-    ) -> None:
+    async def _admitted(self, serve: Serve, http: HttpExchange) -> None:
         """Raises `Busy` for more than the principal may have under way."""
-        admission = self._admission
-        admission.enter(caller.principal)
-        body = admission.body(caller.principal, headers, receive)
-        listener = _Listener(body or receive, headers, caller) if _only_listens(scope, headers) else None
+        admission, principal = self._admission, http.caller.principal
+        admission.enter(principal)
+        body = admission.body(principal, http.headers, http.receive)
+        if body is not None:
+            http = replace(http, receive=body)
+        listener = _Listener(http) if _only_listens(http) else None
         if listener is not None:
             self._listeners.add(listener)
+            http = replace(http, receive=listener)
         try:
-            await serve(scope, listener or body or receive, send, headers, caller)
+            await serve(http)
         finally:
             if listener is not None:
                 self._listeners.discard(listener)
-            admission.leave(caller.principal)
+            admission.leave(principal)
             if body is not None:
                 body.close()
 
     async def _caller(self, headers: Headers, profile: str | None) -> Caller | Refusal:
-        guard = self.guard
+        guard = self._guard
         caller = guard.identify(headers)
         if isinstance(caller, Unverified):
             caller = await guard.verified(caller)
@@ -251,13 +234,13 @@ class Endpoints:
             return caller
         return guard.narrowed(caller, profile)
 
-    async def _pass_on(self, mount: Mount, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
-        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        caller = await self._caller(headers, dict(query).get("profile"))
-        if isinstance(caller, Refusal):
-            await self._refuse(caller, scope, receive, send)
-            return
-        try:
-            await self._admitted(mount.serve, scope, receive, send, headers, caller)
-        except Busy as error:
-            await mount.failed(error)(scope, receive, send)
+
+async def fail(send: Send, error: RpcError) -> None:
+    """An error of the hub over HTTP, as MCP clients read it."""
+    status, headers = HTTP_STATUS.get(error.code, 400), None
+    body = error_frame(None, error.encoded())
+    if isinstance(error, ErrorResponse):
+        status, body, headers = error.status, error.body, error.headers
+    elif isinstance(error, Busy):
+        status, headers = 429 if isinstance(error, TooFast) else 503, [(b"retry-after", b"%d" % error.retry_after)]
+    await respond(send, status, body, headers)

@@ -1,33 +1,31 @@
 """Handshake-era requests over HTTP: sessions by `Mcp-Session-Id`, the GET stream, DELETE.
 
-Source: specification 2025-11-25, basic/transports "Streamable HTTP". A client that drops a POST does not cancel its
-call; it may come back for the rest of its stream (`resume`), but not for that of a GET, whose notices are sent again.
-A session that is unknown but stored is accepted again (`sessions.stored`).
+A client that drops a POST does not cancel its call, and may come back for the rest of its stream (`resume`). A stored
+session is accepted again (`sessions.stored`). Source: specification 2025-11-25, basic/transports "Streamable HTTP".
 """
 
 import re
-from collections.abc import Mapping
 from functools import partial
 
 import anyio
 import msgspec
 
-from mcp_hub.clock import Clock
+from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Busy, RpcError, StoreError
 from mcp_hub.events import BY_CLIENT
 from mcp_hub.fronts.http.admission import Rate
 from mcp_hub.fronts.http.batches import answer_batch
-from mcp_hub.fronts.http.request import HttpRequest, begin, json_error, json_result
-from mcp_hub.fronts.http.response import Housekeeper, Receive, Send, respond
-from mcp_hub.fronts.http.resume import RETRY_AFTER, ClientCalls, Resumption
-from mcp_hub.fronts.http.stream import stream
+from mcp_hub.fronts.http.call_response import Housekeeper
+from mcp_hub.fronts.http.request import HttpRequest, begin
+from mcp_hub.fronts.http.response import ErrorResponse, HttpExchange, Receive, Send, StreamedResponse, respond, stream
+from mcp_hub.fronts.http.resume import ClientCalls, Resumption, not_now
 from mcp_hub.fronts.mcp.announcer import Announcer
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.batches import BATCHING, messages
-from mcp_hub.protocol.jsonrpc.envelope import Unset, id_key, raw_object
-from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH, INVALID_REQUEST
+from mcp_hub.protocol.jsonrpc.envelope import Unset, id_key, raw_object, result_frame
+from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH
 from mcp_hub.sessions.session import Caller, Session, Sessions
 from mcp_hub.sessions.stored import StoredSession
 from mcp_hub.types import Era
@@ -48,7 +46,6 @@ class HandshakeHttp:
         hub: HubPort,
         binding: Binding,
         keeper: Housekeeper,
-        clock: Clock,
         *,
         sessions: Sessions,
         session_rate: Rate | None,
@@ -56,7 +53,7 @@ class HandshakeHttp:
     ) -> None:
         self._hub = hub
         self._binding = binding
-        self._resumption = Resumption(hub, keeper, clock, close_streams_after)
+        self._resumption = Resumption(hub, keeper, SystemClock(), close_streams_after)
         self._sessions = sessions
         self._session_rate = session_rate
         self._clients: dict[str, ClientCalls] = {}
@@ -73,22 +70,17 @@ class HandshakeHttp:
             await self._initialize(request)
             return
         if _SESSION not in request.headers and request.is_request and request.params()[1].is_modern:
-            await request.refused(request.id(), _version_header_missing(), Era.MODERN)
+            # a modern envelope without the header that mirrors it (2026-07-28, "Server Validation")
+            said = "mcp-protocol-version header is missing or names an older version"
+            await request.refused(request.id(), RpcError(said, code=HEADER_MISMATCH), Era.MODERN)
             return
-        client = await self._client(request.headers, request.caller, request.send)
-        if client is not None:
-            await self._take(client, request)
+        await self._take(await self._client(request), request)
 
     async def post_batch(self, request: HttpRequest, text: bytes) -> bool:
-        """Responds to an array of messages, or to the lack of a session; False if an array is none in its version.
-
-        Raises `RpcError`.
-        """
+        """Responds to an array of messages; False if the version of its session has no arrays. Raises `RpcError`."""
         if _SESSION not in request.headers:
             return False
-        client = await self._client(request.headers, request.caller, request.send)
-        if client is None:
-            return True
+        client = await self._client(request)
         if client.session.version not in BATCHING:
             return False
         limits = self._binding.limits
@@ -117,9 +109,7 @@ class HandshakeHttp:
         id_ = request.id()
         key = id_key(id_)
         if client.is_taken(key):
-            refusal = json_error(id_, INVALID_REQUEST, "a request with this id is still being answered")
-            await respond(request.send, 400, refusal)
-            return
+            raise ErrorResponse(400, None, "a request with this id is still being answered", id_=id_)
         changed = partial(self._changed, client.kept, request) if request.message.method in _CHANGING else None
         client.requests[key] = None  # taken from here on, also while the call waits for its server to start
         try:
@@ -144,7 +134,7 @@ class HandshakeHttp:
         except RpcError as error:
             await request.refused(id_, error, Era.HANDSHAKE)
             return
-        await json_result(request.send, id_, result, [(_SESSION, session.id.encode())])
+        await respond(request.send, 200, result_frame(id_, result), [(_SESSION, session.id.encode())])
 
     def _welcome(self, kept: StoredSession) -> ClientCalls:
         """Takes a session in; the one unused for longest may have to make room. Raises `Busy`."""
@@ -155,26 +145,22 @@ class HandshakeHttp:
         self._announcers[session.id] = Announcer(self._hub, session)
         return client
 
-    async def _client(self, headers: Mapping[bytes, bytes], caller: Caller, send: Send) -> ClientCalls | None:
-        """Whose session the request names; None after an error answer (400 unnamed, 404 unknown or foreign)."""
-        named = headers.get(_SESSION)
+    async def _client(self, http: HttpExchange) -> ClientCalls:
+        """Whose session the request names. Raises `ErrorResponse`: 400 unnamed, 404 unknown or foreign, 503."""
+        named = http.headers.get(_SESSION)
         if named is None:
-            refusal = json_error(
-                None, INVALID_REQUEST, "Mcp-Session-Id header is required; send initialize first", "session_required"
-            )
-            await respond(send, 400, refusal)
-            return None
+            said = "Mcp-Session-Id header is required; send initialize first"
+            raise ErrorResponse(400, "session_required", said)
         id_ = named.decode("latin-1")
-        session = self._sessions.find(id_, caller)
+        session = self._sessions.find(id_, http.caller)
         if session is not None:
             return self._clients[session.id]
         try:
-            client = await self._accepted_again(id_, caller)
+            client = await self._accepted_again(id_, http.caller)
         except (Busy, StoreError) as error:
-            await respond(send, 503, json_error(None, Busy.code, str(error), Busy.symbol), RETRY_AFTER)
-            return None
+            raise not_now(error) from None
         if client is None:
-            await respond(send, 404, json_error(None, INVALID_REQUEST, "session not found", "unknown_session"))
+            raise ErrorResponse(404, "unknown_session", "session not found")
         return client
 
     async def _accepted_again(self, id_: str, caller: Caller) -> ClientCalls | None:
@@ -203,23 +189,19 @@ class HandshakeHttp:
         if raw is not None:
             await self._resumption.cancel(client, id_key(bytes(raw)), BY_CLIENT)
 
-    async def get(self, headers: Mapping[bytes, bytes], receive: Receive, send: Send, caller: Caller) -> None:
+    async def get(self, http: HttpExchange) -> None:
         """The session's own stream: what belongs to no request, since the last one closed. A newer one replaces it.
 
-        With `Last-Event-ID` the rest of a request's stream instead.
+        With `Last-Event-ID`, the rest of a request's stream.
         """
-        if b"text/event-stream" not in headers.get(b"accept", b"").lower():
-            await respond(
-                send, 406, json_error(None, INVALID_REQUEST, "Accept must name text/event-stream", "not_acceptable")
-            )
-            return
-        client = await self._client(headers, caller, send)
-        if client is None:
-            return
-        if (named := headers.get(b"last-event-id")) is not None:
-            await self._resumption.resume(client, named.decode("latin-1"), receive, send)
-            return
-        await self._listen(client, receive, send)
+        if b"text/event-stream" not in http.headers.get(b"accept", b"").lower():
+            raise ErrorResponse(406, "not_acceptable", "Accept must name text/event-stream")
+        client = await self._client(http)
+        if (named := http.headers.get(b"last-event-id")) is not None:
+            response = StreamedResponse(http.receive, http.send)
+            await self._resumption.resume(client, named.decode("latin-1"), response)
+        else:
+            await self._listen(client, http.receive, http.send)
 
     async def _listen(self, client: ClientCalls, receive: Receive, send: Send) -> None:
         id_ = client.session.id
@@ -248,17 +230,15 @@ class HandshakeHttp:
                 self._hub.unsubscribe(kept.session, uri)
             kept.lapsed.pop(uri, None)
 
-    async def delete(self, headers: Mapping[bytes, bytes], send: Send, caller: Caller) -> None:
+    async def delete(self, http: HttpExchange) -> None:
         """Ends the session: its stream, its running calls and its record."""
-        client = await self._client(headers, caller, send)
-        if client is None:
-            return
+        client = await self._client(http)
         await self._resumption.sessions.drop(client.kept)
         await self._resumption.cancel_all(client, BY_CLIENT)
         if self._clients.get(client.session.id) is client:
             self._sessions.remove(client.session)
             self._end(client.session)
-        await respond(send, 204)
+        await respond(http.send, 204)
 
     def _end(self, session: Session) -> None:
         """The session is over; what it still runs ends by itself."""
@@ -271,8 +251,3 @@ class HandshakeHttp:
     def close(self) -> None:
         for scope in self._streams.values():
             scope.cancel()
-
-
-def _version_header_missing() -> RpcError:
-    """A modern envelope without the header that mirrors it (2026-07-28, "Server Validation")."""
-    return RpcError("mcp-protocol-version header is missing or names an older version", code=HEADER_MISMATCH)

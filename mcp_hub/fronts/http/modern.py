@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from mcp_hub.errors import RpcError
+from mcp_hub.fronts.http.call_response import Housekeeper
 from mcp_hub.fronts.http.request import HttpRequest, answer_call
-from mcp_hub.fronts.http.response import Housekeeper
 from mcp_hub.fronts.mcp.binding import Binding, modern_session
 from mcp_hub.hub import HubPort
-from mcp_hub.protocol.header_check import NAMED_BY, check_arguments, check_request, check_version, repeated
+from mcp_hub.protocol.headers import NAMED_BY, check_arguments, check_request, check_version, repeated
 from mcp_hub.protocol.jsonrpc.envelope import Unset, raw_object
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.sessions.session import Session
@@ -53,8 +53,10 @@ class ModernHttp:
 
     def _agreed(self, request: HttpRequest, headers: Mapping[str, str]) -> Session:
         """The request's session once headers and envelope agree. Raises `RpcError`."""
-        is_folded = len(request.raw_headers) != len(request.headers)
-        twice = repeated(name.decode("latin-1") for name, _ in request.raw_headers) if is_folded else frozenset[str]()
+        is_folded = len(request.scope["headers"]) != len(request.headers)
+        twice = (
+            repeated(name.decode("latin-1") for name, _ in request.scope["headers"]) if is_folded else frozenset[str]()
+        )
         method = str(request.message.method)
         body = _outline(request, method)
         check_request(method, body, headers, twice)

@@ -1,6 +1,6 @@
-"""A handshake client's stream whose call does not run here, shaped as it was: from what was kept with the stream.
+"""A handshake client's stream whose call does not run here: its messages are made from what was stored with it.
 
-It has ended, or another process runs it; that one gets the answers to its questions through the store.
+The call has ended, or another process runs it, which gets the answers to its questions through the store.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ from mcp_hub.call import Call, StreamInfo
 from mcp_hub.errors import RpcError, StoreError, UnknownStream
 from mcp_hub.events import CallEvent, InputRequired
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
-from mcp_hub.fronts.mcp.responder import CallResponder
+from mcp_hub.fronts.mcp.responder import CallResponder, nobody
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.envelope import id_key
@@ -26,10 +26,9 @@ _MOST_ROWS: Final = 1000
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The request that a stream belongs to, as kept in `StreamInfo.info`: what its answer and its events are shaped by.
+    """The request of a stream, as kept in `StreamInfo.info`: it shapes the answer and the events.
 
-    `progress` is the token for it, `uri` the server's own of what is read, `exported` the one that the client read
-    where that is another.
+    `progress` is its token, `uri` the server's URI of what is read, `exported` the client's where that is another.
     """
 
     id: msgspec.Raw
@@ -80,9 +79,9 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 async def cancel_kept(hub: HubPort, session: Session, reason: str, key: int | str | None = None) -> None:
-    """Ends calls of a session, whichever hub they were sent to; that of one request only, if it is named.
+    """Ends calls of a session at any hub; only that of one request if `key` is given. Logs what cannot be ended.
 
-    Looks at the newest `_MOST_ROWS` streams of the principal. What cannot be ended is logged.
+    Looks at the newest `_MOST_ROWS` streams of the principal.
     """
     principal = session.caller.principal
     try:
@@ -100,10 +99,9 @@ def _key_in(row: StreamInfo) -> int | str | None:
 
 
 class StreamReplay(CallResponder):
-    """The delivery of such a stream, to be followed with `follow`.
+    """The delivery of such a stream, to be followed with `follow`; `pass_on` is handed the answers.
 
-    `asked` are the questions that are open as of `row`; what comes behind its last event is open until it is settled.
-    `pass_on` is handed the answers.
+    `asked` are the questions that are open as of `row`; a question in a later event is open until it is settled.
     """
 
     __slots__ = ("_known", "_remote")
@@ -120,17 +118,13 @@ class StreamReplay(CallResponder):
         origin = Origin.kept(row)
         self._remote = hub.remote_call(origin.call(row, session), asked, pass_on)
         self._known = row.last
-        super().__init__(hub, bytes(origin.id), session, self._remote, origin.token, _nobody, asking)
+        super().__init__(hub, bytes(origin.id), session, self._remote, origin.token, nobody, asking)
 
-    def remember(self, last_words: list[bytes]) -> None:
+    def remember(self, withdrawn: list[bytes]) -> None:
         """The withdrawals of questions that were open when the call ended here: sent again at every reading."""
-        self._questions.remember(last_words)
+        self._questions.remember(withdrawn)
 
     def _frame(self, seq: int, event: CallEvent) -> bytes | None:
         if isinstance(event, InputRequired) and seq > self._known:
             self._remote.opened(event.key)
         return super()._frame(seq, event)
-
-
-def _nobody() -> None:
-    """Nobody follows yet."""

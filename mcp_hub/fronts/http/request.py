@@ -1,14 +1,12 @@
 """One POSTed MCP message with what HTTP says about it, and the answers that every era gives alike."""
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Self
 
-import anyio
-import msgspec
-
+from mcp_hub.aio import Bell
 from mcp_hub.errors import RpcError
-from mcp_hub.fronts.http.response import Housekeeper, HttpResponse, Receive, Send, respond
-from mcp_hub.fronts.http.stream import stream
+from mcp_hub.fronts.http.call_response import Housekeeper, HttpResponse
+from mcp_hub.fronts.http.response import ErrorResponse, HttpExchange, StreamedResponse, respond, stream
 from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen
 from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
@@ -18,20 +16,19 @@ from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
 from mcp_hub.protocol.meta import RequestMeta, take_params
 from mcp_hub.protocol.notifications import ListenFilter
 from mcp_hub.protocol.rpc_errors import HTTP_STATUS, INVALID_REQUEST
-from mcp_hub.sessions.session import Caller, Session
-from mcp_hub.types import Era, RawJson, RawObject
+from mcp_hub.sessions.session import Session
+from mcp_hub.types import Era, RawObject
 
 
-class HttpRequest(msgspec.Struct, frozen=True):
-    """A POST. `headers` are folded (the last of a name), `raw_headers` as they came."""
+class HttpRequest(HttpExchange, frozen=True):
+    """A POST of a message. `takes_sse`: its response may be an event stream."""
 
     message: Envelope
-    headers: Mapping[bytes, bytes]
-    raw_headers: Sequence[tuple[bytes, bytes]]
-    caller: Caller
-    receive: Receive
-    send: Send
     takes_sse: bool
+
+    @classmethod
+    def of(cls, http: HttpExchange, message: Envelope, *, takes_sse: bool) -> Self:
+        return cls(http.scope, http.headers, http.caller, http.receive, http.send, message, takes_sse)
 
     @property
     def is_request(self) -> bool:
@@ -47,7 +44,7 @@ class HttpRequest(msgspec.Struct, frozen=True):
             raise RpcError('invalid request: jsonrpc must be "2.0"', code=INVALID_REQUEST)
 
     def id(self) -> bytes:
-        """The request's id. Raises `RpcError` -32600 if it is none that can be answered."""
+        """The request's id. Raises `RpcError` -32600 for an id that cannot be answered."""
         id_ = envelope.usable_id(self.message.id)
         if id_ is None:
             raise RpcError("invalid request: the id must be a string or an integer", code=INVALID_REQUEST)
@@ -64,15 +61,17 @@ class HttpRequest(msgspec.Struct, frozen=True):
     async def refused(self, id_: bytes | None, error: RpcError, era: Era) -> None:
         """An error answer: with the status of its code in the modern era, 200 in the handshake era."""
         status = HTTP_STATUS.get(error.code, 200) if era is Era.MODERN else 200
+        if isinstance(error, ErrorResponse):
+            status = error.status
         await respond(self.send, status, envelope.error_frame(id_, error.encoded()))
 
 
 async def begin(
     binding: Binding, request: HttpRequest, session: Session, id_: bytes, changed: Callable[[], Awaitable[None]] | None
 ) -> tuple[CallHandle, RequestMeta] | None:
-    """Starts the call of a request, to be followed at once; None after the response to a request that needs none.
+    """Starts the call of a request; None after the response to a request that needs no call. Raises `RpcError`.
 
-    `changed` stores what such a request has changed, before the response. Raises `RpcError`.
+    `changed` stores what such a request has changed, before the response.
     """
     params, meta = request.params()
     reply = binding.handle(session, str(request.message.method), params, meta)
@@ -84,7 +83,7 @@ async def begin(
     if isinstance(reply, bytes):
         if changed is not None:
             await changed()
-        await json_result(request.send, id_, reply)
+        await respond(request.send, 200, envelope.result_frame(id_, reply))
         return None
     return reply, meta
 
@@ -92,60 +91,25 @@ async def begin(
 async def answer_call(
     hub: HubPort, binding: Binding, keeper: Housekeeper, request: HttpRequest, session: Session, id_: bytes
 ) -> None:
-    """Handles one modern request to the end of its response; a client that goes away before cancels its call.
-
-    Raises `RpcError`. Not here: calls that survive their connection (`resume`).
-    """
+    """Handles one modern request to its end; a client that goes away earlier cancels its call. Raises `RpcError`."""
     begun = await begin(binding, request, session, id_, None)
     if begun is None:
         return
     call, meta = begun
-    outgoing = _Outgoing(request.receive, request.send)
-    send = request.send if call.early is None else outgoing.send
-    exchange = HttpResponse(session.era, request.receive, send, can_stream=request.takes_sse)
-    delivery = CallResponder(hub, id_, session, call, meta.token, exchange.wake)
-    exchange.delivery = outgoing.delivery = delivery
+    bell = Bell()
+    delivery = CallResponder(hub, id_, session, call, meta.token, bell.ring)
+    response = StreamedResponse(request.receive, request.send)
+    exchange = HttpResponse(delivery, bell, response, can_stream=request.takes_sse)
     keeper.add(exchange)
+    is_complete = False
     try:
-        await exchange.run()
+        is_complete = await exchange.run()
     finally:
         keeper.discard(exchange)
         delivery.close()
-        if not (call.has_ended or delivery.state is ResponderState.PARKED or outgoing.has_let_go):
+        continues = delivery.state is ResponderState.PARKED or (delivery.detached and is_complete)
+        if not (call.has_ended or continues):
             call.cancel("the client closed the response stream")
-
-
-class _Outgoing:
-    """The response to a call that may go on without it: only once a client that is still there has all of it.
-
-    Until then a client that goes away cancels its call.
-    """
-
-    __slots__ = ("_is_gone", "_receive", "_send", "delivery", "has_let_go")
-
-    def __init__(self, receive: Receive, send: Send) -> None:
-        self._receive = receive
-        self._send = send
-        self._is_gone: bool | None = None
-        self.has_let_go = False
-        self.delivery: CallResponder
-
-    async def send(self, message: MutableMapping[str, Any]) -> None:
-        if self.delivery.detached and self._is_gone is None:
-            self._is_gone = await self._has_left()
-        if self._is_gone:
-            return
-        await self._send(message)
-        is_last = message["type"] == "http.response.body" and not message.get("more_body")
-        self.has_let_go = is_last and self.delivery.detached
-
-    async def _has_left(self) -> bool:
-        """Nobody watches the connection of a request that is answered within the quarter of a second."""
-        with anyio.move_on_after(0):
-            while (await self._receive())["type"] != "http.disconnect":
-                pass
-            return True
-        return False
 
 
 async def _listen(
@@ -153,24 +117,10 @@ async def _listen(
 ) -> None:
     """A stream until the client closes it or the hub stops."""
     if not request.takes_sse:
-        refusal = json_error(
-            id_, INVALID_REQUEST, "the answer is a stream: Accept must name text/event-stream", "not_acceptable"
-        )
-        await respond(request.send, 406, refusal)
-        return
+        said = "the answer is a stream: Accept must name text/event-stream"
+        raise ErrorResponse(406, "not_acceptable", said)
     listening = streams.open(session, id_, wanted)
     try:
         await stream(listening, request.receive, request.send, listening.scope, listening.completed())
     finally:
         streams.close(listening)
-
-
-async def json_result(
-    send: Send, id_: bytes, result: RawJson, headers: list[tuple[bytes, bytes]] | None = None
-) -> None:
-    await respond(send, 200, envelope.result_frame(id_, result), headers)
-
-
-def json_error(id_: bytes | None, code: int, message: str, symbol: str | None = None) -> bytes:
-    """An error answer; `symbol` is its stable code where the numeric one does not say enough."""
-    return envelope.error_frame(id_, RpcError(message, code=code, symbol=symbol).encoded())

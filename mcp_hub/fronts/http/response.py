@@ -1,41 +1,36 @@
-"""One HTTP response to one MCP request: JSON when the call ends quietly, SSE as soon as something comes first.
+"""HTTP responses: a whole one, or one that is sent in parts to a client that may be slow, stop reading or leave."""
 
-A quick call costs no task beside its own: only an exchange that the housekeeper finds still open after a quarter of a
-second gets a watcher for the client's disconnect and keep-alive comments. Events are
-taken and written a slice at a time, so that what one client has to catch up with holds up nobody else.
-"""
-
-import math
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import suppress
+from typing import Any, Final, Protocol
 
 import anyio
-import anyio.lowlevel
+import msgspec
+from msgspec import UnsetType
 
-from mcp_hub.aio import Bell, call_later
-from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
-from mcp_hub.protocol import cursors, sse
-from mcp_hub.protocol.rpc_errors import HTTP_STATUS
-from mcp_hub.types import Era
+from mcp_hub.aio import Beside, Block, Timer, call_later
+from mcp_hub.errors import RpcError
+from mcp_hub.protocol import sse
+from mcp_hub.protocol.jsonrpc.envelope import error_frame, object_bytes
+from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
+from mcp_hub.sessions.session import Caller
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = Mapping[bytes, bytes]
+"""Of a request; the last of a name."""
+Fields = list[tuple[bytes, bytes]]
+"""Header fields of a response."""
 
 KEEP_ALIVE: Final = 15.0
 """Seconds of silence before a comment: proxies cut idle responses at 30 s and more."""
-_UNOPENED: Final = 2.0
-"""Seconds of silence before a response that can be resumed becomes a stream: its client needs a place to come back to,
-but many calls end sooner, with JSON."""
-_PATIENCE: Final = 0.25
-_SLICE: Final = 4096
-"""Events: more than one read of an upstream's pipe can hold, so that a client that reads never falls behind."""
+LAST: Final = 1.0
+"""Seconds to end a response that its client may not be reading."""
 _CHUNK: Final = 1 << 18
 """Bytes handed over at a time: a reader that is slow but reads is not taken for one that has stopped."""
 _STALLED: Final = 60.0
 """Seconds in which a client has to take a chunk."""
-_LAST: Final = 1.0
-"""Seconds to end a response that its client may not be reading."""
 SSE_HEADERS: Final = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -43,7 +38,38 @@ SSE_HEADERS: Final = [
 ]
 
 
-async def respond(send: Send, status: int, body: bytes = b"", headers: list[tuple[bytes, bytes]] | None = None) -> None:
+class HttpExchange(msgspec.Struct, frozen=True):
+    """A request that has passed the guard, and where its response goes."""
+
+    scope: Scope
+    headers: Headers
+    caller: Caller
+    receive: Receive
+    send: Send
+
+
+class ErrorResponse(RpcError):
+    """An error answer with a status of its own; `id_` is that of the request, `UNSET` for an answer without one."""
+
+    def __init__(
+        self, status: int, symbol: str | None, said: str, code: int = INVALID_REQUEST, *,
+        id_: bytes | UnsetType | None = None, headers: Fields | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(said, code=code, symbol=symbol)
+        self.status = status
+        self.headers = headers
+        self._id = id_
+
+    @property
+    def body(self) -> bytes:
+        """The error, in the answer to the request."""
+        error = self.encoded()
+        if isinstance(self._id, UnsetType):
+            return object_bytes({"jsonrpc": "2.0", "error": msgspec.Raw(bytes(error))})
+        return error_frame(self._id, error)
+
+
+async def respond(send: Send, status: int, body: bytes = b"", headers: Fields | None = None) -> None:
     """A whole response; a body is JSON."""
     head = list(headers or ())
     if body:
@@ -53,206 +79,122 @@ async def respond(send: Send, status: int, body: bytes = b"", headers: list[tupl
     await send({"type": "http.response.body", "body": body})
 
 
-class HttpResponse:
-    """Follows one delivery to its end, or until `stop`. `is_slow` is set by the housekeeper.
+async def until_disconnect(receive: Receive) -> None:
+    """Returns when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
-    `on_stream` makes an event stream one that can be resumed: it is awaited when the response becomes one, what it
-    returns goes first, and every message carries its place in the call's stream. `is_resumed` is for the response to
-    a GET, which is an event stream, or 204 if there is nothing to send.
+
+class ClientGone(Exception):
+    """The client has left, or takes nothing of what it is sent."""
+
+
+class StreamedResponse:
+    """A response that is sent in parts: an event stream, unless its `headers` say otherwise.
+
+    A client that takes nothing of a part for `stalled` seconds (60) counts as gone.
     """
 
     def __init__(
-        self,
-        era: Era,
-        receive: Receive,
-        send: Send,
-        *,
-        can_stream: bool,
-        on_stream: Callable[[], Awaitable[bytes]] | None = None,
-        is_resumed: bool = False,
+        self, receive: Receive, send: Send, headers: Fields = SSE_HEADERS, *, stalled: float | None = None
     ) -> None:
-        self._era = era
-        self._can_stream = can_stream  # a client that takes only JSON gets the answer without what came before
+        self.is_started = False
+        self.is_gone = False
+        self.stalled = _STALLED if stalled is None else stalled
         self._receive = receive
         self._send = send
-        self._on_stream = on_stream
-        self._is_resumed = is_resumed
-        self._bell = Bell()
-        self._frames: list[tuple[int, bytes]] = []  # taken, and sent next
-        self._streaming = False
-        self._scope: anyio.CancelScope | None = None
-        self._stopped: anyio.Event | None = None
-        self.is_slow = is_resumed
-        self.disconnected = False
-        self.delivery: CallResponder
+        self._headers = headers
+        self._block: Block | None = None
+        self._patience: Timer | None = None
 
-    @property
-    def is_stopped(self) -> bool:
-        """Whether `stop` was called."""
-        return self._stopped is not None
+    async def whole(self, status: int, body: bytes = b"") -> None:
+        """Responds at once instead."""
+        await respond(self._send, status, body)
 
-    def wake(self) -> None:
-        self._bell.ring()
+    async def start(self) -> None:
+        """Sends the head, if that was not done before."""
+        if not self.is_started:
+            self.is_started = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": self._headers})
 
-    async def run(self) -> None:
-        """Returns when the response is complete or stopped, or the client gone (`disconnected`)."""
-        try:
-            await self._run()
-        finally:
-            self._on_stream = None  # what is not let go here waits for the garbage collector
-
-    async def _run(self) -> None:
-        while not (self.is_slow or (self._frames and self._can_stream)):
-            if self.delivery.ended:
-                await self._finish()
-                return
-            if not self.delivery.has_more:
-                await self._bell.wait()
-            self._take()
-        try:
-            await self._follow()
-        finally:
-            if self._stopped is not None:
-                self._stopped.set()
-
-    def stop(self) -> anyio.Event:
-        """Ends an event stream where it is, its call continues; what is returned is set when nothing more is sent."""
-        if self._stopped is None:
-            self._stopped = anyio.Event()
-        self._leave()
-        return self._stopped
-
-    async def _follow(self) -> None:
-        """The rest of a response that is an event stream or takes long."""
-        is_complete = False
-        with anyio.CancelScope() as self._scope:
-            is_complete = not self.is_slow and await self._pump()
-            if not (is_complete or self.disconnected):
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._watch_disconnect)
-                    is_complete = await self._pump()
-                    tasks.cancel_scope.cancel()
-        if self._stopped is not None and not is_complete:
-            with anyio.move_on_after(_LAST, shield=True):
-                if not self._streaming:
-                    await self._send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
-                await self._send({"type": "http.response.body", "body": b""})
-
-    async def _pump(self) -> bool:
-        """Sends what there is and what comes; True when the response is complete.
-
-        False when the client is gone, or the exchange has just been found to be slow.
-        """
-        was_slow = self.is_slow
-        while not self.disconnected:
-            if self._frames and self._can_stream:
-                await self._stream(b"".join(self._message(seq, frame) for seq, frame in self._frames))
-            if self.delivery.ended:
-                await self._finish()
-                return True
-            if self.is_slow and not was_slow:
-                self._frames = []
-                return False
-            if await self._is_silent() and self._can_stream:
-                await self._stream(sse.COMMENT)
-            self._take()
-        return False
-
-    def _take(self) -> None:
-        self._frames = self.delivery.numbered(_SLICE) if self.delivery.has_more else []
-
-    async def _is_silent(self) -> bool:
-        """Waits for something to send, but not for long; a resumed stream is opened as soon as nothing is at hand."""
-        if self.delivery.has_more:
-            await anyio.lowlevel.checkpoint()
-            return False
-        if self._is_resumed and not (self._streaming or self.delivery.is_behind):
-            return True
-        opens = self._can_stream and self._on_stream is not None and not self._streaming
-        silence = _UNOPENED if opens else KEEP_ALIVE
-        with anyio.move_on_after(silence if self.is_slow else math.inf) as patience:
-            await self._bell.wait()
-        return patience.cancelled_caught
-
-    def _message(self, seq: int, frame: bytes) -> bytes:
-        has_place = self._on_stream is not None and (self._is_resumed or self.delivery.call.stored is not None)
-        if not (has_place and seq):
-            return sse.message(frame)
-        return sse.message(frame, cursors.place(self.delivery.call.call.id, seq))
-
-    async def _finish(self) -> None:
-        answer = self.delivery.answer
-        if answer is not None and not (self._streaming or self._is_resumed):
-            code = self.delivery.error_code
-            status = HTTP_STATUS.get(code, 200) if code is not None and self._era is Era.MODERN else 200
-            await respond(self._send, status, answer)
-        elif answer is not None:
-            place = 0 if self.delivery.detached else self.delivery.cursor  # an early answer has no place
-            await self._stream(self._message(place, answer), is_last=True)
-        elif self._is_resumed and not (self._streaming or self.delivery.state is ResponderState.LOST):
-            await respond(self._send, 204)
-        else:  # a cancelled call has no answer: its stream just ends, and there is nothing to come back for
-            self._on_stream = None
-            await self._stream(b"", is_last=True)
-
-    async def _stream(self, body: bytes, *, is_last: bool = False) -> None:
-        """Sends events."""
-        if not self._streaming:
-            if self._on_stream is not None:
-                body = await self._on_stream() + body
-            self._streaming = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
+    async def write(self, body: bytes) -> None:
+        """Sends a part, at the speed of the client. Raises `ClientGone`."""
+        await self.start()
         for start in range(0, len(body), _CHUNK):
-            await self._write(body[start : start + _CHUNK], more=True)
-        if is_last:
-            await self._write(b"", more=False)
+            await self._part(body[start : start + _CHUNK], more=True)
 
-    async def _write(self, body: bytes, *, more: bool) -> None:
-        """Sends a part of an event stream. A client that does not take it for long counts as gone."""
-        if not self.disconnected:
-            patience = call_later(_STALLED, self._give_up)
-            try:
+    async def end(self, body: bytes = b"") -> None:
+        """Sends the last part. Raises `ClientGone`."""
+        await self.write(body)
+        await self._part(b"", more=False)
+
+    async def watch(self, left: Callable[[], None]) -> None:
+        """Waits until the client leaves, which it then says to `left`."""
+        await until_disconnect(self._receive)
+        self.is_gone = True
+        left()
+
+    async def has_left(self) -> bool:
+        """Whether the client has left; looks, if nobody watches the connection."""
+        with anyio.move_on_after(0):
+            await until_disconnect(self._receive)
+            self.is_gone = True
+        return self.is_gone
+
+    def hurry(self, seconds: float) -> None:
+        """From now on the client has only so long."""
+        self.stalled = seconds
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = call_later(seconds, self._give_up)
+
+    async def _part(self, body: bytes, *, more: bool) -> None:
+        if self.is_gone:
+            raise ClientGone
+        self._block = block = Block()
+        self._patience = call_later(self.stalled, self._give_up)
+        try:
+            with block:
                 await self._send({"type": "http.response.body", "body": body, "more_body": more})
-            finally:
-                patience.cancel()
+        finally:
+            self._patience.cancel()
+            self._patience = None
+        if block.is_given_up:
+            raise ClientGone
 
     def _give_up(self) -> None:
-        self.disconnected = True
-        self._leave()
-
-    def _leave(self) -> None:
-        if self._scope is not None:
-            self._scope.cancel()
-
-    async def _watch_disconnect(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self.disconnected = True
-        self.wake()
+        self.is_gone = True
+        if self._block is not None:
+            self._block.give_up()
 
 
-class Housekeeper:
-    """Finds exchanges that are not quick. Sleeps while there are none."""
+class NewsSource(Protocol):
+    """A source of notifications: `next` returns the same again until they are `told`."""
 
-    def __init__(self) -> None:
-        self._fresh: set[HttpResponse] = set()
-        self._work = anyio.Event()
+    async def next(self) -> list[bytes]: ...
 
-    def add(self, exchange: HttpResponse) -> None:
-        self._fresh.add(exchange)
-        self._work.set()
+    def told(self) -> None: ...
 
-    def discard(self, exchange: HttpResponse) -> None:
-        self._fresh.discard(exchange)
 
-    async def run(self) -> None:
-        while True:
-            await self._work.wait()
-            before = set(self._fresh)
-            await anyio.sleep(_PATIENCE)
-            for exchange in before & self._fresh:
-                self._fresh.discard(exchange)
-                exchange.is_slow = True
-                exchange.wake()
-            if not self._fresh:
-                self._work = anyio.Event()
+async def stream(source: NewsSource, receive: Receive, send: Send, scope: anyio.CancelScope, last: bytes = b"") -> None:
+    """An event stream of what belongs to no call: until the client is gone or `scope` is cancelled, then `last`.
+
+    Nothing is pulled while the client does not read.
+    """
+    response = StreamedResponse(receive, send)
+    with scope, suppress(ClientGone):
+        await response.start()
+        with Beside(response.watch):
+            await _pump(source, response)
+    with anyio.move_on_after(LAST, shield=True), suppress(ClientGone):
+        await response.end(sse.message(last) if last else b"")
+
+
+async def _pump(source: NewsSource, response: StreamedResponse) -> None:
+    while True:
+        body = b""
+        with anyio.move_on_after(KEEP_ALIVE):
+            body = b"".join(map(sse.message, await source.next()))
+        await response.write(body or sse.COMMENT)
+        if body:
+            source.told()

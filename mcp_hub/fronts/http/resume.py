@@ -1,17 +1,16 @@
 """Event streams of handshake clients over HTTP that outlive their connections: `Last-Event-ID`, orphans, polling.
 
-A response that has become an event stream is known to its client, which may come back for the rest of it: with a GET
-that names a place in it, for as long as the stream is kept, from the same session only, to whatever hub on the same
-store. A stream has one such connection at a time, the latest. The answer to such a GET is
+A client that got an event stream may come back for the rest of it: with a GET that names a place in it, from the same
+session, to any hub on the same store, as long as the stream is kept. The newest connection of a stream replaces the
+older one. The answer to such a GET is
 
 * 200 and what follows that place, when anything does or still may; the stream is closed behind the response;
-* 204 when nothing ever will (the response was sent, or the call cancelled): what tells an event source to stop, where
-  an empty 200 would have it come back for ever;
-* 400 for a place that this session has not been given, in the same words whoever else may have been;
-* 410 for one behind which events were let go already;
-* 503 when too many follow the stream, or the store cannot say.
+* 204 when nothing ever will (answered, or cancelled): it stops an event source, which an empty 200 would bring back;
+* 400 for a place that this session was not given, in the same words for every reason;
+* 410 for a place behind which events are no longer kept;
+* 503 when too many follow the stream, or the store cannot be read.
 
-A call without a connection continues for as long as its tool may (`HubPort.leave`). Source: specification 2025-11-25,
+A call without a connection continues as long as its tool may (`HubPort.leave`). Source: specification 2025-11-25,
 basic/transports "Sending Messages to the Server" 6 and "Resumability and Redelivery"; SEP-1699.
 """
 
@@ -23,32 +22,31 @@ import anyio.lowlevel
 import msgspec
 
 from mcp_hub import aio
+from mcp_hub.aio import Bell
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, RpcError, StoreError, UnknownStream
+from mcp_hub.fronts.http.call_response import Housekeeper, HttpResponse
 from mcp_hub.fronts.http.replay import Origin, StreamReplay, cancel_kept
 from mcp_hub.fronts.http.request import HttpRequest
-from mcp_hub.fronts.http.response import Housekeeper, HttpResponse, Receive, Send, respond
+from mcp_hub.fronts.http.response import ErrorResponse, StreamedResponse
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
-from mcp_hub.fronts.mcp.responder import CallResponder
+from mcp_hub.fronts.mcp.responder import CallResponder, nobody
 from mcp_hub.hub import CallHandle, HubPort, StreamHandle
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol import cursors, eras, sse
 from mcp_hub.protocol.cursors import Cursor
-from mcp_hub.protocol.jsonrpc.envelope import object_bytes
-from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
+from mcp_hub.protocol.jsonrpc.envelope import Unset
 from mcp_hub.sessions.session import Session
 from mcp_hub.sessions.stored import StoredSession
-from mcp_hub.types import CallId, Era, RawJson
+from mcp_hub.types import CallId, RawJson
 
 log = get_logger(__name__)
 
-RETRY_AFTER: Final = [(b"retry-after", b"1")]
-"""Header of a refusal for now: what is in the way is short-lived."""
 _RETURN: Final = 30.0
 """Seconds for a polling client to be back, where its calls may not continue without it."""
-_MOST_UNTOLD: Final = 64
-_MOST_LETTERS: Final = 256
-"""Of one client: ended calls whose last words it has not heard, answers on their way to other processes."""
+_MOST_WITHDRAWN: Final = 64
+_MOST_ANSWERS: Final = 256
+"""Of one client: ended calls with withdrawals that it has not got, answers on their way to other processes."""
 _PRIMED_SINCE: Final = "2025-11-25"
 """Older clients take an event without data for a broken message."""
 _RETRY: Final = 5000
@@ -57,29 +55,19 @@ _TICK: Final = 1.0
 """Seconds between two looks at what is due."""
 
 
-def _refusal(status: int, said: str, symbol: str, code: int = INVALID_REQUEST) -> tuple[int, bytes]:
-    """A status, and an error response that has no `id`."""
-    error = RpcError(said, code=code, symbol=symbol)
-    return status, object_bytes({"jsonrpc": "2.0", "error": msgspec.Raw(bytes(error.encoded()))})
-
-
-_UNKNOWN: Final = _refusal(400, "unknown event id", "unknown_event")
-_TRIMMED: Final = _refusal(410, "events after this one are no longer kept", EventsGone.symbol)
-
-
 class ClientCalls(msgspec.Struct, eq=False):
-    """The calls of one session: its calls by request id, None for one that is starting, and its questions.
+    """The calls of one session by request id (None: one that is starting), and its questions.
 
-    `untold` has what ended calls still had to say to it about their questions while it was away, `letters` the answers
-    to questions of calls that run elsewhere.
+    `withdrawals` has those of questions whose calls ended while the client was away, `answers` the answers to
+    questions of calls that run elsewhere.
     """
 
     kept: StoredSession
     requests: dict[int | str, "ClientStream | None"] = msgspec.field(default_factory=dict)
     asking: ClientRequests = msgspec.field(default_factory=ClientRequests)
-    untold: dict[CallId, list[bytes]] = msgspec.field(default_factory=dict)
-    letters: deque[tuple[CallId, str, RawJson | RpcError]] = msgspec.field(
-        default_factory=lambda: deque(maxlen=_MOST_LETTERS)
+    withdrawals: dict[CallId, list[bytes]] = msgspec.field(default_factory=dict)
+    answers: deque[tuple[CallId, str, RawJson | RpcError]] = msgspec.field(
+        default_factory=lambda: deque(maxlen=_MOST_ANSWERS)
     )
     is_gone: bool = False
 
@@ -93,10 +81,10 @@ class ClientCalls(msgspec.Struct, eq=False):
 
 
 class ClientStream(msgspec.Struct, eq=False):
-    """A call's messages for the client that made it, and the connection that they go to, if there is one.
+    """A call's messages for its client, and the connection that they go to, if there is one.
 
-    `since` is when that became an event stream; `after` where it began. `waiting` counts the connections that are about
-    to take its place, one after the other (`turns`).
+    `since` is when that became an event stream, `after` where it began. `waiting` counts connections that are about to
+    take its place, one after the other (`turns`).
     """
 
     client: ClientCalls
@@ -125,7 +113,7 @@ class ClientStream(msgspec.Struct, eq=False):
 class Resumption:
     """The streams of all handshake clients, and the one timer that looks after them.
 
-    `close_after`, in seconds, is for how long a connection stays open to a client that can come back.
+    `close_after`: seconds that a connection stays open to a client that can come back.
     """
 
     def __init__(self, hub: HubPort, keeper: Housekeeper, clock: Clock, close_after: float | None) -> None:
@@ -147,29 +135,19 @@ class Resumption:
         call: CallHandle,
     ) -> None:
         """Follows a call to the end of its POST's response; afterwards it may go on, and the client come back."""
-        exchange = HttpResponse(
-            Era.HANDSHAKE,
-            request.receive,
-            request.send,
-            can_stream=request.takes_sse,
-            on_stream=lambda: self._opened(line),
-        )
-        asking = None
+        bell, asking = Bell(), None
         if request.takes_sse:
             asking = client.asking
             made = call.call  # and not the handle, which would make a circle
             call.keep(lambda: Origin.of(id_, token, made).encoded())
-        exchange.delivery = CallResponder(
-            self._hub,
-            id_,
-            client.session,
-            call,
-            token,
-            exchange.wake,
-            asking,
-            by_cursor=request.takes_sse,
+        delivery = CallResponder(
+            self._hub, id_, client.session, call, token, bell.ring, asking, by_cursor=request.takes_sse
         )
-        line = client.requests[key] = ClientStream(client, key, exchange.delivery, exchange)
+        response = StreamedResponse(request.receive, request.send)
+        exchange = HttpResponse(
+            delivery, bell, response, can_stream=request.takes_sse, on_stream=lambda: self._opened(line)
+        )
+        line = client.requests[key] = ClientStream(client, key, delivery, exchange)
         self._keeper.add(exchange)
         try:
             await exchange.run()
@@ -179,23 +157,22 @@ class Resumption:
 
     # -- coming back ----------------------------------------------------------------------------------------------
 
-    async def resume(self, client: ClientCalls, named: str, receive: Receive, send: Send) -> None:
-        """Answers a GET of this client with that `Last-Event-ID`."""
+    async def resume(self, client: ClientCalls, named: str, response: StreamedResponse) -> None:
+        """Answers a GET of this client with that `Last-Event-ID`. Raises `ErrorResponse`."""
         try:
             cursor = Cursor.parse(named)
             stream = await self._named(client, cursor)
-            line, exchange = await self._attached(client, stream, cursor, receive, send)
+            line, exchange = await self._attached(client, stream, cursor, response)
         except (ValueError, InvalidParams):
-            await respond(send, *_UNKNOWN)
-        except EventsGone:
-            await respond(send, *_TRIMMED)
+            raise ErrorResponse(400, "unknown_event", "unknown event id", id_=Unset) from None
+        except EventsGone as gone:
+            raise ErrorResponse(410, gone.symbol, "events after this one are no longer kept", id_=Unset) from None
         except (Busy, StoreError) as error:
-            await respond(send, *_refusal(503, str(error), Busy.symbol, Busy.code), RETRY_AFTER)
-        else:
-            try:
-                await exchange.run()
-            finally:
-                self._left(line, exchange)
+            raise not_now(error) from None
+        try:
+            await exchange.run()
+        finally:
+            self._left(line, exchange)
 
     async def _named(self, client: ClientCalls, cursor: Cursor) -> StreamHandle:
         """The stream that is named. Raises `UnknownStream` unless this session has been given that place."""
@@ -212,7 +189,7 @@ class Resumption:
         return await self._hub.stream(client.session.caller.principal, stream)
 
     async def _attached(
-        self, client: ClientCalls, stream: StreamHandle, cursor: Cursor, receive: Receive, send: Send
+        self, client: ClientCalls, stream: StreamHandle, cursor: Cursor, response: StreamedResponse
     ) -> tuple[ClientStream, HttpResponse]:
         """A connection that takes the stream over; the older one is closed first.
 
@@ -230,7 +207,7 @@ class Resumption:
                 if line.exchange is not None:
                     await line.exchange.stop().wait()
                 await self._refresh(line, client)
-                exchange = await self._connect(line, cursor.seq, receive, send)
+                exchange = await self._connect(line, cursor.seq, response)
         finally:
             line.waiting -= 1
             if line.exchange is None:
@@ -238,22 +215,22 @@ class Resumption:
         return line, exchange
 
     async def _delivery(self, client: ClientCalls, stream: StreamHandle) -> CallResponder:
-        """The responder for a stream whose client had no connection to this hub. Raises `StoreError`.
+        """The responder for a stream whose client had no connection to this hub.
 
-        Raises `UnknownStream` for one that did not begin with a request of this client's.
+        Raises `UnknownStream` for one that did not begin with a request of this client, `StoreError`.
         """
         row, call = stream.info, self._hub.running_call(stream)
         if call is not None:
             origin = Origin.kept(row)
             own = bytes(origin.id)
-            return CallResponder(self._hub, own, client.session, call, origin.token, _nobody, client.asking)
+            return CallResponder(self._hub, own, client.session, call, origin.token, nobody, client.asking)
         asked = await stream.questions()
 
         def pass_on(key: str, outcome: RawJson | RpcError) -> None:
-            client.letters.append((row.id, key, outcome))
+            client.answers.append((row.id, key, outcome))
 
         replay = StreamReplay(self._hub, client.session, client.asking, row, asked, pass_on)
-        replay.remember(client.untold.get(row.id, []))
+        replay.remember(client.withdrawals.get(row.id, []))
         return replay
 
     async def _refresh(self, line: ClientStream, client: ClientCalls) -> None:
@@ -263,28 +240,22 @@ class Resumption:
             line.delivery = await self._delivery(client, await self._open(client, line.id))
             line.client = client
 
-    async def _connect(self, line: ClientStream, after: int, receive: Receive, send: Send) -> HttpResponse:
+    async def _connect(self, line: ClientStream, after: int, response: StreamedResponse) -> HttpResponse:
         stream = await self._open(line.client, line.id)
+        bell = Bell()
+        line.delivery.follow(bell.ring, stream.follow(bell.ring, after))
         exchange = HttpResponse(
-            Era.HANDSHAKE,
-            receive,
-            send,
-            can_stream=True,
-            on_stream=lambda: self._opened(line),
-            is_resumed=True,
+            line.delivery, bell, response, can_stream=True, on_stream=lambda: self._opened(line), is_resumed=True
         )
-        line.delivery.follow(exchange.wake, stream.follow(exchange.wake, after))
-        exchange.delivery = line.delivery
         line.exchange, line.after = exchange, after
         if not stream.info.has_ended:
             line.client.requests.setdefault(line.key, line)
         return exchange
 
     async def _opened(self, line: ClientStream) -> bytes:
-        """The response has become an event stream; what goes first tells the client from where it may resume it.
+        """The first event, which tells the client from where it may resume the stream; nothing for a queued call.
 
-        Over again on a resumed one: clients forget the place that they came with (TypeScript SDK 1.x). A call that
-        still waits for its turn has no stream yet, and nothing to be resumed.
+        Sent again on a resumed stream: clients forget the place that they came with (TypeScript SDK 1.x).
         """
         call = line.delivery.call
         if call.stored is None and not line.is_elsewhere:
@@ -339,11 +310,11 @@ class Resumption:
         line.delivery.close()
         if line.delivery.detached or not line.has_ended:
             return  # what it asks may still be answered
-        last_words = line.delivery.withdrawn()
-        if last_words and not client.is_gone:
-            client.untold[line.id] = last_words
-            if len(client.untold) > _MOST_UNTOLD:
-                del client.untold[next(iter(client.untold))]
+        withdrawn = line.delivery.withdrawn()
+        if withdrawn and not client.is_gone:
+            client.withdrawals[line.id] = withdrawn
+            if len(client.withdrawals) > _MOST_WITHDRAWN:
+                del client.withdrawals[next(iter(client.withdrawals))]
 
     # -- what else a client may do ----------------------------------------------------------------------------------
 
@@ -365,8 +336,8 @@ class Resumption:
     async def pass_on(self, client: ClientCalls) -> None:
         """Sends answers that the client has given to the processes that run the calls."""
         await anyio.lowlevel.checkpoint()  # an answer is handed on in the next pass of the loop
-        while client.letters:
-            stream, key, outcome = client.letters.popleft()
+        while client.answers:
+            stream, key, outcome = client.answers.popleft()
             try:
                 await (await self._open(client, stream)).answer(key, outcome)
             except (UnknownStream, StoreError) as error:
@@ -375,14 +346,15 @@ class Resumption:
     def forget(self, client: ClientCalls) -> None:
         """Its session is over here: nobody answers its questions."""
         client.is_gone = True
-        client.untold.clear()
+        client.withdrawals.clear()
         client.asking.close()
+
+
+def not_now(error: Busy | StoreError) -> ErrorResponse:
+    """The reason is short-lived: the client may come back soon."""
+    return ErrorResponse(503, Busy.symbol, str(error), Busy.code, id_=Unset, headers=[(b"retry-after", b"1")])
 
 
 def _can_poll(line: ClientStream) -> bool:
     """Whether the client is primed: it comes back also when the stream has not yet said anything."""
     return line.is_known and eras.is_at_least(line.client.session.version, _PRIMED_SINCE)
-
-
-def _nobody() -> None:
-    """Nobody follows yet."""

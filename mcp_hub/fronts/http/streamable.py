@@ -6,27 +6,24 @@ Source: specification 2025-11-25 and 2026-07-28, basic/transports/streamable-htt
 
 from collections.abc import Mapping
 
-from mcp_hub.clock import SystemClock
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.body import accepts, read_text, understood
-from mcp_hub.fronts.http.endpoints import Headers, Serve
+from mcp_hub.fronts.http.call_response import Housekeeper
+from mcp_hub.fronts.http.endpoints import Serve
 from mcp_hub.fronts.http.handshake import HandshakeHttp
 from mcp_hub.fronts.http.modern import ModernHttp
-from mcp_hub.fronts.http.request import HttpRequest, json_error
-from mcp_hub.fronts.http.response import Housekeeper, Receive, Scope, Send, respond
+from mcp_hub.fronts.http.request import HttpRequest
+from mcp_hub.fronts.http.response import ErrorResponse, HttpExchange, respond
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.jsonrpc.batches import is_array
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
-from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
-from mcp_hub.sessions.session import Caller, Sessions
+from mcp_hub.sessions.session import Sessions
 
 
 class StreamableHttp:
-    """The endpoint. `max_body` in bytes; `close_streams_after` in seconds, None: never. `run` must be alive while it
-    serves.
-    """
+    """The endpoint; `run` must run meanwhile. `max_body` in bytes, `close_streams_after` in seconds (None: never)."""
 
     def __init__(
         self,
@@ -46,7 +43,6 @@ class StreamableHttp:
             hub,
             binding,
             self._keeper,
-            SystemClock(),
             sessions=Sessions(max_sessions, sessions_per_principal),
             session_rate=admission.sessions if admission is not None else None,
             close_streams_after=close_streams_after,
@@ -71,47 +67,32 @@ class StreamableHttp:
     def routes(self) -> Mapping[str, Serve]:
         return {"/mcp": self._serve}
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
-        version = headers.get(b"mcp-protocol-version", b"").decode("latin-1").strip(" \t")
+    async def _serve(self, http: HttpExchange) -> None:
+        version = http.headers.get(b"mcp-protocol-version", b"").decode("latin-1").strip(" \t")
         is_modern = bool(version) and version not in eras.HANDSHAKE_VERSIONS
-        match scope["method"]:
+        match http.scope["method"]:
             case "POST":
-                await self._post(scope, receive, send, headers, caller, is_modern)
+                await self._post(http, is_modern)
             case "GET" if not is_modern:
-                await self._handshake.get(headers, receive, send, caller)
+                await self._handshake.get(http)
             case "DELETE" if not is_modern:
-                await self._handshake.delete(headers, send, caller)
+                await self._handshake.delete(http)
             case _:
                 allowed = b"POST" if is_modern else b"POST, GET, DELETE"
-                await respond(send, 405, headers=[(b"allow", allowed)])
+                await respond(http.send, 405, headers=[(b"allow", allowed)])
 
-    async def _post(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        headers: Headers,
-        caller: Caller,
-        is_modern: bool,
-    ) -> None:
-        takes_json, takes_sse = accepts(headers)
+    async def _post(self, http: HttpExchange, is_modern: bool) -> None:
+        takes_json, takes_sse = accepts(http.headers)
         if not takes_json:
-            refusal = json_error(
-                None, INVALID_REQUEST, "Accept must name application/json and text/event-stream", "not_acceptable"
-            )
-            await respond(send, 406, refusal)
-            return
-        text = await read_text(headers, receive, send, self._max_body)
-        if text is None:
-            return
+            said = "Accept must name application/json and text/event-stream"
+            raise ErrorResponse(406, "not_acceptable", said)
+        text = await read_text(http, self._max_body)
         if not is_modern and is_array(text):
-            blank = HttpRequest(Envelope(), headers, scope["headers"], caller, receive, send, takes_sse)
+            blank = HttpRequest.of(http, Envelope(), takes_sse=takes_sse)
             if await self._handshake.post_batch(blank, text):
                 return
-        message = await understood(text, send)
-        if message is None:
-            return
-        request = HttpRequest(message, headers, scope["headers"], caller, receive, send, takes_sse)
+        message = understood(text)
+        request = HttpRequest.of(http, message, takes_sse=takes_sse)
         request.check()
         if message.params is not Unset:
             self._limits.check_depth(message.params)

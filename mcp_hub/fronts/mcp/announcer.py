@@ -1,7 +1,7 @@
 """Announces changes to one client: lists that differ from those it knows, resources that were updated.
 
-Pulled from versions and a ring (`Notices`), so a client that is slow or away costs nothing and hears once of all that
-happened meanwhile. Lists are compared by content, everything is debounced.
+Pulled from versions and a ring (`Notices`), compared by content and debounced: a client that is slow or away costs
+nothing, and hears once of all changes.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ class Announcer:
         self._stamp: RawObject = {} if stamp is None else {SUBSCRIPTION_ID: msgspec.Raw(stamp)}
         self._place = hub.changes.version, hub.changes.noted
         self._lists = self._digests()
-        session.follow_lists(self._lists)
+        session.offer.follow(self._lists)
         self._untold = self._lists, self._place
 
     async def next(self) -> list[bytes]:

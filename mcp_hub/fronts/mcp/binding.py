@@ -1,11 +1,11 @@
 """The MCP binding: what the hub answers as a server, the same on every MCP front, in both eras.
 
-Not here: transports. A front decodes a message, has `take_meta` split its `_meta`, finds the session (`initialize`,
-`modern_session`) and hands the request over; the `Reply` says how the answer comes about. The SDK's server kernel is
-not used: behind a raw middleware it would contribute nothing but 0.5 s of imports (docs/architecture.md).
+A front decodes a message, has `take_meta` split its `_meta`, finds the session (`initialize`, `modern_session`) and
+hands the request over; the `Reply` says how the answer comes about. Not here: transports.
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, TypeVar, final
 
 import msgspec
@@ -44,7 +44,7 @@ class Deferred(msgspec.Struct, frozen=True):
 
 @final
 class Listen(msgspec.Struct, frozen=True):
-    """The answer is a stream of notifications, to be had from the binding's `streams`."""
+    """The answer is a stream of notifications, which the binding's `streams` opens."""
 
     wanted: ListenFilter
 
@@ -82,24 +82,21 @@ class Binding:
         return session, object_bytes(result)
 
     def handle(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
-        """Answers one request of a session.
-
-        Raises `MethodNotFound` for a method that the session's era lacks, and any other `RpcError`.
-        """
+        """Answers one request. Raises `MethodNotFound` for a method that the era lacks, and any other `RpcError`."""
         if method not in eras.CALL_METHODS:
-            return self._other(session, method, params, meta)
+            return self._other(session, method, params)
         try:
             return self._hub.call(session, method, params, meta)
         except UnknownEntry:
             if self._hub.catalog.is_settled:
                 raise
             # its server may be on its way up: wait as long as a list would
-            return Deferred(self._call_later(session, method, params, meta))
+            return Deferred(self._settled(partial(self._hub.call, session, method, params, meta)))
 
-    def _other(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
+    def _other(self, session: Session, method: str, params: RawObject) -> Reply:
         """Answers every request that is not a call."""
         if method in self._added:
-            return Deferred(self._added[method](session, params, meta))
+            return Deferred(self._added[method](session, params))
         if not eras.serves(session.era, method):
             raise MethodNotFound(f"Method not found: {method[:200]}")
         kind = BY_LIST_METHOD.get(method)
@@ -118,19 +115,14 @@ class Binding:
             case _:  # a second initialize
                 raise InvalidParams("this session is initialized already")
 
-    async def _call_later(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> CallHandle:
+    async def _settled(self, answer: Callable[[], bytes | CallHandle]) -> bytes | CallHandle:
         await self._hub.catalog.settled()
-        return self._hub.call(session, method, params, meta)
+        return answer()
 
     def _list(self, session: Session, kind: Kind, params: RawObject) -> Reply:
         cursor = _decoded(params, _Page, "params.cursor").cursor
-        if self._hub.catalog.is_settled:
-            return self._hub.list_page(session, kind, cursor)
-        return Deferred(self._list_later(session, kind, cursor))
-
-    async def _list_later(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
-        await self._hub.catalog.settled()
-        return self._hub.list_page(session, kind, cursor)
+        page = partial(self._hub.list_page, session, kind, cursor)
+        return page() if self._hub.catalog.is_settled else Deferred(self._settled(page))
 
     def _subscription(self, session: Session, method: str, params: RawObject) -> Reply:
         if method == "subscriptions/listen":
@@ -139,16 +131,14 @@ class Binding:
                 raise missing_tasks()
             return Listen(wanted)
         uri = _decoded(params, _Resource, method).uri
-        # both later, so that requests that come together are served in their order
-        asked = self._subscribe if method == "resources/subscribe" else self._unsubscribe
-        return Deferred(asked(session, uri))
+        return Deferred(self._subscribe(session, uri, wants=method == "resources/subscribe"))
 
-    async def _subscribe(self, session: Session, uri: str) -> bytes:
-        await self._hub.subscribe(session, uri)
-        return b"{}"
-
-    async def _unsubscribe(self, session: Session, uri: str) -> bytes:
-        self._hub.unsubscribe(session, uri)
+    async def _subscribe(self, session: Session, uri: str, *, wants: bool) -> bytes:
+        """Both later, so that requests that come together are served in their order."""
+        if wants:
+            await self._hub.subscribe(session, uri)
+        else:
+            self._hub.unsubscribe(session, uri)
         return b"{}"
 
     def _discover(self, session: Session) -> bytes:

@@ -26,9 +26,8 @@ _IDS: Final = 1 << 30
 class ClientRequests:
     """Requests to one client. `requests` is the table of its wire; a wire without one gets its own here.
 
-    A session without a wire may be had at several hubs, one after the other or side by side: the ids of its own table
-    begin anywhere, so that an answer to one hub's question is none to another's.
-    `ends_hub` if the hub ends with the wire: what is open then stays so, for the hub that continues the call.
+    A session without a wire may be at several hubs: ids of its own table begin anywhere, so that an answer to one hub's
+    question does not fit another's. `ends_hub`: the hub ends with the wire, and leaves questions open for the next hub.
     """
 
     def __init__(self, requests: Requests | None = None, *, ends_hub: bool = False) -> None:
@@ -81,14 +80,14 @@ class ClientRequests:
 class CallQuestions:
     """The questions of one call to its client. Without `asking` the client takes no requests."""
 
-    __slots__ = ("_asked", "_asking", "_call", "_last_words", "_version")
+    __slots__ = ("_asked", "_asking", "_call", "_withdrawn", "_version")
 
     def __init__(self, call: CallHandle, asking: ClientRequests | None, version: str) -> None:
         self._call = call
         self._asking = asking
         self._version = version
         self._asked: dict[str, bytes | None] = {}
-        self._last_words: list[bytes] | None = None
+        self._withdrawn: list[bytes] | None = None
 
     def ask(self, question: InputRequired) -> bytes | None:
         """The request frame, if the question is to be put."""
@@ -109,13 +108,13 @@ class CallQuestions:
 
     def withdrawn(self) -> list[bytes]:
         """The notifications that all questions are off; the same ones each time."""
-        if self._last_words is None and self._asked:
-            self._last_words = [frame for key in self._asked if (frame := self._withdraw(key)) is not None]
-        return self._last_words or []
+        if self._withdrawn is None and self._asked:
+            self._withdrawn = [frame for key in self._asked if (frame := self._withdraw(key)) is not None]
+        return self._withdrawn or []
 
-    def remember(self, last_words: list[bytes]) -> None:
+    def remember(self, withdrawn: list[bytes]) -> None:
         """These notifications were due already when the call was followed before."""
-        self._last_words = last_words or None
+        self._withdrawn = withdrawn or None
 
     def _withdraw(self, key: str) -> bytes | None:
         return self._asking.withdraw(self._call, key) if self._asking is not None else None

@@ -1,7 +1,7 @@
-"""One client on a connection that carries messages both ways, whatever it is made of: stdio, the old SSE transport.
+"""One client on a connection that carries messages both ways: stdio, the old SSE transport, a client in this process.
 
 Requests are answered as they come, calls are delivered from their logs as fast as the client reads, and changes are
-announced. Which era a request belongs to is the front's business as far as modern ones go (`OnModern`).
+announced. The front decides about modern requests (`OnModern`).
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -33,7 +33,7 @@ from mcp_hub.wire.base import Pending, Requests
 log = get_logger(__name__)
 
 OnModern = Callable[[RequestMeta], Session]
-"""The session of a request with a modern envelope. Raises `RpcError` where it is not to be had."""
+"""The session of a request with a modern envelope. Raises `RpcError` where modern requests are not served."""
 
 
 class ClientWire(Protocol):
@@ -74,10 +74,9 @@ class _Later(msgspec.Struct, eq=False):
 
 
 class Duplex:
-    """Serves one client until its wire is closed. A `WireHandler`. `closed` is set once the wire is.
+    """Serves one client until its wire is closed, which sets `closed`. A `WireHandler`.
 
-    `ends_hub` if the hub ends with the wire: then that is what becomes of the calls, whose client would come back to
-    another hub for them.
+    `ends_hub`: the hub ends with the wire, and its calls are left to another hub, to which the client comes back.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class Duplex:
 
     @asynccontextmanager
     async def serving(self, wire: ClientWire) -> AsyncIterator[anyio.abc.TaskGroup]:
-        """Answers what comes over `wire` meanwhile; afterwards, if that is closed, what still runs is let go of.
+        """Answers what comes over `wire` meanwhile; afterwards, if that is closed, running calls are given up.
 
         Yields the group of its tasks, which ends with the block and whose cancellation ends the block.
         """
@@ -235,10 +234,7 @@ class Duplex:
             else:
                 del self._open[key]
                 self._reply(key, id_, session, meta, settled)
-        if self._open.get(key) is later:
-            del self._open[key]
-        if self._settled is not None:
-            self._settled.set()
+        self._settle(key, later)
 
     def _answer(self, id_: bytes, result: RawJson) -> None:
         self._wire.send(envelope.result_frame(id_, result))
@@ -265,10 +261,6 @@ class Duplex:
         elif followed is not None:
             followed.cancel()
 
-    def on_answer(self, message: Envelope) -> None:
-        """An answer to a question, over a wire that does not match answers to its requests by itself."""
-        self._asking.take(message)
-
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
         if self.takes_batches and bad.code == INVALID_REQUEST and batches.is_array(line):
             self.on_batch(line)
@@ -284,15 +276,16 @@ class Duplex:
         """Takes each message by itself; answers go out one by one, as they are there."""
         try:
             for message in batches.messages(text, self._binding.limits.batch):
-                self._take(message)
+                self.take(message)
         except RpcError as error:
             self._refuse(None, error)
 
-    def _take(self, message: Envelope | BadMessage) -> None:
+    def take(self, message: Envelope | BadMessage) -> None:
+        """Takes a message of any kind, over a wire that does not match answers to its requests by itself."""
         if isinstance(message, BadMessage):
             self._refuse_broken(message.id, RpcError(message.reason, code=message.code))
         elif message.method is Unset:
-            self.on_answer(message)
+            self._asking.take(message)
         elif message.id is Unset:
             self.on_notification(message)
         else:
@@ -356,7 +349,7 @@ class Duplex:
                 self._wire.flush()  # some clients lose a notification that shares a read with the result
             self._wire.send(delivery.answer)
 
-    def _settle(self, key: int | str, delivery: QuickCall | CallResponder) -> None:
+    def _settle(self, key: int | str, delivery: QuickCall | CallResponder | _Later) -> None:
         """The request is answered."""
         if self._settled is not None:
             self._settled.set()

@@ -1,7 +1,6 @@
 """The hub's extension on MCP fronts: events in progress notifications, and the mark on the result of a logged call.
 
-A client that declared the extension and gave a token gets every event of its call with a cursor, deltas included; one
-that did not know the key would see an ordinary progress message.
+A client that declared the extension and gave a token gets every event of its call with a cursor, deltas included.
 """
 
 import math
@@ -70,5 +69,5 @@ class _Block(msgspec.Struct):
 
 
 def marked(done: Completed, stream: CallId, cursor: int, status: str) -> Completed:
-    """The result of a logged call, with the mark that says where its events are to be had."""
+    """The result of a logged call, with the mark that says where its events are."""
     return Completed(with_mark(done.result, stream, cursor, status), done.era)

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.call import Reader
+from mcp_hub.call import EarlyOutput, Reader
 from mcp_hub.errors import CallCancelled, EventsGone, RpcError
 from mcp_hub.events import (
     BY_CLIENT,
@@ -23,14 +23,14 @@ from mcp_hub.events import (
     Progressed,
 )
 from mcp_hub.fronts.mcp.client_requests import CallQuestions, ClientRequests
-from mcp_hub.fronts.mcp.early_answer import early_result
-from mcp_hub.fronts.mcp.partials import Partials
+from mcp_hub.fronts.mcp.partials import Partials, marked
 from mcp_hub.fronts.mcp.results import result_for
+from mcp_hub.fronts.mcp.tasks import task_of
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.protocol import eras, extensions, questions
 from mcp_hub.protocol.jsonrpc.envelope import error_frame, result_frame
 from mcp_hub.protocol.rpc_errors import URL_ELICITATION_REQUIRED, for_caller, url_elicitations
-from mcp_hub.protocol.shape import results
+from mcp_hub.protocol.shape import results, tasks
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era
 
@@ -66,14 +66,14 @@ class CallResponder:
     """Follows one call for one request, from the event behind its client's place on.
 
     `answer` is set with the state `ENDED` (unless the call was cancelled), `PARKED` or `DETACHED`. `asking` reaches a
-    handshake client; without it nothing can be asked. `by_cursor` if each message is sent with its place: then, as for
-    a client of the hub's extension, the call's durable stream is followed from the moment that it has one. A client
-    that comes back reads that again from where it was (`follow`): the same messages, without settled questions.
+    handshake client; without it nothing can be asked. `by_cursor`: each message is sent with its place. Then, as for a
+    client of the hub's extension, the call's durable stream is followed as soon as there is one. A client that comes
+    back reads it again from its place (`follow`): the same messages, without settled questions.
     """
 
     __slots__ = (
-        "_early", "_hub", "_is_back", "_partials", "_questions", "_reader", "_session", "_skipped", "_wake",
-        "answer", "call", "error_code", "id", "state", "token",
+        "_early", "_hub", "_is_back", "_partials", "_questions", "_reader", "_skipped", "_wake",
+        "answer", "call", "error_code", "id", "session", "state", "token",
     )  # fmt: skip
 
     def __init__(
@@ -94,7 +94,7 @@ class CallResponder:
         self.answer: bytes | None = None
         self.error_code: int | None = None
         self._hub = hub
-        self._session = session
+        self.session = session
         self._questions = CallQuestions(call, asking, session.version)
         self.state = ResponderState.FOLLOWING
         self._partials: Partials | None = None
@@ -104,8 +104,12 @@ class CallResponder:
         self._skipped = 0  # events that are gone, of which the client does not know yet
         self._wake = wake
         is_stored = by_cursor or self._partials is not None
-        self._reader = call.reader(wake, call.after or _STARTED, is_stored=is_stored)
+        self._reader = call.reader(wake, call.after or _STARTED, self._moves if is_stored else None)
         self._early = call.early_answer(self._due)
+
+    def _moves(self, reader: Reader) -> None:
+        """The call has become durable."""
+        self._reader = reader
 
     @property
     def ended(self) -> bool:
@@ -177,7 +181,7 @@ class CallResponder:
         return frames
 
     def _partial_frames(self, partials: Partials, reader: Reader, most: int | None) -> list[tuple[int, bytes]]:
-        """Every event for a client of the extension; log messages, questions and the like in their usual form, too.
+        """Every event for a client of the extension; logs, questions and the like in their usual form, too.
 
         Only the last of an event's messages has its number: a client that has that has them all.
         """
@@ -195,9 +199,9 @@ class CallResponder:
         return frames
 
     def _lost(self, reader: Reader) -> None:
-        """The next events cannot be had. Those that are no longer kept are skipped, and counted with the next progress.
+        """The next events cannot be read. Those that are no longer kept are skipped; the next progress counts them.
 
-        A client that has come back for an exact suffix is sent to where it learns that there is none.
+        A client that came back for an exact suffix has to name another place.
         """
         if not isinstance(reader.failed, EventsGone):
             self._become(ResponderState.ENDED)
@@ -216,12 +220,12 @@ class CallResponder:
     def _detach(self) -> None:
         assert self._early is not None
         self._become(ResponderState.DETACHED)
-        self.answer = result_frame(self.id, early_result(self._session, self._early.take()))
+        self.answer = result_frame(self.id, _early_result(self.session, self._early.take()))
 
     @property
     def _must_ask(self) -> bool:
         """Whether the client has to gather input before anything else can come, now that questions are open."""
-        return self._session.era is Era.MODERN and not (self.ended or self._reader.has_more)
+        return self.session.era is Era.MODERN and not (self.ended or self._reader.has_more)
 
     def withdrawn(self) -> list[bytes]:
         """The notifications that all questions of this call are off."""
@@ -239,7 +243,7 @@ class CallResponder:
         if self.state is ResponderState.DUE:
             self.state = ResponderState.FOLLOWING
         self.pause()
-        self._wake = _nobody
+        self._wake = nobody
 
     def drop_answer(self) -> None:
         """The answer is in the stream, for a client that comes back."""
@@ -256,7 +260,7 @@ class CallResponder:
             case Log():
                 return results.log_frame(event) if self._wants(event.level) else None
             case InputRequired():
-                return self._questions.ask(event) if self._session.era is Era.HANDSHAKE else None
+                return self._questions.ask(event) if self.session.era is Era.HANDSHAKE else None
             case InputReceived(key):
                 return self._questions.answered(key)
             case Failed(error):
@@ -280,40 +284,50 @@ class CallResponder:
     def _park(self) -> None:
         """Answers with the open questions; the call waits, and the client comes back for it."""
         wanted = {
-            key: (open_.method, questions.for_version(open_.method, open_.params, self._session.version, ""))
+            key: (open_.method, questions.for_version(open_.method, open_.params, self.session.version, ""))
             for key, open_ in self.call.open_questions.items()
         }
-        state = self.call.park(self._reader.cursor)
+        state = self._hub.park(self.call, self._reader.cursor)
         self.answer = result_frame(self.id, questions.input_required_result(wanted, state))
         self._become(ResponderState.PARKED)
 
     def _complete(self, event: Completed) -> None:
         call, reader = self.call.call, self._reader
         cursor = reader.cursor if reader.is_stored else self.call.stored  # how much of the stream the client has
-        shared = call.method == "resources/read" and self._hub.is_shared(self._session, self.call)
+        shared = call.method == "resources/read" and self._hub.is_shared(self.session, self.call)
         try:
-            parts = result_for(self._hub, self._session, call, event, cursor=cursor, shared=shared)
+            parts = result_for(self._hub, self.session, call, event, cursor=cursor, shared=shared)
         except RpcError as error:
             self._fail(error)
         else:
             self.answer = result_frame(self.id, *parts)
 
     def _fail(self, error: RpcError) -> None:
-        if error.code == URL_ELICITATION_REQUIRED and self._session.era is Era.MODERN:
+        if error.code == URL_ELICITATION_REQUIRED and self.session.era is Era.MODERN:
             wanted = url_elicitations(error)
-            if wanted and _can_open_urls(self._session):
+            if wanted and _can_open_urls(self.session):
                 self.answer = result_frame(self.id, questions.input_required_result(wanted, None))
                 return
-        shaped = for_caller(error, self._session.era, self.call.call.upstream, self._session.capabilities)
+        shaped = for_caller(error, self.session.era, self.call.call.upstream, self.session.capabilities)
         self.error_code = shaped.code
         self.answer = error_frame(self.id, shaped.encoded())
 
     def _wants(self, level: str) -> bool:
         """A handshake client that set no level gets what the server chose to send; a modern one gets nothing."""
-        wanted = self._session.log_level
+        wanted = self.session.log_level
         if wanted is None:
-            return self._session.era is Era.HANDSHAKE
+            return self.session.era is Era.HANDSHAKE
         return level_admits(wanted, level)
+
+
+def _early_result(session: Session, output: EarlyOutput) -> bytes:
+    """A task, or the output so far with the mark of the call's stream."""
+    row = output.info
+    if output.text is None:
+        return tasks.created(task_of(row))
+    result = msgspec.json.encode({"content": [{"type": "text", "text": output.text}], "isError": False})
+    done = marked(Completed(result), row.id, output.cursor, row.status)
+    return b"".join(results.call_result("tools/call", done, session.era))
 
 
 def _can_open_urls(session: Session) -> bool:
@@ -326,5 +340,5 @@ def level_admits(wanted: str, level: str) -> bool:
     return level not in eras.LOG_LEVELS or eras.LOG_LEVELS.index(level) >= eras.LOG_LEVELS.index(wanted)
 
 
-def _nobody() -> None:
-    """Nobody follows."""
+def nobody() -> None:
+    """The `wake` of a responder that nobody follows."""

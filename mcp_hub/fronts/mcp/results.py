@@ -37,10 +37,7 @@ def result_for(
 
 
 def _with_own_state(hub: HubPort, call: Call, done: Completed) -> Completed:
-    """A modern server's `input_required`, its state marked as not the hub's own.
-
-    Raises `RpcError` for a state that is not a text.
-    """
+    """A modern server's `input_required`, its state marked so. Raises `RpcError` for a state that is not a text."""
     members = raw_object(done.result) or {}
     state = members.get("requestState")
     if state is None or members.get("resultType") != _ASKS:

@@ -1,21 +1,21 @@
 """`dev.mcp-hub/streams.read`: the stored events behind a cursor, for clients that declared the hub's extension.
 
-`{stream, cursor, maxEvents, waitMs}` → `{events, cursor, truncated, closed}`, in both eras. `events` are as they are
-stored; `truncated`: what followed the cursor is no longer kept, and they begin with the earliest that is; `closed`:
-nothing will follow, the ending was read. Without news the answer waits for `waitMs`.
+`{stream, cursor, maxEvents, waitMs}` → `{events, cursor, truncated, closed}`. `truncated`: events behind the cursor are
+no longer kept, `events` begin with the earliest that is; `closed`: the ending was read. Without news the answer waits
+for `waitMs`.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from mcp_hub.errors import EventsGone, InvalidParams, MethodNotFound, RpcError, StoreError
 from mcp_hub.fronts.following import Following
+from mcp_hub.fronts.mcp.tasks import Answer
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol.extensions import STREAMS, declares
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
-from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era, RawObject
 
@@ -37,17 +37,17 @@ class _Wanted(msgspec.Struct):
         """The number of the event that the cursor stands behind. Raises `InvalidParams`."""
         text = self.cursor if self.cursor is not None else "0"
         if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
-            raise InvalidParams(f"params.cursor: {text[:50]!r} is none of this stream's")
+            raise InvalidParams(f"params.cursor: {text[:50]!r} is not a cursor of this stream")
         return int(text)
 
 
 _decode = msgspec.json.Decoder(_Wanted).decode
 
 
-def stream_methods(hub: HubPort) -> Mapping[str, Callable[[Session, RawObject, RequestMeta], Awaitable[bytes]]]:
+def stream_methods(hub: HubPort) -> Mapping[str, Answer]:
     """The methods of the extension, by name."""
 
-    async def read(session: Session, params: RawObject, meta: RequestMeta) -> bytes:
+    async def read(session: Session, params: RawObject) -> bytes:
         if not declares(session.capabilities, session.era, STREAMS):
             raise MethodNotFound(f"Method not found: {READ}")
         try:
@@ -81,7 +81,8 @@ async def _read(hub: HubPort, session: Session, wanted: _Wanted) -> bytes:
             try:
                 following = Following(stream, after)
                 try:
-                    lines = await following.page(min(wanted.maxEvents, _MOST_EVENTS), _seconds(wanted))
+                    seconds = min(wanted.waitMs, _MOST_WAIT) / 1000
+                    lines = await following.page(min(wanted.maxEvents, _MOST_EVENTS), seconds)
                     return _result(session, lines, following, is_truncated)
                 finally:
                     following.close()
@@ -91,16 +92,8 @@ async def _read(hub: HubPort, session: Session, wanted: _Wanted) -> bytes:
         stream.let_go(was_orphan=was_orphan)
 
 
-def _seconds(wanted: _Wanted) -> float:
-    return min(wanted.waitMs, _MOST_WAIT) / 1000
-
-
 def _result(session: Session, lines: list[bytes], following: Following, is_truncated: bool) -> bytes:
     head = b'"resultType":"complete",' if session.era is Era.MODERN else b""
-    return b'{%b"events":[%b],"cursor":"%d","truncated":%b,"closed":%b}' % (
-        head, b",".join(lines), following.cursor, _bool(is_truncated), _bool(following.closed),
-    )  # fmt: skip
-
-
-def _bool(claim: bool) -> bytes:
-    return b"true" if claim else b"false"
+    truncated, closed = map(msgspec.json.encode, (is_truncated, following.closed))
+    place = b",".join(lines), following.cursor, truncated, closed
+    return b'{%b"events":[%b],"cursor":"%d","truncated":%b,"closed":%b}' % (head, *place)

@@ -3,7 +3,7 @@
 Source: specification 2026-07-28, basic/patterns/subscriptions. Not here: what carries it (a pipe, an SSE response).
 """
 
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import msgspec
@@ -20,25 +20,14 @@ from mcp_hub.sessions.subscriptions import MOST_SUBSCRIPTIONS
 
 log = get_logger(__name__)
 
-MOST_STREAMS: Final = 64
-"""Of one principal at a time, unless `hub.limits.listens` says otherwise."""
 _PATIENCE: Final = 10.0
 """Seconds that upstreams have to accept; the resources of those that take longer are not acknowledged."""
-
-
-class _Source(Protocol):
-    """A source of notifications: `next` returns the same again until they are `told`."""
-
-    async def next(self) -> list[bytes]: ...
-
-    def told(self) -> None: ...
 
 
 class ListenStream:
     """One stream: the acknowledgement, then what was asked for, to be pulled with `next` until `scope` is cancelled.
 
-    Every message carries the request's id as the client wrote it. Nothing upstream is subscribed before the first
-    `next` or after `close`.
+    Every message carries the request's id. Nothing upstream is subscribed before the first `next` or after `close`.
     """
 
     def __init__(self, hub: HubPort, session: Session, id_: bytes, wanted: ListenFilter) -> None:
@@ -50,7 +39,7 @@ class ListenStream:
         self._wanted = wanted
         self._announcer = Announcer(hub, session, wanted.list_methods, id_)
         self._tasks = TaskNotices(hub, session, self._meta()) if wanted.taskIds else None
-        self._speakers: list[_Source] = []
+        self._speakers: list[Announcer | TaskNotices] = []
         self._is_acknowledged = False
 
     async def next(self) -> list[bytes]:
@@ -63,7 +52,7 @@ class ListenStream:
         frames: list[bytes] = []
         async with anyio.create_task_group() as tasks:
 
-            async def hear(source: _Source) -> None:
+            async def hear(source: Announcer | TaskNotices) -> None:
                 frames.extend(await self._heard(source))
                 tasks.cancel_scope.cancel()
 
@@ -71,7 +60,7 @@ class ListenStream:
             tasks.start_soon(hear, self._tasks)
         return frames
 
-    async def _heard(self, source: _Source) -> list[bytes]:
+    async def _heard(self, source: Announcer | TaskNotices) -> list[bytes]:
         frames = await source.next()
         self._speakers.append(source)
         return frames
@@ -101,9 +90,7 @@ class ListenStream:
         return {SUBSCRIPTION_ID: msgspec.Raw(self.id)}
 
     async def _acknowledged(self) -> bytes:
-        """Says what is honoured: every list, the client's own tasks, and the resources that exist and whose servers
-        accept in time.
-        """
+        """Says what is honoured: every list, the client's own tasks, and resources whose servers accept in time."""
         uris = dict.fromkeys(self._wanted.resourceSubscriptions)
         accepted: set[str] = set()
         known = await self._tasks.watch(self._wanted.taskIds) if self._tasks is not None else ()
@@ -126,7 +113,7 @@ class ListenStream:
 class ListenStreams:
     """The streams that are open, of all clients; `most` of one principal."""
 
-    def __init__(self, hub: HubPort, most: int = MOST_STREAMS) -> None:
+    def __init__(self, hub: HubPort, most: int) -> None:
         self._hub = hub
         self._most = most
         self._open: set[ListenStream] = set()

@@ -1,8 +1,7 @@
-"""`notifications/tasks`: what becomes of the tasks that one `subscriptions/listen` names.
+"""`notifications/tasks`: changes of the tasks that one `subscriptions/listen` names.
 
-Each notification is the whole task, as `tasks/get` would tell it. Of changes that come quickly after each other only
-the last is sent, so a slow client costs nothing; progress and log messages do not come this way. Source: SEP-2663,
-"Task Status Notifications".
+Each notification is the whole task, as `tasks/get` shows it. Of changes in quick succession only the last is sent;
+progress and log messages do not come this way. Source: SEP-2663, "Task Status Notifications".
 """
 
 from collections.abc import Iterable
@@ -12,7 +11,7 @@ import anyio
 
 from mcp_hub.call import Reader
 from mcp_hub.errors import HubError
-from mcp_hub.fronts.mcp.task_state import detailed_task
+from mcp_hub.fronts.mcp.tasks import detailed_task
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes
@@ -44,7 +43,7 @@ class _Watched:
 class TaskNotices:
     """The tasks that are listened to, to be pulled with `next`. `stamp` is the `_meta` of every notification.
 
-    The first state of a task is sent, too, so that nothing falls between its creation and this.
+    The first state of a task is sent too, so that no change before this is missed.
     """
 
     def __init__(self, hub: HubPort, session: Session, stamp: RawObject) -> None:

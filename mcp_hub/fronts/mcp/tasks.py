@@ -1,24 +1,28 @@
-"""The tasks extension towards modern clients: the requests about a task, and the answer that makes a call one.
+"""The tasks extension towards modern clients: the requests about a task, and its state.
 
-A task is a call that continues without its request: its id is that of the call's durable stream. Handshake clients have
-no tasks, whatever they declare. Source: the extension `io.modelcontextprotocol/tasks` (SEP-2663). Not here: the
-state of a task (`task_state`) and its notifications (`task_notices`).
+A task is a call that continues without its request; its id is that of the call's durable stream. Its state is read from
+committed events, so that any hub on the same store shows the same. Handshake clients have no tasks. Source: the
+extension `io.modelcontextprotocol/tasks` (SEP-2663).
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from mcp_hub.errors import MethodNotFound, RpcError, StoreError
-from mcp_hub.fronts.mcp.task_state import detailed_task
+import msgspec
+
+from mcp_hub.call import Call, StreamInfo
+from mcp_hub.clock import wall_time
+from mcp_hub.errors import MethodNotFound, RpcError, StoreError, UnknownStream
+from mcp_hub.events import Cancelled, Completed, Failed
+from mcp_hub.fronts.mcp.results import result_for
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.protocol.extensions import TASKS, declares
-from mcp_hub.protocol.meta import RequestMeta
+from mcp_hub.protocol.questions import for_version
+from mcp_hub.protocol.rpc_errors import for_caller
 from mcp_hub.protocol.shape import tasks as task_shape
+from mcp_hub.protocol.shape.stream_events import decoded
+from mcp_hub.protocol.shape.tasks import TaskState
 from mcp_hub.sessions.session import Session
-from mcp_hub.types import Era, RawObject
-
-
-def _takes_tasks(session: Session) -> bool:
-    return declares(session.capabilities, session.era, TASKS)
+from mcp_hub.types import Era, JsonObject, RawObject
 
 
 class TaskRequests:
@@ -57,25 +61,22 @@ class TaskRequests:
             stream.let_go()
 
 
-_Answer = Callable[[Session, RawObject], Awaitable[bytes]]
+Answer = Callable[[Session, RawObject], Awaitable[bytes]]
+"""Answers a request by its params without `_meta`. Raises `RpcError`."""
 
 
-def task_methods(hub: HubPort) -> Mapping[str, Callable[[Session, RawObject, RequestMeta], Awaitable[bytes]]]:
+def task_methods(hub: HubPort) -> Mapping[str, Answer]:
     """The methods of the extension, by name, for those who declared it."""
     tasks = TaskRequests(hub)
-    answers: dict[str, _Answer] = {
-        "tasks/get": tasks.get,
-        "tasks/update": tasks.update,
-        "tasks/cancel": tasks.cancel,
-    }
+    answers: dict[str, Answer] = {"tasks/get": tasks.get, "tasks/update": tasks.update, "tasks/cancel": tasks.cancel}
     return {method: _for_declared(method, answer) for method, answer in answers.items()}
 
 
-def _for_declared(method: str, answer: _Answer) -> Callable[[Session, RawObject, RequestMeta], Awaitable[bytes]]:
-    async def answered(session: Session, params: RawObject, meta: RequestMeta) -> bytes:
+def _for_declared(method: str, answer: Answer) -> Answer:
+    async def answered(session: Session, params: RawObject) -> bytes:
         if session.era is not Era.MODERN:
             raise MethodNotFound(f"Method not found: {method}")
-        if not _takes_tasks(session):
+        if not declares(session.capabilities, session.era, TASKS):
             raise task_shape.missing_tasks()
         try:
             return await answer(session, params)
@@ -83,3 +84,75 @@ def _for_declared(method: str, answer: _Answer) -> Callable[[Session, RawObject,
             raise RpcError(f"the task cannot be read: {problem}") from None
 
     return answered
+
+
+def task_of(row: StreamInfo) -> TaskState:
+    """The members that every task has. A call that runs is kept from its end on, whenever that will be."""
+    kept = row.expires - row.created if row.expires is not None else max(wall_time() - row.created, 0) + row.ttl
+    message = None if row.has_ended else row.message
+    return TaskState(row.id, row.status, row.created, row.updated, kept, message)
+
+
+async def detailed_task(hub: HubPort, session: Session, stream: StreamHandle) -> JsonObject:
+    """`DetailedTask` of the extension, for this client. Raises `UnknownStream`, `StoreError`."""
+    row = stream.info
+    task = task_of(row)
+    if row.status == "input_required":
+        return await _asking(session, stream, task)
+    if not row.has_ended:
+        return task.members
+    match await _ending(stream):
+        case Completed() as done:
+            return _completed(hub, session, row, task, done)
+        case Failed(error):
+            return _failed(session, row, task, error)
+        case Cancelled(reason):
+            return msgspec.structs.replace(task, message=reason).members
+
+
+async def _asking(session: Session, stream: StreamHandle, task: TaskState) -> JsonObject:
+    asked = await stream.questions()
+    if not asked:  # all are answered, which is about to be written
+        return msgspec.structs.replace(task, status="working").members
+    version = session.version
+    wanted = {key: (each.method, for_version(each.method, each.params, version, "")) for key, each in asked.items()}
+    return task_shape.with_requests(task, wanted)
+
+
+async def _ending(stream: StreamHandle) -> Completed | Failed | Cancelled:
+    """The last event. Raises `UnknownStream` if it has been let go meanwhile, `StoreError`."""
+    try:
+        event = decoded(await stream.ending())[1]
+    except ValueError as problem:
+        raise StoreError(str(problem)) from None
+    if not isinstance(event, Completed | Failed | Cancelled):
+        raise UnknownStream
+    return event
+
+
+def _completed(hub: HubPort, session: Session, row: StreamInfo, task: TaskState, done: Completed) -> JsonObject:
+    try:
+        parts = result_for(hub, session, _call(session, row), done, cursor=row.last)
+    except RpcError as error:
+        return _failed(session, row, msgspec.structs.replace(task, status="failed"), error)
+    return task_shape.with_result(task, b"".join(parts))
+
+
+def _failed(session: Session, row: StreamInfo, task: TaskState, error: RpcError) -> JsonObject:
+    return task_shape.with_error(task, for_caller(error, session.era, row.server, session.capabilities))
+
+
+def _call(session: Session, row: StreamInfo) -> Call:
+    """The call as far as its result is concerned."""
+    asked = msgspec.Raw(msgspec.json.encode(row.name))
+    return Call(
+        id=row.id,
+        upstream=row.server,
+        method=row.method,
+        params={"uri" if row.method == "resources/read" else "name": asked},
+        meta={},
+        session=row.session,
+        principal=row.principal,
+        era=session.era,
+        capabilities=session.capabilities,
+    )

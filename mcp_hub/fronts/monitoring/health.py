@@ -1,11 +1,10 @@
-"""Whether the hub lives and can answer: `/livez`, `/healthz`, `/readyz`, and with `?verbose` all that is known of it.
+"""Whether the hub lives and can answer: `/livez`, `/healthz`, `/readyz`, and all details with `?verbose`.
 
-Probes have no token, so a bare answer is for everybody and says one word. Servers, reasons and the last reload are for
-whoever could list the tools: with tokens configured that takes one, and who is bound to a profile sees its servers
-only.
+Probes have no token, so a bare answer is one word. Details are for callers who may list the tools; a caller that is
+bound to a profile sees its servers only.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -64,26 +63,6 @@ class HealthReport(msgspec.Struct, omit_defaults=True):
     reload: LastReload | None = None
 
 
-def unready(
-    *, is_stopping: bool, is_settled: bool, store: StoreState, states: Collection[UpstreamState]
-) -> list[Reason]:
-    """Why clients should not be sent here; nothing if they should.
-
-    One server does not count: a hub is there to answer without it. It is not ready only if there is none that works or
-    may yet, of those that are enabled; a hub without any can still serve tools that clients execute.
-    """
-    reasons = []
-    if is_stopping:
-        reasons.append(Reason("stopping", "the hub is stopping"))
-    if not is_settled:
-        reasons.append(Reason("starting", "servers are starting that have never been listed (hub.first_list_wait)"))
-    if store == "out_of_use":
-        reasons.append(Reason("store_out_of_use", "the file of streams cannot be used: they are in memory only"))
-    if states and all(state in _GIVEN_UP for state in states):
-        reasons.append(Reason("no_server", f"all {len(states)} enabled servers have failed"))
-    return reasons
-
-
 class Health:
     """The routes. `close` when the hub begins to stop: from then on it is not ready."""
 
@@ -97,19 +76,27 @@ class Health:
 
     @property
     def routes(self) -> Mapping[str, Route]:
-        """By path; each is for everybody, and asks who somebody is for the details alone."""
+        """By path; each is for everybody, and looks at the caller for details only."""
         pages = {"/livez": self._livez, "/healthz": self._healthz, "/readyz": self._readyz}
         return {path: Route(path, endpoint, methods=["GET"]) for path, endpoint in pages.items()}
 
     def reasons(self) -> list[Reason]:
-        """Why the hub is not ready; nothing if it is."""
-        own = self._watched
-        return unready(
-            is_stopping=self._is_stopping,
-            is_settled=own.is_settled,
-            store=own.store,
-            states=own.states().values(),
-        )
+        """Why clients should not be sent here; nothing if they should.
+
+        One failed server does not count. The hub is not ready only if all enabled servers have failed; a hub without
+        servers can still serve tools that clients execute.
+        """
+        own, reasons = self._watched, []
+        if self._is_stopping:
+            reasons.append(Reason("stopping", "the hub is stopping"))
+        if not own.is_settled:
+            reasons.append(Reason("starting", "servers are starting that have never been listed (hub.first_list_wait)"))
+        if own.store == "out_of_use":
+            reasons.append(Reason("store_out_of_use", "the file of streams cannot be used: they are in memory only"))
+        states = own.states().values()
+        if states and all(state in _GIVEN_UP for state in states):
+            reasons.append(Reason("no_server", f"all {len(states)} enabled servers have failed"))
+        return reasons
 
     async def _livez(self, request: Request) -> Response:
         """That this is answered is the answer: the event loop turns."""
@@ -129,14 +116,10 @@ class Health:
             caller = await request.scope["who"]()
             if isinstance(caller, Refusal):
                 return refused(caller, f"{caller.reason} for details")
-            report = await self._report(status, reasons, caller.profile)
+            own, profile = self._watched, caller.profile
+            servers, reload = await own.servers(profile), own.last_reload(profile)
+            report = HealthReport(status, self._version, own.store, servers, reasons, reload)
             return Response(msgspec.json.encode(report), code, _HEADERS, "application/json")
         if "application/json" in request.headers.get("accept", ""):
             return Response(msgspec.json.encode({"status": status}), code, _HEADERS, "application/json")
         return PlainTextResponse(f"{status}\n", code, _HEADERS)
-
-    async def _report(self, status: str, reasons: list[Reason], profile: str | None) -> HealthReport:
-        own = self._watched
-        return HealthReport(
-            status, self._version, own.store, await own.servers(profile), reasons, own.last_reload(profile)
-        )  # fmt: skip

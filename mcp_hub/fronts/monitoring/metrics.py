@@ -1,9 +1,8 @@
 """`GET /metrics`: the hub in numbers, as Prometheus reads them.
 
-A collector that samples plain counters when it is scraped; nothing is done for it while calls run. Labels are names of
-configured servers and words of the hub, never what a client or a server has said: so there are no tool names, and what
-there can be is bounded by the configuration. Names by the Prometheus conventions; the two durations are those of the
-OpenTelemetry conventions for MCP, as Prometheus writes them.
+Plain counters are sampled when it is scraped; nothing is done for it while calls run. Labels are names of configured
+servers and words of the hub, never what a client or a server has said (so no tool names): the configuration bounds
+them. The two durations are those of the OpenTelemetry conventions for MCP.
 """
 
 from collections import Counter
@@ -33,11 +32,11 @@ from mcp_hub.types import OWN, Kind, StoreState, UpstreamState, UpstreamStatus
 _HUB: Final = "(hub)"
 """The label of the hub's own tools: no server can have this name."""
 _STORES: Final = ("durable", "memory", "out_of_use")
-_UNDER_WAY: Final = {
-    "calls_running": "Calls that a server is at.",
-    "calls_waiting": "Calls that wait for their turn (hub.limits.running_calls).",
-    "streams": "Running calls that are durable streams.",
-    "followers": "Readers of running durable streams, by cursor.",
+_UNDER_WAY: Final[Mapping[str, tuple[str, Callable[[LoadFigures], int]]]] = {
+    "calls_running": ("Calls that a server is at.", lambda load: load.running),
+    "calls_waiting": ("Calls that wait for their turn (hub.limits.running_calls).", lambda load: load.waiting),
+    "streams": ("Running calls that are durable streams.", lambda load: load.streams),
+    "followers": ("Readers of running durable streams, by cursor.", lambda load: load.followers),
 }
 _FINDINGS: Final = ("changed", "new", "unreadable")
 
@@ -61,7 +60,7 @@ class Sampled(Protocol):
         ...
 
     def quarantined(self) -> Iterable[str]:
-        """The server of each definition that nobody is listed because it is malformed."""
+        """The server of each malformed definition, which is listed to no client."""
         ...
 
     def reloads(self) -> tuple[int, int, float | None]:
@@ -70,9 +69,9 @@ class Sampled(Protocol):
 
 
 class Metrics:
-    """The route. `refusals` are to be counted by whoever refuses requests, by status.
+    """The route. The endpoints count refused requests in `refusals`, by status.
 
-    Who is bound to a profile sees the series of its servers, and the numbers that are the hub's as a whole.
+    A caller that is bound to a profile sees the series of its servers, and the numbers of the hub as a whole.
     """
 
     def __init__(self, sampled: Sampled, version: str) -> None:
@@ -100,9 +99,7 @@ class Metrics:
     def rendered(self, profile: str | None, accept: str = "") -> tuple[bytes, str]:
         """The text and its media type; OpenMetrics for who asks for it."""
         encode, media = choose_encoder(accept)
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Once(lambda: self._families(profile)))
-        return encode(registry), media
+        return encode(_Once(self._families(profile))), media
 
     def _families(self, profile: str | None) -> Iterator[Metric]:
         statuses = self._sampled.statuses(profile)
@@ -118,27 +115,23 @@ class Metrics:
 
     def _of_hub(self) -> Iterator[Metric]:
         own = self._sampled
-        store = GaugeMetricFamily("mcp_hub_store", "Where streams are kept: 1 for what holds.", labels=["state"])
+        store = _gauge("store", "Where streams are kept: 1 for what holds.", "state")
         for state in _STORES:
             store.add_metric([state], own.store == state)
-        yield store
         applied, refused, last = own.reloads()
-        reloads = CounterMetricFamily("mcp_hub_reloads", "Reloads of the configuration.", labels=["outcome"])
+        reloads = _counter("reloads", "Reloads of the configuration.", "outcome")
         reloads.add_metric(["applied"], applied)
         reloads.add_metric(["refused"], refused)
-        yield reloads
+        yield from (store, reloads)
         if last is not None:
             yield GaugeMetricFamily("mcp_hub_last_reload_timestamp_seconds", "When the last reload was.", last)
-        busy = CounterMetricFamily("mcp_hub_busy", "Refused because a limit was reached.", labels=["setting"])
+        busy = _counter("busy", "Refused because a limit was reached.", "setting")
         for setting, count in sorted(Busy.refusals.items()):
             busy.add_metric([setting], count)
-        yield busy
-        door = CounterMetricFamily(
-            "mcp_hub_http_refused", "HTTP requests that did not pass the guard.", labels=["status"]
-        )
+        door = _counter("http_refused", "HTTP requests that did not pass the guard.", "status")
         for status, count in sorted(self.refusals.items()):
             door.add_metric([str(status)], count)
-        yield door
+        yield from (busy, door)
         for name, (about, value) in self._gauges.items():
             yield GaugeMetricFamily(f"mcp_hub_{name}", about, value())
 
@@ -146,29 +139,30 @@ class Metrics:
 class _Once(Collector):
     """Families that are made for one scrape."""
 
-    def __init__(self, families: Callable[[], Iterator[Metric]]) -> None:
+    def __init__(self, families: Iterator[Metric]) -> None:
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
-        return self._families()
+        return self._families
+
+
+def _gauge(name: str, about: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"mcp_hub_{name}", about, labels=labels)
+
+
+def _counter(name: str, about: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(f"mcp_hub_{name}", about, labels=labels)
 
 
 def _of_servers(statuses: Iterable[UpstreamStatus], sampled: Sampled) -> Iterator[Metric]:
-    state = GaugeMetricFamily(
-        "mcp_hub_server_state", "1 for the state that a server is in.", labels=["server", "state"]
-    )
-    failure = GaugeMetricFamily(
-        "mcp_hub_server_failure",
-        "1 for the code of why a server is not ready (docs/errors.md).",
-        labels=["server", "code"],
-    )
-    up = GaugeMetricFamily("mcp_hub_server_up", "Whether a server is ready, or rests until needed.", labels=["server"])
-    restarts = CounterMetricFamily("mcp_hub_server_restarts", "Starts after the first one.", labels=["server"])
-    listed = GaugeMetricFamily(
-        "mcp_hub_server_listed_timestamp_seconds", "When a server's lists were read last.", labels=["server"]
-    )
-    entries = GaugeMetricFamily("mcp_hub_server_entries", "What a server lists.", labels=["server", "kind"])
-    warnings = GaugeMetricFamily("mcp_hub_server_list_warnings", "What is wrong with its lists.", labels=["server"])
+    state = _gauge("server_state", "1 for the state that a server is in.", "server", "state")
+    why = "1 for the code of why a server is not ready (docs/errors.md)."
+    failure = _gauge("server_failure", why, "server", "code")
+    up = _gauge("server_up", "Whether a server is ready, or rests until needed.", "server")
+    restarts = _counter("server_restarts", "Starts after the first one.", "server")
+    listed = _gauge("server_listed_timestamp_seconds", "When a server's lists were read last.", "server")
+    entries = _gauge("server_entries", "What a server lists.", "server", "kind")
+    warnings = _gauge("server_list_warnings", "What is wrong with its lists.", "server")
     for own in statuses:
         for each in UpstreamState:
             state.add_metric([own.server, each.value], own.state is each)
@@ -185,16 +179,12 @@ def _of_servers(statuses: Iterable[UpstreamStatus], sampled: Sampled) -> Iterato
 
 
 def _of_lists(names: set[str], sampled: Sampled) -> Iterator[Metric]:
-    unapproved = GaugeMetricFamily(
-        "mcp_hub_unapproved_tools", "Tools that are not what was approved.", labels=["server", "kind"]
-    )
+    unapproved = _gauge("unapproved_tools", "Tools that are not what was approved.", "server", "kind")
     found = Counter(sampled.unapproved())
     for name in sorted({server for server, _ in found} & names):
         for kind in _FINDINGS:
             unapproved.add_metric([name, kind], found[name, kind])
-    quarantined = GaugeMetricFamily(
-        "mcp_hub_quarantined_definitions", "Definitions that nobody is listed: malformed.", labels=["server"]
-    )
+    quarantined = _gauge("quarantined_definitions", "Definitions that nobody is listed: malformed.", "server")
     servers = Counter(sampled.quarantined())
     for name in sorted(names):
         quarantined.add_metric([name], servers[name])
@@ -202,39 +192,33 @@ def _of_lists(names: set[str], sampled: Sampled) -> Iterator[Metric]:
 
 
 def _under_way(figures: Figures, names: set[str]) -> Iterator[Metric]:
-    running, waiting, streams, followers = families = [
-        GaugeMetricFamily(f"mcp_hub_{name}", about, labels=["server"]) for name, about in _UNDER_WAY.items()
-    ]
-    for server in sorted(names):
-        load = figures.load.get(server, LoadFigures())
-        running.add_metric([server], load.running)
-        waiting.add_metric([server], load.waiting)
-        streams.add_metric([server], load.streams)
-        followers.add_metric([server], load.followers)
-    yield from families
+    loads = {server: figures.load.get(server, LoadFigures()) for server in sorted(names)}
+    for name, (about, value) in _UNDER_WAY.items():
+        family = _gauge(name, about, "server")
+        for server, load in loads.items():
+            family.add_metric([server], value(load))
+        yield family
 
 
 def _of_calls(figures: Figures, names: set[str]) -> Iterator[Metric]:
-    calls = CounterMetricFamily("mcp_hub_calls", "Calls that have ended.", labels=["server", "method", "outcome"])
-    events = CounterMetricFamily(
-        "mcp_hub_events", "What servers said on the way of calls that have ended: progress, logs, questions, parts.",
-        labels=["server"],
-    )  # fmt: skip
-    dropped = CounterMetricFamily(
-        "mcp_hub_events_dropped", "Of those, merged or left out (slow_reader), or not allowed (refused).",
-        labels=["server", "reason"],
-    )  # fmt: skip
-    by_server: dict[str, list[int]] = {}
+    calls = _counter("calls", "Calls that have ended.", "server", "method", "outcome")
+    about = "What servers said on the way of calls that have ended: progress, logs, questions, parts."
+    events = _counter("events", about, "server")
+    about = "Of those, merged or left out (slow_reader), or not allowed (refused)."
+    dropped = _counter("events_dropped", about, "server", "reason")
+    said, held, refused = Counter[str](), Counter[str](), Counter[str]()
     found = [own for own in figures.methods if own.server in names or own.server == OWN]
     for own in found:
         for outcome, count in own.outcomes.items():
             calls.add_metric([own.server or _HUB, own.method, outcome], count)
-        counts = by_server.setdefault(own.server or _HUB, [0, 0, 0])
-        counts[:] = [sum(pair) for pair in zip(counts, (own.events, own.held, own.refused), strict=True)]
-    for server, (said, held, refused) in by_server.items():
-        events.add_metric([server], said)
-        dropped.add_metric([server, "slow_reader"], held)
-        dropped.add_metric([server, "refused"], refused)
+        server = own.server or _HUB
+        said[server] += own.events
+        held[server] += own.held
+        refused[server] += own.refused
+    for server, count in said.items():
+        events.add_metric([server], count)
+        dropped.add_metric([server, "slow_reader"], held[server])
+        dropped.add_metric([server, "refused"], refused[server])
     yield from (calls, events, dropped, *_durations(found, figures.bounds))
 
 

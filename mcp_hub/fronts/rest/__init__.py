@@ -5,13 +5,12 @@ In: HTTP requests that `fronts.http.endpoints` has let through.
 Out: JSON bodies, server-sent events or NDJSON; every error is a problem document (RFC 9457) with a stable `code`.
 
 Held together by the table in `routes`: `api` dispatches by it and `openapi` generates the OpenAPI document from it.
-`bodies` are the shapes of requests and answers, `exchange` is one request and its response, `problem` translates
-errors.
+`exchange` is one request, `problem` translates errors.
 
-`calls` lists and calls tools; `idempotency` finds the earlier call of a repeated request. `streams`, `follow` and
-`info` serve durable streams. `executors` is for workers that run tools themselves. `servers` restarts and reloads,
-`tokens` reports what tools cost a model.
+`calls` lists and calls tools, and reports what they cost a model; `idempotency` finds the earlier call of a repeated
+request. `streams`, `follow` and `info` serve durable streams. `executors` is for workers that run tools themselves.
+`servers` restarts and reloads.
 
-Not here: MCP, authentication (`fronts.http.auth`), and the rules about what a worker may post
-(`upstreams.executors.posts`).
+Not here: MCP, the shapes of bodies (`protocol.rest`), authentication (`fronts.http.auth`), and the rules about what a
+worker may post (`upstreams.executors.posts`).
 """

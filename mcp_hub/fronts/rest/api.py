@@ -11,24 +11,21 @@ import anyio
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from mcp_hub.errors import Busy, HubError
+from mcp_hub.errors import HubError, RpcError
 from mcp_hub.fronts.http.auth import Refusal
-from mcp_hub.fronts.http.endpoints import Headers
-from mcp_hub.fronts.http.response import Receive, Scope, Send
+from mcp_hub.fronts.http.response import ClientGone, HttpExchange, Receive, Scope, Send
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.rest import openapi
 from mcp_hub.fronts.rest.calls import RestCalls
-from mcp_hub.fronts.rest.exchange import JSON, ClientGone, RestRequest, refusal
+from mcp_hub.fronts.rest.exchange import JSON, RestRequest, refusal
 from mcp_hub.fronts.rest.executors import Executors, RestExecutors
 from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.fronts.rest.routes import PREFIX, RestRoute, by_path
 from mcp_hub.fronts.rest.servers import Operator, RestServers
 from mcp_hub.fronts.rest.streams import RestStreams
-from mcp_hub.fronts.rest.tokens import RestTokens
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
-from mcp_hub.sessions.session import Caller
 
 log = get_logger(__name__)
 
@@ -40,9 +37,7 @@ Handler = Callable[[RestRequest], Awaitable[Response | None]]
 
 
 class RestApi:
-    """Everything under `/v1`. `max_body` in bytes. Without `executors` none are taken; `is_open` if nobody needs a
-    token for them, or everybody has one.
-    """
+    """Everything under `/v1`. `max_body` in bytes; `is_open`: `executors` need no token, or everybody has one."""
 
     prefix = PREFIX
 
@@ -52,43 +47,18 @@ class RestApi:
         *,
         version: str,
         max_body: int,
+        limits: FrontLimits,
+        operator: Operator,
         executors: Executors | None = None,
         is_open: bool = False,
-        limits: FrontLimits | None = None,
-        operator: Operator | None = None,
     ) -> None:
         self._closing = Closing()
         self._document = openapi.document(version)
         calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing)
         workers = RestExecutors(executors, self._closing, is_open=is_open)
-        servers = RestServers(operator)
-        handlers: Mapping[str, Handler] = {
-            "listTools": calls.list_tools,
-            "countTokens": RestTokens(hub).count_tokens,
-            "callTool": calls.call_tool,
-            "listStreams": streams.list_streams,
-            "getStream": streams.get_stream,
-            "cancelStream": streams.cancel_stream,
-            "followStream": streams.follow_stream,
-            "answerQuestion": streams.answer_question,
-            "registerExecutor": workers.register,
-            "removeExecutor": workers.remove,
-            "fetchCalls": workers.calls,
-            "postResults": workers.post,
-            "listServers": servers.servers,
-            "getServer": servers.server,
-            "restartServer": servers.restart,
-            "reload": servers.reload,
-            "describe": self._describe,
-        }
-        self._router = Router(
-            [
-                Route(path, _Resource(own, handlers, max_body, limits if limits is not None else FrontLimits()))
-                for path, own in by_path().items()
-            ],
-            redirect_slashes=False,
-            default=_nothing,
-        )
+        handlers = {**_handlers(calls, streams, workers, RestServers(operator)), "describe": self._describe}
+        routes = [Route(path, _Resource(own, handlers, max_body, limits)) for path, own in by_path().items()]
+        self._router = Router(routes, redirect_slashes=False, default=_nothing)
 
     def close(self) -> None:
         """Ends the responses that would not end by themselves, so that the server can stop."""
@@ -98,15 +68,15 @@ class RestApi:
         """The answer to a request that did not pass the guard."""
         return refusal(Problem(denied.status, denied.code, denied.reason, headers=denied.headers))
 
-    def failed(self, error: Busy) -> Response:
+    def failed(self, error: RpcError) -> Response:
         """The answer to one that is too much."""
         return refusal(problem_for(error))
 
-    async def serve(self, scope: Scope, receive: Receive, send: Send, headers: Headers, caller: Caller) -> None:
+    async def serve(self, http: HttpExchange) -> None:
         """Serves one request that has passed the guard."""
-        sent = _Sent(send)
+        scope, receive, sent = http.scope, http.receive, _Sent(http.send)
         try:
-            await self._router({**scope, "path": _path(scope["raw_path"]), "caller": caller}, receive, sent)
+            await self._router({**scope, "path": _path(scope["raw_path"]), "caller": http.caller}, receive, sent)
         except ClientGone:
             pass
         except HubError as error:
@@ -120,11 +90,32 @@ class RestApi:
         return Response(self._document, media_type=JSON)
 
 
-def _path(raw: bytes) -> str:
-    """A path as it was sent, without a slash at its end, its segments encoded alike. Raises `Problem`.
+def _handlers(
+    calls: RestCalls, streams: RestStreams, workers: RestExecutors, servers: RestServers
+) -> Mapping[str, Handler]:
+    """By operation of `routes`."""
+    return {
+        "listTools": calls.list_tools,
+        "countTokens": calls.count_tokens,
+        "callTool": calls.call_tool,
+        "listStreams": streams.list_streams,
+        "getStream": streams.get_stream,
+        "cancelStream": streams.cancel_stream,
+        "followStream": streams.follow_stream,
+        "answerQuestion": streams.answer_question,
+        "registerExecutor": workers.register,
+        "removeExecutor": workers.remove,
+        "fetchCalls": workers.calls,
+        "postResults": workers.post,
+        "listServers": servers.servers,
+        "getServer": servers.server,
+        "restartServer": servers.restart,
+        "reload": servers.reload,
+    }
 
-    A slash in a parameter has to be percent-encoded; a segment that is not UTF-8 is nothing that there is.
-    """
+
+def _path(raw: bytes) -> str:
+    """A path without a slash at its end, its segments encoded alike: parameters may hold `%2F`. Raises `Problem`."""
     try:
         return "/".join(quote(unquote_to_bytes(segment).decode(), "") for segment in raw.removesuffix(b"/").split(b"/"))
     except UnicodeDecodeError:

@@ -1,7 +1,7 @@
-"""Tools over REST: the list, and calls.
+"""Tools over REST: the list, their token costs, and calls.
 
-A call is a durable stream from its start, and its own: closing the connection that it was made on is only a disconnect.
-What its tool asks on the way goes to the stream and waits for an answer there.
+A call is a durable stream from its start: closing its connection is only a disconnect. Questions of its tool go to the
+stream and wait for an answer there.
 """
 
 import re
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.errors import EventsGone, InvalidParams
+from mcp_hub.errors import ConfigError, EventsGone, InvalidParams
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.rest import idempotency
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, MOST_WAIT, RestRequest, answer
@@ -29,12 +29,16 @@ from mcp_hub.protocol.extensions import TASKS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.meta import RequestMeta, take_meta
 from mcp_hub.protocol.rest.calls import CallAnswer, CallBody
-from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.types import PROGRAM, ClientKind, Era, JsonObject, Kind, Mode, RawObject
 
 OF_REST: Final = "rest#"
 """The beginning of the session ids of REST callers."""
 
+ANY_CLIENT: Final = "unknown"
+"""The kind of every client that no other kind matches."""
+_LONGEST_CLIENT: Final = 256
+"""Characters of a kind of client."""
 _WAIT: Final = 25.0
 """Seconds that a call is waited for unless its caller prefers another time."""
 _QUICK: Final = 0.25
@@ -53,12 +57,12 @@ _CAPABILITIES: Final[JsonObject] = {**SUPERSET, "extensions": {TASKS: {}}}
 def rest_session(caller: Caller, key: str) -> Session:
     """The client kind of REST callers: programs, which can be asked everything."""
     return Session(
-        key, caller, Era.MODERN, eras.LATEST_MODERN, _CAPABILITIES, log_level="info", audience=PROGRAM, mode="full"
+        key, caller, Era.MODERN, eras.LATEST_MODERN, _CAPABILITIES, log_level="info", offer=ClientOffer(PROGRAM, "full")
     )
 
 
 class RestCalls:
-    """Serves `/v1/tools`."""
+    """Serves `/v1/tools` and `/v1/tokens`."""
 
     def __init__(self, hub: HubPort, closing: Closing) -> None:
         self._hub = hub
@@ -73,6 +77,17 @@ class RestCalls:
         await self._hub.catalog.settled()
         tools = b",".join(self._hub.catalog.tools(request.caller.profile, _audience(request), Era.MODERN))
         return Response(b'{"tools":[%b]}' % tools, media_type=JSON)
+
+    async def count_tokens(self, request: RestRequest) -> Response:
+        """The token costs of the tools of the caller's profile, for the kind of client that the query names."""
+        client = request.query_params.get("client", ANY_CLIENT)
+        if len(client) > _LONGEST_CLIENT:
+            raise Problem(400, "unknown_client", f"unknown client: a name of {len(client)} characters")
+        await self._hub.catalog.settled()
+        try:
+            return answer(await self._hub.token_account(request.caller, client))
+        except ConfigError as problem:
+            raise Problem(400, "unknown_client", str(problem)) from None
 
     async def call_tool(self, request: RestRequest) -> Response | None:
         """JSON when the call is done in time, 202 when it is not, or its events as SSE."""
@@ -121,10 +136,7 @@ class RestCalls:
         return await hub.begin_stream(call, key, digest)  # what is acknowledged is not lost
 
     def _is_hidden(self, session: Session, name: str, arguments: Raw) -> bool:
-        """Whether the caller's token is bound to a profile without the tool: another of its tokens may have called it.
-
-        Raises `InvalidParams`.
-        """
+        """Whether the caller's profile lacks the tool; its other tokens may have called it. Raises `InvalidParams`."""
         view, tool = self._hub.view(session), self._hub.selected(name, arguments)
         return session.caller.profile is not None and view.find(Kind.TOOL, tool) is None
 
@@ -141,7 +153,7 @@ class RestCalls:
             lines = [] if forms == [EVENT_STREAM] else await _quick(following)
             if following.closed and following.cursor == len(lines) == 2:  # the start and the ending
                 return await _done(stream)
-            await send_sse(following, request.send, lines)
+            await send_sse(following, request.streamed(), lines)
             return None
         finally:
             following.close()

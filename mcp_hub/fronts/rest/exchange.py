@@ -1,24 +1,21 @@
-"""One REST request and its response: the body within a limit, what the client takes, and what it is sent.
-
-A client that takes nothing of a long response for a minute counts as gone, as one that has closed its connection.
-"""
+"""One REST request and its response: the body within a limit, and the media types that the client takes."""
 
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 from urllib.parse import unquote
 
-import anyio
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mcp_hub.fronts.http.response import Receive, Scope, Send
+from mcp_hub.fronts.http.body import discard, read_body
+from mcp_hub.fronts.http.response import SSE_HEADERS, Fields, Receive, Scope, Send, StreamedResponse, until_disconnect
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.protocol.jsonrpc.depth import is_deeper
-from mcp_hub.protocol.jsonrpc.envelope import one_line, without_lone_surrogates
+from mcp_hub.protocol.jsonrpc.envelope import without_lone_surrogates
 from mcp_hub.sessions.session import Caller
 
 JSON: Final = "application/json"
@@ -27,12 +24,6 @@ EVENT_STREAM: Final = "text/event-stream"
 
 MOST_WAIT: Final = 300.0
 """Seconds that a request may ask to wait; more is taken for this."""
-_STALLED: Final = 60.0
-"""Seconds in which a client has to take what it is sent."""
-_CHUNK: Final = 1 << 18
-"""Bytes handed over at a time: a reader that is slow but reads is not taken for one that has stopped."""
-_DISCARD: Final = 1.0
-"""Seconds that the rest of a body over the limit is read and thrown away."""
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?")
 _COUNT: Final = re.compile(r"[0-9]{1,18}")
 
@@ -40,19 +31,18 @@ T = TypeVar("T")
 
 
 class RestRequest(Request):
-    """A request that a route was found for. `caller` has passed the guard; `send` is for event streams."""
+    """A request that a route was found for; its caller has passed the guard."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, max_body: int, limits: FrontLimits) -> None:
         super().__init__(scope, receive, send)
-        self.send = send
+        self._out = send
         self.max_body = max_body
         self.limits = limits
 
     @property
     def caller(self) -> Caller:
         """The authenticated caller."""
-        caller: Caller = self.scope["caller"]
-        return caller
+        return cast(Caller, self.scope["caller"])
 
     @property
     def path(self) -> Mapping[str, str]:
@@ -67,7 +57,7 @@ class RestRequest(Request):
     def accepts(self, *offered: str) -> list[str]:
         """Those of the `offered` media types that the client names, as offered; by a wildcard only the first.
 
-        A client that names nothing is content with what is usual. Raises `Problem` 406.
+        A client that names nothing takes the first. Raises `Problem` 406.
         """
         accept = self.header("accept")
         wanted = _media_ranges(accept if accept is not None else "*/*")
@@ -118,40 +108,21 @@ class RestRequest(Request):
             raise Problem(400, "invalid_body", f"the body does not fit: {problem}") from None
 
     async def _read(self, limit: int) -> bytes:
-        """On one line: what is spliced out of it must not end a line elsewhere."""
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            event = await self.receive()
-            if event["type"] == "http.disconnect":
-                raise ClientGone
-            part = event.get("body", b"")
-            size += len(part)
-            if size > limit:
-                await _discard(self.receive)
-                raise Problem(
-                    413, "body_too_large", f"body over the limit of {limit} bytes", headers=((b"connection", b"close"),)
-                )
-            parts.append(part)
-            if not event.get("more_body"):
-                return one_line(b"".join(parts))
+        body = await read_body(self.receive, limit)
+        if body is None:
+            await discard(self.receive)
+            close = ((b"connection", b"close"),)
+            raise Problem(413, "body_too_large", f"body over the limit of {limit} bytes", headers=close)
+        return body
 
     async def watch(self, left: Callable[[], None]) -> None:
         """Says when the client has left."""
-        while (await self.receive())["type"] != "http.disconnect":
-            pass
+        await until_disconnect(self.receive)
         left()
 
-
-class ClientGone(Exception):
-    """The client has left, or reads nothing."""
-
-
-async def _discard(receive: Receive) -> None:
-    """Reads what a client still sends, for a moment: one that cannot finish sending would miss the answer."""
-    with anyio.move_on_after(_DISCARD):
-        while (event := await receive())["type"] == "http.request" and event.get("more_body"):
-            pass
+    def streamed(self, headers: Fields = SSE_HEADERS) -> StreamedResponse:
+        """The response to be sent in parts."""
+        return StreamedResponse(self.receive, self._out, headers)
 
 
 def _media_ranges(accept: str) -> set[str]:
@@ -174,28 +145,3 @@ def refusal(problem: Problem) -> Response:
     response = Response(problem.encoded(), problem.status, media_type=problem.media)
     response.raw_headers.extend(problem.headers)
     return response
-
-
-class ResponseWriter:
-    """A response of many parts. Raises `ClientGone` when nothing of it is taken for a minute."""
-
-    def __init__(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
-        self._send = send
-        self._headers = headers
-
-    async def start(self) -> None:
-        await self._send({"type": "http.response.start", "status": 200, "headers": self._headers})
-
-    async def write(self, body: bytes) -> None:
-        for start in range(0, len(body), _CHUNK):
-            await self._part(body[start : start + _CHUNK], more=True)
-
-    async def end(self, body: bytes = b"") -> None:
-        await self.write(body)
-        await self._part(b"", more=False)
-
-    async def _part(self, body: bytes, *, more: bool) -> None:
-        with anyio.move_on_after(_STALLED) as patience:
-            await self._send({"type": "http.response.body", "body": body, "more_body": more})
-        if patience.cancelled_caught:
-            raise ClientGone

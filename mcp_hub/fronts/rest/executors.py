@@ -15,8 +15,8 @@ from starlette.responses import Response
 
 from mcp_hub.call import Post
 from mcp_hub.errors import HubError, NotKept, PostRefused
-from mcp_hub.fronts.http.response import KEEP_ALIVE, SSE_HEADERS
-from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, ResponseWriter, RestRequest, answer
+from mcp_hub.fronts.http.response import KEEP_ALIVE
+from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer
 from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.protocol import sse
@@ -102,7 +102,7 @@ class RestExecutors:
     async def calls(self, request: RestRequest) -> Response | None:
         """Each offer once: a page of them as soon as there is one, or all that come, as events.
 
-        Whoever asks ends the stream of events that followed this executor until then: its reader may be long gone.
+        A request ends the event stream that followed this executor before: its reader may be long gone.
         """
         executors = self._executors
         form = request.accepts(JSON, EVENT_STREAM)[-1]
@@ -134,7 +134,7 @@ class RestExecutors:
     ) -> None:
         """Writes what is offered until it is refused, or somebody else asks."""
         scope = self._followed[executor] = anyio.CancelScope()
-        writer = ResponseWriter(request.send, SSE_HEADERS)
+        writer = request.streamed()
         problem: HubError = Problem(409, "replaced", "another connection fetches the calls of this executor")
         try:
             with scope:
@@ -174,7 +174,7 @@ def _number(request: RestRequest, header: str, otherwise: str | None = None) -> 
     text = request.header(header)
     text = otherwise if text is None else text
     if text is None:
-        raise Problem(400, "missing_header", f"{header} has to be there")
+        raise Problem(400, "missing_header", f"the header {header} is missing")
     if not _NUMBER.fullmatch(text):
         raise Problem(400, "invalid_header", f"{header} has to be a whole number, not {text[:50]!r}")
     return int(text)

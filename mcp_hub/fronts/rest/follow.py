@@ -1,7 +1,7 @@
 """Followers of durable streams over REST: the committed events of one stream, as they are stored, in three forms.
 
-SSE has an event for each (id: its number, event: its type, data: its line) and ends with `event: closed`; NDJSON is the
-lines themselves; JSON is a page of them, to be asked for again (long-poll). A follower that goes is only disconnected.
+SSE has an event for each (id: number, event: type, data: line) and ends with `event: closed`; NDJSON is the lines; JSON
+is a page of them, to be asked for again (long-poll).
 """
 
 from collections.abc import Coroutine, Sequence
@@ -12,8 +12,8 @@ import msgspec
 from mcp_hub.aio import Beside, call_later
 from mcp_hub.errors import HubError
 from mcp_hub.fronts.following import Following
-from mcp_hub.fronts.http.response import KEEP_ALIVE, SSE_HEADERS, Send
-from mcp_hub.fronts.rest.exchange import NDJSON, ClientGone, ResponseWriter, RestRequest
+from mcp_hub.fronts.http.response import KEEP_ALIVE, ClientGone, StreamedResponse
+from mcp_hub.fronts.rest.exchange import RestRequest
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.protocol import sse
 
@@ -41,10 +41,7 @@ class Closing:
             watched.give_up()
 
     async def connected(self, request: RestRequest, work: Coroutine[None, None, T]) -> T:
-        """Does the work as long as the client is there.
-
-        It is given up when that leaves, which raises `ClientGone`, and shortly after `close`, which raises `Stopping`.
-        """
+        """Does the work while the client is there. Raises `ClientGone` when it leaves, `Stopping` after `close`."""
         if self._is_over:
             work.close()
             raise Stopping
@@ -71,35 +68,32 @@ def kind_of(line: bytes) -> bytes:
     return line[start : line.index(b'"', start)]
 
 
-async def send_sse(following: Following, send: Send, lines: Sequence[bytes] = ()) -> None:
+async def send_sse(following: Following, writer: StreamedResponse, lines: Sequence[bytes] = ()) -> None:
     """Events from `lines`, which were taken last, to the end of the stream. Raises `ClientGone`."""
-    writer = ResponseWriter(send, SSE_HEADERS)
     await writer.start()
-    seq = following.cursor - len(lines)
     is_silent = False
     try:
         while not following.closed:
-            body = b"".join(_event(number, line) for number, line in enumerate(lines, seq + 1))
-            seq += len(lines)
-            if body or is_silent:
-                await writer.write(body or sse.COMMENT)
+            if lines or is_silent:
+                await writer.write(_events(following, lines) or sse.COMMENT)
             lines = await following.lines(_BATCH, KEEP_ALIVE)
             is_silent = not lines
     except HubError as error:
         await writer.end(b"event: problem\ndata: %b\n\n" % problem_for(error).encoded())
         return
-    body = b"".join(_event(number, line) for number, line in enumerate(lines, seq + 1))
     closed = msgspec.json.encode({"cursor": following.cursor, "status": following.status})
-    await writer.end(body + b"event: closed\ndata: %b\n\n" % closed)
+    await writer.end(_events(following, lines) + b"event: closed\ndata: %b\n\n" % closed)
 
 
-def _event(seq: int, line: bytes) -> bytes:
-    return b"id: %d\nevent: %b\ndata: %b\n\n" % (seq, kind_of(line), line)
+def _events(following: Following, lines: Sequence[bytes]) -> bytes:
+    """The events whose lines were taken last."""
+    first = following.cursor - len(lines) + 1
+    numbered = enumerate(lines, first)
+    return b"".join(b"id: %d\nevent: %b\ndata: %b\n\n" % (seq, kind_of(line), line) for seq, line in numbered)
 
 
-async def send_ndjson(following: Following, send: Send) -> None:
+async def send_ndjson(following: Following, writer: StreamedResponse) -> None:
     """One event a line to the end of the stream; it is complete if the last one is the ending. Raises `ClientGone`."""
-    writer = ResponseWriter(send, [(b"content-type", NDJSON.encode()), (b"cache-control", b"no-cache, no-transform")])
     await writer.start()
     try:
         while not following.closed:

@@ -1,7 +1,7 @@
 """Idempotency keys, and the digest that tells whether two requests are the same call.
 
-A key stands for one request of its principal; it is kept with the call's stream, so it holds for every hub on the same
-store and after a restart. Which call a request joins is decided in the hub (`HubPort.durable`).
+A key stands for one request of its principal. It is kept with the call's stream, so it holds at every hub on the store
+and after a restart. The hub decides which call a request joins (`HubPort.durable`).
 """
 
 import json
@@ -16,7 +16,7 @@ _KEY: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 
 
 def check_key(key: str) -> None:
-    """Raises `Problem` for an idempotency key that is none."""
+    """Raises `Problem` for a malformed idempotency key."""
     if not _KEY.fullmatch(key):
         raise Problem(400, "invalid_idempotency_key", "Idempotency-Key has to be 1 to 255 characters of ASCII")
 
@@ -24,7 +24,7 @@ def check_key(key: str) -> None:
 def digest_of(name: str, arguments: RawJson) -> str:
     """Stands for the tool and its arguments by content: white space and the order of members do not count.
 
-    Numbers count as they are written. `arguments` is valid JSON. Raises `Problem` if it is nested too deep.
+    Numbers count as they are written. Raises `Problem` if `arguments`, which are valid JSON, are nested too deep.
     """
     try:
         value = json.loads(bytes(arguments), parse_int=_Number, parse_float=_Number, object_pairs_hook=_members)

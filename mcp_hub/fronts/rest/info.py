@@ -5,6 +5,7 @@ Results and errors are shown as they are stored, so that they are the same from 
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.fronts.rest.follow import kind_of
@@ -16,28 +17,25 @@ from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.types import CallId
 
 
-class Ending(msgspec.Struct):
-    """Data of an `end` event."""
-
-    outcome: str
+class _Ending(msgspec.Struct):
     result: Raw | UnsetType = UNSET
     reason: str | UnsetType = UNSET
 
 
 class _End(msgspec.Struct):
-    data: Ending
+    data: _Ending
 
 
 class _Error(msgspec.Struct):
     data: Raw
 
 
-class _Start(msgspec.Struct):
-    data: "_Origin"
-
-
 class _Origin(msgspec.Struct):
     tool: str
+
+
+class _Start(msgspec.Struct):
+    data: _Origin
 
 
 def durable(hub: HubPort, stream: CallId) -> bool | UnsetType:
@@ -46,7 +44,12 @@ def durable(hub: HubPort, stream: CallId) -> bool | UnsetType:
 
 
 def info(hub: HubPort, row: StreamInfo) -> StreamStatus:
-    """The status from the row, with its links."""
+    """The status of a stream of this hub."""
+    return replace(status_of(row), durable=durable(hub, row.id))
+
+
+def status_of(row: StreamInfo) -> StreamStatus:
+    """The status as the store has it."""
     return StreamStatus(
         stream=row.id,
         status=row.status,
@@ -59,28 +62,27 @@ def info(hub: HubPort, row: StreamInfo) -> StreamStatus:
         last=row.last,
         expires=UNSET if row.expires is None else timestamp(row.expires),
         message=UNSET if row.message is None else row.message,
-        durable=durable(hub, row.id),
     )
 
 
 async def detailed(hub: HubPort, stream: StreamHandle) -> StreamStatus:
-    """The same with what is open, or how it ended. Raises `UnknownStream`, `StoreError`."""
+    """The same with the tool, and what is open or how it ended. Raises `UnknownStream`, `StoreError`."""
     row = stream.info
-    shown = info(hub, row)
+    more: dict[str, object] = {}
     if row.last and row.first == 1:
         lines = await stream.lines(0, 1)
         if lines and kind_of(lines[0]) == b"start":
-            shown.tool = msgspec.json.decode(lines[0], type=_Start).data.tool
+            more["tool"] = msgspec.json.decode(lines[0], type=_Start).data.tool
     if row.status == "input_required":
-        shown.questions = await open_questions(stream)
+        more["questions"] = await open_questions(stream)
     elif row.has_ended:
         line = await stream.ending()
         if kind_of(line) == b"error":
-            shown.error = msgspec.json.decode(line, type=_Error).data
+            more["error"] = msgspec.json.decode(line, type=_Error).data
         else:
             ending = msgspec.json.decode(line, type=_End).data
-            shown.result, shown.reason = ending.result, ending.reason
-    return shown
+            more.update(result=ending.result, reason=ending.reason)
+    return msgspec.structs.replace(info(hub, row), **more)
 
 
 async def open_questions(stream: StreamHandle) -> list[QuestionInfo]:
@@ -90,7 +92,7 @@ async def open_questions(stream: StreamHandle) -> list[QuestionInfo]:
 
 
 def outcome(stream: str, line: bytes) -> Raw:
-    """The result in the line of an ending. Raises the `Problem` that it is if there is none."""
+    """The result in the line of an ending. Raises the `Problem` of a call without a result."""
     if kind_of(line) == b"error":
         failed = msgspec.json.decode(msgspec.json.decode(line, type=_Error).data, type=FailedCall)
         raise ended_in(stream, failed)

@@ -5,7 +5,6 @@ Errors of the hub are translated here once; the ending of a call that failed kee
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -58,18 +57,16 @@ class _Code(msgspec.Struct):
     code: int = 0
 
 
-_STATUS: Final[Mapping[str, int]] = MappingProxyType(
-    {
-        "invalid_params": 400,
-        "unknown_entry": 404,
-        "busy": 503,
-        "upstream_unavailable": 503,
-        "hub_stopped": 503,
-        "hub_restarted": 503,
-        "deadline_exceeded": 504,
-        "internal_error": 500,
-    }
-)
+_STATUS: Final[Mapping[str, int]] = {
+    "invalid_params": 400,
+    "unknown_entry": 404,
+    "busy": 503,
+    "upstream_unavailable": 503,
+    "hub_stopped": 503,
+    "hub_restarted": 503,
+    "deadline_exceeded": 504,
+    "internal_error": 500,
+}
 """By the code of an `error` event; any other says that the upstream failed: 502."""
 
 
@@ -77,7 +74,7 @@ def ended_in(stream: str, failed: FailedCall) -> Problem:
     """The outcome of a call that ended with a JSON-RPC error, which is in `jsonrpc` byte for byte."""
     status = _STATUS.get(failed.code, 502)
     if status == 503 and failed.outcome is not None:
-        status = 502  # it may have been done: nobody is to come again as if it had not
+        status = 502  # it may have been done: a client must not simply try again
     if failed.code == "tool_error" and _code(failed.jsonrpc) == INVALID_PARAMS:
         status = 400
     members: dict[str, object] = {"class": failed.group, "retryable": failed.retryable}

@@ -16,10 +16,6 @@ class Operator(Protocol):
         """The status of a profile's servers; of all servers for None."""
         ...
 
-    async def server(self, name: str, profile: str | None) -> ServerInfo | None:
-        """The status of one server; None if the profile does not have it."""
-        ...
-
     def restart(self, server: str, profile: str | None) -> None:
         """Has a server replaced by a fresh one; what runs at it may end. Raises `Problem` 404 or 409."""
         ...
@@ -32,25 +28,19 @@ class Operator(Protocol):
 class RestServers:
     """Serves `/v1/servers/…` and `/v1/reload`. Whoever is bound to a profile operates its servers and nothing else."""
 
-    def __init__(self, operator: Operator | None) -> None:
-        self._found = operator
-
-    @property
-    def _operator(self) -> Operator:
-        if self._found is None:
-            raise Problem(404, "not_operated", "the servers of this hub are not operated over REST")
-        return self._found
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
 
     async def servers(self, request: RestRequest) -> Response:
-        found = await self._operator.servers(request.caller.profile)
-        return answer(ServerList(found))
+        return answer(ServerList(await self._operator.servers(request.caller.profile)))
 
     async def server(self, request: RestRequest) -> Response:
+        """One server."""
         name = request.path["name"]
-        found = await self._operator.server(name, request.caller.profile)
-        if found is None:
-            raise unknown_server(name)
-        return answer(found)
+        for found in await self._operator.servers(request.caller.profile):
+            if found.server == name:
+                return answer(found)
+        raise unknown_server(name)
 
     async def restart(self, request: RestRequest) -> Response:
         server = request.path["name"]

@@ -1,6 +1,6 @@
-"""Durable streams over REST: whoever holds the id and is the same principal may look, follow, answer and cancel.
+"""Durable streams over REST: a principal may look at, follow, answer and cancel its streams by their ids.
 
-Any hub on the store serves any stream; what is meant for the hub that runs the call goes there through the store.
+Any hub on the store serves any stream; messages for the hub that runs the call go there through the store.
 """
 
 import re
@@ -24,6 +24,7 @@ from mcp_hub.sessions.session import LOCAL
 _WAIT: Final = 25.0
 _EVENTS, _MOST_EVENTS = 1000, 10_000
 _STREAMS, _MOST_STREAMS = 100, 1000
+_NDJSON_HEADERS: Final = [(b"content-type", NDJSON.encode()), (b"cache-control", b"no-cache, no-transform")]
 _CURSOR: Final = re.compile(r"[0-9]{1,18}")
 
 
@@ -71,7 +72,10 @@ class RestStreams:
         try:
             if form == JSON:
                 return await self._closing.connected(request, self._page(following, most, wait))
-            work = (send_sse if form == EVENT_STREAM else send_ndjson)(following, request.send)
+            if form == NDJSON:
+                work = send_ndjson(following, request.streamed(_NDJSON_HEADERS))
+            else:
+                work = send_sse(following, request.streamed())
             await self._closing.connected(request, work)
             return None
         finally:
@@ -112,7 +116,7 @@ def _outcome(body: InputBody, question: QuestionInfo) -> Raw | RpcError:
     """The answer in the body. Raises `Problem` for one without an outcome, or with two."""
     given = [name for name in ("action", "result", "error") if getattr(body, name) is not UNSET]
     if len(given) != 1:
-        raise _unfit("one of `action`, `result` and `error` has to be there")
+        raise _unfit("it needs exactly one of `action`, `result` and `error`")
     if body.content is not UNSET and body.action != "accept":
         raise _unfit("`content` goes with the action accept")
     if body.error is not UNSET:

@@ -1,22 +1,34 @@
-"""JSON-RPC batches: an array of messages, which protocol version 2025-03-26 alone has.
+"""Several messages on one line: batches, and messages that threads which share a pipe wrote after one another.
 
-Source: specification 2025-03-26, basic "Batching"; JSON-RPC 2.0 §6.
+A batch is an array, which protocol version 2025-03-26 alone has. Source: specification 2025-03-26, basic "Batching";
+JSON-RPC 2.0 §6.
 """
 
 import re
+from itertools import chain, islice
 from typing import Final
 
 import msgspec
 
 from mcp_hub.errors import RpcError
-from mcp_hub.protocol.jsonrpc import envelope
-from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
+from mcp_hub.protocol.jsonrpc.envelope import MESSAGE, BadMessage, Envelope, begins_with_noise, decode
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 
 BATCHING: Final = frozenset({"2025-03-26"})
 """Versions in which an array is a message."""
 _ARRAY: Final = re.compile(rb"\s*\[")
-_decode: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_MOST: Final = 64
+"""Messages that are taken from one line."""
+_MOST_NOISE: Final = 4
+"""Ends of objects at which noise may end."""
+_WHOLE: Final = 1 << 20
+"""Bytes of a line that is looked at all over."""
+_LOOK: Final = 1 << 16
+"""Bytes that are looked at, at either end of a longer one."""
+_CUT: Final = re.compile(rb"\}\s*(?=%b)" % MESSAGE)
+"""Between two messages. Valid JSON holds no such thing: its strings have no quotes of their own."""
+
+_decode_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def is_array(text: bytes) -> bool:
@@ -30,7 +42,7 @@ def parts(text: bytes, most: int) -> list[bytes]:
     Raises `RpcError` -32700 for text that is not JSON, -32600 for an empty array and for one of more than `most`.
     """
     try:
-        found = _decode(text)
+        found = _decode_array(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise RpcError(f"malformed JSON: {problem}", code=PARSE_ERROR) from None
     if not found:
@@ -42,4 +54,31 @@ def parts(text: bytes, most: int) -> list[bytes]:
 
 def messages(text: bytes, most: int) -> list[Envelope | BadMessage]:
     """The messages of an array, each decoded as one of its own. Raises `RpcError` as `parts`."""
-    return [envelope.decode(part) for part in parts(text, most)]
+    return [decode(part) for part in parts(text, most)]
+
+
+def several(line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
+    """The messages of a line that is none as a whole, and its unreadable rest: why it cannot be read, and its bytes."""
+    parts: list[bytes] = []
+    start, noise = 0, _MOST_NOISE if begins_with_noise(line) else 0
+    for cut in _cuts(line):
+        if not isinstance(decode(line[start:cut]), BadMessage):
+            parts.append(line[start:cut])
+            start, noise = cut, 0
+        elif noise == 0:  # what follows may be a part of this
+            break
+        else:
+            noise -= 1
+    if not parts:
+        return [], (bad, line)
+    rest = line[start:]
+    last = decode(rest)
+    return (parts, (last, rest)) if isinstance(last, BadMessage) else ([*parts, rest], None)
+
+
+def _cuts(line: bytes) -> list[int]:
+    if len(line) <= _WHOLE:
+        found = _CUT.finditer(line)
+    else:
+        found = chain(_CUT.finditer(line, 0, _LOOK), _CUT.finditer(line, len(line) - _LOOK))
+    return [cut.end() for cut in islice(found, _MOST - 1)]

@@ -1,13 +1,13 @@
 """Decoding of one JSON-RPC message: id, method and the members' bytes; the payload is not looked at.
 
-`decode` takes what peers really send: invalid UTF-8 is replaced per line, lone surrogate escapes become U+FFFD (a
-strict reader on the other side would choke on either), anything else that is not the protocol becomes a `BadMessage`
-that keeps the id if one can be read. Source: JSON-RPC 2.0 §4-5; the hostile lines in tests/unit/protocol.
+`decode` takes what peers really send: invalid UTF-8 and escapes of lone surrogates become U+FFFD, since strict readers
+refuse either; anything else that is not the protocol becomes a `BadMessage`. Source: JSON-RPC 2.0 §4-5.
 """
 
 import json
 import re
 from itertools import islice
+from typing import TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.types import RawJson, RawObject
 
 Unset = msgspec.UNSET
+_T = TypeVar("_T")
 
 
 class Envelope(msgspec.Struct):
@@ -99,9 +100,8 @@ def _without_method(line: bytes) -> Envelope | None:
         found = _decode_answer(line)
     except (msgspec.DecodeError, RecursionError):
         return None
-    if found.result is Unset and found.error is Unset:
-        return None
-    return Envelope(id=found.id, result=found.result, error=found.error, jsonrpc=found.jsonrpc)
+    is_answer = found.result is not Unset or found.error is not Unset
+    return Envelope(found.id, Unset, Unset, found.result, found.error, found.jsonrpc) if is_answer else None
 
 
 def _decode_mended(line: bytes, reason: str) -> Envelope | BadMessage:
@@ -167,19 +167,15 @@ def _message_of(text: bytes) -> Envelope | None:
 def _valid_utf8(line: bytes) -> bytes:
     try:
         line.decode()
+        return line
     except UnicodeDecodeError:
         return line.decode("utf-8", "replace").encode()
-    return line
 
 
 def usable_id(raw: msgspec.Raw | msgspec.UnsetType) -> bytes | None:
     """The id's bytes if it is a string or an integer; a request with any other id cannot be answered."""
-    if raw is Unset:
-        return None
-    text = bytes(raw)
-    if text[:1] == b'"' or text.lstrip(b"-").isdigit():
-        return text
-    return None
+    text = b"" if raw is Unset else bytes(raw)
+    return text if text[:1] == b'"' or text.lstrip(b"-").isdigit() else None
 
 
 def request_id(raw: msgspec.Raw | msgspec.UnsetType) -> tuple[bytes, int | str] | None:
@@ -210,6 +206,14 @@ def raw_object(raw: RawJson | msgspec.UnsetType) -> RawObject | None:
         return {}
     try:
         return _decode_object(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def read_as(raw: RawJson, type_: type[_T]) -> _T | None:
+    """The value of this type that is encoded; None if there is another one, or none."""
+    try:
+        return msgspec.json.decode(raw, type=type_)
     except (msgspec.DecodeError, RecursionError):
         return None
 

@@ -3,6 +3,8 @@
 Source: specification, transports/stdio ("messages are delimited by newlines").
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 _HEAD = 4096
@@ -14,6 +16,16 @@ class TooLong(msgspec.Struct, frozen=True):
 
     head: bytes
     size: int
+
+
+def head_of(parts: Iterable[bytes]) -> bytes:
+    """The beginning of bytes in parts, 4 KiB at most, without putting all of it together."""
+    head = b""
+    for part in parts:
+        head += part[: _HEAD - len(head)]
+        if len(head) == _HEAD:
+            break
+    return head
 
 
 class Framer:
@@ -36,28 +48,23 @@ class Framer:
             line = chunk[:-1]  # one whole line, as a peer writes that waits for its answer
             return [line] if line and not line.isspace() else []
         first, *rest = chunk.split(b"\n")
-        if not rest:
-            return self._keep(first)
         frames = self._keep(first)
-        if not self._skipping:
-            self._emit(b"".join(self._parts), frames)
-        self._reset()
-        last = rest.pop()
-        for line in rest:
-            if len(line) > self._limit:
-                frames.append(TooLong(line[:_HEAD], len(line)))
-            else:
-                self._emit(line, frames)
-        frames += self._keep(last)
+        if rest:
+            frames += self.finish()
+            last = rest.pop()
+            for line in rest:
+                if len(line) > self._limit:
+                    frames.append(TooLong(line[:_HEAD], len(line)))
+                elif line and not line.isspace():
+                    frames.append(line)
+            frames += self._keep(last)
         return frames
 
     def finish(self) -> list[bytes | TooLong]:
         """The unterminated rest at the end of the stream, if there is one."""
-        frames: list[bytes | TooLong] = []
-        if not self._skipping:
-            self._emit(b"".join(self._parts), frames)
-        self._reset()
-        return frames
+        line = b"".join(self._parts)
+        self._parts, self._size, self._skipping = [], 0, False
+        return [line] if line and not line.isspace() else []
 
     def _keep(self, piece: bytes) -> list[bytes | TooLong]:
         if self._skipping or not piece:
@@ -66,26 +73,6 @@ class Framer:
         self._size += len(piece)
         if self._size <= self._limit:
             return []
-        head, size = self._head(), self._size
-        self._reset()
-        self._skipping = True
-        return [TooLong(head, size)]
-
-    def _head(self) -> bytes:
-        """The beginning of the line, without putting all of it together."""
-        head = b""
-        for part in self._parts:
-            head += part[: _HEAD - len(head)]
-            if len(head) == _HEAD:
-                break
-        return head
-
-    def _reset(self) -> None:
-        self._parts.clear()
-        self._size = 0
-        self._skipping = False
-
-    @staticmethod
-    def _emit(line: bytes, frames: list[bytes | TooLong]) -> None:
-        if line and not line.isspace():
-            frames.append(line)
+        found = TooLong(head_of(self._parts), self._size)
+        self._parts, self._size, self._skipping = [], 0, True
+        return [found]

@@ -1,8 +1,7 @@
 """The stand-in for an answer to a request of ours that cannot be decoded: an error, for nothing else is certain.
 
-But a list is not lost for one definition in it that cannot be read: Python's `json` writes NaN and Infinity, others
-write half characters, control characters or more levels than can be followed. Such a value, or else the whole
-definition, becomes `NOT_JSON`, by which the definition is put aside; the others go on.
+A list is not lost for one definition that cannot be read: Python's `json` writes NaN and Infinity, others write half
+characters, control characters or too many levels. Such a value, or else the whole definition, becomes `NOT_JSON`.
 """
 
 import re
@@ -143,6 +142,6 @@ def _behind_space(line: bytes, at: int) -> int:
 def _is_json(text: bytes) -> bool:
     try:
         _decode_raw(text)
+        return True
     except (msgspec.DecodeError, RecursionError):
         return False
-    return True

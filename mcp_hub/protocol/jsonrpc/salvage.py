@@ -1,6 +1,6 @@
 """The readable part of a line that cannot be decoded: its id, and whether it was to be an answer.
 
-Only its two ends are looked at. An id in a message's own place counts for more than others, which its payload may hold.
+Only its two ends are looked at. An id in a message's own place counts more than others, which its payload may hold.
 """
 
 import re
@@ -13,17 +13,14 @@ _LOOK: Final = 4096
 _WHOLE: Final = 1 << 20
 """Bytes of a line whose brackets are worth counting."""
 _JSONRPC: Final = rb'"jsonrpc"\s*:\s*"2\.0"'
-_VALUE: Final = rb'(-?\d{1,19}(?![\d.eE])|"(?:[^"\\\x00-\x1f]|\\.){0,256}")'
-_ID: Final = rb'"id"\s*:\s*' + _VALUE
+_ID: Final = rb'"id"\s*:\s*(-?\d{1,19}(?![\d.eE])|"(?:[^"\\\x00-\x1f]|\\.){0,256}")'
 _IDS: Final = re.compile(_ID)
 _FIRST: Final = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*\{\s*(?:%b\s*,\s*%b|%b\s*,\s*%b)\s*,\s*\"(?!id\")" % (_JSONRPC, _ID, _ID, _JSONRPC)
 )
 """A message that begins with its version and its id, and has no second id right behind them."""
 _FIRST_ID: Final = re.compile(rb"\s*\{\s*" + _ID)
-_LAST: Final = re.compile(
-    rb",\s*(?:%b\s*,\s*%b|%b\s*,\s*%b|%b)\s*\}\s*\Z" % (_JSONRPC, _ID, _ID, _JSONRPC, rb'"id"\s*:\s*' + _VALUE)
-)
+_LAST: Final = re.compile(rb",\s*(?:%b\s*,\s*%b|%b\s*,\s*%b|%b)\s*\}\s*\Z" % (_JSONRPC, _ID, _ID, _JSONRPC, _ID))
 """A message that ends with its id; the third group is of one without the version beside it."""
 _STRINGS: Final = re.compile(rb'"[^"]*"?')
 """In text that is `flat`."""
@@ -35,11 +32,7 @@ _OWN_MEMBER: Final = re.compile(rb'"(?:method"\s*:\s*"|params"|(result|error)")'
 
 
 def flat(text: bytes) -> bytes:
-    """JSON text, as long as before, without escaped quotes: a string ends with the next one.
-
-    A pattern that steps over escapes needs either much memory or possessive quantifiers over groups, which lose matches
-    before Python 3.11.5 (gh-106052).
-    """
+    """JSON text, as long as before, without escaped quotes: patterns that step over escapes need much memory."""
     return text.replace(rb"\\", b"__").replace(rb"\"", b"__") if b"\\" in text else text
 
 

@@ -1,10 +1,14 @@
 """Tools and their calls over REST."""
 
+from typing import Annotated
+
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from mcp_hub.protocol.rest.common import JsonObjectText
 from mcp_hub.types import Status
+
+JsonObjectText = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": "object"})]
+"""An encoded object; that it is one is for the reader to check."""
 
 
 class ToolList(Struct):

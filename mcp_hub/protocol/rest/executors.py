@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from mcp_hub.protocol.rest.common import JsonObjectText
+from mcp_hub.protocol.rest.calls import JsonObjectText
 
 
 class ExecutorBody(Struct, forbid_unknown_fields=True):

@@ -27,26 +27,13 @@ class FlagInfo(Struct):
     text: str = ""
 
 
-class ListFigures(Struct, omit_defaults=True, kw_only=True):
-    """The lists of a server. `listed` is when they were read last, `age` the seconds since.
-
-    `entries` counts what it listed by kind, `offered` those of them that clients get. `warnings` say what is missing.
-    """
-
-    listed: str | UnsetType = UNSET
-    age: float | UnsetType = UNSET
-    entries: dict[str, int] = {}
-    offered: dict[str, int] | UnsetType = UNSET
-    warnings: list[str] = []
-
-
-class ServerInfo(ListFigures, omit_defaults=True):
+class ServerInfo(Struct, frozen=True, omit_defaults=True):
     """A server now. `reason` says why it is not ready, `code` is its stable code (docs/errors.md).
 
-    `rests` says that it is stopped until it is needed. A server that is ready has a `reason` where processes of its own
-    for single sessions have failed.
-    `restarts` count since it was put up. `era` and `version` are of the protocol, `software` is what it calls itself.
-    `stderr` are its last lines there, the newest last.
+    A server that is ready has a `reason` if processes for single sessions have failed. `rests`: it is stopped until it
+    is needed. `restarts` count since it was put up. `era` and `version` are of the protocol, `software` is its own name
+    for itself. `stderr` are its last lines there, the newest last. Its lists were read at `listed`, `age` seconds ago;
+    `entries` counts them by kind, `offered` those that clients get, and `warnings` say what is missing.
     """
 
     server: str
@@ -62,6 +49,11 @@ class ServerInfo(ListFigures, omit_defaults=True):
     unapproved: list[UnapprovedInfo] = []
     flags: list[FlagInfo] = []
     stderr: list[str] = []
+    listed: str | UnsetType = UNSET
+    age: float | UnsetType = UNSET
+    entries: dict[str, int] = {}
+    offered: dict[str, int] | UnsetType = UNSET
+    warnings: list[str] = []
 
 
 class ServerList(Struct):
@@ -86,8 +78,7 @@ class RestartAnswer(Struct):
 
 
 class ReloadAnswer(Struct):
-    """The effect of a reload on servers, by name, and keys of the file with dots: those in force now (`settings`)
-    and what only from the next start of the hub on (`next_start`).
+    """The effect of a reload on servers, by name, and on keys of the file: in force now, or from the `next_start` on.
 
     `restarted` servers run otherwise now, of `adjusted` ones only rules and limits changed; `revived` ones had failed.
     """

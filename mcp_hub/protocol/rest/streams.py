@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from mcp_hub.protocol.rest.common import JsonObjectText
+from mcp_hub.protocol.rest.calls import JsonObjectText
 from mcp_hub.types import Status
 
 
@@ -16,7 +16,7 @@ class QuestionInfo(Struct):
     params: JsonObjectText
 
 
-class StreamStatus(Struct, omit_defaults=True):
+class StreamStatus(Struct, frozen=True, omit_defaults=True):
     """A stream. `first` and `last` number the events that are kept; `message` is the last of its progress.
 
     `name` is what was called, `tool` what its server calls it. `questions` are those that are open; `result`, `error`

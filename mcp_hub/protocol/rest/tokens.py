@@ -1,15 +1,15 @@
 """The tokens that tools cost a model's context, over REST and as `mcp-hub tokens --json` prints it."""
 
+from operator import add
+
 import msgspec
+from msgspec.structs import astuple
 
 from mcp_hub.types import Expose, Mode
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """Tokens of tools: whole definitions, compacted ones, one-line signatures as `find_tools` shows them, names alone.
-
-    Compacted is without what says nothing and without output schemas.
-    """
+    """Tokens of tools: whole definitions; compacted ones, which have no output schemas; one-line signatures; names."""
 
     full: int = 0
     compact: int = 0
@@ -17,12 +17,7 @@ class Tokens(msgspec.Struct, frozen=True):
     names: int = 0
 
     def __add__(self, other: "Tokens") -> "Tokens":
-        return Tokens(
-            self.full + other.full,
-            self.compact + other.compact,
-            self.signature + other.signature,
-            self.names + other.names,
-        )
+        return Tokens(*map(add, astuple(self), astuple(other)))
 
 
 class ToolTokens(msgspec.Struct, frozen=True):

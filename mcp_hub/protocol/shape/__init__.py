@@ -5,9 +5,9 @@ In: results, progress, log messages, tasks and events of a call, all with encode
 Out: encoded JSON in parts that the caller joins, so that a large result is copied once.
 
 Held together by one rule: bytes are spliced, and a result is taken apart one level only where the eras differ.
-`results` shapes results, progress and log notifications; `complete` recognizes a final result without parsing it;
-`tasks` shapes the tasks extension; `stream_events` and `stream_errors` are the stored form of events and errors, which
-REST shows unchanged.
+`results` shapes results, progress and log notifications, and recognizes a final result without parsing it; `tasks`
+shapes the tasks extension; `stream_events` and `stream_errors` are the stored form of events and errors, which REST
+shows unchanged.
 
 Everything here is pure.
 

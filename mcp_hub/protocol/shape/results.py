@@ -1,22 +1,26 @@
-"""Internal → era-correct wire form, in one place: results, progress and log notifications.
+"""Results, progress and log notifications in the form of an era.
 
-Bytes are spliced; a result is taken apart one level only when the two eras differ and it carries a member that the
-other lacks. Source: specification 2026-07-28, basic/index "Result types" and server/utilities/caching.
+Bytes are spliced; a result is taken apart one level only when the two eras differ and it has a member that the other
+lacks. Source: specification 2026-07-28, basic/index "Result types" and server/utilities/caching.
 """
 
 import re
+from typing import Final
 
 import msgspec
 
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed, Log, Progressed
 from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, raw_object
-from mcp_hub.protocol.shape.complete import HEAD, TAIL, begins, ends, is_complete
 from mcp_hub.types import HANDSHAKE, MODERN, Era, RawJson, RawObject
 
 COALESCED = "dev.mcp-hub/coalesced"
 """`_meta` key of a progress notification that stands for earlier ones too: how many were merged into it."""
 
+HEAD: Final = b'{"resultType":"complete",'
+"""The beginning of a result of many modern servers."""
+TAIL: Final = b',"resultType":"complete"}'
+"""The end of a result of others (the Python SDK): a member before the last brace belongs to the whole."""
 _COMPLETE = msgspec.Raw(b'"complete"')
 _ASKS = msgspec.Raw(b'"input_required"')
 _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
@@ -30,11 +34,24 @@ _FOREIGN = re.compile(rb'"(?:resultType|ttlMs|cacheScope)"')
 """Members of the modern era; a result that mentions none need not be taken apart to be sure of that."""
 
 
+def begins(raw: RawJson, text: bytes) -> bool:
+    return bytes(memoryview(raw)[: len(text)]) == text
+
+
+def ends(raw: RawJson, text: bytes) -> bool:
+    return bytes(memoryview(raw)[-len(text) :]) == text
+
+
+def is_complete(result: RawJson) -> bool:
+    """Whether a result is certainly neither a task nor a question; False says nothing."""
+    return bytes(memoryview(result)[-len(TAIL) :]) == TAIL or begins(result, HEAD)
+
+
 def call_result(method: str, done: Completed, era: Era, *, shared: bool = False) -> tuple[RawJson | memoryview, ...]:
     """The result of a call for a caller of `era`, in parts that are to be joined: a large one is copied once only.
 
-    `shared` is a claim that no profile, token or session influenced it; only then may caches of several users keep it.
-    Raises `RpcError` when the upstream asks for input and the caller's era cannot be asked that way.
+    `shared`: no profile, token or session influenced it; only then may caches of several users keep it. Raises
+    `RpcError` when the upstream asks for input and the caller's era cannot be asked that way.
     """
     if era is HANDSHAKE:
         is_plain = done.era is HANDSHAKE and _FOREIGN.search(done.result) is None
@@ -121,17 +138,23 @@ def _without(members: RawObject, names: tuple[str, ...]) -> RawObject:
     return {key: value for key, value in members.items() if key not in names}
 
 
-def progress_frame(token: bytes, event: Progressed) -> bytes:
-    """`notifications/progress` under the caller's own token."""
-    params: dict[str, object] = {"progressToken": msgspec.Raw(token), "progress": event.progress}
+def progress_members(event: Progressed) -> dict[str, object]:
+    """The members of a progress notification, but for its token."""
+    members: dict[str, object] = {"progress": event.progress}
     if event.total is not None:
-        params["total"] = event.total
+        members["total"] = event.total
     if event.rest:
-        params.update(event.rest)
+        members.update(event.rest)
     if event.skipped:
         meta = raw_object((event.rest or {}).get("_meta", msgspec.UNSET)) or {}
-        params["_meta"] = {**meta, COALESCED: event.skipped}
-    return notification_frame("notifications/progress", msgspec.json.encode(params))
+        members["_meta"] = {**meta, COALESCED: event.skipped}
+    return members
+
+
+def progress_frame(token: bytes, event: Progressed) -> bytes:
+    """`notifications/progress` under the caller's own token."""
+    params = {"progressToken": msgspec.Raw(token), **progress_members(event)}
+    return notification_frame("notifications/progress", object_bytes(params))
 
 
 def log_frame(event: Log) -> bytes:

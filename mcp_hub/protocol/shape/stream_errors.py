@@ -1,34 +1,15 @@
-"""The errors that end a durable stream: code, class and whether to try again, and the error that was, again.
+"""The errors that end a durable stream: their code, class and whether to try again; and the errors behind these.
 
-An upstream's own error is relayed byte for byte (class `tool`); an error of the hub comes back as the class of
-`mcp_hub.errors` that it had. Here `internal`, an error of the hub
-itself, is not among those.
+An upstream's own error is relayed byte for byte (class `tool`); one of the hub comes back as the class it had.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
 
-from mcp_hub.errors import (
-    Busy,
-    CallCancelled,
-    DeadlineExceeded,
-    EventsGone,
-    ExecutorLost,
-    HttpRefused,
-    HubRestarted,
-    HubStopping,
-    InvalidParams,
-    MethodNotFound,
-    NotApproved,
-    RpcError,
-    UnknownEntry,
-    UnknownStream,
-    UpstreamLost,
-    UpstreamUnavailable,
-)
+from mcp_hub import errors
+from mcp_hub.errors import RpcError
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.rpc_errors import from_wire
 from mcp_hub.types import JsonObject, RawJson
@@ -47,26 +28,22 @@ class _Kind(NamedTuple):
 
 
 _INTERNAL: Final = _Kind("internal")
-_KINDS: Final[Mapping[type[RpcError], _Kind]] = MappingProxyType(
-    {
-        RpcError: _INTERNAL,
-        InvalidParams: _Kind("client"),
-        UnknownEntry: _Kind("client"),
-        NotApproved: _Kind("auth"),
-        UnknownStream: _Kind("client"),
-        EventsGone: _Kind("client"),
-        MethodNotFound: _Kind("client"),
-        UpstreamUnavailable: _Kind("upstream_transport", is_retryable=True),
-        UpstreamLost: _Kind("upstream_crash", is_retryable=True),
-        HttpRefused: _Kind("upstream_transport"),
-        DeadlineExceeded: _Kind("upstream_timeout"),
-        CallCancelled: _Kind("cancelled"),
-        Busy: _Kind("capacity", is_retryable=True),
-        HubStopping: _Kind("hub_restart", is_retryable=True),
-        HubRestarted: _Kind("hub_restart", is_retryable=True),
-        ExecutorLost: _Kind("upstream_crash", is_retryable=True),
-    }
-)
+_CLIENT: Final = _Kind("client")
+_CRASH: Final = _Kind("upstream_crash", is_retryable=True)
+_RESTART: Final = _Kind("hub_restart", is_retryable=True)
+_KINDS: Final[Mapping[type[RpcError], _Kind]] = {
+    RpcError: _INTERNAL,
+    **dict.fromkeys((errors.InvalidParams, errors.UnknownEntry, errors.UnknownStream), _CLIENT),
+    **dict.fromkeys((errors.EventsGone, errors.MethodNotFound), _CLIENT),
+    **dict.fromkeys((errors.UpstreamLost, errors.ExecutorLost), _CRASH),
+    **dict.fromkeys((errors.HubStopping, errors.HubRestarted), _RESTART),
+    errors.NotApproved: _Kind("auth"),
+    errors.UpstreamUnavailable: _Kind("upstream_transport", is_retryable=True),
+    errors.HttpRefused: _Kind("upstream_transport"),
+    errors.DeadlineExceeded: _Kind("upstream_timeout"),
+    errors.CallCancelled: _Kind("cancelled"),
+    errors.Busy: _Kind("capacity", is_retryable=True),
+}
 _CLASSES: Final = {class_.symbol: class_ for class_ in _KINDS}
 _LIMITS: Final = {"max_duration": "deadline", "question_timeout": "client"}
 """Whose time ran out, by the limit that a `DeadlineExceeded` names; by any other the upstream's."""
@@ -95,15 +72,15 @@ def error_data(error: RpcError) -> tuple[RawJson, ...]:
 
 
 def _kind(error: RpcError) -> _Kind:
-    kind = next(_KINDS[class_] for class_ in type(error).__mro__ if class_ in _KINDS)
-    data = error.data or {}
     if error.raw is not None:
         return _Kind(_TOOL)
+    kind = next(_KINDS[class_] for class_ in type(error).__mro__ if class_ in _KINDS)
+    data = error.data or {}
     if kind is _INTERNAL and "upstream" in data:
         return _Kind("upstream_protocol")
-    if isinstance(error, DeadlineExceeded):
+    if isinstance(error, errors.DeadlineExceeded):
         return kind._replace(group=_LIMITS.get(str(data.get("limit")), kind.group))
-    if isinstance(error, HttpRefused):
+    if isinstance(error, errors.HttpRefused):
         return kind._replace(group=_REFUSALS.get(error.status, kind.group), is_retryable=error.status == _TOO_MANY)
     return kind
 
@@ -123,17 +100,14 @@ _decode = msgspec.json.Decoder(_WireError).decode
 
 
 def error_of(code: str, group: str, jsonrpc: RawJson) -> RpcError:
-    """The error behind `error_data`. A code that this version does not know stands for an error all the same.
-
-    Raises `msgspec.DecodeError` or `RecursionError` if `jsonrpc` is not what the hub writes.
-    """
+    """The error behind `error_data`, also of an unknown code. Raises `msgspec.DecodeError`, `RecursionError`."""
     class_ = _CLASSES.get(code, RpcError)
     if group == _TOOL:
         error = from_wire(jsonrpc)
-        return error if class_ is RpcError else _made(class_, error.message, error.code, error.data, error.raw)
+        return error if class_ is RpcError else class_.restored(error.message, error.code, error.data, error.raw)
     wire = _decode(jsonrpc)
     data = None if wire.data is None else {name: _value(name, value) for name, value in wire.data.items()}
-    return _made(class_, wire.message, wire.code, data)
+    return class_.restored(wire.message, wire.code, data)
 
 
 def _value(name: str, raw: msgspec.Raw) -> object:
@@ -144,24 +118,3 @@ def _value(name: str, raw: msgspec.Raw) -> object:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError):  # a number that no float can hold, say
         return raw
-
-
-def _made(
-    class_: type[RpcError], message: str, code: int, data: JsonObject | None, raw: RawJson | None = None
-) -> RpcError:
-    """An error of a class whose own constructor may put the message together from what is not known here."""
-    error = class_.__new__(class_)
-    RpcError.__init__(error, message, code=code, data=data, raw=raw)
-    if raw is None and data is not None and data.get("code") == error.symbol:
-        error.data = {name: value for name, value in data.items() if name != "code"} or None
-    if isinstance(error, HttpRefused):
-        error.status = _integer((data or {}).get("upstream"), "status")
-    if isinstance(error, EventsGone):
-        error.earliest = _integer(data, "earliest")
-    return error
-
-
-def _integer(members: object, name: str) -> int:
-    """0 where there is none."""
-    value = members.get(name) if isinstance(members, dict) else None
-    return value if isinstance(value, int) else 0

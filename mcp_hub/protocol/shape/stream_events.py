@@ -1,36 +1,20 @@
 """The events of a durable stream as they are stored and shown over REST: one JSON object a line.
 
-What peers sent is spliced into the line and taken out again byte for byte, but for line breaks in its white space,
-which become spaces. Text has to be encodable as UTF-8 and numbers finite, as the decoder of messages and the progress
-guard see to.
+Payloads are spliced into the line and taken out again byte for byte, but for line breaks in white space, which become
+spaces. The decoder of messages and the progress guard have seen to it that text can be encoded and numbers are finite.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
-from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
 import msgspec
 
-from mcp_hub.events import (
-    CallEvent,
-    Cancelled,
-    Completed,
-    Delta,
-    Ending,
-    Failed,
-    InputReceived,
-    InputRequired,
-    Log,
-    Progressed,
-    Started,
-    ToolCall,
-    ToolResult,
-)
+from mcp_hub import events
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, one_line, raw_object
-from mcp_hub.protocol.shape.results import COALESCED
+from mcp_hub.protocol.shape.results import COALESCED, progress_members
 from mcp_hub.protocol.shape.stream_errors import error_data, error_of
 from mcp_hub.types import CallId, Era, JsonObject, RawJson, RawObject
 
@@ -49,31 +33,33 @@ def timestamp(seconds: float) -> str:
 
 def start_data(server: str, tool: str, name: str, arguments: RawJson, attempt: int, deadline: float | None) -> bytes:
     """Data of the `start` event: the arguments as the hash of their bytes, `deadline` in Unix seconds."""
-    data: JsonObject = {"server": server, "tool": tool, "name": name, "args_sha256": sha256(arguments).hexdigest()}
-    data["attempt"] = attempt
+    digest = sha256(arguments).hexdigest()
+    data: JsonObject = {"server": server, "tool": tool, "name": name, "args_sha256": digest, "attempt": attempt}
     if deadline is not None:
         data["deadline"] = timestamp(deadline)
     return object_bytes(data)
 
 
-def encoded(stream: CallId, seq: int, ts: str, event: CallEvent, start: RawJson | None = None) -> bytes:
+def encoded(stream: CallId, seq: int, ts: str, event: events.CallEvent, start: RawJson | None = None) -> bytes:
     """The line of an event, without a line break. `start` is the data of `Started` (`start_data`)."""
     kind, data = _data(event)
-    if start is not None and type(event) is Started:
+    if start is not None and type(event) is events.Started:
         data = (start,)
     head = b'{"v":1,"stream":"%b","seq":%d,"ts":"%b","type":"%b","data":' % (stream.encode(), seq, ts.encode(), kind)
     return one_line(b"".join((head, *data, b"}")))
 
 
-def decoded(line: bytes) -> tuple[int, CallEvent]:
+def decoded(line: bytes) -> tuple[int, events.CallEvent]:
     """Sequence number and event of a line; payloads are views of it.
 
-    A count of merged progress that an upstream hub wrote counts as one of ours. Raises `ValueError` for anything that
-    is not an event of a call: broken lines, other versions, unknown types, `reset` among them.
+    Raises `ValueError` for anything that is not an event of a call: broken lines, other versions, types like `reset`.
     """
     try:
         head = _decode_head(line)
-        return head.seq, _READERS[head.type](head.data)
+        data = _members(head.data)
+        if head.type == "log":  # which keeps its data as a whole
+            return head.seq, events.Log(_text(data["level"]), head.data)
+        return head.seq, _READERS[head.type](data)
     except KeyError as exc:
         raise ValueError(f"not an event of a stream: {exc.args[0]!r} is missing or unknown") from None
     except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
@@ -83,45 +69,33 @@ def decoded(line: bytes) -> tuple[int, CallEvent]:
 # -- to a line
 
 
-def _data(event: CallEvent) -> _Data:
+def _data(event: events.CallEvent) -> _Data:
     match event:
-        case Progressed():
-            return b"progress", (_progress_data(event),)
-        case Delta():
+        case events.Progressed():
+            return b"progress", (object_bytes(progress_members(event)),)
+        case events.Delta():
             head = b'{"channel":%b,"index":%d,"content":' % (object_bytes(event.channel), event.index)
             return b"delta", (head, event.content, b"}")
-        case Log():
+        case events.Log():
             return b"log", (event.params,)
-        case ToolCall():
+        case events.ToolCall():
             head = b'{"call":%b,"name":%b,"arguments":' % (object_bytes(event.call), object_bytes(event.name))
             return b"tool-call", (head, event.arguments, b"}")
-        case ToolResult():
+        case events.ToolResult():
             head = b'{"call":%b,"isError":%b,"content":' % (object_bytes(event.call), object_bytes(event.is_error))
             return b"tool-result", (head, event.content, b"}")
-        case InputRequired():
+        case events.InputRequired():
             head = b'{"key":%b,"method":%b,"params":' % (object_bytes(event.key), object_bytes(event.method))
             return b"input-required", (head, event.params, b"}")
-        case InputReceived():
+        case events.InputReceived():
             return b"input-received", (_received_data(event),)
-        case Started():
+        case events.Started():
             return b"start", (b"{}",)
         case _:
             return _ending_data(event)
 
 
-def _progress_data(event: Progressed) -> bytes:
-    data: dict[str, object] = {"progress": event.progress}
-    if event.total is not None:
-        data["total"] = event.total
-    if event.rest:
-        data.update(event.rest)
-    if event.skipped:
-        meta = raw_object((event.rest or {}).get("_meta", msgspec.UNSET)) or {}
-        data["_meta"] = {**meta, COALESCED: event.skipped}
-    return object_bytes(data)
-
-
-def _received_data(event: InputReceived) -> bytes:
+def _received_data(event: events.InputReceived) -> bytes:
     data: JsonObject = {"key": event.key}
     if event.remaining:
         data["remaining"] = event.remaining
@@ -130,15 +104,15 @@ def _received_data(event: InputReceived) -> bytes:
     return object_bytes(data)
 
 
-def _ending_data(event: Ending) -> _Data:
+def _ending_data(event: events.Ending) -> _Data:
     match event:
-        case Completed():
+        case events.Completed():
             head = b'{"outcome":"%b","result":' % (b"tool_error" if _says_error(event.result) else b"ok")
             return b"end", (head, event.result, b',"era":"modern"}' if event.era is Era.MODERN else b"}")
-        case Cancelled():
+        case events.Cancelled():
             data = {"outcome": "cancelled", **({} if event.reason is None else {"reason": event.reason})}
             return b"end", (object_bytes(data),)
-        case Failed():
+        case events.Failed():
             return b"error", error_data(event.error)
 
 
@@ -169,12 +143,7 @@ class _Head(msgspec.Struct):
     data: msgspec.Raw
 
 
-class _Level(msgspec.Struct):
-    level: str
-
-
 _decode_head = msgspec.json.Decoder(_Head).decode
-_decode_level = msgspec.json.Decoder(_Level).decode
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _number = msgspec.json.Decoder(int | float).decode
 _integer = msgspec.json.Decoder(int).decode
@@ -183,17 +152,11 @@ _flag = msgspec.json.Decoder(bool).decode
 _era = msgspec.json.Decoder(Era).decode
 
 
-def _start(data: RawJson) -> Started:
-    _members(data)
-    return Started()
-
-
-def _progress(data: RawJson) -> Progressed:
-    rest = _members(data)
+def _progress(rest: RawObject) -> events.Progressed:
     value = _number(rest.pop("progress"))
     total = _number(rest.pop("total")) if "total" in rest else None
     skipped = _take_skipped(rest) if "_meta" in rest else 0
-    return Progressed(value, total, rest or None, skipped)
+    return events.Progressed(value, total, rest or None, skipped)
 
 
 def _take_skipped(rest: RawObject) -> int:
@@ -208,63 +171,28 @@ def _take_skipped(rest: RawObject) -> int:
     return int(bytes(count))
 
 
-def _delta(data: RawJson) -> Delta:
-    members = _members(data)
-    return Delta(members["content"], _integer(members["index"]), _text(members["channel"]))
+def _input_received(data: RawObject) -> events.InputReceived:
+    remaining = _integer(data["remaining"]) if "remaining" in data else 0
+    return events.InputReceived(_text(data["key"]), remaining, _text(data["action"]) if "action" in data else None)
 
 
-def _log(data: RawJson) -> Log:
-    return Log(_decode_level(data).level, data)
-
-
-def _tool_call(data: RawJson) -> ToolCall:
-    members = _members(data)
-    return ToolCall(_text(members["call"]), _text(members["name"]), members["arguments"])
-
-
-def _tool_result(data: RawJson) -> ToolResult:
-    members = _members(data)
-    return ToolResult(_text(members["call"]), members["content"], _flag(members["isError"]))
-
-
-def _input_required(data: RawJson) -> InputRequired:
-    members = _members(data)
-    return InputRequired(_text(members["key"]), _text(members["method"]), members["params"])
-
-
-def _input_received(data: RawJson) -> InputReceived:
-    members = _members(data)
-    remaining = _integer(members["remaining"]) if "remaining" in members else 0
-    action = _text(members["action"]) if "action" in members else None
-    return InputReceived(_text(members["key"]), remaining, action)
-
-
-def _end(data: RawJson) -> Completed | Cancelled:
-    members = _members(data)
-    outcome = _text(members["outcome"])
+def _end(data: RawObject) -> events.Completed | events.Cancelled:
+    outcome = _text(data["outcome"])
     if outcome == "cancelled":
-        return Cancelled(_text(members["reason"]) if "reason" in members else None)
+        return events.Cancelled(_text(data["reason"]) if "reason" in data else None)
     if outcome not in ("ok", "tool_error"):
         raise ValueError(f"outcome {outcome!r}")
-    return Completed(members["result"], _era(members["era"]) if "era" in members else Era.HANDSHAKE)
+    return events.Completed(data["result"], _era(data["era"]) if "era" in data else Era.HANDSHAKE)
 
 
-def _failed(data: RawJson) -> Failed:
-    members = _members(data)
-    return Failed(error_of(_text(members["code"]), _text(members["class"]), members["jsonrpc"]))
-
-
-_READERS: Final[Mapping[str, Callable[[RawJson], CallEvent]]] = MappingProxyType(
-    {
-        "start": _start,
-        "progress": _progress,
-        "delta": _delta,
-        "log": _log,
-        "tool-call": _tool_call,
-        "tool-result": _tool_result,
-        "input-required": _input_required,
-        "input-received": _input_received,
-        "end": _end,
-        "error": _failed,
-    }
-)
+_READERS: Final[Mapping[str, Callable[[RawObject], events.CallEvent]]] = {
+    "start": lambda data: events.Started(),
+    "progress": _progress,
+    "delta": lambda data: events.Delta(data["content"], _integer(data["index"]), _text(data["channel"])),
+    "tool-call": lambda data: events.ToolCall(_text(data["call"]), _text(data["name"]), data["arguments"]),
+    "tool-result": lambda data: events.ToolResult(_text(data["call"]), data["content"], _flag(data["isError"])),
+    "input-required": lambda data: events.InputRequired(_text(data["key"]), _text(data["method"]), data["params"]),
+    "input-received": _input_received,
+    "end": _end,
+    "error": lambda data: events.Failed(error_of(_text(data["code"]), _text(data["class"]), data["jsonrpc"])),
+}

@@ -1,7 +1,7 @@
-"""Tasks as a modern client sees them: members, acknowledgements, requests and who may make them. Pure.
+"""Tasks as a modern client sees them: members, acknowledgements and requests. Pure.
 
-Source: the extension `io.modelcontextprotocol/tasks` (SEP-2663). Times are Unix seconds here and ISO
-8601 on the wire, durations seconds here and whole milliseconds there.
+Source: the extension `io.modelcontextprotocol/tasks` (SEP-2663). Times are Unix seconds here and ISO 8601 on the wire,
+durations seconds here and whole milliseconds there.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ import msgspec
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.protocol.extensions import TASKS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
-from mcp_hub.protocol.questions import Question, take_retry
+from mcp_hub.protocol.questions import Question, input_members, take_retry
 from mcp_hub.protocol.rpc_errors import MISSING_CAPABILITY
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.types import JsonObject, RawJson, RawObject
@@ -74,10 +74,7 @@ def with_error(task: TaskState, error: RpcError) -> JsonObject:
 
 def with_requests(task: TaskState, wanted: Mapping[str, Question]) -> JsonObject:
     """`InputRequiredTask`; params are in the modern shape."""
-    requests = {
-        key: {"method": method, "params": msgspec.Raw(bytes(params))} for key, (method, params) in wanted.items()
-    }
-    return {**task.members, "inputRequests": requests}
+    return {**task.members, "inputRequests": input_members(wanted)}
 
 
 def missing_tasks() -> RpcError:

@@ -1,13 +1,13 @@
 """Where long results are kept for their caller to read on: the texts that were cut, each under a short id.
 
-A document belongs to the principal whose call it came from; to anybody else it is as unknown as one that never was or
-has expired. Its id is that of its content, so that the same text is kept once, and a result that is shaped anew (a
-replay, another hub on the same folder) names the same document.
+Its id is that of its content, so that the same text is kept once, and a result that is shaped anew (a replay, another
+hub on the same folder) names the same document.
 """
 
 import base64
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -15,7 +15,6 @@ import msgspec
 from mcp_hub.errors import StoreError
 
 _ID: Final = re.compile(r"r[a-z2-7]{12}")
-_BITS: Final = 60
 
 
 class DocumentLimits(msgspec.Struct, frozen=True):
@@ -45,26 +44,17 @@ class Documents(Protocol):
 
     async def open(self) -> None:
         """Lets go of what has expired or is damaged. Never raises."""
-        ...
 
     async def put(self, principal: str, body: bytes) -> str:
         """Keeps a document, or an old one for longer; its id. Raises `StoreError` if it cannot be kept."""
-        ...
 
     async def read(self, principal: str, id_: str, offset: int, size: int) -> Part | None:
         """Up to `size` bytes from `offset` on; None for a document that is unknown, foreign, expired or damaged."""
-        ...
 
 
 def document_id(body: bytes) -> str:
     """`r` and 12 base32 characters of the content's hash: no secret, as reading is bound to the principal."""
-    digest = int.from_bytes(hashlib.blake2b(body, digest_size=8).digest()) >> (64 - _BITS)
-    return "r" + base32(digest)
-
-
-def base32(number: int) -> str:
-    """Of 60 bits, in lower case."""
-    return base64.b32encode((number << 4).to_bytes(8)).decode()[:12].lower()
+    return "r" + base64.b32encode(hashlib.blake2b(body, digest_size=8).digest()).decode()[:12].lower()
 
 
 def is_document_id(text: str) -> bool:
@@ -76,3 +66,12 @@ def check_size(body: bytes, limits: DocumentLimits, total: int) -> None:
     most = min(limits.principal_bytes, total)
     if len(body) > most:
         raise StoreError(f"a document of {len(body)} bytes cannot be kept: the bound is {most}")
+
+
+def surplus(sizes: Sequence[int], most_bytes: int, most: int) -> int:
+    """The number of documents, the oldest first, that have to go for the rest to be within both bounds."""
+    used, gone = sum(sizes), 0
+    while gone < len(sizes) and (used > most_bytes or len(sizes) - gone > most):
+        used -= sizes[gone]
+        gone += 1
+    return gone

@@ -1,9 +1,8 @@
 """Long results as files of one folder, which several hub processes may share and which outlives them.
 
-One file for each document, named by its principal's hash and its id, so that no id leads out of the folder and a
-foreign document is at another place. A file begins with a head that says how long the rest is, and its time of
-modification is when it expires. It is written beside its place and then renamed: readers see all of it or nothing.
-Any other file is not a document, and is removed. All files are for nobody else's eyes.
+One file for each document, named by its principal's hash and its id, so that no id leads out of the folder. A file
+begins with a head that says how long the rest is, and its time of modification is when it expires. It is written beside
+its place and then renamed: readers see all of it or nothing. Any other file in the folder is removed.
 """
 
 import hashlib
@@ -20,8 +19,8 @@ import anyio
 
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.documents.base import DocumentLimits, Part, check_size, document_id, is_document_id
-from mcp_hub.stores.locks import make_folder
+from mcp_hub.stores.documents.base import DocumentLimits, Part, check_size, document_id, is_document_id, surplus
+from mcp_hub.stores.locks import make_folder, remove
 
 log = get_logger(__name__)
 
@@ -86,7 +85,7 @@ class FileDocuments:
         make_folder(self._folder)
         for file in list(self._files()):
             if not _is_sound(file.path):
-                _remove(file.path)
+                remove(file.path)
         self._make_room("", 0, 0)
 
     def _put(self, principal: str, body: bytes) -> str:
@@ -103,7 +102,7 @@ class FileDocuments:
             _write(fresh, body, expires)
             os.replace(fresh, path)
         except BaseException:
-            _remove(fresh)
+            remove(fresh)
             raise
         return id_
 
@@ -123,7 +122,7 @@ class FileDocuments:
         finally:
             os.close(file)
         if length is None:
-            _remove(path)
+            remove(path)
         return None
 
     def _make_room(self, owner: str, size: int, count: int) -> None:
@@ -131,11 +130,10 @@ class FileDocuments:
         limits = self._limits
         files = sorted(self._files())
         own = [file for file in files if file.owner == owner]
-        gone = set(_surplus(own, limits.principal_bytes - size, limits.principal_count - count))
+        gone = _surplus(own, limits.principal_bytes - size, limits.principal_count - count)
         left = [file for file in files if file not in gone]
-        gone.update(_surplus(left, limits.total_bytes - size, limits.total_count - count))
-        for file in gone:
-            _remove(file.path)
+        for file in gone | _surplus(left, limits.total_bytes - size, limits.total_count - count):
+            remove(file.path)
 
     def _files(self) -> Iterator[_File]:
         """The documents that have not expired; everything else in the folder is removed on the way."""
@@ -149,17 +147,11 @@ class FileDocuments:
                     if named is not None and is_whole and seen.st_mtime > now:
                         yield _File(seen.st_mtime, seen.st_size - _HEAD_SIZE, named[1], entry.path)
                     elif not (_FRESH.fullmatch(entry.name) and seen.st_mtime > now - _WRITING):
-                        _remove(entry.path)
+                        remove(entry.path)
 
 
-def _surplus(files: list[_File], most_bytes: int, most: int) -> Iterator[_File]:
-    """The first of these that have to go for the rest to be within both bounds."""
-    used, left = sum(file.size for file in files), len(files)
-    for file in files:
-        if used <= most_bytes and left <= most:
-            break
-        used, left = used - file.size, left - 1
-        yield file
+def _surplus(files: list[_File], most_bytes: int, most: int) -> set[_File]:
+    return set(files[: surplus([file.size for file in files], most_bytes, most)])
 
 
 def _owner(principal: str) -> str:
@@ -200,9 +192,3 @@ def _bytes(file: int, most: int) -> bytes:
         parts.append(part)
         most -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _remove(path: str) -> None:
-    """A folder stays: none of this was ever one."""
-    with suppress(OSError):
-        os.unlink(path)

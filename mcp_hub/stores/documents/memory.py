@@ -3,14 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable
 
-import msgspec
-
-from mcp_hub.stores.documents.base import DocumentLimits, Part, check_size, document_id
-
-
-class _Kept(msgspec.Struct):
-    body: bytes
-    expires: float
+from mcp_hub.stores.documents.base import DocumentLimits, Part, check_size, document_id, surplus
 
 
 class MemoryDocuments:
@@ -19,7 +12,7 @@ class MemoryDocuments:
     def __init__(self, limits: DocumentLimits, now: Callable[[], float]) -> None:
         self._limits = limits
         self._now = now
-        self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], tuple[float, bytes]] = OrderedDict()  # with the time of its end
 
     async def open(self) -> None:
         pass
@@ -33,23 +26,20 @@ class MemoryDocuments:
         own = [key for key in self._kept if key[0] == principal]
         self._make_room(own, limits.principal_bytes - len(body), limits.principal_count - 1)
         self._make_room(list(self._kept), limits.memory_bytes - len(body), limits.total_count - 1)
-        self._kept[principal, id_] = _Kept(body, self._now() + limits.ttl)
+        self._kept[principal, id_] = self._now() + limits.ttl, body
         return id_
 
     async def read(self, principal: str, id_: str, offset: int, size: int) -> Part | None:
         self._expire()
         kept = self._kept.get((principal, id_))
-        return None if kept is None else Part(kept.body[offset : offset + size], len(kept.body))
+        return None if kept is None else Part(kept[1][offset : offset + size], len(kept[1]))
 
     def _expire(self) -> None:
         now = self._now()
-        while self._kept and next(iter(self._kept.values())).expires <= now:
+        while self._kept and next(iter(self._kept.values()))[0] <= now:
             self._kept.popitem(last=False)
 
     def _make_room(self, keys: list[tuple[str, str]], most_bytes: int, most: int) -> None:
         """Lets the first of these go until the rest are within both bounds."""
-        used, left = sum(len(self._kept[key].body) for key in keys), len(keys)
-        for key in keys:
-            if used <= most_bytes and left <= most:
-                break
-            used, left = used - len(self._kept.pop(key).body), left - 1
+        for key in keys[: surplus([len(self._kept[key][1]) for key in keys], most_bytes, most)]:
+            del self._kept[key]

@@ -1,13 +1,10 @@
-"""The SQLite store with memory behind it: whatever is wrong with the file, calls go on.
+"""The SQLite store with memory behind it: whatever is wrong with the file, calls continue.
 
-A stream whose file fails continues in memory from where it was, under the same numbers; events in the file are read
-from there for as long as that works. While the file is out of use new streams begin in memory, `is_durable` is False,
-and after a while (`retry`) the next thing to be written, or else `orphans`, tries the file again. Once that works, what
-is away comes home: a running stream with its next events, an ended one when `has_news` or `sweep` is asked. They also
-see to a damaged file (`recovery`).
-
-Streams that are away are unknown to other processes; a key that only the file knows does not keep one from beginning;
-and what cannot be read is not there.
+A stream whose file fails continues in memory under the same numbers; events in the file are read from there for as long
+as that works. While the file is out of use new streams begin in memory, `is_durable` is False, and after a while the
+next write, or else `orphans`, tries the file again. Once that works, streams in memory return to it: a running one with
+its next events, an ended one when `has_news` or `sweep` is asked. These two also repair a damaged file (`recovery`).
+Other processes do not know streams in memory, and a key that only the file knows may be used again.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,13 +17,13 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.errors import StoreError
+from mcp_hub.stores import base
 from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Letter, SessionRow
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.instances import Instances, new_instance_id
 from mcp_hub.stores.limits import LETTERS, StoreLimits
 from mcp_hub.stores.recovery.memory_fallback import MemoryFallback
 from mcp_hub.stores.recovery.recovery import Recovery
-from mcp_hub.stores.rules import begin, changed, joined, refuse
 from mcp_hub.stores.sqlite.store import SqliteStore
 from mcp_hub.types import CallId
 
@@ -80,7 +77,7 @@ class FailsafeStore:
                 self._away.create(row, chunk, done)
                 return
             if error is None:
-                self._confirmed(begin(row, chunk))
+                self._confirmed(base.begin(row, chunk))
             done(error)
 
         file.create(row, chunk, told)
@@ -105,7 +102,7 @@ class FailsafeStore:
                 return
             row = self._own.get(stream)
             if error is None and row is not None:
-                self._confirmed(changed(row, chunk, change))
+                self._confirmed(base.changed(row, chunk, change))
             elif error is None:
                 self._files.worked()
             done(error)
@@ -121,8 +118,8 @@ class FailsafeStore:
         self, file: SqliteStore, here: StreamInfo, epoch: int, chunk: Chunk, change: Change, done: Appended
     ) -> None:
         try:
-            refuse(here.id, here, epoch, chunk)
-            joined(chunk)
+            base.refuse(here.id, here, epoch, chunk)
+            base.joined(chunk)
         except StoreError as error:
             done(error)
             return
@@ -133,7 +130,7 @@ class FailsafeStore:
             else:
                 self._away.append(here.id, epoch, chunk, change, done)
 
-        self._return(file, changed(here, chunk, change), chunk.lines, told)
+        self._return(file, base.changed(here, chunk, change), chunk.lines, told)
 
     def _return(self, file: SqliteStore, row: StreamInfo, lines: tuple[bytes, ...], done: Appended) -> None:
         """Writes to the file what it lacks of a stream that is away, `lines` behind it, and the row as it is then."""
@@ -257,16 +254,10 @@ class FailsafeStore:
     # -- handshake sessions
 
     async def put_session(self, session: SessionRow) -> None:
-        file = self._files.for_writing()
-        try:
-            if file is not None:
-                await file.put_session(session)
-                self._files.worked()
-                await self._away.memory.drop_session(session.id)
-                return
-        except StoreFault as fault:
-            self._files.failed(fault)
-        await self._away.memory.put_session(session)
+        if await self._written(lambda file: file.put_session(session)):
+            await self._away.memory.drop_session(session.id)
+        else:
+            await self._away.memory.put_session(session)
 
     async def session(self, id_: str) -> SessionRow | None:
         """From memory, else from the file."""
@@ -291,19 +282,27 @@ class FailsafeStore:
             self._files.failed_reading(fault)
             return otherwise
 
+    async def _written(self, write: Callable[[SqliteStore], Awaitable[None]]) -> bool:
+        """Whether the file could be written."""
+        file = self._files.for_writing()
+        if file is None:
+            return False
+        try:
+            await write(file)
+        except StoreFault as fault:
+            self._files.failed(fault)
+            return False
+        self._files.worked()
+        return True
+
     async def _tend(self) -> None:
         await self._files.mend(self._leave)
         await self._bring_home()
 
     async def _try_again(self) -> None:
         """Writes something to a file that is out of use, when it is worth a try: maybe nobody else has anything to."""
-        if self._files.is_fit or (file := self._files.for_writing()) is None:
-            return
-        try:
-            await file.touch()
-            self._files.worked()
-        except StoreFault as fault:
-            self._files.failed(fault)
+        if not self._files.is_fit:
+            await self._written(SqliteStore.touch)
 
     def _leave(self) -> None:
         """The file is about to be another."""

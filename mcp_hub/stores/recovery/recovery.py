@@ -1,9 +1,8 @@
 """The file of streams of one process over time: in use, out of use, set aside and made anew.
 
-A file that is only full, locked or not writable stays open, for reading and for a try now and then; one that is so from
-the start is opened for reading alone until it can be opened as usual. One that is damaged stays open for reading until
-it can be set aside, which it is once no hub writes to it any more; the new one is made of what can be read of it. Says
-loudly, once each time, that the file is out of use and that it works again.
+A file that is full, locked or not writable stays open, for reading and for a try now and then; one that is so from the
+start is opened for reading alone until it can be opened as usual. A damaged one stays open for reading until it can be
+set aside, once no hub writes to it any more; the new one gets what can be read of it. Each change is logged once.
 """
 
 import sqlite3
@@ -19,14 +18,58 @@ from mcp_hub.stores.faults import StoreFault, faulty
 from mcp_hub.stores.instances import Instances
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.recovery.quarantine import Tenancy, identity, set_aside
-from mcp_hub.stores.recovery.retry import Retry
 from mcp_hub.stores.recovery.salvage import Salvaged, salvage
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 
 _SALVAGE: Final = 3.0
 """Seconds for copying out of a damaged file: other hubs wait for as long to open the new one."""
+FIRST: Final = 5.0
+"""Seconds after the first failure; twice as long after each further one."""
+MOST: Final = 300.0
+"""Seconds between two tries at most; a file that has worked for as long starts from the beginning."""
 
 log = get_logger(__name__)
+
+
+class Retry:
+    """When a file that could not be used may be tried again; `now` is of the caller's clock."""
+
+    def __init__(self) -> None:
+        self._delay = FIRST
+        self._due = 0.0
+        self._worked: float | None = None
+        self._is_trying = False
+        self.is_out = False
+        """Whether the file is out of use."""
+
+    def failed(self, now: float) -> bool:
+        """Whether that is news. Of many that fail together the first one counts."""
+        if self.is_out and not self._is_trying:
+            return False
+        if self._worked is not None and now - self._worked >= MOST:
+            self._delay = FIRST
+        is_news, self.is_out = not self.is_out, True
+        self._is_trying = False
+        self._worked = None
+        self._due = now + self._delay
+        self._delay = min(self._delay * 2, MOST)
+        return is_news
+
+    def take(self, now: float) -> bool:
+        """Whether to try now; True for one caller only, until the next time is due."""
+        if not self.is_out or now < self._due:
+            return False
+        self._is_trying = True
+        self._due = now + self._delay
+        return True
+
+    def worked(self, now: float) -> bool:
+        """The file can be used again; whether that is news."""
+        is_news, self.is_out = self.is_out, False
+        self._is_trying = False
+        if is_news or self._worked is None:
+            self._worked = now
+        return is_news
 
 
 class Recovery:

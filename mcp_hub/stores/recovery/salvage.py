@@ -14,10 +14,8 @@ _RANGE: Final = "SELECT first, last FROM streams WHERE number = ?"
 _EXTRAS: Final = "SELECT * FROM extras WHERE stream = ?"
 _LETTERS: Final = "SELECT * FROM letters NOT INDEXED WHERE stream = ?"
 _CHUNKS: Final = "SELECT stream, first, last, body FROM chunks {} WHERE stream = ? ORDER BY last"
-_NUMBERED_BY: Final = (
-    "NOT INDEXED ORDER BY number",
-    "INDEXED BY streams_newest WHERE principal >= '' ORDER BY principal",
-)
+_BY_TABLE: Final = "NOT INDEXED ORDER BY number"
+_BY_INDEX: Final = "INDEXED BY streams_newest WHERE principal >= '' ORDER BY principal"
 
 
 class Salvaged(msgspec.Struct, frozen=True):
@@ -29,9 +27,9 @@ class Salvaged(msgspec.Struct, frozen=True):
 
 
 def salvage(source: Path, target: Path, is_over: Callable[[], bool]) -> Salvaged:
-    """Makes the new file at `target` and copies until `is_over`. Raises `sqlite3.Error`, `StoreFault` for the target.
+    """Makes the new file at `target` and copies until `is_over`, while nobody else has either file open.
 
-    To be called while nobody else has either file open.
+    Raises `sqlite3.Error`, `StoreFault` for the target.
     """
     new = connect(target)
     try:
@@ -68,7 +66,7 @@ def _numbers(old: sqlite3.Connection) -> tuple[list[int], bool]:
     """Of the streams, the newest first, and whether these are all: by table and by index, from both ends."""
     numbers: set[int] = set()
     is_all = False
-    for index in _NUMBERED_BY:
+    for index in (_BY_TABLE, _BY_INDEX):
         for order in ("DESC", "ASC"):
             found, is_whole = _readable(old, f"SELECT number FROM streams {index} {order}")
             numbers.update(number for (number,) in found)

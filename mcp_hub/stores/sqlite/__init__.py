@@ -12,5 +12,5 @@ Held together by `store.SqliteStore`, with two threads (`worker`): one writes, o
 The file has a write-ahead log. The beginning, the ending and a takeover of a stream are synced to the disk before they
 are confirmed.
 
-Not here: any reaction to a fault (`stores.recovery`) and the rules of appending (`stores.rules`).
+Not here: any reaction to a fault (`stores.recovery`) and the rules of appending (`stores.base`).
 """

@@ -1,7 +1,7 @@
-"""Reading a file of streams where nothing can be written: the disk is full, or the folder is not this hub's to change.
+"""Reading a file of streams where nothing can be written: the disk is full, or the folder is read-only.
 
 SQLite reads a file with a write-ahead log only if the log's companions are there or can be made. Without a log the file
-can be read as it is (`immutable`) for as long as nobody changes it, which is looked at before and after each reading.
+can be read as it is (`immutable`) while nobody changes it, which is checked before and after each reading.
 """
 
 import sqlite3
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcp_hub.stores.faults import StoreFault, faulty
-from mcp_hub.stores.sqlite.schema import is_ours
+from mcp_hub.stores.sqlite.schema import closed_on_failure, is_ours
 from mcp_hub.stores.sqlite.transactions import ReadTransactions
 from mcp_hub.stores.sqlite.worker import Job
 
@@ -61,16 +61,10 @@ def _look(path: Path, how: str) -> sqlite3.Connection:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
     except sqlite3.Error as error:
         raise faulty(error, path) from error
-    try:
+    with closed_on_failure(connection, path):
         connection.execute("PRAGMA query_only = ON")
         if not is_ours(connection, path):
             raise StoreFault("unusable", f"store {path}: is empty")
-    except sqlite3.Error as error:
-        connection.close()
-        raise faulty(error, path) from error
-    except BaseException:
-        connection.close()
-        raise
     return connection
 
 

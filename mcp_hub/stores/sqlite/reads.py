@@ -1,21 +1,21 @@
 """Reads from the file, as plain functions of a connection."""
 
-import sqlite3
+from sqlite3 import Connection
 from typing import Final
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.stores.base import EventPage, SessionRow
 from mcp_hub.stores.limits import PAGE_BYTES
+from mcp_hub.stores.sqlite.schema import EXTRAS
 from mcp_hub.types import CallId
 
-_EXTRAS: Final = ("continuation", "info")
-_COLUMNS: Final = ", ".join(f"{'e' if name in _EXTRAS else 's'}.{name}" for name in StreamInfo.__struct_fields__)
+_COLUMNS: Final = ", ".join(f"{'e' if name in EXTRAS else 's'}.{name}" for name in StreamInfo.__struct_fields__)
 _ROWS: Final = f"SELECT {_COLUMNS}, s.number FROM streams s LEFT JOIN extras e ON e.stream = s.number WHERE "
 _RUNNING: Final = _ROWS.replace("streams s", "streams s INDEXED BY streams_running")
 _FOUND: Final = _ROWS + "s.id = ?"
 
 
-def fetch(db: sqlite3.Connection, stream: CallId, after: int, most: int) -> EventPage | None:
+def fetch(db: Connection, stream: CallId, after: int, most: int) -> EventPage | None:
     """A page and its row, from one state of the file."""
     db.execute("BEGIN")
     try:
@@ -32,7 +32,7 @@ def fetch(db: sqlite3.Connection, stream: CallId, after: int, most: int) -> Even
             db.execute("ROLLBACK")
 
 
-def _lines(db: sqlite3.Connection, number: int, start: int, most: int) -> list[bytes]:
+def _lines(db: Connection, number: int, start: int, most: int) -> list[bytes]:
     lines: list[bytes] = []
     room = PAGE_BYTES
     places = "SELECT first, body FROM chunks WHERE stream = ? AND last >= ? ORDER BY last"
@@ -52,36 +52,36 @@ def _lines(db: sqlite3.Connection, number: int, start: int, most: int) -> list[b
     return lines
 
 
-def find(db: sqlite3.Connection, stream: CallId) -> StreamInfo | None:
+def find(db: Connection, stream: CallId) -> StreamInfo | None:
     """The row of a stream."""
     found = db.execute(_FOUND, (stream,)).fetchone()
     return None if found is None else StreamInfo(*found[:-1])
 
 
-def find_key(db: sqlite3.Connection, principal: str, key: str) -> StreamInfo | None:
+def find_key(db: Connection, principal: str, key: str) -> StreamInfo | None:
     """The row of the stream that has this idempotency key."""
     found = db.execute(_ROWS + "s.principal = ? AND s.key = ?", (principal, key)).fetchone()
     return None if found is None else StreamInfo(*found[:-1])
 
 
-def rows(db: sqlite3.Connection, principal: str, most: int) -> list[StreamInfo]:
+def rows(db: Connection, principal: str, most: int) -> list[StreamInfo]:
     """The streams of a principal, the newest first."""
     newest = _ROWS + "s.principal = ? ORDER BY s.created DESC, s.number DESC LIMIT ?"
     return [StreamInfo(*found[:-1]) for found in db.execute(newest, (principal, max(most, 0)))]
 
 
-def running(db: sqlite3.Connection) -> list[StreamInfo]:
+def running(db: Connection) -> list[StreamInfo]:
     """The streams that have not ended, whoever owns them."""
     return [StreamInfo(*found[:-1]) for found in db.execute(_RUNNING + "s.expires IS NULL ORDER BY s.number")]
 
 
-def has_letters(db: sqlite3.Connection, owner: str) -> bool:
+def has_letters(db: Connection, owner: str) -> bool:
     """Whether messages wait for streams of `owner`."""
     waiting = "SELECT 1 FROM letters l CROSS JOIN streams s ON s.number = l.stream WHERE s.owner = ? LIMIT 1"
     return db.execute(waiting, (owner,)).fetchone() is not None
 
 
-def session(db: sqlite3.Connection, id_: str) -> SessionRow | None:
+def session(db: Connection, id_: str) -> SessionRow | None:
     """A stored session."""
     found = db.execute("SELECT id, principal, body, expires FROM sessions WHERE id = ?", (id_,)).fetchone()
     return None if found is None else SessionRow(*found)

@@ -7,6 +7,8 @@ the bodies. `expires` is null until the stream ends. `letters` are for owners, `
 
 import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +22,8 @@ BUSY_MS: Final = 200
 _APPLICATION: Final = 0x6D687562
 """`mhub`: tells the file from other databases."""
 
+EXTRAS: Final = ("continuation", "info")
+"""Columns of a stream that are in `extras`."""
 _TABLES: Final = """
 CREATE TABLE streams (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, principal TEXT NOT NULL, owner TEXT NOT NULL,
@@ -50,14 +54,23 @@ def connect(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_MS / 1000, cached_statements=64)
     except (sqlite3.Error, OSError) as error:
         raise faulty(error, path) from error
-    try:
+    with closed_on_failure(connection, path):
         connection.execute("PRAGMA cache_size = -8192")
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute("PRAGMA synchronous = NORMAL")
-    except sqlite3.Error as error:
-        connection.close()
-        raise faulty(error, path) from error
     return connection
+
+
+@contextmanager
+def closed_on_failure(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """Closes the connection if the body fails. Raises `StoreFault` for what SQLite has against the file."""
+    try:
+        yield
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise faulty(error, path) from error
+        raise
 
 
 def _create_private(path: Path) -> None:
@@ -72,9 +85,10 @@ def _create_private(path: Path) -> None:
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Makes the tables if the file is empty. Raises `StoreFault` for one of a newer hub or another program.
+    """Makes the tables if the file is empty.
 
-    Raises `sqlite3.Error` for what else is wrong, another process that does the same at this moment included.
+    Raises `StoreFault` for a file of a newer hub or another program, `sqlite3.Error` for anything else, such as another
+    process that does the same at this moment.
     """
     if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")

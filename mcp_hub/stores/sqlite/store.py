@@ -1,8 +1,4 @@
-"""Streams in one SQLite file that several hub processes share.
-
-Write-ahead log; one thread that writes and one that reads, so that reading never waits. Faults of the file come as
-`StoreFault`: what to do then is for `failsafe` to decide.
-"""
+"""Streams in one SQLite file that several hub processes share; its faults come as `StoreFault`."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,11 +11,9 @@ import anyio
 from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.base import Appended, Change, Chunk, Fetched, Letter, SessionRow
-from mcp_hub.stores.faults import faulty
-from mcp_hub.stores.instances import Instances, new_instance_id
+from mcp_hub.stores.base import ENDINGS, Appended, Change, Chunk, Fetched, Letter, SessionRow
+from mcp_hub.stores.instances import Instances
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.rules import ENDINGS
 from mcp_hub.stores.sqlite import reads, writes
 from mcp_hub.stores.sqlite.read_only import ReadOnlyTransactions
 from mcp_hub.stores.sqlite.transactions import ReadTransactions, WriteTransactions
@@ -37,44 +31,31 @@ log = get_logger(__name__)
 class SqliteStore:
     """An `EventStore` on `<folder>/streams.db`. `open` raises `StoreFault` if the file cannot be used.
 
-    `is_read_only`: it is opened without making or changing anything; what is to be written fails with `StoreFault`.
+    `instances` has been entered by who opens the store, who also leaves. `is_read_only`: it is opened without making or
+    changing anything; what is to be written fails with `StoreFault`.
     """
 
     is_durable = True
 
     def __init__(
-        self,
-        folder: Path,
-        limits: StoreLimits,
-        clock: Clock,
-        instances: Instances | None = None,
-        *,
-        is_read_only: bool = False,
+        self, folder: Path, limits: StoreLimits, clock: Clock, instances: Instances, *, is_read_only: bool = False
     ) -> None:
-        """`instances`: of this process, if somebody else takes its lock and lets it go."""
-        self._instances = instances or Instances(folder, new_instance_id())
-        self._is_lodger = instances is not None
-        self.instance = self._instances.own
+        self._instances = instances
+        self.instance = instances.own
         self.path = folder / FILE
         self._limits = limits
         self.is_read_only = is_read_only
-        self._desks = (
-            WriteTransactions(self.path, clock),
-            (ReadOnlyTransactions if is_read_only else ReadTransactions)(self.path, clock),
-        )
+        reads_by = ReadOnlyTransactions if is_read_only else ReadTransactions
+        self._desks = (WriteTransactions(self.path, clock), reads_by(self.path, clock))
         self._writer, self._reader = Worker("store-writer", self._desks[0]), Worker("store-reader", self._desks[1])
         self._letters: list[Letter] = []
         self._version = 0
 
     async def open(self) -> None:
-        """Takes this process's lock and makes the file ready. Raises `StoreFault`."""
+        """Makes the file ready. Raises `StoreFault`."""
         if self.is_read_only:
             await self._reader.start()
             return
-        try:
-            await anyio.to_thread.run_sync(self._instances.enter)
-        except OSError as error:
-            raise faulty(error, self.path) from error
         try:
             await self._writer.start()
             await self._reader.start()
@@ -89,8 +70,6 @@ class SqliteStore:
         self._desks[1].is_closing.set()
         if not await self._reader.stop(max(until - anyio.current_time(), 0)):
             log.error("store_close_timed_out", store=str(self.path))
-        if not self._is_lodger:
-            self._instances.leave()
 
     async def retire(self) -> None:
         """Ends writing, and with it the share in the file; reading continues. Within the same bound as `close`."""
@@ -118,7 +97,7 @@ class SqliteStore:
         self._writer.submit(Job(run, done, writes=True, is_vital=is_vital, size=_size(chunk)))
 
     async def inbox(self) -> list[Letter]:
-        if await self._read(partial(reads.has_letters, owner=self.instance)):
+        if await self._reader.ask(partial(reads.has_letters, owner=self.instance)):
             taken = partial(writes.take_letters, owner=self.instance)
             await self._writer.ask(taken, writes=True, told=self._letters.extend)
         letters, self._letters = self._letters, []
@@ -130,13 +109,13 @@ class SqliteStore:
         self._reader.submit(Job(partial(reads.fetch, stream=stream, after=after, most=most), done))
 
     async def find(self, stream: CallId) -> StreamInfo | None:
-        return await self._read(partial(reads.find, stream=stream))
+        return await self._reader.ask(partial(reads.find, stream=stream))
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
-        return await self._read(partial(reads.find_key, principal=principal, key=key))
+        return await self._reader.ask(partial(reads.find_key, principal=principal, key=key))
 
     async def rows(self, principal: str, most: int) -> list[StreamInfo]:
-        return await self._read(partial(reads.rows, principal=principal, most=most))
+        return await self._reader.ask(partial(reads.rows, principal=principal, most=most))
 
     async def post(self, letter: Letter) -> bool:
         return await self._write(partial(writes.post, letter=letter))
@@ -149,7 +128,7 @@ class SqliteStore:
     # -- what an owner left behind
 
     async def orphans(self) -> list[StreamInfo]:
-        return await self._read(self._orphans)
+        return await self._reader.ask(self._orphans)
 
     def _orphans(self, db: Connection) -> list[StreamInfo]:
         running = reads.running(db)
@@ -157,7 +136,7 @@ class SqliteStore:
         return [row for row in running if row.owner in gone]
 
     async def is_orphan(self, row: StreamInfo) -> bool:
-        return await self._read(lambda _: self._instances.is_gone(row.owner))
+        return await self._reader.ask(lambda _: self._instances.is_gone(row.owner))
 
     async def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
         return await self._write(partial(self._claim, row=row, lines=lines, change=change), is_vital=True)
@@ -185,15 +164,12 @@ class SqliteStore:
         await self._write(partial(writes.put_session, limits=self._limits, session=session))
 
     async def session(self, id_: str) -> SessionRow | None:
-        return await self._read(partial(reads.session, id_=id_))
+        return await self._reader.ask(partial(reads.session, id_=id_))
 
     async def drop_session(self, id_: str) -> None:
         await self._write(partial(writes.drop_session, id_=id_))
 
     # -- the threads
-
-    async def _read(self, run: Callable[[Connection], T]) -> T:
-        return await self._reader.ask(run)
 
     async def _write(self, run: Callable[[Connection], T], is_vital: bool = False) -> T:
         return await self._writer.ask(run, writes=True, is_vital=is_vital)

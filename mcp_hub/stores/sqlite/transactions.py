@@ -15,12 +15,11 @@ from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.faults import StoreFault, faulty, is_busy, unfit
 from mcp_hub.stores.recovery.quarantine import Tenancy, identity
-from mcp_hub.stores.sqlite.schema import connect, prepare
+from mcp_hub.stores.sqlite.schema import closed_on_failure, connect, prepare
 from mcp_hub.stores.sqlite.worker import Job
 
 _PATIENCE: Final = 5.0
 """Seconds for which other processes may hold the file before a batch is given up."""
-
 _PAUSE: Final = 0.005
 """Seconds between two tries: some locks SQLite does not wait for."""
 
@@ -49,14 +48,8 @@ class _Desk:
             connection = connect(self._path)
         finally:
             self.identity = identity(self._path)
-        try:
+        with closed_on_failure(connection, self._path):
             self._patiently(lambda: prepare(connection, self._path))
-        except sqlite3.Error as error:
-            connection.close()
-            raise faulty(error, self._path) from error
-        except BaseException:
-            connection.close()
-            raise
         self._connection = connection
 
     def close(self) -> None:

@@ -1,8 +1,7 @@
 """A thread that owns one connection to the file, and the hop from the event loop to it and back.
 
-The thread takes whatever waits at once and hands its outcomes back together, so that a busy store hops seldom. What
-waits is bounded by number and by bytes; more is refused at once (`busy`). A thread that hangs keeps nobody waiting when
-the store closes, nor the process when it ends.
+The thread takes all that waits and hands its outcomes back together, so that a busy store hops seldom. The queue is
+bounded by number and by bytes; more is refused at once (`busy`). Nobody waits for a thread that hangs.
 """
 
 import asyncio  # noqa: TID251  `call_soon_threadsafe`, and futures to wait for what it brings
@@ -13,6 +12,7 @@ from sqlite3 import Connection
 from typing import Any, Final, Protocol, TypeVar
 
 import anyio
+import msgspec
 
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
@@ -26,28 +26,17 @@ T = TypeVar("T")
 log = get_logger(__name__)
 
 
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """Something to do with the connection. `done` gets the result or the `StoreError`, on the event loop.
 
     `writes`: needs a transaction; `is_vital`: must be on the disk before it is confirmed; `size` in bytes.
     """
 
-    __slots__ = ("done", "is_vital", "run", "size", "writes")
-
-    def __init__(
-        self,
-        run: Callable[[Connection], Any],
-        done: Callable[[Any], None],
-        *,
-        writes: bool = False,
-        is_vital: bool = False,
-        size: int = 0,
-    ) -> None:
-        self.run = run
-        self.done = done
-        self.writes = writes
-        self.is_vital = is_vital
-        self.size = size
+    run: Callable[[Connection], Any]
+    done: Callable[[Any], None]
+    writes: bool = False
+    is_vital: bool = False
+    size: int = 0
 
 
 class Transactions(Protocol):
@@ -55,11 +44,9 @@ class Transactions(Protocol):
 
     def open(self) -> None:
         """Raises `StoreFault`."""
-        ...
 
     def work(self, jobs: Sequence[Job]) -> list[Any]:
         """Does them all; a result or a `StoreError` for each, in order. Never raises."""
-        ...
 
     def close(self) -> None: ...
 
@@ -121,16 +108,16 @@ class Worker:
         answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def settle(result: Any) -> None:
-            failed = isinstance(result, StoreError)
-            if told is not None and not failed:
+            if told is not None and not isinstance(result, StoreError):
                 told(result)
-            if not answered.done():
-                if failed:
-                    answered.set_exception(result)
-                else:
-                    answered.set_result(result)
+            if answered.done():
+                return
+            if isinstance(result, StoreError):
+                answered.set_exception(result)
+            else:
+                answered.set_result(result)
 
-        self.submit(Job(run, settle, writes=writes, is_vital=is_vital))
+        self.submit(Job(run, settle, writes, is_vital))
         return await answered
 
     # -- in the thread

@@ -3,28 +3,27 @@
 One that raises a `StoreError` has written nothing.
 """
 
-import sqlite3
 from collections.abc import Sequence
+from sqlite3 import Connection, IntegrityError
 from typing import Final
 
 import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import KeyTaken, StoreError
-from mcp_hub.stores.base import Change, Chunk, Letter, SessionRow
+from mcp_hub.stores.base import Change, Chunk, Letter, SessionRow, begin, expiry, is_wanted, joined, refuse, unknown
 from mcp_hub.stores.limits import LETTERS, StoreLimits, surplus
-from mcp_hub.stores.rules import begin, expiry, joined, refuse, unknown
+from mcp_hub.stores.sqlite.schema import EXTRAS
 from mcp_hub.types import CallId
 
 _SLICE: Final = 64
 """Streams that are deleted in one transaction, so that appends need not wait for long."""
 _TRIAL: Final = 1 << 16
-"""Bytes."""
+"""Bytes of a write that only tries whether the disk has room."""
 _PAGES: Final = 1024
 """Free pages that one transaction gives back to the file system."""
 
-_EXTRAS: Final = ("continuation", "info")
-_PLAIN: Final = tuple(name for name in StreamInfo.__struct_fields__ if name not in _EXTRAS)
+_PLAIN: Final = tuple(name for name in StreamInfo.__struct_fields__ if name not in EXTRAS)
 _CREATE: Final = f"INSERT INTO streams ({', '.join(_PLAIN)}, bytes) VALUES ({'?, ' * len(_PLAIN)}0)"
 _HEAD: Final = "SELECT number, epoch, first, last, bytes, ttl, expires FROM streams WHERE id = ?"
 _CHANGE: Final = """
@@ -54,13 +53,13 @@ class _Head(msgspec.Struct, frozen=True, gc=False):
         return self.expires is not None
 
 
-def create(db: sqlite3.Connection, row: StreamInfo, chunk: Chunk) -> None:
+def create(db: Connection, row: StreamInfo, chunk: Chunk) -> None:
     """Raises `KeyTaken`, or `StoreError` if there is a stream of this id."""
     row, body = begin(row, chunk), joined(chunk)
     values = [getattr(row, name) for name in _PLAIN]
     try:
         number = db.execute(_CREATE, values).lastrowid
-    except sqlite3.IntegrityError as error:
+    except IntegrityError as error:
         if _head(db, row.id) is None and row.key is not None:
             raise KeyTaken(f"idempotency key {row.key!r} is in use") from error
         raise StoreError(f"stream {row.id}: cannot be added: {error}") from error
@@ -71,9 +70,7 @@ def create(db: sqlite3.Connection, row: StreamInfo, chunk: Chunk) -> None:
         db.execute("UPDATE streams SET bytes = ? WHERE number = ?", (len(body), number))
 
 
-def append(
-    db: sqlite3.Connection, limits: StoreLimits, stream: CallId, epoch: int, chunk: Chunk, change: Change
-) -> None:
+def append(db: Connection, limits: StoreLimits, stream: CallId, epoch: int, chunk: Chunk, change: Change) -> None:
     """Raises `Fenced`."""
     head = _head(db, stream)
     if head is None:
@@ -82,29 +79,19 @@ def append(
     _grow(db, limits, head, chunk, change)
 
 
-def _head(db: sqlite3.Connection, stream: CallId) -> _Head | None:
+def _head(db: Connection, stream: CallId) -> _Head | None:
     found = db.execute(_HEAD, (stream,)).fetchone()
     return None if found is None else _Head(*found)
 
 
-def _grow(db: sqlite3.Connection, limits: StoreLimits, head: _Head, chunk: Chunk, change: Change) -> None:
+def _grow(db: Connection, limits: StoreLimits, head: _Head, chunk: Chunk, change: Change) -> None:
     body, last, number = joined(chunk), head.last, head.number
     if chunk.lines:
         last = chunk.last
         db.execute(_CHUNK, (number, chunk.first, last, body))
     expires = expiry(change, head.ttl)
-    values = (
-        last,
-        len(body),
-        change.updated,
-        change.status,
-        change.message,
-        change.ttl,
-        change.frees_key,
-        expires,
-        number,
-    )
-    db.execute(_CHANGE, values)
+    changes = (change.updated, change.status, change.message, change.ttl, change.frees_key)
+    db.execute(_CHANGE, (last, len(body), *changes, expires, number))
     if change.continuation is not None or change.info is not None:
         db.execute(_EXTRA, (number, change.continuation, change.info))
     if expires is not None:
@@ -113,7 +100,7 @@ def _grow(db: sqlite3.Connection, limits: StoreLimits, head: _Head, chunk: Chunk
         _trim(db, limits, number)
 
 
-def _trim(db: sqlite3.Connection, limits: StoreLimits, number: int) -> None:
+def _trim(db: Connection, limits: StoreLimits, number: int) -> None:
     """Lets go of the oldest chunks of a stream that is too long."""
     ranges = "SELECT first, last, length(body) FROM chunks WHERE stream = ? ORDER BY last"
     chunks = db.execute(ranges, (number,)).fetchall()
@@ -126,7 +113,7 @@ def _trim(db: sqlite3.Connection, limits: StoreLimits, number: int) -> None:
 
 
 def claim(
-    db: sqlite3.Connection, limits: StoreLimits, row: StreamInfo, owner: str, lines: Sequence[bytes], change: Change
+    db: Connection, limits: StoreLimits, row: StreamInfo, owner: str, lines: Sequence[bytes], change: Change
 ) -> bool:
     """Gives the stream to `owner` and appends the lines, if it is still as `row` says."""
     chunk = Chunk(row.last + 1, tuple(lines))
@@ -142,21 +129,18 @@ def claim(
     return True
 
 
-def post(db: sqlite3.Connection, letter: Letter) -> bool:
-    """A second cancel or touch is the same as the first. Raises `StoreError` if too many letters wait."""
+def post(db: Connection, letter: Letter) -> bool:
+    """Whether the stream runs. Raises `StoreError` if too many letters wait."""
     head = _head(db, letter.stream)
     if head is None or head.has_ended:
         return False
-    waiting = db.execute("SELECT kind FROM letters WHERE stream = ?", (head.number,)).fetchall()
-    if letter.kind != "input" and (letter.kind,) in waiting:
-        return True
-    if len(waiting) >= LETTERS:
-        raise StoreError(f"stream {letter.stream}: {LETTERS} letters wait for its owner already")
-    db.execute("INSERT INTO letters (stream, kind, body) VALUES (?, ?, ?)", (head.number, letter.kind, letter.body))
+    waiting = [kind for (kind,) in db.execute("SELECT kind FROM letters WHERE stream = ?", (head.number,))]
+    if is_wanted(letter, waiting, LETTERS):
+        db.execute("INSERT INTO letters (stream, kind, body) VALUES (?, ?, ?)", (head.number, letter.kind, letter.body))
     return True
 
 
-def take_letters(db: sqlite3.Connection, owner: str) -> list[Letter]:
+def take_letters(db: Connection, owner: str) -> list[Letter]:
     """The letters for streams of `owner`, which are gone from the file then."""
     found = db.execute(
         "SELECT l.number, s.id, l.kind, l.body FROM letters l CROSS JOIN streams s ON s.number = l.stream"
@@ -167,7 +151,7 @@ def take_letters(db: sqlite3.Connection, owner: str) -> list[Letter]:
     return [Letter(CallId(stream), kind, body) for _, stream, kind, body in found]
 
 
-def sweep(db: sqlite3.Connection, limits: StoreLimits, now: float) -> int:
+def sweep(db: Connection, limits: StoreLimits, now: float) -> int:
     """Deletes some of what has expired or is too much; how many streams, 0 once nothing is left to delete."""
     db.execute("DELETE FROM sessions WHERE expires <= ?", (now,))
     (ended,) = db.execute("SELECT count(*) FROM streams WHERE expires IS NOT NULL").fetchone()
@@ -185,28 +169,27 @@ def sweep(db: sqlite3.Connection, limits: StoreLimits, now: float) -> int:
     return len(old)
 
 
-def _give_back(db: sqlite3.Connection) -> None:
+def _give_back(db: Connection) -> None:
     """Free pages, to the file system."""
     (free,) = db.execute("PRAGMA freelist_count").fetchone()
     for _ in range(min(free, _PAGES)):
         db.execute("PRAGMA incremental_vacuum")  # `sqlite3` steps through one page of it each time
 
 
-def _used(db: sqlite3.Connection) -> int:
+def _used(db: Connection) -> int:
     """Bytes of the file that hold something."""
-    pages, free, size = (
-        db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
-    )
+    names = ("page_count", "freelist_count", "page_size")
+    pages, free, size = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
     return int((pages - free) * size)
 
 
-def touch(db: sqlite3.Connection) -> None:
+def touch(db: Connection) -> None:
     """Takes some pages and gives them back: what needs no room would not notice that the disk is full."""
     db.execute("INSERT INTO sessions (id, principal, body, expires) VALUES ('', '', zeroblob(?), 0)", (_TRIAL,))
     db.execute("DELETE FROM sessions WHERE id = ''")
 
 
-def put_session(db: sqlite3.Connection, limits: StoreLimits, session: SessionRow) -> None:
+def put_session(db: Connection, limits: StoreLimits, session: SessionRow) -> None:
     """Beyond the limit the session goes that expires first."""
     db.execute(
         "INSERT OR REPLACE INTO sessions (id, principal, body, expires) VALUES (?, ?, ?, ?)",
@@ -218,5 +201,5 @@ def put_session(db: sqlite3.Connection, limits: StoreLimits, session: SessionRow
         db.execute(f"DELETE FROM sessions WHERE id IN ({first})", (session.id, count - limits.sessions))
 
 
-def drop_session(db: sqlite3.Connection, id_: str) -> None:
+def drop_session(db: Connection, id_: str) -> None:
     db.execute("DELETE FROM sessions WHERE id = ?", (id_,))

@@ -1,11 +1,10 @@
 """The hub's login to one remote server while it runs: the token for each request, renewed before it ends.
 
-Shared by all connections to that server, one after the other. Many hubs and commands may hold the same login: a process
-whose token is about to end takes the lock, and renews it only if no other process has done so meanwhile. Two renewals
-with the same refresh token could end the login.
+Hubs and commands share a login: a process whose token is about to end takes the lock, and renews it only if no other
+has done so meanwhile. Two renewals with the same refresh token could end the login.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
@@ -15,13 +14,13 @@ import httpx2
 import msgspec
 
 from mcp_hub.clock import wall_time
-from mcp_hub.config.schema.remote import is_this_machine, origin_parts
 from mcp_hub.logs import get_logger
 from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.challenges import challenge_of
+from mcp_hub.upstreams.auth.answers import challenge_of
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
-from mcp_hub.upstreams.auth.store import GrantStore, Revision
-from mcp_hub.upstreams.auth.tokens import refreshed
+from mcp_hub.upstreams.auth.login import log_in_alone
+from mcp_hub.upstreams.auth.store import GrantStore
+from mcp_hub.upstreams.auth.token_requests import refreshed
 
 log = get_logger(__name__)
 
@@ -30,8 +29,7 @@ _LOCK: Final = 15.0
 _PAUSE: Final = 10.0
 """Seconds before the next try after one that failed for no lasting reason."""
 _GRACE: Final = 1.0
-"""Seconds that renewing may take once nobody waits for it any more: what the server has replaced must be kept, and the
-hub itself must be gone within 2 s."""
+"""Seconds that a renewal may take once nobody waits for it any more: the hub itself must be gone within 2 s."""
 _MOST_WANTED: Final = 64
 """The newest scopes that are kept for the next login: a server may name any number of them."""
 _LONGEST_WANTED: Final = 4096
@@ -39,10 +37,7 @@ _LONGEST_WANTED: Final = 4096
 
 
 class Denial(msgspec.Struct, frozen=True):
-    """Why a server refused a request: code and reason.
-
-    `ends` if no other would fare better; `can_retry` if another start might.
-    """
+    """Why a server refused a request. `ends` if no other would fare better; `can_retry` if another start might."""
 
     code: str
     reason: str
@@ -51,31 +46,17 @@ class Denial(msgspec.Struct, frozen=True):
 
 
 class Access:
-    """The login of one server, as `client` to `url`; `server` is what messages call it.
-
-    `login` logs in without a person, where the configuration has what it takes (`ClientRegistration.is_machine`).
-    """
+    """The login of one server, as `client` to `url`; `server` is what messages call it."""
 
     def __init__(
-        self,
-        server: str,
-        url: str,
-        client: ClientRegistration,
-        store: GrantStore,
-        *,
-        login: Callable[[str, ClientRegistration, Grant | None, Addresses], Awaitable[Grant]] | None = None,
-        now: Callable[[], float] = wall_time,
+        self, server: str, url: str, client: ClientRegistration, store: GrantStore, now: Callable[[], float] = wall_time
     ) -> None:
-        self.key = grant_key(url, client)
         self._server = server
         self._url = url
         self._client = client
         self._store = store
-        self._login = login
         self._now = now
-        self._addresses = Addresses(is_near=is_this_machine(origin_parts(url)[1]))
-        self._grant: Grant | None = None
-        self._revision: Revision | None = None
+        self._stored: Grant | str | None = None  # or why it cannot be read
         self._renewing = anyio.Lock()
         self._not_before = 0.0
         self._trouble: LoginFailed | None = None
@@ -83,17 +64,23 @@ class Access:
     # -- what connections ask -------------------------------------------------------------------------------------
 
     @property
+    def key(self) -> str:
+        """The name of the login in the store."""
+        return grant_key(self._url, self._client)
+
+    @property
     def is_granted(self) -> bool:
         return self._grant is not None
 
-    async def prepare(self) -> None:
-        """Before a connection: takes what is stored, and logs in by itself if it can.
+    @property
+    def _grant(self) -> Grant | None:
+        return self._stored if isinstance(self._stored, Grant) else None
 
-        Raises `LoginFailed` if that is what it has to do and cannot.
-        """
+    async def prepare(self) -> None:
+        """Before a connection: takes what is stored, or logs in by itself. Raises `LoginFailed` if that fails."""
         self._not_before = 0.0
         self.reread()
-        if self._login is not None and self._grant is None:
+        if self._client.is_machine and self._grant is None:
             await self._renew(None)
             if self._grant is None and self._trouble is not None:
                 raise self._trouble
@@ -102,18 +89,15 @@ class Access:
     async def token(self) -> str | None:
         """The one to send now; None without a login. Renews it first if it is about to end, and if that works."""
         grant = self._grant
-        if grant is None:
-            return None
-        now = self._now()
-        if now >= grant.renew_at and now >= self._not_before:
+        if grant is not None and self._now() >= max(grant.renew_at, self._not_before):
             await self._renew(grant.access_token)
         return self._grant.access_token if self._grant is not None else None
 
     def newer(self, than: str | None) -> str | None:
         """Another token that has been stored since; None if there is none."""
         self.reread()
-        grant = self._grant
-        return grant.access_token if grant is not None and grant.access_token != than else None
+        token = self._grant.access_token if self._grant is not None else None
+        return token if token != than else None
 
     async def replacement(self, refused: str | None) -> str | None:
         """Another token in place of one that the server refused; None if there is none to be had."""
@@ -129,21 +113,19 @@ class Access:
         if status == 403:
             lacks_scope = challenge.get("error") == "insufficient_scope"
             return await self._lacks(challenge.get("scope", "")) if lacks_scope else None
+        trouble = self._trouble
+        can_retry = trouble is not None and not trouble.is_final
         if self._client.is_machine:
-            why = f": {self._trouble}" if self._trouble is not None else ""
-            can_retry = self._trouble is not None and not self._trouble.is_final
+            why = f": {trouble}" if trouble is not None else ""
             said = f'does not accept the login of "oauth"{why}'
             return Denial("login_failed", said, ends=self._grant is not None, can_retry=can_retry)
         if self._grant is None:
-            why = f"{self._trouble}: " if self._trouble is not None else ""
+            why = f"{trouble}: " if trouble is not None else ""
             return Denial("login_needed", f"{why}wants a login: {self._advice}")
-        if self._trouble is None:
-            return Denial("login_needed", f"no longer accepts the login: {self._advice}", ends=True)
-        if self._trouble.is_final:
-            return Denial(
-                "login_needed", f"no longer accepts the login, and {self._trouble}: {self._advice}", ends=True
-            )
-        return Denial("login_failed", f"the login has ended, and {self._trouble}", ends=True, can_retry=True)
+        if can_retry:
+            return Denial("login_failed", f"the login has ended, and {trouble}", ends=True, can_retry=True)
+        why = f", and {trouble}" if trouble is not None else ""
+        return Denial("login_needed", f"no longer accepts the login{why}: {self._advice}", ends=True)
 
     @property
     def _advice(self) -> str:
@@ -151,15 +133,16 @@ class Access:
 
     def reread(self) -> bool:
         """Loads the stored login again; whether it has changed. A damaged file counts as no login."""
-        revision = self._store.revision(self.key)
-        if revision == self._revision:
-            return False
-        self._revision = revision
+        trouble = None
         try:
-            self._grant, self._trouble = self._store.load(self.key), None
+            stored: Grant | str | None = self._store.load(self.key)
         except LoginFailed as exc:
-            self._grant, self._trouble = None, exc
-            log.warning("login_unreadable", upstream=self._server, reason=str(exc))
+            stored, trouble = str(exc), exc
+        if stored == self._stored:
+            return False
+        self._stored, self._trouble = stored, trouble
+        if trouble is not None:
+            log.warning("login_unreadable", upstream=self._server, reason=stored)
         return True
 
     # -- scopes ---------------------------------------------------------------------------------------------------
@@ -169,18 +152,17 @@ class Access:
         named = f" (scope {scope!r})" if scope else ""
         if self._client.is_machine:
             return Denial("rights_missing", f'wants more rights than the login of "oauth" has{named}: set its "scopes"')
-        grant = self._grant
-        if grant is None:
+        if self._grant is None:
             return Denial("login_needed", f"wants a login{named}: {self._advice}")
-        if scope and set(scope.split()) <= set((grant.asked or "").split()):
-            return Denial(
-                "rights_missing", f"refuses rights that the login asked for{named}: this account may not have them"
-            )
+        if scope and set(scope.split()) <= set((self._grant.asked or "").split()):
+            said = f"refuses rights that the login asked for{named}: this account may not have them"
+            return Denial("rights_missing", said)
         try:
             async with self._store.locked(self.key, _LOCK):
                 self.reread()
                 if self._grant is not None and (wanted := _both(self._grant.wanted, scope)) != self._grant.wanted:
-                    self._keep(replace(self._grant, wanted=wanted))
+                    self._store.save(self.key, replace(self._grant, wanted=wanted))
+                    self.reread()
         except LoginFailed as exc:
             log.warning("login_unwritable", upstream=self._server, reason=str(exc))
         return Denial("rights_missing", f"wants more rights than the login has{named}: {self._advice}")
@@ -188,7 +170,7 @@ class Access:
     # -- renewing -------------------------------------------------------------------------------------------------
 
     async def _renew(self, stale: str | None) -> None:
-        """Gets a token in place of `stale`, unless another process has; `_trouble` is the reason of a failure.
+        """Gets a token in place of `stale`; `_trouble` is the reason of a failure.
 
         Continues for a moment when its caller is cancelled: the old refresh token may be invalid already.
         """
@@ -227,30 +209,26 @@ class Access:
         grant = self._grant
         if grant is not None and grant.access_token != stale and self._now() < grant.renew_at:
             return True
-        return self._login is None and (grant is None or grant.refresh_token is None)
+        return not self._client.is_machine and (grant is None or grant.refresh_token is None)
 
     async def _obtain(self) -> None:
         """The next token, kept before anybody uses it. Raises `LoginFailed`."""
         old = self._grant
-        with self._store.writing(self.key) as place:
+        with self._store.writing(self.key) as commit:
             try:
-                if self._login is not None:
-                    fresh = await self._login(self._url, self._client, old, self._addresses)
+                if self._client.is_machine:
+                    fresh = await log_in_alone(self._url, self._client)
                 else:
                     assert old is not None
-                    fresh = await refreshed(old, self._client, self._addresses, self._now())
+                    fresh = await refreshed(old, self._client, Addresses(self._url), self._now())
             except LoginFailed as exc:
                 if exc.is_final and old is not None:  # nobody has to try that again
-                    place.commit(replace(old, refresh_token=None))
+                    commit(replace(old, refresh_token=None))
                     self.reread()
                 raise
-            place.commit(fresh)
+            commit(fresh)
         self.reread()
         log.info("login_renewed", upstream=self._server)
-
-    def _keep(self, grant: Grant) -> None:
-        self._store.save(self.key, grant)
-        self.reread()
 
 
 class AuthorizedClient:

@@ -8,7 +8,7 @@ from typing import Final
 import anyio
 import httpx2
 
-from mcp_hub.config.schema.remote import origin_parts, refused_place
+from mcp_hub.config.schema.remote import is_this_machine, origin_parts, refused_place
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.remote.http_client import USER_AGENT, proxy, tls
 from mcp_hub.wire.bodies import chunks
@@ -22,10 +22,10 @@ _LARGEST: Final = 1 << 20
 
 
 class Addresses:
-    """Sends requests; `is_near` if the MCP server itself is on this machine, for only then others here may be asked."""
+    """Sends the requests of logins to `server`; others on this machine may be asked only if it is here itself."""
 
-    def __init__(self, *, is_near: bool) -> None:
-        self._is_near = is_near
+    def __init__(self, server: str) -> None:
+        self._is_near = is_this_machine(origin_parts(server)[1])
 
     def check(self, url: str, what: str) -> None:
         """Raises `LoginFailed` for a URL that must not be followed, nor shown to a browser."""
@@ -35,10 +35,7 @@ class Addresses:
             raise LoginFailed(f"the {what} {shown!r} is refused: {problem}")
 
     async def send(self, request: httpx2.Request) -> httpx2.Response:
-        """The whole answer; a redirect is one, too, and not followed here.
-
-        Raises `LoginFailed`: for a refused URL, for no answer in time or one over the limit.
-        """
+        """The whole answer; of a redirect, which is not followed here, the head alone. Raises `LoginFailed`."""
         url = str(request.url)
         self.check(url, "address")
         request.headers["user-agent"] = USER_AGENT
@@ -57,18 +54,22 @@ class Addresses:
 async def _whole(http: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
     response = await http.send(request, stream=True, follow_redirects=False)
     try:
-        parts, size = [], 0
-        async with chunks(response) as pieces:
-            async for chunk in pieces:
-                size += len(chunk)
-                if size > _LARGEST:
-                    where = origin(str(request.url))
-                    raise LoginFailed(f"{where} answered with more than {_LARGEST} bytes", is_final=False)
-                parts.append(chunk)
+        content = b"" if response.is_redirect else await _content(response)
     finally:
         await response.aclose()
     # as bytes: values are of any, and as texts only ASCII could be put back
     headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _OF_THE_WAY]
-    whole = httpx2.Response(response.status_code, headers=headers, content=b"".join(parts), request=request)
+    whole = httpx2.Response(response.status_code, headers=headers, content=content, request=request)
     whole.next_request = response.next_request
     return whole
+
+
+async def _content(response: httpx2.Response) -> bytes:
+    content = bytearray()
+    async with chunks(response) as pieces:
+        async for chunk in pieces:
+            content += chunk
+            if len(content) > _LARGEST:
+                where = origin(str(response.request.url))
+                raise LoginFailed(f"{where} answered with more than {_LARGEST} bytes", is_final=False)
+    return bytes(content)

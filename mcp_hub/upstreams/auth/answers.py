@@ -1,4 +1,4 @@
-"""Answers of authorization servers, read without trust: the usable part, or one sentence about the failure.
+"""Answers of servers and authorization servers, read without trust: challenges, tokens, refusals.
 
 Only the OAuth error of an answer is shown: anything else may hold a token, a code or a secret.
 """
@@ -13,6 +13,7 @@ from mcp_hub.masking import hide, learn
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.wire.responses import origin
 
+GIVEN: Final = (200, 201)
 BUSY: Final = frozenset((408, 429, *range(500, 600)))
 """Statuses that say nothing about the request itself."""
 _FINAL: Final = frozenset(
@@ -20,12 +21,15 @@ _FINAL: Final = frozenset(
     + ("unsupported_grant_type", "access_denied", "invalid_redirect_uri", "invalid_client_metadata")
 )
 """Errors that the same request would get again (RFC 6749 §5.2, RFC 8707 §2, RFC 7591 §3.2.2)."""
-_GIVEN: Final = (200, 201)
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,16384}")
 _LONGEST: Final = 10 * 365 * 86400
 """Seconds of life that are believed."""
 _SHOWN: Final = 200
-_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_LONGEST_CHALLENGE: Final = 8192
+_SCHEME: Final = re.compile(r"(?:^|,)\s*bearer(?:\s+|$)", re.IGNORECASE)
+_PARAMETER: Final = re.compile(r'\s*,?\s*([A-Za-z0-9_-]{1,64})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+))')
+_UNFIT: Final = re.compile(r'[^ -~]|["\\]')
 
 
 class Issued(msgspec.Struct, frozen=True):
@@ -52,16 +56,33 @@ class _Refusal(msgspec.Struct):
     error_description: str | None = None
 
 
-def issued(response: httpx2.Response, what: str) -> Issued:
-    """The tokens that a token endpoint gave out, no longer shown by `hide`; `what` it was asked to do.
+def challenge_of(header: str) -> dict[str, str]:
+    """The parameters of the Bearer challenge in `WWW-Authenticate` (RFC 6750 §3), by lower-case name."""
+    text = header[:_LONGEST_CHALLENGE]
+    start = _SCHEME.search(text)
+    found: dict[str, str] = {}
+    at = start.end() if start else len(text)
+    while (pair := _PARAMETER.match(text, at)) is not None:
+        value = re.sub(r"\\(.)", r"\1", pair[2]) if pair[2] is not None else pair[3]
+        found.setdefault(pair[1].lower(), value)  # the first of two of a name counts
+        at = pair.end()
+    return found
 
-    Raises `LoginFailed`.
-    """
-    if response.status_code not in _GIVEN:
+
+def challenge(**parameters: str | None) -> str:
+    """A challenge with these; what no challenge can hold is left out of the values, and so are those it empties."""
+    fit = {name: _UNFIT.sub("", value).strip() for name, value in parameters.items() if value}
+    pairs = [f'{name}="{value}"' for name, value in fit.items() if value]
+    return f"Bearer {', '.join(pairs)}".rstrip()
+
+
+def issued(response: httpx2.Response, what: str) -> Issued:
+    """The tokens that an endpoint gave out, masked by `hide` from now on; `what` was asked. Raises `LoginFailed`."""
+    if response.status_code not in GIVEN:
         raise refusal(response, what)
     try:
         answer = msgspec.json.decode(response.content, type=_Answer)
-    except _UNREADABLE:
+    except UNREADABLE:
         answer = _Answer()
     if not is_usable(answer.access_token) or answer.token_type.lower() != "bearer":
         about = _told(_refusal(response))
@@ -73,7 +94,7 @@ def issued(response: httpx2.Response, what: str) -> Issued:
 
 
 def refusal(response: httpx2.Response, what: str) -> LoginFailed:
-    """Why a server did not do `what` it was asked to; final if OAuth has an error for it that would come again."""
+    """A server did not do `what` it was asked to; final if OAuth has an error for it that would come again."""
     where, status, found = origin(str(response.request.url)), response.status_code, _refusal(response)
     if 400 <= status < 500 and status not in BUSY and found.error in _FINAL:
         return LoginFailed(f"{where} refused to {what}: {_told(found)}")
@@ -95,7 +116,7 @@ def said(text: str) -> str:
 def _refusal(response: httpx2.Response) -> _Refusal:
     try:
         return msgspec.json.decode(response.content, type=_Refusal)
-    except _UNREADABLE:
+    except UNREADABLE:
         return _Refusal()
 
 

@@ -1,8 +1,8 @@
 """A login from its beginning, through the OAuth client of the SDK: whom to ask, who the hub is, and for what.
 
-The SDK's client is an `httpx2.Auth` flow: it names one request after the other and is given the answers. Here those go
-through `Addresses`, and the first one, the MCP request that needs the login, is answered by us: with what the server
-said to a probe without credentials. So nothing of the SDK touches the network, a file or a browser.
+The SDK's client is an `httpx2.Auth` flow: it names one request after the other and is given the answers. Those go
+through `Addresses`. The first one, the MCP request that needs the login, is answered here, with the server's answer to
+a probe without credentials. So nothing of the SDK touches the network, a file or a browser.
 
 Importing this module imports the SDK (0.5 s, 60 MB): only a login does it. Sources: specification 2026-07-28,
 basic/authorization; RFC 8414, 8707, 9207, 9728, 7591, 7636.
@@ -26,18 +26,17 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from pydantic import AnyUrl, ValidationError
 
 from mcp_hub.clock import wall_time
-from mcp_hub.masking import MASK, hide, learn
+from mcp_hub.masking import hide, learn
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import OWN
 from mcp_hub.protocol.headers import request_headers
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, request_frame
 from mcp_hub.protocol.meta import modern_meta
 from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.answers import is_usable, said
-from mcp_hub.upstreams.auth.challenges import challenge_of, composed
+from mcp_hub.upstreams.auth.answers import challenge, challenge_of, is_usable, said
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed
-from mcp_hub.upstreams.auth.token_requests import TokenRequests
-from mcp_hub.upstreams.auth.tokens import expiry
+from mcp_hub.upstreams.auth.redirect import Redirect, Show
+from mcp_hub.upstreams.auth.token_requests import TokenRequests, expiry
 from mcp_hub.upstreams.peer.state import CLIENT_INFO
 from mcp_hub.wire.responses import origin
 
@@ -45,9 +44,6 @@ _is_own: Final = ContextVar("is_own_login", default=False)
 """Whether a login of the hub is under way in this task. The SDK logs answers of token endpoints then, which are secret;
 failures are raised anyway. Logins that a host program makes with the SDK are logged as before."""
 logging.getLogger("mcp.client.auth.oauth2").addFilter(lambda record: not _is_own.get())
-
-Visit = Callable[[str, str], Awaitable[AuthorizationCodeResult]]
-"""Has a person visit the authorization URL of an issuer, and waits for what the browser brings back."""
 
 _METHODS: Final[dict[str, Literal["basic", "post", "none"]]] = {
     "client_secret_basic": "basic",
@@ -92,27 +88,45 @@ class _Login(msgspec.Struct, frozen=True):
     storage: _Storage
     addresses: Addresses
 
-    async def run(self, is_registered: bool) -> Grant:
+    async def run(self) -> Grant:
         """Raises `LoginFailed`."""
         asking = TokenRequests(self.url, self.addresses)
+        learn(secret for secret in (self.client.client_secret, self.client.private_key) if secret)
         is_own = _is_own.set(True)
         try:
-            await _drive(self.provider, await self._refusal(), asking)
+            await self._drive(asking)
         except LoginFailed as exc:
-            raise LoginFailed(_masked(str(exc), self.client), is_final=exc.is_final) from None
+            raise LoginFailed(hide(str(exc)), is_final=exc.is_final) from None
         except OAuthFlowError as exc:
             if exc.__cause__ is not None:  # it is about the content of an answer, and repeats that
                 raise asking.nonsense() from None
-            raise asking.failed(said(_masked(str(exc), self.client))) from None
+            raise asking.failed(said(hide(str(exc)))) from None
         except (ValidationError, httpx2.InvalidURL, UnicodeError):
             raise asking.nonsense() from None
         finally:
             _is_own.reset(is_own)
-        if self.storage.tokens is None:
-            raise LoginFailed("the authorization server gave no token")
-        return self._grant(self.storage.tokens, is_registered)
+        return self._grant(self.storage.tokens)
 
-    async def _refusal(self) -> httpx2.Response:
+    async def _drive(self, asking: TokenRequests) -> None:
+        """Has the SDK's flow go from the refusal of a request to the point where that would be sent again."""
+        headers = {"mcp-protocol-version": eras.LATEST_HANDSHAKE}  # from 2025-06-18 on a token is for one resource
+        request = httpx2.Request("POST", self.url, headers=headers)
+        flow = self.provider.async_auth_flow(request)
+        try:
+            await anext(flow)
+            response = await self._refusal(request)
+            for _ in range(_MOST_REQUESTS):
+                asked = await flow.asend(response)
+                if asked is request:
+                    return
+                response = await asking.send(asked)
+            raise LoginFailed(f"the login took more than {_MOST_REQUESTS} requests")
+        except StopAsyncIteration:
+            raise LoginFailed("the login ended without a token") from None
+        finally:
+            await flow.aclose()
+
+    async def _refusal(self, request: httpx2.Request) -> httpx2.Response:
         """The server's answer to a request without credentials, reduced to its challenge, with our scopes."""
         params = object_bytes({"_meta": modern_meta(eras.LATEST_MODERN, CLIENT_INFO, OWN, None)})
         headers = {
@@ -122,32 +136,33 @@ class _Login(msgspec.Struct, frozen=True):
         }
         probe = httpx2.Request("POST", self.url, content=request_frame(1, "server/discover", params), headers=headers)
         answer = await self.addresses.send(probe)
-        challenge = challenge_of(answer.headers.get("www-authenticate", "")) if answer.status_code in (401, 403) else {}
+        found = challenge_of(answer.headers.get("www-authenticate", "")) if answer.status_code in (401, 403) else {}
         wanted = self.prior.wanted if self.prior is not None else None
-        scope = " ".join(self.client.scopes) or wanted or challenge.get("scope")
         is_more = wanted is not None and not self.client.scopes
-        said_so = composed(
+        said_so = challenge(
             error="insufficient_scope" if is_more else None,
-            resource_metadata=challenge.get("resource_metadata"),
-            scope=scope,
+            resource_metadata=found.get("resource_metadata"),
+            scope=" ".join(self.client.scopes) or wanted or found.get("scope"),
         )
-        return httpx2.Response(403 if is_more else 401, headers={"www-authenticate": said_so})
+        return httpx2.Response(403 if is_more else 401, headers={"www-authenticate": said_so}, request=request)
 
-    def _grant(self, tokens: OAuthToken, is_registered: bool) -> Grant:
+    def _grant(self, tokens: OAuthToken | None) -> Grant:
         context, client = self.provider.context, self.client
-        info = context.client_info
-        if info is None or not is_usable(tokens.access_token):
+        info, metadata = context.client_info, context.oauth_metadata
+        if tokens is None or info is None or not is_usable(tokens.access_token):
             raise LoginFailed("the authorization server gave no token that can be used")
+        # without metadata: where servers before 2025-06-18 had it
+        place = metadata.token_endpoint if metadata else f"{context.get_authorization_base_url(self.url)}/token"
         now = wall_time()
         has_own_secret = info.client_secret is not None and info.client_id == client.client_id
         return Grant(
             access_token=tokens.access_token,
-            token_endpoint=_token_endpoint(self.provider, self.url),
+            token_endpoint=str(place),
             client_id=info.client_id,
             client_secret=None if has_own_secret else info.client_secret,
             token_auth=_METHODS.get(info.token_endpoint_auth_method or "none", "none"),
             redirect_uris=tuple(map(str, info.redirect_uris or ())),
-            is_registered=is_registered and info.client_id not in (client.client_id, client.metadata_url),
+            is_registered=info.client_id not in (client.client_id, client.metadata_url),
             issuer=_issuer(self.provider),
             resource=context.get_resource_url(),
             refresh_token=tokens.refresh_token if tokens.refresh_token and is_usable(tokens.refresh_token) else None,
@@ -159,72 +174,60 @@ class _Login(msgspec.Struct, frozen=True):
 
 
 async def login_in_browser(
-    url: str, client: ClientRegistration, prior: Grant | None, redirect_uri: str, visit: Visit, addresses: Addresses
+    url: str, client: ClientRegistration, prior: Grant | None, redirect: Redirect, show: Show, seconds: float
 ) -> Grant:
-    """Logs a person in to the server at `url`; `prior` is the login that this one replaces.
+    """Logs a person in to the server at `url`, in place of `prior`, within `seconds`. Raises `LoginFailed`."""
+    addresses = Addresses(url)
+    storage = _Storage(prior, _known_client(client, prior, redirect.uri))
 
-    The client of `prior` is used again if its redirects fit. Raises `LoginFailed`.
-    """
-    storage = _Storage(prior, _known_client(client, prior, redirect_uri))
-    result: AuthorizationCodeResult | None = None
-
-    async def show(authorization_url: str) -> None:
-        nonlocal result
+    async def visit(authorization_url: str) -> None:
         _check_client(provider, client, prior)
         _check_pkce(provider)
         addresses.check(authorization_url, "authorization endpoint")
-        issuer = _issuer(provider) or authorization_url
-        result = await visit(authorization_url, issuer)
-        learn([result.code] if result.code else [])  # token endpoints may repeat it in what they refuse
+        redirect.expect(authorization_url)
+        await show(authorization_url, _issuer(provider) or authorization_url)
 
     async def came_back() -> AuthorizationCodeResult:
-        assert result is not None
-        return result
+        found = await redirect.wait(seconds)
+        learn([found["code"]])  # token endpoints may repeat it in what they refuse
+        return AuthorizationCodeResult(code=found["code"], state=found["state"], iss=found.get("iss"))
 
     metadata = OAuthClientMetadata(
-        client_name="mcp-hub", redirect_uris=[AnyUrl(redirect_uri)], scope=" ".join(client.scopes) or None
+        client_name="mcp-hub", redirect_uris=[AnyUrl(redirect.uri)], scope=" ".join(client.scopes) or None
     )
-    provider = OAuthClientProvider(url, metadata, storage, show, came_back, client_metadata_url=client.metadata_url)
-    return await _Login(url, client, prior, provider, storage, addresses).run(is_registered=True)
+    provider = OAuthClientProvider(url, metadata, storage, visit, came_back, client_metadata_url=client.metadata_url)
+    return await _Login(url, client, prior, provider, storage, addresses).run()
 
 
 def _check_pkce(provider: OAuthClientProvider) -> None:
-    """Raises `LoginFailed` where a stolen code could be used: the authorization server does not know PKCE.
+    """Raises `LoginFailed` where a stolen code could be used (basic/authorization "Authorization Code Protection").
 
-    Source: specification 2026-07-28, basic/authorization "Authorization Code Protection". Servers without metadata are
-    of 2025-03-26, whose defaults have it.
+    Servers without metadata are of 2025-03-26, whose defaults have PKCE.
     """
     metadata = provider.context.oauth_metadata
     if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
-        raise LoginFailed(
-            f"the authorization server {_issuer(provider)} does not say that it protects logins by PKCE "
-            "(code_challenge_methods_supported lacks S256 in its metadata)"
-        )
+        lack = "code_challenge_methods_supported lacks S256 in its metadata"
+        said = f"the authorization server {_issuer(provider)} does not say that it protects logins by PKCE ({lack})"
+        raise LoginFailed(said)
 
 
-async def login_alone(url: str, client: ClientRegistration, prior: Grant | None, addresses: Addresses) -> Grant:
+async def login_alone(url: str, client: ClientRegistration) -> Grant:
     """Logs the hub in by itself (client credentials), by its secret or by a JWT that it signs. Raises `LoginFailed`."""
-    assert client.client_id is not None
+    own, scope, issuer = client.client_id, " ".join(client.scopes) or None, client.issuer
+    assert own is not None
     storage = _Storage(None, None)
-    scope = " ".join(client.scopes) or None
     provider: OAuthClientProvider
     if client.private_key is not None:
         signed = SignedJWTParameters(
-            issuer=client.client_id,
-            subject=client.client_id,
-            signing_key=client.private_key,
-            signing_algorithm=client.algorithm,
+            issuer=own, subject=own, signing_key=client.private_key, signing_algorithm=client.algorithm
         )
-        provider = PrivateKeyJWTOAuthProvider(
-            url, storage, client.client_id, _signing(signed), scope=scope, issuer=client.issuer
-        )
+        provider = PrivateKeyJWTOAuthProvider(url, storage, own, _signing(signed), scope=scope, issuer=issuer)
     else:
-        assert client.client_secret is not None
+        secret = client.client_secret
+        assert secret is not None
         method: Any = f"client_secret_{client.token_auth or 'basic'}"
-        provider = ClientCredentialsOAuthProvider(
-            url, storage, client.client_id, client.client_secret, method, scope=scope, issuer=client.issuer
-        )
-    return await _Login(url, client, None, provider, storage, addresses).run(is_registered=False)
+        provider = ClientCredentialsOAuthProvider(url, storage, own, secret, method, scope=scope, issuer=issuer)
+    return await _Login(url, client, None, provider, storage, Addresses(url)).run()
 
 
 def _signing(parameters: SignedJWTParameters) -> Callable[[str], Awaitable[str]]:
@@ -234,32 +237,10 @@ def _signing(parameters: SignedJWTParameters) -> Callable[[str], Awaitable[str]]
         try:
             return await sign(audience)
         except Exception as exc:  # the key comes from outside, and every library beneath has its own errors for it
-            raise LoginFailed(
-                f'"private_key" cannot sign by {parameters.signing_algorithm}: {type(exc).__name__}'
-            ) from None
+            how = f"{parameters.signing_algorithm}: {type(exc).__name__}"
+            raise LoginFailed(f'"private_key" cannot sign by {how}') from None
 
     return assertion
-
-
-async def _drive(provider: OAuthClientProvider, refusal: httpx2.Response, asking: TokenRequests) -> None:
-    """Has the SDK's flow go from the refusal of a request to the point where that would be sent again."""
-    headers = {"mcp-protocol-version": eras.LATEST_HANDSHAKE}  # from 2025-06-18 on a token is for one resource
-    request = httpx2.Request("POST", provider.context.server_url, headers=headers)
-    refusal.request = request
-    flow = provider.async_auth_flow(request)
-    try:
-        asked = await anext(flow)
-        response = refusal
-        for _ in range(_MOST_REQUESTS):
-            asked = await flow.asend(response)
-            if asked is request:
-                return
-            response = await asking.send(asked)
-        raise LoginFailed(f"the login took more than {_MOST_REQUESTS} requests")
-    except StopAsyncIteration:
-        raise LoginFailed("the login ended without a token") from None
-    finally:
-        await flow.aclose()
 
 
 def _known_client(
@@ -295,34 +276,16 @@ def _check_client(provider: OAuthClientProvider, client: ClientRegistration, pri
         raise LoginFailed(f"{origin(named)}, the authorization server, does not say where to log in (RFC 8414)")
     is_secret = client.client_secret is not None and client.issuer is None
     if is_secret and prior is not None and prior.issuer is not None and prior.issuer != issuer:
-        raise LoginFailed(
-            f'the authorization server was {prior.issuer!r} and is {issuer!r} now: set "issuer" to allow it'
-        )
+        change = f"was {prior.issuer!r} and is {issuer!r} now"
+        raise LoginFailed(f'the authorization server {change}: set "issuer" to allow it')
     if info is None or info.client_secret is None or info.token_endpoint_auth_method is not None:
         return
     metadata = provider.context.oauth_metadata
-    offered = metadata.token_endpoint_auth_methods_supported if metadata is not None else None
-    chosen = f"client_secret_{client.token_auth}" if client.token_auth else "client_secret_basic"
-    if client.token_auth is None and offered and chosen not in offered and "client_secret_post" in offered:
-        chosen = "client_secret_post"
-    info.token_endpoint_auth_method = chosen
+    offered = metadata.token_endpoint_auth_methods_supported or () if metadata is not None else ()
+    otherwise = "post" if "client_secret_post" in offered and "client_secret_basic" not in offered else "basic"
+    info.token_endpoint_auth_method = f"client_secret_{client.token_auth or otherwise}"
 
 
 def _issuer(provider: OAuthClientProvider) -> str | None:
     metadata = provider.context.oauth_metadata
     return str(metadata.issuer) if metadata is not None else None
-
-
-def _token_endpoint(provider: OAuthClientProvider, url: str) -> str:
-    """From the metadata, else where servers before 2025-06-18 had it."""
-    metadata = provider.context.oauth_metadata
-    if metadata is not None:
-        return str(metadata.token_endpoint)
-    return f"{provider.context.get_authorization_base_url(url)}/token"
-
-
-def _masked(text: str, client: ClientRegistration) -> str:
-    """The text of a failure without secrets: it may repeat an answer that holds one."""
-    for secret in (client.client_secret, client.private_key):
-        text = text.replace(secret, MASK) if secret else text
-    return hide(text)

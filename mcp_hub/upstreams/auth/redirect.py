@@ -1,17 +1,22 @@
 """Where the browser comes back to after a login: one address on this machine, for one login (RFC 8252 §7.3)."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from secrets import compare_digest
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
 import anyio.abc
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 from mcp_hub.upstreams.auth.answers import said
 from mcp_hub.upstreams.auth.grants import LoginFailed
+
+Show = Callable[[str, str], Awaitable[None]]
+"""Shows a person the URL to visit, which has been checked, and the issuer that it is of."""
 
 _PATH: Final = "/callback"
 _LARGEST: Final = 16 << 10
@@ -22,6 +27,7 @@ _MOST: Final = 16
 """Connections at once; more wait."""
 _DONE: Final = "Done: go back to where you began. You can close this page."
 _FAILED: Final = "The authorization server refused the login; see where you began. You can close this page."
+_GONE: Final = (anyio.IncompleteRead, anyio.DelimiterNotFound, anyio.BrokenResourceError, anyio.ClosedResourceError)
 _STRANGE: Final = "This is not the login that mcp-hub waits for. It still waits."
 
 
@@ -39,19 +45,14 @@ class Redirect:
         self._state = parse_qs(urlsplit(authorization_url).query).get("state", [""])[0]
 
     async def wait(self, seconds: float) -> dict[str, str]:
-        """The parameters that came back, `code` and `state` among them.
-
-        Raises `LoginFailed` when the authorization server refused, or nobody came in time.
-        """
+        """The parameters that came back. Raises `LoginFailed` for a refusal, and if nobody comes in time."""
         with anyio.move_on_after(seconds):
             await self._came.wait()
         if not self._came.is_set():
             raise LoginFailed(f"nobody logged in within {seconds:g} s")
         if "error" in self._found:
-            about = self._found.get("error_description", "")
-            raise LoginFailed(
-                f"refused by the authorization server: {said(self._found['error'])} {said(about)}".rstrip()
-            )
+            about = f"{said(self._found['error'])} {said(self._found.get('error_description', ''))}".rstrip()
+            raise LoginFailed(f"refused by the authorization server: {about}")
         return self._found
 
     def take(self, target: str, host: str) -> tuple[int, str]:
@@ -71,18 +72,21 @@ class Redirect:
 
 
 @asynccontextmanager
-async def listening(port: int | None) -> AsyncIterator[Redirect]:
-    """Listens on 127.0.0.1, on any free port if none is given. Raises `LoginFailed` if it cannot."""
+async def listening(port: int | None, *, or_any: bool = False) -> AsyncIterator[Redirect]:
+    """Listens on 127.0.0.1, at a free port if none is given, or it is taken and `or_any`. Raises `LoginFailed`."""
+    listen = partial(anyio.create_tcp_listener, local_host="127.0.0.1")
     try:
-        listeners = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port or 0)
+        listeners = await listen(local_port=port or 0)
     except OSError as exc:
-        raise LoginFailed(f"cannot listen on 127.0.0.1:{port}: {exc.strerror or exc}") from None
+        if not or_any:
+            raise LoginFailed(f"cannot listen on 127.0.0.1:{port}: {exc.strerror or exc}") from None
+        listeners = await listen(local_port=0)
     bound = listeners.extra(anyio.abc.SocketAttribute.local_port)
     redirect = Redirect(f"http://127.0.0.1:{bound}{_PATH}")
     slots = anyio.Semaphore(_MOST)
 
     async def serve(stream: anyio.abc.SocketStream) -> None:
-        with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        with suppress(*_GONE):
             async with slots, stream:
                 with anyio.move_on_after(_SECONDS):
                     await _answer(stream, redirect)
@@ -100,12 +104,8 @@ async def listening(port: int | None) -> AsyncIterator[Redirect]:
 
 
 async def _answer(stream: anyio.abc.SocketStream, redirect: Redirect) -> None:
-    head = b""
-    while b"\r\n\r\n" not in head:
-        head += await stream.receive()
-        if len(head) > _LARGEST:
-            return
-    first, *lines = head.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
+    head = await BufferedByteReceiveStream(stream).receive_until(b"\r\n\r\n", _LARGEST)
+    first, *lines = head.decode("latin-1").split("\r\n")
     method, _, rest = first.partition(" ")
     host = next((line[5:].strip() for line in lines if line[:5].lower() == "host:"), "")
     try:

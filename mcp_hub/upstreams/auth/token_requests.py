@@ -1,48 +1,81 @@
-"""The requests of one login, one after the other, and what came of them: between the OAuth client and the network.
+"""Requests to authorization servers: the renewal of a login, and what stands between the SDK's client and the network.
 
-That client puts what it cannot read into its errors as it came, so it is given nothing that it could not read.
+The SDK's client puts what it cannot read into its errors as it came, so it is given nothing that it could not read.
 """
+
+import base64
+from dataclasses import replace
+from urllib.parse import quote
 
 import httpx2
 import msgspec
 
 from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.answers import BUSY, issued, refusal
-from mcp_hub.upstreams.auth.grants import LoginFailed
+from mcp_hub.upstreams.auth.answers import BUSY, GIVEN, UNREADABLE, issued, refusal
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed
 from mcp_hub.wire.responses import JSON, origin
 
-_WAY, _METADATA, _CLIENT, _TOKEN = "a way to log in", "metadata", "a client", "a token"
+_METADATA, _CLIENT, _TOKEN = "metadata", "a client", "a token"
+
+
+async def refreshed(grant: Grant, client: ClientRegistration, addresses: Addresses, now: float) -> Grant:
+    """The login with new tokens; the old refresh token if there is no other (RFC 6749 §6). Raises `LoginFailed`."""
+    assert grant.refresh_token is not None
+    form = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}
+    if grant.resource is not None:
+        form["resource"] = grant.resource
+    headers = {"accept": "application/json"}
+    _identify(grant, client, form, headers)
+    addresses.check(grant.token_endpoint, "token endpoint")
+    response = await addresses.send(httpx2.Request("POST", grant.token_endpoint, data=form, headers=headers))
+    answer = issued(response, "renew the login")
+    return replace(
+        grant,
+        access_token=answer.access_token,
+        refresh_token=answer.refresh_token or grant.refresh_token,
+        scope=answer.scope or grant.scope,
+        obtained_at=now,
+        expires_at=expiry(answer.expires_in, now),
+    )
+
+
+def expiry(expires_in: int | None, now: float) -> float | None:
+    """When a token ends; None if its server does not say, or nothing that makes sense."""
+    return now + expires_in if expires_in is not None and expires_in > 0 else None
+
+
+def _identify(grant: Grant, client: ClientRegistration, form: dict[str, str], headers: dict[str, str]) -> None:
+    """Says who the hub is, as it was settled at the login (RFC 6749 §2.3.1)."""
+    secret = client.client_secret if grant.client_id == client.client_id else grant.client_secret
+    if grant.token_auth == "basic" and secret:
+        pair = f"{quote(grant.client_id, safe='')}:{quote(secret, safe='')}"
+        headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        return
+    form["client_id"] = grant.client_id
+    if grant.token_auth == "post" and secret:
+        form["client_secret"] = secret
 
 
 class TokenRequests:
-    """Sends by `addresses`; the way begins at `server`.
-
-    The form of a request shows its purpose: a form asks for a token, JSON for a client.
-    """
+    """The requests of one login to `server`, one after the other, and what came of them."""
 
     def __init__(self, server: str, addresses: Addresses) -> None:
         self._addresses = addresses
-        self._wanted = _WAY
-        self._where = origin(server)
-        self._is_redirected = False
+        self._asked = f"{origin(server)} was asked for a way to log in and answered"
         self._lack: str | None = None
         self._is_in_doubt = False
 
     async def send(self, request: httpx2.Request) -> httpx2.Response:
         """The answer, fit for the OAuth client. Raises `LoginFailed` for one that has no token or client in it."""
-        if not self._is_redirected:  # else it is what was asked for before
-            self._wanted = _wanted(request)
-        self._where = origin(str(request.url))
+        wanted = _wanted(request)
+        self._asked = f"{origin(str(request.url))} was asked for {wanted} and answered"
         response = await self._addresses.send(request)
-        self._is_redirected = 300 <= response.status_code < 400
-        if self._is_redirected:
-            return self._without_content(response)
-        if self._wanted == _TOKEN:
+        if not response.is_redirect and wanted == _TOKEN:
             tokens = msgspec.structs.asdict(issued(response, "give a token"))
             return httpx2.Response(200, json={"token_type": "Bearer", **tokens}, request=request)
-        if self._wanted == _CLIENT and response.status_code not in (200, 201):
+        if not response.is_redirect and wanted == _CLIENT and response.status_code not in GIVEN:
             raise refusal(response, "register the hub as a client")
-        self._judge(response)
+        self._judge(response, wanted)
         return response
 
     def failed(self, reason: str) -> LoginFailed:
@@ -52,30 +85,22 @@ class TokenRequests:
 
     def nonsense(self) -> LoginFailed:
         """The last answer cannot be read."""
-        return LoginFailed(
-            f"{self._where} was asked for {self._wanted} and answered what makes no sense", is_final=False
-        )
+        return LoginFailed(f"{self._asked} what makes no sense", is_final=False)
 
-    def _judge(self, response: httpx2.Response) -> None:
+    def _judge(self, response: httpx2.Response, wanted: str) -> None:
         """Keeps what the last answer lacks, and whether some server was busy: another one may have stood in for it."""
-        lack = None if response.status_code in (200, 201) else f"HTTP {response.status_code}"
-        if lack is None and self._wanted == _METADATA and not _is_metadata(response.content):
+        lack = None if response.status_code in GIVEN else f"HTTP {response.status_code}"
+        if lack is None and wanted == _METADATA and not _is_metadata(response.content):
             lack = "what makes no sense"
         self._is_in_doubt |= response.status_code in BUSY
         if lack is None:
             self._lack = None
         elif self._lack is None or response.status_code != 404:  # that one is none of the places where it could be
-            self._lack = f"{self._where} was asked for {self._wanted} and answered {lack}"
-
-    def _without_content(self, response: httpx2.Response) -> httpx2.Response:
-        """A redirect: what else it says is nobody's business."""
-        self._lack = f"{self._where} was asked for {self._wanted} and answered HTTP {response.status_code}"
-        bare = httpx2.Response(response.status_code, headers=response.headers, request=response.request)
-        bare.next_request = response.next_request
-        return bare
+            self._lack = f"{self._asked} {lack}"
 
 
 def _wanted(request: httpx2.Request) -> str:
+    """The purpose shows in the form: a form asks for a token, JSON for a client."""
     if request.method != "POST":
         return _METADATA
     return _CLIENT if request.headers.get("content-type", "").startswith(JSON) else _TOKEN
@@ -85,6 +110,6 @@ def _is_metadata(content: bytes) -> bool:
     """Whether it may be what was asked for: any proxy before a server that is down answers with something."""
     try:
         found = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return False
     return isinstance(found, dict) and ("issuer" in found or "authorization_servers" in found)

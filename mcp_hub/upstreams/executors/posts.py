@@ -2,8 +2,8 @@
 
 A post is a batch of events, numbered 1, 2, 3… for each call; the next one is taken whole or refused whole. A refused
 post changes nothing, and a post is never taken twice, so a worker that got no answer posts the same again.
-Posts of an earlier epoch, the worker's life before its last registration, are refused. A post that completes the call
-carries its last events and its ending; after it nothing is taken.
+Posts of an earlier epoch (an earlier registration of the worker) are refused. The post that completes the call is the
+last. Every refusal is a `PostRefused`.
 """
 
 import re
@@ -27,79 +27,45 @@ _TEXT: Final = msgspec.Raw(b'"text"')
 _NOT_REST: Final = ("progress", "total", "progressToken")
 
 
-class Unknown(PostRefused):
-    """There is no such executor or call, or it is another principal's: nobody can tell the two apart."""
-
-    code = "unknown_executor_or_call"
-
-
-class Malformed(PostRefused):
-    """It cannot be read, or says something that only the hub may say; the message names the place."""
-
-    code = "malformed"
-
-
-class Stale(PostRefused):
-    """Another registration has replaced this worker; `epoch` is the current one."""
-
-    code = "stale_epoch"
-
-
-class Gap(PostRefused):
-    """Posts before this one are missing; `expected` is the number of the next that can be taken."""
-
-    code = "gap"
-
-
-class Ended(PostRefused):
-    """The call is over: completed, cancelled or lost."""
-
-    code = "call_ended"
-
-
-class NoCredit(PostRefused):
-    """Readers are behind; at most `credit` events can be taken now. To be posted again under the same number."""
-
-    code = "no_credit"
-
-
-class TooLarge(PostRefused):
-    """Over a limit that waiting does not raise; `limit` is in the unit that the message names."""
-
-    code = "too_large"
-
-    def __init__(self, what: str, limit: int, unit: str = "bytes") -> None:
-        super().__init__(f"{what} has more than {limit} {unit}.", limit=limit)
-
-
-class NameTaken(PostRefused):
-    """Another executor has a tool of this name; `holder` is its id if it is the same principal's."""
-
-    code = "name_taken"
-
-
-class TooMany(PostRefused):
-    """The hub has as many executors as it takes."""
-
-    code = "busy"
-
-
-def stale(sent: int, epoch: int) -> Stale:
+def stale(sent: int, epoch: int) -> PostRefused:
     """The refusal of a post with an old epoch."""
     said = f"Epoch {sent} is not the current one, {epoch}: the executor was registered again."
-    return Stale(said, epoch=epoch)
+    return PostRefused("stale_epoch", said, epoch=epoch)
 
 
-class ProducerLimits(msgspec.Struct, frozen=True):
-    """`window`: events that may be ahead of the readers. `event`, `post`, `text`: bytes of one event, of all that a
-    post carries, and of the deltas that become the result of a call which is completed without one. `questions`:
-    such of one call whose answers the worker has not fetched yet."""
+def too_large(what: str, limit: int, unit: str = "bytes") -> PostRefused:
+    """The refusal of a size that waiting does not make fit."""
+    return PostRefused("too_large", f"{what} has more than {limit} {unit}.", limit=limit)
 
+
+def malformed(said: str) -> PostRefused:
+    """The refusal of a request that cannot be read, or says something that only the hub may say."""
+    return PostRefused("malformed", said)
+
+
+class ExecutorLimits(msgspec.Struct, frozen=True):
+    """Of the hub: `executors`, and `ended` calls that are remembered for late posts. Of an executor: `tools`, the bytes
+    of their `definitions`, calls `waiting` to be fetched and `running` at the worker.
+
+    Of a call: `window`, events that may be ahead of the readers; `questions` whose answers were not fetched yet; bytes
+    of one `event`, of a whole `post`, and of the `text` that becomes the result if the worker sends none. In seconds:
+    `silence`, the longest without a post while no question is open; `catch_up` and `keeping`, the longest that a post
+    is held because readers are behind, and until it is stored."""
+
+    executors: int = 256
+    ended: int = 4096
+    tools: int = 1000
+    definitions: int = 1 << 20
+    waiting: int = 256
+    running: int = 1024
     window: int = 256
+    questions: int = 64
     event: int = 256 << 10
     post: int = 1 << 20
     text: int = 1 << 20
-    questions: int = 64
+    silence: float = 60.0
+    catch_up: float = 1.0
+    keeping: float = 10.0
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -125,7 +91,7 @@ class Production:
 
     __slots__ = ("_epoch", "_gathered", "_limits", "_open", "_size", "credit", "ended", "taken")
 
-    def __init__(self, limits: ProducerLimits) -> None:
+    def __init__(self, limits: ExecutorLimits) -> None:
         self._limits = limits
         self._open: set[str] = set()
         self._gathered: list[Delta] = []
@@ -135,27 +101,22 @@ class Production:
         self.ended = False
 
     def receive(self, post: Post, epoch: int) -> Taken | None:
-        """The content of the post if it is the next one; None for a duplicate. `epoch` is the executor's current one.
-
-        Raises `Stale`, `Gap`, `Ended`, `TooLarge`, `Malformed`, `NoCredit`, and then nothing has changed.
-        """
+        """The content of the post; None for a duplicate. `epoch` is the current one. Raises `PostRefused`."""
         if not self._is_next(post, epoch):
             return None
         _check_form(post, self._limits)
         events = _read_events(post)
         keys = self._asked_by(events)
         if len(events) > self.credit:
-            said = (
-                f"{len(events)} events, but only {self.credit} can be taken now: readers are behind. Post again later."
-            )
-            raise NoCredit(said, credit=self.credit)
-        ending = self._ending(post, events) if post.complete else None
+            said = f"Readers are behind: {self.credit} events can be taken now, not {len(events)}. Post again later."
+            raise PostRefused("no_credit", said, credit=self.credit)
+        content = [event for event in events if isinstance(event, Delta) and event.channel == "content"]
+        ending = self._ending(post, content) if post.complete else None
         self.taken, self._epoch = post.seq, epoch
         self.credit -= len(events)
         self._open |= keys
-        for delta in _content(events):
-            self._size += len(delta.content)
-            self._gathered.append(delta)
+        self._gathered += content
+        self._size += _size(content)
         if self._size > self._limits.text:  # too much for a result: the worker has to send one
             self._gathered.clear()
         if ending is not None:
@@ -181,14 +142,14 @@ class Production:
         if post.epoch != epoch:
             raise stale(post.epoch, epoch)
         if post.seq < 1:
-            raise Malformed(f"Posts are numbered 1, 2, 3…, not {post.seq}.")
+            raise malformed(f"Posts are numbered 1, 2, 3…, not {post.seq}.")
         if post.seq <= self.taken and post.epoch == self._epoch:
             return False
         if self.ended:
-            raise Ended("The call has ended: nothing more can be posted.")
+            raise PostRefused("call_ended", "The call has ended: nothing more can be posted.")
         if post.seq != self.taken + 1:
             expected = self.taken + 1
-            raise Gap(f"Post {post.seq} leaves a gap: the next one is {expected}.", expected=expected)
+            raise PostRefused("gap", f"Post {post.seq} leaves a gap: the next one is {expected}.", expected=expected)
         return True
 
     def _asked_by(self, events: Sequence[Produced]) -> set[str]:
@@ -196,26 +157,25 @@ class Production:
         keys = [event.key for event in events if isinstance(event, Ask)]
         for place, key in enumerate(keys):
             if key in self._open or key in keys[:place]:
-                raise Malformed(f'input-required: a question with the key "{key[:100]}" is open already.')
+                raise malformed(f'input-required: a question with the key "{key[:100]}" is open already.')
         if len(self._open) + len(keys) > self._limits.questions:
-            raise TooLarge("The call", self._limits.questions, "questions whose answers were not fetched")
+            raise too_large("The call", self._limits.questions, "questions whose answers were not fetched")
         return set(keys)
 
-    def _ending(self, post: Post, events: Sequence[Produced]) -> Completed | Failed:
+    def _ending(self, post: Post, content: Sequence[Delta]) -> Completed | Failed:
         if post.error is not None:
             error = _decoded(post.error, "error", _Error)
             return Failed(RpcError(error.message, code=error.code, raw=one_line(bytes(post.error))))
         if post.result is not None:
             _decoded(post.result, "result", RawObject)
             return Completed(one_line(bytes(post.result)))
-        more = list(_content(events))
-        if self._size + sum(len(delta.content) for delta in more) > self._limits.text:
-            raise TooLarge("The content for a result (complete the call with `result` instead)", self._limits.text)
-        return Completed(_result([*self._gathered, *more]))
+        if self._size + _size(content) > self._limits.text:
+            raise too_large("The content for a result (complete the call with `result` instead)", self._limits.text)
+        return Completed(_result([*self._gathered, *content]))
 
 
-def _content(events: Sequence[Produced]) -> Iterable[Delta]:
-    return (event for event in events if isinstance(event, Delta) and event.channel == "content")
+def _size(deltas: Iterable[Delta]) -> int:
+    return sum(len(delta.content) for delta in deltas)
 
 
 def _result(deltas: Sequence[Delta]) -> bytes:
@@ -236,23 +196,23 @@ def _joined(blocks: Iterable[RawObject]) -> Iterator[object]:
             yield from run
 
 
-def _check_form(post: Post, limits: ProducerLimits) -> None:
+def _check_form(post: Post, limits: ExecutorLimits) -> None:
     try:
         content = len((post.content or "").encode())
     except UnicodeEncodeError:
-        raise Malformed("content: a lone surrogate is not text.") from None
+        raise malformed("content: a lone surrogate is not text.") from None
     sizes = [content, *map(len, post.events)]
     if max(sizes) > limits.event:
-        raise TooLarge("One event", limits.event)
+        raise too_large("One event", limits.event)
     if sum(sizes) + len(post.result or b"") + len(post.error or b"") > limits.post:
-        raise TooLarge("One post", limits.post)
+        raise too_large("One post", limits.post)
     if len(post.events) > limits.window:
-        raise TooLarge("One post", limits.window, "events")
+        raise too_large("One post", limits.window, "events")
     endings = (post.result is not None) + (post.error is not None)
     if (post.events and post.content is not None) or endings > 1:
-        raise Malformed("A post carries events or content, and a result or an error, not both.")
+        raise malformed("A post carries events or content, and a result or an error, not both.")
     if endings and not post.complete:
-        raise Malformed("A result or an error needs `complete`: true.")
+        raise malformed("A result or an error needs `complete`: true.")
 
 
 class _Error(msgspec.Struct):
@@ -329,7 +289,7 @@ _HUBS_OWN: Final[Mapping[str, str]] = {
 
 
 def _read_events(post: Post) -> tuple[Produced, ...]:
-    """Raises `Malformed`, which names the event by its place from 0."""
+    """Raises `PostRefused`, which names the event by its place from 0."""
     if post.content:
         return (Delta(msgspec.json.encode([{"type": "text", "text": post.content}])),)
     return tuple(_read_event(one_line(bytes(raw)), f"events[{place}]") for place, raw in enumerate(post.events))
@@ -339,9 +299,9 @@ def _read_event(raw: RawJson, where: str) -> Produced:
     event = _decoded(raw, where, _Event)
     where = f"{where} ({event.type[:50]})"
     if event.type in _HUBS_OWN:
-        raise Malformed(f"{where}: {_HUBS_OWN[event.type]}")
+        raise malformed(f"{where}: {_HUBS_OWN[event.type]}")
     if event.type not in _SHAPES:
-        raise Malformed(f"{where}: unknown type (known: {', '.join(_SHAPES)})")
+        raise malformed(f"{where}: unknown type (known: {', '.join(_SHAPES)})")
     data = {name: bytes(value) for name, value in event.data.items()}
     match _decoded(object_bytes(event.data), where, _SHAPES[event.type]):
         case _Progress(progress, total):
@@ -360,27 +320,27 @@ def _read_event(raw: RawJson, where: str) -> Produced:
 
 
 def read_tools(tools: Sequence[RawJson], most: int, size: int) -> dict[str, bytes]:
-    """Definitions by name, each as it came: at most `most` of `size` bytes together. Raises `TooLarge`, `Malformed`."""
+    """Definitions by name, each as it came: at most `most` of `size` bytes together. Raises `PostRefused`."""
     for count, limit, unit in ((len(tools), most, "tools"), (sum(map(len, tools)), size, "bytes")):
         if count > limit:
-            raise TooLarge("The list of tools", limit, unit)
+            raise too_large("The list of tools", limit, unit)
     named: dict[str, bytes] = {}
     for place, raw in enumerate(tools):
         name = _decoded(raw, f"tools[{place}]", _Named).name
         if not _NAME.fullmatch(name):
-            raise Malformed(f"tools[{place}]: the name has to be 1 to 1024 characters without control characters.")
+            raise malformed(f"tools[{place}]: the name has to be 1 to 1024 characters without control characters.")
         if name in named:
-            raise Malformed(f'tools[{place}]: "{name[:100]}" is there twice.')
+            raise malformed(f'tools[{place}]: "{name[:100]}" is there twice.')
         named[name] = bytes(raw)
     return named
 
 
 def _decoded(raw: RawJson, where: str, type_: type[T]) -> T:
-    """Raises `Malformed`, also for bad JSON in the parts that `type_` does not decode."""
+    """Raises `PostRefused`, also for bad JSON in the parts that `type_` does not decode."""
     try:
         msgspec.json.decode(raw)
         return msgspec.json.decode(raw, type=type_)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise Malformed(f"{where}: {problem}") from None
+        raise malformed(f"{where}: {problem}") from None
     except RecursionError:
-        raise Malformed(f"{where}: it is nested too deep.") from None
+        raise malformed(f"{where}: it is nested too deep.") from None

@@ -1,4 +1,4 @@
-"""The records of `upstream`: executors, their calls, and the offers for workers."""
+"""Executors, their calls, and the offers for their workers."""
 
 from collections import OrderedDict, deque
 from typing import Final
@@ -6,29 +6,13 @@ from typing import Final
 import anyio
 import msgspec
 
-from mcp_hub.call import Call, CallChannel
-from mcp_hub.errors import RpcError
+from mcp_hub.call import Call, CallChannel, Question
+from mcp_hub.clock import Clock
+from mcp_hub.errors import MethodNotFound, RpcError
 from mcp_hub.events import Completed
-from mcp_hub.types import RawObject
-from mcp_hub.upstreams.executors.posts import ProducerLimits, Production
-
-
-class ExecutorLimits(msgspec.Struct, frozen=True):
-    """`executors` of the hub, `tools` and bytes of `definitions` of each, and its calls: `waiting` to be fetched,
-    `running` at the worker. Seconds: `silence`, the longest without a post for a call that was fetched and has no
-    question open; `catch_up` and `keeping`, the longest a post is held because readers are behind, and until it is
-    stored. `ended` calls are remembered for late posts, and as many removed executors for their epochs."""
-
-    executors: int = 256
-    tools: int = 1000
-    definitions: int = 1 << 20
-    waiting: int = 256
-    running: int = 1024
-    silence: float = 60.0
-    catch_up: float = 1.0
-    keeping: float = 10.0
-    ended: int = 4096
-    producer: ProducerLimits = ProducerLimits()
+from mcp_hub.protocol.questions import can_answer
+from mcp_hub.types import RawJson, RawObject
+from mcp_hub.upstreams.executors.posts import Ask, Production
 
 
 class CallOffer(msgspec.Struct, frozen=True, tag_field="type", tag="call", rename={"meta": "_meta"}):
@@ -74,18 +58,51 @@ class Executor(msgspec.Struct, eq=False):
 
     key: tuple[str, str]
     epoch: int = 0
-    tools: dict[str, bytes] = msgspec.field(default_factory=dict)
+    tools: dict[str, bytes] = {}
     lease: float = 0.0
     due: float = 0.0
     waiting: OrderedDict[str, "Work"] = msgspec.field(default_factory=OrderedDict)
-    given: dict[str, "Work"] = msgspec.field(default_factory=dict)
+    given: dict[str, "Work"] = {}
     news: deque[CancelOffer | InputOffer] = msgspec.field(default_factory=deque)
     bell: anyio.Event = msgspec.field(default_factory=anyio.Event)
+
+    def register(self, epoch: int, tools: dict[str, bytes], lease: float, now: float) -> None:
+        """Another life of the worker: the news of the one before are dropped, and its requests are to look again."""
+        self.epoch, self.tools, self.lease = epoch, tools, lease
+        self.news.clear()
+        self.renew(now)
+        self.ring()
+
+    def renew(self, now: float) -> None:
+        """The worker has shown a sign of life."""
+        self.due = now + self.lease
 
     def ring(self) -> None:
         """Wakes every request that waits for offers."""
         self.bell.set()
         self.bell = anyio.Event()
+
+    def add(self, work: "Work") -> None:
+        """Queues a call for the worker."""
+        self.waiting[work.offer.tool_call_id] = work
+        self.ring()
+
+    def announce(self, news: InputOffer) -> None:
+        """Queues an answer for the worker."""
+        self.news.append(news)
+        self.ring()
+
+    def release(self, work: "Work", reason: str | None) -> bool:
+        """Lets go of a call; whether the worker had fetched it, which is then given the `reason` if there is one."""
+        id_ = work.offer.tool_call_id
+        self.waiting.pop(id_, None)
+        if self.given.pop(id_, None) is None:
+            return False
+        self.news = deque(offer for offer in self.news if offer.tool_call_id != id_)
+        if reason is not None:
+            self.news.append(CancelOffer(id_, reason))
+        self.ring()
+        return True
 
     def take(self, most: int, running: int, now: float) -> list[Offer]:
         """The next offers, news first, so that it stays short; new calls while fewer than `running` are given."""
@@ -115,3 +132,36 @@ class Work(msgspec.Struct, eq=False):
     asking: int = 0
     outcome: Completed | RpcError = CANCELLED
     done: anyio.Event = msgspec.field(default_factory=anyio.Event)
+
+    def touch(self, now: float) -> None:
+        """The worker has posted for this call."""
+        self.heard = now
+        self.executor.renew(now)
+
+    def ask(self, ask: Ask, clock: Clock) -> None:
+        """Asks the caller, or declines for one that cannot be asked; the worker finds the answer in its news."""
+
+        def answered(outcome: RawJson | RpcError) -> None:
+            self.asking -= 1
+            self.heard = clock.now()
+            if not self.done.is_set():
+                is_error = isinstance(outcome, RpcError)
+                answer = msgspec.Raw(bytes(outcome.encoded() if isinstance(outcome, RpcError) else outcome))
+                members = {"error" if is_error else "result": answer}
+                self.executor.announce(InputOffer(self.offer.tool_call_id, ask.key, **members))
+
+        self.asking += 1
+        lack = can_answer(self.call.capabilities, self.call.version, ask.method, ask.params)
+        if lack is None:
+            self.channel.ask(Question(ask.method, ask.params, answered))
+        else:
+            answered(MethodNotFound(f"{ask.method}: {lack}"))
+
+    def finish(self, outcome: Completed | RpcError) -> bool:
+        """Ends the call; whether the worker had fetched it. It learns of an end that it did not post."""
+        is_lost = isinstance(outcome, RpcError) and not self.production.ended
+        was_given = self.executor.release(self, str(outcome) if is_lost else None)
+        self.production.end()
+        self.outcome = outcome
+        self.done.set()
+        return was_given

@@ -6,41 +6,33 @@ lease runs, and at work on a call while it posts; else its calls end with `Execu
 
 import os
 import re
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from typing import Final
 from weakref import ref
 
 import anyio
 import msgspec
 
-from mcp_hub.call import Call, CallChannel, Post, Question
+from mcp_hub.call import Call, CallChannel, Post
 from mcp_hub.clock import Clock
-from mcp_hub.errors import Busy, ExecutorLost, InvalidParams, MethodNotFound, NotKept, RpcError, UnknownEntry
+from mcp_hub.errors import Busy, ExecutorLost, InvalidParams, NotKept, PostRefused, RpcError, UnknownEntry
 from mcp_hub.events import Completed, Failed
-from mcp_hub.ids import RandomBytes, ids
+from mcp_hub.ids import ids
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
-from mcp_hub.protocol.questions import can_answer
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.executors import posts
-from mcp_hub.upstreams.executors.posts import Malformed, Production, Unknown
-from mcp_hub.upstreams.executors.registry import (
-    CANCELLED,
-    CallOffer,
-    CancelOffer,
-    Executor,
-    ExecutorLimits,
-    InputOffer,
-    Offer,
-    Posted,
-    Work,
-)
+from mcp_hub.upstreams.executors.posts import Ask, ExecutorLimits, Production, malformed, read_tools, stale
+from mcp_hub.upstreams.executors.registry import CANCELLED, CallOffer, Executor, Offer, Posted, Work
 from mcp_hub.upstreams.local_source import LocalSource
 
 log = get_logger(__name__)
 
+NextEpoch = Callable[[str, str, int], int]
+"""The next epoch of a principal's executor: above the one that it has, and above those before it was removed."""
+
+_fresh: Final = ids(os.urandom)
 _ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _SWEEP: Final = 1.0
 """Seconds between two looks for leases that ran out and workers that are silent."""
@@ -50,73 +42,62 @@ class ExecutorUpstream(LocalSource):
     """The tools of all executors; an `Upstream`. `run` has to run for leases and silence to be watched."""
 
     def __init__(
-        self,
-        name: str,
-        changes: Notices,
-        clock: Clock,
-        limits: ExecutorLimits,
-        random: RandomBytes = os.urandom,
-        next_epoch: Callable[[str, str, int], int] = lambda principal, executor_id, before: before + 1,
+        self, name: str, changes: Notices, clock: Clock, limits: ExecutorLimits, next_epoch: NextEpoch
     ) -> None:
         super().__init__(name)
         self._changes = changes
         self._clock = clock
         self._limits = limits
         self._next_epoch = next_epoch
-        self._ids = ids(random)
         self._executors: dict[tuple[str, str], Executor] = {}
-        self._gone: OrderedDict[tuple[str, str], Executor] = OrderedDict()
-        """Removed ones: a worker that slept through its lease must not be taken for the one that comes next."""
-        self._holders: dict[str, Executor] = {}  # by tool name
         self._works: dict[str, Work] = {}
         self._ended: OrderedDict[str, tuple[Executor, Production, ref[CallChannel]]] = OrderedDict()
         self._snapshot = self._listed()
 
     def register(self, principal: str, executor_id: str, tools: Sequence[RawJson], lease: float = 60.0) -> int:
-        """The new epoch, above all before; what an earlier one has fetched is lost, what it has not waits for this one.
+        """The new epoch; what an earlier one has fetched is lost, what it has not fetched waits for this one.
 
-        `lease`: 5 to 3,600 seconds. Raises `Malformed`, `TooLarge`, `NameTaken`, `TooMany`.
+        `lease`: 5 to 3,600 seconds. Raises `PostRefused`.
         """
         if not _ID.fullmatch(executor_id):
-            raise Malformed(f"Executor id {executor_id[:200]!r} has to be 1 to 128 letters, digits, '_', '-' or '.'.")
+            raise malformed(f"Executor id {executor_id[:200]!r} has to be 1 to 128 letters, digits, '_', '-' or '.'.")
         if not 5 <= lease <= 3600:
-            raise Malformed(f"The lease has to be 5 to 3600 seconds, not {lease}.")
-        named = posts.read_tools(tools, self._limits.tools, self._limits.definitions)
+            raise malformed(f"The lease has to be 5 to 3600 seconds, not {lease}.")
+        named = read_tools(tools, self._limits.tools, self._limits.definitions)
         executor = self._executor((principal, executor_id), named)
-        executor.epoch = self._next_epoch(principal, executor_id, executor.epoch)
-        executor.lease, executor.due = lease, self._clock.now() + lease
+        epoch = self._next_epoch(principal, executor_id, executor.epoch)
         for work in list(executor.given.values()):
             self._lose(work, "was registered again")
-        executor.news.clear()
-        self._hold(executor, named)
-        log.info("executor_registered", upstream=self.name, executor=executor_id, epoch=executor.epoch)
-        return executor.epoch
+        executor.register(epoch, named, lease, self._clock.now())
+        self._publish()
+        log.info("executor_registered", upstream=self.name, executor=executor_id, epoch=epoch)
+        return epoch
 
-    def _executor(self, key: tuple[str, str], named: Iterable[str]) -> Executor:
+    def _executor(self, key: tuple[str, str], named: dict[str, bytes]) -> Executor:
         """The one of this key, or a new one, if it may have these tools."""
-        for tool in named:
-            holder = self._holders[tool].key if tool in self._holders else key
-            if holder != key:
-                raise _taken(tool, holder[1] if holder[0] == key[0] else None)
+        for other, executor in self._executors.items():
+            if other != key and (taken := named.keys() & executor.tools.keys()):
+                raise _taken(min(taken), other[1] if other[0] == key[0] else None)
         if key not in self._executors:
             if len(self._executors) >= self._limits.executors:
-                raise posts.TooMany(f"The hub already has {self._limits.executors} executors. Try again later.")
-            self._executors[key] = self._gone.pop(key) if key in self._gone else Executor(key)
+                said = f"The hub already has {self._limits.executors} executors. Try again later."
+                raise PostRefused("busy", said)
+            self._executors[key] = Executor(key)
         return self._executors[key]
 
     def remove(self, principal: str, executor_id: str) -> None:
-        """Ends its calls and takes its tools off the list. Raises `Unknown`."""
+        """Ends its calls and takes its tools off the list. Raises `PostRefused`."""
         self._drop(self._find(principal, executor_id), "was removed")
 
     async def calls(self, principal: str, executor_id: str, epoch: int, most: int, wait: float = 30.0) -> list[Offer]:
         """At most `most` offers, each given out once; waits for one, but no longer than `wait` s or half the lease.
 
-        Raises `Unknown` and `Stale`, also when the executor is removed or registered again meanwhile, `Malformed`.
+        Raises `PostRefused`, also when the executor is removed or registered again meanwhile.
         """
         if most < 1:
-            raise Malformed(f"The number of offers has to be 1 or more, not {most}.")
+            raise malformed(f"The number of offers has to be 1 or more, not {most}.")
         executor = self._find(principal, executor_id, epoch)
-        executor.due = self._clock.now() + executor.lease
+        executor.renew(self._clock.now())
         with anyio.move_on_after(min(wait, executor.lease / 2)):
             while not (offers := executor.take(most, self._limits.running, self._clock.now())):
                 await executor.bell.wait()
@@ -125,14 +106,11 @@ class ExecutorUpstream(LocalSource):
         return []
 
     async def post(self, principal: str, tool_call_id: str, post: Post) -> Posted:
-        """Takes a worker's post about a call, and returns when it is stored.
-
-        Raises `Unknown`, `NotKept`, and what `Production.receive` raises.
-        """
+        """Takes a worker's post about a call, and returns when it is stored. Raises `PostRefused` and `NotKept`."""
         await self._catch_up(tool_call_id, len(post.events))
         posted = self._take(principal, tool_call_id, post)
         await self._kept(tool_call_id)
-        return Posted(await self._catch_up(tool_call_id, self._limits.producer.window // 2), posted.is_duplicate)
+        return Posted(await self._catch_up(tool_call_id, self._limits.window // 2), posted.is_duplicate)
 
     async def _kept(self, id_: str) -> None:
         """Waits until the store has the post, or never will: then the worker may forget it. Raises `NotKept`."""
@@ -155,8 +133,7 @@ class ExecutorUpstream(LocalSource):
 
     def _take(self, principal: str, id_: str, post: Post) -> Posted:
         work = self._works.get(id_)
-        is_given = work is not None and id_ in work.executor.given
-        if work is not None and is_given:
+        if work is not None and id_ in work.executor.given:
             executor, production = work.executor, work.production
         elif id_ in self._ended:
             executor, production, _ = self._ended[id_]
@@ -164,39 +141,21 @@ class ExecutorUpstream(LocalSource):
             raise _unknown(id_)
         if executor.key[0] != principal:
             raise _unknown(id_)
-        if work is not None and post.epoch == executor.epoch:
-            work.heard = self._clock.now()
-            executor.due = work.heard + executor.lease
-        taken = production.receive(post, executor.epoch)
+        epoch = self._executors.get(executor.key, executor).epoch  # it may have been removed and registered again
+        if work is not None and post.epoch == epoch:
+            work.touch(self._clock.now())
+        taken = production.receive(post, epoch)
         if taken is None or work is None:
             return Posted(production.credit, is_duplicate=True)
         work.channel.touch()
         for event in taken.events:
-            if isinstance(event, posts.Ask):
-                self._ask(work, event)
+            if isinstance(event, Ask):
+                work.ask(event, self._clock)
             else:
                 work.channel.send(event)
         if taken.ending is not None:
             self._finish(work, taken.ending.error if isinstance(taken.ending, Failed) else taken.ending)
         return Posted(production.credit)
-
-    def _ask(self, work: Work, ask: posts.Ask) -> None:
-        def answered(outcome: RawJson | RpcError) -> None:
-            work.asking -= 1
-            work.heard = self._clock.now()
-            if not work.done.is_set():
-                is_error = isinstance(outcome, RpcError)
-                answer = msgspec.Raw(bytes(outcome.encoded() if isinstance(outcome, RpcError) else outcome))
-                members = {"error" if is_error else "result": answer}
-                work.executor.news.append(InputOffer(work.offer.tool_call_id, ask.key, **members))
-                work.executor.ring()
-
-        work.asking += 1
-        lack = can_answer(work.call.capabilities, work.call.version, ask.method, ask.params)
-        if lack is None:
-            work.channel.ask(Question(ask.method, ask.params, answered))
-        else:
-            answered(MethodNotFound(f"{ask.method}: {lack}"))
 
     async def run(self) -> None:
         """Removes executors whose leases run out and ends calls whose workers are silent, until cancelled."""
@@ -216,28 +175,21 @@ class ExecutorUpstream(LocalSource):
 
     def _find(self, principal: str, executor_id: str, epoch: int | None = None) -> Executor:
         if (executor := self._executors.get((principal, executor_id))) is None:
-            raise Unknown(f'Executor "{executor_id[:200]}" is unknown. Register it.')
+            said = f'Executor "{executor_id[:200]}" is unknown. Register it.'
+            raise PostRefused("unknown_executor_or_call", said)
         if epoch is not None and epoch != executor.epoch:
-            raise posts.stale(epoch, executor.epoch)
+            raise stale(epoch, executor.epoch)
         return executor
 
     def _drop(self, executor: Executor, why: str) -> None:
         log.info("executor_gone", upstream=self.name, executor=executor.key[1], reason=why)
         for work in [*executor.given.values(), *executor.waiting.values()]:
             self._lose(work, why)
-        executor.news.clear()
-        self._gone[executor.key] = self._executors.pop(executor.key)
-        if len(self._gone) > self._limits.ended:
-            self._gone.popitem(last=False)
-        self._hold(executor, {})
-
-    def _hold(self, executor: Executor, tools: dict[str, bytes]) -> None:
-        """The executor's tools are these; whoever waits for its calls looks again."""
-        for tool in executor.tools:
-            del self._holders[tool]
-        self._holders |= dict.fromkeys(tools, executor)
-        executor.tools = tools
+        del self._executors[executor.key]
         executor.ring()
+        self._publish()
+
+    def _publish(self) -> None:
         fresh = self._listed()
         if fresh != self._snapshot:
             self._snapshot = fresh
@@ -256,20 +208,12 @@ class ExecutorUpstream(LocalSource):
         self._finish(work, ExecutorLost(f'Executor "{id_}" of tool "{work.offer.name}" {why}.', data=data))
 
     def _finish(self, work: Work, outcome: Completed | RpcError) -> None:
-        id_, executor = work.offer.tool_call_id, work.executor
+        id_ = work.offer.tool_call_id
         del self._works[id_]
-        executor.waiting.pop(id_, None)
-        if executor.given.pop(id_, None) is not None:
-            executor.news = deque(offer for offer in executor.news if offer.tool_call_id != id_)
-            if isinstance(outcome, RpcError) and not work.production.ended:
-                executor.news.append(CancelOffer(id_, outcome.message))
-            self._ended[id_] = executor, work.production, ref(work.channel)
+        if work.finish(outcome):
+            self._ended[id_] = work.executor, work.production, ref(work.channel)
             if len(self._ended) > self._limits.ended:
                 self._ended.popitem(last=False)
-            executor.ring()
-        work.production.end()
-        work.outcome = outcome
-        work.done.set()
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """Queues the call for its executor, which learns of a cancellation. Raises also `ExecutorLost` and `Busy`."""
@@ -285,17 +229,18 @@ class ExecutorUpstream(LocalSource):
 
     def _accept(self, call: Call, channel: CallChannel) -> Work:
         tool = self.tool_of(call)
-        if (executor := self._holders.get(tool)) is None:
+        executor = next((one for one in self._executors.values() if tool in one.tools), None)
+        if executor is None:
             raise UnknownEntry(f'server "{self.name}" does not have a tool "{tool}".')
         arguments = call.params.get("arguments", msgspec.Raw(b"{}"))
         if raw_object(arguments) is None:
             raise InvalidParams(f'The arguments of "{tool}" have to be an object.')
         if len(executor.waiting) >= self._limits.waiting:
             raise Busy(f'{self._limits.waiting} calls already wait for executor "{executor.key[1]}". Try again later.')
-        offer = CallOffer("tc_" + next(self._ids), tool, arguments, call.meta, self._limits.producer.window)
-        work = Work(executor, call, channel, offer, Production(self._limits.producer))
-        self._works[offer.tool_call_id] = executor.waiting[offer.tool_call_id] = work
-        executor.ring()
+        offer = CallOffer("tc_" + next(_fresh), tool, arguments, call.meta, self._limits.window)
+        work = Work(executor, call, channel, offer, Production(self._limits))
+        self._works[offer.tool_call_id] = work
+        executor.add(work)
         return work
 
     def status(self) -> UpstreamStatus:
@@ -307,12 +252,13 @@ class ExecutorUpstream(LocalSource):
         return self._snapshot
 
 
-def _unknown(tool_call_id: str) -> Unknown:
-    return Unknown(f'Tool call "{tool_call_id[:200]}" is unknown.')
+def _unknown(tool_call_id: str) -> PostRefused:
+    """It is also another principal's: nobody can tell the two apart."""
+    return PostRefused("unknown_executor_or_call", f'Tool call "{tool_call_id[:200]}" is unknown.')
 
 
-def _taken(tool: str, holder: str | None) -> posts.NameTaken:
+def _taken(tool: str, holder: str | None) -> PostRefused:
     """`holder` is the id of an executor of the same principal, None for one of another principal."""
-    if holder is None:
-        return posts.NameTaken(f'Tool "{tool}": an executor of another principal has this name. Use another name.')
-    return posts.NameTaken(f'Tool "{tool}": executor "{holder}" has this name. Use another name.', holder=holder)
+    whose = "an executor of another principal" if holder is None else f'executor "{holder}"'
+    members = {} if holder is None else {"holder": holder}
+    return PostRefused("name_taken", f'Tool "{tool}": {whose} has this name. Use another name.', **members)

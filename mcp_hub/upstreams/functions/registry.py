@@ -15,8 +15,9 @@
         yield "compiled\\n"
         yield Result({"target": target, "ok": True})
 
-`servers.yaml` names the registry (`local: my_tools:registry`). Functions run in the hub's own process: async ones on
-its event loop, which they must not block, others each in a worker thread. Running them is `upstream`.
+`servers.yaml` names the registry (`local: my_tools:registry`). It may also name a module alone (`local: my_tools`), for
+the functions in it that plain `mcp_hub.tool` decorates. Functions run in the hub's own process: async ones on its event
+loop, which they must not block, others each in a worker thread. Running them is `upstream`.
 """
 
 import inspect
@@ -25,12 +26,13 @@ import threading
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType, UnionType
-from typing import TypedDict, TypeVar, Unpack, overload
+from typing import Final, TypedDict, TypeVar, Unpack, overload
 
 import anyio.from_thread
 import msgspec
 
 from mcp_hub import events
+from mcp_hub.protocol.eras import LOG_LEVELS
 from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.functions.schemas import (
     Parameters,
@@ -43,8 +45,7 @@ from mcp_hub.upstreams.functions.schemas import (
 
 F = TypeVar("F", bound=ToolFunction)
 
-LEVELS = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -109,8 +110,8 @@ class Context:
 
     def log(self, level: str, data: object, logger: str | None = None) -> None:
         """Send a log message; `data` is any JSON value. Raises: `ValueError` for a level that MCP does not know."""
-        if level not in LEVELS:
-            raise ValueError(f"unknown log level {level!r} (known: {', '.join(sorted(LEVELS))})")
+        if level not in LOG_LEVELS:
+            raise ValueError(f"unknown log level {level!r} (known: {', '.join(LOG_LEVELS)})")
         params: JsonObject = {"level": level, "data": plain(data)}
         if logger is not None:
             params["logger"] = logger
@@ -196,30 +197,54 @@ class Registry:
         """
 
         def register(function: F) -> F:
-            listed = {
-                "name": options.get("name") or getattr(function, "__name__", ""),
-                "title": options.get("title"),
-                "description": options.get("description") or first_paragraph(inspect.getdoc(function)),
-                "annotations": options.get("annotations"),
-            }
-            self._add(function, listed, options.get("output_schema"))
+            self._add(function, options)
             return function
 
         return register if function is None else register(function)
 
-    def _add(self, function: ToolFunction, listed: Mapping[str, object], output: object) -> None:
-        name = str(listed["name"])
+    def _add(self, function: ToolFunction, options: ToolOptions) -> None:
+        name = options.get("name") or str(getattr(function, "__name__", ""))
         if not _NAME.fullmatch(name):
             raise ValueError(f"tool name {name!r} has to be 1 to 128 letters, digits, '_', '-' or '.'")
         if name in self._tools:
             raise ValueError(f'tool "{name}" is defined twice')
         try:
-            self._tools[name] = _make_tool(name, function, listed, output)
+            self._tools[name] = _make_tool(name, function, options)
         except (TypeError, ValueError) as error:
             raise TypeError(f'tool "{name}": {error}') from error
 
 
-def _make_tool(name: str, function: ToolFunction, listed: Mapping[str, object], output: object) -> Tool:
+_by_module: Final[dict[str, Registry]] = {}
+
+
+@overload
+def tool(function: F, /) -> F: ...
+
+
+@overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+
+
+def tool(function: F | None = None, /, **options: Unpack[ToolOptions]) -> F | Callable[[F], F]:
+    """Make a tool of a function, as `Registry.tool` does, for the server that names the function's module.
+
+    A package also serves the tools of the modules in it that it has imported. Raises: as `Registry.tool`.
+    """
+
+    def register(function: F) -> F:
+        registry = _by_module.setdefault(function.__module__, Registry())
+        return registry.tool(**options)(function)
+
+    return register if function is None else register(function)
+
+
+def default_registry(module: str) -> Registry:
+    """The tools of a module and of the modules in it. Raises: `ValueError` if two of them have the same name."""
+    found = [own for name, own in _by_module.items() if f"{name}.".startswith(f"{module}.")]
+    return found[0] if len(found) == 1 else Registry.joined(found)
+
+
+def _make_tool(name: str, function: ToolFunction, options: ToolOptions) -> Tool:
     if not inspect.isroutine(function):
         raise TypeError(f"expected a function, not {function!r}")
     if inspect.isgeneratorfunction(function):
@@ -227,8 +252,15 @@ def _make_tool(name: str, function: ToolFunction, listed: Mapping[str, object], 
     hints = _hints(function)
     context = _context_parameter(hints)
     parameters = derive_parameters(function, hints, context)
-    output_schema = _output_schema(output)
-    definition = {**listed, "inputSchema": parameters.schema, "outputSchema": output_schema}
+    output_schema = _output_schema(options.get("output_schema"))
+    definition = {
+        "name": name,
+        "title": options.get("title"),
+        "description": options.get("description") or first_paragraph(inspect.getdoc(function)),
+        "annotations": options.get("annotations"),
+        "inputSchema": parameters.schema,
+        "outputSchema": output_schema,
+    }
     return Tool(
         name=name,
         function=function,

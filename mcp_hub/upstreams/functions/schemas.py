@@ -8,7 +8,8 @@ import inspect
 import math
 import re
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
 import pydantic
@@ -21,14 +22,19 @@ from mcp_hub.types import JsonObject
 
 ToolFunction = Callable[..., object]
 
-NOT_NAMED = {
+NOT_NAMED: Final = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but tools are called with named arguments",
     inspect.Parameter.VAR_POSITIONAL: "is variadic (*), but tools are called with named arguments",
     inspect.Parameter.VAR_KEYWORD: "is variadic (**), but a tool has to say which arguments it takes",
 }
 
-_SECTION = re.compile(r"^(Args|Arguments|Parameters|Params)\s*:\s*$")
-_ENTRY = re.compile(r"^(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)$")
+_SECTION: Final = re.compile(
+    r"^(?:Args|Arguments|Parameters|Params)\s*:\s*\n([ \t]+)(\S.*(?:\n(?:[ \t].*)?)*)", re.MULTILINE
+)
+"""A Google-style section: the indent of its first line, and the indented lines below its heading."""
+_HEAD: Final = r"(\w+)[ \t]*(?:\(.*?\))?[ \t]*:"
+_ENTRY: Final = re.compile(rf"^{_HEAD}(.*(?:\n(?!{_HEAD}).*)*)", re.MULTILINE)
+"""A name, perhaps with its type, and the text up to the next name."""
 
 
 class ArgumentsRefused(HubError):
@@ -71,10 +77,7 @@ class _Untitled(GenerateJsonSchema):
 
 
 def derive_parameters(function: ToolFunction, hints: Mapping[str, object], without: str | None) -> Parameters:
-    """The parameters of `function`, less the one named `without`.
-
-    Raises: `TypeError` for a signature that cannot be called with named JSON values.
-    """
+    """The parameters of `function` but `without`. Raises: `TypeError` if named JSON values cannot fill them."""
     described = _documented_parameters(inspect.getdoc(function) or "")
     fields: dict[str, object] = {}
     names: list[str] = []
@@ -103,10 +106,7 @@ def first_paragraph(docstring: str | None) -> str | None:
 
 
 def object_schema(annotation: object) -> JsonObject:
-    """The JSON Schema of an encoded value of this type, as MCP wants it: of an object, others are put under "result".
-
-    Raises: `TypeError` for a type without a JSON form.
-    """
+    """The JSON Schema of this type; a schema of anything but an object is put under "result". Raises: `TypeError`."""
     try:
         # a type form is a value here, which the type checker cannot follow
         adapter: pydantic.TypeAdapter[object] = pydantic.TypeAdapter(annotation)  # type: ignore[arg-type]
@@ -150,10 +150,7 @@ def _first_sentence(error: Exception) -> str:
 
 
 def _field(parameter: inspect.Parameter, annotation: object, documented: str | None) -> tuple[object, object]:
-    """An annotation and a default for pydantic.
-
-    What the author says in `Field(…)` wins over a bare text in `Annotated`, and that over the docstring.
-    """
+    """For pydantic. The text in `Field(…)` wins over a bare one in `Annotated`, and that over the docstring."""
     base: object = annotation
     metadata: list[object] = []
     if typing.get_origin(annotation) is typing.Annotated:
@@ -165,30 +162,7 @@ def _field(parameter: inspect.Parameter, annotation: object, documented: str | N
 
 
 def _documented_parameters(docstring: str) -> dict[str, str]:
-    """Texts of a Google-style "Args:" section by parameter name."""
-    texts: dict[str, list[str]] = {}
-    current: list[str] = []
-    for indent, line in _args_section(docstring):
-        entry = _ENTRY.match(line)
-        if entry and indent == 0:
-            current = texts[entry[1]] = [entry[2]]
-        else:
-            current.append(line)
-    return {name: " ".join(lines).strip() for name, lines in texts.items()}
-
-
-def _args_section(docstring: str) -> Iterator[tuple[int, str]]:
-    """The lines below "Args:", each with its indent relative to the first of them."""
-    lines = iter(docstring.splitlines())
-    if not any(_SECTION.match(line) for line in lines):  # advances to the line after the heading
-        return
-    first: int | None = None
-    for line in lines:
-        text = line.lstrip()
-        if not text:
-            continue
-        indent = len(line) - len(text)
-        if indent == 0:
-            return
-        first = indent if first is None else first
-        yield indent - first, text
+    """Texts of the section "Args:" by parameter name."""
+    section = _SECTION.search(docstring)
+    entries = _ENTRY.finditer(section[2].replace(f"\n{section[1]}", "\n")) if section else ()
+    return {entry[1]: " ".join(entry[2].split()) for entry in entries}

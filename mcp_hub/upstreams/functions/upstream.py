@@ -24,9 +24,8 @@ from mcp_hub.call import Call, CallChannel
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import InvalidParams, RpcError, StartFailed, UnknownEntry, UpstreamUnavailable
 from mcp_hub.logs import get_logger
-from mcp_hub.types import Cause, Era, JsonObject, Kind, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.functions.default import default_registry
-from mcp_hub.upstreams.functions.registry import Context, Progress, Registry, Result, Tool
+from mcp_hub.types import Cause, Era, Kind, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.functions.registry import Context, Progress, Registry, Result, Tool, default_registry
 from mcp_hub.upstreams.functions.schemas import ArgumentsRefused, plain
 from mcp_hub.upstreams.local_source import LocalSource
 
@@ -39,12 +38,11 @@ log = get_logger(__name__)
 
 
 class LocalUpstream(LocalSource):
-    """The tools of one registry; an `Upstream`. Without a registry it is failed, for the `failure`."""
+    """The tools of a registry; an `Upstream`. With the reason why there is none in its place, it is failed."""
 
-    def __init__(self, name: str, registry: Registry | None, failure: Cause | None = None) -> None:
+    def __init__(self, name: str, registry: Registry | Cause) -> None:
         super().__init__(name)
         self._registry = registry
-        self._failure = failure
         # of its own: slow tools must not use up the threads that the rest of the hub works in
         self._threads = anyio.CapacityLimiter(THREADS)
 
@@ -54,17 +52,16 @@ class LocalUpstream(LocalSource):
         try:
             return cls(name, load_registry(reference, folder, env))
         except StartFailed as error:
-            return cls(name, None, error.cause)
+            return cls(name, error.cause)
 
     def status(self) -> UpstreamStatus:
-        if self._registry is None:
-            code, reason = self._failure or (None, None)
-            return UpstreamStatus(self.name, UpstreamState.FAILED, reason, code=code)
+        if isinstance(self._registry, Cause):
+            return UpstreamStatus(self.name, UpstreamState.FAILED, self._registry.reason, code=self._registry.code)
         return UpstreamStatus(self.name, UpstreamState.READY, era=Era.HANDSHAKE)
 
     def snapshot(self) -> Snapshot | None:
         """The tools that are registered now; None if the registry could not be loaded."""
-        if self._registry is None:
+        if isinstance(self._registry, Cause):
             return None
         definitions = tuple(tool.definition for tool in self._registry.tools.values())
         return Snapshot(self.name, Era.HANDSHAKE, {Kind.TOOL: definitions}, capabilities={"tools": {}, "logging": {}})
@@ -82,16 +79,16 @@ class LocalUpstream(LocalSource):
             if isinstance(cause, RpcError):
                 raise cause from None
             log.exception("tool_failed", upstream=self.name, tool=tool.name, call_id=call.id)
-            return _failure(_describe(cause))
+            said = f"the tool tried to exit the process ({cause})" if isinstance(cause, SystemExit) else str(cause)
+            return _failure(said or type(cause).__name__)
 
     def _target(self, call: Call) -> tuple[Tool, bytes]:
-        if self._registry is None:
-            code, reason = self._failure or (None, None)
+        if isinstance(self._registry, Cause):
+            code, reason = self._registry
             about = {"server": self.name, "state": UpstreamState.FAILED.value, "reason": reason, "code": code}
             raise UpstreamUnavailable(f'server "{self.name}" did not start: {reason}', data={"upstream": about})
         name = self.tool_of(call)
-        tool = self._registry.tools.get(name)
-        if tool is None:
+        if (tool := self._registry.tools.get(name)) is None:
             nearest = difflib.get_close_matches(name, self._registry.tools)
             hint = f" Did you mean {', '.join(nearest)}?" if nearest else ""
             raise UnknownEntry(f'server "{self.name}" does not have a tool "{name}".{hint}')
@@ -116,33 +113,29 @@ class LocalUpstream(LocalSource):
 
 
 class OutputText:
-    """The content that a generator has yielded, and the deltas for it."""
+    """The content that a generator has yielded, and the deltas for it. Text grows the text that was yielded before."""
 
     def __init__(self) -> None:
         self._blocks: list[object] = []
-        self._text: list[str] = []
-        """Pieces of the text block that is still growing."""
+        self._text: list[str] | None = None
+        """Pieces of the last block, while it is text that may still grow."""
 
     def add(self, item: object) -> events.Delta:
-        """Text grows the block before it, if that is yielded text too; a block stands alone."""
-        if isinstance(item, str):
-            self._text.append(item)
-            return events.Delta(msgspec.json.encode([_block(item)]), index=len(self._blocks))
-        self._close_text()
+        """The delta for an item: a piece of text, or a block, which stands alone."""
         block = _block(item)
-        delta = events.Delta(msgspec.json.encode([block]), index=len(self._blocks))
-        self._blocks.append(block)
-        return delta
+        if not isinstance(item, str):
+            self._text = None
+            self._blocks.append(block)
+        elif self._text is None:
+            self._text = [item]
+            self._blocks.append(self._text)
+        else:
+            self._text.append(item)
+        return events.Delta(msgspec.json.encode([block]), index=len(self._blocks) - 1)
 
     def blocks(self) -> list[object]:
-        """The content blocks so far; text after the last block becomes one more."""
-        self._close_text()
-        return self._blocks
-
-    def _close_text(self) -> None:
-        if self._text:
-            self._blocks.append(_block("".join(self._text)))
-            self._text.clear()
+        """The content blocks so far."""
+        return [_block("".join(one)) if isinstance(one, list) else one for one in self._blocks]
 
 
 def encode_result(value: object, wraps_result: bool) -> bytes:
@@ -154,13 +147,9 @@ def encode_result(value: object, wraps_result: bool) -> bytes:
         content = [_block(_text(structured))]
     if result.content is not None:
         content = [_block(item) for item in ([result.content] if isinstance(result.content, str) else result.content)]
-    encoded: JsonObject = {"content": content}
-    if structured is not None:
-        encoded["structuredContent"] = structured
-    encoded["isError"] = result.is_error
-    if result.meta is not None:
-        encoded["_meta"] = plain(result.meta)
-    return msgspec.json.encode(encoded)
+    meta = plain(result.meta)
+    parts = {"content": content, "structuredContent": structured, "isError": result.is_error, "_meta": meta}
+    return msgspec.json.encode({name: part for name, part in parts.items() if part is not None})
 
 
 def load_registry(reference: str, folder: str | None = None, env: Mapping[str, str] = os.environ) -> Registry:
@@ -172,9 +161,7 @@ def load_registry(reference: str, folder: str | None = None, env: Mapping[str, s
     """
     module_name, colon, attribute = reference.partition(":")
     if not module_name or (colon and not attribute):
-        raise StartFailed(
-            "registry_not_found", f'local "{reference}": Write it as module:attribute, for example my_tools:registry.'
-        )
+        raise _not_found(reference, "Write it as module:attribute, for example my_tools:registry.")
     if folder is not None and folder not in sys.path:
         sys.path.append(folder)
     found = _imported(module_name, reference, folder, env)
@@ -182,40 +169,37 @@ def load_registry(reference: str, folder: str | None = None, env: Mapping[str, s
         return _decorated(module_name, reference)
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise StartFailed(
-                "registry_not_found", f'local "{reference}": module {module_name} does not have {attribute}.'
-            )
+            raise _not_found(reference, f"module {module_name} does not have {attribute}.")
         found = getattr(found, part)
     if not isinstance(found, Registry):
-        said = f'local "{reference}": it has to name a Registry, not a {type(found).__name__}.'
-        raise StartFailed("registry_not_found", said)
+        raise _not_found(reference, f"it has to name a Registry, not a {type(found).__name__}.")
     return found
 
 
+def _not_found(reference: str, said: str) -> StartFailed:
+    return StartFailed("registry_not_found", f'local "{reference}": {said}')
+
+
 def _decorated(module_name: str, reference: str) -> Registry:
-    """The tools that plain `tool` decorated in the module. Raises: `StartFailed`."""
+    """The tools that plain `tool` decorated in the module."""
     try:
         registry = default_registry(module_name)
     except ValueError as error:
-        raise StartFailed("registry_not_found", f'local "{reference}": {error}') from None
+        raise _not_found(reference, str(error)) from None
     if not registry.tools:
-        raise StartFailed(
-            "registry_not_found",
-            f'local "{reference}": module {module_name} does not have tools. Decorate functions with mcp_hub.tool, '
-            f"or name a Registry, for example {module_name}:registry.",
-        )
+        said = f"module {module_name} does not have tools. Decorate functions with mcp_hub.tool, or name a Registry, "
+        raise _not_found(reference, f"{said}for example {module_name}:registry.")
     return registry
 
 
 def _imported(module_name: str, reference: str, folder: str | None, env: Mapping[str, str]) -> object:
-    """Raises: `StartFailed`."""
     try:
         importlib.invalidate_caches()  # the file may be newer than the last look into its folder
         if folder is not None:
-            _check_files(module_name, folder, env)
+            _check_files(module_name, reference, folder, env)
         return importlib.import_module(module_name)
-    except _NotBelieved as error:
-        raise StartFailed("module_untrusted", f'local "{reference}": {error}') from None
+    except StartFailed:
+        raise
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             said = f'local "{reference}": module {module_name} needs {error.name}, which is not installed. Install it.'
@@ -227,15 +211,8 @@ def _imported(module_name: str, reference: str, folder: str | None, env: Mapping
         raise StartFailed("import_failed", f'local "{reference}": importing {module_name} raised {problem}') from error
 
 
-class _NotBelieved(Exception):
-    """A module that somebody else may have written; the message names its file."""
-
-
-def _check_files(module_name: str, folder: str, env: Mapping[str, str]) -> None:
-    """Looks at the files of a module and its packages before they are run, if they are in the folder.
-
-    Raises: `_NotBelieved`, and what importing a package raises.
-    """
+def _check_files(module_name: str, reference: str, folder: str, env: Mapping[str, str]) -> None:
+    """Raises: `StartFailed` for a file in the folder, of the module or its packages, that others may have written."""
     parts = module_name.split(".")
     for length in range(1, len(parts) + 1):
         name = ".".join(parts[:length])
@@ -244,7 +221,7 @@ def _check_files(module_name: str, folder: str, env: Mapping[str, str]) -> None:
         if file is None or not Path(os.path.abspath(file)).is_relative_to(os.path.abspath(folder)):
             continue
         if (problem := problem_of_config(os.stat(file), env)) is not None:
-            raise _NotBelieved(f"{file} {problem}")
+            raise StartFailed("module_untrusted", f'local "{reference}": {file} {problem}')
 
 
 async def _drive(generator: AsyncGenerator[object, None], channel: CallChannel) -> Result:
@@ -317,9 +294,3 @@ def _cause(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
-
-
-def _describe(error: BaseException) -> str:
-    if isinstance(error, SystemExit):
-        return f"the tool tried to exit the process ({error})"
-    return str(error) or type(error).__name__

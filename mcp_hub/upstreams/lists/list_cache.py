@@ -1,8 +1,7 @@
-"""The last lists of servers, remembered on disk: the next hub shows them at once, before the server has started.
+"""The last lists of servers on disk: the next hub shows them at once, before the server has started.
 
-One file a server, in a folder that several hubs may share: each is written beside its place and then moved there, so
-that readers find the old one or the new one. Definitions stay the bytes that the server sent. A file that cannot be
-read, or was not written here, is ignored.
+One file a server, replaced whole, in a folder that several hubs may share. A file that cannot be read, or was not
+written here, is ignored.
 """
 
 import hashlib
@@ -20,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.logs import get_logger
-from mcp_hub.types import JsonObject, Kind, Snapshot
+from mcp_hub.types import Era, JsonObject, Kind, Snapshot
 
 log = get_logger(__name__)
 
@@ -40,6 +39,10 @@ class CachedList(msgspec.Struct, frozen=True):
     version: str
     server_info: JsonObject
     at: float
+
+    @property
+    def era(self) -> Era:
+        return self.snapshot.era
 
 
 class _Document(msgspec.Struct, forbid_unknown_fields=True):

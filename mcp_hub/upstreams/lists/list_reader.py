@@ -21,10 +21,9 @@ log = get_logger(__name__)
 
 
 class ListLimits(msgspec.Struct, frozen=True):
-    """At most `pages` pages and `entries` entries of one kind; what is beyond is left out with a warning.
+    """At most `pages` pages and `entries` entries of one kind; the rest is left out with a warning.
 
-    `prepare` is given lists of `long` entries or more in a worker thread before anybody sees them: what it makes ready
-    there does not keep the event loop.
+    `prepare` gets lists of `long` entries or more in a worker thread before anybody sees them.
     """
 
     pages: int = 100
@@ -63,9 +62,7 @@ async def prepared(snapshot: Snapshot, limits: ListLimits) -> None:
         await anyio.to_thread.run_sync(limits.prepare, snapshot, abandon_on_cancel=True)
 
 
-async def list_kinds(
-    peer: Peer, kinds: set[Kind], limits: ListLimits, silence: float | None = None
-) -> dict[Kind, Listed]:
+async def list_kinds(peer: Peer, kinds: set[Kind], limits: ListLimits, silence: float | None) -> dict[Kind, Listed]:
     """The lists of those `kinds` that the server announces; first pages are asked for together.
 
     Raises `StartFailed` when tools are announced and cannot be listed; other kinds stay empty with a warning.
@@ -146,9 +143,9 @@ def _take_page(raw: RawJson, key: str, listed: Listed) -> str | None:
         hint = CacheHint(_ttl(page.get("ttlMs")), bytes(page.get("cacheScope", b"")) == b'"public"')
     except (msgspec.DecodeError, RecursionError) as exc:
         raise RpcError(f"the list cannot be read: {exc}") from None
-    listed.hint = (
-        hint if not listed.raws else CacheHint(min(hint.ttl_ms, listed.hint.ttl_ms), hint.public and listed.hint.public)
-    )
+    if listed.raws:
+        hint = CacheHint(min(hint.ttl_ms, listed.hint.ttl_ms), hint.public and listed.hint.public)
+    listed.hint = hint
     listed.raws += [bytes(entry) for entry in entries]
     try:
         return msgspec.json.decode(page.get("nextCursor", b"null"), type=str | None)

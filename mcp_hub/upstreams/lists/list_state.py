@@ -1,6 +1,5 @@
 """The lists of one server as they were read last, by this hub or an earlier one; read again when they change."""
 
-from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -10,7 +9,7 @@ from mcp_hub.clock import wall_time
 from mcp_hub.errors import StartFailed
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.types import JsonObject, Kind, Snapshot
+from mcp_hub.types import Kind, Snapshot
 from mcp_hub.upstreams.lists.list_cache import CachedList, ListFile
 from mcp_hub.upstreams.lists.list_reader import ListLimits, list_kinds, prepared
 from mcp_hub.upstreams.lists.pacing import Pacer
@@ -29,62 +28,28 @@ _LAST: Final = 0.5
 class ListState:
     """The lists of one server. They outlive the hub in `file`, whose content is offered from the beginning."""
 
-    def __init__(
-        self,
-        name: str,
-        limits: ListLimits,
-        changes: Notices,
-        file: ListFile | None = None,
-        now: Callable[[], float] = wall_time,
-    ) -> None:
+    def __init__(self, name: str, limits: ListLimits, changes: Notices, file: ListFile | None = None) -> None:
         self.name = name
         self._limits = limits
         self._changes = changes
         self._file = file
-        self._now = now
         self._is_unwritten = anyio.Event()
-        self._last: CachedList | None = None
+        self.last: CachedList | None = None
         self.snapshot: Snapshot | None = None
         self.is_fresh = False  # this hub has read them, not only an earlier one
-        if file is not None:
-            self._keep(file.read())
-
-    @property
-    def last(self) -> CachedList | None:
-        """All that was read last."""
-        return self._last
-
-    def _keep(self, last: CachedList | None) -> None:
-        if last is not None:
-            self._last, self.snapshot = last, last.snapshot
-
-    @property
-    def at(self) -> float | None:
-        """When they were read last, in Unix seconds."""
-        return self._last.at if self._last is not None else None
-
-    @property
-    def version(self) -> str | None:
-        """Of the protocol, when they were read last."""
-        return self._last.version if self._last is not None else None
-
-    @property
-    def server_info(self) -> JsonObject | None:
-        return self._last.server_info if self._last is not None else None
+        self.inherit(file.read() if file is not None else None)
 
     def use(self, limits: ListLimits) -> None:
         """The next reading has these limits."""
         self._limits = limits
 
     def inherit(self, last: CachedList | None) -> None:
-        """The lists of the server before this one, which stand until its own are read."""
-        self._keep(last)
+        """These lists stand until others are read."""
+        if last is not None:
+            self.last, self.snapshot = last, last.snapshot
 
     async def read(self, peer: Peer, kinds: set[Kind], silence: float | None = None) -> None:
-        """Reads the lists of these kinds; a late one stays as it was and is soon read again.
-
-        Raises `StartFailed` as `list_kinds` does; then the earlier ones stay.
-        """
+        """Reads the lists of these kinds; a late one stays as it was and is soon read again. Raises as `list_kinds`."""
         found = await list_kinds(peer, kinds, self._limits, silence)
         if late := {kind for kind, listed in found.items() if listed.is_late}:
             peer.list_changes.announce(late)
@@ -102,17 +67,14 @@ class ListState:
         await prepared(fresh, self._limits)
         if Kind.TOOL in lists:
             peer.tasks.learn(info.capabilities, lists[Kind.TOOL])
-        self._keep(CachedList(fresh if fresh != old else old, info.version, info.server_info, self._now()))
+        self.inherit(CachedList(fresh if fresh != old else old, info.version, info.server_info, wall_time()))
         self.is_fresh = True
         self._is_unwritten.set()
         if fresh != old:
             self._changes.bump()
 
     async def follow(self, peer: Peer, patience: float) -> None:
-        """Reads the lists that the server announces as changed, until the session ends.
-
-        `patience`: seconds for one reading.
-        """
+        """Reads the lists that the server announces as changed, each time within `patience` seconds, until the end."""
         pacer = Pacer()
         while not peer.ending.closed.is_set():
             await peer.list_changes.wait()
@@ -145,6 +107,6 @@ class ListState:
 
     async def _write(self, file: ListFile, limit: float) -> None:
         self._is_unwritten = anyio.Event()
-        if self._last is not None:
+        if self.last is not None:
             with anyio.move_on_after(limit):
-                await anyio.to_thread.run_sync(file.write, self._last, abandon_on_cancel=True)
+                await anyio.to_thread.run_sync(file.write, self.last, abandon_on_cancel=True)

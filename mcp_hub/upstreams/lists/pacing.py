@@ -1,7 +1,6 @@
 """The pause before a server's changed lists are read again. Sans-I/O.
 
-Reading a list costs more than announcing a change, and every client is notified: a server that announces changes all
-the time is read ever less often, one that does it now and then at once.
+A server that announces changes all the time is read ever less often, one that does it now and then at once.
 """
 
 from typing import Final

@@ -1,6 +1,4 @@
-"""Facts about servers, remembered on disk: their era, so that the next start does not probe, and whether they ask their
-callers questions, so that the first calls of two sessions do not overlap.
-"""
+"""Facts about servers on disk: their era, so that the next start does not probe, and whether they ask their callers."""
 
 import hashlib
 import json
@@ -30,10 +28,7 @@ def url_key(url: str) -> str:
 
 
 class EraCache:
-    """A small private JSON file by `server_key`; `path` None: no file.
-
-    Unreadable or unwritable → nothing is remembered, nothing fails.
-    """
+    """A small private JSON file by `server_key`; `path` None: no file. Never raises for a file that cannot be used."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path

@@ -27,38 +27,36 @@ Wanted = Mapping[str, tuple[str, RawJson]]
 async def follow_up(call: Call, channel: CallChannel, handler: CallHandler, done: Completed) -> Completed:
     """For a handshake client: asks the questions of `done` and retries the call with the answers, until it is complete.
 
-    Raises `RpcError` when the client refuses, lacks the capability, or is asked too often.
+    Raises `RpcError`: the client refuses, lacks the capability, or is asked too often.
     """
-    for _ in range(_ROUNDS - 1):
-        wanted = questions.input_requests(done.result)
-        if wanted is None:
-            return done
+    rounds = 0
+    while (wanted := questions.input_requests(done.result)) is not None:
+        rounds += 1
+        if rounds == _ROUNDS:
+            said = f'server "{call.upstream}" asked for input {_ROUNDS} times in one call.'
+            raise RpcError(said, data=_about(call, {"rounds": _ROUNDS}))
         responses = await _ask_all(call, channel, wanted.requests) if wanted.requests else None
         call = msgspec.structs.replace(call, input_responses=responses, request_state=wanted.state)
         done = await handler(call, channel)
-    if questions.input_requests(done.result) is None:
-        return done
-    said = f'server "{call.upstream}" asked for input {_ROUNDS} times in one call.'
-    raise RpcError(said, data=_about(call, {"rounds": _ROUNDS}))
+    return done
 
 
 async def _ask_all(call: Call, channel: CallChannel, wanted: Wanted) -> RawObject:
-    asked, answers = InputQuestions(call, channel), RawObject()
+    asked = InputQuestions(call, channel)
     try:
         asked.put(wanted)
-        while not answers:
+        while not (answers := asked.answers()):
             await asked.answered()
-            answers = asked.answers()
         return answers
     finally:
         asked.close()
 
 
 class InputQuestions:
-    """The questions of one result, or of one task: each key once, whatever connection the task is seen over.
+    """The questions of one result or task: each key once, whatever connection the task is seen over.
 
-    Answers wait until nothing that was asked is open, since a server need not take a part of them, and then until the
-    server has them. Source: SEP-2663, "Task Update Requests".
+    Answers wait until no question is open, since a server need not take a part of them (SEP-2663, "Task Update
+    Requests"), and then until the server has them.
     """
 
     def __init__(self, call: Call, channel: CallChannel) -> None:

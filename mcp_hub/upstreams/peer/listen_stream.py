@@ -1,9 +1,7 @@
 """The one `subscriptions/listen` that is open at a modern server: its changed lists and the resources that are wanted.
 
-When the wishes change, the next one is opened and acknowledged before the last one ends, so nothing is missed; a
-notification that both bring counts twice, which is harmless.
-
-Source: specification 2026-07-28, basic/patterns/subscriptions.
+When the wishes change, the next one is acknowledged before the last one ends, so nothing is missed; a notification may
+come twice. Source: specification 2026-07-28, basic/patterns/subscriptions.
 """
 
 from typing import Final
@@ -14,7 +12,7 @@ import msgspec
 
 from mcp_hub.errors import DeadlineExceeded, InvalidParams, RpcError
 from mcp_hub.logs import get_logger
-from mcp_hub.protocol.jsonrpc.envelope import id_key, object_bytes, raw_object
+from mcp_hub.protocol.jsonrpc.envelope import id_key, object_bytes, raw_object, read_as
 from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, SUBSCRIPTION_ID, ListenFilter
 from mcp_hub.protocol.rpc_errors import METHOD_NOT_FOUND
 from mcp_hub.types import Kind, RawObject
@@ -50,11 +48,10 @@ class _Listen:
 class ByListen:
     """Fulfils the wishes over one connection. `timeout`: seconds that an acknowledgement may take."""
 
-    def __init__(self, peer: Peer, wishes: WantedResources, timeout: float, can_watch: bool) -> None:
+    def __init__(self, peer: Peer, wishes: WantedResources, timeout: float) -> None:
         self._peer = peer
         self._wishes = wishes
         self._timeout = timeout
-        self._can_watch = can_watch
         self._asked = _NOTHING
         self._current: _Listen | None = None
         self._by_id: dict[int | str, _Listen] = {}
@@ -84,7 +81,8 @@ class ByListen:
             meta = raw_object(params.get("_meta", msgspec.UNSET)) or {}
             listen = self._named(meta.get(SUBSCRIPTION_ID))
             if listen is not None and listen.granted is None:
-                listen.granted = frozenset(_granted(params.get("notifications")))
+                found = read_as(params.get("notifications", b""), ListenFilter)
+                listen.granted = frozenset(found.resourceSubscriptions if found is not None else ())
                 listen.settled.set()
 
     def _named(self, id_: msgspec.Raw | None) -> _Listen | None:
@@ -100,7 +98,7 @@ class ByListen:
             touched: set[str] = set()
             with anyio.move_on_after(self._next_pause()) as waiting:
                 touched = await self._wishes.touched()
-            for uri in touched - self._wishes.wanted:
+            for uri in touched - self._wishes.wanted.keys():
                 self._wishes.drop(uri)
             is_due = waiting.cancelled_caught or any(map(self._wishes.is_due, touched))
             if self._current is not None and self._current.has_ended:
@@ -109,13 +107,10 @@ class ByListen:
 
     def _filter(self) -> ListenFilter:
         """The wanted filter: lists whose changes the server announces, and the wanted resources."""
-        offered = self._peer.info.capabilities
-
-        def announces(name: str) -> bool:
-            return isinstance(offered.get(name), dict) and offered[name].get("listChanged") is True
-
-        uris = tuple(sorted(self._wishes.wanted)) if self._can_watch else ()
-        return ListenFilter(announces("tools"), announces("prompts"), announces("resources"), uris)
+        info = self._peer.info
+        tools, prompts, resources = (info.announces(name, "listChanged") for name in ("tools", "prompts", "resources"))
+        uris = tuple(sorted(self._wishes.wanted)) if info.can_watch else ()
+        return ListenFilter(tools, prompts, resources, uris)
 
     def _next_pause(self) -> float | None:
         """Seconds until the next try; None if there is nothing to try."""
@@ -135,14 +130,12 @@ class ByListen:
     async def _replace(self, asked: ListenFilter) -> None:
         """Opens a stream for the new filter and ends the last one; if that fails, the last one stays."""
         old, self._asked = self._current, asked
-        granted: frozenset[str] = frozenset()
-        fresh: _Listen | None = None
-        if asked != _NOTHING:
-            try:
-                fresh, granted = await self._open(asked)
-            except RpcError as error:
-                self._failed(asked, error)
-                return
+        try:
+            fresh = await self._open(asked) if asked != _NOTHING else None
+        except RpcError as error:
+            self._failed(asked, error)
+            return
+        granted = fresh.granted if fresh is not None and fresh.granted is not None else ()
         self._is_refused = False
         self._current = fresh
         if old is not None:
@@ -150,13 +143,14 @@ class ByListen:
                 self._lapse(old)
             old.scope.cancel()
         for uri in asked.resourceSubscriptions:
-            self._wishes.settle(uri, None if uri in granted else self._not_granted(uri))
+            refused = InvalidParams(f'server "{self._peer.name}" does not watch {uri[:500]}.', data={"uri": uri})
+            self._wishes.settle(uri, None if uri in granted else refused)
         if self._has_gap and asked.list_methods:
             self._has_gap = False
             self._peer.list_changes.announce(Kind)
 
-    async def _open(self, asked: ListenFilter) -> tuple[_Listen, frozenset[str]]:
-        """A stream that is acknowledged, and the resources that it covers. Raises `RpcError`."""
+    async def _open(self, asked: ListenFilter) -> _Listen:
+        """A stream that is acknowledged. Raises `RpcError`."""
         params = {"notifications": msgspec.Raw(object_bytes(asked))}
         listen = _Listen(self._peer.send("subscriptions/listen", params))
         self._by_id[listen.pending.id] = listen
@@ -164,11 +158,10 @@ class ByListen:
         with anyio.move_on_after(self._timeout):
             await listen.settled.wait()
         if listen.granted is not None:
-            return listen, listen.granted
+            return listen
         listen.scope.cancel()
-        raise listen.error or DeadlineExceeded(
-            f'server "{self._peer.name}" did not acknowledge subscriptions/listen within {self._timeout:g} s.'
-        )
+        said = f'server "{self._peer.name}" did not acknowledge subscriptions/listen within {self._timeout:g} s.'
+        raise listen.error or DeadlineExceeded(said)
 
     async def _until_end(self, listen: _Listen) -> None:
         try:
@@ -188,14 +181,3 @@ class ByListen:
         self._has_gap |= self._current is None
         for uri in set(asked.resourceSubscriptions) - self._wishes.watched:
             self._wishes.settle(uri, error)
-
-    def _not_granted(self, uri: str) -> InvalidParams:
-        return InvalidParams(f'server "{self._peer.name}" does not watch {uri[:500]}.', data={"uri": uri})
-
-
-def _granted(raw: msgspec.Raw | None) -> tuple[str, ...]:
-    """The resources in an acknowledgement; one that cannot be read grants none."""
-    try:
-        return msgspec.json.decode(raw or b"", type=ListenFilter).resourceSubscriptions
-    except (msgspec.DecodeError, RecursionError):
-        return ()

@@ -1,7 +1,7 @@
 """Tasks that a modern server makes of calls by itself: followed to their end, so that the caller gets a plain result.
 
-A task asks through its own state, not by a request: its questions are put to the caller and answered by
-`tasks/update`. Source: the extension `io.modelcontextprotocol/tasks` (SEP-2663).
+Questions are part of the task's state and answered by `tasks/update`. Source: the extension
+`io.modelcontextprotocol/tasks` (SEP-2663).
 """
 
 import re
@@ -14,7 +14,7 @@ from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Progressed
 from mcp_hub.protocol import rpc_errors
-from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object, read_as
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.input_questions import InputQuestions
 from mcp_hub.upstreams.peer.task_poll import Known, ServerTask, TaskConnection, TaskPoll, unmarked
@@ -26,22 +26,17 @@ _CAN_BE_TASKS: Final = frozenset({"tools/call"})
 
 
 def made_task(call: Call, channel: CallChannel, result: RawJson) -> "ModernTask | None":
-    """The task that the server made of a call; None if the result is not a task.
-
-    Raises `RpcError` for a task that cannot be read, and for a call that must not become one.
-    """
+    """The task that a server made of a call; None if the result is not one. Raises `RpcError` for a bad task."""
     if _TASK.search(result) is None or bytes((raw_object(result) or {}).get("resultType", b"")) != b'"task"':
         return None
-    about = {"upstream": {"server": call.upstream}, "outcome": "unknown"}
+    who, about = f'server "{call.upstream}"', {"upstream": {"server": call.upstream}, "outcome": "unknown"}
     if call.method not in _CAN_BE_TASKS:
-        raise RpcError(
-            f'server "{call.upstream}" answered {call.method} with a task, which is not allowed.', data=about
-        )
+        raise RpcError(f"{who} answered {call.method} with a task, which is not allowed.", data=about)
     try:
         task = msgspec.json.decode(result, type=ServerTask)
     except (msgspec.DecodeError, RecursionError) as exc:
-        raise RpcError(f'server "{call.upstream}" made a task that cannot be read: {exc}', data=about) from None
-    return ModernTask(call, channel, Known(Era.MODERN, *task.known), task)
+        raise RpcError(f"{who} made a task that cannot be read: {exc}", data=about) from None
+    return ModernTask(call, channel, task.known(Era.MODERN), task)
 
 
 class ModernTask(TaskPoll):
@@ -69,8 +64,6 @@ class ModernTask(TaskPoll):
             await self._ask(line, task)
             if task.status == "working" or self._questions.are_answered:  # else it waits, perhaps forever
                 self.channel.touch()
-
-    # -- its questions
 
     async def _ask(self, line: TaskConnection, task: ServerTask) -> None:
         try:
@@ -101,8 +94,6 @@ class ModernTask(TaskPoll):
         self._questions.close()
         await self._cancel(line)
 
-    # -- its progress and outcome
-
     def _tell(self, task: ServerTask) -> None:
         """A new status message is a step of progress: no other payload is under way."""
         message = bytes(task.statusMessage)
@@ -122,15 +113,8 @@ class ModernTask(TaskPoll):
             raise rpc_errors.from_wire(task.error)
         if task.status in ("failed", "cancelled"):
             how = "was cancelled" if task.status == "cancelled" else "failed"
-            raise self._failed(f"{how}: {_text(task.statusMessage) or 'the server does not say why'}", {})
+            raise self._failed(f"{how}: {read_as(task.statusMessage, str) or 'the server does not say why'}", {})
         raise self._failed(f"is in the unknown state {task.status[:100]!r}", {"outcome": "unknown"})
 
     def _failed(self, how: str, data: JsonObject) -> RpcError:
         return RpcError(f'server "{self.call.upstream}": the task of this call {how}', data=self.about(data))
-
-
-def _text(raw: RawJson) -> str:
-    try:
-        return msgspec.json.decode(raw, type=str)
-    except (msgspec.DecodeError, RecursionError):
-        return ""

@@ -1,8 +1,8 @@
 """The era of a server: probe, fall back, remember.
 
-Source: specification 2026-07-28, transports/stdio "Backward Compatibility": a modern server answers `server/discover`
-or refuses the version by name; anything else, or silence, means the handshake era. `initialize` must not be cancelled,
-and a server that has not seen it yet must get nothing else: the probe is given up without a cancellation.
+A modern server answers `server/discover` or refuses the version by name; anything else, or silence, means the handshake
+era (2026-07-28, transports/stdio "Backward Compatibility"). `initialize` must not be cancelled, and a server that has
+not seen it yet must get nothing else: the probe is given up without a cancellation.
 """
 
 import re
@@ -12,43 +12,27 @@ import anyio
 import msgspec
 
 from mcp_hub.errors import HttpRefused, RpcError, StartFailed, UpstreamLost
-from mcp_hub.protocol import eras
+from mcp_hub.protocol import eras, rpc_errors
 from mcp_hub.protocol.capabilities import SUPERSET
-from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes
-from mcp_hub.protocol.rpc_errors import (
-    HEADER_MISMATCH,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
-    UNSUPPORTED_VERSION,
-)
+from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, read_as
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.peer import Peer
-from mcp_hub.upstreams.peer.state import CLIENT_INFO, PeerInfo
+from mcp_hub.upstreams.peer.state import CLIENT_INFO, CONNECTION_LOST, PeerInfo
 
 PROBE_SECONDS: Final = 3.0
 """Seconds that a server may take to answer the probe; after that it is initialised, and its era remembered."""
-
 _LONGEST_SAID: Final = 100
 """Characters that an error shows of a bad version."""
-
-_MODERN_CODES: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
-
-
+_MODERN_CODES: Final = frozenset(
+    {rpc_errors.HEADER_MISMATCH, rpc_errors.MISSING_CAPABILITY, rpc_errors.UNSUPPORTED_VERSION}
+)
 _VERSION: Final = re.compile(r"[!-~]{1,64}")
 """A version: over HTTP it goes into a header of every request."""
-
-
 _NOT_ADMITTED: Final = (401, 403)
 """HTTP statuses that say nothing of the era."""
-
-
 _REFUSALS: Final = (400, 404, 405)
 """Statuses by which servers refuse an unknown request without a message."""
-
-
-_CLIENT_FAULTS: Final = frozenset({INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS})
+_CLIENT_FAULTS: Final = frozenset({rpc_errors.INVALID_REQUEST, rpc_errors.METHOD_NOT_FOUND, rpc_errors.INVALID_PARAMS})
 """Codes by which servers refuse a request that their era does not have; other errors may pass."""
 
 
@@ -65,10 +49,7 @@ class ProbeKilled(StartFailed):
 
 
 async def negotiate(peer: Peer, wanted: Era | None, remembered: Era | None, probe: float = PROBE_SECONDS) -> PeerInfo:
-    """Settles era and version of a fresh peer; `wanted` None means find out.
-
-    Raises `StartFailed`, among them `ProbeKilled` and `Incompatible`.
-    """
+    """Settles era and version of a fresh peer; `wanted` None means find out. Raises `StartFailed`."""
     if wanted is not None:
         try:
             return await (_discover(peer) if wanted is Era.MODERN else _initialize(peer))
@@ -111,7 +92,7 @@ async def is_still_modern(peer: Peer, probe: float = PROBE_SECONDS) -> bool:
 def _blame_probe(peer: Peer) -> None:
     """Raises `ProbeKilled` if the server is gone, also when it refused the probe first and ended then."""
     if peer.ending.closed.is_set():
-        code, reason = peer.ending.cause or ("connection_lost", "the connection was lost")
+        code, reason = peer.ending.cause or CONNECTION_LOST
         raise ProbeKilled(code, f"it ended when it got server/discover: {reason}") from None
 
 
@@ -123,12 +104,10 @@ class _OtherEra(StartFailed):
         self.is_certain = is_certain
 
 
-class _NotModern(_OtherEra):
-    pass
+class _NotModern(_OtherEra): ...
 
 
-class _IsModern(_OtherEra):
-    pass
+class _IsModern(_OtherEra): ...
 
 
 async def _discover(peer: Peer) -> PeerInfo:
@@ -161,18 +140,15 @@ async def _asked_twice(peer: Peer) -> RawJson:
     try:
         return await peer.answer(peer.send("server/discover"), may_cancel=False)
     except RpcError as exc:
-        if exc.code != UNSUPPORTED_VERSION or peer.info.version not in _offered(exc):
+        if exc.code != rpc_errors.UNSUPPORTED_VERSION or peer.info.version not in _offered(exc):
             raise
     return await peer.answer(peer.send("server/discover"), may_cancel=False)
 
 
 def _offered(exc: RpcError) -> set[str]:
     """The versions that a refusal by version names (2026-07-28, basic/versioning "Protocol Version Negotiation")."""
-    try:
-        error = msgspec.json.decode(exc.encoded(), type=_Refusal)
-    except (msgspec.DecodeError, RecursionError):
-        return set()
-    return set(error.data.supported)
+    error = read_as(exc.encoded(), _Refusal)
+    return set(error.data.supported) if error is not None else set()
 
 
 class _Supported(msgspec.Struct, frozen=True):
@@ -196,9 +172,8 @@ async def _initialize(peer: Peer) -> PeerInfo:
     result = _decoded(raw, "initialize")
     version = result.get("protocolVersion")
     if not isinstance(version, str) or version in eras.MODERN_VERSIONS or not _VERSION.fullmatch(version):
-        raise Incompatible(
-            "era_mismatch", f"initialize settled on no handshake version: {ascii(version)[:_LONGEST_SAID]}"
-        )
+        said = ascii(version)[:_LONGEST_SAID]
+        raise Incompatible("era_mismatch", f"initialize settled on no handshake version: {said}")
     peer.settle(_info(Era.HANDSHAKE, version, result, result.get("serverInfo")))
     if peer.wire.can_send:
         peer.wire.send(notification_frame("notifications/initialized"))
@@ -206,8 +181,7 @@ async def _initialize(peer: Peer) -> PeerInfo:
 
 
 def _info(era: Era, version: str, result: JsonObject, server_info: object) -> PeerInfo:
-    capabilities = result.get("capabilities")
-    instructions = result.get("instructions")
+    capabilities, instructions = result.get("capabilities"), result.get("instructions")
     return PeerInfo(
         era,
         version,
@@ -232,7 +206,7 @@ def _code(exc: RpcError, otherwise: str) -> str:
 
 def _refusal_code(exc: RpcError) -> str:
     """The code of a refused `initialize`. A program that echoes requests sends the hub's own refusal back."""
-    if exc.raw is not None and exc.code == METHOD_NOT_FOUND:
+    if exc.raw is not None and exc.code == rpc_errors.METHOD_NOT_FOUND:
         return "not_mcp"
     return "era_mismatch" if _offered(exc) else _code(exc, "handshake_failed")
 

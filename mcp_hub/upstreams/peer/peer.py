@@ -17,28 +17,24 @@ from mcp_hub.events import Completed, Log, Progressed
 from mcp_hub.masking import hide
 from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.capabilities import OWN, to_modern
-from mcp_hub.protocol.headers import Mirrors, header_value
+from mcp_hub.protocol.headers import Mirrors
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
 from mcp_hub.protocol.jsonrpc.repair import StandIn
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
 from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, UPDATED, list_changed
 from mcp_hub.protocol.questions import QUESTIONS, may_ask
-from mcp_hub.protocol.shape.complete import begins, is_complete
+from mcp_hub.protocol.shape.results import begins, is_complete
 from mcp_hub.types import HANDSHAKE, MODERN, Cause, JsonObject, Kind, RawJson, RawObject
-from mcp_hub.upstreams.peer.abandoned import AbandonedCalls
-from mcp_hub.upstreams.peer.elicitations import Elicitations
 from mcp_hub.upstreams.peer.input_questions import follow_up
 from mcp_hub.upstreams.peer.modern_tasks import made_task
-from mcp_hub.upstreams.peer.questions import PARKABLE, RETRY, Asker, OpenRequests, with_retry
+from mcp_hub.upstreams.peer.questions import PARKABLE, RETRY, Asker, Elicitations, OpenRequests, with_retry
 from mcp_hub.upstreams.peer.state import CLIENT_INFO, NOT_SETTLED, ListChanges, Observer, PeerEnding, PeerInfo
-from mcp_hub.upstreams.peer.stray_messages import StrayMessages, note, note_nameless
+from mcp_hub.upstreams.peer.stray_messages import AbandonedCalls, StrayMessages
 from mcp_hub.upstreams.peer.task_poll import TaskConnection, TaskPoll
-from mcp_hub.upstreams.peer.tasks import ServerTasks
+from mcp_hub.upstreams.peer.tasks import ServerTasks, as_task
 from mcp_hub.wire.base import NotSent, Pending, Wire, WireClosed, WireHandler
 
-_LAST_WORDS: Final = 1.0
-"""Seconds for the exit code and the rest of stderr of a process that closed its output."""
 _FINISHED: Final = "notifications/elicitation/complete"
 _CHANGED: Final = {
     list_changed(Kind.TOOL): (Kind.TOOL,),
@@ -70,14 +66,13 @@ class Peer(WireHandler):
         self.list_changes = ListChanges()
         self.tasks = ServerTasks(outlive=is_remote)
         self.said = 0  # messages besides answers to requests of the hub's own
-        self.noise: list[str] = []
+        self.strays = StrayMessages(name)
         self.mirrors: Mirrors | None = None
         self.is_interactive = is_interactive
         self._is_remote = is_remote
         self._observer: Observer | None = None
         self._elicitations = Elicitations()
         self._last_envelope: tuple[JsonObject | None, str | None, PeerInfo | None, RawObject] = None, None, None, {}
-        self._asides = StrayMessages(name)
         self._asked = OpenRequests(lambda frame: self.wire.send(frame))
         self._given_up = AbandonedCalls()
         self.wire = connect(self)
@@ -94,20 +89,14 @@ class Peer(WireHandler):
 
     # -- requests of the hub --------------------------------------------------------------------------------------
 
-    def send(
-        self,
-        method: str,
-        params: RawObject | None = None,
-        capabilities: JsonObject = OWN,
-        headers: Mapping[str, str] | None = None,
-    ) -> Pending:
+    def send(self, method: str, params: RawObject | None = None, capabilities: JsonObject = OWN) -> Pending:
         """Sends a request of the hub's own; to a modern server with the envelope it requires."""
         params = dict(params or {})
         if self.info.era is MODERN:
             meta = modern_meta(self.info.version, CLIENT_INFO, capabilities, None)
             params["_meta"] = msgspec.Raw(object_bytes(meta))
         try:
-            return self.wire.request(method, object_bytes(params), None, headers)
+            return self.wire.request(method, object_bytes(params))
         except WireClosed:
             raise self._gone() from None
 
@@ -138,8 +127,7 @@ class Peer(WireHandler):
 
     async def _lost(self) -> UpstreamLost:
         """The error for a request whose answer will not come, with the reason if it becomes known in a moment."""
-        with anyio.move_on_after(_LAST_WORDS):
-            await self.ending.explained.wait()
+        await self.ending.last_words()
         return self._gone()
 
     def _gone(self) -> UpstreamLost:
@@ -156,7 +144,11 @@ class Peer(WireHandler):
         `WireClosed` is raised only if nothing was sent, `Busy` while the server does not read what was sent before.
         """
         if self.tasks.required and self.tasks.needs_task(call):
-            return Completed(await self.tasks.run(call, channel, self._relay, self._line(call)), self.info.era)
+            asked = as_task(call)
+            pending = self._send_call(asked, channel)
+            done = await self.finish(asked, channel, pending, may_follow=False)
+            result = await self.tasks.run(asked, channel, done.result, pending.id, self._line(call))
+            return Completed(result, self.info.era)
         return await self.finish(call, channel, self._send_call(call, channel))
 
     async def follow(self, task: TaskPoll) -> Completed:
@@ -166,12 +158,11 @@ class Peer(WireHandler):
         return Completed(await self.tasks.follow(task, self._line(task.call)), self.info.era)
 
     def _line(self, call: Call) -> TaskConnection:
-        """The requests about a task of this call: with its caller's capabilities, and with its id in a header."""
-        capabilities, is_modern = to_modern(call.capabilities), self.info.era is MODERN
+        """The requests about a task of this call: with its caller's capabilities."""
+        capabilities = to_modern(call.capabilities)
 
         async def ask(method: str, params: RawObject) -> RawJson:
-            named = {"mcp-name": header_value(msgspec.json.decode(params["taskId"], type=str))} if is_modern else None
-            return await self.answer(self.send(method, params, capabilities, named))
+            return await self.answer(self.send(method, params, capabilities))
 
         return TaskConnection(ask, lambda: self.wire.can_send, self.tasks.outlive, lambda: self.tasks.are_left)
 
@@ -220,15 +211,15 @@ class Peer(WireHandler):
             raise
         if self.info.era is HANDSHAKE or is_complete(done.result):
             return done
-        follows = may_follow and call.era is HANDSHAKE and call.method in PARKABLE
-        return await self._concluded(call, channel, done, follows)
+        if (task := made_task(call, channel, done.result)) is not None:
+            return await self.follow(task)
+        if may_follow and call.era is HANDSHAKE and call.method in PARKABLE and may_ask(done.result):
+            return await follow_up(call, channel, self._relay, done)
+        return done
 
-    async def _relay(self, call: Call, channel: CallChannel, sent: Callable[[int], None] | None = None) -> Completed:
-        """One request and its answer; `sent` gets the progress token of the request."""
-        pending = self._send_call(call, channel)
-        if sent is not None:
-            sent(pending.id)
-        return await self.finish(call, channel, pending, may_follow=False)
+    async def _relay(self, call: Call, channel: CallChannel) -> Completed:
+        """One request and its answer."""
+        return await self.finish(call, channel, self._send_call(call, channel), may_follow=False)
 
     def _send_call(self, call: Call, channel: CallChannel) -> Pending:
         """Raises `Busy` while the server does not read, and `WireClosed`."""
@@ -239,12 +230,6 @@ class Peer(WireHandler):
             )
         headers = self.mirrors.headers(call.params) if self.mirrors and call.method == "tools/call" else None
         return self.begin(call, channel, headers)
-
-    async def _concluded(self, call: Call, channel: CallChannel, done: Completed, follows: bool) -> Completed:
-        """The result behind an answer of a modern server that may be a task or a question."""
-        if (task := made_task(call, channel, done.result)) is not None:
-            return await self.follow(task)
-        return await follow_up(call, channel, self._relay, done) if follows and may_ask(done.result) else done
 
     def _params(self, call: Call, id_: int) -> bytes:
         meta, params = cast(dict[str, object], call.meta), call.params
@@ -286,7 +271,7 @@ class Peer(WireHandler):
 
     def _take_nameless(self, message: Envelope, source: Pending | None) -> None:
         """A request without a usable id, which cannot be answered: the call that it belongs to may wait forever."""
-        refusal = note_nameless(self.noise, str(message.method))
+        refusal = self.strays.nameless(str(message.method))
         if refusal is not None and not self.wire.is_congested:
             self.wire.send(envelope.error_frame(None, refusal.encoded()))
         if message.method in QUESTIONS:
@@ -337,13 +322,12 @@ class Peer(WireHandler):
         params = raw_object(message.params)
         if not params or "level" not in params or message.params is Unset:
             return
-        try:
-            level = msgspec.json.decode(params["level"], type=str)
-        except msgspec.DecodeError:
+        level = envelope.read_as(params["level"], str)
+        if level is None:
             return
         found = self._asker(message, source)
         if found is None:
-            self._asides.note(level, params)
+            self.strays.log(level, params)
         else:
             found[1].send(Log(level, message.params))
 
@@ -371,7 +355,7 @@ class Peer(WireHandler):
         self._given_up.answered(id_)
 
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
-        if note(self.noise, bad, line):
+        if self.strays.unreadable(bad, line):
             self._suspect(self.wire.requests.pending.values())
 
     def _suspect(self, requests: Iterable[Pending]) -> None:

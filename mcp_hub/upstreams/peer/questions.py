@@ -1,9 +1,10 @@
-"""Questions of servers to their callers: requests of handshake servers, `input_required` results of modern ones.
+"""Questions of servers to their callers: requests of handshake servers, and the members of retries at modern ones.
 
 A question goes to the caller of exactly one call or is declined with a clear error; the server's call continues either
 way. Source: specification 2025-11-25, client/*; 2026-07-28, basic/patterns/mrtr.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -12,32 +13,24 @@ import msgspec
 from mcp_hub.call import Call, CallChannel, Question
 from mcp_hub.errors import MethodNotFound, RpcError
 from mcp_hub.protocol import questions
-from mcp_hub.protocol.jsonrpc.envelope import (
-    Envelope,
-    error_frame,
-    id_key,
-    object_bytes,
-    raw_object,
-    result_frame,
-    usable_id,
-)
-from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
-from mcp_hub.types import RawJson, RawObject
+from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, id_key, object_bytes, raw_object, read_as
+from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, URL_ELICITATION_REQUIRED
+from mcp_hub.types import Era, RawJson, RawObject
 
 PARKABLE: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Calls during which a question may be asked (2026-07-28, mrtr "Supported Requests")."""
 RETRY: Final = frozenset({"inputResponses", "requestState"})
 MOST_QUESTIONS: Final = 256
 """Questions of one server that may be open at once."""
+_MOST_URLS: Final = 256
+"""Elicitations by URL of one server that are remembered; the oldest goes first."""
 
 Asker = tuple[Call, CallChannel]
 
 
 def with_retry(call: Call) -> RawObject:
-    """The params for a modern server, with the hub's own members for a retry (2026-07-28, basic/patterns/mrtr).
-
-    Members of those names from a client of another era are left out: their state is not checked.
-    """
+    """The params for a modern server; `inputResponses` and `requestState` are those that the hub checked, if any."""
     params = {name: value for name, value in call.params.items() if name not in RETRY}
     if call.input_responses is not None:
         params["inputResponses"] = msgspec.Raw(object_bytes(call.input_responses))
@@ -55,14 +48,14 @@ class OpenRequests:
 
     def take(self, message: Envelope, asker: Asker | None) -> None:
         """Passes a request on to the caller of the call that it belongs to, or declines it."""
-        id_ = usable_id(message.id)
+        id_ = envelope.usable_id(message.id)
         if id_ is None:
             return
         method = str(message.method)
         params = message.params if isinstance(message.params, msgspec.Raw) else msgspec.Raw(b"{}")
         reason = self._refusal(id_, method, params, asker)
         if reason is not None or asker is None:
-            self._send(error_frame(id_, (reason or _nobody(method)).encoded()))
+            self._send(envelope.error_frame(id_, (reason or _nobody(method)).encoded()))
             return
         _, channel = asker
         key = id_key(id_)
@@ -71,9 +64,9 @@ class OpenRequests:
         def answered(outcome: RawJson | RpcError) -> None:
             self._open.pop(key, None)
             if isinstance(outcome, RpcError):
-                self._send(error_frame(id_, outcome.encoded()))
+                self._send(envelope.error_frame(id_, outcome.encoded()))
             else:
-                self._send(result_frame(id_, outcome))
+                self._send(envelope.result_frame(id_, outcome))
 
         name = channel.ask(Question(method, params, answered))
         if key in self._open:
@@ -111,3 +104,47 @@ def _nobody(method: str) -> RpcError:
     return RpcError(
         f"{method}: there is nobody to ask, because it does not belong to the call of one client.", code=INVALID_REQUEST
     )
+
+
+class _Elicitation(msgspec.Struct):
+    elicitationId: str
+
+
+class _Error(msgspec.Struct):
+    class Data(msgspec.Struct):
+        elicitations: list[_Elicitation]
+
+    data: Data
+
+
+class Elicitations:
+    """The elicitations by URL of one server, each with the handshake session that got it.
+
+    The server's notice that the user is done there is for that session alone (2025-11-25, client/elicitation
+    "Completion Notifications"); the modern era has no such message.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[str, str] = OrderedDict()
+
+    def asked(self, call: Call, params: RawJson) -> None:
+        """A question of the server goes to the caller of `call`."""
+        if b'"elicitationId"' in bytes(params) and (found := read_as(params, _Elicitation)) is not None:
+            self._keep(call, found.elicitationId)
+
+    def refused(self, call: Call, error: RpcError) -> None:
+        """A call has failed until the user has visited a URL (-32042)."""
+        if error.code == URL_ELICITATION_REQUIRED and (found := read_as(error.encoded(), _Error)) is not None:
+            for one in found.data.elicitations:
+                self._keep(call, one.elicitationId)
+
+    def finished(self, params: RawJson) -> str | None:
+        """The session that `notifications/elicitation/complete` is for; None if there is none (any more)."""
+        found = read_as(params, _Elicitation)
+        return self._sessions.pop(found.elicitationId, None) if found is not None else None
+
+    def _keep(self, call: Call, id_: str) -> None:
+        if call.era is Era.HANDSHAKE:
+            self._sessions[id_] = call.session
+            if len(self._sessions) > _MOST_URLS:
+                self._sessions.popitem(last=False)

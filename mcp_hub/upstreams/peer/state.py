@@ -12,6 +12,11 @@ from mcp_hub.types import Cause, Era, JsonObject, Kind, RawObject
 CLIENT_INFO: Final[JsonObject] = {"name": "mcp-hub", "version": __version__}
 
 
+LAST_WORDS: Final = 1.0
+"""Seconds for the exit code and the rest of stderr of a process that closed its output."""
+CONNECTION_LOST: Final = Cause("connection_lost", "the connection was lost")
+
+
 class PeerInfo(msgspec.Struct, frozen=True):
     """The result of the handshake or the discovery."""
 
@@ -20,6 +25,16 @@ class PeerInfo(msgspec.Struct, frozen=True):
     server_info: JsonObject = msgspec.field(default_factory=dict)
     capabilities: JsonObject = msgspec.field(default_factory=dict)
     instructions: str | None = None
+
+    def announces(self, feature: str, option: str) -> bool:
+        """Whether the server's capabilities say `{feature: {option: true}}`."""
+        offered = self.capabilities.get(feature)
+        return isinstance(offered, dict) and offered.get(option) is True
+
+    @property
+    def can_watch(self) -> bool:
+        """Whether it takes subscriptions to resources."""
+        return self.announces("resources", "subscribe")
 
 
 NOT_SETTLED: Final = PeerInfo(Era.HANDSHAKE, "")
@@ -46,6 +61,11 @@ class PeerEnding:
         self.explained = anyio.Event()
         if is_explained:
             self.explained.set()
+
+    async def last_words(self) -> None:
+        """Waits a moment for the final cause."""
+        with anyio.move_on_after(LAST_WORDS):
+            await self.explained.wait()
 
     def explain(self, cause: Cause) -> None:
         """Sets the final cause: the exit code is known and stderr read, or the hub ends the connection itself."""

@@ -1,4 +1,4 @@
-"""Messages of a server that are for no caller: unreadable ones, and log messages that belong to no call."""
+"""Messages of a server for no call in flight: unreadable lines, logs, and those of calls that were given up."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from mcp_hub.errors import RpcError
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide, shown
 from mcp_hub.protocol.eras import LOG_LEVELS
-from mcp_hub.protocol.jsonrpc.envelope import BadMessage
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, read_as
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_hub.types import RawObject
 
@@ -24,48 +24,47 @@ _MOST: Final = {True: 20, False: 200}
 """Messages of one connection within a minute that are logged, by whether they are grave."""
 _MINUTE: Final = 60.0
 _SHOWN: Final = 500
-
-
-def note(noise: list[str], bad: BadMessage, line: bytes) -> bool:
-    """Adds the line to the last ones; returns whether it may be an answer for an unknown request.
-
-    A broken request is not one, nor is the error of some servers for a notification that they do not know.
-    """
-    head = line[:_HEAD]
-    is_message = b'"jsonrpc"' in head or b'"result"' in head  # its content is for one caller, noise is for all
-    text = f"a message ({bad.reason})" if is_message else hide(head[:800].decode("utf-8", "replace"))[:200]
-    _keep(noise, text)
-    return is_message and bad.id is None and b'"method"' not in head and _NO_METHOD not in head
-
-
-def note_nameless(noise: list[str], method: str) -> RpcError | None:
-    """Adds a request whose id no answer can name to the last lines; the error to answer it with, unless it wants none.
-
-    It has no id there (JSON-RPC 2.0 §5). Some servers write `"id":null` in notifications.
-    """
-    refusal = RpcError("The id of a request is neither a string nor an integer.", code=INVALID_REQUEST)
-    _keep(noise, f"a message ({refusal.message})")
-    return None if method.startswith("notifications/") else refusal
-
-
-def _keep(noise: list[str], text: str) -> None:
-    noise.append(f"stdout: {text}")
-    del noise[:-_LINES]
+_ECHO: Final = 5.0
+"""Seconds of silence after which no more messages of a call that was given up are expected."""
 
 
 class StrayMessages:
-    """Log messages of one server that belong to no call: they stay in the hub's log.
+    """The last `lines` that could not be read, for people, and the hub's log of messages that belong to no call.
 
-    Those of `warning` and above have its usual level, 20 a minute, the others `debug`, 200 a minute; more are only
-    mentioned.
+    Of `warning` and above it has 20 a minute, of others 200 as `debug`; more are only mentioned.
     """
 
     def __init__(self, server: str) -> None:
+        self.lines: list[str] = []
         self._server = server
         self._told = {True: 0, False: 0}
         self._until = 0.0
 
-    def note(self, severity: str, params: RawObject) -> None:
+    def unreadable(self, bad: BadMessage, line: bytes) -> bool:
+        """Keeps a line; returns whether it may be an answer for an unknown request.
+
+        A broken request is not one, nor is the error of some servers for a notification that they do not know.
+        """
+        head = line[:_HEAD]
+        is_message = b'"jsonrpc"' in head or b'"result"' in head  # its content is for one caller, noise is for all
+        self._keep(f"a message ({bad.reason})" if is_message else hide(head[:800].decode("utf-8", "replace"))[:200])
+        return is_message and bad.id is None and b'"method"' not in head and _NO_METHOD not in head
+
+    def nameless(self, method: str) -> RpcError | None:
+        """Keeps a request whose id no answer can name; returns the error to answer it with (JSON-RPC 2.0 §5).
+
+        None for a notification: some servers write `"id":null` there.
+        """
+        refusal = RpcError("The id of a request is neither a string nor an integer.", code=INVALID_REQUEST)
+        self._keep(f"a message ({refusal.message})")
+        return None if method.startswith("notifications/") else refusal
+
+    def _keep(self, text: str) -> None:
+        self.lines.append(f"stdout: {text}")
+        del self.lines[:-_LINES]
+
+    def log(self, severity: str, params: RawObject) -> None:
+        """Logs a message of the server."""
         now = anyio.current_time()
         if now >= self._until:
             self._told, self._until = {True: 0, False: 0}, now + _MINUTE
@@ -82,8 +81,42 @@ class StrayMessages:
 def _text(raw: msgspec.Raw) -> str:
     """The beginning of a text, or of what else was sent, without secrets and control characters."""
     head = bytes(memoryview(raw)[: 8 * _SHOWN])
-    try:
-        text = msgspec.json.decode(head, type=str)
-    except msgspec.DecodeError:
-        text = head.decode("utf-8", "replace")
-    return shown(text)[:_SHOWN]
+    text = read_as(head, str)
+    return shown(head.decode("utf-8", "replace") if text is None else text)[:_SHOWN]
+
+
+class _Abandoned(msgspec.Struct):
+    session: str
+    logs_until: float
+    asks_until: float
+
+
+class AbandonedCalls:
+    """Calls that were given up, by request id, until they are answered: their server may still log and ask for them."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, _Abandoned] = {}
+
+    def add(self, id_: int, session: str, now: float) -> None:
+        self._drop_old(now)
+        self._calls[id_] = _Abandoned(session, now + _ECHO, now + _ECHO)
+
+    def answered(self, id_: int) -> None:
+        self._calls.pop(id_, None)
+
+    def may_mean_others(self, session: str | None, now: float, *, is_question: bool) -> bool:
+        """Whether a message that comes now may belong to another session than this one, which has calls in flight.
+
+        Such a log message prolongs the wait for all abandoned calls: the server has not been silent.
+        """
+        self._drop_old(now)
+        others = [call for call in self._calls.values() if call.session != session]
+        if is_question:  # sessions have waited for this long before their turn (`Turns`)
+            return any(call.asks_until > now for call in others)
+        if others:
+            for call in self._calls.values():
+                call.logs_until = now + _ECHO
+        return bool(others)
+
+    def _drop_old(self, now: float) -> None:
+        self._calls = {id_: call for id_, call in self._calls.items() if call.logs_until > now}

@@ -13,7 +13,7 @@ import msgspec
 from mcp_hub.errors import DeadlineExceeded, MethodNotFound, RpcError, UpstreamLost
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
 from mcp_hub.protocol.notifications import UPDATED, covering
 from mcp_hub.types import Era, RawObject
 from mcp_hub.upstreams.peer.listen_stream import ByListen
@@ -29,66 +29,45 @@ _RETRY: Final = 30.0
 
 
 class ServerSubscriptions:
-    """The subscriptions of one server; an `Observer` of its connections."""
+    """The subscriptions of one server to the `resources` that are wanted; an `Observer` of its connections."""
 
     def __init__(self, server: str, changes: Notices) -> None:
+        self.resources = WantedResources(server, changes)
         self._server = server
         self._changes = changes
-        self._wishes = WantedResources(server, changes)
         self._peer: Peer | None = None
         self._listen: ByListen | None = None
 
-    @property
-    def is_wanted(self) -> bool:
-        """Whether a client wants any resource to be watched."""
-        return bool(self._wishes.wanted)
-
-    def want(self, uri: str) -> None:
-        """Takes a reference to a resource, which `release` gives back."""
-        self._wishes.want(uri)
-
-    def release(self, uri: str) -> None:
-        """Gives a reference back; the last one ends the subscription at the server."""
-        self._wishes.release(uri)
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """The resources that are wanted, each as often as it is."""
-        return self._wishes.references
-
     async def confirmed(self, uri: str) -> None:
-        """Waits until the server watches what `want` was called for.
-
-        Raises the server's error, `MethodNotFound` if it has no subscriptions, `UpstreamLost`, `DeadlineExceeded`.
-        """
-        if uri in self._wishes.watched:
+        """Waits until the server watches a wanted resource. Raises `RpcError`, `MethodNotFound` if it cannot."""
+        if uri in self.resources.watched:
             return
         if self._peer is None:
             raise self._gone()
-        if not _can_watch(self._peer):
+        if not self._peer.info.can_watch:
             raise MethodNotFound(f'server "{self._server}" does not support subscriptions to its resources.')
-        await self._wishes.attempt(uri).outcome()
+        await self.resources.attempt(uri).outcome()
 
     async def follow(self, peer: Peer, patience: float, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-        """Works on this connection until cancelled, whatever the server does; it has `patience` seconds for an answer.
+        """Works on this connection until cancelled; each answer may take `patience` seconds.
 
         Counts as started when the server's lists may be read: later changes will be announced.
         """
         self._peer = peer
         peer.observe(self)
-        if _can_watch(peer):
-            self._wishes.attempt_missing()
+        if peer.info.can_watch:
+            self.resources.attempt_missing()
         try:
             if peer.info.era is Era.MODERN:
-                self._listen = ByListen(peer, self._wishes, patience, _can_watch(peer))
+                self._listen = ByListen(peer, self.resources, patience)
                 await self._listen.run(task_status)
             else:
                 task_status.started()
-                await ByRequest(peer, self._wishes, patience).run()
+                await ByRequest(peer, self.resources, patience).run()
         finally:
             self._peer = self._listen = None
-            self._wishes.lapse()
-            self._wishes.fail(self._gone())
+            self.resources.lapse()
+            self.resources.fail(self._gone())
 
     def on_message(self, session: str, frame: bytes) -> None:
         self._changes.tell(session, frame)
@@ -101,21 +80,13 @@ class ServerSubscriptions:
 
     def _updated(self, params: RawObject) -> None:
         """The update of a resource, or of a part of one; dropped if no client wants it."""
-        try:
-            uri = msgspec.json.decode(params.get("uri", b""), type=str)
-        except msgspec.DecodeError:
-            return
-        for whole in {whole for whole in covering(uri) if whole in self._wishes.wanted}:
-            self._changes.note((self._server, whole), uri, object_bytes(params))
+        uri = read_as(params.get("uri", b""), str)
+        if uri is not None:
+            for whole in self.resources.wanted.keys() & covering(uri):
+                self._changes.note((self._server, whole), uri, object_bytes(params))
 
     def _gone(self) -> UpstreamLost:
         return UpstreamLost(f'server "{self._server}" lost its connection.')
-
-
-def _can_watch(peer: Peer) -> bool:
-    """Whether the server announced `resources.subscribe`."""
-    offered = peer.info.capabilities.get("resources")
-    return isinstance(offered, dict) and offered.get("subscribe") is True
 
 
 class ByRequest:
@@ -142,7 +113,7 @@ class ByRequest:
     async def _retry(self) -> None:
         while True:
             await anyio.sleep(_RETRY)
-            if _can_watch(self._peer):
+            if self._peer.info.can_watch:
                 self._wishes.attempt_missing()
 
     async def _align(self, uri: str) -> None:
@@ -153,9 +124,7 @@ class ByRequest:
                     if self._wishes.is_due(uri):
                         self._sent.add(uri)
                         error = await self._ask("resources/subscribe", uri)
-                        if (
-                            error is not None and error.raw is not None
-                        ):  # the server itself refuses, so it does not watch
+                        if error is not None and error.raw is not None:  # refused by the server: it does not watch
                             self._sent.discard(uri)
                         self._wishes.settle(uri, error)
                     elif uri not in self._wishes.wanted and uri in self._sent:

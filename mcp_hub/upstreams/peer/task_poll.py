@@ -1,13 +1,12 @@
 """A task that a server runs for a call, and polling it until it has ended.
 
-A task outlives the request that made it, at a remote server the connection too, and it may outlive the hub: the call's
-channel gets the data with which another hub can continue it (`Known`). `tasks` and `modern_tasks` add the beginning,
-the questions and the end of a task of their era.
+It outlives the request that made it, at a remote server the connection too, and maybe the hub: the call's channel gets
+the data with which another hub can continue it (`Known`). `tasks` and `modern_tasks` are those of the two eras.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from itertools import count
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -55,16 +54,12 @@ class ServerTask(msgspec.Struct):
         least, usual, most = _POLL
         return max(least, min((self.pollIntervalMs or self.pollInterval or usual * 1000) / 1000, most))
 
-    @property
-    def known(self) -> tuple[str, str | None]:
-        return self.taskId, self.createdAt
+    def known(self, era: Era) -> "Known":
+        return Known(era, self.taskId, self.createdAt)
 
 
 class Known(msgspec.Struct, frozen=True):
-    """The data with which any hub can continue a task.
-
-    `created`: a server that counts its tasks from 1 in each life has another one by this id then.
-    """
+    """The data with which any hub can continue a task. A server that restarts may reuse the id: `created` tells."""
 
     era: Era
     task: str
@@ -72,10 +67,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class TaskConnection(msgspec.Struct, frozen=True):
-    """A connection as tasks see it. `is_outlived` if the server keeps its tasks when the connection is lost.
-
-    `is_left`: whether a call that is cancelled now leaves its task to another hub.
-    """
+    """A connection as tasks see it; they outlive it if `is_outlived`, and a call that is cancelled if `is_left`."""
 
     ask: Ask
     is_open: Callable[[], bool]
@@ -127,23 +119,19 @@ class TaskPoll(ABC):
         """`follow`, as the era has it."""
 
     async def _cancel(self, line: TaskConnection) -> None:
-        with anyio.move_on_after(_GOODBYE, shield=True):
-            try:
-                await line.ask("tasks/cancel", self._named)
-            except RpcError:
-                pass  # it has ended in the meantime, or the server cannot be reached
+        with anyio.move_on_after(_GOODBYE, shield=True), suppress(RpcError):
+            await line.ask("tasks/cancel", self._named)
 
     async def _look(self, line: TaskConnection) -> ServerTask:
         """The task as it is now."""
         raw = await self._read(line, "tasks/get", _UNKNOWN)
+        said = f'server "{self.call.upstream}" answered tasks/get'
         try:
             task = msgspec.json.decode(raw, type=ServerTask)
         except (msgspec.DecodeError, RecursionError) as exc:
-            raise RpcError(
-                f'server "{self.call.upstream}" answered tasks/get without a task: {exc}', data=self.about({})
-            ) from None
+            raise RpcError(f"{said} without a task: {exc}", data=self.about({})) from None
         if task.taskId != self.known.task:
-            raise RpcError(f'server "{self.call.upstream}" answered tasks/get with another task.', data=self.about({}))
+            raise RpcError(f"{said} with another task.", data=self.about({}))
         if None not in (task.createdAt, self.known.created) and _second(task.createdAt) != _second(self.known.created):
             raise self.unknown("it has another task by that id")
         self._pause = task.pause
@@ -151,8 +139,8 @@ class TaskPoll(ABC):
 
     async def _read(self, line: TaskConnection, method: str, unknown: frozenset[int] = frozenset()) -> RawJson:
         """The answer to a request that changes nothing, which is repeated while that may help."""
-        pause, most = _POLL[1], _POLL[2]
-        for misses in count():
+        pause, misses = _POLL[1], 0
+        while True:
             try:
                 return await line.ask(method, self._named)
             except RpcError as error:
@@ -161,8 +149,7 @@ class TaskPoll(ABC):
                 if not self._may_repeat(line, error) or misses == _MISSES:
                     raise
             await anyio.sleep(pause)
-            pause = min(2 * pause, most)
-        raise AssertionError
+            pause, misses = min(2 * pause, _POLL[2]), misses + 1
 
     def _may_repeat(self, line: TaskConnection, error: RpcError) -> bool:
         """Whether asking again over this line may go better. Raises `TaskLeft` if it takes another one."""
@@ -192,8 +179,8 @@ def unmarked(result: RawJson) -> RawJson:
     if RELATED.encode() not in bytes(result):
         return result
     members = raw_object(result) or {}
-    meta = raw_object(members["_meta"]) if "_meta" in members else None
-    if meta is None or RELATED not in meta:
+    meta = raw_object(members.get("_meta", msgspec.UNSET)) or {}
+    if meta.pop(RELATED, None) is None:
         return result
-    del meta[RELATED]
-    return object_bytes({**{k: v for k, v in members.items() if k != "_meta"}, **({"_meta": meta} if meta else {})})
+    del members["_meta"]
+    return object_bytes({**members, "_meta": meta} if meta else members)

@@ -1,10 +1,9 @@
 """Tools of handshake servers that run only as tasks: the hub makes the task, follows it and answers an ordinary call.
 
-Messages about a task name it, so its questions are attributed exactly, whatever else is in flight. Source:
-specification 2025-11-25, basic/utilities/tasks.
+Messages about a task name it, so its questions are attributed exactly (2025-11-25, basic/utilities/tasks).
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -13,15 +12,12 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import HubRestarted, RpcError
-from mcp_hub.events import Completed
-from mcp_hub.protocol.jsonrpc.envelope import raw_object
+from mcp_hub.protocol.jsonrpc.envelope import raw_object, read_as
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.modern_tasks import ModernTask
 from mcp_hub.upstreams.peer.task_poll import RELATED, Known, ServerTask, TaskConnection, TaskPoll, unmarked
 
 Asker = tuple[Call, CallChannel]
-Relay = Callable[[Call, CallChannel, Callable[[int], None]], Awaitable[Completed]]
-"""Sends a call, passes on its progress token, and returns its result."""
 
 _TTL: Final = msgspec.Raw(b'{"ttl":21600000}')
 """Milliseconds that the server is asked to keep a task: the longest that a call may take by default."""
@@ -40,28 +36,16 @@ class _ToolTask(msgspec.Struct):
     execution: Execution
 
 
-def required_tasks(capabilities: JsonObject, tools: Iterable[bytes]) -> frozenset[str]:
-    """The names of the tools that can be called as tasks only; none if the server does not take such calls."""
-    offered: object = capabilities
-    for key in ("tasks", "requests", "tools", "call"):
-        offered = offered.get(key) if isinstance(offered, dict) else None
-    found: set[str] = set()
-    for raw in tools if offered is not None else ():
-        if b'"taskSupport"' in raw:
-            try:
-                tool = msgspec.json.decode(raw, type=_ToolTask)
-            except (msgspec.DecodeError, RecursionError):
-                continue
-            if tool.execution.taskSupport == "required":
-                found.add(tool.name)
-    return frozenset(found)
+def as_task(call: Call) -> Call:
+    """The call that asks its server to run it as a task."""
+    return msgspec.structs.replace(call, params={**call.params, "task": _TTL})
 
 
 class _HandshakeTask(TaskPoll):
     """Its result is fetched on its own; fetching it is also how the server gets to ask."""
 
     def __init__(
-        self, call: Call, channel: CallChannel, known: Known, pause: float = 0.0, status: str = "working"
+        self, call: Call, channel: CallChannel, known: Known, pause: float = 0, status: str = "working"
     ) -> None:
         super().__init__(call, channel, known, pause)
         self._status = status
@@ -113,8 +97,14 @@ class ServerTasks:
         self._by_token: dict[int, Asker] = {}
 
     def learn(self, capabilities: JsonObject, tools: Iterable[bytes]) -> None:
-        """Takes the tools that the server lists now."""
-        self.required = required_tasks(capabilities, tools)
+        """Takes the tools that the server lists now; none is required if it does not take such calls."""
+        offered: object = capabilities
+        for key in ("tasks", "requests", "tools", "call"):
+            offered = offered.get(key) if isinstance(offered, dict) else None
+        may_run = [read_as(raw, _ToolTask) for raw in tools if offered is not None and b'"taskSupport"' in raw]
+        self.required = frozenset(
+            tool.name for tool in may_run if tool is not None and tool.execution.taskSupport == "required"
+        )
 
     def leave(self) -> None:
         """From now on a call that is cancelled leaves its task to another hub."""
@@ -127,28 +117,21 @@ class ServerTasks:
         """The call whose task a message names, if it names one."""
         if not self._by_id or RELATED.encode() not in bytes(params):
             return None
-        meta = raw_object((raw_object(params) or {}).get("_meta", msgspec.Raw(b"{}"))) or {}
-        try:
-            return self._by_id.get(msgspec.json.decode(meta[RELATED], type=ServerTask).taskId)
-        except (KeyError, msgspec.DecodeError, RecursionError):
-            return None
+        meta = raw_object((raw_object(params) or {}).get("_meta", msgspec.UNSET)) or {}
+        task = read_as(meta.get(RELATED, b""), ServerTask)
+        return self._by_id.get(task.taskId) if task is not None else None
 
     def reporter(self, token: int) -> Asker | None:
         """The call whose task still reports progress under this token."""
         return self._by_token.get(token)
 
-    async def run(self, call: Call, channel: CallChannel, relay: Relay, line: TaskConnection) -> RawJson:
-        """Runs a call as a task to its result. Raises as `TaskPoll.follow`, and what `relay` raises."""
-        call = msgspec.structs.replace(call, params={**call.params, "task": _TTL})
-        tokens: list[int] = []
-        done = await relay(call, channel, tokens.append)
-        try:
-            made = msgspec.json.decode(done.result, type=_Created).task
-        except (msgspec.DecodeError, RecursionError):
-            return done.result  # it was answered without a task after all
-        known = Known(Era.HANDSHAKE, *made.known)
-        task = _HandshakeTask(call, channel, known, made.pause, made.status)
-        (token,) = tokens
+    async def run(self, call: Call, channel: CallChannel, answer: RawJson, token: int, line: TaskConnection) -> RawJson:
+        """Follows the task that is the `answer` to a call with this progress token. Raises as `TaskPoll.follow`."""
+        created = read_as(answer, _Created)
+        if created is None:
+            return answer  # it was answered without a task after all
+        made = created.task
+        task = _HandshakeTask(call, channel, made.known(Era.HANDSHAKE), made.pause, made.status)
         self._by_token[token] = call, channel
         try:
             return await self.follow(task, line)

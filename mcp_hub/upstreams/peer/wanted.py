@@ -1,10 +1,9 @@
 """The resources of one server that clients want to be watched, and those that the server watches. No I/O.
 
-References are counted, whatever the connection does. After a gap (a restart, a stream that broke) each wanted resource
-counts as updated once: it may have changed unseen.
+After a gap (a restart, a stream that broke) each wanted resource counts as updated once: it may have changed unseen.
 """
 
-from collections.abc import Set
+from collections import Counter
 
 import anyio
 
@@ -34,45 +33,29 @@ class Attempt:
 
 
 class WantedResources:
-    """Counted references to resources of one server, by its own URIs. One task at a time fulfils them."""
+    """Resources of one server by its own URIs: `wanted` counts references, `watched` are those that it confirmed."""
 
     def __init__(self, server: str, changes: Notices) -> None:
         self._server = server
         self._changes = changes
-        self._counts: dict[str, int] = {}
+        self.wanted: Counter[str] = Counter()
+        self.watched: set[str] = set()
         self._attempts: dict[str, Attempt] = {}
-        self._watched: set[str] = set()
         self._missed: set[str] = set()
         self._touched: set[str] = set()
         self._news = anyio.Event()
 
-    # -- wishing ------------------------------------------------------------------------------------------------
-
-    @property
-    def wanted(self) -> Set[str]:
-        return self._counts.keys()
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """The same, each as often as references to it are held."""
-        return tuple(uri for uri, count in self._counts.items() for _ in range(count))
-
-    @property
-    def watched(self) -> Set[str]:
-        """Resources that the server has confirmed."""
-        return self._watched
-
     def want(self, uri: str) -> None:
         """Takes a reference, which `release` gives back."""
-        self._counts[uri] = self._counts.get(uri, 0) + 1
+        self.wanted[uri] += 1
 
     def release(self, uri: str) -> None:
         """Gives a reference back; after the last one the subscription ends. An unknown reference is ignored."""
-        if uri not in self._counts:  # it was taken before the server was disabled for a while
+        if uri not in self.wanted:  # it was taken before the server was disabled for a while
             return
-        self._counts[uri] -= 1
-        if not self._counts[uri]:
-            del self._counts[uri]
+        self.wanted[uri] -= 1
+        if not self.wanted[uri]:
+            del self.wanted[uri]
             self._missed.discard(uri)
             self._touch(uri)
 
@@ -85,36 +68,34 @@ class WantedResources:
 
     def attempt_missing(self) -> None:
         """Has everything tried that is wanted and not watched."""
-        for uri in self._counts.keys() - self._watched:
+        for uri in self.wanted.keys() - self.watched:
             self.attempt(uri)
-
-    # -- fulfilling -----------------------------------------------------------------------------------------------
 
     def is_due(self, uri: str) -> bool:
         """Whether the server is to be asked to watch it."""
-        return uri in self._counts and uri not in self._watched and uri in self._attempts
+        return uri in self.wanted and uri not in self.watched and uri in self._attempts
 
     def settle(self, uri: str, error: RpcError | None = None) -> None:
         """The server watches the resource, or refuses to."""
         if error is None:
-            self._watched.add(uri)
+            self.watched.add(uri)
             if uri in self._missed:
                 self._missed.discard(uri)
                 self._changes.note((self._server, uri), uri)
         else:
-            self._watched.discard(uri)
+            self.watched.discard(uri)
             log.info("upstream_subscription_refused", upstream=self._server, uri=uri[:200], reason=str(error))
         self._end_attempt(uri, error)
 
     def drop(self, uri: str) -> None:
         """No client wants it any more, and the server no longer watches it."""
-        self._watched.discard(uri)
+        self.watched.discard(uri)
         self._end_attempt(uri, None)
 
     def lapse(self) -> None:
         """The server unexpectedly watches nothing any more."""
-        self._missed |= self._watched & self._counts.keys()
-        self._watched.clear()
+        self._missed |= self.watched & self.wanted.keys()
+        self.watched.clear()
 
     def fail(self, error: RpcError) -> None:
         """Nothing can be tried any more."""
@@ -124,8 +105,6 @@ class WantedResources:
     def _end_attempt(self, uri: str, error: RpcError | None) -> None:
         if uri in self._attempts:
             self._attempts.pop(uri).settle(error)
-
-    # -- waking -----------------------------------------------------------------------------------------------------
 
     def _touch(self, uri: str) -> None:
         self._touched.add(uri)

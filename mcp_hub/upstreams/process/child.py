@@ -4,8 +4,7 @@ The child leads a session and a process group (pid == pgid). Its exit is *seen* 
 without reaping), then the group is killed, and only then is the leader reaped: as long as it is a zombie the kernel
 gives its group id to nobody else, so a signal to the group can never hit strangers.
 
-Not here: reading and writing the pipes (`wire.pipe`), restarting (`lifecycle`), finding the command (`commands`), and
-what leaves the group with `setsid` (`watchdog`).
+Not here: what leaves the group with `setsid` (`watchdog`).
 """
 
 import contextlib
@@ -16,7 +15,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 import anyio
 import anyio.lowlevel
@@ -25,6 +24,8 @@ import anyio.to_thread
 from mcp_hub.errors import StartFailed
 from mcp_hub.types import Cause
 
+EndOthers = Callable[[], Awaitable[None]]
+"""Ends what has left a child's group, when the leader is gone; may be called more than once."""
 KILL_GRACE = 5.0
 """Seconds for SIGKILL to take effect: only a process stuck inside the kernel needs more, and no wait would help it."""
 LEADERS: Final[set[int]] = set()
@@ -38,36 +39,25 @@ class Child:
     them away.
     """
 
-    def __init__(self, popen: subprocess.Popen[bytes], pidfd: int | None) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes], pidfd: int | None, end_others: EndOthers | None = None) -> None:
         """`pidfd` becomes the child's own; None means that a thread waits for the exit."""
         self._popen = popen
         self._pidfd = pidfd
+        self._end_others = end_others
         self._owns_pipes = True
         self.pid = popen.pid
         self.returncode: int | None = None
         """None until the leader was reaped; negative for a signal, as in `subprocess`."""
-        self.end_others: Callable[[], Awaitable[None]] | None = None
-        """Ends what has left the group, when the leader is gone; awaited by `close`, possibly more than once."""
-        self.stdin, self.stdout, self.stderr = (_raw(popen.stdin), _raw(popen.stdout), _raw(popen.stderr))
-
-    def __repr__(self) -> str:
-        state = "running" if self.returncode is None else describe_exit(self.returncode)
-        return f"<Child {self.pid}: {state}>"
+        pipes = popen.stdin, popen.stdout, popen.stderr
+        self.stdin, self.stdout, self.stderr = cast(tuple[io.FileIO, io.FileIO, io.FileIO], pipes)
 
     def hand_over(self) -> tuple[io.FileIO, io.FileIO, io.FileIO]:
-        """Give stdin, stdout and stderr to a caller that attaches them to its loop and closes them itself.
-
-        It closes stdin before it calls `close()`, whose first step waits for a child that has seen end of file, and
-        the others when it has read enough.
-        """
+        """Give the pipes to a caller that closes them itself, stdin before `close()`, the others when it has read."""
         self._owns_pipes = False
         return self.stdin, self.stdout, self.stderr
 
     async def wait(self) -> int:
-        """The leader's return code, once it has exited and its group was killed.
-
-        Any number of tasks may wait, and be cancelled in it.
-        """
+        """The leader's return code, once it has exited and its group was killed. Any number of tasks may wait."""
         if self.returncode is not None:
             await anyio.lowlevel.checkpoint()
             return self.returncode
@@ -75,29 +65,25 @@ class Child:
         return self._reap()
 
     def kill(self) -> None:
-        """SIGKILL to the whole group, now and without waiting; `wait` or `close` still reaps it. The last resort."""
+        """SIGKILL to the whole group, now and without waiting; `wait` or `close` still reaps it."""
         if self.returncode is None:
-            if sys.platform == "win32":
-                self._popen.kill()
-            else:
-                self._signal_group(signal.SIGKILL)
+            self._signal_group(signal.SIGKILL)
 
     async def close(self, grace_eof: float, grace_term: float) -> None:
         """End the process and its group: end of file, after `grace_eof` seconds SIGTERM, `grace_term` later SIGKILL.
 
-        Returns within the two graces, `KILL_GRACE` and what `end_others` takes, also when the caller is cancelled. May
-        be called again, or twice at once.
+        Returns within these, `KILL_GRACE` and the time of `end_others`, also when it is cancelled. Idempotent.
         """
         with anyio.CancelScope(shield=True):
             if self._owns_pipes:
                 self.stdin.close()
             if not await self._exits_within(grace_eof):
-                self._terminate()
+                self._signal_group(signal.SIGTERM)
                 if not await self._exits_within(grace_term):
                     self.kill()
                     await self._exits_within(KILL_GRACE)
-            if self.end_others is not None:
-                await self.end_others()
+            if self._end_others is not None:
+                await self._end_others()
             if self._owns_pipes:
                 self.stdout.close()
                 self.stderr.close()
@@ -117,23 +103,19 @@ class Child:
                 os.close(self._pidfd)
         return self.returncode
 
-    def _terminate(self) -> None:
-        if sys.platform == "win32":
-            self._popen.terminate()
-        else:
-            self._signal_group(signal.SIGTERM)
-
     def _signal_group(self, number: signal.Signals) -> None:
         # macOS answers EPERM for a group of zombies
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
 
-def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Child:
+def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, end_others: EndOthers | None = None) -> Child:
     """Start `argv` (its first item an absolute path, never a shell) with exactly this environment.
 
-    Blocks for the milliseconds until the new program has been loaded. Raises: `StartFailed` when it could not be.
+    Blocks for the milliseconds until the new program has been loaded. Raises `StartFailed`.
     """
+    if sys.platform == "win32":
+        raise StartFailed("cannot_start", "a server that is a child process needs a POSIX system")
     try:
         popen = subprocess.Popen(
             list(argv),
@@ -150,7 +132,7 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Child
         problem = _start_problem(error, argv[0], cwd)
         raise StartFailed(problem.code, f"cannot start {argv[0]}: {problem.reason}") from error
     LEADERS.add(popen.pid)
-    return Child(popen, open_pidfd(popen.pid))
+    return Child(popen, open_pidfd(popen.pid), end_others)
 
 
 def describe_exit(returncode: int) -> str:
@@ -179,12 +161,6 @@ def _start_problem(error: OSError | ValueError, program: str, cwd: str | None) -
             return Cause("cannot_start", error.strerror or str(error))
         case _:
             return Cause("cannot_start", str(error))  # a NUL in an argument or in the environment
-
-
-def _raw(pipe: object) -> io.FileIO:
-    if not isinstance(pipe, io.FileIO):
-        raise TypeError(f"expected an unbuffered pipe, not {pipe!r}")
-    return pipe
 
 
 def open_pidfd(pid: int) -> int | None:
@@ -218,9 +194,7 @@ async def _wait_for_pidfd(pidfd: int) -> None:
 
 
 def _block_until_exit(pid: int) -> None:
-    """Block until the process has exited, and leave it unreaped. For systems without a pidfd; runs in a thread."""
-    if sys.platform == "win32":
-        raise NotImplementedError("child processes need a POSIX system")
+    """As `wait_for_exit`, for systems without a pidfd; runs in a thread."""
     with contextlib.suppress(ChildProcessError, ProcessLookupError):  # another waiter's thread was faster
         if sys.platform == "darwin":  # its waitid leaves nothing to reap before Python 3.13
             watch = select.kevent(pid, select.KQ_FILTER_PROC, select.KQ_EV_ADD, select.KQ_NOTE_EXIT)

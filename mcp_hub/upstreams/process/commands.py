@@ -1,10 +1,10 @@
 """Where the program of a server's `command` is, and which environment its process gets.
 
-Desktop applications start the hub with a PATH that knows neither Homebrew nor nvm, so the usual places are searched
-after PATH. Children inherit an allow-listed environment: a secret in the hub's own reaches only the server whose
-configuration names it.
+Desktop applications start the hub with a PATH that knows neither Homebrew nor nvm, so the usual places follow PATH.
+Children inherit an allow-listed environment: a secret in the hub's own reaches only the server that is to have it.
 """
 
+import glob
 import os
 import re
 import shutil
@@ -39,20 +39,11 @@ INHERITED = frozenset(
 INHERITED_PREFIXES = ("LC_", "XDG_", "SSL_CERT_", "PIP_", "UV_", "NPM_CONFIG_", "npm_config_")
 SECRET = re.compile(r"TOKEN|PASSWORD|SECRET|AUTH|KEY", re.IGNORECASE)
 """Settings of package tools that are credentials (`UV_PUBLISH_TOKEN`, `NPM_CONFIG__AUTH`) stay at home."""
-INHERITED_ON_WINDOWS = frozenset(
-    """
-    SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT APPDATA LOCALAPPDATA PROGRAMDATA PROGRAMFILES PROGRAMFILES(X86)
-    USERPROFILE USERNAME HOMEDRIVE HOMEPATH PROCESSOR_ARCHITECTURE NUMBER_OF_PROCESSORS
-    """.split()
-)
-"""Windows has no case in the names of its variables; without SYSTEMROOT a process cannot even open a socket."""
 
 
 def resolve(command: str, env_path: str | None, home: str, cwd: str) -> str:
     """The absolute path of the program: `command` itself if it is a path (`~` and relative to `cwd` allowed), else
-    found on `env_path` and then in the usual places.
-
-    Raises: `StartFailed`, which lists what was searched and how to install the well-known ones.
+    found on `env_path` and then in the usual places. Raises `StartFailed`, which lists them and advises.
     """
     if os.path.dirname(command):
         return _existing(_absolute(command, home, cwd))
@@ -61,8 +52,7 @@ def resolve(command: str, env_path: str | None, home: str, cwd: str) -> str:
     found = shutil.which(command, path=os.pathsep.join(places)) if command else None
     if found is not None:
         return found
-    hint = HINTS.get(command)
-    advice = f"; {hint}" if hint else ""
+    advice = f"; {HINTS[command]}" if command in HINTS else ""
     said = f"command not found: {command}{_split_up(command)} (searched: {', '.join(places)}){advice}"
     raise StartFailed("command_not_found", said)
 
@@ -70,8 +60,7 @@ def resolve(command: str, env_path: str | None, home: str, cwd: str) -> str:
 def child_env(parent: Mapping[str, str], extra: Mapping[str, str], path_additions: Iterable[str]) -> dict[str, str]:
     """The environment of a child: what is harmless of the hub's own, then what the configuration names (`extra`).
 
-    `path_additions` (the folder of the command, so that `npx` finds its `node`) and the folder of the hub's own
-    interpreter follow on PATH, after everything that is there already.
+    `path_additions` (so that `npx` finds its `node`) and the folder of the hub's own interpreter are last on PATH.
     """
     env = {name: value for name, value in parent.items() if _is_inherited(name) and not value.startswith("()")}
     env.update(extra)
@@ -81,11 +70,7 @@ def child_env(parent: Mapping[str, str], extra: Mapping[str, str], path_addition
 
 
 def _is_inherited(name: str) -> bool:
-    return (
-        name in INHERITED
-        or (name.startswith(INHERITED_PREFIXES) and not SECRET.search(name))
-        or (sys.platform == "win32" and name.upper() in INHERITED_ON_WINDOWS)
-    )
+    return name in INHERITED or (name.startswith(INHERITED_PREFIXES) and not SECRET.search(name))
 
 
 def _absolute(path: str, home: str, cwd: str) -> str:
@@ -118,12 +103,8 @@ def _usual_places(home: str) -> list[str]:
 
 
 def _newest_node(versions: str) -> list[str]:
-    try:
-        names = os.listdir(versions)
-    except OSError:
-        return []
-    newest = max(names, key=_version, default=None)
-    return [] if newest is None else [os.path.join(versions, newest, "bin")]
+    found = glob.glob(os.path.join(glob.escape(versions), "*", "bin"))
+    return sorted(found, key=_version)[-1:]
 
 
 def _version(name: str) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import Final
 
+from mcp_hub.upstreams.process.child import LEADERS
 from mcp_hub.upstreams.process.watchdog_program import has_mark, processes
 
 if sys.platform == "linux":
@@ -27,10 +28,7 @@ _hubs = 0
 
 
 def adopt_orphans() -> bool:
-    """From now on orphans become children of this process rather than of init. Calls nest; False if it cannot be.
-
-    Source: prctl(2), PR_SET_CHILD_SUBREAPER.
-    """
+    """From now on orphans become children of this process (prctl(2)). Calls nest; False if it cannot be."""
     global _hubs
     if sys.platform != "linux" or (not _hubs and (_is_subreaper() or not _prctl(_SET_SUBREAPER, 1))):
         return False  # a process that is one already remains one
@@ -62,21 +60,21 @@ def stamp(pid: int, value: int) -> None:
                 stamp(child, value)
 
 
-def stamp_adopted(own: Collection[int], value: int, mark: bytes) -> None:
+def stamp_adopted(value: int, mark: bytes) -> None:
     """Stamps adopted children that had left their server before it was stamped; `mark` is in their environment."""
     inherited = _limit(0)
     for pid in _children(os.getpid()):
-        if pid not in own and not _has_stamp(pid, inherited) and has_mark(pid, frozenset([mark])):
+        if pid not in LEADERS and not _has_stamp(pid, inherited) and has_mark(pid, frozenset([mark])):
             stamp(pid, value)
 
 
-def reap_adopted(own: Collection[int], known: Collection[int] = ()) -> None:
-    """Collects adopted children that have ended: `known` ones and those with a stamp, none of `own`. Never blocks."""
+def reap_adopted(known: Collection[int] = ()) -> None:
+    """Collects adopted children that have ended: `known` ones and those with a stamp, no leader. Never blocks."""
     if sys.platform != "linux" or not _has_dead_children():
         return
     inherited = _limit(0)  # ours, and that of every program that something else in this process has started
     for pid in processes():
-        if pid not in own and (pid in known or _has_stamp(pid, inherited)):
+        if pid not in LEADERS and (pid in known or _has_stamp(pid, inherited)):
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
 

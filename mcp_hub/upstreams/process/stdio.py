@@ -18,8 +18,9 @@ from mcp_hub.masking import hide
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.peer import negotiation
 from mcp_hub.upstreams.peer.era_cache import EraCache
-from mcp_hub.upstreams.peer.negotiation import Incompatible, ProbeKilled
+from mcp_hub.upstreams.peer.negotiation import ProbeKilled
 from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.state import LAST_WORDS
 from mcp_hub.upstreams.process.child import Child, describe_exit
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.wire.server_pipe import ServerPipe
@@ -28,8 +29,6 @@ log = get_logger(__name__)
 
 _STDERR_LINE: Final = 2000
 """Characters kept of one stderr line."""
-_LAST_WORDS: Final = 1.0
-"""Seconds for the exit code and the rest of stderr of a process that closed its output."""
 _LAST_LINES: Final = 5.0
 """Seconds that an output is read at most, once its process has ended: something else may hold it and write on."""
 _GRACE_EOF: Final = 0.7
@@ -60,12 +59,13 @@ class StdioConnection:
     name: str
     make_spec: Callable[[], StdioSpec]
     memory: EraCache
-    guardian: Watchdog
+    watchdog: Watchdog
     turn: Turn | None = None
     spec: StdioSpec = field(init=False)
     stderr: deque[str] = field(default_factory=deque)
     child: Child | None = None
     peer: Peer | None = None
+    lost_session = False  # the session is the process
 
     @property
     def pid(self) -> int | None:
@@ -76,16 +76,8 @@ class StdioConnection:
         """A process that could not even be started will not be found the next time either."""
         return self.child is not None
 
-    @property
-    def lost_session(self) -> bool:
-        """The session is the process."""
-        return False
-
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
-        """Starts the process and settles the era; a process that dies of the probe is started once more.
-
-        Raises `StartFailed` with the reason and the last stderr lines.
-        """
+        """Starts the process and settles the era; a process that dies of the probe is started once more."""
         self.spec = self.make_spec()
         memory = self.memory
         remembered = memory.get(self.spec.key)
@@ -103,7 +95,7 @@ class StdioConnection:
         return peer
 
     async def _negotiated(self, tasks: anyio.abc.TaskGroup, era: Era | None, remembered: Era | None) -> Peer:
-        self.child = child = self.guardian.spawn(self.spec.argv, self.spec.env, self.spec.cwd)
+        self.child = child = self.watchdog.spawn(self.spec.argv, self.spec.env, self.spec.cwd)
         stdin, stdout, stderr = child.hand_over()
         limit, turn = self.spec.line_limit, self.turn
         connect = partial(ServerPipe, line_limit=limit, write_limit=_WRITE_LIMIT, patience=_DEAF, turn=turn)
@@ -119,22 +111,18 @@ class StdioConnection:
         except ProbeKilled:
             raise
         except StartFailed as exc:
-            kind = Incompatible if isinstance(exc, Incompatible) else StartFailed
-            raise kind(*await self.last_words(exc.cause)) from None
+            raise type(exc)(*await self.last_words(exc.cause)) from None
         return peer
 
     async def _watch(self, child: Child, peer: Peer, pipe: ServerPipe, drained: anyio.Event) -> None:
-        """Ends the session, with the reason, when the process has ended and its output is read.
-
-        Another process may hold the output open: then it is read until nothing more comes.
-        """
+        """Ends the session when the process has ended and its output is read, which another process may hold open."""
         returncode = await child.wait()
         code, reason = "crashed" if returncode else "ended", describe_exit(returncode)
         with anyio.move_on_after(_LAST_LINES):
             before = -1
             while pipe.bytes_read != before:
                 before = pipe.bytes_read
-                with anyio.move_on_after(_LAST_WORDS):
+                with anyio.move_on_after(LAST_WORDS):
                     await drained.wait()
                     await peer.ending.closed.wait()
                 if peer.ending.closed.is_set():
@@ -144,7 +132,7 @@ class StdioConnection:
 
     async def _read_stderr(self, stderr: IO[bytes], drained: anyio.Event) -> None:
         """Keeps the last lines: bounded however much is written, whatever the bytes are."""
-        self.stderr.clear()
+        self.stderr = deque(maxlen=self.spec.stderr_lines)
         rest = b""
         try:
             while True:
@@ -169,25 +157,19 @@ class StdioConnection:
         if text:
             log.debug("upstream_stderr", upstream=self.name, line=text)
             self.stderr.append(text)
-            while len(self.stderr) > self.spec.stderr_lines:
-                self.stderr.popleft()
 
     async def last_words(self, cause: Cause) -> Cause:
-        """The cause with the last output of the process; waits a moment for an exit code that explains more.
-
-        A program that does not get ready and writes something else to stdout is not an MCP server.
-        """
+        """The cause with the last output of the process; waits a moment for an exit code that explains more."""
         peer = self.peer
         if peer is not None and peer.ending.closed.is_set():
-            with anyio.move_on_after(_LAST_WORDS):
-                await peer.ending.explained.wait()
+            await peer.ending.last_words()
             if peer.ending.explained.is_set():
                 return peer.ending.cause or cause
-        is_other = cause.code == "start_timeout" and peer is not None and bool(peer.noise)
+        is_other = cause.code == "start_timeout" and peer is not None and bool(peer.strays.lines)
         return Cause("not_mcp" if is_other else cause.code, self._with_output(cause.reason))
 
     def _with_output(self, reason: str) -> str:
-        lines = [*(self.peer.noise if self.peer else ()), *self.stderr][-5:]
+        lines = [*(self.peer.strays.lines if self.peer else ()), *self.stderr][-5:]
         return f"{reason}; last output: {' | '.join(lines)}" if lines else reason
 
     async def close(self) -> None:

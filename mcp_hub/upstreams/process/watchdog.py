@@ -2,21 +2,19 @@
 
 Whatever a server starts, however it daemonises, lives as long as the server's own process and no longer. Every child
 gets two variables, which its descendants inherit: `MCP_HUB_INSTANCE` names this hub, `MCP_HUB_CHILD` the one start of
-one server. When a server has exited and its group was killed (`process`), everything with its `MCP_HUB_CHILD`, or in
-its session, is killed too. When the hub itself is killed, the guard process does that for all of them.
+one server. When a server has exited and its group was killed (`child`), everything with its `MCP_HUB_CHILD`, or in
+its session, is killed too. When the hub itself is killed, the watchdog process does that for all of them.
 
-What wiped its environment *and* left its session cannot be found. A parent-death signal (PR_SET_PDEATHSIG) is not used:
-it would have to be set between fork and exec, which rules out vfork, is unsafe with threads, and follows the thread
-that forked rather than the process; the guard needs none of that. Off Linux there is no /proc to search: groups
-are killed, by the hub and by the guard, and nothing else.
+A process that wiped its environment *and* left its session cannot be found. A parent-death signal (PR_SET_PDEATHSIG)
+is not used: it would have to be set between fork and exec, which rules out vfork, is unsafe with threads, and follows
+the thread that forked rather than the process. Off Linux there is no /proc to search: groups are killed, by the hub
+and by the watchdog process, and nothing else.
 """
 
 import os
 import sys
-from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Final, Self
 
 import anyio
@@ -24,16 +22,9 @@ import anyio.to_thread
 
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
-from mcp_hub.upstreams.process.child import LEADERS, Child, spawn
-from mcp_hub.upstreams.process.reaper import (
-    adopt_orphans,
-    disown_orphans,
-    new_stamp,
-    reap_adopted,
-    stamp,
-    stamp_adopted,
-)
-from mcp_hub.upstreams.process.watchdog_process import WatchdogProcess, can_watch
+from mcp_hub.upstreams.process import reaper
+from mcp_hub.upstreams.process.child import Child, spawn
+from mcp_hub.upstreams.process.watchdog_process import WatchdogKeeper, can_watch
 from mcp_hub.upstreams.process.watchdog_program import INSTANCE, kill_marked
 
 log = get_logger(__name__)
@@ -42,11 +33,8 @@ CHILD: Final = "MCP_HUB_CHILD"
 """The variable that tells the processes of one start of one server: the instance, a dot, a number."""
 _TICK: Final = 2.0
 """Seconds that an adopted process may stay a zombie."""
-_STARTS, _PERIOD = 5, 60.0
-"""At most so many guards are started in so many seconds: one that cannot run does not get better by haste."""
 _ROUNDS: Final = 20
-"""Searches after the exit of a server: 2 s at most, of which all but a few milliseconds go to processes that are stuck
-in the kernel."""
+"""Searches after the exit of a server: 2 s at most, nearly all of it for processes that are stuck in the kernel."""
 
 
 class Watchdog:
@@ -54,74 +42,61 @@ class Watchdog:
 
     Without `may_adopt` the process does not become the parent of orphans: it is a host program's.
 
-    A context manager; on the way out, when all children are closed, the guard process ends, too. Until then `run` has
-    to run.
+    A context manager; on the way out, when all children are closed and `run` has ended, the watchdog process ends, too.
     """
 
     def __init__(self, clock: Clock, instance: str | None = None, *, may_adopt: bool = True) -> None:
-        self._may_adopt = may_adopt
         self.instance = instance or os.urandom(16).hex()
-        self._clock = clock
-        self._stamp = new_stamp()
+        self._may_adopt = may_adopt
+        self._adopts = False
+        self._stamp = reaper.new_stamp()
         self._number = 0
         self._living: dict[str, int] = {}  # MCP_HUB_CHILD → pid of the leader, until nothing of it is left
         self._ended: set[str] = set()
         self._searching = anyio.Lock()
-        self._limiter = anyio.CapacityLimiter(1)
-        self._guard: WatchdogProcess | None = None
-        self._starts: deque[float] = deque(maxlen=_STARTS)
+        self._keeper = WatchdogKeeper(self.instance, self._living.values(), clock)
         self._is_awake = anyio.Event()
-        self._is_stopped = False
-        self._adopts = False
 
     @property
-    def guard_pid(self) -> int | None:
-        """The guard process, if there is one at the moment."""
-        return self._guard.pid if self._guard is not None else None
+    def process_pid(self) -> int | None:
+        """The watchdog process, if there is one at the moment."""
+        return self._keeper.process.pid if self._keeper.process is not None else None
 
     def spawn(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Child:
-        """As `process.spawn`, with the two variables in `env`. The first child brings up the guard process.
-
-        Raises: `StartFailed`.
-        """
+        """As `child.spawn`, with the two variables in `env`. The first child brings up the watchdog process."""
         if not self._is_awake.is_set():
-            self._adopts = self._may_adopt and adopt_orphans()
+            self._adopts = self._may_adopt and reaper.adopt_orphans()
             self._is_awake.set()
             if not can_watch():
                 log.info("guard_unavailable", consequence="servers may outlive a hub that is killed")
-        self._ensure_guard()
+        self._keeper.ensure()
         self._number += 1
         mark = f"{self.instance}.{self._number}"
-        child = spawn(argv, {**env, INSTANCE: self.instance, CHILD: mark}, cwd)
-        stamp(child.pid, self._stamp)
-        child.end_others = partial(self._end_others, mark)
+        marks = {INSTANCE: self.instance, CHILD: mark}
+        child = spawn(argv, {**env, **marks}, cwd, end_others=partial(self._end_others, mark))
+        reaper.stamp(child.pid, self._stamp)
         self._living[mark] = child.pid
-        self._tell(f"+{child.pid}\n")
+        self._keeper.tell(f"+{child.pid}\n")
         return child
 
     async def run(self) -> None:
-        """Starts another guard if one has ended, and reaps what was adopted, until cancelled."""
+        """Starts another watchdog process if one has ended, and reaps what was adopted, until cancelled."""
         await self._is_awake.wait()
         while True:
             with anyio.move_on_after(_TICK):
-                await (anyio.sleep_forever() if self._guard is None else self._guard.wait())
-            self._ensure_guard()
-            stamp_adopted(LEADERS, self._stamp, f"{INSTANCE}={self.instance}".encode())
-            reap_adopted(LEADERS)
+                await self._keeper.wait()
+            self._keeper.ensure()
+            reaper.stamp_adopted(self._stamp, f"{INSTANCE}={self.instance}".encode())
+            reaper.reap_adopted()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._is_stopped = True
-        if self._guard is not None:
-            guard, self._guard = self._guard, None
-            await guard.stop()
-        reap_adopted(LEADERS)
+    async def __aexit__(self, *error: object) -> None:
+        await self._keeper.stop()
+        reaper.reap_adopted()
         if self._adopts:
-            disown_orphans()
+            reaper.disown_orphans()
             self._adopts = False
 
     async def _end_others(self, mark: str) -> None:
@@ -133,35 +108,15 @@ class Watchdog:
             if not batch:
                 return
             if sys.platform == "linux":
-                killed, is_clean = await anyio.to_thread.run_sync(_kill_left, batch, limiter=self._limiter)
+                # a limiter of its own: the search must not wait for the threads that others work in
+                search = anyio.to_thread.run_sync(_kill_left, batch, limiter=anyio.CapacityLimiter(1))
+                killed, is_clean = await search
                 if not is_clean:
                     log.warning("children_left", marks=sorted(batch), reason="they do not die of SIGKILL")
-                reap_adopted(LEADERS, killed)
+                reaper.reap_adopted(killed)
             for ended in batch:
                 del self._living[ended]
-            self._tell("".join(f"-{pid}\n" for pid in batch.values()))
-
-    def _ensure_guard(self) -> None:
-        """Starts a guard process unless one runs, there can be none, or too many were started."""
-        if self._guard is not None:
-            if self._guard.is_running:
-                return
-            log.warning("guard_ended", pid=self._guard.pid)
-            self._guard.discard()
-            self._guard = None
-        now = self._clock.now()
-        if self._is_stopped or not can_watch() or (len(self._starts) == _STARTS and now - self._starts[0] < _PERIOD):
-            return
-        self._starts.append(now)
-        try:
-            self._guard = WatchdogProcess(self.instance, "".join(f"+{pid}\n" for pid in self._living.values()))
-        except OSError as error:
-            log.warning("guard_failed", reason=str(error))
-
-    def _tell(self, lines: str) -> None:
-        if self._guard is not None and not self._guard.tell(lines):
-            self._guard.discard()  # it has ended, or was stopped so long that its pipe is full
-            self._ensure_guard()
+            self._keeper.tell("".join(f"-{pid}\n" for pid in batch.values()))
 
 
 def _kill_left(batch: Mapping[str, int]) -> tuple[set[int], bool]:

@@ -1,44 +1,49 @@
-"""The hub's end of the guard process (`watchdog_program`): starting it, telling it of sessions, ending it."""
+"""The hub's end of the watchdog process (`watchdog_program`): starting it, telling it of sessions, ending it."""
 
 import os
 import signal
 import subprocess
 import sys
+from collections import deque
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import anyio
 
+from mcp_hub.clock import Clock
+from mcp_hub.logs import get_logger
 from mcp_hub.upstreams.process import watchdog_program
 from mcp_hub.upstreams.process.child import open_pidfd, wait_for_exit
 
+log = get_logger(__name__)
+
 _END: Final = 0.5
-"""Seconds for a guard to end once its pipe is closed: it looks twice whether anything is left."""
+"""Seconds for the process to end once its pipe is closed: it looks twice whether anything is left."""
+_STARTS, _PERIOD = 5, 60.0
+"""Processes that are started at most, and the seconds within which."""
 
 
 def can_watch() -> bool:
-    """Whether there is an interpreter to run the guard with: a frozen program is none. Windows has no sessions."""
+    """Whether there is an interpreter to run the process with: a frozen program is not one. Windows has no sessions."""
     return sys.platform != "win32" and bool(sys.executable) and not getattr(sys, "frozen", False)
 
 
 class WatchdogProcess:
-    """A running guard. It has a session of its own, no descriptor but the pipe, and neither mark nor secret of ours.
+    """A running watchdog process: a session of its own, no descriptor but the pipe, and no mark or secret of ours.
 
-    Its environment names no hub, also where this hub is a server of another one: that one must not kill it, since it
-    is what ends our own servers.
+    Its environment names no hub, also where this hub is a server of another one, which must not kill it.
     """
 
     def __init__(self, instance: str, lines: str = "") -> None:
-        """`lines` as for `tell`: it has them from its first moment. Takes as long as a fork does.
-
-        Raises: `OSError`.
-        """
-        read, self._pipe = os.pipe()  # close-on-exec: nobody but us has the write end
+        """`lines` as for `tell`: it has them from its first moment. Raises `OSError`."""
+        read, write = os.pipe()  # close-on-exec: nobody but us has the write end
+        self._pipe = open(write, "wb", buffering=0)
         try:
-            os.set_blocking(self._pipe, False)
+            os.set_blocking(write, False)
             first = f"{instance}\n{lines}".encode()
-            told = os.write(self._pipe, first)
+            told = os.write(write, first)
             self._popen = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(Path(watchdog_program.__file__)), "--hub", str(os.getpid())],
                 stdin=read,
@@ -50,7 +55,7 @@ class WatchdogProcess:
                 start_new_session=True,
             )
         except BaseException:
-            os.close(self._pipe)
+            self._pipe.close()
             raise
         finally:
             os.close(read)
@@ -64,11 +69,11 @@ class WatchdogProcess:
         return self._popen.poll() is None
 
     def tell(self, lines: str) -> bool:
-        """Sends lines to the watchdog; False if it has ended or does not read any more."""
+        """Sends lines to it; False if it has ended or does not read any more."""
         data = lines.encode()
         try:
-            return os.write(self._pipe, data) == len(data)
-        except OSError:
+            return self._pipe.write(data) == len(data)
+        except (OSError, ValueError):  # ended, or closed by `discard`
             return False
 
     async def wait(self) -> None:
@@ -82,22 +87,62 @@ class WatchdogProcess:
             pause = min(2 * pause, 1.0)
 
     def discard(self) -> None:
-        """Kills and reaps it at once: it ended already, or is of no use."""
+        """Kills and reaps it at once: it ended already, or is of no use. Idempotent."""
         with suppress(OSError):
             self._popen.send_signal(signal.SIGKILL)
         self._popen.wait()
-        self._close()
+        self._pipe.close()
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
 
     async def stop(self) -> None:
         """Closes the pipe: it ends by itself when nothing is left. Shielded, and bounded by `_END`."""
-        os.close(self._pipe)
-        self._pipe = -1
+        self._pipe.close()
         with anyio.CancelScope(shield=True), anyio.move_on_after(_END):
             await self.wait()
         self.discard()
 
-    def _close(self) -> None:
-        for descriptor in (self._pipe, self._pidfd):
-            if descriptor is not None and descriptor >= 0:
-                os.close(descriptor)
-        self._pipe, self._pidfd = -1, None
+
+class WatchdogKeeper:
+    """Keeps one watchdog process running for a hub. `sessions` is a live view of the leaders that it has to know."""
+
+    def __init__(self, instance: str, sessions: Collection[int], clock: Clock) -> None:
+        self._instance = instance
+        self._sessions = sessions
+        self._clock = clock
+        self._starts: deque[float] = deque(maxlen=_STARTS)
+        self.process: WatchdogProcess | None = None
+
+    def ensure(self) -> None:
+        """Starts a process unless one runs, there can be none, or too many were started."""
+        if self.process is not None:
+            if self.process.is_running:
+                return
+            log.warning("guard_ended", pid=self.process.pid)
+            self.process.discard()
+            self.process = None
+        now = self._clock.now()
+        if not can_watch() or (len(self._starts) == _STARTS and now - self._starts[0] < _PERIOD):
+            return
+        self._starts.append(now)
+        try:
+            self.process = WatchdogProcess(self._instance, "".join(f"+{pid}\n" for pid in self._sessions))
+        except OSError as error:
+            log.warning("guard_failed", reason=str(error))
+
+    def tell(self, lines: str) -> None:
+        """Sends lines to it, or starts another one that knows as much."""
+        if self.process is not None and not self.process.tell(lines):
+            self.process.discard()  # it has ended, or was stopped so long that its pipe is full
+            self.ensure()
+
+    async def wait(self) -> None:
+        """Returns when the process has ended; never while there is none."""
+        await (anyio.sleep_forever() if self.process is None else self.process.wait())
+
+    async def stop(self) -> None:
+        """Ends the process, as `WatchdogProcess.stop`."""
+        if self.process is not None:
+            process, self.process = self.process, None
+            await process.stop()

@@ -1,4 +1,4 @@
-"""The program of the guard process: it waits until its hub is gone, and kills what the hub could not end itself.
+"""The program of the watchdog process: it waits until its hub is gone, and kills what the hub could not end itself.
 
 An isolated interpreter without `site` runs this file (`watchdog_process`), so that it is small and starts at once:
 nothing but the standard library. The hub imports the search, which is the same after the exit of a single server.
@@ -20,7 +20,7 @@ INSTANCE = "MCP_HUB_INSTANCE"
 """The variable that every process of a hub has in its environment."""
 _ROUNDS = 100
 """Searches, each of which waits a tenth of a second at most: a process that fork()s as fast as it is killed, or one
-that is stuck in the kernel, must not keep the guard for ever."""
+that is stuck in the kernel, must not keep the process for ever."""
 _PAUSE = 0.01
 """Seconds between two empty searches: a process that was just being started shows its own environment by then."""
 _DEATH = 50
@@ -118,10 +118,7 @@ def _follow(hub: int) -> tuple[str, set[int]]:
 
 
 def _register_exit(ready: "select.poll", hub: int) -> bool:
-    """Also wakes for the end of the hub's process: what that fork()ed without exec() could hold the pipe open.
-
-    False if it has ended already.
-    """
+    """Also wakes for the end of the hub: a fork() without exec() could hold the pipe open. False if it has ended."""
     if sys.platform == "linux":
         with suppress(OSError):
             pidfd = os.pidfd_open(hub)

@@ -1,8 +1,4 @@
-"""One connection to a remote server: Streamable HTTP of either era, or the deprecated HTTP+SSE transport.
-
-The HTTP client is its own, so cookies (which keep balanced servers on one machine) live as long as the session. A
-client's credentials never come here: a server sees the headers of its own configuration and nothing else.
-"""
+"""One connection to a remote server: Streamable HTTP of either era, or the deprecated HTTP+SSE transport."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -15,7 +11,6 @@ import anyio.abc
 import httpx2
 
 from mcp_hub.errors import HttpRefused, StartFailed
-from mcp_hub.logs import get_logger
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.auth.access import Access, AuthorizedClient, Denial
 from mcp_hub.upstreams.auth.grants import LoginFailed
@@ -23,13 +18,12 @@ from mcp_hub.upstreams.peer import negotiation
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused
 from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.state import CONNECTION_LOST
 from mcp_hub.upstreams.remote.http_client import USER_AGENT, Transport
 from mcp_hub.wire.http import HttpWire
 from mcp_hub.wire.remote import AT_ONCE, HttpStreams, RemoteWire
 from mcp_hub.wire.responses import DENIED, origin
 from mcp_hub.wire.sse import SseWire
-
-log = get_logger(__name__)
 
 _CONNECT: Final = 10.0
 _PROBE: Final = 5.0
@@ -110,8 +104,7 @@ class HttpConnection:
             await negotiation.negotiate(peer, spec.era, memory.get(spec.key), _PROBE)
         except StartFailed as exc:
             if peer.ending.closed.is_set():  # the network, not the server: its remembered era stays true
-                lost = Cause("connection_lost", "the connection was lost")
-                raise StartFailed(*(peer.ending.cause or lost)) from None
+                raise StartFailed(*(peer.ending.cause or CONNECTION_LOST)) from None
             memory.forget(spec.key)
             if isinstance(exc, Incompatible):
                 raise

@@ -7,8 +7,7 @@ Out: an `Upstream` that waits for its server, restarts it, and says in its statu
 Held together by `supervisor`, whose owner task opens and closes connections, one after the other, and `lifecycle`, a
 pure table that decides every transition. `managed_upstream` extends it: it runs calls, tasks and subscriptions over the
 current connection. `scoped` multiplies it for `scope: session` and `scope: call`. `turns` lets sessions take turns at a
-server whose questions cannot be attributed. `liveness` checks a server that let a call time out; `disabled` stands for
-a server that is switched off.
+server whose questions cannot be attributed. `liveness` checks a server that let a call time out.
 
 Not here: how a connection is made (`upstreams.process`, `upstreams.remote`) and the protocol (`upstreams.peer`).
 """

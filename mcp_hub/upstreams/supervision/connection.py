@@ -10,33 +10,24 @@ from mcp_hub.upstreams.peer.peer import Peer
 
 
 class Connection(Protocol):
-    """Opened once and closed once, by the same owner task; a new start makes a new one."""
+    """Opened once and closed once, by the same owner task; a new start makes a new one.
+
+    `pid` is the process behind it, if the hub started one; `stderr` has the last lines that the server wrote for
+    people. `can_retry`: whether another start may go better; not, say, when the command does not exist.
+    `lost_session`: whether it ended because the server has forgotten the session, and nothing worse.
+    """
 
     @property
-    def pid(self) -> int | None:
-        """The process behind it, if the hub started one."""
-        ...
-
+    def pid(self) -> int | None: ...
     @property
-    def stderr(self) -> Iterable[str]:
-        """The last lines that the server wrote for people; empty where there is no such thing."""
-        ...
-
+    def stderr(self) -> Iterable[str]: ...
     @property
-    def can_retry(self) -> bool:
-        """Whether another start may go better; not, say, when the command does not exist."""
-        ...
-
+    def can_retry(self) -> bool: ...
     @property
-    def lost_session(self) -> bool:
-        """Whether it ended because the server has forgotten the session, and nothing worse."""
-        ...
+    def lost_session(self) -> bool: ...
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
-        """Connects and settles the era; what must run while it is open runs in `tasks`.
-
-        Raises `StartFailed` with the reason.
-        """
+        """Connects and settles the era; `tasks` run while it is open. Raises `StartFailed` with the reason."""
         ...
 
     async def last_words(self, cause: Cause) -> Cause:

@@ -1,7 +1,7 @@
 """The life of an upstream as decisions: when to try again, when to give up, when to rest. Sans-I/O.
 
-States and rules from OTP supervisors and systemd: more than `intensity` deaths within `period`
-seconds → failed; before that the pause doubles with each attempt in a row that did not get ready, with jitter, capped.
+As with supervisors of OTP and systemd, too many deaths in a period are the end; until then the pause doubles with each
+attempt in a row that did not get ready.
 """
 
 from typing import Any, Final
@@ -25,11 +25,9 @@ class RestartRule(msgspec.Struct, frozen=True):
 
 
 class Life(msgspec.Struct, frozen=True):
-    """Where an upstream stands. `delay` is the pause before the next attempt while backing off, in seconds.
+    """The state of an upstream; `reason` and `code` say why it is not ready, `code` that of the last failure.
 
-    `reason` and `code` say why it is not ready; once it was given up, `code` is that of the last failure.
-
-    `rests` if it is stopped only until somebody needs it.
+    `delay` is the pause before the next attempt, in seconds. `rests`: it is stopped only until somebody needs it.
     """
 
     state: UpstreamState = UpstreamState.STARTING
@@ -72,20 +70,13 @@ def died(life: Life, rule: RestartRule, now: float, cause: Cause, jitter: float,
         return drained(life)
     recent = (*(t for t in life.deaths if now - t < rule.period), now)
     if rule.intensity is not None and len(recent) > rule.intensity:
-        text = f"{cause.reason} (gave up after {len(recent)} failures in {rule.period:g} s)"
-        return replace(life, state=UpstreamState.FAILED, reason=text, code=cause.code, deaths=recent)
+        why = Cause(cause.code, f"{cause.reason} (gave up after {len(recent)} failures in {rule.period:g} s)")
+        return _because(life, why, state=UpstreamState.FAILED, deaths=recent)
     was_ready = life.state is UpstreamState.READY and (rule.intensity is not None or lasted >= _STABLE)
     streak = 0 if was_ready else life.streak
     delay = min(_BASE * 2**streak, _CAP) * (1 + jitter / 4)
-    return replace(
-        life,
-        state=UpstreamState.BACKING_OFF,
-        reason=cause.reason,
-        code=cause.code,
-        deaths=recent,
-        streak=min(streak + 1, 16),
-        delay=min(delay, _CAP),
-    )
+    streak, delay = min(streak + 1, 16), min(delay, _CAP)
+    return _because(life, cause, state=UpstreamState.BACKING_OFF, deaths=recent, streak=streak, delay=delay)
 
 
 def renewed(life: Life, cause: Cause) -> Life:
@@ -117,15 +108,16 @@ def woken(life: Life) -> Life:
 
 
 def restarted(life: Life) -> Life:
-    """Somebody said so: it begins anew, whatever has happened before, without a past that counts against it."""
+    """On request it begins anew, whatever has happened before, without a past that counts against it."""
     return Life(restarts=life.restarts + (not life.rests))
 
 
 def draining(life: Life, reason: str = "it was stopped on request") -> Life:
     """No more calls; what runs may end. Nothing runs where it was given up or rests: that is stopped at once."""
+    cause = Cause("stopped", reason)
     if life.state in FINAL:
-        return _because(life, Cause("stopped", reason), state=UpstreamState.STOPPED, rests=False)
-    return _because(life, Cause("stopped", reason), state=UpstreamState.DRAINING, delay=0.0)
+        return _because(life, cause, state=UpstreamState.STOPPED, rests=False)
+    return _because(life, cause, state=UpstreamState.DRAINING, delay=0.0)
 
 
 def drained(life: Life) -> Life:
@@ -136,10 +128,6 @@ def drained(life: Life) -> Life:
 def stopped(life: Life) -> Life:
     """The hub is done with it; nothing follows."""
     return replace(life, state=UpstreamState.STOPPED, delay=0.0, rests=False)
-
-
-def is_ready(life: Life) -> bool:
-    return life.state is UpstreamState.READY
 
 
 def is_first_start(life: Life) -> bool:

@@ -1,7 +1,6 @@
 """Whether a server that let a call run out of time still lives: it may hang, its process there, its pipes open.
 
-Silence proves nothing by itself: a call may take its time. But whoever says nothing at all, not even to a ping (which
-has to be answered, specification 2025-11-25, basic/utilities/ping), will answer nobody else either.
+A call may take its time, but a ping has to be answered (specification 2025-11-25, basic/utilities/ping).
 """
 
 from collections.abc import Callable
@@ -42,10 +41,7 @@ class LivenessCheck:
 
 
 async def _lives(peer: Peer, seconds: float) -> bool:
-    """Whether the server says anything within that time.
-
-    It is asked for its tools, too: what it does not know some servers drop, a ping among it. Any answer will do.
-    """
+    """Whether the server says anything within that time. Some drop a ping, so it is asked for its tools, too."""
     said = peer.said
     with anyio.move_on_after(seconds):
         async with anyio.create_task_group() as tasks:

@@ -1,12 +1,7 @@
-"""One server that is kept up (`supervisor`): its calls, tasks and subscriptions, over one connection after the other.
+"""One server that is kept up (`supervisor`): its calls, tasks and subscriptions, over one connection after another."""
 
-A bad server changes nothing for another: each has its own supervisor, all start at once, and only the callers of a
-server wait for it.
-"""
-
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import anyio
 import msgspec
@@ -28,10 +23,7 @@ from mcp_hub.wire.base import Pending, WireClosed
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """State for the successor of an upstream, so that clients notice nothing while that starts.
-
-    The lists that stand until there are others, the log level that clients want, and references to resources.
-    """
+    """The lists, the log level and the references to resources with which the successor of an upstream begins."""
 
     lists: CachedList | None
     log_level: str | None
@@ -46,10 +38,7 @@ class ManagedUpstream(Supervisor):
     """Takes the calls that this one cannot send any more."""
 
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
-        """Writes the request of a call in place; None while the upstream is not up, not free, or not behind a pipe.
-
-        Raises what the gate raises.
-        """
+        """As `Upstream.begin`; None while the upstream is not up, not free, or not behind a pipe."""
         peer = self._peer
         if peer is None or not peer.can_begin(call):
             return None
@@ -67,54 +56,56 @@ class ManagedUpstream(Supervisor):
             self._turns.leave(call.session)
             return None
 
-    def _end(self, call: Call, *, is_overdue: bool = False, given_up: bool = False) -> None:
-        """A call that was begun in place is over."""
-        if is_overdue:
+    def _end(self, call: Call, abandoned: CallChannel | None = None) -> None:
+        """The turn of a call is over; `abandoned` is the channel of one that was given up."""
+        if abandoned is not None and abandoned.is_overdue:
             self._liveness.suspect()
-        self._turns.leave(call.session, given_up=given_up)
+        self._turns.leave(call.session, given_up=abandoned is not None)
+
+    @contextmanager
+    def _in_turn(self, call: Call, channel: CallChannel) -> Iterator[None]:
+        """The rest of a turn that a call has already."""
+        abandoned = None
+        try:
+            yield
+        except anyio.get_cancelled_exc_class():
+            abandoned = channel
+            raise
+        finally:
+            self._end(call, abandoned)
 
     async def _finish(self, sent: "_Sent") -> Completed:
         """The rest of a call that was begun in place."""
-        call, channel, given_up = sent.call, sent.channel, False
-        try:
-            return await sent.peer.finish(call, channel, sent.pending)
-        except TaskLeft as left:
-            return await self._follow(left.task, left)
-        except anyio.get_cancelled_exc_class():
-            given_up = True
-            raise
-        finally:
-            self._end(call, is_overdue=given_up and channel.is_overdue, given_up=given_up)
+        with self._in_turn(sent.call, sent.channel):
+            try:
+                return await sent.peer.finish(sent.call, sent.channel, sent.pending)
+            except TaskLeft as left:
+                return await self._follow(left.task, left)
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """Relays a call, after a short wait if the upstream is on its way up.
 
-        Raises `UpstreamUnavailable` with state and reason, `Busy` when another session keeps it too long, and what
-        the gate and `Peer.call` raise.
+        Raises `UpstreamUnavailable`, `Busy` when another session keeps it too long, and as the gate and `Peer.call`.
         """
         try:
-            return await self._in_turn(call, channel, self._call)
+            async with self._turn(call, channel):
+                return await self._call(call, channel)
         except UpstreamUnavailable:  # nothing was sent
             if self._successor is None:
                 raise
         return await self._successor(call, channel)
 
-    async def _in_turn(self, call: Call, channel: CallChannel, work: CallHandler) -> Completed:
-        """Does the work of a call in its turn."""
+    @asynccontextmanager
+    async def _turn(self, call: Call, channel: CallChannel) -> AsyncIterator[None]:
+        """The turn of a call, for which it waits. Raises `Busy`."""
         if self._peer is not None and self._peer.is_interactive:
             self._turns.switch_on()
         if not self._turns.enter_now(call.session):
             await self._turns.enter(call.session, call.principal)
-        given_up = False
-        try:
+        with self._in_turn(call, channel):
             if call.log_level is not None:
                 self.set_log_level(call.log_level)
-            return await work(call, channel)
-        except anyio.get_cancelled_exc_class():
-            given_up = True
-            raise
-        finally:
-            self._end(call, is_overdue=given_up and channel.is_overdue, given_up=given_up)
+            yield
 
     async def _call(self, call: Call, channel: CallChannel) -> Completed:
         reason = None
@@ -138,10 +129,7 @@ class ManagedUpstream(Supervisor):
         raise self._unavailable(reason)
 
     async def _follow(self, task: TaskPoll, left: RpcError | None = None) -> Completed:
-        """Follows a task to its end, over one connection after the other, as long as there will be another one.
-
-        Raises the `RpcError` of `Peer.follow`, else `left`, or the reason why the server could not be asked at all.
-        """
+        """Follows a task to its end, over one connection after the other. Raises as `Peer.follow`, or `left`."""
         while True:
             try:
                 peer = await self._next_peer(None)
@@ -170,48 +158,41 @@ class ManagedUpstream(Supervisor):
         """
         task = taken_up(call, channel, how)
         try:
-            return await self._in_turn(call, channel, partial(self._take_up, task))
+            async with self._turn(call, channel):
+                return await self._follow(task)
         except (TaskUnknown, UpstreamUnavailable) as lost:
             raise HubRestarted(
                 f"The hub was restarted and cannot continue the call: {lost.message}",
                 data=task.about({"outcome": "unknown"}),
             ) from None
 
-    async def _take_up(self, task: TaskPoll, call: Call, channel: CallChannel) -> Completed:
-        return await self._follow(task)
-
     def hand_over(self, successor: CallHandler) -> Handover:
         """From now on `successor` takes the calls that this one cannot send; returns its state for the successor."""
         self._successor = successor
-        return Handover(self._lists.last, self._log_level, self._subscriptions.references)
+        return Handover(self._lists.last, self._log_level, tuple(self._subscriptions.resources.wanted.elements()))
 
-    def inherit(self, legacy: Handover) -> None:
+    def inherit(self, state: Handover) -> None:
         """Stands in for another one from the beginning, before it runs."""
-        self._log_level = legacy.log_level
-        self._lists.inherit(legacy.lists)
-        for uri in legacy.wanted:
-            self._subscriptions.want(uri)
-
-    @property
-    def is_listed(self) -> bool:
-        """Whether this hub has read its lists, not only an earlier one."""
-        return self._lists.is_fresh
+        self._log_level = state.log_level
+        self._lists.inherit(state.lists)
+        for uri in state.wanted:
+            self._subscriptions.resources.want(uri)
 
     def status(self) -> UpstreamStatus:
-        life, lists, connection, peer = self._life, self._lists, self._connection, self._connected
-        snapshot = lists.snapshot
+        life, last, connection, peer = self._life, self._lists.last, self._connection, self._connected
+        known = peer.info if peer else last
         return UpstreamStatus(
             server=self.name,
             state=life.state,
             reason=life.reason,
-            era=peer.info.era if peer else snapshot.era if snapshot else None,
-            version=peer.info.version if peer else lists.version,
-            server_info=peer.info.server_info if peer else lists.server_info,
+            era=known.era if known else None,
+            version=known.version if known else None,
+            server_info=known.server_info if known else None,
             restarts=life.restarts,
             pid=connection.pid if peer and connection else None,
             stderr=(tuple(connection.stderr) if connection else ()) or (() if peer else self._last_output),
-            warnings=tuple(map(hide, snapshot.warnings)) if snapshot else (),
-            listed_at=lists.at,
+            warnings=tuple(map(hide, last.snapshot.warnings)) if last else (),
+            listed_at=last.at if last else None,
             rests=life.rests,
             code=life.code,
         )
@@ -233,13 +214,13 @@ class ManagedUpstream(Supervisor):
 
     async def subscribe(self, uri: str) -> None:
         """As `Upstream.subscribe`, after a short wait if the upstream is on its way up."""
-        self._subscriptions.want(uri)
+        self._subscriptions.resources.want(uri)
         if self._peer is None or not self._peer.wire.can_send:
             await self._next_peer(self._rules.ready_wait)
         await self._subscriptions.confirmed(uri)
 
     def unsubscribe(self, uri: str) -> None:
-        self._subscriptions.release(uri)
+        self._subscriptions.resources.release(uri)
 
     def _on_ready(self, peer: Peer) -> None:
         """Sends the log level. A server that has just died gets it when it is back: no other call fails with it."""
@@ -269,7 +250,7 @@ class _Sent(msgspec.Struct, eq=False):
 
     def abandon(self) -> None:
         self.peer.abandon(self.call, self.pending)
-        self._upstream._end(self.call, is_overdue=self.channel.is_overdue, given_up=True)
+        self._upstream._end(self.call, self.channel)
 
     async def finish(self) -> Completed:
         return await self._upstream._finish(self)

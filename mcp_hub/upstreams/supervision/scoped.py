@@ -1,10 +1,11 @@
 """`scope: session` and `scope: call`: a process of its own for each session, or for each call, of one server.
 
-One more process, the first, is only listed: its lists stand for all of them. A handshake client is a session. The
-modern era does not have sessions, so its callers share one process per principal.
+One more process is only listed: its lists stand for all of them. A handshake client is a session. The modern era does
+not have sessions, so its callers share one process per principal.
 """
 
 import math
+import random
 from collections.abc import Callable
 from typing import Final, Literal, Self
 
@@ -13,14 +14,16 @@ import anyio.abc
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.call import Call, CallChannel, CallHandler
+from mcp_hub.call import Call, CallChannel, Gate
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubRestarted, UpstreamUnavailable
 from mcp_hub.events import Completed
-from mcp_hub.types import Era, RawJson, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.supervision.managed_upstream import Handover, ManagedUpstream
-
-Scope = Literal["session", "call"]
+from mcp_hub.notices import Notices
+from mcp_hub.types import Era, RawJson, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.lists.list_cache import ListFile
+from mcp_hub.upstreams.supervision.connection import Connection
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
+from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 
 MOST_PROCESSES: Final = 32
 """Processes of one server besides the listed one; an idle one makes room, else the call is refused."""
@@ -40,34 +43,40 @@ class _Member(msgspec.Struct, eq=False):
     scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
 
 
-class Scoped:
-    """An `Upstream` of many processes. `make` gives a fresh supervisor; `first` is the one that is listed.
+class Scoped(ManagedUpstream):
+    """The listed process of a server, and the processes that run its calls, one for each `scope`.
 
     `idle` is after how many seconds without a call a process is ended; the next call of its session starts another.
     """
 
     def __init__(
-        self, first: ManagedUpstream, make: Callable[[], ManagedUpstream], scope: Scope, clock: Clock, idle: float
+        self,
+        name: str,
+        connect: Callable[[], Connection],
+        rules: SupervisorRules,
+        scope: Literal["session", "call"],
+        idle: float,
+        *,
+        clock: Clock,
+        changes: Notices,
+        jitter: Callable[[], float] = random.random,
+        lists: ListFile | None = None,
+        gate: Gate | None = None,
     ) -> None:
-        self.name = first.name
-        self._first = first
-        self._make = make
+        super().__init__(name, connect, rules, clock=clock, changes=changes, jitter=jitter, lists=lists, gate=gate)
+        self._of_each = scope
         self._idle = idle
-        self._scope = scope
-        self._clock = clock
         self._members: dict[str, _Member] = {}
         self._restarts = 0  # of processes that have ended
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._log_level: str | None = None
         self._relisted = -math.inf
-        self._successor: CallHandler | None = None  # takes the calls that still come to this one
         self._emptied: anyio.Event | None = None
 
     async def run(self) -> None:
         """Supervises all processes until cancelled."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
-            tasks.start_soon(self._first.run)
+            tasks.start_soon(super().run)
             try:
                 while True:
                     await anyio.sleep(min(_SWEEP, self._idle / 4))
@@ -79,18 +88,15 @@ class Scoped:
         """Never in place: the process may have to be started."""
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Relays a call to its own process, which is started if need be.
-
-        Raises `Busy` when there are too many processes, and what `ManagedUpstream.call` raises.
-        """
+        """Relays a call to its own process, started if need be. Raises `Busy`, and as `ManagedUpstream.call`."""
         if self._successor is not None:
             return await self._successor(call, channel)
-        if not self._first.is_listed:
-            self._first.wake()  # its known lists may be old
+        if not self._lists.is_fresh:
+            self.wake()  # its known lists may be old
         key = self._key(call)
         member = self._members.get(key) or self._start(key)
         member.busy += 1
-        member.is_last = self._scope == "call"  # a session that was thought to be over is not
+        member.is_last = self._of_each == "call"  # a session that was thought to be over is not
         is_over = member.supervisor.is_over
         try:
             return await member.supervisor.call(call, channel)
@@ -101,50 +107,69 @@ class Scoped:
             if not is_over:  # a refused call does not use it
                 member.idle_since = self._clock.now()
             if member.is_last and not member.busy and self._members.get(key) is member:
-                self._end(key)
+                self._stop(key)
+
+    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
+        """Raises `HubRestarted`: the process of a session or a call ends with its hub, and all that ran in it."""
+        raise HubRestarted(
+            f'server "{self.name}" cannot continue the call: its process ended with the hub (scope: {self._of_each}).',
+            data={"upstream": {"server": self.name}, "outcome": "unknown"},
+        )
 
     def _key(self, call: Call) -> str:
-        if self._scope == "call":
+        if self._of_each == "call":
             return call.id
         return f"principal {call.principal}" if call.era is Era.MODERN else call.session
+
+    # -- members ------------------------------------------------------------------------------------------------
 
     def _start(self, key: str) -> _Member:
         if self._tasks is None:
             raise UpstreamUnavailable(f'server "{self.name}" is stopped.')
         if len(self._members) >= MOST_PROCESSES:
             self._make_room()
-        member = self._members[key] = _Member(self._make(), self._clock.now())
+        member = self._members[key] = _Member(self._supervisor(), self._clock.now())
         if self._log_level is not None:
             member.supervisor.set_log_level(self._log_level)
         self._tasks.start_soon(self._run, key, member, name=f"upstream {self.name} for {key}")
         return member
 
+    def _supervisor(self) -> ManagedUpstream:
+        """A member's: its callers wait for it to start, and nobody else hears of its changes."""
+        rules = replace(self._rules, ready_wait=self._rules.start_timeout, lazy=False, idle_stop=None)
+        clock, changes, jitter = self._clock, Notices(), self._jitter
+        return ManagedUpstream(
+            self.name, self._connect, rules, clock=clock, changes=changes, jitter=jitter, gate=self._gate
+        )
+
     async def _run(self, key: str, member: _Member) -> None:
         with member.scope:
             await member.supervisor.run()
         if self._members.get(key) is member:
-            self._end(key)
+            self._stop(key)
 
     def _make_room(self) -> None:
         idle = [(member.idle_since, key) for key, member in self._members.items() if not member.busy]
         if not idle:
             raise Busy(
-                f'server "{self.name}" has {MOST_PROCESSES} busy processes (scope: {self._scope}). Try again later.',
+                f'server "{self.name}" has {MOST_PROCESSES} busy processes (scope: {self._of_each}). Try again later.',
                 data={"upstream": {"server": self.name}, "processes": MOST_PROCESSES},
             )
-        self._end(min(idle)[1])
+        self._stop(min(idle)[1])
 
     def _sweep(self) -> None:
         limit = self._clock.now() - self._idle
         for key, member in list(self._members.items()):
             if not member.busy and member.idle_since < limit:
-                self._end(key)
+                self._stop(key)
 
-    def _end(self, key: str) -> None:
+    def _stop(self, key: str) -> None:
         member = self._members.pop(key, None)
         if member is not None:
             self._restarts += member.supervisor.status().restarts
             member.scope.cancel()
+
+    # -- operators ----------------------------------------------------------------------------------------------
 
     async def drain(self, seconds: float, why: str = "it was stopped on request") -> None:
         """As `ManagedUpstream.drain`; the processes end with `run`."""
@@ -153,30 +178,27 @@ class Scoped:
                 self._emptied = anyio.Event()
                 await self._emptied.wait()
         async with anyio.create_task_group() as tasks:
-            for supervisor in (self._first, *(member.supervisor for member in self._members.values())):
-                tasks.start_soon(supervisor.drain, 0.0, why)
-
-    def wake(self) -> None:
-        """Starts the listed process if it rests."""
-        self._first.wake()
+            tasks.start_soon(super().drain, 0.0, why)
+            for member in self._members.values():
+                tasks.start_soon(member.supervisor.drain, 0.0, why)
 
     def restart(self) -> None:
         """Ends all processes and starts the listed one anew; calls start theirs."""
         for key in list(self._members):
-            self._end(key)
-        self._first.restart()
+            self._stop(key)
+        super().restart()
 
     def relist(self) -> None:
         """Starts a fresh process to be listed, once in a while: the others list something else now."""
         if self._clock.now() - self._relisted >= _RELIST:
             self._relisted = self._clock.now()
-            self._first.restart()
+            super().restart()
 
     def use(self, twin: Self) -> None:
         """Applies the limits of `twin` from now on, to all processes that run."""
-        self._make, self._idle = twin._make, twin._idle
-        self._first.use(twin._first)
-        limits = twin._make()
+        super().use(twin)
+        self._connect, self._idle = twin._connect, twin._idle
+        limits = self._supervisor()
         for member in self._members.values():
             member.supervisor.use(limits)
 
@@ -187,55 +209,30 @@ class Scoped:
             if self._members[key].busy:
                 self._members[key].supervisor.restart()
             else:
-                self._end(key)
+                self._stop(key)
         return bool(over)
 
-    def hand_over(self, successor: CallHandler) -> Handover:
-        """As `ManagedUpstream.hand_over`."""
-        self._successor = successor
-        return self._first.hand_over(successor)
-
-    def inherit(self, legacy: Handover) -> None:
-        """As `ManagedUpstream.inherit`."""
-        self._log_level = legacy.log_level
-        self._first.inherit(legacy)
+    # -- clients ------------------------------------------------------------------------------------------------
 
     def session_ended(self, session: str) -> None:
         """Its process ends, once the calls that it runs have."""
         if (member := self._members.get(session)) is not None and member.busy:
             member.is_last = True
         else:
-            self._end(session)
+            self._stop(session)
 
-    async def subscribe(self, uri: str) -> None:
-        """Watches the listed process: the others belong to one session each."""
-        await self._first.subscribe(uri)
-
-    def unsubscribe(self, uri: str) -> None:
-        self._first.unsubscribe(uri)
-
-    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
-        """A process of a session or a call ends with its hub, and what ran in it."""
-        raise HubRestarted(
-            f'server "{self.name}" cannot continue the call: its process ended with the hub (scope: {self._scope}).',
-            data={"upstream": {"server": self.name}, "outcome": "unknown"},
-        )
+    def set_log_level(self, level: str) -> None:
+        super().set_log_level(level)
+        for member in self._members.values():
+            member.supervisor.set_log_level(level)
 
     def status(self) -> UpstreamStatus:
         """The status of the listed process, with the restarts of all, and the reason of those that were given up."""
-        first, members = self._first.status(), [member.supervisor for member in self._members.values()]
+        first, members = super().status(), [member.supervisor for member in self._members.values()]
         restarts = first.restarts + self._restarts + sum(member.status().restarts for member in members)
         over = [member.status() for member in members if member.is_over]
         reason, code = first.reason, first.code
         if over and (first.state is UpstreamState.READY or first.rests):
-            failed = f"{len(over)} of {len(members)} {self._scope} processes failed: {over[-1].reason}"
+            failed = f"{len(over)} of {len(members)} {self._of_each} processes failed: {over[-1].reason}"
             reason, code = f"{reason}; {failed}" if reason else failed, over[-1].code
         return replace(first, restarts=restarts, reason=reason, code=code)
-
-    def snapshot(self) -> Snapshot | None:
-        return self._first.snapshot()
-
-    def set_log_level(self, level: str) -> None:
-        self._log_level = level
-        for supervisor in (self._first, *(member.supervisor for member in self._members.values())):
-            supervisor.set_log_level(level)

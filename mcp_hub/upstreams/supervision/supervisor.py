@@ -1,6 +1,6 @@
 """Keeps one server up: its owner task starts it, lists, watches, backs off, starts it again, and lets it rest.
 
-Callers wait for the server here, and operators drain or restart it. `lifecycle` decides what follows what.
+`lifecycle` decides each transition.
 """
 
 import math
@@ -24,6 +24,7 @@ from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.lists.list_state import ListState
 from mcp_hub.upstreams.peer.negotiation import Incompatible
 from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.state import CONNECTION_LOST
 from mcp_hub.upstreams.peer.subscriptions import ServerSubscriptions
 from mcp_hub.upstreams.supervision import lifecycle
 from mcp_hub.upstreams.supervision.connection import Connection
@@ -47,7 +48,6 @@ _IDLE: Final = Cause("idle", "it was idle and is started when it is needed")
 _WOKEN: Final = Cause("idle", "it was stopped while idle")
 _RESTARTED: Final = Cause("restarted", "it was restarted on request")
 _STOPPED: Final = Cause("stopped", "it was stopped")
-_GONE: Final = Cause("connection_lost", "the connection was lost")
 _AT_START: Final = {"crashed": "start_crashed", "ended": "not_mcp", "closed_output": "not_mcp"}
 """Codes of an end that mean something else before the server was ready."""
 _SAID: Final = {
@@ -57,11 +57,11 @@ _SAID: Final = {
 
 
 class SupervisorRules(msgspec.Struct, frozen=True):
-    """Limits of one upstream, in seconds where not said otherwise.
+    """Limits of one upstream; times in seconds.
 
     `ready_wait` is how long a call waits for an upstream that is about to be started again; for its first start it
     waits as long as that may take. `lazy`: not started before it is needed, if its lists are known. `idle_stop`:
-    seconds without a call or a subscription after which it is stopped until it is needed; None: never.
+    without a call or a subscription for so long it is stopped until it is needed; None: never.
     """
 
     start_timeout: float = 60.0
@@ -83,9 +83,8 @@ class _Ended(msgspec.Struct, frozen=True):
 class Supervisor:
     """The owner of one server's connections, one after the other. `connect` makes a fresh one for every start.
 
-    `lists` is the file in which its lists outlive the hub; what is there is offered from the beginning. `takes_turns`
-    if it is known to ask its callers questions: sessions take turns at it then, also while it starts.
-    `gate` checks each call when it is sent, which may be long after it was let in.
+    `lists` is the file in which its lists outlive the hub; its content is offered from the beginning. `takes_turns` if
+    it is known to ask its callers questions. `gate` checks each call when it is sent, maybe long after it was let in.
     """
 
     def __init__(
@@ -139,16 +138,13 @@ class Supervisor:
             self._connected.tasks.leave()
 
     def restart(self) -> None:
-        """Ends the process, if one runs, and starts a fresh one at once, also where it was given up or stopped.
-
-        Calls that run fail as if it had died; let them end by `drain` before. No effect once `run` has ended.
-        """
+        """Ends the process, if one runs, and starts a fresh one at once; calls fail. No effect once `run` has ended."""
         self._order(lifecycle.restarted(self._life), _RESTARTED)
 
     async def drain(self, seconds: float, why: str = "it was stopped on request") -> None:
         """Takes no more calls, lets those that run end within `seconds`, then ends the process, until `restart`.
 
-        Returns when it is stopped, which takes as long as closing the connection more. Idempotent.
+        Returns when it is stopped. Idempotent.
         """
         self._peer = None
         self._become(lifecycle.draining(self._life, why))
@@ -163,10 +159,7 @@ class Supervisor:
             await self._changes.wait(self._changes.version)
 
     def use(self, twin: Self) -> None:
-        """Applies the limits of `twin` from now on; the process continues, and calls that wait keep their limits.
-
-        A server that rests and no longer may is started.
-        """
+        """Applies the limits of `twin`; the process continues. A server that rests and no longer may is started."""
         rules = self._rules = twin._rules
         self._lists.use(rules.lists)
         self._adjusted.set()
@@ -195,10 +188,7 @@ class Supervisor:
     # -- callers ------------------------------------------------------------------------------------------------
 
     async def _next_peer(self, patience: float | None) -> Peer:
-        """The next peer that calls can be sent to. Without `patience` it waits as long as the server is on its way up.
-
-        Raises `UpstreamUnavailable`.
-        """
+        """The next peer for calls; without `patience`, as long as one may come. Raises `UpstreamUnavailable`."""
         self.wake()
         limit = patience
         if patience is not None and lifecycle.is_first_start(self._life):
@@ -230,7 +220,7 @@ class Supervisor:
 
     async def run(self) -> None:
         """Supervises until cancelled; then ends the process. Never raises for what the upstream does."""
-        if self._subscriptions.is_wanted:
+        if self._subscriptions.resources.wanted:
             self.wake()
         try:
             while True:
@@ -257,7 +247,7 @@ class Supervisor:
         """The state after a session that has ended, or did not begin."""
         if ended.hopeless is not None:
             return lifecycle.gave_up(self._life, ended.cause, ended.hopeless)
-        now, is_ready = self._clock.now(), lifecycle.is_ready(self._life)
+        now, is_ready = self._clock.now(), self._life.state is UpstreamState.READY
         lasted = now - self._ready_at if is_ready else 0.0
         if is_ready and lasted >= _SESSION and self._connection and self._connection.lost_session:
             return lifecycle.renewed(self._life, ended.cause)
@@ -311,7 +301,7 @@ class Supervisor:
         tasks.start_soon(self._rest_when_idle)
         tasks.start_soon(self._liveness.follow, peer)
         await self._lists.follow(peer, self._rules.request_timeout)
-        return await connection.last_words(peer.ending.cause or _GONE)
+        return await connection.last_words(peer.ending.cause or CONNECTION_LOST)
 
     def _on_ready(self, peer: Peer) -> None:
         """Calls can be sent to a new connection."""
@@ -323,7 +313,7 @@ class Supervisor:
             limit, adjusted = self._rules.idle_stop, self._adjusted
             with anyio.move_on_after(math.inf if limit is None else limit / _LOOKS):
                 await adjusted.wait()
-            is_idle = self._turns.is_empty and self._turns.left == left and not self._subscriptions.is_wanted
+            is_idle = self._turns.is_empty and self._turns.left == left and not self._subscriptions.resources.wanted
             looks, left = looks + 1 if is_idle and not adjusted.is_set() else 0, self._turns.left
         if self._life.state is UpstreamState.READY:
             log.info("upstream_idle", upstream=self.name, seconds=self._rules.idle_stop)
@@ -332,8 +322,7 @@ class Supervisor:
     def _become(self, life: Life) -> None:
         if life != self._life:
             if life.state in _BAD:
-                log.warning(
-                    "upstream_state", upstream=self.name, state=life.state.value, code=life.code, reason=life.reason
-                )
+                state = life.state.value
+                log.warning("upstream_state", upstream=self.name, state=state, code=life.code, reason=life.reason)
             self._life = life
             self._changes.bump()

@@ -1,8 +1,7 @@
 """Turns at a server whose questions carry no link to a call: different sessions do not overlap on it.
 
 A question on a shared pipe belongs to the one session that has calls in flight. Once a server has asked anything,
-sessions take turns, so that there is one. Principals take turns, too, each with its sessions in order of arrival: a
-principal with very many calls does not keep the others waiting for all of them.
+sessions take turns, so that there is one. Principals take turns, too, each with its sessions in order of arrival.
 """
 
 from collections import deque
@@ -20,10 +19,6 @@ _MOST: Final = 1024
 """Calls of one principal that may wait for a turn at one server."""
 
 
-_Line = deque[tuple[str, anyio.Event]]
-"""Sessions that wait, each with the event of its turn."""
-
-
 class Turns:
     """The sessions at one server. It counts them also while turns are off, until `switch_on`."""
 
@@ -33,8 +28,8 @@ class Turns:
         self._echo = echo
         self._active: dict[str, int] = {}
         self._echoes: dict[str, float] = {}
-        self._waiting: dict[str, _Line] = {}
-        """By principal, the next one first; none is empty."""
+        self._waiting: dict[str, deque[tuple[str, anyio.Event]]] = {}
+        """Sessions with the events of their turns, by principal, the next one first; none is empty."""
         self._emptied: anyio.Event | None = None
         self._is_on = is_on
         self.left = 0
@@ -56,7 +51,7 @@ class Turns:
             await self._emptied.wait()
 
     def enter_now(self, session: str) -> bool:
-        """Enters if nobody else's calls are there and nobody waits; always, while turns are off."""
+        """Enters if no other session's calls are there and nobody waits; always, while turns are off."""
         if self._is_on and (self._waiting or not self._is_free(session)):
             return False
         self._active[session] = self._active.get(session, 0) + 1

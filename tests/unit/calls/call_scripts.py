@@ -5,14 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from mcp_hub.aio import call_later
 from mcp_hub.call import Call, CallChannel, CallHandler, Early
-from mcp_hub.calls.handle import CallHandle, call_handle
-from mcp_hub.calls.pending_input import PendingInput
+from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallRules, StreamLimits, TimeLimits
-from mcp_hub.calls.runner import CallRecord, new_record
+from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
+from mcp_hub.calls.runner import CallOwner, CallRecord, new_record
 from mcp_hub.calls.streams.port import StreamPort
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.errors import RpcError
@@ -31,25 +29,15 @@ def new_call(principal: str = "p", method: str = "tools/call") -> Call:
     return Call(CallId(f"st_{next(_numbers)}"), "git", method, {}, {}, "s", principal, Era.HANDSHAKE, {})
 
 
-class LoneOwner:
-    """The `CallOwner` of a call without a registry; `cancelled` are those that were to be cancelled."""
+class LoneOwner(CallOwner):
+    """The owner of a call without a registry; `cancelled` are those that were to be cancelled."""
 
     def __init__(self, streams: StreamTable | None = None) -> None:
         self.cancelled: list[CallRecord] = []
         self._streams = streams
-        self._records: list[CallRecord] = []
 
     def record(self, call: Call, limits: TimeLimits = LONG, plan: CallPlan = WITHOUT_PLAN) -> CallRecord:
-        record = new_record(call, never, limits, LoopClock(), plan, self)
-        self._records.append(record)
-        return record
-
-    def reschedule(self, due: float) -> None:
-        call_later(due - LoopClock().now(), self._look)
-
-    def _look(self) -> None:
-        for record in self._records:
-            record.look(LoopClock().now())
+        return new_record(call, never, limits, LoopClock(), plan, self)
 
     def becomes_durable(self, record: CallRecord) -> None:
         if self._streams is not None:
@@ -58,24 +46,13 @@ class LoneOwner:
     def cancel(self, record: CallRecord, reason: str | None = None) -> None:
         self.cancelled.append(record)
 
-    def has_ended(self, record: CallRecord) -> None:
-        self._records.remove(record)
-
 
 def handle_of(
-    record: CallRecord,
-    streams: StreamTable | None = None,
-    parking: PendingInput | None = None,
-    after: int = 0,
-    early: Early | None = None,
+    record: CallRecord, streams: StreamTable | None = None, after: int = 0, early: Early | None = None
 ) -> CallHandle:
     """The call in its client's hands."""
-    clock = LoopClock()
-    table = streams or StreamTable(MemoryStore(), clock, StreamLimits())
-    port = StreamPort(table, lambda server, tool: CallRules())
-    return call_handle(
-        record, port, PendingInput(clock, 60, CallRecord.cancel) if parking is None else parking, after, early
-    )
+    table = streams or StreamTable(MemoryStore(), LoopClock(), StreamLimits())
+    return CallHandle(record.call, record, StreamPort(table, lambda server, tool: CallRules()), after, early)
 
 
 async def at_once(call: Call, channel: CallChannel) -> Completed:
@@ -175,7 +152,7 @@ class Watched:
 
 
 def new_registry(running: int = 10, waiting: int = 10) -> CallRegistry:
-    return CallRegistry(LoopClock(), running=running, waiting=waiting)
+    return CallRegistry(LoopClock(), CallLimits(running, waiting))
 
 
 def watch(registry: CallRegistry, handler: CallHandler, limits: TimeLimits = LONG, principal: str = "p") -> Watched:

@@ -7,13 +7,15 @@ from typing import Any
 import msgspec
 
 from mcp_hub.call import Call, CallChannel, Question, StreamInfo
-from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan, resumed
+from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import StreamLimits, TimeLimits
+from mcp_hub.calls.rules import CallLimits, StreamLimits, TimeLimits
 from mcp_hub.calls.runner import CallRecord
+from mcp_hub.calls.starter import Continuation
 from mcp_hub.calls.streams.stored import last_progress
 from mcp_hub.calls.streams.stream import Stream, StreamReader
 from mcp_hub.calls.streams.table import StreamTable
+from mcp_hub.calls.streams.takeover import GoOn
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Completed, Delta
 from mcp_hub.protocol.shape.stream_events import decoded
@@ -21,30 +23,30 @@ from mcp_hub.stores.base import EventStore
 from mcp_hub.types import RawJson
 from tests.unit.calls.call_scripts import DONE, LONG, new_call
 from tests.unit.calls.shared_store import HubStore, Shared
-from tests.unit.calls.virtual_time import LoopClock
+from tests.unit.calls.virtual_time import LoopClock, sleep
 
 HOW = msgspec.Raw(b'{"task":"t1"}')
-
-
-class _Left(msgspec.Struct):
-    call: Call
-    how: msgspec.Raw
 
 
 class DurableHub:
     """`takes_up` if it can go on with calls of other hubs; those are in `taken_up`."""
 
     def __init__(
-        self, store: EventStore | None = None, limits: StreamLimits | None = None, running: int = 100, **more: Any
+        self,
+        store: EventStore | None = None,
+        limits: StreamLimits | None = None,
+        running: int = 100,
+        *,
+        takes_up: bool = False,
     ) -> None:
         self.store = store or HubStore()
         self.clock = LoopClock()
-        self.streams = StreamTable(self.store, self.clock, limits or StreamLimits(followers=1000))
-        self.registry = CallRegistry(self.clock, running=running, waiting=100, on_durable=self.streams.begin)
+        self.go_on: GoOn = self._go_on
+        limits = limits or StreamLimits(followers=1000)
+        self.streams = StreamTable(self.store, self.clock, limits, self._takes_up if takes_up else None)
+        self.registry = CallRegistry(self.clock, CallLimits(running, 100), on_durable=self.streams.begin)
         self.calls: list[DurableCall] = []
         self.taken_up: list[DurableCall] = []
-        if more.get("takes_up"):
-            self.streams.go_on = self._go_on
         self._running: asyncio.Task[None] | None = None
 
     def runs(self) -> "DurableHub":
@@ -56,10 +58,12 @@ class DurableHub:
         self.calls.append(call)
         return call
 
+    async def _takes_up(self, row: StreamInfo) -> None:
+        await self.go_on(row)
+
     async def _go_on(self, row: StreamInfo) -> None:
-        left = msgspec.json.decode(row.continuation or b"", type=_Left)
-        progressed = await last_progress(self.store, row)
-        call = DurableCall(self, left.call, LONG, resumed(None, left.how, progressed, row.last))
+        left = Continuation.of(row)
+        call = DurableCall(self, left.call, LONG, left.plan(row, await last_progress(self.store, row)))
         self.streams.take_up(call.record, row)
         self.taken_up.append(call)
 
@@ -167,10 +171,28 @@ def written(hub: DurableHub, id_: str) -> list[CallEvent]:
     return [plain(decoded(line)[1]) for line in lines]
 
 
-def status(hub: DurableHub, id_: str) -> str:
+def row_of(hub: DurableHub, id_: str) -> StreamInfo:
     row = store_of(hub).shared.row(id_)
     assert row is not None
-    return row.status
+    return row
+
+
+def status(hub: DurableHub, id_: str) -> str:
+    return row_of(hub, id_).status
+
+
+async def one_call(hub: DurableHub | None = None) -> "tuple[DurableHub, DurableCall]":
+    """A hub with a call that has been durable for some time."""
+    hub = hub or DurableHub()
+    call = hub.call()
+    await sleep(1)
+    return hub, call
+
+
+async def pair_with_call(*, takes_up: bool = False, delay: float | None = None) -> "tuple[Pair, DurableCall]":
+    """Two hubs on one store, with such a call at the first."""
+    pair = Pair(takes_up=takes_up, delay=delay)
+    return pair, (await one_call(pair.one))[1]
 
 
 def plain(event: CallEvent) -> CallEvent:
@@ -202,8 +224,8 @@ class Pair:
         self.two = DurableHub(made[1], takes_up=takes_up).runs()
 
     def beside(self) -> DurableHub:
-        """A third one."""
-        return DurableHub(HubStore(self.shared)).runs()
+        """A third one, which takes up calls."""
+        return DurableHub(HubStore(self.shared), takes_up=True).runs()
 
     def events(self, id_: str) -> list[CallEvent]:
         return written(self.one, id_)

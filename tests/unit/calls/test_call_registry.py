@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Question
-from mcp_hub.calls.plan import resumed
+from mcp_hub.calls.plan import CallPlan, ResumePoint
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.errors import Busy, DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Cancelled, Completed, Ending, Failed
@@ -204,36 +204,30 @@ async def test_a_call_that_never_has_its_turn_ends_at_its_longest_duration_and_m
     assert queued.ended_at is not None and 20 <= queued.ended_at - queued.began <= 20 + 2 * TICK
 
 
-def test_a_stop_ends_every_call_with_what_is_known() -> None:
-    async def scenario() -> list[Watched]:
-        registry = new_registry(running=2)
-        calls = [watch(registry, never), watch(registry, after(0.1)), watch(registry, never)]
-        await sleep(1)
-        calls.append(watch(registry, never))
-        began = LoopClock().now()
-        await registry.close(60)
-        assert LoopClock().now() == began, "nobody is waited for who has obeyed"
-        return calls
-
-    calls = run(scenario)
+@virtual
+async def test_a_stop_ends_every_call_with_what_is_known() -> None:
+    registry = new_registry(running=2)
+    calls = [watch(registry, never), watch(registry, after(0.1)), watch(registry, never)]
+    await sleep(1)
+    calls.append(watch(registry, never))
+    began = LoopClock().now()
+    await registry.close(60)
+    assert LoopClock().now() == began, "nobody is waited for who has obeyed"
     assert calls[1].ending is DONE
     for call in (calls[0], calls[2]):
         assert isinstance(call.ending, Failed) and call.ending.error.data == {"outcome": "unknown"}
     assert isinstance(calls[3].ending, Failed) and is_retryable(calls[3].ending.error), "its turn has not come"
 
 
-def test_a_call_that_another_hub_has_begun_is_no_unsent_one_though_its_turn_has_not_come_here() -> None:
-    async def scenario() -> list[Watched]:
-        registry = new_registry(running=1)
-        watch(registry, never)
-        plan = resumed(None, b"{}", 0, 5)
-        limits = [TimeLimits(3, seconds) for seconds in (20, 1000)]
-        calls = [Watched(registry.start(new_call(), never, each, plan), 0) for each in limits]
-        await sleep(100)
-        await registry.close(60)
-        return calls
-
-    overdue, stopped = run(scenario)
+@virtual
+async def test_a_call_that_another_hub_has_begun_is_no_unsent_one_though_its_turn_has_not_come_here() -> None:
+    registry = new_registry(running=1)
+    watch(registry, never)
+    plan = CallPlan(may_last=False, resumption=ResumePoint(b"{}"), events=5)
+    limits = [TimeLimits(3, seconds) for seconds in (20, 1000)]
+    overdue, stopped = (Watched(registry.start(new_call(), never, each, plan), 0) for each in limits)
+    await sleep(100)
+    await registry.close(60)
     assert isinstance(failure(overdue.ending), DeadlineExceeded)
     assert isinstance(stopped.ending, Failed) and stopped.ending.error.data == {"outcome": "unknown"}
 

@@ -109,29 +109,19 @@ def test_an_array_within_an_object_is_cut_in_its_place() -> None:
     assert re.search(r'path=\$\.data\["page 1"\]\[\d+:\d+\]\]$', notice)
 
 
-@pytest.mark.parametrize(
-    "whole",
-    [
-        json.dumps(["x" * 100_000, 1, 2, 3]),
-        json.dumps({"a": "x" * 100_000}),
-        json.dumps({"a": rows(1000), "b": rows(1000), "c": rows(1000)}),
-        "[" + json.dumps(rows(2000)) + ", broken",
-        "[" * 100_000,
-        json.dumps({"x" * 70: rows(2000)}),
-        json.dumps({"s": json.dumps([1] * 20_000), "n": [1] * 20_000}),
-        "{}" + " " * 200_000,
-    ],
-    ids=[
-        "one huge record",
-        "no array",
-        "three arrays",
-        "broken",
-        "deep",
-        "a name too long",
-        "an array as text before it",
-        "nothing in it",
-    ],
-)
+WITHOUT_RECORDS = {
+    "one huge record": json.dumps(["x" * 100_000, 1, 2, 3]),
+    "no array": json.dumps({"a": "x" * 100_000}),
+    "three arrays": json.dumps({"a": rows(1000), "b": rows(1000), "c": rows(1000)}),
+    "broken": "[" + json.dumps(rows(2000)) + ", broken",
+    "deep": "[" * 100_000,
+    "a name too long": json.dumps({"x" * 70: rows(2000)}),
+    "an array as text before it": json.dumps({"s": json.dumps([1] * 20_000), "n": [1] * 20_000}),
+    "nothing in it": "{}" + " " * 200_000,
+}
+
+
+@pytest.mark.parametrize("whole", WITHOUT_RECORDS.values(), ids=WITHOUT_RECORDS)
 def test_json_without_records_that_could_be_shown_is_cut_as_a_text(whole: str) -> None:
     seen, found = cut_of(result(text_block(whole)))
     head, notice, tail = parted(seen["content"][0]["text"])

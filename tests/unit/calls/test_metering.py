@@ -6,7 +6,7 @@ import pytest
 
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.calls.coalesce import LAG
-from mcp_hub.calls.metering import Meter, Meters, Outcome, outcome_of
+from mcp_hub.calls.metering import Meters, MethodFigures, Outcome, outcome_of
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.errors import CallCancelled, DeadlineExceeded, RpcError
@@ -31,12 +31,12 @@ def begun() -> CallRecord:
     return record
 
 
-def metered(record: CallRecord, took: float = 0.0) -> Meter:
+def metered(record: CallRecord, took: float = 0.0) -> MethodFigures:
     record.log.append(Completed(b"{}"))
     meters = Meters()
     meters.ended(record, took)
-    ((_, meter),) = meters
-    return meter
+    (figures,) = meters.figures({"a"})
+    return figures
 
 
 def test_progress_that_is_no_number_is_refused() -> None:
@@ -60,7 +60,8 @@ def test_what_a_slow_reader_does_not_get_is_counted() -> None:
 @pytest.mark.parametrize(("took", "bucket"), [(0.0, 0), (0.01, 0), (0.011, 1), (300.0, 13), (300.1, 14)])
 def test_a_bucket_holds_its_upper_end(took: float, bucket: int) -> None:
     meter = metered(begun(), took)
-    counts, seconds = meter.server
+    assert meter.whole == meter.at_server
+    counts, seconds = meter.whole.counts, meter.whole.seconds
     assert counts.index(1) == bucket and sum(counts) == 1 and seconds == pytest.approx(took)
 
 

@@ -128,17 +128,8 @@ def test_marks_tell_the_states_of_servers_from_the_hubs_own() -> None:
         waiting = Waiting()
         state = waiting.parking.mark(call(), own)
         assert not pending_input.is_parked(state) and waiting.parking.unmark(call("{}"), state) == own
-        for forged in (
-            "",
-            "x",
-            "hub1.x",
-            "up1.",
-            own,
-            f"up1.{own}",
-            state[:-1],
-            state + "x",
-            state.replace("1.", "1.x"),
-        ):
+        changed = state[:-1], f"{state}x", state.replace("1.", "1.x")
+        for forged in ("", "x", "hub1.x", "up1.", own, f"up1.{own}", *changed):
             waiting.refuses_own(forged, call())
 
 

@@ -16,7 +16,7 @@ from mcp_hub.calls.runner import new_record
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import StoreError
 from mcp_hub.stores.documents.base import DocumentLimits, Documents, document_id
-from mcp_hub.stores.documents.open import open_documents
+from mcp_hub.stores.open import open_documents
 from tests.unit.calls.long_results import LIMIT, call_of, lines_of, quarter, result, text_block
 
 pytestmark = pytest.mark.anyio

@@ -46,7 +46,7 @@ def test_an_offset_within_a_character_reads_from_its_start() -> None:
 def test_a_limit_is_in_bytes_and_lets_one_character_through_at_least() -> None:
     body = "aé🐎b".encode()
     assert [page(body, 0, 0, most, 100, quarter).text for most in (1, 2, 3, 6, 7, 99)] == [
-        *("a", "a", "aé", "aé", "aé🐎", "aé🐎b"),
+        *("a", "a", "aé", "aé", "aé🐎", "aé🐎b")
     ]
     assert page(body, 0, 3, 1, 100, quarter).text == "🐎"
 

@@ -10,7 +10,7 @@ from mcp_hub.call import Question
 from mcp_hub.errors import HubStopping, RpcError, UpstreamLost
 from mcp_hub.events import Cancelled, Completed, Failed, Log, Progressed, Started, ToolCall
 from mcp_hub.stores.memory import MemoryStore
-from tests.unit.calls.durable_hub import HOW, DurableHub, delta, status, store_of, written
+from tests.unit.calls.durable_hub import HOW, DurableHub, delta, one_call, row_of, status, store_of, written
 from tests.unit.calls.shared_store import HubStore
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 
@@ -27,9 +27,7 @@ HALF = "half a character \ud800"
 )
 @virtual
 async def test_an_ending_that_cannot_be_written_is_an_ending_that_says_so(how: RpcError, kind: type[Failed]) -> None:
-    hub = DurableHub()
-    call = hub.call()
-    await sleep(1)
+    hub, call = await one_call()
     call.ends(how)
     await sleep(1)
     *_, ending = written(hub, call.id)
@@ -42,9 +40,7 @@ async def test_an_ending_that_cannot_be_written_is_an_ending_that_says_so(how: R
 
 @virtual
 async def test_a_cancellation_that_cannot_be_written_is_still_one() -> None:
-    hub = DurableHub()
-    call = hub.call()
-    await sleep(1)
+    hub, call = await one_call()
     hub.registry.cancel(call.record, HALF)
     await sleep(1)
     assert written(hub, call.id)[-1] == Cancelled(HALF.replace("\ud800", "?"))
@@ -53,9 +49,7 @@ async def test_a_cancellation_that_cannot_be_written_is_still_one() -> None:
 
 @virtual
 async def test_another_event_that_cannot_be_written_is_a_message_that_says_so_and_no_hole() -> None:
-    hub = DurableHub()
-    call = hub.call()
-    await sleep(1)
+    hub, call = await one_call()
     follower = await hub.follow(call.id)
     call.says(ToolCall("c1", HALF, b"{}"), Progressed(1))
     call.record.ask(Question(HALF, b"{}", lambda outcome: None))
@@ -74,13 +68,11 @@ async def test_another_event_that_cannot_be_written_is_a_message_that_says_so_an
 
 @virtual
 async def test_what_another_hub_needs_is_stored_at_once_though_nothing_happens_and_once_only() -> None:
-    hub = DurableHub()
-    call = hub.call()
-    await sleep(1)
+    hub, call = await one_call()
     call.record.continuable(HOW)
     await sleep(1)
-    row = store_of(hub).shared.row(call.id)
-    assert row is not None and row.last == 1
+    row = row_of(hub, call.id)
+    assert row.last == 1
     kept: Any = msgspec.json.decode(row.continuation or b"")
     assert kept["how"] == {"task": "t1"} and kept["call"]["id"] == call.id
     for number in range(3):
@@ -89,8 +81,8 @@ async def test_what_another_hub_needs_is_stored_at_once_though_nothing_happens_a
     assert [change.continuation is not None for change in store_of(hub).changes] == [True, False, False, False]
     call.record.continuable(None)
     await sleep(1)
-    row = store_of(hub).shared.row(call.id)
-    assert row is not None and not row.continuation
+    row = row_of(hub, call.id)
+    assert not row.continuation
 
 
 @pytest.mark.parametrize("delay", [None, 0.05])
@@ -103,6 +95,7 @@ async def test_a_hub_that_stops_leaves_a_call_that_can_be_continued_with_all_it_
     left.record.continuable(HOW)
     store = store_of(hub).shared
     began = LoopClock().now()
+    assert not left.record.survives, "not before the hub stops"
     await hub.stops()
     assert LoopClock().now() - began < 0.4 and not hub.streams._owned, "what is left is not waited for"
     assert left.was_left and not ended.was_left

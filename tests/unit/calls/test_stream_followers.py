@@ -14,7 +14,7 @@ from mcp_hub.events import Cancelled, Failed, Progressed, Started, ToolCall
 from mcp_hub.stores.base import Chunk
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.types import CallId
-from tests.unit.calls.durable_hub import DurableHub, Follower, delta, settle
+from tests.unit.calls.durable_hub import DurableHub, Follower, delta, one_call, row_of, settle, store_of
 from tests.unit.calls.shared_store import HubStore, Shared
 from tests.unit.calls.virtual_time import sleep, virtual
 
@@ -32,15 +32,15 @@ def lines(first: int, count: int) -> tuple[bytes, ...]:
     return tuple(form % (seq, seq) for seq in range(first, first + count))
 
 
-def stored(store: HubStore, count: int, **known: object) -> Stream:
-    """A stream of so many events that nobody writes to, as just opened."""
-    store.shared.core.create(row(store, **known), Chunk(1, lines(1, count)), lambda error: None)
-    kept = store.shared.row("st_x")
-    assert kept is not None
-    return Stream(kept, store)
+def stored(hub: DurableHub, events: int | tuple[bytes, ...], **known: object) -> Stream:
+    """A stream of so many events that nobody writes to, or of these lines, as just opened."""
+    store = store_of(hub)
+    chunk = Chunk(1, events if isinstance(events, tuple) else lines(1, events))
+    store.shared.core.create(row(store, **known), chunk, lambda error: None)
+    return Stream(row_of(hub, "st_x"), store)
 
 
-def spoken(call: object, count: int) -> list[ToolCall]:
+def spoken(count: int) -> list[ToolCall]:
     return [ToolCall(f"c{number}", "t", b"{}") for number in range(count)]
 
 
@@ -50,7 +50,7 @@ async def test_what_is_older_than_memory_comes_from_the_store_page_by_page(
     delay: float | None, most: int | None
 ) -> None:
     hub = DurableHub(HubStore(delay=None if delay is None else lambda: delay))
-    stream = stored(hub.store, 9000, status="completed")  # type: ignore[arg-type]
+    stream = stored(hub, 9000, status="completed")
     for after in (0, 1, 4095, 4096, 8999):
         follower = Follower(hub.streams, stream, after, most)
         await settle(lambda follower=follower: follower.at_end)  # type: ignore[misc]
@@ -61,18 +61,16 @@ async def test_what_is_older_than_memory_comes_from_the_store_page_by_page(
 @virtual
 async def test_a_cursor_at_the_end_is_at_the_end_at_once_and_costs_the_store_nothing() -> None:
     hub = DurableHub()
-    follower = Follower(hub.streams, stored(hub.store, 3, status="completed"), 3)  # type: ignore[arg-type]
+    follower = Follower(hub.streams, stored(hub, 3, status="completed"), 3)
     assert follower.at_end
     await sleep(1)
-    assert follower.turns == 1 and hub.store.fetches == 0  # type: ignore[attr-defined]
+    assert follower.turns == 1 and store_of(hub).fetches == 0
 
 
 @virtual
 async def test_places_that_cannot_be_followed_are_refused_each_in_its_way() -> None:
-    hub = DurableHub(HubStore(Shared(StoreLimits(stream_events=100))), StreamLimits(followers=2))
-    call = hub.call()
-    await sleep(1)
-    for event in spoken(call, 300):
+    hub, call = await one_call(DurableHub(HubStore(Shared(StoreLimits(stream_events=100))), StreamLimits(followers=2)))
+    for event in spoken(300):
         call.says(event)
         await sleep(0.02)
     stream = await hub.streams.open("p", call.id)
@@ -93,17 +91,14 @@ async def test_places_that_cannot_be_followed_are_refused_each_in_its_way() -> N
 @virtual
 async def test_a_page_that_sees_a_commit_before_its_owner_is_told_confuses_nobody() -> None:
     """The store's reading thread may be ahead of the confirmation."""
-    hub = DurableHub()
-    store = hub.store
-    assert isinstance(store, HubStore)
-    call = hub.call()
-    await sleep(1)
+    hub, call = await one_call()
+    store = store_of(hub)
     early = await hub.follow(call.id)
-    call.says(*spoken(call, 3))
+    call.says(*spoken(3))
     await sleep(1)
     assert early.seqs == [1, 2, 3, 4]
     kept, store.is_held = store.is_held, True
-    call.says(*spoken(call, 3))  # committed, not confirmed
+    call.says(*spoken(3))  # committed, not confirmed
     await sleep(1)
     held, store._held = store._held, []
     store.is_held = kept
@@ -121,9 +116,8 @@ async def test_a_page_that_sees_a_commit_before_its_owner_is_told_confuses_nobod
 @virtual
 async def test_news_that_are_older_than_what_is_known_or_not_the_next_are_not_mixed_up() -> None:
     hub = DurableHub(HubStore(delay=lambda: 1.0))
-    store = hub.store
-    assert isinstance(store, HubStore)
-    stream = stored(store, 20)
+    store = store_of(hub)
+    stream = stored(hub, 20)
     entries = list(map(Committed, lines(1, 20)))
     stream.row = row(store, last=3)
     follower = Follower(hub.streams, stream, 3)
@@ -141,15 +135,13 @@ async def test_news_that_are_older_than_what_is_known_or_not_the_next_are_not_mi
 @virtual
 async def test_of_sixteen_followers_a_slow_one_is_bounded_and_the_others_get_every_event() -> None:
     shared = Shared(StoreLimits(stream_events=1_000_000))
-    hub = DurableHub(HubStore(shared))
-    call = hub.call()
-    await sleep(1)
+    hub, call = await one_call(DurableHub(HubStore(shared)))
     others = [await hub.follow(call.id) for _ in range(15)]
     slow = await hub.follow(call.id)
     slow.is_slow = True
     held = []
     for _ in range(BIG // 500):
-        call.says(*spoken(call, 500))
+        call.says(*spoken(500))
         await sleep(0.05)
         tail = slow.reader.stream._tail
         assert tail is not None
@@ -166,9 +158,7 @@ async def test_of_sixteen_followers_a_slow_one_is_bounded_and_the_others_get_eve
 
 @virtual
 async def test_memory_for_followers_is_kept_for_followers_only_and_only_so_much() -> None:
-    hub = DurableHub()
-    call = hub.call()
-    await sleep(1)
+    hub, call = await one_call()
     stream = call.record.stream
     assert stream is not None
     call.says(delta("a"))
@@ -189,9 +179,8 @@ async def test_memory_for_followers_is_kept_for_followers_only_and_only_so_much(
 @virtual
 async def test_a_store_that_fails_has_lost_it_or_has_let_go_of_it_is_told_to_the_follower() -> None:
     hub = DurableHub()
-    store = hub.store
-    assert isinstance(store, HubStore)
-    stream = stored(store, 10, status="completed")
+    store = store_of(hub)
+    stream = stored(hub, 10, status="completed")
     store.broken = StoreError("disk on fire")
     broken = Follower(hub.streams, stream, 0)
     assert broken.reader.failed is store.broken
@@ -220,13 +209,7 @@ async def test_events_that_this_version_cannot_read_say_nothing_and_break_nobody
         b"\xff",
     ]
     hub = DurableHub(HubStore(delay=None if delay is None else lambda: delay))
-    store = hub.store
-    assert isinstance(store, HubStore)
-    chunk = Chunk(1, (*lines(1, 1), *strange, *lines(6, 1)))
-    store.shared.core.create(row(store), chunk, lambda error: None)
-    kept = store.shared.row("st_x")
-    assert kept is not None
-    reader = Stream(kept, store).reader(lambda: None, 0)
+    reader = stored(hub, (*lines(1, 1), *strange, *lines(6, 1))).reader(lambda: None, 0)
     await sleep(1)
     assert reader.take() == [Progressed(1), Started(), Started(), Started(), Started(), Progressed(6)]
     assert reader.cursor == 6 and Committed(b"").read == Started()
@@ -236,13 +219,8 @@ async def test_events_that_this_version_cannot_read_say_nothing_and_break_nobody
 @virtual
 async def test_an_ending_that_this_version_cannot_read_is_an_ending_all_the_same(status: str, kind: type) -> None:
     hub = DurableHub()
-    store = hub.store
-    assert isinstance(store, HubStore)
     last = b'{"v":1,"stream":"st_x","seq":2,"ts":"t","type":"apotheosis","data":{}}'
-    store.shared.core.create(row(store, status=status), Chunk(1, (*lines(1, 1), last)), lambda error: None)
-    kept = store.shared.row("st_x")
-    assert kept is not None
-    follower = Follower(hub.streams, Stream(kept, store), 0, 1)
+    follower = Follower(hub.streams, stored(hub, (*lines(1, 1), last), status=status), 0, 1)
     await settle(lambda: follower.at_end)
     assert follower.lines[-1] == last
     assert follower.events[0] == Progressed(1) and type(follower.events[1]) is kind
@@ -276,7 +254,7 @@ async def test_a_thousand_resumes_at_random_places_of_a_store_that_answers_late_
     await sleep(1)
     for number in range(1000):
         if number < 900:
-            call.says(*spoken(call, chance.randint(0, 8)), Progressed(number))
+            call.says(*spoken(chance.randint(0, 8)), Progressed(number))
         if number == 900:
             call.ends()
         client = chance.choice(clients)

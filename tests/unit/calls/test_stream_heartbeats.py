@@ -1,15 +1,12 @@
 """What the registry's wheel does for calls that last: heartbeats, and being made durable; and that it does not spin."""
 
-import msgspec
 import pytest
 
-from mcp_hub.call import Call, CallChannel, CallHandler
 from mcp_hub.calls import runner
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.events import Completed, Log, Progressed
-from mcp_hub.types import CallId
-from tests.unit.calls.call_scripts import DONE, LONG, never
+from mcp_hub.events import Log, Progressed
+from tests.unit.calls.call_scripts import DONE
 from tests.unit.calls.durable_hub import DurableHub
 from tests.unit.calls.virtual_time import CoarseLoop, LoopClock, VirtualLoop, run, sleep, virtual
 
@@ -20,9 +17,7 @@ def beats(record: CallRecord) -> list[float]:
 
 
 @pytest.mark.parametrize("loop", [VirtualLoop, CoarseLoop])
-def test_who_wants_progress_hears_after_every_ten_silent_seconds_until_the_end(
-    loop: type[VirtualLoop],
-) -> None:
+def test_who_wants_progress_hears_after_every_ten_silent_seconds_until_the_end(loop: type[VirtualLoop]) -> None:
     async def scenario() -> None:
         hub = DurableHub()
         call, unwanted = hub.call(wants_progress=True), hub.call()
@@ -90,27 +85,6 @@ async def test_the_wheel_turns_when_there_is_something_to_do_and_not_otherwise(m
     assert turns.count - before <= 1
 
 
-@pytest.mark.parametrize("wants_progress", [False, True])
-@virtual
-async def test_an_alarm_rings_at_its_times_while_the_call_runs(wants_progress: bool) -> None:
-    hub = DurableHub()
-    start = LoopClock().now()
-    rung: list[float] = []
-    calls = [hub.call(wants_progress=wants_progress) for _ in range(2)]
-
-    def rings() -> None:
-        rung.append(round(LoopClock().now() - start, 1))
-        if len(rung) == 1:
-            calls[0].record.ring_at(start + 42, rings)
-
-    for call in calls:
-        call.record.ring_at(start + 7, rings)
-    calls[1].ends()
-    await sleep(95)
-    assert rung == [7, 42]
-    assert [round(at) for at in beats(calls[0].record)] == ([*range(1, 10)] if wants_progress else [])
-
-
 @pytest.mark.parametrize("moment", [0.249, 0.26])
 @virtual
 async def test_what_ends_before_its_time_has_no_stream_and_what_ends_after_has_one(moment: float) -> None:
@@ -122,28 +96,3 @@ async def test_what_ends_before_its_time_has_no_stream_and_what_ends_after_has_o
     call.ends()
     await sleep(1)
     assert (call.record.stream is not None) is (moment > runner.QUIET)
-
-
-@virtual
-async def test_only_a_call_that_the_stopping_hub_can_leave_is_left() -> None:
-    """`is_left` is what tells an upstream not to cancel the work it does for the call."""
-    seen: list[bool] = []
-
-    def looking(how: bytes | None) -> CallHandler:
-        async def handler(call: Call, channel: CallChannel) -> Completed:
-            channel.continuable(how)
-            seen.append(channel.survives)
-            try:
-                return await never(call, channel)
-            finally:
-                seen.append(channel.survives)
-
-        return handler
-
-    hub = DurableHub()
-    call = hub.call().record.call
-    for how in (b'{"t":1}', None):
-        hub.registry.start(msgspec.structs.replace(call, id=CallId(f"st_{how!r}")), looking(how), LONG)
-    await sleep(1)
-    await hub.stops()
-    assert seen == [False, False, True, False]

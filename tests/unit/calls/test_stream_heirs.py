@@ -11,18 +11,16 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.streams.inbox import answer_in, answering
 from mcp_hub.calls.streams.stored import last_progress, open_questions
-from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Busy, HubRestarted, RpcError, StoreError, UnknownStream
 from mcp_hub.events import Cancelled, Failed, InputReceived, Progressed, Started, ToolCall
 from mcp_hub.stores.base import Change, Letter
-from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.stores.sqlite.store import SqliteStore
 from mcp_hub.types import CallId
 from tests.unit.calls.call_scripts import DONE
-from tests.unit.calls.durable_hub import HOW, DurableHub, Pair, ask, delta, settle
+from tests.unit.calls.durable_hub import HOW, DurableHub, Pair, ask, delta, one_call, pair_with_call, settle
 from tests.unit.calls.shared_store import HubStore
 from tests.unit.calls.virtual_time import sleep, virtual
+from tests.unit.stores.event_stores import SoleStore
 
 STEP = ToolCall("c", "t", b"{}")
 
@@ -37,7 +35,7 @@ async def test_cancel_and_answers_reach_the_hub_that_runs_the_call() -> None:
     await sleep(1)
     answers = [*map(ask, [call] * 3)]
     await sleep(1)
-    row = await pair.two.streams.find("p", call.id)
+    row = (await pair.two.streams.open("p", call.id)).row
     assert list(await open_questions(pair.two.streams.store, row)) == ["q1", "q2", "q3"]
     refusal = RpcError("no", code=-1, data={"why": [1]})
     await pair.two.streams.answer("p", call.id, "q1", b'{"action":"accept"}')
@@ -56,9 +54,7 @@ async def test_cancel_and_answers_reach_the_hub_that_runs_the_call() -> None:
 
 @virtual
 async def test_letters_that_cannot_be_read_or_are_for_nobody_do_no_harm() -> None:
-    pair = Pair()
-    call = pair.one.call()
-    await sleep(1)
+    pair, call = await pair_with_call()
     answers = ask(call)
     await sleep(1)
     pair.shared.core._letters = [
@@ -105,11 +101,9 @@ async def test_the_stream_of_a_hub_that_died_is_closed_by_the_next_one_exactly_o
 
 @virtual
 async def test_whoever_asks_for_an_orphan_finds_it_closed_already() -> None:
-    pair = Pair()
-    call = pair.one.call()
-    await sleep(1.1)
+    pair, call = await pair_with_call()
     await pair.one.dies()
-    row = await pair.two.streams.find("p", call.id)
+    row = (await pair.two.streams.open("p", call.id)).row
     assert row.status == "failed" and row.last == 2
 
 
@@ -117,9 +111,7 @@ async def test_whoever_asks_for_an_orphan_finds_it_closed_already() -> None:
 @pytest.mark.parametrize("is_asked", [True, False])
 @virtual
 async def test_a_call_that_can_be_continued_goes_on_under_the_same_numbers(delay: float | None, is_asked: bool) -> None:
-    pair = Pair(takes_up=True, delay=delay)
-    call = pair.one.call()
-    await sleep(1)
+    pair, call = await pair_with_call(takes_up=True, delay=delay)
     follower = await pair.two.follow(call.id)
     call.record.continuable(HOW)
     call.says(Progressed(5))
@@ -160,7 +152,7 @@ async def test_a_call_that_can_be_continued_goes_on_under_the_same_numbers(delay
 @pytest.mark.parametrize("trouble", ["busy", "unreadable", "unknown"])
 @virtual
 async def test_a_call_that_cannot_be_gone_on_with_after_all_gets_its_ending(trouble: str) -> None:
-    pair = Pair()
+    pair = Pair(takes_up=True)
 
     async def go_on(row: object) -> None:
         if trouble == "busy":
@@ -169,7 +161,7 @@ async def test_a_call_that_cannot_be_gone_on_with_after_all_gets_its_ending(trou
             raise UnknownStream
         msgspec.json.decode(b"{}", type=int)
 
-    pair.two.streams.go_on = go_on
+    pair.two.go_on = go_on
     calls = [pair.one.call(), pair.one.call()]
     await sleep(1)
     follower = await pair.two.follow(calls[0].id)
@@ -212,14 +204,13 @@ async def test_what_is_wanted_of_a_call_while_it_is_taken_up_is_done_then(is_her
     await sleep(1)
     call.record.continuable(HOW)
     await sleep(1)
-    going_on, is_ready = pair.two.streams.go_on, anyio.Event()
-    assert going_on is not None
+    going_on, is_ready = pair.two.go_on, anyio.Event()
 
-    async def late(row: object) -> None:
+    async def late(row: StreamInfo) -> None:
         await is_ready.wait()
-        await going_on(row)  # type: ignore[arg-type]
+        await going_on(row)
 
-    pair.two.streams.go_on = late
+    pair.two.go_on = late
     await pair.one.dies()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pair.two.streams.open, "p", call.id)
@@ -231,7 +222,7 @@ async def test_what_is_wanted_of_a_call_while_it_is_taken_up_is_done_then(is_her
         await sleep(2)
         is_ready.set()
     await settle(lambda: pair.status(call.id) == "cancelled")
-    assert pair.status(other.id) == "working" and not pair.two.streams._letters
+    assert pair.status(other.id) == "working" and not pair.two.streams._inbox._letters
 
 
 @virtual
@@ -253,21 +244,17 @@ async def test_an_orphan_that_cannot_be_taken_over_does_not_keep_the_others_wait
 
 @virtual
 async def test_progress_goes_on_from_the_last_value_however_much_was_said_since() -> None:
-    hub = DurableHub(MemoryStore())
-    call = hub.call()
-    await sleep(1)
+    hub, call = await one_call(DurableHub(MemoryStore()))
     for number in range(1, 40):
         call.says(Progressed(number), delta("x" * 100_000, number))
         await sleep(0.3)
-    row = await hub.streams.find("p", call.id)
+    row = (await hub.streams.open("p", call.id)).row
     assert await last_progress(hub.store, row) == 39
 
 
 @virtual
 async def test_a_hub_that_was_taken_for_dead_writes_nothing_more_and_its_call_is_cancelled() -> None:
-    pair = Pair()
-    call = pair.one.call()
-    await sleep(1)
+    pair, call = await pair_with_call()
     follower = await pair.one.follow(call.id)
     pair.shared.alive.discard(pair.one.store.instance)
     await settle(lambda: pair.status(call.id) == "failed")
@@ -286,14 +273,14 @@ async def test_a_hub_that_was_taken_for_dead_writes_nothing_more_and_its_call_is
 @pytest.mark.anyio
 @pytest.mark.parametrize("takes_up", [True, False])
 async def test_two_hubs_on_one_file(tmp_path: Path, takes_up: bool) -> None:
-    stores = [SqliteStore(tmp_path, StoreLimits(), SystemClock()) for _ in range(2)]
+    stores = [SoleStore(tmp_path) for _ in range(2)]
     with anyio.fail_after(30):
         for store in stores:
             await store.open()
         one, two = DurableHub(stores[0]).runs(), DurableHub(stores[1], takes_up=takes_up).runs()
         call, other = one.call(limits=TimeLimits(60, 60)), one.call(limits=TimeLimits(60, 60))
-        await one.streams.settled(one.streams.begin(call.record))
-        await one.streams.settled(one.streams.begin(other.record))
+        await one.streams.begin(call.record).settled()
+        await one.streams.begin(other.record).settled()
         follower = await two.follow(call.id)
         call.says(*[STEP] * 50)
         answers = ask(call)
@@ -305,7 +292,7 @@ async def test_two_hubs_on_one_file(tmp_path: Path, takes_up: bool) -> None:
         call.record.continuable(HOW)
         call.says(Progressed(1))
         await one.stops()
-        await two.streams.find("p", call.id)
+        await two.streams.open("p", call.id)
         for again in two.taken_up:
             again.ends()
         await settle(lambda: follower.at_end)
@@ -315,5 +302,5 @@ async def test_two_hubs_on_one_file(tmp_path: Path, takes_up: bool) -> None:
         assert InputReceived("q1") in follower.events and not two.streams._owned
         for principal, id_ in (("q", call.id), ("p", "st_\ud800")):
             with pytest.raises(UnknownStream):
-                await two.streams.find(principal, id_)
+                await two.streams.open(principal, id_)
         await two.stops()

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call, CallChannel, StreamInfo
-from mcp_hub.calls.plan import resumed
-from mcp_hub.calls.streams.continuation import Continuation
+from mcp_hub.calls.runner import CallRecord
+from mcp_hub.calls.starter import Continuation
 from mcp_hub.errors import HubRestarted, RpcError
 from mcp_hub.events import Cancelled, Completed, Failed, Progressed, Started
 from mcp_hub.types import RawJson
 from tests.unit.calls.call_scripts import DONE, LONG, new_call
-from tests.unit.calls.durable_hub import HOW, Pair, settle
+from tests.unit.calls.durable_hub import HOW, DurableHub, Pair, settle
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 
 
@@ -53,16 +53,20 @@ class Far:
         return DONE
 
 
-async def left_to(pair: Pair, far: Far, *, cancel: str | None, delay: float = 0.3) -> str:
+def goes_on(hub: DurableHub, far: Far, row: StreamInfo) -> CallRecord:
+    left = Continuation.of(row)
+    record = left.started(far, hub.registry, LONG, left.plan(row))  # type: ignore[arg-type]  # what is used of it
+    hub.streams.take_up(record, row)
+    return record
+
+
+async def left_to(pair: Pair, far: Far, *, cancel: str | None) -> str:
     """A call whose hub dies as soon as its cancellation was acknowledged; its id. The other hub goes on with it."""
 
     async def go_on(row: StreamInfo) -> None:
-        left = Continuation.of(row)
-        plan = resumed(None, left.how, 0.0, row.last, left.revoked)
-        record = left.started(far, pair.two.registry, LONG, plan)  # type: ignore[arg-type]  # what is used of it
-        pair.two.streams.take_up(record, row)
+        goes_on(pair.two, far, row)
 
-    pair.two.streams.go_on = go_on
+    pair.two.go_on = go_on
     record = pair.one.registry.start(new_call("p"), far.call, LONG)
     await sleep(2)
     if cancel is not None:
@@ -77,7 +81,7 @@ async def left_to(pair: Pair, far: Far, *, cancel: str | None, delay: float = 0.
 @pytest.mark.parametrize("has_ended", [False, True])
 @virtual
 async def test_a_call_that_was_cancelled_is_cancelled_by_whoever_goes_on_with_it(has_ended: bool) -> None:
-    pair, far = Pair(delay=0.3), Far(has_ended=has_ended)
+    pair, far = Pair(takes_up=True, delay=0.3), Far(has_ended=has_ended)
     id_ = await left_to(pair, far, cancel="enough")
     assert pair.events(id_) == [Started(), Cancelled("enough")]
     assert far.resumed == [bytes(HOW)]
@@ -86,27 +90,23 @@ async def test_a_call_that_was_cancelled_is_cancelled_by_whoever_goes_on_with_it
 
 @virtual
 async def test_one_that_was_not_ends_as_its_server_says() -> None:
-    pair = Pair(delay=0.3)
+    pair = Pair(takes_up=True, delay=0.3)
     assert pair.events(await left_to(pair, Far(), cancel=None))[-1] == DONE
-    pair = Pair(delay=0.3)
+    pair = Pair(takes_up=True, delay=0.3)
     *_, ending = pair.events(await left_to(pair, Far(has_ended=True), cancel=None))
     assert isinstance(ending, Failed) and ending.error.message == "the task was cancelled"
 
 
 @virtual
 async def test_a_hub_that_dies_as_well_leaves_it_cancelled() -> None:
-    pair, far = Pair(delay=0.3), Far()
+    pair, far = Pair(takes_up=True, delay=0.3), Far()
     rows = []
 
     async def goes_down(row: StreamInfo) -> None:
         rows.append(row)
-        left = Continuation.of(row)
-        plan = resumed(None, left.how, 0.0, row.last, left.revoked)
-        record = left.started(far, pair.two.registry, LONG, plan)  # type: ignore[arg-type]  # what is used of it
-        pair.two.streams.take_up(record, row)
-        record.continuable(msgspec.Raw(b'{"task":"t1","seen":1}'))
+        goes_on(pair.two, far, row).continuable(msgspec.Raw(b'{"task":"t1","seen":1}'))
 
-    pair.two.streams.go_on = goes_down
+    pair.two.go_on = goes_down
     record = pair.one.registry.start(new_call("p"), far.call, LONG)
     await sleep(2)
     await pair.one.streams.cancel("p", record.call.id, "enough")
@@ -120,7 +120,7 @@ async def test_a_hub_that_dies_as_well_leaves_it_cancelled() -> None:
         taken.append(Continuation.of(row))
         raise HubRestarted("seen enough")
 
-    third.streams.go_on = takes
+    third.go_on = takes
     await settle(lambda: bool(taken))
     assert [(bytes(left.how), left.revoked) for left in taken] == [(b'{"task":"t1","seen":1}', "enough")]
 

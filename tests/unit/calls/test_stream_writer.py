@@ -7,9 +7,9 @@ from mcp_hub.call import Question
 from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.events import CallEvent, Cancelled, InputReceived, InputRequired, Log, Progressed, Started, ToolCall
 from tests.unit.calls.call_scripts import DONE
-from tests.unit.calls.durable_hub import HOW, DurableHub, delta, settle, status, store_of, written
+from tests.unit.calls.durable_hub import HOW, DurableHub, delta, one_call, row_of, settle, status, store_of, written
 from tests.unit.calls.shared_store import HubStore
-from tests.unit.calls.virtual_time import sleep, virtual
+from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 
 
 @pytest.mark.parametrize("delay", [None, 0.0, 0.2])
@@ -77,10 +77,8 @@ async def test_one_append_is_under_way_at_a_time_and_what_comes_meanwhile_goes_w
 
 @virtual
 async def test_nothing_is_published_before_it_is_committed() -> None:
-    hub = DurableHub()
+    hub, call = await one_call()
     store = store_of(hub)
-    call = hub.call()
-    await sleep(1)
     follower = await hub.follow(call.id)
     await sleep(1)
     store.is_held = True
@@ -141,9 +139,7 @@ async def test_a_flood_costs_nobody_who_reads_the_log_directly_an_event() -> Non
 
 @virtual
 async def test_while_the_store_does_not_answer_what_waits_is_bounded_and_the_log_merges() -> None:
-    hub = DurableHub()
-    call = hub.call()
-    await sleep(1)
+    hub, call = await one_call()
     follower = await hub.follow(call.id)
     await sleep(1)
     store_of(hub).is_held = True
@@ -223,18 +219,46 @@ async def test_a_call_that_waits_can_be_made_durable_and_be_seen_before_its_turn
 
 @virtual
 async def test_the_row_has_the_status_and_the_last_message() -> None:
-    hub = DurableHub()
-    call = hub.call()
-    await sleep(1)
+    hub, call = await one_call()
     call.says(Progressed(1, None, {"message": msgspec.Raw(b'"one"')}))
     await sleep(1)
     call.says(Progressed(2, None, {"message": msgspec.Raw(b'["none"]')}), ToolCall("c", "t", b"{}"))
     key = call.record.ask(Question("roots/list", b"{}", lambda outcome: None))
     await sleep(1)
-    row = store_of(hub).shared.row(call.id)
-    assert row is not None and (row.status, row.message) == ("input_required", "one")
+    row = row_of(hub, call.id)
+    assert (row.status, row.message) == ("input_required", "one")
     assert call.record.stream is not None and call.record.stream.row == row
     assert written(hub, call.id)[-1] == InputRequired(key, "roots/list", b"{}")
     call.record.answer(key, b"{}")
     await sleep(1)
     assert status(hub, call.id) == "working" and written(hub, call.id)[-1] == InputReceived(key)
+
+
+# -- who has to know that what a call has said is stored
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@virtual
+async def test_whoever_waits_for_what_was_said_to_be_kept_waits_for_the_store(whole: bool) -> None:
+    hub = DurableHub(HubStore(delay=lambda: 0.3))
+    call = hub.call()
+    before = LoopClock().now()
+    for n in range(200):
+        call.says(delta(str(n)))
+    if whole:
+        call.ends()
+    await call.record.kept(whole=whole)
+    assert '"199"' in str(written(hub, call.id)) and LoopClock().now() - before < 2
+    assert status(hub, call.id) == ("completed" if whole else "working")
+    await call.record.kept(whole=whole)  # nothing to wait for
+
+
+@virtual
+async def test_nobody_waits_for_a_stream_that_is_lost_or_for_a_call_that_has_none() -> None:
+    hub = DurableHub()
+    await hub.call().record.kept(whole=False)
+    store_of(hub).broken = StoreError("gone")
+    call = hub.call()
+    call.says(delta("x"))
+    await call.record.kept(whole=False)
+    assert call.record.stream is not None and call.record.stream.failed is not None

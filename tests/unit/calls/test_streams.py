@@ -9,7 +9,7 @@ from mcp_hub.errors import Busy, KeyTaken, StoreError, UnknownStream
 from mcp_hub.events import Cancelled, Failed, ToolCall
 from mcp_hub.types import CallId
 from tests.unit.calls.call_scripts import DONE
-from tests.unit.calls.durable_hub import DurableHub, Pair, ask, settle
+from tests.unit.calls.durable_hub import DurableHub, Pair, ask, pair_with_call, settle
 from tests.unit.calls.shared_store import HubStore
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 
@@ -36,7 +36,6 @@ async def test_for_another_principal_a_stream_is_as_unknown_as_one_that_never_wa
     for id_ in (call.id, CallId("st_" + "0" * 26), CallId(""), CallId("st_\ud800")):
         for attempt in (
             streams.open("bob", id_),
-            streams.find("bob", id_),
             streams.cancel("bob", id_, "enough"),
             streams.answer("bob", id_, "q1", b"{}"),
         ):
@@ -48,7 +47,7 @@ async def test_for_another_principal_a_stream_is_as_unknown_as_one_that_never_wa
     assert not call.record.log.ended or state in ("ended", "orphan")
     assert answers == [] and not pair.shared.core._letters
     if state != "orphan":
-        assert (await streams.find("alice", call.id)).principal == "alice"
+        assert (await streams.open("alice", call.id)).row.principal == "alice"
 
 
 @virtual
@@ -77,7 +76,7 @@ async def test_a_stream_whose_first_event_is_not_committed_yet_is_waited_for_not
     call = hub.call()
     hub.streams.begin(call.record)
     began = LoopClock().now()
-    row = await hub.streams.find("p", call.id)
+    row = (await hub.streams.open("p", call.id)).row
     assert row.last == 1 and LoopClock().now() - began >= 6
 
 
@@ -90,7 +89,7 @@ async def test_a_stream_that_could_not_be_begun_is_unknown_and_nobody_waits_for_
     with anyio.fail_after(60), pytest.raises(UnknownStream):
         await hub.streams.open("p", call.id)
     assert isinstance(writer.error, KeyTaken) and call.record.log.ended
-    await hub.streams.settled(writer)
+    await writer.settled()
 
 
 # -- calls that go on without a client
@@ -138,7 +137,7 @@ async def test_a_call_whose_client_is_gone_ends_after_its_time_unless_somebody_f
     left, followed, asked_after = hub.call(), hub.call(), hub.call()
     await sleep(1)
     for call in (left, followed, asked_after):
-        hub.streams.orphan(call.record, 30)
+        hub.streams.begin(call.record).orphan(30)
     follower = await hub.follow(followed.id)
     await sleep(29)
     hub.streams._take(touching(asked_after.id))
@@ -146,7 +145,7 @@ async def test_a_call_whose_client_is_gone_ends_after_its_time_unless_somebody_f
     await sleep(3)
     assert left.record.log.ended and not followed.record.log.ended and not asked_after.record.log.ended
     follower.reader.close()
-    hub.streams.orphan(followed.record, 5)
+    hub.streams.begin(followed.record).orphan(5)
     again = await hub.follow(followed.id)
     again.reader.close()
     await sleep(30)
@@ -155,7 +154,7 @@ async def test_a_call_whose_client_is_gone_ends_after_its_time_unless_somebody_f
     await sleep(5)
     assert not followed.record.log.ended
     last = await hub.follow(followed.id)
-    hub.streams.orphan(followed.record, 5)
+    hub.streams.begin(followed.record).orphan(5)
     await sleep(10)
     assert not followed.record.log.ended, "nor is one that somebody reads without a client"
     last.reader.close()
@@ -171,15 +170,13 @@ async def test_a_call_whose_client_is_gone_ends_after_its_time_unless_somebody_f
 async def test_a_call_that_is_followed_at_another_hub_outlives_a_patience_that_is_shorter_than_that_hub_is_heard_of(
     is_left_later: bool,
 ) -> None:
-    pair = Pair()
-    call = pair.one.call()
-    await sleep(1)
+    pair, call = await pair_with_call()
     if not is_left_later:
-        pair.one.streams.orphan(call.record, 3)
+        pair.one.streams.begin(call.record).orphan(3)
     follower = await pair.two.follow(call.id)
     await sleep(1)
     if is_left_later:
-        pair.one.streams.orphan(call.record, 1)
+        pair.one.streams.begin(call.record).orphan(1)
     await sleep(60)
     assert not call.record.log.ended
     follower.reader.close()
@@ -190,9 +187,7 @@ async def test_a_call_that_is_followed_at_another_hub_outlives_a_patience_that_i
 @pytest.mark.parametrize("delay", [None, 0.2])
 @virtual
 async def test_a_stream_of_another_hub_is_followed_to_its_end(delay: float | None) -> None:
-    pair = Pair(delay=delay)
-    call = pair.one.call()
-    await sleep(2)
+    pair, call = await pair_with_call(delay=delay)
     early, late = await pair.two.follow(call.id), await pair.two.follow(call.id, 1)
     for _ in range(20):
         call.says(STEP, STEP)
@@ -208,9 +203,7 @@ async def test_a_stream_of_another_hub_is_followed_to_its_end(delay: float | Non
 
 @virtual
 async def test_a_look_that_fails_is_made_up_for_though_there_is_no_further_news() -> None:
-    pair = Pair()
-    call = pair.one.call()
-    await sleep(1)
+    pair, call = await pair_with_call()
     follower = await pair.two.follow(call.id)
     await sleep(1)
     store = pair.two.store

@@ -17,8 +17,8 @@ from mcp_hub.catalog.trust.approvals import Approvals, record_key
 from mcp_hub.clock import SystemClock
 from mcp_hub.notices import Notices
 from mcp_hub.stores.keyed_files import KeyedFiles
-from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.supervision.disabled import DisabledUpstream
+from mcp_hub.types import Era, Kind
+from tests.unit.catalog.offers import Listing, offer, tool
 from tests.unit.upstreams.local_calls import request
 from tests.upstreams.child import WAIT
 
@@ -27,24 +27,11 @@ Tools = dict[str, str]
 """Descriptions by name."""
 
 
-class Listing(DisabledUpstream):
-    """A server that is ready and lists what it is told to."""
+class Described(Listing):
+    """A server that lists tools with these descriptions."""
 
-    def __init__(self, name: str, changes: Notices) -> None:
-        super().__init__(name)
-        self._changes = changes
-        self._held: Snapshot | None = None
-
-    def lists(self, tools: Tools) -> None:
-        raws = [{"name": name, "description": said, "inputSchema": {"type": "object"}} for name, said in tools.items()]
-        self._held = Snapshot(self.name, Era.MODERN, {Kind.TOOL: tuple(json.dumps(raw).encode() for raw in raws)})
-        self._changes.bump()
-
-    def snapshot(self) -> Snapshot | None:
-        return self._held
-
-    def status(self) -> UpstreamStatus:
-        return UpstreamStatus(self.name, UpstreamState.READY)
+    def describes(self, tools: Tools) -> None:
+        self.lists(offer(self.name, *(tool(name, description=said) for name, said in tools.items()), era=Era.MODERN))
 
 
 class Hub:
@@ -59,7 +46,7 @@ class Hub:
         **policies: Policy,
     ) -> None:
         self.changes, self.store = Notices(), KeyedFiles(folder)
-        self.a, self.b = Listing("a", self.changes), Listing("b", self.changes)
+        self.a, self.b = Described("a", self.changes), Described("b", self.changes)
         chosen: dict[str, Policy] = {"a": policy, "b": policy, **policies}
         self.approvals = Approvals(self.store, CONFIG, chosen, self.changes, lambda: 1000.0, relist)
         rules = rules or ViewRules({"a": ServerRules("a"), "b": ServerRules("b")})
@@ -71,6 +58,11 @@ class Hub:
         """What is listed: descriptions by exported name."""
         entries = self.catalog.view(None).entries(Kind.TOOL)
         return {entry.exported: json.loads(entry.raw)["description"] for entry in entries}
+
+    def asked(self, tools: Tools) -> dict[str, str]:
+        """The same once server `a` lists these tools."""
+        self.a.describes(tools)
+        return self.names()
 
     def call(self, name: str) -> str:
         """The server's own name of the tool that a call would reach."""

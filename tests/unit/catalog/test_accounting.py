@@ -1,8 +1,6 @@
 """What tools cost: each form of each tool, what they add up to, and what is really listed in every mode."""
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,7 +17,8 @@ from mcp_hub.catalog.exposure import decided, exposed
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.protocol.rest.tokens import ModeTokens, TokenAccount, Tokens
-from mcp_hub.types import ClientKind, Era, Kind, Snapshot
+from mcp_hub.types import ClientKind, Era, Kind
+from tests.unit.catalog.offers import offer
 
 ANYBODY = ClientKind(max_tools=240)
 CODE = ClientKind(max_tools=400, defers_tools=True)
@@ -31,12 +30,8 @@ def tool(name: str, words: int = 3, **members: Any) -> bytes:
     return json.dumps(described, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def server(name: str, *tools: bytes) -> Snapshot:
-    return Snapshot(name, Era.HANDSHAKE, {Kind.TOOL: tools})
-
-
-GIT = server("git", tool("log", 4), tool("create_branch", 90, outputSchema={"type": "object"}), tool("blame", 4))
-MAIL = server("mail", tool("send", 300, outputSchema={"type": "string"}), tool("read", execution={"taskSupport": "x"}))
+GIT = offer("git", tool("log", 4), tool("create_branch", 90, outputSchema={"type": "object"}), tool("blame", 4))
+MAIL = offer("mail", tool("send", 300, outputSchema={"type": "string"}), tool("read", execution={"taskSupport": "x"}))
 RULES = ViewRules({name: ServerRules(name) for name in ("git", "mail")}, expose="auto", budget=10_000)
 
 
@@ -113,7 +108,7 @@ def test_one_server_is_counted_alone_and_lists_are_of_all() -> None:
 def test_heaviest_are_the_longest_definitions_and_equal_ones_go_by_name() -> None:
     assert counted(CostQuery(heaviest=2)).heaviest == ("mail_send", "git_create_branch")
     assert counted(CostQuery(heaviest=0)).heaviest == ()
-    same = build([server("git", tool("b"), tool("a"))], RULES)
+    same = build([offer("git", tool("b"), tool("a"))], RULES)
     assert account(same, RULES, ANYBODY).heaviest == ("git_a", "git_b")
 
 
@@ -123,7 +118,7 @@ def test_what_was_measured_is_not_measured_again(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(token_costs, "compact_tool", None)
     monkeypatch.setattr(token_costs, "signature", None)
     assert account(view_of(), RULES, ANYBODY, CostQuery(), measures) == first
-    other = build([server("git", tool("log", 5))], RULES)
+    other = build([offer("git", tool("log", 5))], RULES)
     with pytest.raises(TypeError):
         account(other, RULES, ANYBODY, CostQuery(), measures)
 
@@ -145,26 +140,3 @@ def test_beyond_a_bound_definitions_are_not_compacted_and_the_next_account_goes_
     assert [one.tokens.compact < one.tokens.full for one in seen[0].tools] == [True, True, False, False, False]
     assert [one.tokens.full for one in seen[0].tools] == [one.tokens.full for one in seen[-1].tools]
     assert all(one.tokens.compact < one.tokens.full for one in seen[-1].tools if one.name != "mail_send")
-
-
-# -- the lists of 33 public servers (data outside the repository)
-
-DATA = os.environ.get("MCP_HUB_EVAL_DATA")
-LISTS = sorted(Path(DATA, "tool-lists").glob("*.json")) if DATA else []
-
-
-@pytest.mark.skipif(not LISTS, reason="MCP_HUB_EVAL_DATA names no folder with tool-lists/*.json")
-def test_captured_lists_cost_what_the_design_allows_in_every_mode() -> None:
-    snapshots = []
-    for path in LISTS:
-        tools = json.loads(path.read_bytes())["tools"]
-        texts = (json.dumps(one, separators=(",", ":"), ensure_ascii=False).encode() for one in tools)
-        snapshots.append(server(path.stem, *texts))
-    rules = ViewRules({one.server: ServerRules(one.server) for one in snapshots}, expose="auto")
-    found = account(build(snapshots, rules), rules, ANYBODY)
-    assert len(found.tools) == 611 and len(found.servers) == 33
-    assert abs(found.total.full - 237_000) < 23_700, "by the o200k tokenizer, output schemas included"
-    assert found.total.compact < 190_000 and found.total.signature < 24_000
-    assert found.current.mode == "search" and found.current.tokens <= 250
-    assert mode_of(found, "names").tokens <= 3_100
-    assert mode_of(found, "full").tokens > found.total.full

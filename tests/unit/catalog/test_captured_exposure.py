@@ -4,7 +4,6 @@ Every property is shown for lists of our own, and for those of 33 public servers
 """
 
 import json
-import os
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,8 +23,9 @@ from mcp_hub.fronts.mcp.binding import Deferred, modern_session
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.sessions.session import Caller, Session
-from mcp_hub.types import CacheHint, Era, Kind, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.supervision.disabled import DisabledUpstream
+from mcp_hub.types import CacheHint, Era, Kind, Snapshot
+from tests.captured import captured, encoded, needs_lists
+from tests.unit.catalog.offers import Listing
 from tests.upstreams.messages import modern
 
 pytestmark = pytest.mark.anyio
@@ -33,10 +33,7 @@ pytestmark = pytest.mark.anyio
 Lists = Mapping[str, Sequence[bytes]]
 """Each server's tools, encoded, in its own order."""
 
-DATA = os.environ.get("MCP_HUB_EVAL_DATA")
-FILES = sorted(Path(DATA, "tool-lists").glob("*.json")) if DATA else []
-OUTSIDE = pytest.mark.skipif(not FILES, reason="MCP_HUB_EVAL_DATA names no folder with tool-lists/*.json")
-SOURCES = ["own", pytest.param("captured", marks=OUTSIDE)]
+SOURCES = ["own", pytest.param("captured", marks=needs_lists)]
 
 SEARCH: Final = ["find_tools", "run_tool", "read_result"]
 READING: Final = ["read_result"]
@@ -68,38 +65,25 @@ def _own_tool(server: str, number: int) -> bytes:
     return json.dumps(tool, ensure_ascii=False).encode()
 
 
-def captured_lists() -> Lists:
-    lists = {path.stem: json.loads(path.read_bytes())["tools"] for path in FILES}
-    return {server: [json.dumps(tool, ensure_ascii=False).encode() for tool in own] for server, own in lists.items()}
-
-
 @pytest.fixture(scope="module", params=SOURCES)
 def lists(request: pytest.FixtureRequest) -> Lists:
-    found = own_lists() if request.param == "own" else captured_lists()
+    found = own_lists()
+    if request.param == "captured":
+        found = {server: list(map(encoded, tools)) for server, tools in captured().items()}
     assert (len(found), sum(map(len, found.values()))) == (33, 611)
     return found
 
 
-class Replayed(DisabledUpstream):
+class Replayed(Listing):
     """A server that is starting until it is told to come up with its list."""
 
     def __init__(self, name: str, tools: Sequence[bytes], changes: Notices) -> None:
-        super().__init__(name)
+        super().__init__(name, changes)
         self._tools = tuple(tools)
-        self._changes = changes
-        self._held: Snapshot | None = None
 
     def comes_up(self) -> None:
         hints = {Kind.TOOL: CacheHint(60_000, public=True)}
-        self._held = Snapshot(self.name, Era.MODERN, {Kind.TOOL: self._tools}, hints, {"tools": {}})
-        self._changes.bump()
-
-    def snapshot(self) -> Snapshot | None:
-        return self._held
-
-    def status(self) -> UpstreamStatus:
-        state = UpstreamState.STARTING if self._held is None else UpstreamState.READY
-        return UpstreamStatus(self.name, state)
+        self.lists(Snapshot(self.name, Era.MODERN, {Kind.TOOL: self._tools}, hints, {"tools": {}}))
 
 
 class Hub:
@@ -124,11 +108,8 @@ class Hub:
         if kind == NEW:
             params = msgspec.json.decode(json.dumps(modern()), type=dict[str, msgspec.Raw])
             return modern_session(Caller(**caller), take_meta(params), "s")
-        hello = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": {"name": NAMES[kind], "version": "1"},
-        }
+        client = {"name": NAMES[kind], "version": "1"}
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
         raw = msgspec.json.decode(json.dumps(hello), type=dict[str, msgspec.Raw])
         return self.app.binding.initialize(Caller(**caller), raw)[0]
 
@@ -182,7 +163,7 @@ async def test_611_tools_are_left_to_the_search_for_every_kind_of_client(lists: 
         kind: [*SEARCH, *early] for kind, early in FIRST.items()
     }
     for kind, answer in answers.items():
-        assert sum(map(estimate, encoded(answer)[: len(SEARCH)])) <= 250, kind
+        assert sum(estimate(encoded(tool)) for tool in tools_in(answer)[: len(SEARCH)]) <= 250, kind
     stdio = {kind: names_in(hub.list_of(hub.session(kind, has_own_hub=True))) for kind in FIRST}
     waits_by_itself = {kind: [*SEARCH, *(EARLY if kind in (DESKTOP, OLD) else [])] for kind in FIRST}
     assert stdio == waits_by_itself
@@ -261,7 +242,7 @@ async def test_a_session_that_came_early_keeps_its_mode_is_told_and_never_gets_m
     for kind, session in sessions.items():
         own = [*SEARCH, *FIRST[kind]]
         most = 400 if kind == CODE else 240
-        assert session.mode == "full" and hub.app.hub.list_digest(session, Kind.TOOL) != before[kind]
+        assert session.offer.mode == "full" and hub.app.hub.list_digest(session, Kind.TOOL) != before[kind]
         assert names_in(hub.list_of(session)) == [*own, *every[: most - len(own)]]
     assert names_in(hub.list_of(hub.session(OLD))) == SEARCH
 
@@ -301,15 +282,3 @@ async def come_up_one_by_one(hub: Hub) -> None:
     for server in hub.servers.values():
         await anyio.lowlevel.checkpoint()
         server.comes_up()
-
-
-# -- tokens
-
-
-class Listed(msgspec.Struct):
-    tools: list[msgspec.Raw]
-
-
-def encoded(answer: bytes) -> list[bytes]:
-    """The definitions as they were sent."""
-    return [bytes(raw) for raw in msgspec.json.decode(answer, type=Listed).tools]

@@ -1,8 +1,6 @@
 """The current view and when a list may be answered, in virtual time."""
 
 import asyncio
-import json
-from dataclasses import dataclass
 
 import pytest
 import structlog
@@ -12,37 +10,11 @@ from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.filters import Filter
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.notices import Notices
-from mcp_hub.types import Era, Kind, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import UpstreamState
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
-from tests.unit.fakes import IdleUpstream
+from tests.unit.catalog.offers import Listing, names, offer
 
-STARTING, READY = UpstreamState.STARTING, UpstreamState.READY
 WAIT = 10.0
-
-
-@dataclass
-class Offer(IdleUpstream):
-    """An upstream that offers what it is told to."""
-
-    name: str
-    changes: Notices
-    state: UpstreamState = STARTING
-    held: Snapshot | None = None
-
-    def offers(self, *tools: str, instructions: str | None = None, state: UpstreamState = READY) -> None:
-        raws = tuple(json.dumps({"name": name, "inputSchema": {"type": "object"}}).encode() for name in tools)
-        self.held = Snapshot(self.name, Era.HANDSHAKE, {Kind.TOOL: raws}, instructions=instructions)
-        self.becomes(state)
-
-    def becomes(self, state: UpstreamState) -> None:
-        self.state = state
-        self.changes.bump()
-
-    def snapshot(self) -> Snapshot | None:
-        return self.held
-
-    def status(self) -> UpstreamStatus:
-        return UpstreamStatus(self.name, self.state)
 
 
 class World:
@@ -50,31 +22,29 @@ class World:
 
     def __init__(self) -> None:
         self.changes = Notices()
-        self.git, self.ci = Offer("git", self.changes), Offer("ci", self.changes)
+        self.git, self.ci = Listing("git", self.changes), Listing("ci", self.changes)
         every = {"git": ServerRules("git"), "ci": ServerRules("ci")}
         rules = {None: ViewRules(every), "small": ViewRules(every, Filter(allow=("ci_*",)), shared=False)}
         upstreams: dict[str, Upstream] = {"git": self.git, "ci": self.ci}
         self.catalog = Catalog(upstreams, rules, self.changes, LoopClock(), WAIT)
 
     def names(self, profile: str | None = None) -> list[str]:
-        return [entry.exported for entry in self.catalog.view(profile).entries(Kind.TOOL)]
+        return names(self.catalog.view(profile))
 
 
 @virtual
 async def test_definitions_that_are_left_out_are_told_of_once() -> None:
     world = World()
-    unfit = tuple(b'{"name":"t%d","inputSchema":[]}' % n for n in range(30))
-    world.git.held = Snapshot("git", Era.HANDSHAKE, {Kind.TOOL: (*unfit, b'{"name":"\\u202eok"}')})
-    world.git.becomes(READY)
+    unfit = [b'{"name":"t%d","inputSchema":[]}' % n for n in range(30)]
+    world.git.lists(offer("git", *unfit, b'{"name":"\\u202eok"}'))
     with structlog.testing.capture_logs() as logs:
         assert world.names() == world.names("small") == []
-        world.ci.offers("build")
+        world.ci.lists(offer("ci", "build"))
         assert world.names() == ["ci_build"]
         (line,) = logs
         assert (line["event"], line["upstream"], line["count"]) == ("definitions_left_out", "git", 31)
         assert len(line["which"]) == 20 and line["which"][0].startswith("tool t0 is left out: ")
-        world.git.held = Snapshot("git", Era.HANDSHAKE, {Kind.TOOL: (*unfit, b'{"name":"\\u202eother"}')})
-        world.git.becomes(READY)
+        world.git.lists(offer("git", *unfit, b'{"name":"\\u202eother"}'))
         world.names()
         assert logs[1]["count"] == 1 and logs[1]["which"][0].startswith("tool <U+202E>other is left out: ")
 
@@ -83,12 +53,11 @@ async def test_definitions_that_are_left_out_are_told_of_once() -> None:
 async def test_the_view_follows_what_is_offered_and_each_profile_has_its_own() -> None:
     world = World()
     assert world.names() == []
-    world.ci.offers("build")
-    world.git.offers("log")
+    world.ci.lists(offer("ci", "build"))
+    world.git.lists(offer("git", "log"))
     assert world.names() == ["git_log", "ci_build"] and world.names("small") == ["ci_build"]
-    world.git.offers("log", "diff")
+    world.git.lists(offer("git", "log", "diff"))
     assert world.names() == ["git_log", "git_diff", "ci_build"]
-    assert world.catalog.profiles == {None, "small"}
     with pytest.raises(KeyError):
         world.names("unconfigured")
 
@@ -96,15 +65,15 @@ async def test_the_view_follows_what_is_offered_and_each_profile_has_its_own() -
 @virtual
 async def test_a_view_is_built_once_until_what_is_offered_differs() -> None:
     world = World()
-    world.git.offers("log")
+    world.git.lists(offer("git", "log"))
     view, version = world.catalog.view(None), world.catalog.version
     assert world.catalog.view(None) is view
     world.git.becomes(UpstreamState.BACKING_OFF)
     assert world.catalog.version > version
     assert world.catalog.view(None) is view, "a state is not in the list"
-    world.git.offers("log")
+    world.git.lists(offer("git", "log"))
     assert world.catalog.view(None) is view, "equal content is no change"
-    world.git.offers("diff")
+    world.git.lists(offer("git", "diff"))
     assert world.catalog.view(None) is not view
 
 
@@ -112,19 +81,19 @@ async def test_a_view_is_built_once_until_what_is_offered_differs() -> None:
 @virtual
 async def test_a_name_belongs_to_the_server_of_its_prefix_until_that_one_is_listed(name: str) -> None:
     world = World()
-    world.ci.offers("build")
+    world.ci.lists(offer("ci", "build"))
     found = world.catalog.unlisted(None, name)
-    assert found is not None and (found.server, found.state) == ("git", STARTING)
-    world.git.offers("log")
+    assert found is not None and (found.server, found.state) == ("git", UpstreamState.STARTING)
+    world.git.lists(offer("git", "log"))
     assert world.catalog.unlisted(None, name) is None
 
 
 @virtual
 async def test_only_servers_of_the_profile_and_the_longest_prefix_count() -> None:
     changes = Notices()
-    offers = {name: Offer(name, changes) for name in ("git", "hub", "bare", "gitlab")}
+    servers = {name: Listing(name, changes) for name in ("git", "hub", "bare", "gitlab")}
     rules = {"git": ServerRules("git"), "hub": ServerRules("git-hub"), "bare": ServerRules(None)}
-    upstreams: dict[str, Upstream] = {**offers}
+    upstreams: dict[str, Upstream] = {**servers}
     catalog = Catalog(upstreams, {None: ViewRules(rules)}, changes, LoopClock(), WAIT)
 
     def of(name: str) -> str | None:
@@ -133,7 +102,7 @@ async def test_only_servers_of_the_profile_and_the_longest_prefix_count() -> Non
 
     names = ["git_log", "git-hub_log", "gitlab_log", "bare_log", "gi", ""]
     assert [of(name) for name in names] == ["git", "hub", None, None, None, None]
-    offers["hub"].offers("log")
+    servers["hub"].lists(offer("hub", "log"))
     assert of("git-hub_lgo") is None and of("git_log") == "git"
 
 
@@ -150,10 +119,10 @@ async def test_a_list_waits_for_all_that_are_on_their_first_way_up() -> None:
     assert not world.catalog.is_settled
     listing = asyncio.create_task(waited(world))
     await sleep(1)
-    world.git.offers("log")
+    world.git.lists(offer("git", "log"))
     await sleep(1)
     assert not listing.done()
-    world.ci.offers("build")
+    world.ci.lists(offer("ci", "build"))
     assert await listing == 2
     assert world.catalog.is_settled and await waited(world) == 0
 
@@ -163,7 +132,7 @@ async def test_a_list_waits_for_all_that_are_on_their_first_way_up() -> None:
 async def test_a_server_that_has_failed_its_first_start_is_not_waited_for(state: UpstreamState) -> None:
     world = World()
     listing = asyncio.create_task(waited(world))
-    world.git.offers("log")
+    world.git.lists(offer("git", "log"))
     await sleep(3)
     world.ci.becomes(state)
     assert await listing == 3

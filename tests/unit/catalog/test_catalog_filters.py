@@ -84,13 +84,7 @@ def test_one_entry_is_enough_to_allow_and_a_deny_wins_over_all_of_them() -> None
 
 
 @pytest.mark.parametrize(
-    ("patterns", "found"),
-    [
-        (("l*", "log"), "log"),
-        (("x*", "l*", "lo?"), "l*"),
-        (("x*", "LOG"), None),
-        ((), None),
-    ],
+    ("patterns", "found"), [(("l*", "log"), "log"), (("x*", "l*", "lo?"), "l*"), (("x*", "LOG"), None), ((), None)]
 )
 def test_exact_name_goes_before_the_first_glob(patterns: tuple[str, ...], found: str | None) -> None:
     assert first_match("log", patterns) == found

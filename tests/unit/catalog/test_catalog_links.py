@@ -13,27 +13,19 @@ from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.clock import SystemClock
 from mcp_hub.notices import Notices
 from mcp_hub.types import CallId, Era, Kind, RawObject, Snapshot
-from tests.unit.fakes import IdleUpstream
-
-
-class Listing(IdleUpstream):
-    """An upstream that lists these resources."""
-
-    def __init__(self, name: str, *uris: str) -> None:
-        super().__init__(name)
-        raws = tuple(json.dumps({"uri": uri, "name": "n"}).encode() for uri in uris)
-        self._snapshot = Snapshot(name, Era.HANDSHAKE, {Kind.RESOURCE: raws}, capabilities={"resources": {}})
-
-    def snapshot(self) -> Snapshot | None:
-        return self._snapshot
+from tests.unit.catalog.offers import Listing
 
 
 def catalog() -> Catalog:
     git = ServerRules("git", resources=Filter(deny=("secret:*",)))
     others = {"ci": ServerRules("ci"), "wiki": ServerRules("wiki")}
     rules = {None: ViewRules({"git": git, **others}), "small": ViewRules(others, shared=False)}
-    upstreams = {"git": Listing("git", "x:1", "secret:1"), "ci": Listing("ci", "x:1", "x:2"), "wiki": Listing("wiki")}
-    return Catalog(upstreams, rules, Notices(), SystemClock(), 0)
+    changes = Notices()
+    upstreams = {name: Listing(name, changes) for name in ("git", "ci", "wiki")}
+    for name, uris in {"git": ("x:1", "secret:1"), "ci": ("x:1", "x:2"), "wiki": ()}.items():
+        raws = tuple(json.dumps({"uri": uri, "name": "n"}).encode() for uri in uris)
+        upstreams[name].lists(Snapshot(name, Era.HANDSHAKE, {Kind.RESOURCE: raws}, capabilities={"resources": {}}))
+    return Catalog(upstreams, rules, changes, SystemClock(), 0)
 
 
 def call(server: str, method: str = "tools/call", own: str | None = None, asked: str | None = None) -> Call:
@@ -88,10 +80,6 @@ def test_what_was_read_goes_by_the_uri_that_was_asked_for(own: str, asked: str |
     result = catalog().exported_in_result(None, call("ci", "resources/read", own, asked), raw)
     items = json.loads(bytes(result))
     assert [item["uri"] for item in items["contents"]] == expected and items["x"] == 1
-
-
-def test_an_answer_is_shared_where_no_profile_has_a_say() -> None:
-    assert catalog().is_shared(None) and not catalog().is_shared("small")
 
 
 def test_a_page_of_the_web_stays_what_it_is_whoever_mentions_it() -> None:

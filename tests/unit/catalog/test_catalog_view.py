@@ -5,15 +5,13 @@ import pytest
 
 from mcp_hub.catalog.filters import EVERYTHING, Filter, Selector
 from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.view import CatalogView, build, same_list
+from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.errors import InvalidParams
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
+from tests.unit.catalog.offers import names as listed
+from tests.unit.catalog.offers import tool
 
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
-
-
-def tool(name: str, **members: object) -> bytes:
-    return json.dumps({"name": name, "inputSchema": {"type": "object"}, **members}).encode()
 
 
 def resource(uri: str) -> bytes:
@@ -37,10 +35,6 @@ def resources(server: str, *uris: str, templates: tuple[str, ...] = ()) -> Snaps
 def view(*snapshots: Snapshot, tools: Filter = EVERYTHING, shared: bool = True, **rules: ServerRules) -> CatalogView:
     servers = {one.server: rules.get(one.server, ServerRules(one.server)) for one in snapshots}
     return build(snapshots, ViewRules(servers, tools, shared=shared))
-
-
-def listed(catalog: CatalogView, kind: Kind = Kind.TOOL) -> list[str]:
-    return [entry.exported for entry in catalog.entries(kind)]
 
 
 def page(catalog: CatalogView, era: Era, cursor: str | None = None, size: int = 100) -> Mapping[str, object]:
@@ -208,14 +202,6 @@ def test_the_only_reader_is_asked_for_unlisted_uris_within_its_filter() -> None:
         assert catalog.resolve_uri(uri) is None, uri
     only_deny = ServerRules(resources=Filter(deny=("tmp://{id}",)))
     assert view(resources("a", templates=("tmp://{id}",)), a=only_deny).resolve_uri("tmp://1") is None
-
-
-def test_lists_are_compared_by_content() -> None:
-    a, b = view(snapshot("a", "x", "y")), view(snapshot("a", "x", "y"))
-    assert same_list(a, b, Kind.TOOL)
-    reordered = view(snapshot("a", "y", "x"))
-    assert not same_list(a, reordered, Kind.TOOL)
-    assert same_list(a, reordered, Kind.PROMPT)
 
 
 def test_the_repr_says_what_is_in_it() -> None:

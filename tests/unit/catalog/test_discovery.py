@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mcp_hub.catalog.costs.tokens import estimate
-from mcp_hub.catalog.discovery.definitions import META_NAMES, READ_RESULT, answer, definitions, exact
+from mcp_hub.catalog.discovery.definitions import FIND, READ, READ_RESULT, RUN, answer, definitions, exact
 from mcp_hub.catalog.names import RESERVED
 from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
 
@@ -45,7 +45,7 @@ def servers(count: int, tools: int) -> dict[str, list[str]]:
 
 def test_the_three_are_reserved_and_always_loaded() -> None:
     tools = [json.loads(raw) for raw in (*definitions(GIT, is_names=False), READ_RESULT)]
-    assert tuple(one["name"] for one in tools) == META_NAMES and set(META_NAMES) <= RESERVED
+    assert tuple(one["name"] for one in tools) == (FIND, RUN, READ) and {FIND, RUN, READ} <= RESERVED
     assert [list(one["inputSchema"]["properties"]) for one in tools] == [
         ["query", "server", "limit", "detail"],
         ["name", "arguments"],

@@ -1,7 +1,6 @@
 """What each kind of client is listed, and that all the rest can still be called."""
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +9,9 @@ from msgspec.structs import replace
 from mcp_hub.catalog.exposure import decided, exposed
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.view import CatalogView, build
-from mcp_hub.types import OWN, ClientKind, Era, Kind, Mode, Snapshot
+from mcp_hub.types import OWN, ClientKind, Kind, Mode, Snapshot
+from tests.unit.catalog import offers
+from tests.unit.catalog.offers import names, offer
 
 SEARCH = ["find_tools", "run_tool"]
 WAITING = (
@@ -23,11 +24,7 @@ CODE = ClientKind(max_tools=400, defers_tools=True)
 
 def tool(name: str, **members: Any) -> bytes:
     schema = {"type": "object", "title": "T", "properties": {"q": {"type": "string"}}}
-    return json.dumps({"name": name, "description": f"Does {name}.", "inputSchema": schema, **members}).encode()
-
-
-def server(name: str, tools: Sequence[bytes]) -> Snapshot:
-    return Snapshot(name, Era.HANDSHAKE, {Kind.TOOL: tuple(tools)})
+    return offers.tool(name, **{"description": f"Does {name}.", "inputSchema": schema, **members})
 
 
 def view_of(rules: ViewRules, *snapshots: Snapshot) -> CatalogView:
@@ -39,12 +36,8 @@ def rules_of(*servers: str, **members: Any) -> ViewRules:
     return ViewRules({name: ServerRules(name) for name in servers}, **members)
 
 
-def names(view: CatalogView) -> list[str]:
-    return [entry.exported for entry in view.entries(Kind.TOOL)]
-
-
 def few(count: int, server_name: str = "git") -> Snapshot:
-    return server(server_name, [tool(f"t{number}") for number in range(count)])
+    return offer(server_name, *(tool(f"t{number}") for number in range(count)))
 
 
 def listed(rules: ViewRules, audience: ClientKind, *snapshots: Snapshot, mode: Mode | None = None) -> list[str]:
@@ -60,7 +53,7 @@ def test_auto_lists_sixty_tools_in_full_and_leaves_more_to_search(count: int, mo
 
 def test_auto_lists_in_full_what_fits_the_budget_as_it_would_be_sent() -> None:
     rules = rules_of("git", budget=250)
-    long = server("git", [tool("a", outputSchema={"type": "object", "description": "word " * 300})])
+    long = offer("git", tool("a", outputSchema={"type": "object", "description": "word " * 300}))
     view = view_of(rules, long)
     assert decided(view, rules, ANYBODY) == "search"
     assert decided(view, replace(rules, compact=True), ANYBODY) == "full", "compacted it has no output schema"
@@ -141,7 +134,7 @@ def test_compact_definitions_are_listed_where_it_is_set_and_whole_ones_elsewhere
 def test_a_client_that_defers_tools_is_told_what_to_search_by_and_how_long_results_get() -> None:
     rules = rules_of("git", max_result_tokens=8000)
     own = {"anthropic/searchHint": "own", "x": 1}
-    offered = server("git", [tool("a"), tool("b", _meta=own)])
+    offered = offer("git", tool("a"), tool("b", _meta=own))
     _, a, b = exposed(view_of(rules, offered), rules, CODE, "full").entries(Kind.TOOL)
     assert json.loads(a.raw) == {
         **json.loads(tool("git_a", description="Does a.")),

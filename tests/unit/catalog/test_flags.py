@@ -1,8 +1,6 @@
 """What is flagged in a definition, what is not, and how it is shown."""
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,10 +10,8 @@ from mcp_hub.catalog.flags import MOST_FLAGS, decoded, folded, hidden_in
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.trust.scan import Flagged, Inspector, flags_of
 from mcp_hub.catalog.view import build
-from mcp_hub.types import Era, Kind, RawObject, Snapshot
-
-DATA = os.environ.get("MCP_HUB_EVAL_DATA")
-FILES = sorted(Path(DATA, "tool-lists").glob("*.json")) if DATA else []
+from mcp_hub.types import Kind, RawObject, Snapshot
+from tests.unit.catalog import offers
 
 
 def tag(text: str) -> str:
@@ -131,10 +127,7 @@ def test_decoded_text_is_one_printable_line_of_bounded_length() -> None:
 
 
 def offer(server: str, *tools: tuple[str, str]) -> Snapshot:
-    listed = [
-        json.dumps({"name": name, "description": said, "inputSchema": {"type": "object"}}) for name, said in tools
-    ]
-    return Snapshot(server, Era.MODERN, {Kind.TOOL: tuple(map(str.encode, listed))})
+    return offers.offer(server, *(offers.tool(name, description=said) for name, said in tools))
 
 
 def inspected(*snapshots: Snapshot, prefix: bool = True, inspector: Inspector | None = None) -> list[Flagged]:
@@ -200,17 +193,3 @@ def test_what_was_looked_at_before_has_the_same_flags_and_new_neighbours_count()
     assert [one.flag.kind for one in inspected(evil, inspector=inspector)] == ["hidden"]
     assert [one.flag.kind for one in inspected(evil, MAIL, inspector=inspector)] == ["hidden", "other_tool"]
     assert [one.flag.kind for one in inspected(evil, inspector=inspector)] == ["hidden"]
-
-
-@pytest.mark.skipif(not FILES, reason="MCP_HUB_EVAL_DATA names no folder with tool-lists/*.json")
-def test_hardly_a_tool_of_33_public_servers_is_flagged() -> None:
-    """4 of 611, 3 of which do use words that are names of other servers' tools."""
-    lists = {path.stem: json.loads(path.read_bytes())["tools"] for path in FILES}
-    snapshots = [
-        Snapshot(server, Era.MODERN, {Kind.TOOL: tuple(json.dumps(tool).encode() for tool in tools)})
-        for server, tools in lists.items()
-    ]
-    found = inspected(*snapshots)
-    assert {one.flag.kind for one in found} <= {"other_tool", "order"}
-    assert len({(one.server, one.tool) for one in found}) <= 4
-    assert sum(one.flag.kind == "order" for one in found) <= 1

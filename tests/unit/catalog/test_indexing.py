@@ -1,6 +1,5 @@
 """Each profile's index: what changed is indexed anew, in the order of the servers; searches wait for their turn."""
 
-import json
 from collections.abc import Mapping, Sequence
 
 import anyio
@@ -12,7 +11,7 @@ from mcp_hub.catalog.search.documents import Searchable
 from mcp_hub.catalog.search.indexes import Indexes
 from mcp_hub.catalog.search.ranker import SearchIndex
 from mcp_hub.catalog.view import CatalogView, build
-from mcp_hub.types import Era, Kind, Snapshot
+from tests.unit.catalog.offers import offer, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -21,14 +20,10 @@ RULES = ViewRules({name: ServerRules(name) for name in ("a", "b", "c")})
 
 def view(tools: Mapping[str, Sequence[str]], rules: ViewRules = RULES) -> CatalogView:
     """Servers whose tools are called as given, and described alike."""
-    snapshots = []
-    for server, names in tools.items():
-        raws = (
-            json.dumps({"name": name, "description": f"Sends a {name}.", "inputSchema": {"type": "object"}}).encode()
-            for name in names
-        )
-        snapshots.append(Snapshot(server, Era.HANDSHAKE, {Kind.TOOL: tuple(raws)}))
-    return build(snapshots, rules)
+    described = {
+        server: [tool(name, description=f"Sends a {name}.") for name in names] for server, names in tools.items()
+    }
+    return build([offer(server, *its) for server, its in described.items()], rules)
 
 
 @pytest.fixture

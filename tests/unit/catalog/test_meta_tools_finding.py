@@ -20,20 +20,7 @@ pytestmark = pytest.mark.anyio
 
 NOBODY = cast(CallChannel, None)
 """The handler never uses it."""
-WORDS = (
-    "issue",
-    "branch",
-    "page",
-    "event",
-    "file",
-    "user",
-    "label",
-    "comment",
-    "release",
-    "milestone",
-    "token",
-    "team",
-)
+WORDS = "issue branch page event file user label comment release milestone token team".split()
 TOOLS: Mapping[str, Mapping[str, str]] = {
     "git": {f"create_{word}": f"Create a new {word} in a repository." for word in WORDS},
     "web": {"fetch": "Fetch the content of a URL. Follows redirects.", "截图": "对网页进行截图"},

@@ -12,6 +12,7 @@ from mcp_hub.catalog.overrides import Override, Supplied
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.types import Era, Kind, RawObject, Snapshot
+from tests.unit.catalog.offers import names
 
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
 SCHEMA: dict[str, Any] = {
@@ -38,10 +39,6 @@ def view(
     }
     rules = {"git": ServerRules("git", overrides=overrides, **rest)}
     return build([Snapshot("git", HANDSHAKE, lists)], ViewRules(rules, allowed or Filter(), pinned=pinned))
-
-
-def names(catalog: CatalogView) -> list[str]:
-    return [entry.exported for entry in catalog.entries(Kind.TOOL)]
 
 
 def only(catalog: CatalogView) -> Entry:

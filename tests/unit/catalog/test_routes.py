@@ -13,12 +13,13 @@ from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.errors import InvalidParams, UnknownEntry
 from mcp_hub.types import Era, Kind, RawObject, Snapshot, UpstreamState, UpstreamStatus
+from tests.unit.catalog.offers import tool
 
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
 
 
 def named(*names: str) -> tuple[bytes, ...]:
-    return tuple(json.dumps({"name": name, "inputSchema": {"type": "object"}}).encode() for name in names)
+    return tuple(map(tool, names))
 
 
 def with_uri(field: str, *uris: str) -> tuple[bytes, ...]:

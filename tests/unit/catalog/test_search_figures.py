@@ -1,25 +1,22 @@
 """The goals of docs/search.md on the evaluation sets (data outside the repository)."""
 
 import json
-import os
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import pytest
 
 from mcp_hub.catalog.search.ranker import build
+from tests.captured import DATA
 
-DATA = os.environ.get("MCP_HUB_EVAL_DATA")
-SETS = Path(DATA, "toolsearch") if DATA else None
+SETS = DATA / "toolsearch"
 
 pytestmark = pytest.mark.skipif(
-    SETS is None or not SETS.is_dir(), reason="MCP_HUB_EVAL_DATA names no folder with toolsearch/<set>/dev.jsonl"
+    not SETS.is_dir(), reason="MCP_HUB_EVAL_DATA names no folder with toolsearch/<set>/dev.jsonl"
 )
 
 
 def lines(name: str, file: str) -> list[dict[str, Any]]:
-    assert SETS is not None
     return [json.loads(line) for line in (SETS / name / file).read_bytes().splitlines() if line.strip()]
 
 

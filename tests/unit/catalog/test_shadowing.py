@@ -18,11 +18,11 @@ from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.errors import UnknownEntry
 from mcp_hub.types import Era, Kind, Snapshot
+from tests.unit.catalog import offers
 
 
 def offer(server: str, *names: str) -> Snapshot:
-    raws = [{"name": name, "description": f"of {server}", "inputSchema": {"type": "object"}} for name in names]
-    return Snapshot(server, Era.MODERN, {Kind.TOOL: tuple(json.dumps(raw).encode() for raw in raws)})
+    return offers.offer(server, *(offers.tool(name, description=f"of {server}") for name in names))
 
 
 def relation(view: CatalogView) -> dict[str, tuple[str, str]]:

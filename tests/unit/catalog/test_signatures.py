@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.catalog.discovery.signatures import WIDTH, grouped_names, parameter_notes, signature
+from mcp_hub.catalog.discovery.signatures import WIDTH, all_names, counted, parameter_notes, signature
 
 
 def tool(properties: Any = None, *, required: Any = (), description: Any = None, **members: Any) -> bytes:
@@ -142,7 +142,7 @@ def test_names_are_grouped_with_what_they_share_written_once() -> None:
         "mixed": ["one", "two"],
         "none": [],
     }
-    assert grouped_names(groups).split("\n") == [
+    assert all_names(groups).split("\n") == [
         "github_{create_issue list_issues list}",
         "web: fetch_{page pages}",
         "time_now",
@@ -151,10 +151,8 @@ def test_names_are_grouped_with_what_they_share_written_once() -> None:
     ]
 
 
-def test_names_over_the_limit_are_servers_and_counts() -> None:
-    groups = {"b": ["b_one", "b_two"], "a": ["a_one", "a_two"], "c": ["c_1", "c_2", "c_3"]}
-    limit = len(grouped_names(groups))
-    assert grouped_names(groups, limit).startswith("b_{one two}")
-    assert grouped_names(groups, limit - 1) == "c (3), a (2), b (2)"
-    assert grouped_names(groups, 19) == "c (3), a (2), …"
-    assert grouped_names(groups, 5) == "…"
+def test_servers_are_counted_as_far_as_they_fit() -> None:
+    counts = {"b": 2, "a": 2, "c": 3}
+    assert counted(counts, 24) == "c (3), a (2), b (2)"
+    assert counted(counts, 19) == "c (3), a (2), …"
+    assert counted(counts, 5) == "…"

@@ -20,50 +20,28 @@ SECRET = [
     *("file:\\\\\\secret\\key", "file:///secret%2fkey", "file:///pub/../secret/key", "file:///pub/%2e%2E/secret/key"),
     *("file:///pub/..%2fsecret/key", "file:///pub/..\\secret/key", "file:///./secret/key", " file:///secret/key"),
     *("\tfile:///secret/key", "fi\nle:///secret/key", "file:///sec\tret/key", "file:///secret/key\u2003"),
-    *(
-        "file:///secret/key?",
-        "file:///secret/key#",
-        "file:///secret/key?a=1#b",
-        "file:///secret/key;x",
-        "file:///secret/",
-    ),
+    *("file:///secret/key?", "file:///secret/key#", "file:///secret/key?a=1#b", "file:///secret/key;x"),
     *("vault:main", "vault:main/", "vault:main?x", "VAULT:main", "Vault://Main/x", "vault:m%61in"),
     *("https://inner.example/a", "HTTPS://INNER.example/a", "https://inner.example:443/a", "https:inner.example/a"),
+    *("https://x@inner.example/a", "https://inner.example./a", "https://inn%65r.example/a", "file:///secret/"),
     *(
-        "https://x@inner.example/a",
-        "https://inner.example./a",
-        "https://inn%65r.example/a",
+        "https://ｉnner.example/a",
+        "https:///inner.example/a",
+        "https://in\u00adner.example/a",
         "https:\\\\inner.example/a",
     ),
-    *("https://ｉnner.example/a", "https:///inner.example/a", "https://in\u00adner.example/a"),
     *("http://127.0.0.1/", "http://0x7f.0.0.1/", "http://2130706433/", "http://127.1/", "http://[::0001]/"),
     *("git://repo/x", "git://REPO/x", "git://me@repo/x"),
 ]
 OPEN = [
-    *(
-        "file:///pub/a b",
-        "file:///pub/%C3%A9?q=../..#..",
-        "note:a%0Ab",
-        "memo",
-        "x:",
-        "",
-        "https://example.org:8080/%2F",
-    ),
-    *("note://internal/Summary", "https://[::2]/", "a:b:c", "file://host/share", "https://bücher.example/"),
+    *("file:///pub/a b", "file:///pub/%C3%A9?q=../..#..", "note:a%0Ab", "memo", "x:", "https://example.org:8080/%2F"),
+    *("", "note://internal/Summary", "https://[::2]/", "a:b:c", "file://host/share", "https://bücher.example/"),
     *("app://./index.html", "x://../y", "https://user@example.com/x", "file:///secrets", "file:///secret/key.txt"),
 ]
 DENY = Filter(
     deny=(
-        *(
-            "file:///secret/key",
-            "file:///secret",
-            "vault:main",
-            "vault://main/x",
-            "https://inner.example/*",
-            "http://127.0.0.1/*",
-            "http://[[]::1]/*",
-        ),
-        "git://repo/*",
+        *("file:///secret/key", "file:///secret", "vault:main", "vault://main/x", "https://inner.example/*"),
+        *("http://127.0.0.1/*", "http://[[]::1]/*", "git://repo/*"),
     )
 )
 

@@ -10,16 +10,12 @@ from mcp_hub.catalog.overrides import Override
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.unmatched import Unmatched, has_patterns, unmatched
 from mcp_hub.types import Era, Kind, Snapshot
+from tests.unit.catalog.offers import tool
 
 
 def offer(server: str, *tools: str, prompts: tuple[str, ...] = ()) -> Snapshot:
-    lists = {
-        Kind.TOOL: tuple(
-            json.dumps({"name": name, "inputSchema": {"type": "object"}, "tags": ["own"]}).encode() for name in tools
-        ),
-        Kind.PROMPT: tuple(json.dumps({"name": name}).encode() for name in prompts),
-    }
-    return Snapshot(server, Era.HANDSHAKE, lists)
+    listed = {Kind.PROMPT: tuple(json.dumps({"name": name}).encode() for name in prompts)}
+    return Snapshot(server, Era.HANDSHAKE, {Kind.TOOL: tuple(tool(name, tags=["own"]) for name in tools), **listed})
 
 
 GIT, CI = offer("git", "log", "push", prompts=("review",)), offer("ci", "run")

@@ -8,9 +8,11 @@ from typing import Any
 import click
 import msgspec
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_hub.cli import main
 from mcp_hub.cli.arguments import compose, read_object, spelled_out, split_pairs
 
 SCHEMA = {
@@ -76,12 +78,7 @@ def test_pair_wins_over_the_same_argument_in_json() -> None:
 
 @pytest.mark.parametrize(
     ("pairs", "message"),
-    [
-        (["a"], "as name=value"),
-        (["=1"], "name=value"),
-        (["a=1", "a=2"], "given twice"),
-        (["a=\udc80"], "UTF-8"),
-    ],
+    [(["a"], "as name=value"), (["=1"], "name=value"), (["a=1", "a=2"], "given twice"), (["a=\udc80"], "UTF-8")],
 )
 def test_bad_pair_is_refused(pairs: list[str], message: str) -> None:
     with pytest.raises(click.UsageError, match=message):
@@ -140,6 +137,16 @@ def test_object_comes_from_a_file_or_from_stdin(tmp_path: Path) -> None:
 )
 def test_json_flag_takes_only_what_looks_like_arguments(args: list[str], meant: list[str]) -> None:
     assert spelled_out(args) == meant
+
+
+@pytest.mark.parametrize(
+    ("loose", "how"),
+    [("zone=UTC", "--arg 'zone=UTC'"), ('{"zone": "a=b"}', "--args-json TEXT"), ("UTC", "--arg NAME=VALUE"), ("", "")],
+)
+def test_arguments_behind_the_name_of_a_tool_are_told_how_they_are_given(loose: str, how: str) -> None:
+    result = CliRunner().invoke(main, ["call", "time_now", loose, "--url", "http://127.0.0.1:1"])
+    assert result.exit_code == 2
+    assert f"{loose!r}: the tool's arguments are given as options: --arg" in result.output and how in result.output
 
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3))

@@ -45,6 +45,7 @@ def test_check_counts_and_names_every_override_and_shows_no_value(folder: Path) 
         "    w*: changed hide",
     ]
     assert "hub.budget: less than the 250 tokens" in done.stderr
+    assert places(done.stderr.splitlines(), folder) == [], "nothing was started"
 
 
 EXPECTED = [
@@ -63,17 +64,9 @@ def places(lines: Iterable[str], folder: Path) -> list[str]:
     return [": ".join(line.removeprefix(f"{folder}/").split(": ")[:2]) for line in found]
 
 
-@pytest.mark.parametrize("command", ["doctor", "tools"])
+@pytest.mark.parametrize("command", ["check", "doctor", "tools"])
 def test_pattern_that_matches_nothing_is_named_with_its_line(folder: Path, command: str) -> None:
     assert places(hub(folder, command).stderr.splitlines(), folder) == EXPECTED
-
-
-def test_check_names_the_patterns_that_match_nothing_with_their_lines(folder: Path) -> None:
-    done = hub(folder, "check")
-    assert done.returncode == 0
-    assert places(done.stderr.splitlines(), folder) == EXPECTED
-    assert f"{1 + len(EXPECTED)} warnings" in done.stdout
-    assert places(hub(folder, "check", "--no-start").stderr.splitlines(), folder) == []
 
 
 def test_check_gives_findings_as_data(folder: Path) -> None:
@@ -81,14 +74,7 @@ def test_check_gives_findings_as_data(folder: Path) -> None:
     found = [own for own in told["findings"] if own["code"] == "unmatched_pattern"]
     assert [f"servers.yaml:{own['line']}: {own['path']}" for own in found] == EXPECTED
     assert {own["level"] for own in found} == {"warning"} and found[0]["file"] == str(folder / "servers.yaml")
-
-
-def test_check_gives_errors_as_data(tmp_path: Path) -> None:
-    (tmp_path / "servers.yaml").write_text("servers:\n  a: {command: x, comand: x}\n")
-    done = hub(tmp_path, "check", "--json")
-    (own,) = json.loads(done.stdout)["findings"]
-    assert done.returncode == 2
-    assert (own["level"], own["code"], own["line"], own["path"]) == ("error", "unknown_key", 2, "servers.a.comand")
+    assert len(told["warnings"]) == 1 + len(EXPECTED)
 
 
 def test_check_says_which_servers_patterns_were_not_compared(tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
 """The guard that settings ask for, and what a change of them changes."""
 
 import hashlib
-import json
-from collections.abc import MutableMapping
+import os
 from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
+from starlette.applications import Starlette
 
 from mcp_hub.app.catalog_rules import view_rules
 from mcp_hub.app.http import HttpAuthFactory, is_authenticated, metadata_routes
@@ -21,7 +22,7 @@ from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
 
-FAR = 9_999_999_999
+SHOWN = token(claims(exp=9_999_999_999))
 TOKENS = [{"token": "s3cret-of-alice", "principal": "alice"}]
 
 
@@ -33,10 +34,17 @@ def settings(path: Path | None = None, tokens: Any = (), **http: Any) -> Setting
 
 async def who(guard: HttpAuth, shown: bytes | None = None, host: bytes = b"localhost") -> Caller | int:
     headers = {b"host": host} | ({} if shown is None else {b"authorization": b"Bearer " + shown})
-    found = guard.check(headers)
+    found = guard.admit(headers) or guard.identify(headers)
     if isinstance(found, Unverified):
         found = await guard.verified(found)
     return found.status if isinstance(found, Refusal) else found
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    path = tmp_path / "keys.json"
+    path.write_bytes(key_set(jwk(rsa_key())))
+    return path
 
 
 async def test_without_anything_everybody_on_this_machine_is_local() -> None:
@@ -53,40 +61,34 @@ async def test_a_change_of_tokens_holds_with_the_next_guard() -> None:
     assert await who(second, b"another-secret") == Caller("bob", "p")
 
 
-async def test_keys_outlive_a_change_of_the_configuration(tmp_path: Path) -> None:
-    path, shown = tmp_path / "keys.json", token(claims(exp=FAR))
-    path.write_bytes(key_set(jwk(rsa_key())))
+async def test_keys_outlive_a_change_of_the_configuration(keys: Path) -> None:
     door = HttpAuthFactory("p")
     assert door.key_states() == []
-    first = door.guard(settings(path))
-    assert await who(first, shown) == Caller(f"{ISSUER}#alice", "p")
-    path.unlink()
-    later = door.guard(settings(path, TOKENS))
-    assert await who(later, shown) == Caller(f"{ISSUER}#alice", "p"), "known, though the file is gone"
+    first = door.guard(settings(keys))
+    assert await who(first, SHOWN) == Caller(f"{ISSUER}#alice", "p")
+    os.unlink(keys)
+    later = door.guard(settings(keys, TOKENS))
+    assert await who(later, SHOWN) == Caller(f"{ISSUER}#alice", "p"), "known, though the file is gone"
     assert await who(later, b"s3cret-of-alice") == Caller("alice", "p")
     assert len(door.key_states()) == 1
 
 
-async def test_an_issuer_that_is_taken_out_lets_nobody_in_any_more(tmp_path: Path) -> None:
-    path, shown = tmp_path / "keys.json", token(claims(exp=FAR))
-    path.write_bytes(key_set(jwk(rsa_key())))
+async def test_an_issuer_that_is_taken_out_lets_nobody_in_any_more(keys: Path) -> None:
     door = HttpAuthFactory(None)
-    assert isinstance(await who(door.guard(settings(path)), shown), Caller)
-    assert await who(door.guard(settings(tokens=TOKENS)), shown) == 401
+    assert isinstance(await who(door.guard(settings(keys)), SHOWN), Caller)
+    assert await who(door.guard(settings(tokens=TOKENS)), SHOWN) == 401
 
 
-async def test_keys_are_read_in_the_background_from_the_first_issuer_on(tmp_path: Path) -> None:
-    path = tmp_path / "keys.json"
-    path.write_bytes(key_set(jwk(rsa_key())))
+async def test_keys_are_read_in_the_background_from_the_first_issuer_on(keys: Path) -> None:
     door = HttpAuthFactory(None)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(door.run)
             await anyio.wait_all_tasks_blocked()
-            guard = door.guard(settings(path))
+            guard = door.guard(settings(keys))
             await until(lambda: any("1 keys" in state for state in door.key_states()))
             tasks.cancel_scope.cancel()
-    assert isinstance(await who(guard, token(claims(exp=FAR))), Caller)
+    assert isinstance(await who(guard, SHOWN), Caller)
 
 
 async def test_the_host_of_the_resource_is_one_of_the_hubs() -> None:
@@ -110,18 +112,11 @@ async def test_metadata_is_published_with_an_issuer_only() -> None:
     assert metadata_routes(settings()) == {}
     routes = metadata_routes(settings(Path("k")))
     assert "/.well-known/oauth-protected-resource/mcp" in routes and "/.well-known/oauth-protected-resource" in routes
-    sent: list[MutableMapping[str, Any]] = []
-
-    async def send(event: MutableMapping[str, Any]) -> None:
-        sent.append(event)
-
-    async def receive() -> MutableMapping[str, Any]:
-        return {"type": "http.disconnect"}
-
-    for route in routes.values():
-        await route.handle({"type": "http", "method": "GET"}, receive, send)
-        await route.handle({"type": "http", "method": "POST"}, receive, send)
-    assert json.loads(sent[1]["body"])["authorization_servers"] == [ISSUER] and sent[2]["status"] == 405
+    transport = httpx2.ASGITransport(Starlette(routes=[*routes.values()]))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://hub") as http:
+        for path in routes:
+            assert (await http.get(path)).json()["authorization_servers"] == [ISSUER]
+            assert (await http.post(path)).status_code == 405
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "0.0.0.0", "::", "hub.example.com", "2001:db8::1"])
@@ -148,14 +143,10 @@ def test_a_guard_of_settings_holds_no_token() -> None:
     assert "s3cret" not in repr(vars(guard)) and hashlib.sha256(b"s3cret-of-alice").digest() in guard._callers
 
 
-async def test_a_file_of_keys_that_others_can_write_lets_nobody_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, shown = tmp_path / "keys.json", token(claims(exp=FAR))
-    path.write_bytes(key_set(jwk(rsa_key())))
-    path.chmod(0o666)
+async def test_a_file_of_keys_that_others_can_write_lets_nobody_in(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.chmod(keys, 0o666)
     door = HttpAuthFactory(None)
-    assert await who(door.guard(settings(path)), shown) == 503
+    assert await who(door.guard(settings(keys)), SHOWN) == 503
     assert "can be written by others" in door.key_states()[0]
     monkeypatch.setenv(OVERRIDE, "1")
-    assert isinstance(await who(HttpAuthFactory(None).guard(settings(path)), shown), Caller)
+    assert isinstance(await who(HttpAuthFactory(None).guard(settings(keys)), SHOWN), Caller)

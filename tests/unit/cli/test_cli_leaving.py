@@ -17,6 +17,11 @@ pytestmark = pytest.mark.processes
 LEAVING = "import sys; from mcp_hub.cli.setup import leave; sys.%s.write('unread'); leave()"
 
 
+@pytest.fixture(autouse=True)
+def _config(tmp_path: Path) -> None:
+    (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {"jobs": JOBS}}))
+
+
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_a_hub_that_nobody_reads_any_more_ends_well(stream: str) -> None:
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -43,7 +48,6 @@ def test_a_hub_that_nobody_reads_any_more_ends_well(stream: str) -> None:
 def test_a_hub_that_is_started_without_a_standard_stream_ends_well(
     tmp_path: Path, command: str, closed: str, ends_with: int
 ) -> None:
-    (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {"jobs": JOBS}}))
     line = f"{shlex.join([*COMMAND, command])} {closed}"
     done = subprocess.run(line, shell=True, input=b"", capture_output=True, env=command_env(tmp_path), timeout=SECONDS)
     assert (done.returncode, b"Traceback" in done.stderr) == (ends_with, False)
@@ -51,14 +55,12 @@ def test_a_hub_that_is_started_without_a_standard_stream_ends_well(
 
 @pytest.mark.parametrize("command", ["--help", "call jobs_wait --arg seconds=0"])
 def test_output_that_is_closed_cannot_be_written(tmp_path: Path, command: str) -> None:
-    (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {"jobs": JOBS}}))
     line = f"{shlex.join(COMMAND)} {command} >&-"
     done = subprocess.run(line, shell=True, capture_output=True, env=command_env(tmp_path), timeout=SECONDS)
     assert (done.returncode, done.stderr) == (1, b"Cannot write the output: Bad file descriptor.\n")
 
 
 def test_hub_without_a_standard_output_serves(tmp_path: Path) -> None:
-    (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {"jobs": JOBS}}))
     line = f"exec {shlex.join(COMMAND)} serve --http --port 0 --log-level error >&-"
     with subprocess.Popen(line, shell=True, stderr=subprocess.PIPE, env=command_env(tmp_path)) as hub:
         assert hub.stderr is not None
@@ -69,11 +71,9 @@ def test_hub_without_a_standard_output_serves(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 @pytest.mark.parametrize(
-    ("command", "unbuffered"),
-    [("list --json", "1"), ("call jobs_wait --arg seconds=0", "1"), ("check", "")],
+    ("command", "unbuffered"), [("list --json", "1"), ("call jobs_wait --arg seconds=0", "1"), ("check", "")]
 )
 def test_output_that_cannot_be_written_is_one_line_on_stderr(tmp_path: Path, command: str, unbuffered: str) -> None:
-    (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {"jobs": JOBS}}))
     env = command_env(tmp_path, PYTHONUNBUFFERED=unbuffered)
     with open("/dev/full", "wb") as full:
         line = [*COMMAND, *command.split()]
@@ -83,7 +83,6 @@ def test_output_that_cannot_be_written_is_one_line_on_stderr(tmp_path: Path, com
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 def test_hub_that_cannot_say_where_it_serves_ends(tmp_path: Path) -> None:
-    (tmp_path / "servers.yaml").write_text(json.dumps({"servers": {"jobs": JOBS}}))
     line = [*COMMAND, "serve", "--http", "--port", "0", "--log-level", "error"]
     with open("/dev/full", "wb") as full:
         done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, env=command_env(tmp_path), timeout=SECONDS)

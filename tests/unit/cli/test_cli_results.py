@@ -14,10 +14,20 @@ from mcp_hub.cli.render.results import (
     log_text,
     message_of,
     result_line,
-    visible,
 )
 from mcp_hub.errors import RpcError, UpstreamLost
-from mcp_hub.events import CallEvent, Delta, Log, Progressed, Started
+from mcp_hub.events import (
+    CallEvent,
+    Delta,
+    InputReceived,
+    InputRequired,
+    Log,
+    Progressed,
+    Started,
+    ToolCall,
+    ToolResult,
+)
+from mcp_hub.masking import visible
 
 TEXT = {"type": "text", "text": "hello"}
 IMAGE = {"type": "image", "mimeType": "image/png", "data": "AAAA"}
@@ -85,6 +95,15 @@ def test_message_of_progress_is_its_text_if_it_is_one() -> None:
         ),
         (Progressed(0.5), {"type": "progress", "progress": 0.5}),
         (Delta(encoded([TEXT]), 1), {"type": "delta", "index": 1, "content": [TEXT]}),
+        (Delta(b"[]", 0, "aux"), {"type": "delta", "channel": "aux", "index": 0, "content": []}),
+        (ToolCall("c", "a", b'{"x":1}'), {"type": "tool-call", "call": "c", "name": "a", "arguments": {"x": 1}}),
+        (ToolResult("c", b"[]", True), {"type": "tool-result", "call": "c", "isError": True, "content": []}),
+        (
+            InputRequired("q", "roots/list", b"{}"),
+            {"type": "input-required", "key": "q", "method": "roots/list", "params": {}},
+        ),
+        (InputReceived("q"), {"type": "input-received", "key": "q"}),
+        (InputReceived("q", 1, "accept"), {"type": "input-received", "key": "q", "action": "accept"}),
         (Log("info", b'{"data":[1],"level":"info"}'), {"type": "log", "level": "info", "data": [1]}),
         (Started(), None),
     ],

@@ -1,12 +1,11 @@
 """How `mcp-hub search` explains an order of hits, and what it takes."""
 
-import json
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 from click.testing import CliRunner
 
-from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
+from mcp_hub.catalog.search.ranker import Hit
 from mcp_hub.cli import main
 from mcp_hub.cli.commands.search import explanation
 from mcp_hub.cli.render import tables
@@ -15,13 +14,13 @@ FIRST = Hit("git_log", 3.256, ("git_log_2", "x\x1b[2J"), {"words": 2.25, "server
 SECOND = Hit("git_show", 0.0, (), {"words": 0.0, "server": 0.0})
 
 
-def rows(answer: SearchAnswer, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
-    tables.print_table(explanation(answer))
+def rows(hits: Sequence[Hit], capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    tables.print_table(explanation(hits))
     return [line.split() for line in capsys.readouterr().out.splitlines() if "─" not in line]
 
 
 def test_each_hit_has_a_row_with_the_parts_of_its_score(capsys: pytest.CaptureFixture[str]) -> None:
-    assert rows(SearchAnswer((FIRST, SECOND), is_weak=False), capsys) == [
+    assert rows((FIRST, SECOND), capsys) == [
         ["tool", "score", "words", "server", "also"],
         ["git_log", "3.26", "2.25", "1.01", "git_log_2,", "x\\x1b[2J"],
         ["git_show", "0.00", "0.00", "0.00"],
@@ -29,7 +28,7 @@ def test_each_hit_has_a_row_with_the_parts_of_its_score(capsys: pytest.CaptureFi
 
 
 def test_nothing_is_explained_as_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert rows(SearchAnswer((), is_weak=True), capsys) == [["tool", "score", "also"]]
+    assert rows((), capsys) == [["tool", "score", "also"]]
 
 
 @pytest.mark.parametrize(
@@ -39,13 +38,8 @@ def test_nothing_is_explained_as_nothing(capsys: pytest.CaptureFixture[str]) -> 
         (["x", "--limit", "0"], "0 is not in the range 1<=x<=50"),
         (["x", "--limit", "51"], "51 is not in the range 1<=x<=50"),
         (["x", "--detail", "some"], "'some' is not one of"),
-        (["x", "--server", "jos"], 'no server "jos"; did you mean "jobs"?'),
-        (["x", "--profile", "none"], 'no profile "none"; configured: none'),
     ],
-    ids=["nothing", "none", "many", "detail", "server", "profile"],
 )
-def test_what_cannot_be_asked_is_a_mistake_of_the_caller(tmp_path: Path, line: list[str], said: str) -> None:
-    config = {"servers": {"jobs": {"local": "mcp_hub.examples.jobs:registry"}}}
-    (tmp_path / "servers.yaml").write_text(json.dumps(config))
-    done = CliRunner().invoke(main, ["search", *line, "-c", str(tmp_path / "servers.yaml")])
+def test_what_cannot_be_asked_is_a_mistake_of_the_caller(line: list[str], said: str) -> None:
+    done = CliRunner().invoke(main, ["search", *line])
     assert done.exit_code == 2 and said in done.stderr and done.stdout == ""

@@ -9,7 +9,19 @@ from mcp_hub.cli.access.waiting import starting_text
 from mcp_hub.cli.render.notices import notices
 from mcp_hub.cli.render.servers import server_data, status_of
 from mcp_hub.cli.render.tables import protocol, reason, reasons
-from mcp_hub.errors import DeadlineExceeded, InvalidParams, RpcError, UnknownEntry, UpstreamLost, UpstreamUnavailable
+from mcp_hub.errors import (
+    DeadlineExceeded,
+    EventsGone,
+    ExecutorLost,
+    HubRestarted,
+    HubStopping,
+    InvalidParams,
+    RpcError,
+    UnknownEntry,
+    UnknownStream,
+    UpstreamLost,
+    UpstreamUnavailable,
+)  # fmt: skip
 from mcp_hub.masking import learn
 from mcp_hub.protocol.rest.servers import FlagInfo, ServerInfo, UnapprovedInfo
 from mcp_hub.types import Era, UpstreamState, UpstreamStatus
@@ -87,12 +99,13 @@ def test_enabled_server_that_is_down_is_not_ready() -> None:
     ("error", "code"),
     [
         (UnknownEntry("x"), 2),
-        (UpstreamUnavailable("x"), 3),
-        (UpstreamLost("x"), 3),
-        (DeadlineExceeded("x"), 3),
+        (UnknownStream(), 2),
+        *((kind("x"), 3) for kind in (UpstreamUnavailable, UpstreamLost, DeadlineExceeded)),
+        *((kind("x"), 3) for kind in (HubStopping, HubRestarted, ExecutorLost)),
         (RpcError("x", code=-5), 1),
         (InvalidParams("x"), 1),
+        (EventsGone(3), 1),
     ],
 )
-def test_error_has_an_exit_code(error: RpcError, code: int) -> None:
+def test_exit_code_says_whose_error_it_is(error: RpcError, code: int) -> None:
     assert exit_code(error) == code

@@ -10,10 +10,13 @@ import anyio
 import msgspec
 from anyio.abc import SocketStream
 
+from mcp_hub.client import HubClient
+from mcp_hub.client.http import connect
 from mcp_hub.events import CallEvent
 from mcp_hub.protocol.shape.stream_events import encoded
 from mcp_hub.types import CallId
 
+SECONDS = 20
 STREAM = "st_" + "0" * 26
 CLOSED = b'event: closed\ndata: {"cursor":0,"status":"completed"}\n\n'
 
@@ -95,14 +98,21 @@ async def peer(answer: Answer | Sequence[bytes]) -> AsyncIterator[Peer]:
             asked.append(request)
             await stream.send(answer(request) if callable(answer) else next(script))
 
-    async with (
-        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
-        anyio.create_task_group() as tasks,
-    ):
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, serve)
         port = listener.extra(anyio.abc.SocketAttribute.local_port)
         yield Peer(f"http://127.0.0.1:{port}/mcp", asked)
         tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def connected(
+    answer: Answer | Sequence[bytes], token: str | None = None, *, patience: float = 30.0
+) -> AsyncIterator[tuple[Peer, HubClient]]:
+    """Such a peer and a client of it, for `SECONDS` at most."""
+    with anyio.fail_after(SECONDS):
+        async with peer(answer) as hub, connect(hub.url, token, patience=patience) as client:
+            yield hub, client
 
 
 async def _request(stream: SocketStream) -> Asked:

@@ -27,20 +27,20 @@ from mcp_hub.events import CallEvent, Completed, Delta, Progressed, Started
 from tests.examples import examples
 from tests.unit.client.scripted_peer import (
     CLOSED,
+    SECONDS,
     STREAM,
     Asked,
     Peer,
+    connected,
     events_answer,
     json_answer,
     lines,
-    peer,
     problem,
     sse,
 )
 
 pytestmark = pytest.mark.anyio
 
-SECONDS = 20
 EVENTS: list[CallEvent] = [
     Started(),
     Progressed(1, 3),
@@ -105,9 +105,8 @@ def test_events_come_once_and_in_order_wherever_connections_are_cut() -> None:
             after = int(asked.query.get("after", 0))
             return events_answer((sse(STORED[after:]) + CLOSED)[: next(left, None)])
 
-        with anyio.fail_after(SECONDS):
-            async with peer(answer) as hub, connect(hub.url) as client:
-                assert await taken(called(client)) == ALL
+        async with connected(answer) as (hub, client):
+            assert await taken(called(client)) == ALL
         seen = 0
         for asked in hub.asked:
             place = int(asked.query.get("after", 0))
@@ -122,15 +121,14 @@ async def answered(
 ) -> tuple[Peer, Waits, list[object]]:
     """What the script brings: the events, and behind them the error that ended them, if one did."""
     patience, found = Waits(), list[object]()
-    with anyio.fail_after(SECONDS):
-        async with peer(answers) as hub, connect(hub.url) as client:
-            events = called(client, patience) if stream == "called" else resumed(client, after, patience)
-            async with events:
-                try:
-                    async for event in events:
-                        found.append(event)
-                except HubError as error:
-                    found.append(error)
+    async with connected(answers) as (hub, client):
+        events = called(client, patience) if stream == "called" else resumed(client, after, patience)
+        async with events:
+            try:
+                async for event in events:
+                    found.append(event)
+            except HubError as error:
+                found.append(error)
     return hub, patience, found
 
 
@@ -246,11 +244,10 @@ async def test_stream_that_cannot_be_had_to_begin_with_is_not_waited_for() -> No
 
 
 async def test_lost_stream_names_the_place_to_go_on_from() -> None:
-    with anyio.fail_after(SECONDS):
-        async with peer([events_answer(sse(STORED[:4]))]) as hub, connect(hub.url) as client:
-            stream = called(client, Waits(0))
-            with pytest.raises(StreamInterrupted, match=f"resume {STREAM} after event 4") as lost:
-                await taken(stream)
+    async with connected([events_answer(sse(STORED[:4]))]) as (hub, client):
+        stream = called(client, Waits(0))
+        with pytest.raises(StreamInterrupted, match=f"resume {STREAM} after event 4") as lost:
+            await taken(stream)
     assert (lost.value.stream, lost.value.cursor) == (STREAM, 4)
     assert lost.value.data == {"outcome": "unknown", "stream": STREAM, "cursor": 4}
 
@@ -261,10 +258,9 @@ async def test_connections_that_bring_nothing_are_not_tried_for_ever() -> None:
     def answer(asked: Asked) -> bytes:
         return events_answer(sse(STORED[:2]) if asked.method == "POST" else b": keep-alive\n\n")
 
-    with anyio.fail_after(SECONDS):
-        async with peer(answer) as hub, connect(hub.url) as client:
-            with pytest.raises(StreamInterrupted):
-                await taken(called(client, Waits(0.05)))
+    async with connected(answer) as (hub, client):
+        with pytest.raises(StreamInterrupted):
+            await taken(called(client, Waits(0.05)))
     assert {*hub.whats[1:]} == {"GET events?after=2"}
 
 
@@ -275,20 +271,18 @@ OK = json_answer(202, {"stream": STREAM, "status": "working"})
 
 
 async def test_leaving_is_only_a_disconnect() -> None:
-    with anyio.fail_after(SECONDS):
-        async with peer([events_answer(sse(STORED[:2]))]) as hub, connect(hub.url) as client:
-            async with called(client) as stream:
-                assert await anext(stream) == EVENTS[0]
-            assert (stream.stream, stream.cursor) == (STREAM, 1)
+    async with connected([events_answer(sse(STORED[:2]))]) as (hub, client):
+        async with called(client) as stream:
+            assert await anext(stream) == EVENTS[0]
+        assert (stream.stream, stream.cursor) == (STREAM, 1)
     assert hub.whats == ["POST call"]
 
 
 async def test_cancel_names_the_stream_of_the_call() -> None:
-    with anyio.fail_after(SECONDS):
-        async with peer([events_answer(sse(STORED[:2])), OK]) as hub, connect(hub.url) as client:
-            async with called(client) as stream:
-                await anext(stream)
-                await stream.cancel()
+    async with connected([events_answer(sse(STORED[:2])), OK]) as (hub, client):
+        async with called(client) as stream:
+            await anext(stream)
+            await stream.cancel()
     assert hub.whats == ["POST call", f"DELETE {STREAM}"]
 
 
@@ -305,24 +299,22 @@ async def test_cancel_of_a_call_that_nothing_was_heard_of_finds_out_which_it_is(
             return SILENCE
         return events_answer(sse(STORED[:1]))
 
-    with anyio.fail_after(SECONDS):
-        async with peer(answer) as hub, connect(hub.url) as client, called(client) as stream:
-            with scope:
-                await anext(stream)
-                hold.set()
-            assert not hold.is_set()
-            await stream.cancel()
+    async with connected(answer) as (hub, client), called(client) as stream:
+        with scope:
+            await anext(stream)
+            hold.set()
+        assert not hold.is_set()
+        await stream.cancel()
     assert hub.whats == ["POST call", "POST call", f"DELETE {STREAM}"]
     assert hub.asked[0].headers["idempotency-key"] == hub.asked[1].headers["idempotency-key"]
 
 
 async def test_cancel_of_a_call_that_was_never_made_or_has_ended_asks_nothing() -> None:
-    with anyio.fail_after(SECONDS):
-        async with peer([events_answer(WHOLE)]) as hub, connect(hub.url) as client:
-            async with called(client) as never:
-                await never.cancel()
-            assert hub.asked == []
-            async with called(client) as stream:
-                assert [event async for event in stream] == EVENTS
-                await stream.cancel()
+    async with connected([events_answer(WHOLE)]) as (hub, client):
+        async with called(client) as never:
+            await never.cancel()
+        assert hub.asked == []
+        async with called(client) as stream:
+            assert [event async for event in stream] == EVENTS
+            await stream.cancel()
     assert hub.whats == ["POST call"]

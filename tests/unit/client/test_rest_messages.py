@@ -22,6 +22,7 @@ from mcp_hub.protocol.rest.streams import StreamStatus
 
 URL = "http://hub/v1/x"
 PROBLEM = "application/problem+json"
+RPC_ERROR = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a token"}}'
 
 
 @pytest.mark.parametrize(
@@ -85,13 +86,7 @@ def test_problem_of_a_failed_call_is_the_error_of_the_call() -> None:
         (200, "text/html", b"<html>", ConfigError, "it answered with text/html"),
         (200, "", b"", ConfigError, "it answered with nothing"),
         (502, "text/html", b"<html>", UpstreamUnavailable, "answered with HTTP 502"),
-        (
-            401,
-            "application/json",
-            b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a token"}}',
-            ConfigError,
-            "refused the request: a token. Give the token",
-        ),
+        (401, "application/json", RPC_ERROR, ConfigError, "refused the request: a token. Give the token"),
     ],
 )
 def test_answer_that_is_no_problem_says_what_to_fix(

@@ -50,20 +50,6 @@ def test_event_that_is_cut_off_is_none() -> None:
     assert [seq for seq, _ in read.feed(b"\n")] == [2]
 
 
-def test_gap_ends_the_reading_before_it() -> None:
-    read = reader()
-    assert read.feed(sse([STORED[0], STORED[2], STORED[1]]) + CLOSED) == [(1, EVENTS[0])]
-    assert (read.is_torn, read.is_closed, read.is_over) == (True, False, True)
-    assert read.feed(sse(STORED[1:])) == []
-
-
-def test_problem_ends_the_reading_behind_what_came_before() -> None:
-    read = reader()
-    found = read.feed(sse(STORED[:1]) + b'event: problem\ndata: {"code":"x"}\n\n' + sse(STORED[1:]))
-    assert found == [(1, EVENTS[0])]
-    assert (read.problem, read.is_over) == (b'{"code":"x"}', True)
-
-
 def test_event_of_an_unknown_type_keeps_its_number() -> None:
     read = reader()
     reset = STORED[1].replace(b'"type":"progress"', b'"type":"reset"')

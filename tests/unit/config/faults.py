@@ -1,6 +1,7 @@
 """Findings as tests compare them: place, key and code, without the sentence."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
@@ -17,3 +18,11 @@ def shown_all(findings: Iterable[ConfigFinding] | pytest.ExceptionInfo[ConfigErr
     if isinstance(findings, pytest.ExceptionInfo):
         findings = findings.value.findings
     return [shown(own) for own in findings]
+
+
+def refused(load: Callable[..., object], *args: Any) -> str:
+    """The one finding about what cannot be loaded."""
+    with pytest.raises(ConfigError) as caught:
+        load(*args)
+    (found,) = shown_all(caught)
+    return found

@@ -1,15 +1,12 @@
-"""Where streams are kept and for how long (`hub.store`, `hub.task_after`, `hub.limits`), and the JSON Schema of it."""
+"""Where streams are kept and for how long (`hub.store`, `hub.task_after`, `hub.limits`)."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.hub import HubSettings
-from mcp_hub.config.schema.settings import Settings
-from mcp_hub.errors import ConfigError
-from tests.unit.config.faults import shown_all
+from tests.unit.config.faults import refused
 
 ENV = {"HOME": "/home/alice", "STATE": "/var/streams", "DAYS": "2d"}
 
@@ -17,22 +14,6 @@ ENV = {"HOME": "/home/alice", "STATE": "/var/streams", "DAYS": "2d"}
 def hub(body: str, env: dict[str, str] | None = None) -> HubSettings:
     text = f"hub:\n  {body}\nservers: {{a: {{command: x}}}}"
     return parse(text, "servers.yaml", ENV if env is None else env, Path("/base")).settings.hub
-
-
-def finding(body: str, env: dict[str, str] | None = None) -> str:
-    with pytest.raises(ConfigError) as caught:
-        hub(body, env)
-    (found,) = shown_all(caught)
-    return found
-
-
-def test_defaults_are_the_documented_ones() -> None:
-    settings = Settings().hub
-    assert settings.store.model_dump() == {"type": "sqlite", "path": None, "retention": 86400.0}
-    assert (settings.task_after, settings.clients) == (5.0, {})
-    limits = settings.limits
-    assert (limits.detached_calls, limits.followers, limits.stream_events) == (64, 16, 10000)
-    assert (limits.stream_size, limits.event) == (64 << 20, 256 << 10)
 
 
 @pytest.mark.parametrize(
@@ -87,53 +68,17 @@ def test_a_text_is_short_for_a_store_and_its_folder() -> None:
     ],
 )
 def test_bad_value_is_found_where_it_stands(body: str, said: str) -> None:
-    assert finding(body).startswith(f"servers.yaml:2: hub.{said}")
+    assert refused(hub, body).startswith(f"servers.yaml:2: hub.{said}")
 
 
-SERVER = {"command": "x"}
-ACCEPTED: list[object] = [
-    {"hub": {"store": {"type": "memory", "retention": "24h"}, "task_after": 0}},
-    {"hub": {"store": {"path": "${STATE}", "type": "${KIND:-sqlite}", "retention": "${DAYS}"}}},
-    {"hub": {"store": "sqlite:streams"}},
-    {"hub": {"store": "memory"}},
-    {"hub": {"limits": {"detached_calls": 1, "followers": 2, "stream_size": "64MiB", "event": 1024}}},
-    {"hub": {"clients": {"a": {"soft_deadline": "never"}, "b": {"soft_deadline": 0.5, "matches": ["x*"]}}}},
-    {"servers": {"a": {**SERVER, "task": "required", "orphan": "cancel", "idempotent": True}}},
-    {"servers": {"a": {**SERVER, "orphan": "1h30m", "per_tool": {"x_*": {"orphan": 5, "task": "never"}}}}},
-    {"servers": {"a": {**SERVER, "task": "${TASK:-auto}", "per_tool": {"x": {"orphan": "${DAYS}"}}}}},
-    {"defaults": {"task": "always", "orphan": "finish", "idempotent": False}},
-]
-REFUSED: list[object] = [
-    {"hub": {"store": {"type": "redis"}}},
-    {"hub": {"store": {"folder": "x"}}},
-    {"hub": {"store": "redis"}},
-    {"hub": {"store": "sqlite:"}},
-    {"hub": {"task_after": "soon"}},
-    {"hub": {"limits": {"followers": 0}}},
-    {"hub": {"limits": {"event": 0}}},
-    {"hub": {"clients": {"a": {}}}},
-    {"hub": {"clients": {"a": {"soft_deadline": 0}}}},
-    {"hub": {"clients": {"a": {"soft_deadline": "cancel"}}}},
-    {"servers": {"a": {**SERVER, "task": "sometimes"}}},
-    {"servers": {"a": {**SERVER, "orphan": "never"}}},
-    {"servers": {"a": {**SERVER, "orphan": 0}}},
-    {"servers": {"a": {**SERVER, "per_tool": {"x": {"timeout": 1}}}}},
-    {"defaults": {"idempotent": "perhaps"}},
-]
+@pytest.mark.parametrize(("value", "seconds"), [("", None), ("null", None), ("30", 30), ("2m", 120), ("'${IDLE}'", 45)])
+def test_connection_of_a_long_call_is_closed_never_or_after_half_a_minute_and_more(
+    value: str, seconds: float | None
+) -> None:
+    assert hub(f"http: {{close_streams_after: {value}}}", {"IDLE": "45s"}).http.close_streams_after == seconds
 
 
-@pytest.mark.parametrize("instance", ACCEPTED)
-def test_dump_in_json_loads_as_the_same_settings(instance: dict[str, object]) -> None:
-    settings = parse(json.dumps(instance), "servers.json", ENV, Path("/")).settings
-    assert Settings.model_validate(settings.model_dump(mode="json")) == settings
-
-
-@pytest.mark.parametrize("instance", ACCEPTED)
-def test_valid_settings_load(instance: dict[str, object]) -> None:
-    parse(json.dumps(instance), "servers.json", ENV, Path("/"))
-
-
-@pytest.mark.parametrize("instance", REFUSED)
-def test_invalid_settings_are_refused(instance: dict[str, object]) -> None:
-    with pytest.raises(ConfigError):
-        parse(json.dumps(instance), "servers.json", ENV, Path("/"))
+@pytest.mark.parametrize("value", ["0", "29.9s", "1ms"])
+def test_connection_that_would_close_sooner_is_refused(value: str) -> None:
+    found = refused(hub, f"http: {{close_streams_after: {value}}}")
+    assert found == "servers.yaml:2: hub.http.close_streams_after [out_of_range]"

@@ -91,10 +91,7 @@ def test_bad_value_of_a_server_is_found_where_it_stands(body: str, finding: str)
 @pytest.mark.parametrize(
     ("text", "finding"),
     [
-        (
-            "servers:\n  a: {}",
-            "2: servers.a [missing_key]",
-        ),
+        ("servers:\n  a: {}", "2: servers.a [missing_key]"),
         ("servers:\n  a:", "2: servers.a [wrong_type]"),
         ("servers: [a]", "1: servers [wrong_type]"),
         ("servers:\n  a: {local: 'x:'}", "2: servers.a.local [invalid_value]"),

@@ -83,10 +83,7 @@ def test_all_of_it_reaches_the_login_and_secrets_are_known_as_such() -> None:
         ("{redirect_port: 0}", "oauth.redirect_port"),
         ("{redirect_port: 70000}", "oauth.redirect_port"),
         ("{grant: password}", "oauth.grant"),
-        (
-            "{grant: client_credentials, client_id: a, issuer: 'https://a.b'}",
-            "oauth.grant [missing_key]",
-        ),
+        ("{grant: client_credentials, client_id: a, issuer: 'https://a.b'}", "oauth.grant [missing_key]"),
         ("{grant: client_credentials, client_id: a, client_secret: b}", "oauth.grant [missing_key]"),
         ("{client_id: a, private_key: b}", "oauth.private_key [misplaced_key]"),
         ("{clientid: a}", "clientid"),
@@ -138,13 +135,15 @@ def test_this_machine_may_be_asked_only_on_behalf_of_a_server_on_it(url: str) ->
         *("javascript:alert(1)", "file:///etc/passwd", "data:text/html,x", "vbscript:x", "ftp://a.example/"),
         *("http://a.example/", "https://", "https:///x", "//a.example/x", "/x", "", "https://a.example:99999/"),
         *("https://u:p@a.example/", "https://a.example/ --new-window", 'https://a.example/"x', "https://a.example/\n"),
+        *("https://a.example\\@b.example/", "https://ä.example/", "https://169.254.169.254/latest"),
         *(
-            "https://a.example\\@b.example/",
-            "https://ä.example/",
-            "https://169.254.169.254/latest",
             "https://[fe80::1]/",
+            "https://0.0.0.0/",
+            "https://[::]/",
+            "https://224.0.0.1/",
+            "https://a.example/`id`",
+            "https://[::1",
         ),
-        *("https://0.0.0.0/", "https://[::]/", "https://224.0.0.1/", "https://a.example/`id`", "https://[::1"),
     ],
 )
 @pytest.mark.parametrize("is_near", [True, False])

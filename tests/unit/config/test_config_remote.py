@@ -89,18 +89,12 @@ def test_what_is_sent_is_secret_wherever_it_was_written() -> None:
         (f"{{url: '{URL}', headers: {{A: 's3cr3t '}}}}", "headers [invalid_value]"),
         (f"{{url: '{URL}', bearer: '${{SPACED}}'}}", "bearer [invalid_value]"),
         (f"{{url: '{URL}', bearer: Bearer s3cr3t}}", "bearer [invalid_value]"),
-        (
-            f"{{url: '{URL}', bearer: a, headers: {{authorization: b}}}}",
-            "bearer [conflicting_keys]",
-        ),
+        (f"{{url: '{URL}', bearer: a, headers: {{authorization: b}}}}", "bearer [conflicting_keys]"),
         (
             "{url: 'https://u:s3cr3t@x/', bearer: a b, type: sse, era: modern, headers: {Host: c, 'a b': s3cr3t}}",
             "url [invalid_url]",
         ),
-        (
-            "{url: 'https://[', oauth: {}, headers: {Authorization: a}}",
-            "url [invalid_url]",
-        ),
+        ("{url: 'https://[', oauth: {}, headers: {Authorization: a}}", "url [invalid_url]"),
         (f"{{url: '{URL}', bearer: '${{NOPE}}'}}", "bearer [variable_not_set]"),
     ],
 )

@@ -1,7 +1,7 @@
 """The models' own promises."""
 
 from mcp_hub.config.schema.defaults import RestartSettings
-from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.schema.settings import ProfileSettings, Settings
 
 SERVER = {"command": "x"}
 
@@ -35,4 +35,9 @@ def test_defaults_are_the_documented_ones() -> None:
         "idempotent": False,
         "approval": "warn",
     }
-    assert (settings.hub.first_list_wait, settings.hub.limits.line, settings.hub.http.port) == (2.0, 32 << 20, 8765)
+    hub = settings.hub
+    assert (hub.first_list_wait, hub.http.port, hub.task_after, hub.clients) == (2.0, 8765, 5.0, {})
+    assert (hub.expose, hub.budget, hub.compact, hub.pinned) == ("auto", 8000, False, [])
+    assert (hub.max_result_tokens, hub.aliases) == (8000, {})
+    assert hub.store.model_dump() == {"type": "sqlite", "path": None, "retention": 86400.0}
+    assert set(ProfileSettings().model_dump(exclude={"tools", "resources", "prompts"}).values()) == {None}

@@ -58,8 +58,8 @@ def test_rules_of_a_server(server: str, defaults: str, lazy: bool, idle: float |
 def test_processes_of_a_scope_have_the_same_rule(more: str, first: float | None, members: float) -> None:
     upstream = made(f"{{command: x, scope: session{more}}}")
     assert isinstance(upstream, Scoped)
-    assert (upstream._first._rules.idle_stop, upstream._idle) == (first, members)
-    member = upstream._make()
+    assert (upstream._rules.idle_stop, upstream._idle) == (first, members)
+    member = upstream._supervisor()
     assert member._rules.idle_stop is None and not member._rules.lazy, "they are ended, not put to rest"
 
 

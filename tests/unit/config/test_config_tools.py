@@ -107,6 +107,7 @@ def test_interpolated_texts_take_the_type_of_their_key() -> None:
         ("per_tol: {}", "per_tol [unknown_key]"),
         ("task: sometimes", "task [invalid_value]"),
         ("orphan: forget", "orphan [invalid_value]"),
+        ("orphan: never", "orphan [invalid_value]"),
         ("orphan: [cancel]", "orphan [invalid_value]"),
         ("orphan: 0", "orphan [invalid_value]"),
         ("orphan: -1", "orphan [invalid_value]"),
@@ -120,10 +121,7 @@ def test_interpolated_texts_take_the_type_of_their_key() -> None:
         ("per_tool: {a: {orphan: 0s}}", "per_tool.a.orphan [invalid_value]"),
         ("per_tool: {a: {idempotent: 5}}", "per_tool.a.idempotent [wrong_type]"),
         ("per_tool: {'': {}}", 'per_tool[""] [out_of_range]'),
-        (
-            "per_tool: {a: {name: 'b c'}}",
-            "per_tool.a.name [invalid_value]",
-        ),
+        ("per_tool: {a: {name: 'b c'}}", "per_tool.a.name [invalid_value]"),
         ("per_tool: {'a*': {name: b}}", "per_tool [misplaced_key]"),
         ("per_tool: {a: {name: b}, c: {name: b}}", "per_tool [duplicate_name]"),
         ("per_tool: {a: {description: ''}}", "per_tool.a.description [out_of_range]"),
@@ -131,15 +129,10 @@ def test_interpolated_texts_take_the_type_of_their_key() -> None:
         ("per_tool: {a: {pin: perhaps}}", "per_tool.a.pin [wrong_type]"),
         ("per_tool: {a: {tags: x}}", "per_tool.a.tags [wrong_type]"),
         ("per_tool: {a: {arguments: [x]}}", "per_tool.a.arguments [wrong_type]"),
+        ("per_tool: {a: {fixed: []}}", "per_tool.a.fixed [wrong_type]"),
         ("per_tool: {a: {arguments: {'': 1}}}", 'per_tool.a.arguments[""] [out_of_range]'),
-        (
-            "per_tool: {a: {fixed: {x: [{y: .nan}]}}}",
-            "per_tool.a.fixed [invalid_value]",
-        ),
-        (
-            "per_tool: {a: {fixed: {x: 1}, arguments: {x: 1}}}",
-            "per_tool.a.fixed [conflicting_keys]",
-        ),
+        ("per_tool: {a: {fixed: {x: [{y: .nan}]}}}", "per_tool.a.fixed [invalid_value]"),
+        ("per_tool: {a: {fixed: {x: 1}, arguments: {x: 1}}}", "per_tool.a.fixed [conflicting_keys]"),
         ("orphan: '${NOPE}'", "orphan [variable_not_set]"),
     ],
 )
@@ -148,11 +141,7 @@ def test_bad_value_is_found_where_it_stands(body: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rename", "said"),
-    [
-        ("{a: c}", "rename [conflicting_keys]"),
-        ("{c: b}", "rename [duplicate_name]"),
-    ],
+    ("rename", "said"), [("{a: c}", "rename [conflicting_keys]"), ("{c: b}", "rename [duplicate_name]")]
 )
 def test_name_is_said_once_by_rename_or_per_tool(rename: str, said: str) -> None:
     assert findings(f"rename: {rename}\n    per_tool: {{a: {{name: b}}}}") == [f"servers.yaml:3: servers.git.{said}"]

@@ -1,14 +1,28 @@
-"""A hub behind its REST front."""
+"""Hubs in memory: behind the REST front, with `/mcp` too, and without a front."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.unit.fronts.rest_peer import RestPeer, rest_hub
+from mcp_hub.app.build import App
+from tests.unit.fronts.local_hub import Tools, local_hub
+from tests.unit.fronts.rest_peer import RestPeer, mcp_hub, rest_hub
 
 
 @pytest.fixture
 async def peer(tmp_path: Path) -> AsyncIterator[RestPeer]:
     async with rest_hub(tmp_path) as peer:
         yield peer
+
+
+@pytest.fixture
+async def mcp_peer(tmp_path: Path) -> AsyncIterator[RestPeer]:
+    async with mcp_hub(tmp_path) as peer:
+        yield peer
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[tuple[App, Tools]]:
+    async with local_hub(tmp_path, max_result_tokens=0) as opened:
+        yield opened

@@ -9,18 +9,20 @@ import msgspec
 
 from mcp_hub.aio import call_later
 from mcp_hub.call import Call, Early, Question, StreamInfo
-from mcp_hub.calls.handle import call_handle
+from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import CallPlan
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallRules, StreamLimits, TimeLimits
+from mcp_hub.calls.rules import CallRules, SessionRules, StreamLimits, TimeLimits
 from mcp_hub.calls.runner import QUIET, CallRecord
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Progressed, Started
+from mcp_hub.fronts.http.call_response import Housekeeper
+from mcp_hub.fronts.http.endpoints import fail
 from mcp_hub.fronts.http.request import HttpRequest
-from mcp_hub.fronts.http.response import Housekeeper
+from mcp_hub.fronts.http.response import ErrorResponse, StreamedResponse
 from mcp_hub.fronts.http.resume import ClientCalls, Resumption
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
@@ -156,7 +158,7 @@ class World:
         given = rules or CallRules()
         registry = cast(CallRegistry, self)
         self.hub = HubPort(
-            catalog, registry, {}, {}, 10, self.parking, changes, self.streams, rules=lambda server, tool: given
+            catalog, registry, {}, {}, SessionRules(10), self.parking, changes, self.streams, lambda server, tool: given
         )
         self._keeper = Housekeeper()
         self._tasks = [asyncio.create_task(self._keeper.run()), asyncio.create_task(self.streams.run())]
@@ -194,9 +196,20 @@ class World:
         connection.task = asyncio.create_task(run(connection))
         return connection
 
+    def comes(self, client: ClientCalls, last: str) -> Connection:
+        """The response to a GET with that `Last-Event-ID`."""
+
+        async def resume(peer: Connection) -> None:
+            try:
+                await self.resumption.resume(client, last, StreamedResponse(peer.receive, peer.send))
+            except ErrorResponse as error:
+                await fail(peer.send, error)
+
+        return self.open(resume)
+
     async def get(self, client: ClientCalls, last: str) -> Connection:
-        """The response to a GET with that `Last-Event-ID`, after a moment."""
-        connection = self.open(lambda peer: self.resumption.resume(client, last, peer.receive, peer.send))
+        """The same, after a moment."""
+        connection = self.comes(client, last)
         await sleep(0.01)
         return connection
 
@@ -252,10 +265,10 @@ class MadeCall:
         self.record = world.owner.record(call, TimeLimits(9e9, 9e9), CallPlan(reads_only=lambda call: tool == "reads"))
         self.record.log.append(Started())
         call_later(QUIET, self.record.become_durable)
-        leg = call_handle(self.record, world.hub.durable, world.parking, early=early)
+        leg = CallHandle(self.record.call, self.record, world.hub.durable, early=early)
 
         async def answer(peer: Connection) -> None:
-            request = HttpRequest(Envelope(), {}, [], LOCAL, peer.receive, peer.send, takes_sse)
+            request = HttpRequest({}, {}, LOCAL, peer.receive, peer.send, Envelope(), takes_sse)
             await world.resumption.answer(client, request, b"%d" % key, key, b'"t"', leg)
 
         self.post = world.open(answer)

@@ -15,6 +15,8 @@ from mcp_hub.upstreams.functions.registry import Progress, Registry, Result
 from tests.upstreams.child import WAIT
 from tests.upstreams.messages import CLIENT
 
+TOOLS = ["echo", "steps", "hold", "hurry", "fail", "refuse", "flood", "wait", "big"]
+
 
 class Tools:
     """The tools of one hub. `hold` and `steps` wait for `go`; `held` has the nonces of those that came so far."""
@@ -26,18 +28,8 @@ class Tools:
         self.refusals: list[Exception] = []
         self.go = anyio.Event()
         self.came = anyio.Event()
-        for function in (
-            self.echo,
-            self.steps,
-            self.hold,
-            self.hurry,
-            self.fail,
-            self.refuse,
-            self.flood,
-            self.wait,
-            self.big,
-        ):
-            self.registry.tool(function)
+        for name in TOOLS:
+            self.registry.tool(getattr(self, name))
 
     async def echo(self, text: str) -> str:
         return text

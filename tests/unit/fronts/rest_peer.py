@@ -166,7 +166,16 @@ class RestPeer:
 async def rest_hub(root: Path, *, tokens: bool = True, is_open: bool = True, **hub: Any) -> AsyncIterator[RestPeer]:
     """A `local_hub` behind its REST front."""
     async with local_hub(root, **hub) as (app, tools), anyio.create_task_group() as tasks:
-        rest = RestApi(app.hub, version="1.2", max_body=100_000, executors=app.virtual, is_open=is_open)
+        limits, operator = app.binding.limits, app.operations
+        rest = RestApi(
+            app.hub,
+            version="1.2",
+            max_body=100_000,
+            limits=limits,
+            operator=operator,
+            executors=app.virtual,
+            is_open=is_open,
+        )
         endpoints = Endpoints(HttpAuth(CALLERS if tokens else {}), {}, rest)
         yield RestPeer(app, tools, rest, endpoints, tasks)
         tools.go.set()

@@ -5,7 +5,7 @@ from typing import Any
 
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import StreamLimits
+from mcp_hub.calls.rules import CallLimits, SessionRules, StreamLimits
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.filters import EVERYTHING, Filter
@@ -61,10 +61,12 @@ class Hub:
         self.source = Source(self.changes)
         rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(resources=resources)})}
         catalog = Catalog({"git": self.source}, rules, self.changes, clock, 0)
-        registry = CallRegistry(clock, running=1, waiting=1)
+        registry = CallRegistry(clock, CallLimits(1, 1))
         streams = StreamTable(MemoryStore(), clock, StreamLimits())
         parking = PendingInput(clock, 1, registry.cancel)
-        self.facade = HubPort(catalog, registry, {"git": self.source}, {}, 10, parking, self.changes, streams)
+        self.facade = HubPort(
+            catalog, registry, {"git": self.source}, {}, SessionRules(10), parking, self.changes, streams
+        )
 
     def client(self, **subscriptions: str) -> Session:
         """A session that is subscribed to own URIs under the ones that it knows."""

@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from mcp_hub.call import Upstream
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
@@ -39,7 +39,7 @@ class SoftHub(TaskHub):
         super().__init__("pipe")
         server = Described()
         self.server.snapshot = server.snapshot  # type: ignore[method-assign]
-        upstreams = cast(Mapping[str, Upstream], {"git": self.server})
+        upstreams: dict[str, Upstream] = {"git": self.server}
         rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
         self.facade.catalog = Catalog(upstreams, rules, self.facade.changes, self.clock, 0)
         self.facade._audience = lambda session: EARLY if session.caller.principal == "me" else PROGRAM
@@ -66,8 +66,10 @@ class SoftHub(TaskHub):
         meta = {} if token is None else {"_meta": {"progressToken": token}}
         return await self.ask("tools/call", {"name": name, "arguments": arguments or {}, **meta})
 
-    async def softly(self) -> str:
+    async def softly(self, **capabilities: Any) -> str:
         """The stream of a call that was answered though it runs."""
+        if not self.raw:
+            await self.hello(**capabilities)
         sent = await self.tool("slow")
         await sleep(DEADLINE)
         return soft(sent)["stream"]

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,14 +12,14 @@ import pytest
 from mcp_hub.call import Call, CallChannel, Question, Upstream
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.rules import CallRules, StreamLimits, TimeLimits
+from mcp_hub.calls.rules import CallLimits, CallRules, SessionRules, StreamLimits, TimeLimits
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.events import CallEvent, Completed, Progressed
+from mcp_hub.fronts.http.call_response import Housekeeper
 from mcp_hub.fronts.http.modern import ModernHttp
 from mcp_hub.fronts.http.request import HttpRequest
-from mcp_hub.fronts.http.response import Housekeeper
 from mcp_hub.fronts.mcp.binding import Binding, Identity, modern_session
 from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.hub import HubPort
@@ -28,10 +28,10 @@ from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.sessions.session import Caller
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import Era, Kind, RawJson, Snapshot
 from mcp_hub.upstreams.peer.input_questions import follow_up
 from tests.unit.calls.virtual_time import LoopClock, named_like, run, sleep
-from tests.unit.fakes import KeptWire
+from tests.unit.fakes import IdleUpstream, KeptWire
 from tests.unit.fronts.http_peer import Connection
 from tests.upstreams.messages import PREFIX, modern, rpc
 
@@ -82,17 +82,13 @@ class Running:
         return key
 
 
-class Server:
+class Server(IdleUpstream):
     """The upstream; `calls` are those that it got, in order, `tools` the names that it lists."""
 
-    name = "git"
-
     def __init__(self) -> None:
+        super().__init__("git")
         self.calls: list[Running] = []
         self.tools = list(TOOLS)
-
-    def begin(self, call: Call, channel: CallChannel) -> None:
-        """Never in place."""
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         running = Running(call, channel)
@@ -106,11 +102,6 @@ class Server:
     def snapshot(self) -> Snapshot:
         tools = (json.dumps({"name": name, "inputSchema": {"type": "object"}}).encode() for name in self.tools)
         return Snapshot("git", Era.HANDSHAKE, {Kind.TOOL: tuple(tools)})
-
-    def status(self) -> UpstreamStatus:
-        return UpstreamStatus("git", UpstreamState.READY)
-
-    def session_ended(self, session: str) -> None: ...
 
 
 class Sent:
@@ -162,8 +153,8 @@ class TaskHub:
         self.clock = LoopClock()
         self.server = Server()
         self.streams = StreamTable(MemoryStore(), self.clock, StreamLimits(detached=3))
-        self.registry = CallRegistry(self.clock, running=99, waiting=9, on_durable=self.streams.begin)
-        upstreams = cast(Mapping[str, Upstream], {"git": self.server})
+        self.registry = CallRegistry(self.clock, CallLimits(99, 9), on_durable=self.streams.begin)
+        upstreams: dict[str, Upstream] = {"git": self.server}
         changes = Notices()
         rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
         limits = TimeLimits(9e9, 9e9)
@@ -172,12 +163,11 @@ class TaskHub:
             self.registry,
             upstreams,
             {"git": (limits, limits)},
-            100,
+            SessionRules(100, AFTER),
             PendingInput(self.clock, 60, self.registry.cancel),
             changes,
             self.streams,
             lambda server, tool: RULES.get(tool, CallRules()),
-            AFTER,
             follow_up,
         )
         self.binding = Binding(self.facade, Identity({"name": "hub", "version": "1"}, lambda profile: None))
@@ -269,8 +259,9 @@ class TaskHub:
             **headers,
         }
         raw = [(name.encode(), value.encode()) for name, value in all_headers.items() if value is not None]
+        scope = {"headers": raw}
         request = HttpRequest(
-            _decoded(message), dict(raw), raw, Caller(principal), connection.receive, connection.send, takes_sse=True
+            scope, dict(raw), Caller(principal), connection.receive, connection.send, _decoded(message), takes_sse=True
         )
         connection.task = asyncio.create_task(self._http.post(request))
 

@@ -7,16 +7,9 @@ import pytest
 
 from mcp_hub.errors import Busy
 from mcp_hub.fronts.http.admission import Admission, AdmissionLimits, Rate, TooFast
+from tests.unit.fakes import HandClock
 
 pytestmark = pytest.mark.anyio
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.time = 100.0
-
-    def now(self) -> float:
-        return self.time
 
 
 def taken(rate: Rate, principal: str = "a") -> int:
@@ -32,7 +25,7 @@ def taken(rate: Rate, principal: str = "a") -> int:
 
 
 def test_rate_gives_ten_seconds_worth_at_once_and_then_so_many_a_second() -> None:
-    clock = Clock()
+    clock = HandClock()
     rate = Rate(2, "things", "hub.http.rate", clock)
     assert taken(rate) == 20 and taken(rate) == 0
     assert taken(rate, "b") == 20
@@ -45,8 +38,8 @@ def test_rate_gives_ten_seconds_worth_at_once_and_then_so_many_a_second() -> Non
 
 
 def test_rate_of_nothing_is_no_bound_and_forgets_the_longest_unseen() -> None:
-    Rate(0, "things", "x", Clock()).take("a")
-    rate = Rate(1, "things", "x", Clock())
+    Rate(0, "things", "x", HandClock()).take("a")
+    rate = Rate(1, "things", "x", HandClock())
     for _ in range(10):
         rate.take("first")
     for number in range(4096):
@@ -55,7 +48,7 @@ def test_rate_of_nothing_is_no_bound_and_forgets_the_longest_unseen() -> None:
 
 
 def test_one_principal_has_so_many_requests_and_leaves_room_for_others() -> None:
-    admission = Admission(AdmissionLimits(requests_per_principal=2), Clock())
+    admission = Admission(AdmissionLimits(requests_per_principal=2), HandClock())
     admission.enter("a")
     admission.enter("a")
     with pytest.raises(Busy, match=r"2 requests .* raise hub.http.requests_per_principal") as refused:
@@ -67,7 +60,7 @@ def test_one_principal_has_so_many_requests_and_leaves_room_for_others() -> None
 
 
 def test_who_comes_too_fast_has_nothing_under_way() -> None:
-    admission = Admission(AdmissionLimits(requests_per_principal=1, request_rate=1), Clock())
+    admission = Admission(AdmissionLimits(requests_per_principal=1, request_rate=1), HandClock())
     for _ in range(10):
         admission.enter("a")
         admission.leave("a")
@@ -92,7 +85,7 @@ async def received(admission: Admission, *sizes: int, principal: str = "a", **he
 
 
 async def test_large_bodies_of_one_principal_are_counted_until_their_requests_are_over() -> None:
-    admission = Admission(AdmissionLimits(bodies_per_principal=1000), Clock())
+    admission = Admission(AdmissionLimits(bodies_per_principal=1000), HandClock())
     first = await received(admission, 600, content_length="100000")
     second = await received(admission, 200, 200, transfer_encoding="chunked")
     with pytest.raises(Busy, match="over 1000 bytes"):

@@ -90,6 +90,57 @@ def test_connections_leave_room_for_other_files(monkeypatch: pytest.MonkeyPatch)
         assert affordable(wanted) == most
 
 
+class Transport:
+    """Keeps what each write sends."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        if data:
+            self.sent.append(data)
+
+    def writelines(self, parts: tuple[bytes, ...]) -> None:
+        self.write(b"".join(parts))
+
+    def close(self) -> None:
+        self.sent.append(b"closed")
+
+    def is_closing(self) -> bool:
+        return False
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n"
+STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ([HEAD, b"HTTP/1.1 20", b"0"], [HEAD + b"HTTP/1.1 20", b"0"]),
+        ([CONTINUE, HEAD, b""], [CONTINUE, HEAD]),
+        ([STREAM, b"5\r\n: hi\n\r\n"], [STREAM, b"5\r\n: hi\n\r\n"]),
+        ([HEAD], [HEAD]),
+    ],
+    ids=["head with body", "100 Continue", "event stream", "body that never comes"],
+)
+def test_a_head_leaves_with_its_body_or_at_once(written: list[bytes], sent: list[bytes]) -> None:
+    transport = Transport()
+    joined = connections._Joined(transport)
+    for data in written:
+        joined.write(data)
+    joined.close()
+    assert transport.sent == [*sent, b"closed"]
+
+
+async def test_head_is_answered_without_a_body() -> None:
+    async with serving() as (_, port), await anyio.connect_tcp("127.0.0.1", port) as client:
+        await client.send(b"HEAD / HTTP/1.1\r\nhost: x\r\n\r\n")
+        with anyio.fail_after(5):
+            assert (await client.receive()).endswith(b"\r\ncontent-length: 2\r\n\r\n")
+
+
 @pytest.mark.parametrize(
     ("target", "status"),
     [

@@ -16,14 +16,9 @@ from mcp_hub.protocol.eras import LOG_LEVELS
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.types import CallId, Era
 from tests.unit.calls.call_scripts import handle_of
-from tests.unit.fakes import DeliveryPort, unused
+from tests.unit.fakes import DeliveryPort, HandClock, unused
 
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
-
-
-class Clock:
-    def now(self) -> float:
-        return 0.0
 
 
 class Client:
@@ -33,7 +28,7 @@ class Client:
         self, era: Era = HANDSHAKE, token: bytes | None = None, level: str | None = None, method: str = "tools/call"
     ) -> None:
         call = Call(CallId("st_1"), "git", method, {}, {}, "s", "p", era, {})
-        self.record = new_record(call, unused, TimeLimits(1, 1), Clock())
+        self.record = new_record(call, unused, TimeLimits(1, 1), HandClock())
         self.woken = 0
         session = Session("s", LOCAL, era, "2025-11-25", log_level=level)
         self.delivery = CallResponder(

@@ -47,7 +47,7 @@ class Client:
 
     def follow(self, after: int = 0) -> CallResponder:
         hub = cast(HubPort, self.hub)
-        call = handle_of(self.record, parking=self.hub.parking, after=after)
+        call = handle_of(self.record, after=after)
         return CallResponder(hub, b"9", self.session, call, b'"t"', lambda: None, self.asking)
 
     def asked(self, method: str = "elicitation/create", params: JsonObject = FORM) -> str:
@@ -222,6 +222,9 @@ async def test_a_modern_servers_own_state_is_marked() -> None:
     assert client.gets() == []
     state = client.hub.parking.mark(client.record.call, "abc")
     assert client.result == {"resultType": "input_required", "requestState": state, "_meta": {"x": 1}}
+    odd = Client(Era.MODERN)
+    odd.record.log.append(Completed(asks.replace(b'"abc"', b"7"), Era.MODERN))
+    assert odd.gets() == [] and b"requestState must be a string" in (odd.delivery.answer or b"")
 
 
 async def test_a_url_that_must_be_opened_first_is_asked_for_in_the_modern_way() -> None:

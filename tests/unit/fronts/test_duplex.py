@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -17,7 +16,7 @@ from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import LOCAL, Session
 from tests.unit.fakes import KeptWire
-from tests.unit.fronts.local_hub import Tools, hello, local_hub
+from tests.unit.fronts.local_hub import Tools, hello
 from tests.upstreams.child import until
 from tests.upstreams.messages import modern
 
@@ -83,12 +82,6 @@ async def serving(app: App, on_modern: OnModern = no_modern) -> AsyncIterator[Wi
     async with duplex.serving(wire):
         yield wire
         wire.close()
-
-
-@pytest.fixture
-async def hub(tmp_path: Path) -> AsyncIterator[tuple[App, Tools]]:
-    async with local_hub(tmp_path, max_result_tokens=0) as opened:
-        yield opened
 
 
 @pytest.fixture

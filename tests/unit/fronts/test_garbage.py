@@ -1,29 +1,22 @@
 """What a call leaves behind goes at once: garbage that only the collector finds made a busy hub grow by megabytes."""
 
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import anyio
 import pytest
 
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.fronts.http.response import HttpResponse
+from mcp_hub.fronts.http.call_response import HttpResponse
 from mcp_hub.fronts.mcp.responder import CallResponder
-from tests.unit.fronts.rest_peer import RestPeer, mcp_hub
+from tests.unit.fronts.rest_peer import RestPeer
 from tests.upstreams.messages import modern
 
 pytestmark = pytest.mark.anyio
 
 CALLS = 30
 ACCEPT = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
-
-
-@pytest.fixture
-async def peer(tmp_path: Path) -> AsyncIterator[RestPeer]:
-    async with mcp_hub(tmp_path) as hub:
-        yield hub
 
 
 @pytest.fixture
@@ -62,9 +55,9 @@ async def of_rest(peer: RestPeer) -> Callable[[], Awaitable[Any]]:
 
 @pytest.mark.parametrize("begin", [of_handshake, of_modern, of_rest])
 async def test_calls_leave_nothing_to_the_collector(
-    begin: Callable[[RestPeer], Awaitable[Callable[[], Awaitable[Any]]]], peer: RestPeer, uncollected: None
+    begin: Callable[[RestPeer], Awaitable[Callable[[], Awaitable[Any]]]], mcp_peer: RestPeer, uncollected: None
 ) -> None:
-    call = await begin(peer)
+    call = await begin(mcp_peer)
     assert b'"x"' in (await call()).body
     await anyio.wait_all_tasks_blocked()
     before = left()

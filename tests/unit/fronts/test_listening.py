@@ -12,7 +12,7 @@ from mcp_hub.fronts.mcp import announcer as module
 from mcp_hub.fronts.mcp import subscriptions as listening_module
 from mcp_hub.fronts.mcp.binding import Binding, Identity, modern_session
 from mcp_hub.fronts.mcp.duplex import Duplex
-from mcp_hub.fronts.mcp.subscriptions import MOST_STREAMS, ListenStreams
+from mcp_hub.fronts.mcp.subscriptions import ListenStreams
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.notifications import ListenFilter
 from mcp_hub.sessions.session import LOCAL, Caller, Session
@@ -89,17 +89,17 @@ async def test_nothing_is_pulled_for_a_client_that_does_not_read(hub: Hub) -> No
 async def test_a_cancelled_listen_is_not_answered_and_its_place_is_free_at_once(hub: Hub) -> None:
     duplex, wire = served(hub)
     async with duplex.serving(wire):
-        for number in range(MOST_STREAMS):
+        for number in range(64):
             listen(duplex, "x:a", id=number)
-        await wire.until(MOST_STREAMS)
+        await wire.until(64)
         listen(duplex, "x:a", id="more")
         assert wire.sent[-1]["error"]["code"] == Busy.code and "64" in wire.sent[-1]["error"]["message"]
         request(duplex, "notifications/cancelled", {"requestId": 7})
         listen(duplex, "x:a", id="more")
-        await wire.until(MOST_STREAMS + 2)
+        await wire.until(64 + 2)
         assert wire.methods[-1] == "acknowledged"
         assert 7 not in [message.get("id") for message in wire.sent]
-        assert hub.source.subscribed == ["x:a"] * MOST_STREAMS
+        assert hub.source.subscribed == ["x:a"] * 64
 
 
 async def test_when_serving_ends_every_listen_is_answered_and_nothing_stays_subscribed(hub: Hub) -> None:
@@ -148,9 +148,9 @@ async def test_a_server_that_does_not_accept_in_time_is_not_acknowledged(
 
 
 async def test_each_principal_has_its_own_limit(hub: Hub) -> None:
-    streams = ListenStreams(hub.facade)
+    streams = ListenStreams(hub.facade, 64)
     alice, bob = (Session("s", Caller(name), Era.MODERN, "") for name in ("alice", "bob"))
-    opened = [streams.open(alice, b"1", ListenFilter()) for _ in range(MOST_STREAMS)]
+    opened = [streams.open(alice, b"1", ListenFilter()) for _ in range(64)]
     with pytest.raises(Busy):
         streams.open(alice, b"1", ListenFilter())
     streams.open(bob, b"1", ListenFilter())

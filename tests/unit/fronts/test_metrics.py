@@ -88,7 +88,7 @@ async def test_each_call_counts_once_by_how_it_ended(peer: RestPeer, metrics: Me
 
 async def test_a_call_that_ran_out_of_time_says_so(tmp_path: Path) -> None:
     async with rest_hub(tmp_path) as peer:
-        limits = peer.app.operations.adoption.limits
+        limits = peer.app.operations.applier.limits
         limits["local"] = TimeLimits(0.1, 0.1), TimeLimits(0.1, 0.1)
         await peer.call("hold", {"nonce": "late"}).ended()
         samples = read(Metrics(peer.app.operations.watch, "1"))
@@ -192,8 +192,8 @@ def test_what_is_no_longer_configured_is_forgotten() -> None:
     meters = Meters()
     for name in ("a", "b"):
         meters._fresh(name, "tools/call")
-    meters.keep({"b"})
-    assert [server for (server, _), _ in meters] == ["b"]
-    for number in range(5000):
-        meters._fresh(f"s{number}", "tools/call")
-    assert len(list(meters)) == 4096
+    assert [own.server for own in meters.figures({"b"})] == ["b"]
+    names = [f"s{number}" for number in range(5000)]
+    for name in names:
+        meters._fresh(name, "tools/call")
+    assert len(meters.figures(names)) == 4096

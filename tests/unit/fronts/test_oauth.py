@@ -47,8 +47,7 @@ class FixedKeys:
         self._keys = parse_keys(body, algorithms)
 
     def find(self, kid: str | None, algorithm: str) -> Sequence[jwt.PyJWK]:
-        fitting = [key for key in self._keys if algorithm in key.by_algorithm and kid in (None, key.kid)]
-        return [key.by_algorithm[algorithm] for key in fitting]
+        return [key for key in self._keys if key.algorithm_name == algorithm and kid in (None, key.key_id)]
 
     async def refresh(self) -> None:
         self.asked += 1

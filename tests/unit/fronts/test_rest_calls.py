@@ -2,14 +2,19 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 
+from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.errors import UpstreamUnavailable
+from mcp_hub.fronts.rest import follow
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.base import Chunk
+from tests.unit.fronts.local_hub import TOOLS
 from tests.unit.fronts.rest_peer import BOB, NARROW, RestPeer, problem, rest_hub
 from tests.upstreams.child import WAIT
 
@@ -17,7 +22,6 @@ pytestmark = pytest.mark.anyio
 
 BOTH = {"accept": "application/json, text/event-stream"}
 SSE = {"accept": "text/event-stream"}
-TOOLS = ["echo", "steps", "hold", "hurry", "fail", "refuse", "flood", "wait", "big"]
 
 
 async def test_every_tool_is_listed_as_it_is_defined_and_always_in_the_same_bytes(peer: RestPeer) -> None:
@@ -285,7 +289,7 @@ async def test_without_tokens_nothing_of_another_session_is_listed(tmp_path: Pat
     async with rest_hub(tmp_path, tokens=False) as peer:
         answer = await peer.call("hold", {"nonce": "a"}, headers={"prefer": "wait=0"}, token=None).ended()
         mine = answer.json["stream"]
-        row, store = await peer.app.streams.find("local", mine), peer.app.streams.store
+        row, store = (await peer.app.streams.open("local", mine)).row, peer.app.streams.store
         confirmed = anyio.Event()
         other = msgspec.structs.replace(row, id=new_call_id(), session="se_X", last=0)
         store.create(other, Chunk(1, (b"{}",)), lambda error: confirmed.set())
@@ -293,3 +297,99 @@ async def test_without_tokens_nothing_of_another_session_is_listed(tmp_path: Pat
         assert {other.id, mine} == {each.id for each in await store.rows("local", 9)}
         listed = (await peer.ask("GET", "/v1/streams", token=None)).json["streams"]
         assert [each["stream"] for each in listed] == [mine]
+
+
+async def test_call_of_the_hub_s_own_tool_goes_on_as_any_other(peer: RestPeer) -> None:
+    key = {"idempotency-key": "k"}
+    id_ = await peer.detached("find_tools", {"query": "hold"}, **key)
+    assert "hold" in json.dumps((await peer.until(id_, "completed", "cancelled")).get("result"))
+    again = await peer.call("find_tools", {"query": "hold"}, headers=key).ended()
+    assert (again.status, again.json["stream"]) == (200, id_)
+
+
+def through(tool: str, **arguments: Any) -> dict[str, Any]:
+    """The arguments of `run_tool`."""
+    return {"name": tool, "arguments": arguments}
+
+
+async def call(peer: RestPeer, tool: str, arguments: Any, selected: list[str] | None = None, **options: Any) -> Any:
+    body = {"arguments": arguments} if selected is None else {"arguments": arguments, "tools": selected}
+    return await peer.ask("POST", f"/v1/tools/{tool}/call", body, **options)
+
+
+async def test_what_is_not_selected_is_unknown_through_run_tool_too(peer: RestPeer) -> None:
+    for selected in (["run_tool"], ["echo"], []):
+        refused = await call(peer, "run_tool", through("echo", text="x"), selected)
+        problem(refused, 404, "unknown_tool")
+    done = await call(peer, "run_tool", through("echo", text="x"), ["run_tool", "echo"])
+    assert done.status == 200 and b'"x"' in done.body
+    assert (await call(peer, "run_tool", {"arguments": {}}, ["run_tool"])).status == 400
+
+
+async def test_key_of_a_call_gives_no_result_to_a_token_that_may_not_call_the_tool(peer: RestPeer) -> None:
+    peer.tools.go.set()
+    for tool, arguments in (("wait", {"nonce": "n"}), ("run_tool", through("wait", nonce="n"))):
+        headers = {"idempotency-key": tool}
+        first = await call(peer, tool, arguments, headers=headers)
+        assert first.status == 200 and (await call(peer, tool, arguments, headers=headers)).json == first.json
+        foreign = await call(peer, tool, arguments, headers=headers, token=NARROW)
+        assert b"n 0" not in foreign.body and b"Unknown tool: wait" in foreign.body
+
+
+async def test_call_whose_turn_never_came_leaves_its_key_free(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path, limits={"running_calls": 1}) as peer:
+        key = {"idempotency-key": "k"}
+        first = await peer.detached("hold", {"nonce": "a"})
+        await peer.tools.has_come("a")
+        id_ = await peer.detached("echo", {"text": "x"}, **key)
+        (waiting,) = (record for record in peer.app.registry.under_way if record.call.id == id_)
+        waiting.times.limits = TimeLimits(0.01, 0.01)
+        peer.app.registry.reschedule(waiting.due)
+        known = await peer.until(id_, "failed")
+        assert known["error"]["code"] == "busy" and known["error"]["retryable"] is True
+        await peer.ask("DELETE", f"/v1/streams/{first}")
+        await peer.until(first, "cancelled")
+        made = await peer.call("echo", {"text": "x"}, headers=key).ended()
+        assert made.status == 200 and made.json["stream"] != id_
+
+
+async def test_hub_that_stops_says_of_a_waiting_call_that_nothing_was_done(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path, limits={"running_calls": 1}) as peer:
+        await peer.detached("hold", {"nonce": "a"})
+        await peer.tools.has_come("a")
+        waiting = peer.call("echo", {"text": "x"})
+        while len(peer.app.registry) < 2:
+            await anyio.lowlevel.checkpoint()
+        peer.rest.close()
+        await peer.app.stop()
+        stopped = await waiting.ended()
+        said = problem(stopped, 503, "hub_stopped")
+        assert said["retryable"] is True and "outcome" not in said and "retry-after" in stopped.headers
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/json, text/event-stream"])
+async def test_who_waits_for_a_call_that_outlives_the_hub_is_told_where_it_is(
+    peer: RestPeer, monkeypatch: pytest.MonkeyPatch, accept: str
+) -> None:
+    monkeypatch.setattr(follow, "_LAST_EVENTS", 0.01)
+    waiting = peer.call("hold", {"nonce": "a"}, headers={"accept": accept})
+    await peer.tools.has_come("a")
+    await anyio.wait_all_tasks_blocked()
+    peer.rest.close()
+    accepted = await waiting.ended()
+    assert (accepted.status, accepted.json["status"]) == (202, "working")
+    assert accepted.headers["location"] == f"/v1/streams/{accepted.json['stream']}"
+    assert accepted.headers["content-type"] == "application/json" and "retry-after" not in accepted.headers
+    known = await peer.ask("GET", accepted.headers["location"])
+    assert known.json["status"] == "working" and peer.tools.cancelled == []
+
+
+async def test_call_that_comes_after_that_is_not_sent_away_either_once_it_has_begun(
+    peer: RestPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "_LAST_EVENTS", 0)
+    peer.rest.close()
+    await anyio.lowlevel.checkpoint()
+    await anyio.wait_all_tasks_blocked()
+    late = await peer.call("hold", {"nonce": "a"}, headers={"accept": "text/event-stream"}).ended()
+    assert late.status == 202 and late.headers["location"] == f"/v1/streams/{late.json['stream']}"

@@ -97,7 +97,7 @@ async def test_posts_that_cannot_be_read_are_refused(peer: RestPeer) -> None:
 
 
 async def test_post_over_a_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_hub.fronts.rest.exchange._DISCARD", 0.01)
+    monkeypatch.setattr("mcp_hub.fronts.http.body._DISCARD", 0.01)
     async with rest_hub(tmp_path, limits={"event": 100}) as peer:
         id_, _ = await given(peer)
         over = problem(await post(peer, 1, 1, {"tool_call_id": id_, "content": "x" * 101}), 413, "too_large")

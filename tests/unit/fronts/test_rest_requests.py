@@ -61,7 +61,7 @@ async def test_body_may_have_a_charset_line_breaks_or_not_be_there_at_all(peer: 
 
 
 async def test_body_over_the_limit_is_refused(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_hub.fronts.rest.exchange._DISCARD", 0.01)
+    monkeypatch.setattr("mcp_hub.fronts.http.body._DISCARD", 0.01)
     response = await peer.ask("POST", ECHO, {"arguments": {"text": "x" * 100_000}})
     problem(response, 413, "body_too_large")
     assert response.headers["connection"] == "close"
@@ -156,8 +156,7 @@ def test_problem_of_a_call_is_read_from_what_the_stream_has_of_its_error() -> No
 
 
 @pytest.mark.parametrize(
-    ("error", "status"),
-    [(InvalidParams("x"), 400), (Busy("x"), 503), (RpcError("x"), 500), (HubError("x"), 500)],
+    ("error", "status"), [(InvalidParams("x"), 400), (Busy("x"), 503), (RpcError("x"), 500), (HubError("x"), 500)]
 )
 def test_every_error_of_the_hub_is_a_problem(error: HubError, status: int) -> None:
     told = json.loads(problem_for(error).encoded())

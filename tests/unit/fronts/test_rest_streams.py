@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from mcp_hub.errors import StoreError
 from mcp_hub.fronts import following
-from mcp_hub.fronts.rest import exchange, follow
+from mcp_hub.fronts.rest import follow
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import CallId, Era
@@ -36,10 +36,7 @@ async def test_every_form_has_the_exact_suffix_from_any_place(peer: RestPeer) ->
     for after in range(len(lines) + 1):
         url = f"/v1/streams/{id_}/events?after={after}"
         page, again = await peer.ask("GET", url), await peer.ask("GET", url)
-        expected = b'{"events":[%b],"cursor":%d,"closed":true,"durable":false}' % (
-            b",".join(lines[after:]),
-            len(lines),
-        )
+        expected = b'{"events":[%b],"cursor":%d,"closed":true,"durable":false}' % (b",".join(lines[after:]), len(lines))
         assert page.body == again.body == expected
         ndjson = await peer.ask("GET", url, headers=NDJSON)
         assert ndjson.body == b"".join(line + b"\n" for line in lines[after:])
@@ -135,7 +132,7 @@ async def test_stream_of_a_client_of_another_front_is_not_ended_by_who_looks_at_
 
 
 async def test_follower_that_takes_nothing_is_disconnected(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "_STALLED", 0.01)
+    monkeypatch.setattr("mcp_hub.fronts.http.response._STALLED", 0.01)
     id_ = await peer.detached("steps", {"n": 2})
     response = peer.start("GET", f"/v1/streams/{id_}/events", headers=SSE)
     response.is_stalled = True

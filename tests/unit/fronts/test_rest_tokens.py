@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from mcp_hub.errors import ConfigError
-from mcp_hub.fronts.rest.tokens import ANY_CLIENT
+from mcp_hub.fronts.rest.calls import ANY_CLIENT
 from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.sessions.session import Caller
+from tests.unit.fronts.local_hub import TOOLS
 from tests.unit.fronts.rest_peer import NARROW, Response, RestPeer, problem, rest_hub
 
 pytestmark = pytest.mark.anyio
@@ -26,17 +27,7 @@ async def test_account_is_of_all_tools_for_any_client(peer: RestPeer) -> None:
     response = await peer.ask("GET", "/v1/tokens")
     found = account(response)
     assert (found.client, found.profile, found.current.expose) == (ANY_CLIENT, None, "auto")
-    assert [one.name for one in found.tools] == [
-        "echo",
-        "steps",
-        "hold",
-        "hurry",
-        "fail",
-        "refuse",
-        "flood",
-        "wait",
-        "big",
-    ]
+    assert [one.name for one in found.tools] == TOOLS
     assert [(one.server, one.tools) for one in found.servers] == [("local", 9)]
     assert sorted(found.heaviest) == sorted(one.name for one in found.tools)
     assert (await peer.ask("GET", "/v1/tokens")).body == response.body

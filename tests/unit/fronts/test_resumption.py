@@ -156,10 +156,7 @@ async def test_of_many_that_come_at_once_the_last_one_follows() -> None:
     call = MadeCall(World())
     await call.progresses(1)
     place = call.place(2)
-    peers = [
-        call.world.open(lambda peer: call.world.resumption.resume(call.client, place, peer.receive, peer.send))
-        for _ in range(9)
-    ]
+    peers = [call.world.comes(call.client, place) for _ in range(9)]
     await sleep(0.1)
     await call.ends()
     assert [peer.is_complete for peer in peers] == [True] * 9
@@ -192,11 +189,7 @@ async def test_unknown_foreign_and_malformed_places_look_alike() -> None:
     assert {(peer.status, peer.body) for peer in [foreign, *refused]} == {(400, foreign.body)}
     assert foreign.error == {
         "jsonrpc": "2.0",
-        "error": {
-            "code": -32600,
-            "message": "unknown event id",
-            "data": {"code": "unknown_event"},
-        },
+        "error": {"code": -32600, "message": "unknown event id", "data": {"code": "unknown_event"}},
     }
     assert not call.post.is_complete, "who names the wrong place closes nobody's connection"
 
@@ -244,9 +237,7 @@ async def test_reading_ahead_is_done_in_turns() -> None:
     for start in range(1, 9001, 1000):
         await call.progresses(*range(start, start + 1000))
     await call.drops()
-    peer = call.world.open(
-        lambda peer: call.world.resumption.resume(call.client, call.place(0), peer.receive, peer.send)
-    )
+    peer = call.world.comes(call.client, call.place(0))
     sizes: list[int] = []
     while 9001 not in sizes:
         await asyncio.sleep(0)

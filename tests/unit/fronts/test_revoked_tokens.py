@@ -1,7 +1,5 @@
 """Tokens that are taken away while they are used: who only listens hears no more, calls are answered."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -9,19 +7,13 @@ import pytest
 
 from mcp_hub.fronts.http.auth import HttpAuth
 from mcp_hub.sessions.session import Caller
-from tests.unit.fronts.rest_peer import ALICE, BOB, CALLERS, Response, RestPeer, mcp_hub
+from tests.unit.fronts.rest_peer import ALICE, BOB, CALLERS, Response, RestPeer
 from tests.upstreams.messages import CLIENT, modern
 
 pytestmark = pytest.mark.anyio
 
 BOTH = "application/json, text/event-stream"
 OTHERS = {token: caller for token, caller in CALLERS.items() if token != ALICE}
-
-
-@pytest.fixture
-async def peer(tmp_path: Path) -> AsyncIterator[RestPeer]:
-    async with mcp_hub(tmp_path) as hub:
-        yield hub
 
 
 def rpc(method: str, params: Any) -> dict[str, Any]:
@@ -57,24 +49,24 @@ LATER = {
 
 @pytest.mark.parametrize("later", LATER.values(), ids=LATER)
 async def test_who_listens_with_a_token_that_is_taken_away_hears_no_more(
-    later: dict[str, Caller], peer: RestPeer
+    later: dict[str, Caller], mcp_peer: RestPeer
 ) -> None:
-    hers, his = await listening(peer, ALICE), await listening(peer, BOB)
-    calling = peer.call("hold", {"nonce": "call"})
-    await peer.tools.has_come("call")
-    peer._endpoints.guard = HttpAuth({**CALLERS, "new": Caller("new")})
+    hers, his = await listening(mcp_peer, ALICE), await listening(mcp_peer, BOB)
+    calling = mcp_peer.call("hold", {"nonce": "call"})
+    await mcp_peer.tools.has_come("call")
+    mcp_peer._endpoints.use(HttpAuth({**CALLERS, "new": Caller("new")}), {})
     await anyio.wait_all_tasks_blocked()
     assert not any(response.is_complete for response in (*hers, *his)), "her token is still good"
-    peer._endpoints.guard = HttpAuth(later)
+    mcp_peer._endpoints.use(HttpAuth(later), {})
     for response in hers:
         await response.ended()
     assert not any(response.is_complete for response in (*his, calling))
-    peer.tools.go.set()
+    mcp_peer.tools.go.set()
     assert (await calling.ended()).json["result"]["content"][0]["text"] == "call"
 
 
-async def test_without_tokens_nobody_is_sent_away(peer: RestPeer) -> None:
-    peer._endpoints.guard = HttpAuth({})
-    hers = peer.start("GET", "/v1/streams", token=None)
+async def test_without_tokens_nobody_is_sent_away(mcp_peer: RestPeer) -> None:
+    mcp_peer._endpoints.use(HttpAuth({}), {})
+    hers = mcp_peer.start("GET", "/v1/streams", token=None)
     await hers.ended()
-    assert hers.status == 200 and not peer._endpoints._listeners
+    assert hers.status == 200 and not mcp_peer._endpoints._listeners

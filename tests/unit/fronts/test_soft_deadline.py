@@ -62,7 +62,7 @@ def test_who_has_a_deadline(caller: Caller, era: Era, name: Any, capabilities: A
 def test_no_name_is_too_long_to_be_looked_up() -> None:
     names: list[str | None] = []
 
-    def find(client_name: str | None, chosen: str | None, *, known_only: bool) -> float | None:
+    def find(client_name: str | None, chosen: str | None, known_only: bool) -> float | None:
         names.append(client_name)
         return None
 

@@ -51,9 +51,7 @@ async def test_no_client_that_did_not_say_so_gets_a_task(hub: TaskHub, tool: str
 async def test_a_tool_of_tasks_only_is_not_called_for_a_client_that_takes_none(hub: TaskHub) -> None:
     sent = await hub.call("required", capabilities={})
     assert sent.error["code"] == -32021
-    assert sent.error["data"] == {
-        "requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
-    }
+    assert sent.error["data"] == {"requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
     assert sent.status in (None, 400)
     assert hub.server.calls == []
 

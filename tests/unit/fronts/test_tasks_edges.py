@@ -8,12 +8,12 @@ import pytest
 
 from mcp_hub.call import Call, Question
 from mcp_hub.calls.pending_input import PendingInput
-from mcp_hub.calls.plan import resumed
+from mcp_hub.calls.plan import CallPlan, ResumePoint
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import new_record
 from mcp_hub.calls.streams.stored import fetched
 from mcp_hub.clock import SystemClock
-from mcp_hub.errors import MethodNotFound, RpcError, StoreError
+from mcp_hub.errors import MethodNotFound, StoreError
 from mcp_hub.events import Completed, Failed, Started
 from mcp_hub.fronts.mcp.binding import Deferred
 from mcp_hub.fronts.mcp.results import result_for
@@ -62,7 +62,7 @@ async def test_with_its_pipe_the_hub_ends_and_that_is_what_becomes_of_a_call(end
     await hub.registry.close(1)
     await sleep(0.2)
     for running in hub.server.calls[: 2 if ends_hub else 1]:
-        row = await hub.streams.find("me", running.call.id)
+        row = (await hub.streams.open("me", running.call.id)).row
         assert row.status == "failed"
         _, ending = decoded((await fetched(hub.streams.store, row.id, row.last - 1))[-1])
         assert isinstance(ending, Failed) and ending.error.code == 1005
@@ -104,7 +104,9 @@ async def test_questions_of_a_call_that_another_hub_began_have_keys_of_their_own
     earlier.log.append(Started())
     keys = [earlier.ask(question) for _ in range(3)]
     events = len(earlier.log.reader(lambda: None).take())
-    later = new_record(call, unused, TimeLimits(9, 9), SystemClock(), resumed(None, b"{}", 0, events))
+    later = new_record(
+        call, unused, TimeLimits(9, 9), SystemClock(), CallPlan(resumption=ResumePoint(b"{}"), events=events)
+    )
     later.log.append(Started())
     assert not set(keys) & {later.ask(question) for _ in range(3)}
 
@@ -147,18 +149,3 @@ def test_a_result_is_readdressed_marked_and_shaped(era: Era) -> None:
     assert shown["resultType"] == "complete"
     assert shown["content"][0]["uri"] == "hub:///exported"
     assert shown["_meta"]["dev.mcp-hub/streams"] == {"stream": "st_1", "cursor": "7", "status": "completed"}
-
-
-def test_a_state_of_the_servers_own_is_marked_and_one_that_is_no_text_refused() -> None:
-    session = Session("s", LOCAL, Era.MODERN, "2026-07-28")
-    call = Call(CallId("st_1"), "git", "tools/call", {}, {}, "s", "p", Era.MODERN, {})
-
-    hub = Exporting()
-
-    def shown(state: Any) -> Any:
-        result = json.dumps({"resultType": "input_required", "requestState": state}).encode()
-        return json.loads(b"".join(result_for(cast(HubPort, hub), session, call, Completed(result, Era.MODERN))))
-
-    assert hub.parking.unmark(call, shown("mine")["requestState"]) == "mine"
-    with pytest.raises(RpcError, match="requestState"):
-        shown(7)

@@ -83,7 +83,7 @@ async def test_a_task_is_kept_for_the_time_that_it_says(hub: TaskHub) -> None:
     await sleep(300)
     assert (await hub.get(id_))["status"] == "working"
     await hub.running.ends()
-    row = await hub.streams.find("me", id_)
+    row = (await hub.streams.open("me", id_)).row
     assert row.expires is not None
     assert (await hub.get(id_))["ttlMs"] == int((row.expires - row.created) * 1000)
 
@@ -108,9 +108,7 @@ async def test_no_client_that_takes_no_tasks_may_ask_for_one(hub: TaskHub) -> No
     for method in METHODS:
         sent = await hub.send(method, about(method, id_), capabilities={"elicitation": {}})
         assert sent.error["code"] == -32021 and sent.status in (None, 400)
-        assert sent.error["data"] == {
-            "requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
-        }
+        assert sent.error["data"] == {"requiredCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
     assert not hub.running.is_cancelled
 
 

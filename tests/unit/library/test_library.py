@@ -34,6 +34,7 @@ pytestmark = pytest.mark.anyio
 
 WAIT = 20.0
 CONFIG = {"servers": {"jobs": {"local": "mcp_hub.examples.jobs:registry"}}, "hub": {"store": "memory"}}
+ODD = {"servers": {"odd": {"local": "tests.unit.library.odd_tools"}}, "hub": {"store": "memory"}}
 
 
 @pytest.fixture(params=[True, False], ids=["uvloop", "asyncio"])
@@ -165,18 +166,16 @@ async def test_an_unknown_stream_is_refused(hub: Hub, id_: str) -> None:
 
 
 async def test_a_result_that_fits_no_model_can_be_had_raw(tmp_path: Path) -> None:
-    config = {"servers": {"odd": {"local": "tests.unit.library.odd_tools"}}, "hub": {"store": "memory"}}
-    async with hub_of(tmp_path, config) as hub:
+    async with hub_of(tmp_path, ODD) as hub:
         with pytest.raises(ModelMismatch, match="raw=True"):
             await hub.call_tool("odd_block")
         assert b'"type":"hologram"' in await hub.call_tool("odd_block", raw=True)
 
 
 async def test_cancelling_the_task_that_waits_cancels_the_call(tmp_path: Path) -> None:
-    config = {"servers": {"odd": {"local": "tests.unit.library.odd_tools"}}, "hub": {"store": "memory"}}
     odd_tools.begun, odd_tools.ended = anyio.Event(), anyio.Event()
     with anyio.fail_after(WAIT):
-        async with hub_of(tmp_path, config) as own:
+        async with hub_of(tmp_path, ODD) as own:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(own.call_tool, "odd_endless")
                 await odd_tools.begun.wait()
@@ -239,9 +238,8 @@ async def test_a_hub_closes_in_the_task_that_opened_it(tmp_path: Path) -> None:
 
 
 async def test_two_hubs_of_one_program_know_nothing_of_each_other(tmp_path: Path) -> None:
-    other = {"servers": {"odd": {"local": "tests.unit.library.odd_tools"}}, "hub": {"store": "memory"}}
     async with hub_of(tmp_path / "a") as one:
-        async with hub_of(tmp_path / "b", other) as two:
+        async with hub_of(tmp_path / "b", ODD) as two:
             assert {tool.name.partition("_")[0] for tool in await one.list_tools()} == {"jobs"}
             assert {tool.name.partition("_")[0] for tool in await two.list_tools()} == {"odd"}
         assert not (await one.call_tool("jobs_count_words", {"text": "a"})).is_error

@@ -1,7 +1,7 @@
 """The hub's HTTP front below somebody else's routes: paths, places, guards, life."""
 
 import json
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
+from mcp_hub.client.in_process import AsgiTransport
 from tests.unit.library.test_library import CONFIG, WAIT, hub_of
 
 pytestmark = pytest.mark.anyio
@@ -67,35 +68,14 @@ async def test_places_that_the_hub_names_can_be_reached(tmp_path: Path) -> None:
 
 
 async def test_the_old_event_stream_names_its_endpoint_below_the_mount(tmp_path: Path) -> None:
-    hub = hub_of(tmp_path)
+    hub = hub_of(tmp_path, {**CONFIG, "hub": {"store": "memory", "http": {"allow_public": True}}})
     app = Starlette(routes=[Mount("/hub", hub.asgi())])
-    sent: list[MutableMapping[str, Any]] = []
-    has_endpoint, is_gone = anyio.Event(), anyio.Event()
-
-    async def receive() -> MutableMapping[str, Any]:
-        await is_gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message: MutableMapping[str, Any]) -> None:
-        sent.append(message)
-        if b"endpoint" in message.get("body", b""):
-            has_endpoint.set()
-
-    headers = [(b"host", b"localhost"), (b"accept", b"text/event-stream")]
-    scope: dict[str, Any] = {
-        "type": "http",
-        "method": "GET",
-        "path": "/hub/sse",
-        "raw_path": b"/hub/sse",
-        "query_string": b"",
-    }
-    scope |= {"headers": headers, "client": HERE, "root_path": "", "http_version": "1.1", "scheme": "http"}
     with anyio.fail_after(WAIT):
-        async with hub, anyio.create_task_group() as tasks:
-            tasks.start_soon(app, scope, receive, send)
-            await has_endpoint.wait()
-            is_gone.set()
-    assert any(b"data: /hub/messages?sessionId=" in message.get("body", b"") for message in sent)
+        async with hub, AsgiTransport(app) as transport:
+            headers = {"host": "localhost", "accept": "text/event-stream"}
+            answer = await transport.send("GET", "http://localhost/hub/sse", headers, None)
+            assert b"data: /hub/messages?sessionId=" in await anext(answer.chunks())
+            await answer.aclose()
 
 
 @pytest.mark.parametrize(

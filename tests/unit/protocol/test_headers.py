@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared import inbound
 
-from mcp_hub.protocol.headers import Mirrors, header_value, mirrored, param_headers, request_headers
+from mcp_hub.protocol.headers import Mirrors, header_value, param_headers, request_headers
 
 
 def annotated(kind: str, header: object = "Region") -> dict[str, Any]:
@@ -44,13 +44,20 @@ def test_any_value_reaches_a_server_as_it_is(text: str) -> None:
 
 def test_arguments_travel_in_the_headers_that_the_schema_names() -> None:
     schema = of(region=annotated("string"), deep=of(count=annotated("integer", "N"), on=annotated("boolean", "On")))
-    headers = mirrored(param_headers(schema), {"region": "ü", "deep": {"count": 7, "on": True}})
+    headers = mirrored(schema, {"region": "ü", "deep": {"count": 7, "on": True}})
     assert headers == {"mcp-param-region": "=?base64?w7w=?=", "mcp-param-n": "7", "mcp-param-on": "true"}
 
 
 @pytest.mark.parametrize("given_", [{}, {"region": None}, {"region": [1]}, {"region": {"a": 1}}, None, 5])
 def test_value_that_is_absent_or_no_primitive_has_no_header(given_: Any) -> None:
-    assert mirrored(param_headers(of(region=annotated("string"))), given_) == {}
+    assert mirrored(of(region=annotated("string")), given_) == {}
+
+
+def mirrored(schema: Any, arguments: Any) -> dict[str, str] | None:
+    mirrors = Mirrors()
+    mirrors.learn([tool("t", schema)])
+    members = {"name": "t", "arguments": arguments}
+    return mirrors.headers({name: msgspec.Raw(json.dumps(value).encode()) for name, value in members.items()})
 
 
 KEYWORDS = (  # that hold schemas, JSON Schema 2020-12; and some that do not
@@ -138,9 +145,8 @@ def tool(name: object, schema: object) -> bytes:
 
 
 def params(name: str, **arguments: object) -> dict[str, msgspec.Raw]:
-    return {
-        key: msgspec.Raw(json.dumps(value).encode()) for key, value in {"name": name, "arguments": arguments}.items()
-    }
+    members = {"name": name, "arguments": arguments}
+    return {key: msgspec.Raw(json.dumps(value).encode()) for key, value in members.items()}
 
 
 def test_tools_are_used_by_the_rules_of_their_schema_or_left_out_by_name() -> None:

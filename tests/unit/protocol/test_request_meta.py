@@ -14,12 +14,8 @@ def params(text: str) -> RawObject:
 
 
 def test_reserved_keys_are_taken_out_and_the_rest_stays_encoded() -> None:
-    members = {
-        meta.VERSION: "2026-07-28",
-        meta.CLIENT_INFO: {"name": "c"},
-        meta.CAPABILITIES: {},
-        meta.LOG_LEVEL: "info",
-    }
+    info = {"name": "c"}
+    members = {meta.VERSION: "2026-07-28", meta.CLIENT_INFO: info, meta.CAPABILITIES: {}, meta.LOG_LEVEL: "info"}
     given = params(json.dumps({**members, "progressToken": "t", "x.y/z": {"n": 1}}))
     taken = take_meta(given)
     assert list(given) == ["name"], "params are left without it"

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from mcp_hub import masking
-from mcp_hub.errors import Busy, RpcError, UnknownEntry, UpstreamLost
+from mcp_hub.errors import Busy, EventsGone, RpcError, UnknownEntry, UnknownStream, UpstreamLost
 from mcp_hub.protocol.rpc_errors import for_caller, from_wire, url_elicitations
 from mcp_hub.types import Era, JsonObject
 
@@ -73,11 +73,9 @@ def test_a_missing_capability_is_told_to_a_caller_who_lacks_it(era: Era) -> None
     assert wire["code"] == -32603 and wire["data"]["upstream"] == {"server": "git", "error": json.loads(NEEDS_URL)}
 
 
-@pytest.mark.parametrize(
-    "data", ["", ',"data":null', ',"data":{"requiredCapabilities":[]}', ',"data":{"requiredCapabilities":{}}']
-)
+@pytest.mark.parametrize("data", ["null", '{"requiredCapabilities":[]}', '{"requiredCapabilities":{}}'])
 def test_a_missing_capability_that_is_not_named_is_the_hubs_own(data: str) -> None:
-    error = from_wire(f'{{"code":-32021,"message":"no"{data}}}'.encode())
+    error = from_wire(f'{{"code":-32021,"message":"no","data":{data}}}'.encode())
     assert for_caller(error, MODERN, "git").code == -32603
 
 
@@ -95,7 +93,9 @@ def test_a_code_of_the_reserved_range_is_wrapped_for_a_modern_caller_only(code: 
 
 
 @pytest.mark.parametrize("era", Era)
-@pytest.mark.parametrize("error", [Busy("b"), UnknownEntry("u", code=-32002, data={"uri": "x"})])
+@pytest.mark.parametrize(
+    "error", [Busy("b"), UnknownEntry("u", code=-32002, data={"uri": "x"}), UnknownStream(), EventsGone(3)]
+)
 def test_the_hubs_own_errors_pass_and_say_which_server_they_are_about(error: RpcError, era: Era) -> None:
     shown = for_caller(error, era, "git")
     assert (type(shown), shown.code, shown.message) == (type(error), error.code, error.message)
@@ -106,9 +106,8 @@ def test_the_hubs_own_errors_pass_and_say_which_server_they_are_about(error: Rpc
 def test_what_an_error_of_the_hub_says_of_its_server_stays() -> None:
     named = UpstreamLost("l", data={"upstream": {"server": "ci"}})
     assert for_caller(named, MODERN, "git") is named
-    assert for_caller(from_wire(b"5"), MODERN, "git").data == {
-        "upstream": {"server": "git", "error": msgspec.Raw(b"5")}
-    }
+    data = for_caller(from_wire(b"5"), MODERN, "git").data
+    assert data == {"upstream": {"server": "git", "error": msgspec.Raw(b"5")}}
 
 
 ELICITATION = {"mode": "url", "elicitationId": "e", "url": "https://x/", "message": "m", "x-future": [1]}
@@ -126,21 +125,13 @@ def test_urls_that_must_be_opened_first_become_questions_to_a_modern_caller() ->
     assert json.loads(bytes(first)) == {"mode": "url", "url": "https://x/", "message": "m", "x-future": [1]}
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        None,
-        [],
-        {},
-        {"elicitations": {}},
-        {"elicitations": []},
-        {"elicitations": [ELICITATION, 5]},
-        {"elicitations": [ELICITATION | {"mode": "form"}]},
-        {"elicitations": [ELICITATION | {"url": None}]},
-        {"elicitations": [{"mode": "url", "url": "https://x/"}]},
-        {"elicitations": [ELICITATION] * 65},
-    ],
-)
+MALFORMED: list[object] = [
+    *({}, [], [ELICITATION, 5], [ELICITATION] * 65),
+    *([ELICITATION | {"mode": "form"}], [ELICITATION | {"url": None}], [{"mode": "url", "url": "https://x/"}]),
+]
+
+
+@pytest.mark.parametrize("data", [None, [], {}, *({"elicitations": found} for found in MALFORMED)])
 def test_a_malformed_want_of_urls_asks_nothing(data: object) -> None:
     assert url_elicitations(url_required(data)) is None
 

@@ -22,9 +22,7 @@ LONG = b'{"text":"%s","x":NaN}' % (b"y" * 100_000)
         b'{"jsonrpc":"2.0","result":%s,"id":7}',
     ],
 )
-def test_an_id_in_the_place_of_the_message_counts_for_more_than_those_of_its_payload(
-    layout: bytes, result: bytes
-) -> None:
+def test_an_id_in_its_place_counts_for_more_than_those_of_the_payload(layout: bytes, result: bytes) -> None:
     line = layout % result
     assert salvage_id(line) == b"7" and is_answer(line)
 
@@ -66,18 +64,8 @@ def test_a_method_that_is_no_name_makes_no_request_of_an_answer(method: bytes) -
 
 
 def test_no_line_takes_long() -> None:
-    for piece in (
-        b'"',
-        b'\\"',
-        b"{",
-        b'"id":1',
-        b',"id":"',
-        b',"jsonrpc":"2.0","id":1}',
-        b'"method"',
-        b" ",
-        b', "id" : 1 ',
-        b"},{",
-    ):
+    members = (b'"id":1', b',"id":"', b',"jsonrpc":"2.0","id":1}', b'"method"', b', "id" : 1 ')
+    for piece in (b'"', b'\\"', b"{", b" ", b"},{", *members):
         line = b'{"result":' + piece * ((1 << 24) // len(piece)) + b',"id":7}'
         began = time.process_time()
         salvage_id(line)

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from mcp_hub.protocol.jsonrpc.concatenated import several
+from mcp_hub.protocol.jsonrpc.batches import several
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, decode
 
 NOTE = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"}{\\"id\\":5}"}}'
@@ -16,9 +16,7 @@ BAD = BadMessage(-32700, "malformed")
 @pytest.mark.parametrize("between", [b"", b" ", b"\t\r"])
 @pytest.mark.parametrize("before", [b"", b"INFO {done} ", b'{"level":"info"}', b'INFO {"id":5} '])
 @pytest.mark.parametrize("messages", [(NOTE, ANSWER), (ANSWER, NOTE, ANSWER), (NOTE,) * 62])
-def test_messages_after_one_another_are_these_messages(
-    messages: tuple[bytes, ...], before: bytes, between: bytes
-) -> None:
+def test_one_after_another_they_are_these_messages(messages: tuple[bytes, ...], before: bytes, between: bytes) -> None:
     line = before + between.join(messages)
     assert isinstance(decode(line), BadMessage)
     parts, rest = several(line, BAD)
@@ -59,9 +57,7 @@ def test_of_a_long_line_the_ends_are_looked_at() -> None:
     assert several(NOTE + long + NOTE, BAD) == ([NOTE, long, NOTE], None)
 
 
-@pytest.mark.parametrize(
-    "noise", [b"INFO done ", b"\x1b[32mINFO\x1b[0m {ok} ", b"caf\xe9 [1] ", b"42", b'got {"id": 77} ']
-)
+@pytest.mark.parametrize("noise", [b"\x1b[32mINFO\x1b[0m {ok} ", b"caf\xe9 [1] ", b"42", b'got {"id": 77} '])
 @pytest.mark.parametrize(
     "message",
     [

@@ -7,38 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.errors import (
-    Busy,
-    CallCancelled,
-    DeadlineExceeded,
-    EventsGone,
-    ExecutorLost,
-    HttpRefused,
-    HubRestarted,
-    HubStopping,
-    InvalidParams,
-    MethodNotFound,
-    NotApproved,
-    RpcError,
-    UnknownEntry,
-    UnknownStream,
-    UpstreamLost,
-    UpstreamUnavailable,
-)
-from mcp_hub.events import (
-    CallEvent,
-    Cancelled,
-    Completed,
-    Delta,
-    Failed,
-    InputReceived,
-    InputRequired,
-    Log,
-    Progressed,
-    Started,
-    ToolCall,
-    ToolResult,
-)
+from mcp_hub import errors, events
 from mcp_hub.protocol.rpc_errors import from_wire
 from mcp_hub.protocol.shape.stream_events import decoded, encoded, start_data
 from mcp_hub.types import CallId, Era, JsonObject
@@ -48,15 +17,15 @@ TS = "2026-11-20T11:02:03.412Z"
 UNKNOWN: JsonObject = {"outcome": "unknown"}
 
 
-def line(event: CallEvent) -> bytes:
+def line(event: events.CallEvent) -> bytes:
     return encoded(STREAM, 3, TS, event)
 
 
-def data(event: CallEvent) -> Any:
+def data(event: events.CallEvent) -> Any:
     return json.loads(line(event))["data"]
 
 
-def read(kind: str, text: str) -> CallEvent:
+def read(kind: str, text: str) -> events.CallEvent:
     return decoded(b'{"v":1,"stream":"s","seq":1,"ts":"t","type":"%b","data":%b}' % (kind.encode(), text.encode()))[1]
 
 
@@ -66,26 +35,26 @@ MESSAGE = {"message": msgspec.Raw(b'"compiling core"')}
 @pytest.mark.parametrize(
     ("event", "kind", "shown"),
     [
-        (Started(), "start", "{}"),
-        (Progressed(3, 120, MESSAGE), "progress", '{"progress":3,"total":120,"message":"compiling core"}'),
-        (Progressed(3.5), "progress", '{"progress":3.5}'),
-        (Progressed(4, None, None, 2), "progress", '{"progress":4,"_meta":{"dev.mcp-hub/coalesced":2}}'),
-        (Delta(b'[{"type":"text"}]'), "delta", '{"channel":"content","index":0,"content":[{"type":"text"}]}'),
-        (Delta(b"[]", 2, "aux"), "delta", '{"channel":"aux","index":2,"content":[]}'),
-        (Log("warning", b'{"level":"warning","data":1}'), "log", '{"level":"warning","data":1}'),
-        (ToolCall("c1", "t", b"{}"), "tool-call", '{"call":"c1","name":"t","arguments":{}}'),
-        (ToolResult("c1", b"[]"), "tool-result", '{"call":"c1","isError":false,"content":[]}'),
-        (ToolResult("c1", b"[]", True), "tool-result", '{"call":"c1","isError":true,"content":[]}'),
-        (InputRequired("a", "roots/list", b"{}"), "input-required", '{"key":"a","method":"roots/list","params":{}}'),
-        (InputReceived("a", action="accept"), "input-received", '{"key":"a","action":"accept"}'),
-        (InputReceived("a", 2), "input-received", '{"key":"a","remaining":2}'),
-        (Completed(b'{"content":[]}'), "end", '{"outcome":"ok","result":{"content":[]}}'),
-        (Completed(b"{}", Era.MODERN), "end", '{"outcome":"ok","result":{},"era":"modern"}'),
-        (Cancelled(), "end", '{"outcome":"cancelled"}'),
-        (Cancelled("why"), "end", '{"outcome":"cancelled","reason":"why"}'),
+        (events.Started(), "start", "{}"),
+        (events.Progressed(3, 120, MESSAGE), "progress", '{"progress":3,"total":120,"message":"compiling core"}'),
+        (events.Progressed(3.5), "progress", '{"progress":3.5}'),
+        (events.Progressed(4, None, None, 2), "progress", '{"progress":4,"_meta":{"dev.mcp-hub/coalesced":2}}'),
+        (events.Delta(b'[{"type":"text"}]'), "delta", '{"channel":"content","index":0,"content":[{"type":"text"}]}'),
+        (events.Delta(b"[]", 2, "aux"), "delta", '{"channel":"aux","index":2,"content":[]}'),
+        (events.Log("warning", b'{"level":"warning","data":1}'), "log", '{"level":"warning","data":1}'),
+        (events.ToolCall("c1", "t", b"{}"), "tool-call", '{"call":"c1","name":"t","arguments":{}}'),
+        (events.ToolResult("c1", b"[]"), "tool-result", '{"call":"c1","isError":false,"content":[]}'),
+        (events.ToolResult("c1", b"[]", True), "tool-result", '{"call":"c1","isError":true,"content":[]}'),
+        (events.InputRequired("a", "roots", b"{}"), "input-required", '{"key":"a","method":"roots","params":{}}'),
+        (events.InputReceived("a", action="accept"), "input-received", '{"key":"a","action":"accept"}'),
+        (events.InputReceived("a", 2), "input-received", '{"key":"a","remaining":2}'),
+        (events.Completed(b'{"content":[]}'), "end", '{"outcome":"ok","result":{"content":[]}}'),
+        (events.Completed(b"{}", Era.MODERN), "end", '{"outcome":"ok","result":{},"era":"modern"}'),
+        (events.Cancelled(), "end", '{"outcome":"cancelled"}'),
+        (events.Cancelled("why"), "end", '{"outcome":"cancelled","reason":"why"}'),
     ],
 )
-def test_a_line_is_as_the_design_has_it_and_comes_back(event: CallEvent, kind: str, shown: str) -> None:
+def test_a_line_is_as_the_design_has_it_and_comes_back(event: events.CallEvent, kind: str, shown: str) -> None:
     head = f'{{"v":1,"stream":"{STREAM}","seq":3,"ts":"{TS}","type":"{kind}","data":'
     assert line(event).decode() == head + shown + "}"
     assert line(decoded(line(event))[1]) == line(event)
@@ -106,132 +75,134 @@ def test_a_line_is_as_the_design_has_it_and_comes_back(event: CallEvent, kind: s
     ],
 )
 def test_a_result_that_says_so_at_its_top_is_a_tools_error(result: bytes, outcome: str) -> None:
-    assert b'"data":{"outcome":"%b","result":' % outcome.encode() in line(Completed(result))
+    assert b'"data":{"outcome":"%b","result":' % outcome.encode() in line(events.Completed(result))
 
 
 def test_a_large_result_with_huge_numbers_and_unknown_fields_survives_byte_for_byte() -> None:
     result = b'{ "n":123456789012345678901234567890.10,"\\u00e9":1e999, "x-new":[ ],"t":"%b"}' % (b"y" * 5_000_000)
-    _, event = decoded(line(Completed(msgspec.Raw(result))))
-    assert isinstance(event, Completed) and bytes(event.result) == result
+    _, event = decoded(line(events.Completed(msgspec.Raw(result))))
+    assert isinstance(event, events.Completed) and bytes(event.result) == result
 
 
 def test_the_start_says_what_is_called_and_not_with_what() -> None:
     arguments = b'{"secret": "s3cret"}'
     start = start_data("ci", "run_tests", "ci_run_tests", msgspec.Raw(arguments), 1, 1_795_172_523.412)
-    text = encoded(STREAM, 1, TS, Started(), start)
+    text = encoded(STREAM, 1, TS, events.Started(), start)
     assert json.loads(text)["data"] == {
         **{"server": "ci", "tool": "run_tests", "name": "ci_run_tests", "attempt": 1},
         **{"args_sha256": sha256(arguments).hexdigest(), "deadline": "2026-11-20T11:02:03.412Z"},
     }
-    assert decoded(text) == (1, Started())
+    assert decoded(text) == (1, events.Started())
     assert "deadline" not in json.loads(start_data("ci", "t", "n", b"{}", 2, None))
-    assert encoded(STREAM, 1, TS, Cancelled(), start) == encoded(STREAM, 1, TS, Cancelled()), "of a start alone"
+    end = events.Cancelled()
+    assert encoded(STREAM, 1, TS, end, start) == encoded(STREAM, 1, TS, end), "of a start alone"
 
 
-ERRORS: list[tuple[RpcError, str, str, bool]] = [
+ERRORS: list[tuple[errors.RpcError, str, str, bool]] = [
     (from_wire(b'{"code":-32000,"message":"no"}'), "tool_error", "tool", False),
     (from_wire(b'{"code":"bad"}'), "upstream_error", "upstream_protocol", False),
-    (RpcError("internal error of the hub"), "internal_error", "internal", False),
-    (InvalidParams("x"), "invalid_params", "client", False),
-    (UnknownEntry("x"), "unknown_entry", "client", False),
-    (UnknownStream(), "unknown_stream", "client", False),
-    (EventsGone(7), "events_gone", "client", False),
-    (MethodNotFound("x"), "method_not_found", "client", False),
-    (NotApproved("x"), "not_approved", "auth", False),
-    (UpstreamUnavailable("x"), "upstream_unavailable", "upstream_transport", True),
-    (UpstreamLost("x", data=UNKNOWN), "upstream_crashed", "upstream_crash", False),
-    (UpstreamLost("x"), "upstream_crashed", "upstream_crash", True),
-    (HttpRefused("a", 500, "x"), "upstream_refused", "upstream_transport", False),
-    (HttpRefused("a", 404, "x"), "upstream_refused", "upstream_transport", False),
-    (HttpRefused("a", 401, "x"), "upstream_refused", "auth", False),
-    (HttpRefused("a", 403, "x"), "upstream_refused", "auth", False),
-    (HttpRefused("a", 429, "x"), "upstream_refused", "rate_limit", True),
-    (DeadlineExceeded("x", data={"limit": "timeout"}), "deadline_exceeded", "upstream_timeout", False),
-    (DeadlineExceeded("x", data={"limit": "max_duration"}), "deadline_exceeded", "deadline", False),
-    (DeadlineExceeded("x", data={"limit": "question_timeout"}), "deadline_exceeded", "client", False),
-    (Busy("x"), "busy", "capacity", True),
-    (CallCancelled("x"), "cancelled", "cancelled", False),
-    (HubStopping("x", data=UNKNOWN), "hub_stopped", "hub_restart", False),
-    (HubRestarted("x", data=UNKNOWN), "hub_restarted", "hub_restart", False),
-    (HubRestarted("x"), "hub_restarted", "hub_restart", True),
-    (ExecutorLost("x", data=UNKNOWN), "executor_lost", "upstream_crash", False),
+    (errors.RpcError("internal error of the hub"), "internal_error", "internal", False),
+    (errors.InvalidParams("x"), "invalid_params", "client", False),
+    (errors.UnknownEntry("x"), "unknown_entry", "client", False),
+    (errors.UnknownStream(), "unknown_stream", "client", False),
+    (errors.EventsGone(7), "events_gone", "client", False),
+    (errors.MethodNotFound("x"), "method_not_found", "client", False),
+    (errors.NotApproved("x"), "not_approved", "auth", False),
+    (errors.UpstreamUnavailable("x"), "upstream_unavailable", "upstream_transport", True),
+    (errors.UpstreamLost("x", data=UNKNOWN), "upstream_crashed", "upstream_crash", False),
+    (errors.UpstreamLost("x"), "upstream_crashed", "upstream_crash", True),
+    (errors.HttpRefused("a", 500, "x"), "upstream_refused", "upstream_transport", False),
+    (errors.HttpRefused("a", 404, "x"), "upstream_refused", "upstream_transport", False),
+    (errors.HttpRefused("a", 401, "x"), "upstream_refused", "auth", False),
+    (errors.HttpRefused("a", 403, "x"), "upstream_refused", "auth", False),
+    (errors.HttpRefused("a", 429, "x"), "upstream_refused", "rate_limit", True),
+    (errors.DeadlineExceeded("x", data={"limit": "timeout"}), "deadline_exceeded", "upstream_timeout", False),
+    (errors.DeadlineExceeded("x", data={"limit": "max_duration"}), "deadline_exceeded", "deadline", False),
+    (errors.DeadlineExceeded("x", data={"limit": "question_timeout"}), "deadline_exceeded", "client", False),
+    (errors.Busy("x"), "busy", "capacity", True),
+    (errors.CallCancelled("x"), "cancelled", "cancelled", False),
+    (errors.HubStopping("x", data=UNKNOWN), "hub_stopped", "hub_restart", False),
+    (errors.HubRestarted("x", data=UNKNOWN), "hub_restarted", "hub_restart", False),
+    (errors.HubRestarted("x"), "hub_restarted", "hub_restart", True),
+    (errors.ExecutorLost("x", data=UNKNOWN), "executor_lost", "upstream_crash", False),
 ]
 
 
 @pytest.mark.parametrize(("error", "code", "group", "is_retryable"), ERRORS)
 def test_an_error_says_whose_it_is_and_whether_to_try_again(
-    error: RpcError, code: str, group: str, is_retryable: bool
+    error: errors.RpcError, code: str, group: str, is_retryable: bool
 ) -> None:
-    shown = data(Failed(error))
+    shown = data(events.Failed(error))
     assert (shown["code"], shown["class"], shown["retryable"]) == (code, group, is_retryable)
     assert shown.get("outcome") == (error.data or {}).get("outcome")
     assert shown["detail"] == error.message
     assert shown["jsonrpc"] == json.loads(bytes(error.encoded()))
-    _, again = decoded(line(Failed(error)))
-    assert isinstance(again, Failed) and type(again.error) is type(error)
+    _, again = decoded(line(events.Failed(error)))
+    assert isinstance(again, events.Failed) and type(again.error) is type(error)
     assert bytes(again.error.encoded()) == bytes(error.encoded())
 
 
 def test_every_error_that_can_reach_a_client_has_a_code_of_its_own() -> None:
-    codes = {type(error): code for error, code, _, _ in ERRORS if type(error) is not RpcError}
-    kinds = [RpcError]
+    codes = {type(error): code for error, code, _, _ in ERRORS if type(error) is not errors.RpcError}
+    kinds = [errors.RpcError]
     for kind in kinds:
         kinds += [sub for sub in kind.__subclasses__() if sub.__module__ == "mcp_hub.errors"]
-    assert set(kinds) == {RpcError, *codes}
+    assert set(kinds) == {errors.RpcError, *codes}
     assert len(set(codes.values())) == len(codes)
 
 
 def test_a_class_of_error_that_nobody_named_counts_as_what_it_is_derived_from() -> None:
-    class Odd(Busy):
+    class Odd(errors.Busy):
         """A subclass that only this test knows."""
 
-    assert data(Failed(Odd("x")))["code"] == "busy"
+    assert data(events.Failed(Odd("x")))["code"] == "busy"
 
 
 def test_an_upstreams_error_comes_back_as_its_bytes() -> None:
     raw = b'{ "code":-32000,"message":"no","data":{"n":123456789012345678901234567890,"x":1.10},"more":[1e999]}'
-    _, event = decoded(line(Failed(from_wire(raw))))
-    assert isinstance(event, Failed) and event.error.raw is not None
+    _, event = decoded(line(events.Failed(from_wire(raw))))
+    assert isinstance(event, events.Failed) and event.error.raw is not None
     assert bytes(event.error.raw) == raw and (event.error.message, event.error.code) == ("no", -32000)
 
 
 def test_a_number_that_no_float_can_hold_does_not_make_an_error_unreadable() -> None:
-    error = RpcError("no", data={"n": msgspec.Raw(b"1e999"), "upstream": {"server": "git"}})
-    _, event = decoded(line(Failed(error)))
-    assert isinstance(event, Failed) and event.error.encoded() == error.encoded()
+    error = errors.RpcError("no", data={"n": msgspec.Raw(b"1e999"), "upstream": {"server": "git"}})
+    _, event = decoded(line(events.Failed(error)))
+    assert isinstance(event, events.Failed) and event.error.encoded() == error.encoded()
     assert event.error.data is not None and event.error.data["upstream"] == {"server": "git"}
 
 
 def test_what_an_error_tells_of_a_refusal_or_of_lost_events_is_there_again() -> None:
-    _, refused = decoded(line(Failed(HttpRefused("a", 429, "HTTP 429"))))
-    _, gone = decoded(line(Failed(EventsGone(17))))
-    assert isinstance(refused, Failed) and isinstance(refused.error, HttpRefused) and refused.error.status == 429
-    assert isinstance(gone, Failed) and isinstance(gone.error, EventsGone) and gone.error.earliest == 17
+    told = ((errors.HttpRefused("a", 429, "HTTP 429"), "status", 429), (errors.EventsGone(17), "earliest", 17))
+    for error, name, value in told:
+        _, event = decoded(line(events.Failed(error)))
+        assert isinstance(event, events.Failed) and type(event.error) is type(error)
+        assert getattr(event.error, name) == value
 
 
 def test_the_detail_of_an_error_is_short_and_its_message_whole() -> None:
-    shown = data(Failed(RpcError("x" * 1000)))
+    shown = data(events.Failed(errors.RpcError("x" * 1000)))
     assert len(shown["detail"]) == 200 and len(shown["jsonrpc"]["message"]) == 1000
 
 
 def test_an_error_with_a_code_of_another_version_is_an_error_all_the_same() -> None:
     event = read("error", '{"code":"owner_lost","class":"owner_lost","jsonrpc":{"code":1009,"message":"m"}}')
-    assert isinstance(event, Failed) and type(event.error) is RpcError
+    assert isinstance(event, events.Failed) and type(event.error) is errors.RpcError
     assert (event.error.code, event.error.message, event.error.data) == (1009, "m", None)
 
 
 def test_a_count_takes_the_place_of_an_upstreams_own_and_leaves_the_rest_of_its_meta() -> None:
     rest = {"_meta": msgspec.Raw(b'{"dev.mcp-hub/coalesced":9,"x":1}')}
-    merged = line(Progressed(1, None, rest, 2))
+    merged = line(events.Progressed(1, None, rest, 2))
     assert json.loads(merged)["data"]["_meta"] == {"dev.mcp-hub/coalesced": 2, "x": 1}
-    assert decoded(merged)[1] == Progressed(1, None, {"_meta": msgspec.Raw(b'{"x":1}')}, 2)
+    assert decoded(merged)[1] == events.Progressed(1, None, {"_meta": msgspec.Raw(b'{"x":1}')}, 2)
 
 
 @pytest.mark.parametrize("meta", [b"5", b"null", b"[]", b'"x"'])
 def test_meta_that_is_no_object_passes_unless_a_count_needs_its_place(meta: bytes) -> None:
-    event = Progressed(1, None, {"_meta": msgspec.Raw(meta)})
+    event = events.Progressed(1, None, {"_meta": msgspec.Raw(meta)})
     assert decoded(line(event)) == (3, event)
-    assert decoded(line(Progressed(1, None, event.rest, 2))) == (3, Progressed(1, None, None, 2))
+    assert decoded(line(events.Progressed(1, None, event.rest, 2))) == (3, events.Progressed(1, None, None, 2))
 
 
 @pytest.mark.parametrize(

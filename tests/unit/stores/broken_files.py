@@ -1,16 +1,17 @@
 """Ways to break the file of a store, and a clock that tests move."""
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.clock import SystemClock
 from mcp_hub.stores.base import SessionRow
-from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
+from mcp_hub.stores.recovery.recovery import FIRST
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
-from tests.unit.stores.event_stores import create, new_row, opened
+from tests.unit.stores.event_stores import create, new_failsafe, new_row, opened
 
 
 class HandClock:
@@ -30,6 +31,24 @@ def in_use(store: FailsafeStore) -> SqliteStore:
     file = store._files.file
     assert file is not None
     return file
+
+
+async def recover(store: FailsafeStore, clock: HandClock) -> None:
+    """Room on the disk again, and the next write, which shows it."""
+    await empty_disk(store)
+    clock.seconds += FIRST
+    await create(store, new_row(store))
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another process writes to the file meanwhile, and never commits."""
+    db = sqlite3.connect(path, isolation_level=None)
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        yield
+    finally:
+        db.close()
 
 
 async def fill_disk(store: FailsafeStore) -> None:
@@ -80,7 +99,7 @@ def said(logs: list[Any], level: str = "error") -> list[str]:
 
 async def written(folder: Path, count: int = 3) -> list[StreamInfo]:
     """A file with that many streams, which ended, of 50 events each."""
-    async with opened(FailsafeStore(folder, StoreLimits(), SystemClock())) as store:
+    async with opened(new_failsafe(folder)) as store:
         rows = [await create(store, new_row(store, created=float(n), status="completed"), 50) for n in range(count)]
         await store.put_session(SessionRow("se_1", "local", b"{}", 9e9))
         return rows

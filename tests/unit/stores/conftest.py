@@ -7,12 +7,18 @@ import pytest
 
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.limits import StoreLimits
+from tests.unit.stores.broken_files import HandClock
 from tests.unit.stores.event_stores import KINDS, SMALL, opened
 
 
 @pytest.fixture(params=list(KINDS))
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
 
 
 @pytest.fixture

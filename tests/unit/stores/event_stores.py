@@ -8,10 +8,11 @@ from typing import Any
 import anyio
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.clock import SystemClock
+from mcp_hub.clock import Clock, SystemClock
 from mcp_hub.errors import StoreError
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.base import Change, Chunk, EventPage, EventStore
+from mcp_hub.stores.instances import Instances, new_instance_id
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
@@ -21,12 +22,32 @@ GONE = "in_00000000000000000000000000"
 """An instance that no process has."""
 Make = Callable[[Path, StoreLimits], EventStore]
 
+
+class SoleStore(SqliteStore):
+    """A SQLite store that takes and leaves the lock of an instance of its own."""
+
+    def __init__(self, folder: Path, limits: StoreLimits | None = None, clock: Clock | None = None) -> None:
+        super().__init__(folder, limits or StoreLimits(), clock or SystemClock(), Instances(folder, new_instance_id()))
+
+    async def open(self) -> None:
+        self._instances.enter()
+        await super().open()
+
+    async def close(self) -> None:
+        await super().close()
+        self._instances.leave()
+
+
+def new_failsafe(folder: Path, clock: Clock | None = None, limits: StoreLimits | None = None) -> FailsafeStore:
+    return FailsafeStore(folder, limits or StoreLimits(), clock or SystemClock())
+
+
 SMALL = StoreLimits(stream_events=40, stream_bytes=4000, ended=5, sessions=3)
 
 KINDS: dict[str, Make] = {
     "memory": lambda folder, limits: MemoryStore(limits),
-    "sqlite": lambda folder, limits: SqliteStore(folder, limits, SystemClock()),
-    "failsafe": lambda folder, limits: FailsafeStore(folder, limits, SystemClock()),
+    "sqlite": SoleStore,
+    "failsafe": lambda folder, limits: new_failsafe(folder, limits=limits),
 }
 
 

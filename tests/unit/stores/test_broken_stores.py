@@ -8,12 +8,9 @@ import pytest
 import structlog
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Fenced, KeyTaken
 from mcp_hub.stores.base import Letter, SessionRow
-from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.recovery.failsafe import FailsafeStore
-from mcp_hub.stores.recovery.retry import FIRST
+from mcp_hub.stores.recovery.recovery import FIRST
 from mcp_hub.stores.sqlite.store import FILE
 from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk, said, set_aside, written
 from tests.unit.stores.event_stores import (
@@ -21,6 +18,7 @@ from tests.unit.stores.event_stores import (
     create,
     fetch,
     found,
+    new_failsafe,
     new_row,
     numbered,
     opened,
@@ -29,10 +27,6 @@ from tests.unit.stores.event_stores import (
 )
 
 pytestmark = pytest.mark.anyio
-
-
-def new_store(folder: Path, clock: HandClock | None = None) -> FailsafeStore:
-    return FailsafeStore(folder, StoreLimits(), clock or SystemClock())
 
 
 # -- at the start
@@ -45,7 +39,7 @@ async def test_a_newer_hubs_file_is_left_alone(tmp_path: Path) -> None:
     db.close()
     before = (tmp_path / FILE).read_bytes()
     with structlog.testing.capture_logs() as logs:
-        async with opened(store := new_store(tmp_path)):
+        async with opened(store := new_failsafe(tmp_path)):
             assert not store.is_durable
             await works(store)
     assert "version 99 of a newer hub" in logs[0]["reason"]
@@ -58,7 +52,7 @@ async def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
         db.execute("CREATE TABLE precious (a)")
     db.close()
     with structlog.testing.capture_logs() as logs:
-        async with opened(store := new_store(tmp_path)):
+        async with opened(store := new_failsafe(tmp_path)):
             assert not store.is_durable
             await works(store)
     assert "another program" in logs[0]["reason"]
@@ -86,7 +80,7 @@ async def test_where_no_file_can_be_made_everything_is_in_memory(tmp_path: Path,
     folder, clock = tmp_path / "state", HandClock()
     block(folder)
     with structlog.testing.capture_logs() as logs:
-        async with opened(store := new_store(folder, clock)):
+        async with opened(store := new_failsafe(folder, clock)):
             assert not store.is_durable
             await works(store)
             row = await create(store, new_row(store, key="k"))
@@ -105,10 +99,9 @@ async def test_where_no_file_can_be_made_everything_is_in_memory(tmp_path: Path,
     assert said(logs) == ["store_failed"], "once"
 
 
-async def test_a_file_that_can_be_made_later_is(tmp_path: Path) -> None:
-    clock = HandClock()
+async def test_a_file_that_can_be_made_later_is(tmp_path: Path, clock: HandClock) -> None:
     (tmp_path / FILE).mkdir()
-    async with opened(store := new_store(tmp_path, clock)):
+    async with opened(store := new_failsafe(tmp_path, clock)):
         running = await create(store, new_row(store, key="k"), 3)
         ended = await create(store, new_row(store, status="completed"), 2)
         await store.has_news()
@@ -119,7 +112,7 @@ async def test_a_file_that_can_be_made_later_is(tmp_path: Path) -> None:
         await store.has_news()
         assert store.is_durable
         await append(store, running, 4)
-    async with opened(again := new_store(tmp_path)):
+    async with opened(again := new_failsafe(tmp_path)):
         assert await replayed(again, running) == numbered(1, 4)
         assert await replayed(again, ended) == numbered(1, 2)
         assert (await found(again, ended)).has_ended
@@ -130,7 +123,7 @@ async def test_a_file_that_can_be_made_later_is(tmp_path: Path) -> None:
 
 
 async def test_a_stream_goes_on_in_memory_when_the_disk_is_full(tmp_path: Path) -> None:
-    async with opened(store := new_store(tmp_path, HandClock())):
+    async with opened(store := new_failsafe(tmp_path, HandClock())):
         row = await create(store, new_row(store, key="k", created=5.0), 30)
         other = await create(store, new_row(store, created=4.0), 1)
         await fill_disk(store)
@@ -156,9 +149,8 @@ async def test_a_stream_goes_on_in_memory_when_the_disk_is_full(tmp_path: Path) 
             await append(store, row, 52)
 
 
-async def test_after_a_full_disk_everything_comes_home(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with opened(store := new_store(tmp_path, clock)):
+async def test_after_a_full_disk_everything_comes_home(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(store := new_failsafe(tmp_path, clock)):
         rows = [await create(store, new_row(store, message="old"), 3) for _ in range(4)]
         await fill_disk(store)
         for row in rows:
@@ -180,7 +172,7 @@ async def test_after_a_full_disk_everything_comes_home(tmp_path: Path) -> None:
         assert await store.inbox() == [Letter(rows[0].id, "input", b"{}")]
         assert await replayed(store, rows[0], 2) == [*numbered(1, 3), *numbered(4, 4, 100_000), *numbered(5, 6)]
         await append(store, rows[2], 6, status="failed")
-    async with opened(again := new_store(tmp_path)):
+    async with opened(again := new_failsafe(tmp_path)):
         assert [(await found(again, row)).last for row in (*rows, born)] == [6, 5, 6, 3, 2]
         for row in rows[:3]:
             assert await replayed(again, row) == [

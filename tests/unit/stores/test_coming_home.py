@@ -1,21 +1,29 @@
 """Streams that went on in memory while their file could not be written, and their way back into it."""
 
-import sqlite3
 from pathlib import Path
 
 import anyio
 import pytest
 
-from mcp_hub.clock import SystemClock
 from mcp_hub.errors import KeyTaken
 from mcp_hub.stores.base import Change, Letter, SessionRow
 from mcp_hub.stores.faults import StoreFault
-from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.recovery.failsafe import FailsafeStore
-from mcp_hub.stores.recovery.retry import FIRST, MOST, Retry
-from mcp_hub.stores.sqlite.store import FILE, SqliteStore
-from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk
-from tests.unit.stores.event_stores import GONE, SMALL, append, create, found, new_row, numbered, opened, replayed
+from mcp_hub.stores.recovery.recovery import FIRST, MOST, Retry
+from mcp_hub.stores.sqlite.store import FILE
+from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk, locked, recover
+from tests.unit.stores.event_stores import (
+    GONE,
+    SMALL,
+    SoleStore,
+    append,
+    create,
+    found,
+    new_failsafe,
+    new_row,
+    numbered,
+    opened,
+    replayed,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -23,26 +31,15 @@ BIG = 100_000
 """Bytes that a full disk has no room for."""
 
 
-def new_store(folder: Path, clock: HandClock, limits: StoreLimits | None = None) -> FailsafeStore:
-    return FailsafeStore(folder, limits or StoreLimits(), clock)
-
-
-def in_file(folder: Path) -> SqliteStore:
-    return SqliteStore(folder, StoreLimits(), SystemClock())
-
-
-async def test_ended_streams_come_home_whoever_asks_and_how_many_there_are(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with opened(store := new_store(tmp_path, clock)):
+async def test_ended_streams_come_home_whoever_asks_and_how_many_there_are(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(store := new_failsafe(tmp_path, clock)):
         await fill_disk(store)
         rows = [await create(store, new_row(store), size=BIG) for _ in range(20)]
         for row in rows:
             await append(store, row, 2, status="completed")
-        await empty_disk(store)
-        clock.seconds += FIRST
-        await create(store, new_row(store))
+        await recover(store, clock)
         assert store.is_durable
-        async with opened(other := in_file(tmp_path)):
+        async with opened(other := SoleStore(tmp_path)):
             assert await other.find(rows[0].id) is None
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
@@ -55,30 +52,24 @@ async def test_ended_streams_come_home_whoever_asks_and_how_many_there_are(tmp_p
                 assert len(await replayed(other, row)) == 2
 
 
-async def test_closing_brings_home_what_has_ended(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with opened(store := new_store(tmp_path, clock)):
+async def test_closing_brings_home_what_has_ended(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(store := new_failsafe(tmp_path, clock)):
         row = await create(store, new_row(store))
         await fill_disk(store)
         await append(store, row, 2, size=BIG, status="completed")
-        await empty_disk(store)
-        clock.seconds += FIRST
-        await create(store, new_row(store))
-    async with opened(again := in_file(tmp_path)):
+        await recover(store, clock)
+    async with opened(again := SoleStore(tmp_path)):
         assert (await found(again, row)).status == "completed"
 
 
-async def test_a_stream_that_outgrew_its_place_in_memory_stays_there(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with opened(store := new_store(tmp_path, clock, SMALL)):
+async def test_a_stream_that_outgrew_its_place_in_memory_stays_there(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(store := new_failsafe(tmp_path, clock, SMALL)):
         row = await create(store, new_row(store), 10)
         await fill_disk(store)
         await append(store, row, 11, size=BIG)
         for number in range(12, 80):
             await append(store, row, number)
-        await empty_disk(store)
-        clock.seconds += FIRST
-        await create(store, new_row(store))
+        await recover(store, clock)
         await append(store, row, 80)
         kept = await found(store, row)
         assert kept.last == 80
@@ -89,9 +80,8 @@ async def test_a_stream_that_outgrew_its_place_in_memory_stays_there(tmp_path: P
         assert (await found(store, row)).last == 81
 
 
-async def test_a_key_that_was_used_again_meanwhile_stops_nobody(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with opened(store := new_store(tmp_path, clock)):
+async def test_a_key_that_was_used_again_meanwhile_stops_nobody(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(store := new_failsafe(tmp_path, clock)):
         first = await create(store, new_row(store, key="k"))
         await fill_disk(store)
         await create(store, new_row(store), 1, BIG)
@@ -99,9 +89,7 @@ async def test_a_key_that_was_used_again_meanwhile_stops_nobody(tmp_path: Path) 
         await create(store, new_row(store, key="away"))
         await append(store, first, 2)
         assert await store.find_key("local", "k") == second
-        await empty_disk(store)
-        clock.seconds += FIRST
-        await create(store, new_row(store))
+        await recover(store, clock)
         assert store.is_durable
         with pytest.raises(KeyTaken):
             await create(store, new_row(store, key="away"))
@@ -111,28 +99,24 @@ async def test_a_key_that_was_used_again_meanwhile_stops_nobody(tmp_path: Path) 
         assert await replayed(store, second) == numbered(1, 2)
 
 
-async def test_a_key_that_was_let_go_of_meanwhile_is_free_in_the_file_too(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with opened(store := new_store(tmp_path, clock)):
+async def test_a_key_that_was_let_go_of_meanwhile_is_free_in_the_file_too(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(store := new_failsafe(tmp_path, clock)):
         row = await create(store, new_row(store, key="k"))
         await fill_disk(store)
         await append(store, row, 2, size=BIG, status="failed", frees_key=True)
         assert not store.is_durable
-        await empty_disk(store)
-        clock.seconds += FIRST
-        await create(store, new_row(store))
+        await recover(store, clock)
         await store.has_news()
         again = await create(store, new_row(store, key="k"))
         assert store.is_durable
-    async with opened(later := in_file(tmp_path)):
+    async with opened(later := SoleStore(tmp_path)):
         assert (await found(later, row)).key is None
         found_again = await later.find_key("local", "k")
         assert found_again is not None and found_again.id == again.id
 
 
-async def test_the_newest_session_counts(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with opened(store := new_store(tmp_path, clock)):
+async def test_the_newest_session_counts(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(store := new_failsafe(tmp_path, clock)):
         await fill_disk(store)
         await store.put_session(SessionRow("se_1", "local", b"x" * BIG, 9e9))
         assert not store.is_durable
@@ -147,20 +131,18 @@ async def test_the_newest_session_counts(tmp_path: Path) -> None:
 
 async def test_with_a_locked_file_others_streams_are_out_of_reach_but_nothing_hangs(tmp_path: Path) -> None:
     clock = HandClock()
-    async with opened(other := in_file(tmp_path)), opened(store := new_store(tmp_path, clock)):
+    async with opened(other := SoleStore(tmp_path)), opened(store := new_failsafe(tmp_path, clock)):
         foreign, own = await create(other, new_row(other)), await create(store, new_row(store))
         left = await create(other, new_row(other, owner=GONE))
-        db = sqlite3.connect(tmp_path / FILE, isolation_level=None)
-        db.execute("BEGIN IMMEDIATE")
-        clock.step = 2.0
-        with pytest.raises(StoreFault):
-            await store.post(Letter(foreign.id, "cancel", b""))
-        assert await store.post(Letter(own.id, "cancel", b""))
-        assert store.is_durable, "only what is lost to memory says otherwise"
-        assert await store.claim(left, [], Change(300.0)) is None
-        assert not store.is_durable
-        assert await store.inbox() == [Letter(own.id, "cancel", b"")]
-        db.close()
+        with locked(tmp_path / FILE):
+            clock.step = 2.0
+            with pytest.raises(StoreFault):
+                await store.post(Letter(foreign.id, "cancel", b""))
+            assert await store.post(Letter(own.id, "cancel", b""))
+            assert store.is_durable, "only what is lost to memory says otherwise"
+            assert await store.claim(left, [], Change(300.0)) is None
+            assert not store.is_durable
+            assert await store.inbox() == [Letter(own.id, "cancel", b"")]
         assert await other.claim(left, [], Change(300.0)) is not None
 
 

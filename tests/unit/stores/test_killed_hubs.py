@@ -13,24 +13,17 @@ import anyio
 import pytest
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.clock import SystemClock
 from mcp_hub.stores.base import Change, EventStore
 from mcp_hub.stores.instances import Instances
-from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.sqlite.store import SqliteStore
 from mcp_hub.types import CallId
 from tests.unit.stores import writing_hub
-from tests.unit.stores.event_stores import opened, replayed
+from tests.unit.stores.event_stores import SoleStore, opened, replayed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]
 
 ROOT = Path(__file__).parents[3]
 KILLS = 10
 Confirmed = dict[str, tuple[int, str]]
-
-
-def new_store(folder: Path) -> SqliteStore:
-    return SqliteStore(folder, StoreLimits(), SystemClock())
 
 
 @contextmanager
@@ -104,7 +97,7 @@ async def race(stores: Sequence[EventStore], rows: list[StreamInfo]) -> dict[str
 
 
 async def test_what_a_killed_hub_had_confirmed_is_there_and_its_streams_are_taken_over_once(tmp_path: Path) -> None:
-    async with opened(new_store(tmp_path)) as first, opened(new_store(tmp_path)) as second:
+    async with opened(SoleStore(tmp_path)) as first, opened(SoleStore(tmp_path)) as second:
         for number in range(KILLS):
             instance, said = killed_after(tmp_path, 40 + 60 * number)
             running = {row.id: row for row in await check(first, said)}
@@ -125,7 +118,7 @@ async def test_a_living_hubs_streams_are_nobody_elses(tmp_path: Path) -> None:
         instance = living.stdout.readline().strip()
         said, _ = confirmed(living.stdout, 50)
         killed, _ = killed_after(tmp_path, 50)
-        async with opened(new_store(tmp_path)) as store:
+        async with opened(SoleStore(tmp_path)) as store:
             assert {row.owner for row in await store.orphans()} == {killed}
             rows = [row for id_ in said if (row := await store.find(CallId(id_))) is not None]
             assert {row.owner for row in rows} == {instance}
@@ -148,7 +141,7 @@ async def test_a_full_disk_stops_no_call_and_loses_nothing_that_was_to_survive(t
         assert process.poll() is None
     safe, durable = confirmed([line for line in lines if line.endswith("True\n")])
     assert durable
-    async with opened(new_store(tmp_path)) as store:
+    async with opened(SoleStore(tmp_path)) as store:
         await check(store, safe)
 
 

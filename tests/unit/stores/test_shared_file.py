@@ -9,27 +9,32 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
 from mcp_hub.stores.base import Change, Letter
 from mcp_hub.stores.faults import StoreFault
-from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.recovery.failsafe import FailsafeStore
-from mcp_hub.stores.recovery.retry import FIRST
+from mcp_hub.stores.recovery.recovery import FIRST
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
-from tests.unit.stores.broken_files import HandClock
-from tests.unit.stores.event_stores import append, create, events, fetch, found, new_row, numbered, opened, replayed
+from tests.unit.stores.broken_files import HandClock, locked
+from tests.unit.stores.event_stores import (
+    SoleStore,
+    append,
+    create,
+    events,
+    fetch,
+    found,
+    new_failsafe,
+    new_row,
+    numbered,
+    opened,
+    replayed,
+)
 
 pytestmark = pytest.mark.anyio
 
 
-def new_store(folder: Path) -> SqliteStore:
-    return SqliteStore(folder, StoreLimits(), SystemClock())
-
-
 @pytest.fixture
 async def pair(tmp_path: Path) -> AsyncIterator[tuple[SqliteStore, SqliteStore]]:
-    async with opened(one := new_store(tmp_path)), opened(two := new_store(tmp_path)):
+    async with opened(one := SoleStore(tmp_path)), opened(two := SoleStore(tmp_path)):
         yield one, two
 
 
@@ -92,7 +97,7 @@ async def _give_up(scope: anyio.CancelScope) -> None:
 
 
 async def test_the_owner_is_fenced_once_its_stream_was_claimed(tmp_path: Path) -> None:
-    async with opened(one := new_store(tmp_path)), opened(two := new_store(tmp_path)):
+    async with opened(one := SoleStore(tmp_path)), opened(two := SoleStore(tmp_path)):
         row = await create(one, new_row(one))
         assert await two.claim(row, numbered(2, 2), Change(5.0)) is None, "its owner lives"
         one._instances.leave()  # as if its lock were lost, which a frozen machine or a network drive may do
@@ -120,38 +125,32 @@ async def test_reading_does_not_wait_for_writing(pair: tuple[SqliteStore, Sqlite
     assert await replayed(two, row) == numbered(1, 5)
 
 
-async def test_a_file_that_is_locked_for_too_long_is_a_fault(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with opened(store := SqliteStore(tmp_path, StoreLimits(), clock)):
+async def test_a_file_that_is_locked_for_too_long_is_a_fault(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(store := SoleStore(tmp_path, clock=clock)):
         row = await create(store, new_row(store))
-        db = sqlite3.connect(store.path, isolation_level=None)
-        db.execute("BEGIN IMMEDIATE")
-        clock.step = 2.0
-        with pytest.raises(StoreFault) as caught:
-            await append(store, row, 2)
-        assert caught.value.fault == "locked"
-        db.close()
+        with locked(store.path):
+            clock.step = 2.0
+            with pytest.raises(StoreFault) as caught:
+                await append(store, row, 2)
+            assert caught.value.fault == "locked"
         await append(store, row, 2)
 
 
-async def test_with_memory_behind_it_nobody_waits_for_a_locked_file_twice(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with opened(store := FailsafeStore(tmp_path, StoreLimits(), clock)):
+async def test_with_memory_behind_it_nobody_waits_for_a_locked_file_twice(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(store := new_failsafe(tmp_path, clock)):
         rows = [await create(store, new_row(store)) for _ in range(3)]
-        db = sqlite3.connect(tmp_path / FILE, isolation_level=None)
-        db.execute("BEGIN IMMEDIATE")
-        clock.step = 2.0
-        await append(store, rows[0], 2)
-        clock.step = 0.0
-        for row in rows[1:]:
-            await append(store, row, 2)
-        assert not store.is_durable
-        db.close()
+        with locked(tmp_path / FILE):
+            clock.step = 2.0
+            await append(store, rows[0], 2)
+            clock.step = 0.0
+            for row in rows[1:]:
+                await append(store, row, 2)
+            assert not store.is_durable
         clock.seconds += FIRST
         for row in rows:
             await append(store, row, 3)
         assert store.is_durable
-    async with opened(again := new_store(tmp_path)):
+    async with opened(again := SoleStore(tmp_path)):
         for row in rows:
             assert await replayed(again, row) == numbered(1, 3)
 
@@ -160,20 +159,20 @@ async def test_with_memory_behind_it_nobody_waits_for_a_locked_file_twice(tmp_pa
 
 
 async def test_closing_commits_what_was_asked_for(tmp_path: Path) -> None:
-    async with opened(store := new_store(tmp_path)):
+    async with opened(store := SoleStore(tmp_path)):
         rows = [await create(store, new_row(store)) for _ in range(50)]
         told: list[StoreError | None] = []
         for row in rows:
             store.append(row.id, 1, events(2, 10), Change(5.0, status="completed"), told.append)
     assert told == [None] * 50
-    async with opened(again := new_store(tmp_path)):
+    async with opened(again := SoleStore(tmp_path)):
         for row in rows:
             assert await replayed(again, row) == numbered(1, 11)
         assert await again.orphans() == []
 
 
 async def test_closing_does_not_wait_for_a_locked_file(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path, StoreLimits(), HandClock())
+    store = SoleStore(tmp_path, clock=HandClock())
     async with opened(store):
         row = await create(store, new_row(store))
         db = sqlite3.connect(store.path, isolation_level=None)
@@ -185,7 +184,7 @@ async def test_closing_does_not_wait_for_a_locked_file(tmp_path: Path) -> None:
 
 
 async def test_a_closed_stores_streams_are_orphans(tmp_path: Path) -> None:
-    async with opened(one := new_store(tmp_path)), opened(two := new_store(tmp_path)):
+    async with opened(one := SoleStore(tmp_path)), opened(two := SoleStore(tmp_path)):
         row = await create(one, new_row(one))
         assert await two.orphans() == []
         await one.close()
@@ -194,7 +193,7 @@ async def test_a_closed_stores_streams_are_orphans(tmp_path: Path) -> None:
 
 async def test_nobody_else_may_look_at_the_files(tmp_path: Path) -> None:
     folder = tmp_path / "state"
-    async with opened(store := new_store(folder)):
+    async with opened(store := SoleStore(folder)):
         await create(store, new_row(store))
         paths = [folder, folder / "instances", *folder.glob("*.*"), *folder.glob("instances/*")]
         modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in paths}
@@ -202,12 +201,12 @@ async def test_nobody_else_may_look_at_the_files(tmp_path: Path) -> None:
     files = [FILE, f"{FILE}-wal", f"{FILE}-shm", f"{FILE}.lock", own]
     assert modes == {"state": "0o700", "instances": "0o700"} | dict.fromkeys(files, "0o600")
     (folder / FILE).chmod(0o644)
-    async with opened(new_store(folder)):
+    async with opened(SoleStore(folder)):
         assert stat.S_IMODE((folder / FILE).stat().st_mode) == 0o600
 
 
 async def test_many_stores_may_begin_one_file_at_once(tmp_path: Path) -> None:
-    stores = [new_store(tmp_path) for _ in range(6)]
+    stores = [SoleStore(tmp_path) for _ in range(6)]
     async with anyio.create_task_group() as tasks:
         for store in stores:
             tasks.start_soon(store.open)
@@ -222,7 +221,7 @@ async def test_many_stores_may_begin_one_file_at_once(tmp_path: Path) -> None:
 
 
 async def test_what_cannot_be_stored_is_left_out_of_its_batch(tmp_path: Path) -> None:
-    async with opened(store := new_store(tmp_path)):
+    async with opened(store := SoleStore(tmp_path)):
         db = sqlite3.connect(store.path, isolation_level=None)
         db.execute("BEGIN IMMEDIATE")  # so that all but the first wait together
         told: list[StoreError | None] = []

@@ -2,14 +2,14 @@
 
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from mcp_hub.clock import SystemClock
 from mcp_hub.errors import StoreError
 from mcp_hub.stores.base import Change
 from mcp_hub.stores.faults import StoreFault
@@ -18,7 +18,7 @@ from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.stores.recovery.salvage import Salvaged, salvage
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
 from mcp_hub.stores.sqlite.worker import MOST_BYTES, MOST_JOBS, Job, Worker
-from tests.unit.stores.event_stores import GONE, append, create, found, new_row, opened, replayed
+from tests.unit.stores.event_stores import GONE, SoleStore, append, create, found, new_row, opened, replayed
 
 pytestmark = pytest.mark.anyio
 
@@ -55,12 +55,11 @@ async def test_in_memory_a_stream_that_grows_alone_lets_go_of_its_own_past() -> 
 
 
 async def test_a_file_that_is_too_large_is_swept_of_its_oldest_ended_streams_and_shrinks(tmp_path: Path) -> None:
-    async with opened(store := SqliteStore(tmp_path, StoreLimits(total_bytes=500_000), SystemClock())):
+    async with opened(store := SoleStore(tmp_path, StoreLimits(total_bytes=500_000))):
         running = await create(store, new_row(store, created=0.0), 1, 100_000)
         for number in range(1, 11):
-            await create(
-                store, new_row(store, status="failed", created=float(number), updated=float(number)), 1, 90_000
-            )
+            age = float(number)
+            await create(store, new_row(store, status="failed", created=age, updated=age), 1, 90_000)
         before = pages(tmp_path)
         swept = await store.sweep(20.0)
         rows = await store.rows("local", 99)
@@ -79,7 +78,7 @@ def pages(folder: Path) -> int:
 
 
 async def test_beginnings_takeovers_and_endings_are_synced_to_the_disk_and_nothing_else(tmp_path: Path) -> None:
-    async with opened(store := SqliteStore(tmp_path, StoreLimits(), SystemClock())):
+    async with opened(store := SoleStore(tmp_path)):
         row = await create(store, new_row(store))
         assert await synced(store)
         await append(store, row, 2)
@@ -103,7 +102,7 @@ async def synced(store: SqliteStore) -> bool:
 
 
 async def test_salvaging_takes_the_newest_streams_and_stops_in_time(tmp_path: Path) -> None:
-    async with opened(store := SqliteStore(tmp_path, StoreLimits(), SystemClock())):
+    async with opened(store := SoleStore(tmp_path)):
         rows = [await create(store, new_row(store, status="failed")) for _ in range(5)]
     (tmp_path / "new").mkdir()
     asked: list[int] = []
@@ -113,7 +112,7 @@ async def test_salvaging_takes_the_newest_streams_and_stops_in_time(tmp_path: Pa
         return len(asked) > 2
 
     assert salvage(tmp_path / FILE, tmp_path / "new" / FILE, is_over) == Salvaged(2, 0, is_all=False)
-    async with opened(store := SqliteStore(tmp_path / "new", StoreLimits(), SystemClock())):
+    async with opened(store := SoleStore(tmp_path / "new")):
         assert [await store.find(row.id) is not None for row in rows] == [False] * 3 + [True] * 2
 
 
@@ -145,6 +144,16 @@ def job(told: list[Any], size: int = 0) -> Job:
     return Job(lambda _: None, told.append, size=size)
 
 
+@asynccontextmanager
+async def at_work(gate: Gate) -> AsyncIterator[tuple[Worker, list[Any], list[Any]]]:
+    """A worker, and lists for outcomes; it does in the end what it was asked for."""
+    worker = Worker("w", gate)
+    await worker.start()
+    yield worker, [], []
+    gate.is_open.set()
+    assert await worker.stop(20)
+
+
 async def finished(told: list[Any], count: int) -> None:
     with anyio.fail_after(20):
         while len(told) < count:
@@ -152,51 +161,41 @@ async def finished(told: list[Any], count: int) -> None:
 
 
 async def test_what_waits_is_done_together_and_more_than_so_much_is_refused() -> None:
-    gate = Gate()
-    worker, told, refused = Worker("w", gate), [], []  # type: Worker, list[Any], list[Any]
-    await worker.start()
-    for _ in range(MOST_JOBS):
+    async with at_work(gate := Gate()) as (worker, told, refused):
+        for _ in range(MOST_JOBS):
+            worker.submit(job(told))
+        worker.submit(job(refused))
+        assert [error.fault for error in refused] == ["busy"]
+        gate.is_open.set()
+        await finished(told, MOST_JOBS)
+        assert len(gate.batches) <= 2
         worker.submit(job(told))
-    worker.submit(job(refused))
-    assert [error.fault for error in refused] == ["busy"]
-    gate.is_open.set()
-    await finished(told, MOST_JOBS)
-    assert len(gate.batches) <= 2
-    worker.submit(job(told))
-    await finished(told, MOST_JOBS + 1)
-    assert not any(told)
-    assert await worker.stop(20)
+        await finished(told, MOST_JOBS + 1)
+        assert not any(told)
 
 
 async def test_too_many_bytes_are_refused_but_not_if_they_come_alone() -> None:
-    gate = Gate()
-    worker, told, refused = Worker("w", gate), [], []  # type: Worker, list[Any], list[Any]
-    await worker.start()
-    worker.submit(job(told, MOST_BYTES + 1))
-    worker.submit(job(refused, 1))
-    assert [error.fault for error in refused] == ["busy"]
-    gate.is_open.set()
-    await finished(told, 1)
-    worker.submit(job(told, MOST_BYTES - 1))
-    worker.submit(job(told, 1))
-    await finished(told, 3)
-    assert told == [None] * 3
-    assert await worker.stop(20)
+    async with at_work(gate := Gate()) as (worker, told, refused):
+        worker.submit(job(told, MOST_BYTES + 1))
+        worker.submit(job(refused, 1))
+        assert [error.fault for error in refused] == ["busy"]
+        gate.is_open.set()
+        await finished(told, 1)
+        worker.submit(job(told, MOST_BYTES - 1))
+        worker.submit(job(told, 1))
+        await finished(told, 3)
+        assert told == [None] * 3
 
 
 async def test_a_callback_that_fails_is_nobody_elses_trouble() -> None:
-    gate = Gate()
-    worker, told = Worker("w", gate), []  # type: Worker, list[Any]
-
     def fails(_: Any) -> None:
         raise ValueError("of the callback")
 
-    await worker.start()
-    for done in (fails, told.append, fails, told.append):
-        worker.submit(Job(lambda _: None, done))
-    gate.is_open.set()
-    await finished(told, 2)
-    assert await worker.stop(20)
+    async with at_work(gate := Gate()) as (worker, told, _):
+        for done in (fails, told.append, fails, told.append):
+            worker.submit(Job(lambda _: None, done))
+        gate.is_open.set()
+        await finished(told, 2)
 
 
 async def test_a_thread_that_hangs_is_not_waited_for() -> None:

@@ -116,14 +116,8 @@ async def test_what_cannot_be_stored_does_not_harm_its_neighbours(store: EventSt
 async def test_a_page_begins_behind_the_cursor_and_holds_so_many_at_most(store: EventStore) -> None:
     row = await create(store, new_row(store), 5)
     await append(store, row, 6, 5)
-    for after, most, first, last in [
-        (0, 3, 1, 3),
-        (4, 3, 5, 7),
-        (9, 9, 10, 10),
-        (2, 8, 3, 10),
-        (-5, 2, 1, 2),
-        (0, 0, 1, 1),
-    ]:
+    asked = ((0, 3, 1, 3), (4, 3, 5, 7), (9, 9, 10, 10), (2, 8, 3, 10), (-5, 2, 1, 2), (0, 0, 1, 1))
+    for after, most, first, last in asked:
         page = await fetch(store, row, after, most)
         assert (page.first, list(page.lines)) == (first, numbered(first, last))
         assert page.row == await found(store, row)

@@ -4,18 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.recovery.failsafe import FailsafeStore
-from mcp_hub.stores.recovery.retry import FIRST
+from mcp_hub.stores.recovery.recovery import FIRST
 from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk
-from tests.unit.stores.event_stores import append, create, new_row, opened
+from tests.unit.stores.event_stores import append, create, new_failsafe, new_row, opened
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_idle_hub_tries_its_store_again_when_it_is_time(tmp_path: Path) -> None:
-    clock = HandClock()
-    async with opened(store := FailsafeStore(tmp_path, StoreLimits(), clock)):
+async def test_an_idle_hub_tries_its_store_again_when_it_is_time(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(store := new_failsafe(tmp_path, clock)):
         row = await create(store, new_row(store), 3)
         await fill_disk(store)
         await append(store, row, 4, size=100_000)

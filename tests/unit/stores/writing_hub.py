@@ -11,13 +11,10 @@ from pathlib import Path
 
 import anyio
 
-from mcp_hub.clock import SystemClock
 from mcp_hub.errors import StoreError
 from mcp_hub.stores.base import Change, EventStore
-from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.recovery.failsafe import FailsafeStore
 from mcp_hub.types import CallId, Status
-from tests.unit.stores.event_stores import events, new_row
+from tests.unit.stores.event_stores import events, new_failsafe, new_row
 
 STREAMS = 8
 
@@ -52,7 +49,7 @@ class Writer:
 
 
 async def main(folder: Path) -> None:
-    store = FailsafeStore(folder, StoreLimits(), SystemClock())
+    store = new_failsafe(folder)
     await store.open()
     sys.stdout.write(f"{store.instance}\n")
     for _ in range(STREAMS):

@@ -134,6 +134,13 @@ def a_grant(base: str, access: str = "a-1", refresh: str | None = "r-1", **field
     )
 
 
+def machine(base: str, **fields: Any) -> ClientRegistration:
+    """Logs in without a person."""
+    return ClientRegistration(
+        **{"client_id": "robot", "client_secret": "s3cr3t-of-robot", "issuer": base, "is_machine": True, **fields}
+    )
+
+
 def key_of(url: str) -> str:
     return grant_key(url, ClientRegistration())
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mcp_hub.calls.runner import CallRecord
 from mcp_hub.upstreams.peer import task_poll
 
 
@@ -10,3 +11,11 @@ def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks at a task follow at once, and nobody waits for a server to take note of a cancellation."""
     monkeypatch.setattr(task_poll, "_POLL", (0.001, 0.001, 0.001))
     monkeypatch.setattr(task_poll, "_GOODBYE", 0.05)
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """One for each time that a server was heard of."""
+    times: list[None] = []
+    monkeypatch.setattr(CallRecord, "touch", lambda _: times.append(None))
+    return times

@@ -28,16 +28,16 @@ class Following:
 
     @property
     def wanted(self) -> set[str]:
-        return set(self.subscriptions._wishes.wanted)
+        return set(self.subscriptions.resources.wanted)
 
     async def subscribe(self, uri: str) -> None:
         """As an `Upstream` does it."""
-        self.subscriptions.want(uri)
+        self.subscriptions.resources.want(uri)
         with anyio.fail_after(2 * WAIT):
             await self.subscriptions.confirmed(uri)
 
     def release(self, uri: str) -> None:
-        self.subscriptions.release(uri)
+        self.subscriptions.resources.release(uri)
 
     def noted(self, uri: str, after: int = 0) -> list[str]:
         """The URIs that were noted for this one."""

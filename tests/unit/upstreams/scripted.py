@@ -56,6 +56,12 @@ class Server(OtherEnd):
         await self.write(f'{{"jsonrpc":"2.0","id":{json.dumps(request["id"])},{raw}}}\n'.encode())
         return request
 
+    async def flush(self) -> None:
+        """Returns when the peer has read all that was written: it has answered a ping that came after it."""
+        await self.send(id="flush", method="ping")
+        while (await self.line()).get("id") != "flush":
+            pass
+
     async def handshake(self) -> JsonObject:
         hello = await self.answer("initialize", INITIALIZED)
         await self.expect("notifications/initialized")

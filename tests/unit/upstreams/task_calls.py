@@ -62,7 +62,9 @@ def record_of(made: Call) -> CallRecord:
 
 
 class Running:
-    """One call under way."""
+    """One call under way. `request` is what its server got, once that has made a task of it."""
+
+    request: JsonObject
 
     def __init__(self, tasks: anyio.abc.TaskGroup, handler: CallHandler, made: Call) -> None:
         self.record = record_of(made)
@@ -137,11 +139,15 @@ async def calling(of: Era = Era.HANDSHAKE, /, **differs: Any) -> AsyncIterator[t
 
 
 @asynccontextmanager
-async def running(first: JsonObject | None = None, **differs: Any) -> AsyncIterator[tuple[Peer, Server, Running]]:
-    """A call that the server has made a task of."""
-    async with talking(Era.MODERN) as (peer, server), group() as tasks:
-        made = Running(tasks, peer.call, call(**differs))
-        await server.answer("tools/call", first or created())
+async def running(
+    first: JsonObject | None = None, of: Era = Era.MODERN, **differs: Any
+) -> AsyncIterator[tuple[Peer, Server, Running]]:
+    """A call that a server of this era has made a task of."""
+    async with talking(of) as (peer, server), group() as tasks:
+        is_modern = of is Era.MODERN
+        peer.tasks.required = frozenset() if is_modern else frozenset({"x"})
+        made = Running(tasks, peer.call, call(**({} if is_modern else HANDSHAKE), **differs))
+        made.request = await server.answer("tools/call", first or (created() if is_modern else {"task": state()}))
         yield peer, server, made
 
 

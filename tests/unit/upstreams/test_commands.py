@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.errors import StartFailed
-from mcp_hub.upstreams.process.commands import child_env, resolve
+from mcp_hub.upstreams.process.commands import HOME_PLACES, child_env, resolve
 
 
 def program(path: Path) -> str:
@@ -27,7 +27,7 @@ def test_path_is_searched_before_the_usual_places(tmp_path: Path) -> None:
     assert find("frob", tmp_path) == expected
 
 
-@pytest.mark.parametrize("place", [".local/bin", ".cargo/bin", ".volta/bin", ".bun/bin", ".deno/bin"])
+@pytest.mark.parametrize("place", HOME_PLACES)
 def test_places_that_desktop_applications_miss_are_searched(tmp_path: Path, place: str) -> None:
     expected = program(tmp_path / "home" / place / "frob")
     assert find("frob", tmp_path) == expected
@@ -99,6 +99,7 @@ def test_line_of_a_shell_in_place_of_a_command_is_told_to_use_args(tmp_path: Pat
 def test_child_gets_harmless_variables_and_no_secrets() -> None:
     harmless = {"HOME": "/h", "LC_ALL": "C", "https_proxy": "p", "UV_INDEX": "i", "npm_config_registry": "r"}
     secrets = {"GITHUB_TOKEN": "t", "AWS_SECRET_ACCESS_KEY": "k", "HOMEPAGE": "x", "BASH_FUNC_x%%": "() { :; }"}
+    secrets["TERM"] = "() { :; }; evil"  # a function of a shell in a variable that is allowed
     env = child_env({**harmless, **secrets}, {}, ())
     assert env.items() >= harmless.items()
     assert not env.keys() & secrets.keys()
@@ -107,10 +108,6 @@ def test_child_gets_harmless_variables_and_no_secrets() -> None:
 def test_configuration_adds_and_overrides() -> None:
     env = child_env({"TZ": "UTC", "GITHUB_TOKEN": "mine"}, {"TZ": "CET", "GITHUB_TOKEN": "theirs"}, ())
     assert (env["TZ"], env["GITHUB_TOKEN"]) == ("CET", "theirs")
-
-
-def test_shell_function_in_an_allowed_variable_is_dropped() -> None:
-    assert "TERM" not in child_env({"TERM": "() { :; }; evil"}, {}, ())
 
 
 def test_folders_are_appended_to_path_once() -> None:

@@ -21,6 +21,12 @@ pytestmark = pytest.mark.anyio
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
 
 
+def remembering(era: Era) -> EraCache:
+    memory = EraCache(None)
+    memory.put("k", era)
+    return memory
+
+
 async def failing(server: HttpServer, **spec: Any) -> tuple[StartFailed, bool]:
     """Why it cannot be reached, and whether another attempt may help."""
     made = HttpConnection("far", HttpSpec(**{"url": server.url, "key": "k", **spec}), EraCache(None))
@@ -42,18 +48,15 @@ async def test_a_modern_server_is_found_by_one_request_and_has_no_session() -> N
     assert [request.rpc for request in server.seen] == ["server/discover"]
 
 
+HANDSHAKE_ONLY = {"code": -32022, "message": "no", "data": {"supported": ["2025-11-25"]}}
 REFUSALS = {
-    "bad request": answering(400),
     "not found": answering(404),
-    "method not allowed": answering(405),
     "a web page": answering(200),
     "server error": answering(500),
     "unknown method": answering(404, {"error": {"code": -32601, "message": "no"}}),
     "no session": answering(400, {"error": {"code": -32600, "message": "Missing session ID"}}),
     "no result": answering(200, {"result": {}}),
-    "only handshake versions": answering(
-        400, {"error": {"code": -32022, "message": "no", "data": {"supported": ["2025-11-25"]}}}
-    ),
+    "only handshake versions": answering(400, {"error": HANDSHAKE_ONLY}),
 }
 
 
@@ -74,15 +77,14 @@ async def test_a_server_without_sessions_is_fine() -> None:
     assert not server.of("DELETE") and not any("mcp-session-id" in request.headers for request in server.seen)
 
 
-@pytest.mark.parametrize("slow", ["notifications/initialized"])
-async def test_nothing_reaches_a_server_before_it_has_taken_initialized(slow: str) -> None:
+async def test_nothing_reaches_a_server_before_it_has_taken_initialized() -> None:
     async def taken(request: Request, reply: Reply) -> None:
-        assert [seen.rpc for seen in server.seen][-1] == slow
+        assert server.seen[-1] is request
         await reply.status(202)
         done.append(len(server.seen))
 
     done: list[int] = []
-    async with serving(Remote(does={slow: taken})) as server, connection(server) as (_, peer):
+    async with serving(Remote(does={"notifications/initialized": taken})) as server, connection(server) as (_, peer):
         assert done
         await peer.answer(peer.send("tools/list"))
 
@@ -104,8 +106,7 @@ async def test_a_server_that_has_become_modern_is_found_out_again() -> None:
     async def refused(request: Request, reply: Reply) -> None:
         await reply.error(request, -32020)
 
-    memory = EraCache(None)
-    memory.put("k", HANDSHAKE)
+    memory = remembering(HANDSHAKE)
     async with serving(Remote(modern=True, does={"initialize": refused})) as server:
         async with connection(server, memory) as (_, peer):
             assert peer.info.era is MODERN
@@ -117,8 +118,7 @@ async def test_a_server_that_has_become_modern_is_found_out_again() -> None:
     [(None, HANDSHAKE, "initialize"), (None, MODERN, "server/discover"), (HANDSHAKE, MODERN, "initialize")],
 )
 async def test_a_known_era_is_not_asked_for(configured: Era | None, remembered: Era, asked: str) -> None:
-    memory = EraCache(None)
-    memory.put("k", remembered)
+    memory = remembering(remembered)
     async with serving(Remote(modern=True)) as server, connection(server, memory, era=configured):
         assert server.seen[0].rpc == asked
     assert memory.get("k") is remembered, "what is configured says nothing about what would be found"
@@ -140,7 +140,7 @@ class OldMcp(OldServer):
 
 async def test_the_end_of_the_old_stream_is_known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unlike a process, it has nothing more to say."""
-    monkeypatch.setattr("mcp_hub.upstreams.peer.peer._LAST_WORDS", 4 * WAIT)
+    monkeypatch.setattr("mcp_hub.upstreams.peer.state.LAST_WORDS", 4 * WAIT)
     old = OldMcp()
     async with serving(old) as server, connection(server, transport="sse") as (_, peer):
         pending = peer.send("tools/list")
@@ -157,39 +157,32 @@ async def test_a_server_of_the_old_transport_is_found_or_named(transport: str | 
         assert (peer.info.era, peer.info.version) == (HANDSHAKE, "2025-06-18")
         sent = [(request.rpc, request.path) for request in server.seen]
         found_out = [] if transport else [("server/discover", "/mcp"), ("initialize", "/mcp")]
-        assert sent == [
-            *found_out,
-            ("GET", "/mcp"),
-            ("initialize", "/messages?session_id=1"),
-            ("notifications/initialized", "/messages?session_id=1"),
-        ]
+        messages = [(method, "/messages?session_id=1") for method in ("initialize", "notifications/initialized")]
+        assert sent == [*found_out, ("GET", "/mcp"), *messages]
 
 
-async def test_a_transport_that_was_written_out_is_the_only_one_tried() -> None:
-    async with serving(OldMcp()) as server:
-        error, can_retry = await failing(server, transport="http")
-        assert (error.code, can_retry) == ("no_endpoint", True) and "HTTP 405" in str(error)
-    assert not server.of("GET")
-
-
-async def test_what_is_no_mcp_server_at_all_says_what_was_tried() -> None:
-    async with serving(answering(404)) as server:
-        error, can_retry = await failing(server)
-        assert (error.code, can_retry) == ("no_endpoint", True)
-        assert [request.method for request in server.seen] == ["POST", "POST", "GET"]
-
-
-@pytest.mark.parametrize(("status", "code"), [(500, "server_error"), (429, "rate_limited"), (302, "no_endpoint")])
-async def test_a_status_that_says_nothing_of_the_transport_leaves_the_old_one_alone(status: int, code: str) -> None:
-    async with serving(answering(status)) as server:
-        error, can_retry = await failing(server)
+@pytest.mark.parametrize(
+    ("script", "transport", "code", "status", "tried"),
+    [
+        (OldMcp(), "http", "no_endpoint", 405, ["POST", "POST"]),
+        (answering(404), None, "no_endpoint", 404, ["POST", "POST", "GET"]),
+        (answering(500), None, "server_error", 500, ["POST", "POST"]),
+        (answering(429), None, "rate_limited", 429, ["POST", "POST"]),
+        (answering(302), None, "no_endpoint", 302, ["POST", "POST"]),
+    ],
+    ids=["the other was configured", "no MCP server at all", "error", "busy", "redirect"],
+)
+async def test_the_old_transport_is_tried_only_if_the_status_speaks_for_it(
+    script: Script, transport: str | None, code: str, status: int, tried: list[str]
+) -> None:
+    async with serving(script) as server:
+        error, can_retry = await failing(server, transport=transport)
         assert (error.code, can_retry) == (code, True) and f"HTTP {status}" in str(error)
-    assert not server.of("GET")
+    assert [request.method for request in server.seen] == tried
 
 
 async def test_an_era_that_led_nowhere_is_not_remembered() -> None:
-    memory = EraCache(None)
-    memory.put("k", HANDSHAKE)
+    memory = remembering(HANDSHAKE)
     async with serving(answering(500)) as server:
         with pytest.raises(ExceptionGroup):
             async with connection(server, memory):
@@ -206,8 +199,7 @@ async def test_an_endpoint_elsewhere_is_refused_with_its_address() -> None:
 # -- not admitted, not there
 
 
-@pytest.mark.parametrize("transport", [None, "http", "sse"])
-@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize(("status", "transport"), [(401, None), (403, "http"), (401, "sse")])
 async def test_a_server_that_wants_credentials_is_asked_once_and_the_setting_is_named(
     status: int, transport: str | None
 ) -> None:
@@ -238,8 +230,7 @@ async def test_the_hubs_own_headers_can_be_replaced() -> None:
 
 @pytest.mark.parametrize("transport", [None, "sse"])
 async def test_a_server_that_is_not_there_is_said_as_such_and_stays_remembered(transport: str | None) -> None:
-    memory = EraCache(None)
-    memory.put("k", HANDSHAKE)
+    memory = remembering(HANDSHAKE)
     async with serving(Remote()) as gone:
         pass
     with pytest.raises(ExceptionGroup) as caught:

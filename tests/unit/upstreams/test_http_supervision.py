@@ -51,15 +51,9 @@ async def test_a_forgotten_session_begins_anew_at_once_and_the_calls_go_on(
     async with serving(remote) as server, supervised(server) as far:
         await ready(far)
         remote.session = "s-2"
-        done = []
-
-        async def one() -> None:
-            done.append(await run(far))
-
         async with anyio.create_task_group() as tasks:
             for _ in range(20):
-                tasks.start_soon(one)
-        assert len(done) == 20
+                tasks.start_soon(run, far)
         assert len(server.of("initialize")) == 2 and far.status().restarts == 1
         assert not server.of("DELETE"), "there is nothing to end"
 
@@ -68,7 +62,7 @@ NO_SESSION = {"error": {"code": -32000, "message": "Bad Request: No valid sessio
 NOT_FOUND = {"error": {"code": -32001, "message": "Session not found"}}
 
 
-@pytest.mark.parametrize("refusal", [(400, NO_SESSION), (404, NOT_FOUND), (404, None), (405, None)])
+@pytest.mark.parametrize("refusal", [(400, NO_SESSION), (404, NOT_FOUND), (405, None)])
 async def test_a_server_that_goes_back_to_the_handshake_era_is_found_out(
     refusal: tuple[int, dict[str, Any] | None], any_session_counts: None
 ) -> None:
@@ -109,25 +103,17 @@ async def test_a_modern_server_that_refuses_a_call_is_asked_once_whether_it_is_o
 
 
 async def test_a_session_that_is_forgotten_again_and_again_fails_the_call(any_session_counts: None) -> None:
-    async def lost(request: Request, reply: Reply) -> None:
-        await reply.status(404)
-
-    async with serving(Remote(does={"tools/call": lost})) as server, supervised(server) as far:
+    async with serving(Remote(does={"tools/call": answering(404)})) as server, supervised(server) as far:
         await ready(far)
         with pytest.raises(UpstreamUnavailable) as caught:
             await run(far)
         assert len(server.of("tools/call")) == 2
-    assert caught.value.message == (
-        f'server "{far.name}" did not take the request, also over a new connection: '
-        "the server no longer knows the session"
-    )
+    why = "did not take the request, also over a new connection: the server no longer knows the session"
+    assert caught.value.message == f'server "{far.name}" {why}'
 
 
 async def test_a_session_that_is_lost_before_it_is_ready_is_a_failure(any_session_counts: None) -> None:
-    async def lost(request: Request, reply: Reply) -> None:
-        await reply.status(404)
-
-    async with serving(Remote(does={"tools/list": lost})) as server, supervised(server) as far:
+    async with serving(Remote(does={"tools/list": answering(404)})) as server, supervised(server) as far:
         await server.until("initialize", 2)
         assert far.status().restarts == 1 and len(far._life.deaths) == 1
         assert len(server.of("initialize")) == 2
@@ -147,35 +133,30 @@ def test_only_what_was_ready_begins_anew_without_a_pause() -> None:
 
 
 async def test_calls_fail_typed_while_the_server_is_away_and_work_when_it_is_back() -> None:
-    async with serving(Remote()) as server, supervised(server) as far:
+    remote = Remote()
+    async with serving(remote) as server, supervised(server) as far:
         await ready(far)
-        server_port = server.port
         assert await run(far)
-        server_again = Remote(session="other")
-        lost = anyio.Event()
 
         async def slow(request: Request, reply: Reply) -> None:
-            lost.set()
             await reply.gone()
 
-        assert isinstance(server.script, Remote)
-        server.script.does["tools/call"] = slow
+        async def caught() -> None:
+            with pytest.raises(UpstreamLost) as error:
+                await run(far)
+            assert (error.value.data or {})["outcome"] == "unknown"
+
+        remote.does["tools/call"] = slow
         async with anyio.create_task_group() as tasks:
-
-            async def caught() -> None:
-                with pytest.raises(UpstreamLost) as error:
-                    await run(far)
-                assert (error.value.data or {})["outcome"] == "unknown"
-
             tasks.start_soon(caught)
-            await lost.wait()
+            await server.until("tools/call", 2)
             await server.close()
         with anyio.fail_after(WAIT), pytest.raises(UpstreamUnavailable, match="Connection refused"):
             far._rules = SupervisorRules(ready_wait=0.1)
             while True:
                 await far.call(call(), Recorder())
         assert far.status().state is not UpstreamState.READY
-        async with serving(server_again, server_port):
+        async with serving(Remote(session="other"), server.port):
             await ready(far)
             assert await run(far)
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
-import anyio.lowlevel
-import anyio.to_thread
 import pytest
 
 from mcp_hub.config.trust import OVERRIDE
@@ -17,11 +15,6 @@ from mcp_hub.upstreams.functions.upstream import LocalUpstream, load_registry
 from tests.unit.upstreams.local_calls import Recorder, request, text
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=[True, False], ids=["uvloop", "asyncio"])
-def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
-    return ("asyncio", {"use_uvloop": request.param})
 
 
 @pytest.fixture
@@ -93,22 +86,19 @@ def test_a_module_without_an_attribute_serves_the_functions_that_tool_decorates(
     assert [*load_registry("second_tools", str(folder)).tools] == ["one", "two"]
 
 
+def package(folder: Path, name: str, **tools: str) -> None:
+    """A package that imports its modules, each with one tool."""
+    (folder / name).mkdir()
+    (folder / name / "__init__.py").write_text(f"from {name} import {', '.join(tools)}")
+    for module, tool in tools.items():
+        (folder / name / f"{module}.py").write_text(DECORATED.format(name=tool))
+
+
 def test_a_package_serves_the_tools_of_the_modules_that_it_imports(folder: Path) -> None:
-    package = folder / "tool_package"
-    package.mkdir()
-    (package / "__init__.py").write_text("from tool_package import inner, outer")
-    (package / "inner.py").write_text(DECORATED.format(name="inner"))
-    (package / "outer.py").write_text(DECORATED.format(name="outer"))
-    assert [*load_registry("tool_package", str(folder)).tools] == ["inner", "outer"]
-    assert [*load_registry("tool_package.inner", str(folder)).tools] == ["inner"]
-
-
-def test_a_package_with_two_tools_of_one_name_is_refused(folder: Path) -> None:
-    package = folder / "double_package"
-    package.mkdir()
-    (package / "__init__.py").write_text("from double_package import inner, outer")
-    for name in ("inner", "outer"):
-        (package / f"{name}.py").write_text(DECORATED.format(name="same"))
+    package(folder, "tool_package", inner="one", outer="two")
+    assert [*load_registry("tool_package", str(folder)).tools] == ["one", "two"]
+    assert [*load_registry("tool_package.inner", str(folder)).tools] == ["one"]
+    package(folder, "double_package", inner="same", outer="same")
     with pytest.raises(StartFailed, match='tool "same" is defined twice'):
         load_registry("double_package", str(folder))
 
@@ -121,12 +111,8 @@ async def test_upstream_that_could_not_be_loaded_is_failed_with_the_reason() -> 
     assert upstream.snapshot() is None
     with pytest.raises(UpstreamUnavailable, match='"mine"') as caught:
         await upstream.call(request("one"), Recorder())
-    assert caught.value.about_upstream == {
-        "server": "mine",
-        "state": "failed",
-        "reason": status.reason,
-        "code": "module_not_found",
-    }
+    about = {"server": "mine", "state": "failed", "reason": status.reason, "code": "module_not_found"}
+    assert caught.value.about_upstream == about
 
 
 @pytest.mark.parametrize("name", ["wide_tools.py", "wide_tools/__init__.py", "wide_tools/inner.py"])

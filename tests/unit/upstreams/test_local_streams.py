@@ -65,12 +65,8 @@ async def test_deltas_put_together_by_index_are_the_content() -> None:
 
     channel = Recorder()
     result = await run(work, channel=channel)
-    assert [block.get("text", block["type"]) for block in result["content"]] == [
-        "ab",
-        "resource_link",
-        "resource_link",
-        "c",
-    ]
+    texts = [block.get("text", block["type"]) for block in result["content"]]
+    assert texts == ["ab", "resource_link", "resource_link", "c"]
     assert [index for index, _ in channel.deltas] == [0, 0, 1, 2, 3]
 
 
@@ -85,14 +81,19 @@ async def test_last_result_of_a_generator_wins_over_its_deltas() -> None:
     assert len(channel.sent) == 1
 
 
-async def test_generator_waits_while_readers_are_behind() -> None:
-    async def work() -> AsyncIterator[str]:
+async def test_generators_and_threads_wait_while_readers_are_behind() -> None:
+    async def generator() -> AsyncIterator[str]:
         while True:
             yield "x"
 
-    channel = Behind()
-    await cancel_once(channel.waiting, work, channel)
-    assert len(channel.sent) == 1
+    def thread(context: Context) -> None:
+        for step in range(100):
+            context.progress(step)
+
+    for work in (generator, thread):
+        channel = Behind()
+        await cancel_once(channel.waiting, work, channel)
+        assert len(channel.sent) == 1
 
 
 @pytest.mark.parametrize("item", [7, {"text": "no type"}, Progress("x"), Progress(1, message=2)])  # type: ignore[arg-type]  # wrong on purpose
@@ -103,16 +104,6 @@ async def test_generator_that_yields_nonsense_is_a_tool_error(item: object) -> N
     result = await run(work)
     assert result["isError"] is True
     assert "not " in result["content"][0]["text"]
-
-
-async def test_thread_waits_while_readers_are_behind() -> None:
-    def work(context: Context) -> None:
-        for step in range(100):
-            context.progress(step)
-
-    channel = Behind()
-    await cancel_once(channel.waiting, work, channel)
-    assert len(channel.sent) == 1
 
 
 async def test_cancelled_generator_runs_its_cleanup_to_the_end() -> None:
@@ -165,9 +156,7 @@ async def test_generator_that_refuses_to_close_does_not_hold_up_the_cancellation
 
 
 async def test_cancelled_sync_function_is_abandoned_and_learns_of_it() -> None:
-    started = anyio.Event()
-    learned = threading.Event()
-    release = threading.Event()
+    started, learned, release = anyio.Event(), threading.Event(), threading.Event()
 
     def work(context: Context) -> None:
         context.progress(1)

@@ -13,7 +13,7 @@ from mcp_hub.upstreams.auth import redirect as redirect_module
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed, grant_key
 from mcp_hub.upstreams.auth.login import log_in, log_out
 from mcp_hub.upstreams.auth.store import GrantStore
-from tests.unit.upstreams.authorization import Authorization, browse, key_of, redirected, state_of, visit
+from tests.unit.upstreams.authorization import Authorization, browse, key_of, machine, redirected, state_of, visit
 from tests.unit.wire.http_server import HttpServer, serving
 from tests.upstreams.child import WAIT
 
@@ -33,23 +33,21 @@ async def logged_in(
         return await log_in(server.url, client, store, show, seconds)
 
 
-async def refused(
-    server: HttpServer,
-    store: GrantStore,
-    client: ClientRegistration = PERSON,
-    show: Any = browse,
-    seconds: float = WAIT,
-) -> str:
+async def refused(server: HttpServer, store: GrantStore, *client: Any, **more: Any) -> str:
     with pytest.raises(LoginFailed) as caught:
-        await logged_in(server, store, client, show, seconds)
+        await logged_in(server, store, *client, **more)
     return str(caught.value)
+
+
+async def never(page: str, issuer: str) -> None:
+    raise LoginFailed("a browser was asked")
 
 
 async def test_a_login_is_stored_and_shows_no_secret(tmp_path: Path) -> None:
     guard, store = Authorization(scope="read"), GrantStore(tmp_path / "oauth")
     async with serving(guard) as server:
         grant = await logged_in(server, store)
-        assert store.load(grant_key(server.url, ClientRegistration())) == grant
+        assert store.load(key_of(server.url)) == grant
     assert (grant.access_token, grant.refresh_token, grant.scope, grant.asked) == ("a-1", "r-1", "read", "read")
     assert grant.issuer == guard.base and grant.resource == f"{guard.base}/mcp"
     assert "a-1" not in repr(grant) and "r-1" not in repr(grant)
@@ -103,22 +101,15 @@ async def test_another_port_on_this_machine_is_the_one_that_was_configured(tmp_p
     ("redirect", "said"),
     [
         ({"iss": "https://evil.example"}, "iss mismatch"),
+        ({"iss": None}, "missing iss"),
         ({"code": None, "error": "access_denied", "error_description": "no\n\x1b[31mway"}, "access_denied no  [31mway"),
     ],
 )
 async def test_a_refused_or_foreign_answer_is_no_login(tmp_path: Path, redirect: dict[str, Any], said: str) -> None:
-    guard = Authorization(redirect=redirect)
+    guard = Authorization(redirect=redirect, metadata={"authorization_response_iss_parameter_supported": True})
     async with serving(guard) as server:
         assert said in await refused(server, GrantStore(tmp_path / "oauth"))
     assert "/token" not in guard.asked and GrantStore(tmp_path / "oauth").load(key_of(server.url)) is None
-
-
-async def test_an_answer_without_the_issuer_that_was_promised_is_refused(tmp_path: Path) -> None:
-    guard = Authorization(redirect={"iss": None})
-    guard.metadata["authorization_response_iss_parameter_supported"] = True
-    async with serving(guard) as server:
-        assert "missing iss" in await refused(server, GrantStore(tmp_path))
-    assert "/token" not in guard.asked
 
 
 async def test_codes_that_others_bring_are_turned_away_and_the_person_still_gets_in(tmp_path: Path) -> None:
@@ -162,25 +153,17 @@ async def test_who_never_comes_is_not_waited_for(tmp_path: Path) -> None:
     "place",
     [
         "javascript:alert(1)",
-        "file:///etc/passwd",
         "http://auth.example/authorize",
         "https://user@auth.example/authorize",
         "https://169.254.169.254/authorize",
         "https://0.0.0.0/",
-        "ftp://auth.example/",
-        "data:text/html,x",
     ],
 )
 async def test_no_browser_is_sent_to_such_a_place(tmp_path: Path, place: str) -> None:
-    shown = []
-
-    async def show(page: str, issuer: str) -> None:
-        shown.append(page)
-
     guard = Authorization(metadata={"authorization_endpoint": place})
     async with serving(guard) as server:
-        assert await refused(server, GrantStore(tmp_path), show=show, seconds=0.1)
-    assert not shown and "/token" not in guard.asked
+        assert await refused(server, GrantStore(tmp_path), show=never) != "a browser was asked"
+    assert "/token" not in guard.asked
 
 
 @pytest.mark.parametrize("key", ["token_endpoint", "registration_endpoint"])
@@ -192,7 +175,7 @@ async def test_nothing_is_sent_to_a_place_that_others_can_read(tmp_path: Path, k
     )
 
 
-@pytest.mark.parametrize("methods", [None, [], ["plain"]])
+@pytest.mark.parametrize("methods", [None, ["plain"]])
 async def test_a_login_that_pkce_does_not_protect_is_refused(tmp_path: Path, methods: object) -> None:
     guard = Authorization(metadata={"code_challenge_methods_supported": methods})
     async with serving(guard) as server:
@@ -218,7 +201,7 @@ async def test_the_configured_issuer_and_no_other_gets_the_secret(tmp_path: Path
 
 async def test_cleartext_servers_get_no_login(tmp_path: Path) -> None:
     with pytest.raises(LoginFailed, match="must not go over http://"):
-        await log_in("http://mcp.example/mcp", ClientRegistration(), GrantStore(tmp_path), browse, 1)
+        await log_in("http://mcp.example/mcp", PERSON, GrantStore(tmp_path), browse, 1)
 
 
 async def test_a_login_that_fails_says_why_without_the_secret_and_keeps_the_old_one(tmp_path: Path) -> None:
@@ -250,26 +233,16 @@ async def test_metadata_that_is_too_long_or_makes_no_sense_ends_the_login(
     assert "/authorize" not in guard.asked
 
 
-async def never(page: str, issuer: str) -> None:
-    raise LoginFailed("a browser was asked")
-
-
 async def test_logging_out_removes_what_there_was(tmp_path: Path) -> None:
     store = GrantStore(tmp_path)
     async with serving(Authorization()) as server:
         await logged_in(server, store)
-        assert await log_out(server.url, ClientRegistration(), store)
-        assert store.load(grant_key(server.url, ClientRegistration())) is None
-        assert not await log_out(server.url, ClientRegistration(), store)
+        assert await log_out(server.url, PERSON, store)
+        assert store.load(key_of(server.url)) is None
+        assert not await log_out(server.url, PERSON, store)
 
 
 # -- without a person
-
-
-def machine(base: str, **fields: Any) -> ClientRegistration:
-    return ClientRegistration(
-        **{"client_id": "robot", "client_secret": "s3cr3t-of-robot", "issuer": base, "is_machine": True, **fields}
-    )
 
 
 async def test_the_hub_logs_in_by_itself_with_its_secret(tmp_path: Path) -> None:

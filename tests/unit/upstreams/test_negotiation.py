@@ -1,11 +1,11 @@
-"""Every way in which a server may take the question for its era (protocol.md §2, "Upstream era")."""
+"""Every way in which a server may take the question for its era."""
 
 import pytest
 
 from mcp_hub.errors import StartFailed
 from mcp_hub.types import Era, JsonObject
 from mcp_hub.upstreams.peer.negotiation import Incompatible, ProbeKilled, negotiate
-from mcp_hub.upstreams.peer.state import PeerInfo
+from mcp_hub.upstreams.peer.state import CLIENT_INFO, PeerInfo
 from tests.unit.upstreams.scripted import DISCOVERED, INITIALIZED, Script, Server, talking, together
 
 pytestmark = pytest.mark.anyio
@@ -29,10 +29,7 @@ async def test_a_server_that_answers_the_probe_is_modern(wanted: Era | None, rem
         probe = await server.answer("server/discover", DISCOVERED)
         assert probe["params"]["_meta"] == {
             META + "protocolVersion": "2026-07-28",
-            META + "clientInfo": {
-                "name": "mcp-hub",
-                "version": probe["params"]["_meta"][META + "clientInfo"]["version"],
-            },
+            META + "clientInfo": CLIENT_INFO,
             META + "clientCapabilities": {"extensions": {META + "tasks": {}}},
         }
 
@@ -54,19 +51,19 @@ async def test_a_server_that_refuses_the_probe_is_asked_to_initialise(code: int)
     )
 
 
-@pytest.mark.parametrize("text", ['"result":{"content":[}', '"result":null', '"result":[]', '"error":"what?"'])
-async def test_an_answer_to_the_probe_that_cannot_be_read_is_a_refusal(text: str) -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *('"result":{"content":[}', '"result":null', '"result":[]', '"error":"what?"'),
+        *(
+            f'"result":{{"supportedVersions":{versions}}}'
+            for versions in ("[]", '["2031-01-01"]', '"2026-07-28"', "null")
+        ),
+    ],
+)
+async def test_an_answer_to_the_probe_that_cannot_be_read_or_has_no_version_of_ours_is_a_refusal(answer: str) -> None:
     async def script(server: Server) -> None:
-        await server.reply("server/discover", text)
-        await server.handshake()
-
-    assert (await settled(script)).era is HANDSHAKE
-
-
-@pytest.mark.parametrize("versions", [[], ["2031-01-01"], "2026-07-28x", None])
-async def test_a_discovery_without_a_version_of_ours_is_a_refusal(versions: object) -> None:
-    async def script(server: Server) -> None:
-        await server.answer("server/discover", {**DISCOVERED, "supportedVersions": versions})
+        await server.reply("server/discover", answer)
         await server.handshake()
 
     assert (await settled(script)).era is HANDSHAKE
@@ -105,23 +102,15 @@ async def test_a_server_known_for_its_handshake_is_not_probed(wanted: Era | None
 # -- failing
 
 
-async def test_a_server_that_dies_of_the_probe_can_be_started_again() -> None:
+@pytest.mark.parametrize("code", [None, -32602])
+async def test_a_server_that_dies_of_the_probe_also_after_it_has_refused_it_can_be_started_again(
+    code: int | None,
+) -> None:
     async def script(server: Server) -> None:
-        await server.expect("server/discover")
+        await (server.expect("server/discover") if code is None else server.refuse("server/discover", code))
         server.close()
 
     with pytest.raises(ProbeKilled, match="server/discover"):
-        await settled(script)
-
-
-async def test_a_server_that_refuses_the_probe_and_then_dies_can_be_started_again() -> None:
-    """Some answer what comes before `initialize` with an error and give up: the probe killed them all the same."""
-
-    async def script(server: Server) -> None:
-        await server.refuse("server/discover", -32602)
-        server.close()
-
-    with pytest.raises(ProbeKilled):
         await settled(script)
 
 
@@ -186,10 +175,8 @@ async def test_a_server_that_refuses_both_says_why(code: int, data: JsonObject |
 
 async def test_what_a_server_says_of_itself_in_wrong_types_is_left_out() -> None:
     async def script(server: Server) -> None:
-        await server.answer(
-            "initialize",
-            {"protocolVersion": "2024-11-05", "capabilities": [], "serverInfo": "me", "instructions": {"no": 1}},
-        )
+        wrong = {"capabilities": [], "serverInfo": "me", "instructions": {"no": 1}}
+        await server.answer("initialize", {"protocolVersion": "2024-11-05", **wrong})
         await server.expect("notifications/initialized")
 
     assert await settled(script, HANDSHAKE) == PeerInfo(HANDSHAKE, "2024-11-05")

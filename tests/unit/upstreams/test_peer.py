@@ -1,7 +1,8 @@
 """An MCP session with one server: calls out, everything that the server says in."""
 
 import json
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -30,20 +31,9 @@ def raws(members: JsonObject) -> dict[str, msgspec.Raw]:
 
 
 def call(session: str = "s", era: Era = Era.HANDSHAKE, **more: Any) -> Call:
-    params = raws({"name": "x", "arguments": {"a": 1}})
-    meta = more.pop("meta", {})
-    return Call(
-        CallId("st_1"),
-        "git",
-        "tools/call",
-        params,
-        raws(meta),
-        session,
-        "p",
-        era,
-        {"roots": {}, "extensions": {"x/y": {}}},
-        **more,
-    )
+    params, meta = raws({"name": "x", "arguments": {"a": 1}}), raws(more.pop("meta", {}))
+    can: JsonObject = {"roots": {}, "extensions": {"x/y": {}}}
+    return Call(CallId("st_1"), "git", "tools/call", params, meta, session, "p", era, can, **more)
 
 
 class Calls:
@@ -66,11 +56,24 @@ class Calls:
         return channel
 
 
-async def flushed(server: Server) -> None:
-    """All that was written before has been read: the peer has answered a ping that came after it."""
-    await server.send(id="flush", method="ping")
-    while (await server.line()).get("id") != "flush":
-        pass
+@asynccontextmanager
+async def in_flight(**more: Any) -> AsyncIterator[tuple[Server, Recorder, int]]:
+    """A call whose request the server has: its channel and its id."""
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        channel = Calls(peer, tasks).start(call(**more))
+        yield server, channel, (await server.expect("tools/call"))["id"]
+        tasks.cancel_scope.cancel()
+
+
+async def asked(server: Server, asking: Awaitable[object]) -> JsonObject:
+    """The request as it was sent; it is answered with nothing in particular."""
+    seen: list[JsonObject] = []
+
+    async def script() -> None:
+        seen.append(await server.answer("tools/call", {}))
+
+    await together(script(), asking)
+    return seen[0]
 
 
 # -- calls
@@ -82,25 +85,13 @@ async def test_a_call_carries_its_params_and_meta_and_brings_back_the_result() -
         payload = '{"content":[ ],"n":1.10}'
         done = await together(server.reply("tools/call", f'"result":{payload}'), peer.call(made, Recorder()))
         assert bytes(done.result) == payload.encode() and done.era is Era.HANDSHAKE
-        asking = peer.call(made, Recorder())
-        request = (await _asked(server, asking))["params"]
-        assert request == {"name": "x", "arguments": {"a": 1}, "_meta": {"x.y/z": 1}}
-
-
-async def _asked(server: Server, asking: Awaitable[object]) -> JsonObject:
-    """The request as it was sent; it is answered with nothing in particular."""
-    seen: list[JsonObject] = []
-
-    async def script() -> None:
-        seen.append(await server.answer("tools/call", {}))
-
-    await together(script(), asking)
-    return seen[0]
+        request = await asked(server, peer.call(made, Recorder()))
+        assert request["params"] == {"name": "x", "arguments": {"a": 1}, "_meta": {"x.y/z": 1}}
 
 
 async def test_a_progress_token_is_the_hubs_own_and_only_there_when_wanted() -> None:
     async with talking() as (peer, server):
-        request = await _asked(server, peer.call(call(wants_progress=True, meta={"k": 1}), Recorder()))
+        request = await asked(server, peer.call(call(wants_progress=True, meta={"k": 1}), Recorder()))
         assert request["params"]["_meta"] == {"k": 1, "progressToken": request["id"]}
 
 
@@ -108,7 +99,7 @@ async def test_a_progress_token_is_the_hubs_own_and_only_there_when_wanted() -> 
 async def test_a_modern_server_gets_the_envelope_the_callers_capabilities_and_the_hubs_own_extensions(era: Era) -> None:
     async with talking(Era.MODERN) as (peer, server):
         made = call(era=era, log_level="info", meta={"k": 1})
-        meta = (await _asked(server, peer.call(made, Recorder())))["params"]["_meta"]
+        meta = (await asked(server, peer.call(made, Recorder())))["params"]["_meta"]
         assert meta.pop(META + "clientInfo")["name"] == "mcp-hub"
         assert meta == {
             "k": 1,
@@ -145,7 +136,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_under_the_hubs_id() -
         cancelled = await server.expect("notifications/cancelled")
         assert cancelled["params"] == {"requestId": request["id"]}
         await server.send(id=request["id"], result={})
-        await flushed(server)
+        await server.flush()
         assert isinstance(peer.wire, Pipe) and peer.wire.counts["late"] == 1
 
 
@@ -202,59 +193,56 @@ async def test_progress_reaches_the_call_that_its_token_names() -> None:
         progress = {"progress": 1, "total": 2.5, "message": "m", "x": {"y": 1}}
         await server.send(method="notifications/progress", params={"progressToken": second["id"], **progress})
         await server.send(method="notifications/progress", params={"progressToken": str(first["id"]), "progress": 7})
-        await flushed(server)
+        await server.flush()
         assert one.sent == [Progressed(7)]
         assert two.sent == [Progressed(1, 2.5, raws({"message": "m", "x": {"y": 1}}))]
         tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(
-    "params",
+    ("method", "params"),
     [
-        '{"progressToken":999,"progress":1}',
-        '{"progressToken":"abc","progress":1}',
-        '{"progressToken":null,"progress":1}',
-        '{"progressToken":1}',
-        '{"progress":1}',
-        "[]",
-        "null",
+        ("progress", '{"progressToken":999,"progress":1}'),
+        ("progress", '{"progressToken":"abc","progress":1}'),
+        ("progress", '{"progressToken":null,"progress":1}'),
+        ("progress", '{"progressToken":1}'),
+        ("progress", '{"progress":1}'),
+        ("progress", "[]"),
+        ("progress", "null"),
+        ("message", "{}"),
+        ("message", '{"level":5,"data":1}'),
+        ("message", '{"data":1}'),
+        ("message", "[]"),
+        ("message", "null"),
     ],
 )
-async def test_progress_that_belongs_to_no_call_is_dropped(params: str) -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
-        channel = Calls(peer, tasks).start(call(wants_progress=True))
-        await server.expect("tools/call")
-        await server.write(f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}\n'.encode())
-        await flushed(server)
+async def test_progress_of_no_call_and_a_log_message_without_a_level_are_dropped(method: str, params: str) -> None:
+    async with in_flight(wants_progress=True) as (server, channel, _):
+        await server.write(f'{{"jsonrpc":"2.0","method":"notifications/{method}","params":{params}}}\n'.encode())
+        await server.flush()
         assert channel.sent == []
-        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("value", ['"12"', "null", "true", "[]", "1e400", "9" * 5000])
 async def test_progress_that_is_no_number_is_left_to_the_guard(value: str) -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
-        channel = Calls(peer, tasks).start(call(wants_progress=True))
-        request = await server.expect("tools/call")
-        params = f'{{"progressToken":{request["id"]},"progress":{value},"total":{value}}}'
+    async with in_flight(wants_progress=True) as (server, channel, id_):
+        params = f'{{"progressToken":{id_},"progress":{value},"total":{value}}}'
         await server.write(f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}\n'.encode())
-        await flushed(server)
+        await server.flush()
         (event,) = channel.sent
         assert isinstance(event, Progressed)
         assert all(number != number for number in (event.progress, event.total))  # NaN, which is dropped there
-        tasks.cancel_scope.cancel()
 
 
 async def test_all_progress_comes_before_the_result_and_none_after_it() -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
-        channel = Calls(peer, tasks).start(call(wants_progress=True))
-        request = await server.expect("tools/call")
-        lines = [
-            {"method": "notifications/progress", "params": {"progressToken": request["id"], "progress": 1}},
-            {"id": request["id"], "result": {}},
-            {"method": "notifications/progress", "params": {"progressToken": request["id"], "progress": 2}},
+    async with in_flight(wants_progress=True) as (server, channel, id_):
+        lines: list[JsonObject] = [
+            {"method": "notifications/progress", "params": {"progressToken": id_, "progress": 1}},
+            {"id": id_, "result": {}},
+            {"method": "notifications/progress", "params": {"progressToken": id_, "progress": 2}},
         ]
         await server.write(b"".join(json.dumps({"jsonrpc": "2.0", **line}).encode() + b"\n" for line in lines))
-        await flushed(server)
+        await server.flush()
         assert channel.sent == [Progressed(1)]
 
 
@@ -278,7 +266,7 @@ async def test_a_log_message_goes_to_whom_it_must_belong_or_to_nobody(sessions: 
         own = peer.send("tools/list")  # the hub's own request is nobody's call
         await server.expect("tools/list")
         await server.send(method="notifications/message", params=MESSAGE)
-        await flushed(server)
+        await server.flush()
         assert own.id in peer.wire.requests.pending
         assert [place for place, channel in enumerate(channels) if channel.sent] == receivers
         for place in receivers:
@@ -297,23 +285,12 @@ async def test_what_a_call_that_was_given_up_still_says_reaches_nobody_else() ->
         calls.scopes[0].cancel()
         await server.expect("notifications/cancelled")
         await server.send(method="notifications/message", params=MESSAGE)
-        await flushed(server)
+        await server.flush()
         assert one.sent == two.sent == []
         await server.send(id=first["id"], result={})
         await server.send(method="notifications/message", params=MESSAGE)
-        await flushed(server)
+        await server.flush()
         assert one.sent == [] and len(two.sent) == 1
-        tasks.cancel_scope.cancel()
-
-
-@pytest.mark.parametrize("params", [{}, {"level": 5, "data": 1}, {"data": 1}, None, []])
-async def test_a_log_message_without_a_level_is_dropped(params: object) -> None:
-    async with talking() as (peer, server), anyio.create_task_group() as tasks:
-        channel = Calls(peer, tasks).start(call())
-        await server.expect("tools/call")
-        await server.send(method="notifications/message", params=params)
-        await flushed(server)
-        assert channel.sent == []
         tasks.cancel_scope.cancel()
 
 
@@ -340,7 +317,7 @@ async def test_a_changed_list_is_noted_by_kind_and_wakes_the_owner() -> None:
             await server.send(method=f"notifications/{kind}/list_changed")
         with anyio.fail_after(WAIT):
             await peer.list_changes.wait()
-        await flushed(server)
+        await server.flush()
         assert peer.list_changes.take() == {Kind.TOOL, Kind.RESOURCE, Kind.TEMPLATE}
         assert not peer.ending.closed.is_set()
 
@@ -349,22 +326,22 @@ async def test_unknown_notifications_are_nothing() -> None:
     async with talking() as (peer, server):
         await server.send(method="notifications/elsewhere", params=[1])
         await server.send(method="", params=None)
-        await flushed(server)
-        assert not peer.list_changes._news.is_set() and not peer.noise
+        await server.flush()
+        assert not peer.list_changes._news.is_set() and not peer.strays.lines
 
 
 async def test_the_last_lines_of_noise_are_kept_and_no_more() -> None:
     async with talking() as (peer, server):
         await server.write(b"".join(b"noise %d\n" % number for number in range(1000)) + b"y" * 5000 + b"\n")
-        await flushed(server)
-        assert len(peer.noise) == 20
-        assert peer.noise[-2:] == ["stdout: noise 999", "stdout: " + "y" * 200]
+        await server.flush()
+        assert len(peer.strays.lines) == 20
+        assert peer.strays.lines[-2:] == ["stdout: noise 999", "stdout: " + "y" * 200]
 
 
 @pytest.mark.parametrize("members", [b'"jsonrpc":"2.0","id":1,"result":', b'"result":', b'"jsonrpc":"2.0","error":'])
 async def test_an_answer_that_cannot_be_read_is_no_noise_for_other_callers(members: bytes) -> None:
     async with talking() as (peer, server):
         await server.write(b"{" + members + b'{"text":"for one caller only"\n')
-        await flushed(server)
-        assert len(peer.noise) == 1 and peer.noise[0].startswith("stdout: a message (malformed JSON: ")
-        assert "caller" not in peer.noise[0]
+        await server.flush()
+        assert len(peer.strays.lines) == 1 and peer.strays.lines[0].startswith("stdout: a message (malformed JSON: ")
+        assert "caller" not in peer.strays.lines[0]

@@ -26,16 +26,10 @@ CALL = Call(CallId("st_1"), "git", "tools/call", {"name": msgspec.Raw(b'"x"')}, 
 class Doubting(Recorder):
     """Counts how often its call was doubted."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.doubts = 0
+    doubts: int = 0
 
     def suspect(self) -> None:
         self.doubts += 1
-
-
-async def calls(peer: Peer, channel: Doubting) -> None:
-    await peer.call(CALL, channel)
 
 
 @asynccontextmanager
@@ -44,17 +38,10 @@ async def two_calls() -> AsyncIterator[tuple[Peer, Server, list[Doubting], list[
     async with talking() as (peer, server), anyio.create_task_group() as tasks:
         channels, ids = [Doubting(), Doubting()], []
         for channel in channels:
-            tasks.start_soon(calls, peer, channel)
+            tasks.start_soon(peer.call, CALL, channel)
             ids.append((await server.expect("tools/call"))["id"])
         yield peer, server, channels, ids
         tasks.cancel_scope.cancel()
-
-
-async def flushed(server: Server) -> None:
-    """All that was written before has been read."""
-    await server.send(id="flush", method="ping")
-    while (await server.line()).get("id") != "flush":
-        pass
 
 
 @pytest.mark.parametrize(
@@ -72,9 +59,9 @@ async def flushed(server: Server) -> None:
 async def test_calls_are_doubted_after_an_answer_that_nobody_can_be_given(line: bytes) -> None:
     async with two_calls() as (peer, server, channels, _):
         await server.write(line + b"\n")
-        await flushed(server)
+        await server.flush()
         assert [channel.doubts for channel in channels] == [1, 1]
-        assert len(peer.noise) == 1 and peer.noise[0].startswith("stdout: a message (")
+        assert len(peer.strays.lines) == 1 and peer.strays.lines[0].startswith("stdout: a message (")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +77,7 @@ async def test_calls_are_doubted_after_an_answer_that_nobody_can_be_given(line: 
 async def test_what_is_no_answer_of_a_call_raises_no_doubt(line: bytes) -> None:
     async with two_calls() as (_, server, channels, _):
         await server.write(line + b"\n")
-        await flushed(server)
+        await server.flush()
         assert [channel.doubts for channel in channels] == [0, 0]
 
 
@@ -108,7 +95,7 @@ async def test_a_request_that_no_answer_can_name_is_refused_and_calls_that_may_w
         error = {"code": -32600, "message": REFUSED, "data": {"code": "invalid_request"}}
         assert refusal == {"jsonrpc": "2.0", "id": None, "error": error}
         assert [channel.doubts for channel in channels] == [doubts, doubts]
-        assert peer.noise == [f"stdout: a message ({REFUSED})"]
+        assert peer.strays.lines == [f"stdout: a message ({REFUSED})"]
 
 
 async def test_a_notification_with_an_id_of_null_is_not_answered() -> None:
@@ -116,7 +103,7 @@ async def test_a_notification_with_an_id_of_null_is_not_answered() -> None:
         await server.write(b'{"jsonrpc":"2.0","id":null,"method":"notifications/message"}\n')
         await server.send(id="flush", method="ping")
         assert (await server.line())["id"] == "flush"
-        assert [channel.doubts for channel in channels] == [0, 0] and len(peer.noise) == 1
+        assert [channel.doubts for channel in channels] == [0, 0] and len(peer.strays.lines) == 1
 
 
 async def test_a_question_without_a_usable_id_in_a_calls_own_stream_is_of_that_call() -> None:
@@ -131,20 +118,17 @@ async def test_an_answer_that_is_given_twice_is_a_matter_of_its_call() -> None:
     async with two_calls() as (peer, server, channels, ids):
         answer = json.dumps({"jsonrpc": "2.0", "id": ids[0], "result": {}}).encode() + b"\n"
         await server.write(answer * 3)
-        await flushed(server)
-        assert [channel.doubts for channel in channels] == [0, 0] and not peer.noise
+        await server.flush()
+        assert [channel.doubts for channel in channels] == [0, 0] and not peer.strays.lines
         assert peer.wire.counts["stray"] == 2  # type: ignore[attr-defined]  # it is a pipe
 
 
 async def test_a_call_that_begins_later_is_not_doubted() -> None:
     async with two_calls() as (peer, server, channels, _):
         await server.write(b'{"jsonrpc":"2.0","id":999999,"result":{}}\n')
-        await flushed(server)
-        async with anyio.create_task_group() as tasks:
-            later = Doubting()
-            tasks.start_soon(calls, peer, later)
-            await server.expect("tools/call")
-            tasks.cancel_scope.cancel()
+        await server.flush()
+        later = Doubting()
+        await together(server.answer("tools/call", {}), peer.call(CALL, later))
         assert later.doubts == 0 and channels[0].doubts == 1
 
 
@@ -163,22 +147,17 @@ async def test_an_error_is_the_servers_own_whatever_version_it_claims(version: b
     assert not isinstance(caught.value, UpstreamLost)
 
 
-@pytest.mark.parametrize("nulls", [b'"error":null', b'"method":null', b'"method":null,"params":null,"error":null'])
-async def test_a_result_among_members_that_are_null_is_a_result(nulls: bytes) -> None:
-    async def answering(server: Server) -> None:
-        await server.expect("tools/call")
-        await server.write(b'{"jsonrpc":"2.0","id":1,%s,"result":{"content":[]}}\n' % nulls)
-
+@pytest.mark.parametrize("nulls", ['"error":null', '"method":null', '"method":null,"params":null,"error":null'])
+async def test_a_result_among_members_that_are_null_is_a_result(nulls: str) -> None:
     async with talking() as (peer, server):
-        done = await together(answering(server), peer.call(CALL, Doubting()))
+        answering = server.reply("tools/call", f'{nulls},"result":{{"content":[]}}')
+        done = await together(answering, peer.call(CALL, Doubting()))
     assert bytes(done.result) == b'{"content":[]}'
 
 
-@pytest.mark.parametrize(
-    "members",
-    ['"result":null,"error":{"code":-1,"message":"mine"}', '"result":{},"error":{"code":-1,"message":"mine"}'],
-)
-async def test_an_error_beside_a_result_is_the_error(members: str) -> None:
+@pytest.mark.parametrize("result", ["null", "{}"])
+async def test_an_error_beside_a_result_is_the_error(result: str) -> None:
+    answer = f'"result":{result},"error":{{"code":-1,"message":"mine"}}'
     async with talking() as (peer, server):
         with pytest.raises(RpcError, match="mine"):
-            await together(server.reply("tools/call", members), peer.call(CALL, Doubting()))
+            await together(server.reply("tools/call", answer), peer.call(CALL, Doubting()))

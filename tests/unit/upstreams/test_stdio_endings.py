@@ -1,21 +1,21 @@
 """What a process wrote before it ended counts; what holds its output open does not keep the session."""
 
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
+from mcp_hub.clock import SystemClock
 from mcp_hub.errors import UpstreamLost
 from mcp_hub.events import Progressed
 from mcp_hub.types import Era
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.peer import Peer
-from mcp_hub.upstreams.process.child import Child, spawn
 from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
+from mcp_hub.upstreams.process.watchdog import Watchdog
 from tests.unit.upstreams.local_calls import Recorder, request
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]
@@ -45,17 +45,9 @@ FLOOD = """
 """
 HELD = """
         code = "import time; time.sleep(600)"
-        other = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, start_new_session=True)
-        os.write(2, b"left %d\\n" % other.pid)
+        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, start_new_session=True)
         os._exit(3)
 """
-
-
-class Starter:
-    """In place of a guardian: what leaves the group stays."""
-
-    def spawn(self, argv: list[str], env: dict[str, str], cwd: str | None) -> Child:
-        return spawn(argv, env, cwd)
 
 
 @asynccontextmanager
@@ -63,9 +55,9 @@ async def session(last: str) -> AsyncIterator[tuple[StdioConnection, Peer]]:
     """A server that does this when it is called."""
     argv = [sys.executable, "-c", SERVER.replace("        LAST", last)]
     spec = StdioSpec(argv, dict(os.environ), None, Era.HANDSHAKE, "key")
-    connection = StdioConnection("git", lambda: spec, EraCache(None), Starter())  # type: ignore[arg-type]  # a double
     with anyio.fail_after(WAIT):
-        async with anyio.create_task_group() as tasks:
+        async with Watchdog(SystemClock()) as guardian, anyio.create_task_group() as tasks:
+            connection = StdioConnection("git", lambda: spec, EraCache(None), guardian)
             try:
                 yield connection, await connection.open(tasks)
             finally:
@@ -84,11 +76,6 @@ async def test_an_answer_counts_that_was_written_behind_a_flood_before_the_end()
 
 
 async def test_what_holds_the_output_of_a_process_that_ended_does_not_hold_its_calls() -> None:
-    async with session(HELD) as (connection, peer):
-        try:
-            with pytest.raises(UpstreamLost, match="exited with code 3"):
-                await peer.call(request("x"), Recorder())
-        finally:
-            for line in connection.stderr:
-                with suppress(ProcessLookupError):
-                    os.kill(int(line.removeprefix("left ")), signal.SIGKILL)
+    async with session(HELD) as (_, peer):
+        with pytest.raises(UpstreamLost, match="exited with code 3"):
+            await peer.call(request("x"), Recorder())

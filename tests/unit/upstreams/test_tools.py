@@ -10,16 +10,20 @@ import pytest
 from pydantic import Field
 
 from mcp_hub.types import JsonObject
-from mcp_hub.upstreams.functions.registry import Context, Registry
+from mcp_hub.upstreams.functions.registry import Context, Registry, Tool
 from mcp_hub.upstreams.functions.schemas import ArgumentsRefused, plain
+
+
+def made(function: Callable[..., object], **options: object) -> Tool:
+    registry = Registry()
+    registry.tool(**options)(function)  # type: ignore[call-overload]  # options of one test each
+    (tool,) = registry.tools.values()
+    return tool
 
 
 def listed(function: Callable[..., object], **options: object) -> JsonObject:
     """The definition as clients see it."""
-    registry = Registry()
-    registry.tool(**options)(function)  # type: ignore[call-overload]  # options of one test each
-    (tool,) = registry.tools.values()
-    definition: JsonObject = json.loads(tool.definition)
+    definition: JsonObject = json.loads(made(function, **options).definition)
     return definition
 
 
@@ -29,10 +33,7 @@ def properties(function: Callable[..., object]) -> JsonObject:
 
 
 def bind(function: Callable[..., object], arguments: str) -> dict[str, object]:
-    registry = Registry()
-    registry.tool(function)
-    (tool,) = registry.tools.values()
-    return tool.parameters.bind(arguments.encode())
+    return made(function).parameters.bind(arguments.encode())
 
 
 def refusal(function: Callable[..., object], arguments: str) -> list[str]:
@@ -74,11 +75,9 @@ def test_what_the_author_says_wins_over_the_function() -> None:
         """Greet."""
 
     hints = {"readOnlyHint": True}
-    definition = listed(greet, name="say.hello", title="Hello", description="Say it", annotations=hints)
-    assert definition["name"] == "say.hello"
-    assert definition["title"] == "Hello"
-    assert definition["description"] == "Say it"
-    assert definition["annotations"] == hints
+    said = {"name": "say.hello", "title": "Hello", "description": "Say it", "annotations": hints}
+    definition = listed(greet, **said)
+    assert {key: definition[key] for key in said} == said
 
 
 def test_decorator_leaves_the_function_alone_with_and_without_options() -> None:
@@ -181,12 +180,11 @@ def test_every_wrong_argument_is_named() -> None:
 
 
 def test_arguments_that_are_no_json_are_refused() -> None:
-    def nothing() -> None: ...
-
     assert refusal(nothing, '{"x": ')[0].startswith("- arguments: Invalid JSON")
     assert refusal(nothing, '{"x": 1}') == ["- x: unknown argument (known: none)"]
 
 
+def nothing() -> None: ...
 def positional(a: int, /) -> None: ...
 def variadic(*numbers: int) -> None: ...
 def keywords(**options: int) -> None: ...
@@ -217,10 +215,6 @@ def test_functions_that_cannot_be_tools_are_refused_at_once(function: Callable[.
     assert not registry.tools
 
 
-def nothing() -> None:
-    """Of a tool that is not run."""
-
-
 def test_bad_and_taken_names_are_refused() -> None:
     registry = Registry()
     registry.tool(name="two")(nothing)
@@ -238,42 +232,32 @@ def test_default_that_json_cannot_carry_is_refused() -> None:
         Registry().tool(bad)
 
 
+INTEGERS = {"type": "array", "items": {"type": "integer"}}
+
+
 @pytest.mark.parametrize(
     ("output", "schema", "wraps"),
     [
         ({"type": "object", "properties": {"n": {}}}, {"type": "object", "properties": {"n": {}}}, False),
         (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}, False),
-        (
-            list[int],
-            {
-                "type": "object",
-                "properties": {"result": {"type": "array", "items": {"type": "integer"}}},
-                "required": ["result"],
-            },
-            True,
-        ),
+        (list[int], {"type": "object", "properties": {"result": INTEGERS}, "required": ["result"]}, True),
     ],
 )
 def test_output_schema_is_a_schema_or_a_type(output: object, schema: JsonObject, wraps: bool) -> None:
-    registry = Registry()
-    registry.tool(name="f", output_schema=output)(lambda: None)
-    assert json.loads(registry.tools["f"].definition)["outputSchema"] == schema
-    assert registry.tools["f"].wraps_result is wraps
+    tool = made(nothing, output_schema=output)
+    assert json.loads(tool.definition)["outputSchema"] == schema and tool.wraps_result is wraps
 
 
 def test_wrapped_output_schema_keeps_its_definitions_where_references_look() -> None:
-    schema = listed(positional_free, output_schema=list[Address])["outputSchema"]
+    schema = listed(nothing, output_schema=list[Address])["outputSchema"]
     assert schema["properties"]["result"]["items"] == {"$ref": "#/$defs/Address"}
     assert list(schema["$defs"]) == ["Address"]
 
 
-def positional_free() -> None: ...
-
-
 @pytest.mark.parametrize("output", [{"type": "array"}, Registry])
 def test_output_schema_that_is_no_object_is_refused(output: object) -> None:
-    with pytest.raises(TypeError, match='tool "f": .*(object|JSON)'):
-        Registry().tool(name="f", output_schema=output)(lambda: None)
+    with pytest.raises(TypeError, match='tool "nothing": .*(object|JSON)'):
+        made(nothing, output_schema=output)
 
 
 def test_async_functions_do_not_take_a_thread() -> None:
@@ -281,10 +265,7 @@ def test_async_functions_do_not_take_a_thread() -> None:
     async def streaming() -> AsyncIterator[str]:
         yield "x"
 
-    registry = Registry()
-    for function in (coroutine, streaming, positional_free):
-        registry.tool(function)
-    assert [tool.in_thread for tool in registry.tools.values()] == [False, False, True]
+    assert [made(function).in_thread for function in (coroutine, streaming, nothing)] == [False, False, True]
 
 
 @dataclass

@@ -9,10 +9,8 @@ from mcp_hub.upstreams.supervision.turns import Turns
 pytestmark = pytest.mark.anyio
 
 
-def on(wait: float = 5) -> Turns:
-    turns = Turns("git", wait)
-    turns.switch_on()
-    return turns
+def on(wait: float = 5, echo: float = 5) -> Turns:
+    return Turns("git", wait, echo, is_on=True)
 
 
 async def test_off_everybody_overlaps_and_is_counted() -> None:
@@ -50,15 +48,10 @@ async def test_sessions_come_in_order_and_whoever_is_there_does_not_jump_the_que
             await anyio.wait_all_tasks_blocked()
         assert order == []
         turns.leave("a")
-        await anyio.wait_all_tasks_blocked()
-        assert order == ["b1", "b2"]
-        done["b1"].set()
-        await anyio.wait_all_tasks_blocked()
-        assert order == ["b1", "b2"]
-        done["b2"].set()
-        await anyio.wait_all_tasks_blocked()
-        assert order == ["b1", "b2", "a2"]
-        done["a2"].set()
+        for leaves, expected in (("b1", ["b1", "b2"]), ("b2", ["b1", "b2"]), ("a2", ["b1", "b2", "a2"])):
+            await anyio.wait_all_tasks_blocked()
+            assert order == expected
+            done[leaves].set()
         done["c1"].set()
     assert order[-1] == "c1" and turns.enter_now("d")
 
@@ -73,12 +66,8 @@ async def test_one_with_very_many_calls_keeps_nobody_else_waiting_for_all_of_the
         turns.leave(session)
 
     async with anyio.create_task_group() as tasks:
-        for session, principal in (
-            *((f"a{n}", "alice") for n in range(50)),
-            ("b0", "bob"),
-            ("c0", "carol"),
-            ("b1", "bob"),
-        ):
+        others = [("b0", "bob"), ("c0", "carol"), ("b1", "bob")]
+        for session, principal in [*((f"a{n}", "alice") for n in range(50)), *others]:
             tasks.start_soon(call, session, principal)
             await anyio.wait_all_tasks_blocked()
         turns.leave("x")
@@ -140,8 +129,7 @@ async def test_after_a_call_was_given_up_others_wait_until_it_cannot_be_heard_of
 
 
 async def test_whoever_waits_already_when_a_call_is_given_up_waits_for_its_echo_only() -> None:
-    turns = Turns("git", wait=20, echo=0.05)
-    turns.switch_on()
+    turns = on(wait=20, echo=0.05)
     turns.enter_now("a")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(turns.enter, "b")

@@ -51,6 +51,12 @@ class Toys:
     def connect(self) -> "ToyConnection":
         return ToyConnection(self)
 
+    @property
+    def wire(self) -> "ToyWire":
+        """That of the last start."""
+        assert self.last is not None
+        return self.last
+
 
 class ToyConnection:
     pid = 7

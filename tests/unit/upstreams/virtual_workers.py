@@ -1,19 +1,24 @@
 """A `ExecutorUpstream` with one executor, the worker behind it, and clients that call its tool."""
 
+import itertools
 import json
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import msgspec
+import pytest
 
 from mcp_hub.call import Call, Post
-from mcp_hub.errors import RpcError
+from mcp_hub.errors import PostRefused, RpcError
 from mcp_hub.events import Completed
 from mcp_hub.notices import Notices
 from mcp_hub.types import JsonObject, Kind
-from mcp_hub.upstreams.executors.registry import CallOffer, ExecutorLimits, Posted
+from mcp_hub.upstreams.executors.posts import ExecutorLimits
+from mcp_hub.upstreams.executors.registry import CallOffer, Posted
 from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 from tests.unit.calls.virtual_time import named_like
 from tests.unit.fakes import Channel
@@ -25,6 +30,13 @@ ASK = b'{"type":"input-required","data":{"key":"mine","method":"elicitation/crea
 
 def tool(name: str, **more: Any) -> bytes:
     return json.dumps({"name": name, "inputSchema": {"type": "object"}, **more}).encode()
+
+
+@contextmanager
+def refusing(code: str, match: str | None = None) -> Iterator[pytest.ExceptionInfo[PostRefused]]:
+    with pytest.raises(PostRefused, match=match) as caught:
+        yield caught
+    assert caught.value.code == code
 
 
 @dataclass
@@ -73,6 +85,10 @@ class Hub:
     changes: Notices
     calls: Calls
 
+    def sweep(self, time: float) -> None:
+        self.clock.time = time
+        self.upstream.sweep()
+
     async def fetch(self, epoch: int = 1, most: int = 10, wait: float = 0, id_: str = "e") -> list[Any]:
         return list(await self.upstream.calls("p", id_, epoch, most, wait))
 
@@ -91,7 +107,9 @@ def played(**limits: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable
     def decorate(script: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
         async def test(**given: Any) -> None:
             clock, changes = Clock(), Notices()
-            upstream = ExecutorUpstream("virtual", changes, clock, ExecutorLimits(catch_up=0, **limits))
+            epochs: dict[tuple[str, str], Iterator[int]] = defaultdict(lambda: itertools.count(1))
+            bounds, after = ExecutorLimits(catch_up=0, **limits), lambda *who: next(epochs[who[:2]])
+            upstream = ExecutorUpstream("virtual", changes, clock, bounds, after)
             upstream.register("p", "e", [tool("t")])
             with anyio.fail_after(20):
                 async with anyio.create_task_group() as tasks:

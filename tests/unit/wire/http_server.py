@@ -65,6 +65,16 @@ class Stream:
         assert isinstance(transport, asyncio.WriteTransport)
         transport.abort()
 
+    async def leave(self, cut: bool) -> None:
+        """Resets the connection, or ends the stream in order."""
+        if cut:
+            self.cut()
+        else:
+            await self.end()
+
+    async def answer(self, id_: object, result: object) -> None:
+        await self.event({"jsonrpc": "2.0", "id": id_, "result": result})
+
     async def gone(self) -> None:
         """Returns when the client has closed the connection."""
         with suppress(ConnectionError):

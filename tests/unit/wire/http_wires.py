@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
 import httpx2
@@ -114,5 +115,22 @@ def with_session(script: Script) -> Script:
     return serve
 
 
-async def bare_not_found(request: Request, reply: Reply) -> None:
-    await reply.status(404)
+def says(status: int, body: bytes = b"", kind: str | None = None, **headers: Any) -> Script:
+    """A script that answers everything with this."""
+
+    async def script(request: Request, reply: Reply) -> None:
+        await reply.status(status, body, kind, **headers)
+
+    return script
+
+
+def refuses(code: int, message: str, id_: object = None, status: int = 400) -> Script:
+    """A script that answers everything with this JSON-RPC error."""
+
+    async def script(request: Request, reply: Reply) -> None:
+        await reply.json({"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": message}}, status)
+
+    return script
+
+
+bare_not_found = says(404)

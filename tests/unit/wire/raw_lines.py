@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import anyio
@@ -114,17 +114,14 @@ E = TypeVar("E", bound=OtherEnd)
 async def connected_to(
     end: type[E],
     handler: WireHandler | None,
-    line_limit: int = 1 << 20,
-    write_limit: int = 1 << 20,
-    couples: bool = False,
-    patience: float | None = None,
     kind: Callable[..., Pipe] = Pipe,
+    **options: Any,
 ) -> AsyncIterator[tuple[Pipe, E]]:
     """A pipe, and its other end as raw lines."""
     its_read, our_write = os.pipe()
     our_read, its_write = os.pipe()
     other = end(its_read, its_write)
-    pipe = kind(handler, line_limit=line_limit, write_limit=write_limit, couples=couples, patience=patience)
+    pipe = kind(handler, **{"line_limit": 1 << 20, **options})
     await pipe.open(os.fdopen(our_read, "rb", buffering=0), os.fdopen(our_write, "wb", buffering=0))
     try:
         yield pipe, other
@@ -136,6 +133,9 @@ async def connected_to(
                 await anyio.lowlevel.checkpoint()
 
 
-def connected(handler: WireHandler, **options: Any) -> AbstractAsyncContextManager[tuple[Pipe, OtherEnd]]:
-    """`connected_to` an end that only reads and writes."""
-    return connected_to(OtherEnd, handler, **options)
+@asynccontextmanager
+async def connected(told: Told | None = None, **options: Any) -> AsyncIterator[tuple[Pipe, OtherEnd, Told]]:
+    """`connected_to` an end that only reads and writes; and what the pipe's handler is told."""
+    told = told or Told()
+    async with connected_to(OtherEnd, told, **options) as (pipe, other):
+        yield pipe, other, told

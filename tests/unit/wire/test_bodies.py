@@ -9,8 +9,8 @@ import pytest
 
 from mcp_hub.errors import UpstreamLost
 from mcp_hub.wire.bodies import BadEncoding, Inflater
-from tests.unit.wire.http_server import Reply, Request
-from tests.unit.wire.http_wires import LIMIT, wired
+from mcp_hub.wire.responses import JSON
+from tests.unit.wire.http_wires import LIMIT, says, wired
 
 pytestmark = pytest.mark.anyio
 
@@ -47,28 +47,18 @@ def test_what_is_not_what_it_says_is_an_error() -> None:
     [("gzip, gzip", "content-encoding 'gzip, gzip'"), ("br", "content-encoding 'br'"), ("gzip", "is not gzip")],
 )
 async def test_a_body_that_cannot_be_decoded_ends_its_request_alone(encoding: str, said: str) -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        await reply.status(200, json.dumps(RESULT).encode(), "application/json", **{"content-encoding": encoding})
-
-    async with wired(script) as talk:
+    async with wired(says(200, json.dumps(RESULT).encode(), JSON, content_encoding=encoding)) as talk:
         with pytest.raises(UpstreamLost, match=said):
             await talk.ask()
         assert talk.wire.can_send
 
 
 async def test_a_bomb_ends_its_request_at_the_limit() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        await reply.status(200, gzip.compress(b" " * (10 * LIMIT)), "application/json", **{"content-encoding": "gzip"})
-
-    async with wired(script) as talk:
+    async with wired(says(200, gzip.compress(b" " * (10 * LIMIT)), JSON, content_encoding="gzip")) as talk:
         with pytest.raises(UpstreamLost, match=f"over the limit of {LIMIT} bytes"):
             await talk.ask()
 
 
 async def test_a_compressed_answer_is_read() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        body = json.dumps({**RESULT, "id": request.message["id"]}).encode()
-        await reply.status(200, gzip.compress(body), "application/json", **{"content-encoding": "gzip"})
-
-    async with wired(script) as talk:
+    async with wired(says(200, gzip.compress(json.dumps(RESULT).encode()), JSON, content_encoding="gzip")) as talk:
         assert (answer := await talk.ask()).result and msgspec.json.decode(answer.result) == {"content": []}

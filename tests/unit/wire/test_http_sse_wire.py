@@ -4,9 +4,11 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import anyio
 import httpx2
+import msgspec
 import pytest
 
 from mcp_hub.errors import HttpRefused, StartFailed
@@ -16,7 +18,7 @@ from mcp_hub.wire.base import Pending, WireClosed
 from mcp_hub.wire.remote import AT_ONCE
 from mcp_hub.wire.sse import SseWire
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, serving
-from tests.unit.wire.http_wires import LIMIT, OldServer, Sourced
+from tests.unit.wire.http_wires import LIMIT, OldServer, Sourced, says
 from tests.unit.wire.raw_lines import WAIT
 from tests.upstreams.child import until
 
@@ -48,6 +50,12 @@ async def answered(wire: SseWire, pending: Pending) -> Envelope:
         return await wire.answer(pending, None)
 
 
+async def result(wire: SseWire, pending: Pending) -> Any:
+    found = (await answered(wire, pending)).result
+    assert isinstance(found, msgspec.Raw)
+    return json.loads(bytes(found))
+
+
 async def failing(script: Script, url: str | None = None) -> BaseException:
     """What opening comes to."""
     with pytest.raises(ExceptionGroup) as caught:
@@ -66,8 +74,7 @@ async def test_requests_go_to_the_endpoint_and_answers_come_on_the_stream() -> N
         await old.say(method="notifications/progress", params={"progressToken": 1, "progress": 1})
         await old.say(id=7, method="ping")
         await old.say(id=sent.message["id"], result={"n": 1})
-        answer = await answered(wire, pending)
-        assert json.loads(bytes(answer.result)) == {"n": 1}  # type: ignore[arg-type]  # set
+        assert await result(wire, pending) == {"n": 1}
         assert told.sources == [None] and [ask.method for ask in told.requests] == ["ping"]
 
 
@@ -78,8 +85,7 @@ async def test_answers_find_their_requests_in_any_order() -> None:
         for request in reversed(await server.until("tools/call", 100)):
             await old.say(id=request.message["id"], result={"id": request.message["id"]})
         for pending in pendings:
-            answer = await answered(wire, pending)
-            assert json.loads(bytes(answer.result)) == {"id": pending.id}  # type: ignore[arg-type]  # set
+            assert await result(wire, pending) == {"id": pending.id}
 
 
 async def test_a_request_that_is_given_up_is_cancelled_by_name() -> None:
@@ -114,7 +120,7 @@ async def test_a_response_that_never_ends_is_given_up_after_the_answer() -> None
 
     async with opened(script) as (wire, told, _):
         for pending in [wire.request("tools/call", b"{}") for _ in range(AT_ONCE + 1)]:
-            assert bytes((await answered(wire, pending)).result) == b"{}"  # type: ignore[arg-type]  # set
+            assert await result(wire, pending) == {}
         assert wire.can_send and not told.bad
 
 
@@ -127,8 +133,7 @@ async def test_an_answer_in_the_response_counts_and_what_is_none_does_not() -> N
 
     async with opened(script) as (wire, told, server):
         pending = wire.request("tools/call", b"{}")
-        answer = await answered(wire, pending)
-        assert json.loads(bytes(answer.result)) == {"n": 1}  # type: ignore[arg-type]  # set
+        assert await result(wire, pending) == {"n": 1}
         for count in range(2, 6):
             pending = wire.request("tools/call", b"{}")
             await server.until("tools/call", count)
@@ -146,10 +151,7 @@ async def test_the_end_of_the_stream_is_the_end_of_the_connection(cut: bool) -> 
         pending = wire.request("tools/call", b"{}")
         await server.until("tools/call")
         assert old.stream is not None
-        if cut:
-            old.stream.cut()
-        else:
-            await old.stream.end()
+        await old.stream.leave(cut)
         with pytest.raises(WireClosed):
             await answered(wire, pending)
         (reason,) = told.reasons
@@ -168,18 +170,14 @@ async def test_a_message_over_the_limit_is_skipped_and_ends_only_the_request_tha
         assert f"message over the limit of {LIMIT} bytes" in bytes(answer.error).decode()  # type: ignore[arg-type]  # set
         assert not second.future.done()
         await old.say(id=second.id, result={"n": 2})
-        answer = await answered(wire, second)
-        assert json.loads(bytes(answer.result)) == {"n": 2}  # type: ignore[arg-type]  # set
+        assert await result(wire, second) == {"n": 2}
         assert [bad.id for bad, _ in told.bad] == [None, b"%d" % first.id]
         assert wire.can_send and not told.reasons
 
 
 async def test_why_the_stream_is_given_up_does_not_name_the_server_whose_connection_it_was() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        await reply.status(503)
-
     reasons: list[str] = []
-    async with serving(script) as server, anyio.create_task_group() as tasks:
+    async with serving(says(503)) as server, anyio.create_task_group() as tasks:
         async with httpx2.AsyncClient(timeout=None, trust_env=False) as http:
             told = Sourced()
             with pytest.raises(HttpRefused, match='"old" answered with HTTP 503'), anyio.fail_after(WAIT):

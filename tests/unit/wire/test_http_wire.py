@@ -12,7 +12,7 @@ from mcp_hub.wire import remote
 from mcp_hub.wire.base import WireClosed
 from mcp_hub.wire.remote import AT_ONCE
 from tests.unit.wire.http_server import Reply, Request
-from tests.unit.wire.http_wires import echo, wired
+from tests.unit.wire.http_wires import echo, refuses, wired, with_session
 from tests.unit.wire.raw_lines import WAIT
 from tests.upstreams.child import until
 
@@ -46,7 +46,7 @@ async def test_what_a_stream_brings_before_the_answer_comes_in_order_with_its_re
             await stream.progress("t", number)
         await stream.event({"jsonrpc": "2.0", "id": request.message["id"], "result": {}}, event="other")
         await stream.event({"jsonrpc": "2.0", "id": 9, "method": "elicitation/create", "params": {}})
-        await stream.event({"jsonrpc": "2.0", "id": request.message["id"], "result": {"done": True}})
+        await stream.answer(request.message["id"], {"done": True})
         await stream.progress("t", 99)
         await stream.end()
 
@@ -68,7 +68,7 @@ async def test_a_modern_server_that_asks_is_not_answered() -> None:
     async def script(request: Request, reply: Reply) -> None:
         stream = await reply.stream()
         await stream.event({"jsonrpc": "2.0", "id": 9, "method": "ping"})
-        await stream.event({"jsonrpc": "2.0", "id": request.message["id"], "result": {}})
+        await stream.answer(request.message["id"], {})
         await stream.end()
 
     async with wired(script, Era.MODERN) as talk:
@@ -89,19 +89,12 @@ async def test_an_answer_arrives_however_slowly_it_trickles() -> None:
 
 @pytest.mark.parametrize("status", [400, 404, 500])
 async def test_a_json_rpc_error_is_the_answer_whatever_the_status(status: int) -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        await reply.error(request, -32602, status)
-
-    async with wired(script, Era.MODERN) as talk:
-        answer = await talk.ask()
-        assert json.loads(bytes(answer.error))["code"] == -32602  # type: ignore[arg-type]  # set
+    async with wired(refuses(-32602, "no", 1, status), Era.MODERN) as talk:
+        assert json.loads(bytes((await talk.ask()).error))["code"] == -32602  # type: ignore[arg-type]  # set
 
 
 async def test_a_refusal_that_names_no_request_answers_the_one_that_was_posted() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        await reply.json({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no"}}, 400)
-
-    async with wired(script) as talk:
+    async with wired(refuses(-32600, "no")) as talk:
         assert b"-32600" in bytes((await talk.ask()).error)  # type: ignore[arg-type]  # set
 
 
@@ -109,13 +102,7 @@ async def test_a_refusal_that_names_no_request_answers_the_one_that_was_posted()
 
 
 async def test_a_handshake_request_has_the_settled_version_once_there_is_one() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        if request.rpc == "initialize":
-            await reply.result(request, {}, Mcp_Session_Id="s-1")
-        else:
-            await echo(request, reply)
-
-    async with wired(script) as talk:
+    async with wired(with_session(echo)) as talk:
         await talk.begin()
         await talk.ask("tools/list", b"{}")
         talk.wire.send(envelope.notification_frame("notifications/x"))

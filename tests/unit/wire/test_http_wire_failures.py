@@ -10,7 +10,7 @@ from mcp_hub.protocol.jsonrpc.repair import StandIn
 from mcp_hub.types import Era
 from mcp_hub.wire.base import NotSent, WireClosed
 from tests.unit.wire.http_server import Reply, Request, Script, serving
-from tests.unit.wire.http_wires import LIMIT, echo, wired
+from tests.unit.wire.http_wires import LIMIT, echo, says, wired
 
 pytestmark = pytest.mark.anyio
 
@@ -32,10 +32,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_status_without_a_message_ends_the_request_with_it(
     status: int, body: bytes, kind: str | None, said: str
 ) -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        await reply.status(status, body, kind)
-
-    async with wired(script) as talk:
+    async with wired(says(status, body, kind)) as talk:
         with pytest.raises(HttpRefused, match=f'"far" answered with {said}') as caught:
             await talk.ask()
         assert (caught.value.data or {}).get("outcome") == (None if 400 <= status < 500 else "unknown")
@@ -44,11 +41,7 @@ async def test_a_status_without_a_message_ends_the_request_with_it(
 
 async def test_a_redirect_is_named_and_not_followed() -> None:
     async with serving(echo) as elsewhere:
-
-        async def script(request: Request, reply: Reply) -> None:
-            await reply.status(307, location=f"{elsewhere.url}?secret=1")
-
-        async with wired(script) as talk:
+        async with wired(says(307, location=f"{elsewhere.url}?secret=1")) as talk:
             with pytest.raises(HttpRefused, match=f"redirect to '{elsewhere.url}', which is not followed"):
                 await talk.ask()
         assert elsewhere.seen == []
@@ -112,7 +105,7 @@ async def test_a_stream_without_ids_that_ends_before_the_answer_loses_the_reques
     async def script(request: Request, reply: Reply) -> None:
         stream = await reply.stream()
         await stream.progress("t", 1)
-        stream.cut() if cut else await stream.end()
+        await stream.leave(cut)
 
     async with wired(script, era) as talk:
         with pytest.raises(UpstreamLost, match="broke off" if cut else "ended its answer without a result") as caught:

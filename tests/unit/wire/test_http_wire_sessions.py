@@ -7,19 +7,14 @@ from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.types import Era
 from mcp_hub.wire.base import NotSent
 from tests.unit.wire.http_server import Reply, Request, Script
-from tests.unit.wire.http_wires import bare_not_found, wired, with_session
+from tests.unit.wire.http_wires import bare_not_found, refuses, wired, with_session
 from tests.unit.wire.raw_lines import WAIT
 
 pytestmark = pytest.mark.anyio
 
 
-async def not_found(request: Request, reply: Reply) -> None:
-    await reply.json({"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": "Gone"}}, 404)
-
-
-async def bad_session(request: Request, reply: Reply) -> None:
-    error = {"code": -32000, "message": "Bad Request: No valid session ID provided"}
-    await reply.json({"jsonrpc": "2.0", "id": None, "error": error}, 400)
+not_found = refuses(-32600, "Gone", "server-error", 404)
+bad_session = refuses(-32000, "Bad Request: No valid session ID provided")
 
 
 @pytest.mark.parametrize("script", [not_found, bare_not_found, bad_session])
@@ -41,10 +36,7 @@ async def test_without_a_session_nothing_can_be_lost(script: Script) -> None:
 
 @pytest.mark.parametrize(("id_", "message"), [(None, "Bad Request: no such version"), (2, "no session for you")])
 async def test_a_bad_request_of_another_kind_is_an_answer(id_: int | None, message: str) -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        await reply.json({"jsonrpc": "2.0", "id": id_, "error": {"code": -32000, "message": message}}, 400)
-
-    async with wired(with_session(script)) as talk:
+    async with wired(with_session(refuses(-32000, message, id_))) as talk:
         await talk.begin()
         assert (await talk.ask()).error
         assert not talk.wire.is_forgotten
@@ -81,20 +73,14 @@ async def test_a_notification_to_an_unknown_session_ends_it_too() -> None:
 
 
 async def test_a_modern_server_that_drops_the_version_has_forgotten_the_hub() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        await reply.error(request, -32022, data={"supported": ["2031-01-01"]})
-
-    async with wired(script, Era.MODERN) as talk:
+    async with wired(refuses(-32022, "no", 1), Era.MODERN) as talk:
         with pytest.raises(NotSent):
             await talk.ask()
         assert talk.wire.is_forgotten
 
 
 async def test_a_modern_probe_that_is_refused_by_version_is_answered() -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        await reply.error(request, -32022)
-
-    async with wired(script, Era.MODERN) as talk:
+    async with wired(refuses(-32022, "no", 1), Era.MODERN) as talk:
         assert (await talk.ask("server/discover")).error
         assert not talk.wire.is_forgotten
 
@@ -114,7 +100,7 @@ async def test_a_session_is_ended_unless_it_is_lost(lost: bool) -> None:
 async def test_a_session_may_begin_on_a_stream() -> None:
     async def script(request: Request, reply: Reply) -> None:
         stream = await reply.stream(Mcp_Session_Id="s-1")
-        await stream.event({"jsonrpc": "2.0", "id": request.message["id"], "result": {}})
+        await stream.answer(request.message["id"], {})
         await stream.end()
 
     async with wired(script) as talk:

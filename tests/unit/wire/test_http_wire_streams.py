@@ -10,7 +10,7 @@ from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.types import Era
 from mcp_hub.wire import http
 from tests.unit.wire.http_server import Reply, Request, Stream, serving
-from tests.unit.wire.http_wires import Talk, bare_not_found, wired, with_session
+from tests.unit.wire.http_wires import Talk, bare_not_found, says, wired, with_session
 from tests.unit.wire.raw_lines import WAIT
 from tests.upstreams.child import until
 
@@ -42,13 +42,7 @@ class Parts:
         await stream.event({"jsonrpc": "2.0", "method": "notifications/progress", "params": {}}, id=f"{part}.1")
         if part == self.parts - 1:
             await stream.event({"jsonrpc": "2.0", "id": self.id, "result": {}}, id=f"{part}.2")
-        await self.leave(stream)
-
-    async def leave(self, stream: Stream) -> None:
-        if self.cut:
-            stream.cut()
-        else:
-            await stream.end()
+        await stream.leave(self.cut)
 
 
 @pytest.mark.parametrize("cut", [True, False])
@@ -70,7 +64,7 @@ async def test_the_place_is_kept_over_a_connection_that_brings_nothing() -> None
         if part == 1:
             await stream.event(id="here", retry=SOON)
         elif part == 3:
-            await stream.event({"jsonrpc": "2.0", "id": 1, "result": {}})
+            await stream.answer(1, {})
         await stream.end()
 
     async with wired(script) as talk:
@@ -84,22 +78,19 @@ async def test_the_servers_pause_is_kept() -> None:
 
     async def script(request: Request, reply: Reply) -> None:
         times.append(anyio.current_time())
+        stream = await reply.stream()
         if request.body:
-            stream = await reply.stream()
             await stream.event(id="p", retry=pause)
             await stream.end()
         else:
-            stream = await reply.stream()
-            await stream.event({"jsonrpc": "2.0", "id": 1, "result": {}})
+            await stream.answer(1, {})
 
     async with wired(script) as talk:
         await talk.ask()
         assert pause / 1000 - 0.02 <= times[1] - times[0] < pause / 1000 + WAIT / 2
 
 
-async def test_a_stream_that_brings_nothing_new_is_given_up_after_some_attempts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_stream_that_brings_nothing_new_is_given_up_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "_SHORTEST", 0.001)
 
     async def script(request: Request, reply: Reply) -> None:
@@ -121,7 +112,7 @@ async def test_a_server_that_restarts_is_asked_again_for_its_stream(status: int)
             return await reply.status(status)
         stream = await reply.stream()
         if request.method == "GET":
-            return await stream.event({"jsonrpc": "2.0", "id": 1, "result": {}})
+            return await stream.answer(1, {})
         await stream.event(id="1", retry=SOON)
         await stream.end()
 
@@ -200,10 +191,7 @@ async def test_what_belongs_to_no_request_comes_without_one() -> None:
 
 @pytest.mark.parametrize("status", [405, 404, 400, 500])
 async def test_a_server_without_such_a_stream_is_asked_once(status: int) -> None:
-    async def script(request: Request, reply: Reply) -> None:
-        await reply.status(status)
-
-    async with wired(with_session(script)) as talk:
+    async with wired(with_session(says(status))) as talk:
         await talk.begin()
         await talk.wire.listen()
         await talk.server.until("GET")
@@ -217,12 +205,7 @@ async def test_the_stream_is_opened_again_from_where_it_broke_off(cut: bool) -> 
         stream = await reply.stream()
         number = len(talk.server.of("GET"))
         await changed(stream, id=f"e{number}", retry=SOON)
-        if number == 4:
-            await stream.gone()
-        elif cut:
-            stream.cut()
-        else:
-            await stream.end()
+        await (stream.gone() if number == 4 else stream.leave(cut))
 
     async with wired(script) as talk:
         await talk.wire.listen()
@@ -260,20 +243,9 @@ async def test_a_server_that_is_gone_is_noticed_by_the_stream() -> None:
         assert reason.endswith("Connection refused") and not talk.wire.is_forgotten
 
 
-@pytest.mark.parametrize(
-    ("pause", "silent", "seconds"),
-    [
-        (1.0, 0, 1.0),
-        (1.0, 2, 4.0),
-        (1.0, 5, 30.0),
-        (0.05, 20, 30.0),
-        (1.0, 1024, 30.0),
-        (0.05, 10**6, 30.0),
-        (40.0, 2000, 40.0),
-    ],
-)
-async def test_the_stream_is_asked_for_ever_less_often_and_for_ever(pause: float, silent: int, seconds: float) -> None:
-    assert http._longer(pause, silent) == seconds
+async def test_the_stream_is_asked_for_ever_less_often_and_for_ever() -> None:
+    given = [(1.0, 0), (1.0, 2), (1.0, 5), (0.05, 10**6), (40.0, 2000)]
+    assert [http._longer(pause, silent) for pause, silent in given] == [1.0, 4.0, 30.0, 30.0, 40.0]
 
 
 async def test_a_late_answer_on_the_stream_is_told_as_one() -> None:
@@ -281,7 +253,7 @@ async def test_a_late_answer_on_the_stream_is_told_as_one() -> None:
         if request.method == "GET":
             stream = await reply.stream()
             for id_ in (1, 1, 99):
-                await stream.event({"jsonrpc": "2.0", "id": id_, "result": {}})
+                await stream.answer(id_, {})
             await changed(stream)
             await stream.gone()
         elif request.rpc == "tools/call":

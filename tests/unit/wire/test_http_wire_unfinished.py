@@ -3,9 +3,9 @@
 import pytest
 
 from mcp_hub.errors import UpstreamLost
-from mcp_hub.protocol.jsonrpc.event_stream import EventParser
+from mcp_hub.protocol.sse import EventParser
 from mcp_hub.wire.base import Pending
-from mcp_hub.wire.unfinished import Unfinished
+from mcp_hub.wire.bodies import Unfinished
 from tests.unit.wire.http_server import Reply, Request
 from tests.unit.wire.http_wires import Talk, wired
 from tests.upstreams.child import until
@@ -27,9 +27,8 @@ class Halves:
         start, end = (b"data: ", b"\n\n") if is_stream else (b"", b"")
         text = start + b'{"jsonrpc":"2.0","id":%d,"result":{}}' % request.message["id"] + end
         is_big = request.message["method"] == "big"
-        head = (
-            f"HTTP/1.1 200 OK\r\ncontent-type: {self.kind}\r\ncontent-length: {LIMIT if is_big else len(text)}\r\n\r\n"
-        )
+        size = LIMIT if is_big else len(text)
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: {self.kind}\r\ncontent-length: {size}\r\n\r\n"
         reply._writer.write(head.encode())
         for piece in [start, b"x" * (BIG - len(start))] if is_big else [bytes([byte]) for byte in text]:
             reply._writer.write(piece)

@@ -37,7 +37,7 @@ async def answer(pipe: Pipe, pending: Pending) -> Any:
 
 @pytest.mark.parametrize("spelling", [int, str])
 async def test_an_answer_finds_its_request_by_number_or_text(spelling: type) -> None:
-    async with connected(Told()) as (pipe, other):
+    async with connected() as (pipe, other, _):
         first, second = pipe.request("one", b'{"a":1}'), pipe.request("two", b"{}")
         one, two = await other.line(), await other.line()
         assert (one["method"], one["params"], two["method"]) == ("one", {"a": 1}, "two")
@@ -49,7 +49,7 @@ async def test_an_answer_finds_its_request_by_number_or_text(spelling: type) -> 
 
 
 async def test_params_can_be_made_with_the_id() -> None:
-    async with connected(Told()) as (pipe, other):
+    async with connected() as (pipe, other, _):
         pending = pipe.request("m", lambda id_: b'{"token":%d}' % id_)
         line = await other.line()
         assert line["id"] == line["params"]["token"] == pending.id
@@ -57,7 +57,7 @@ async def test_params_can_be_made_with_the_id() -> None:
 
 async def test_the_payload_arrives_as_it_was_written() -> None:
     payload = b'{ "big": 123456789012345678901234567890, "x": [1.10, "\\u0041"] }'
-    async with connected(Told()) as (pipe, other):
+    async with connected() as (pipe, other, _):
         pending = pipe.request("m", b"{}")
         await other.write(b'{"jsonrpc":"2.0","id":1,"result":%s}\n' % payload)
         with anyio.fail_after(WAIT):
@@ -66,17 +66,13 @@ async def test_the_payload_arrives_as_it_was_written() -> None:
 
 
 async def test_a_waiter_that_is_cancelled_tells_the_peer_and_a_late_answer_is_counted() -> None:
-    told = Told()
-    async with connected(told) as (pipe, other):
+    async with connected() as (pipe, other, told):
         pending = pipe.request("slow", b"{}")
         assert (await other.line())["method"] == "slow"
         with anyio.move_on_after(0):
             await pipe.answer(pending, cancellation)
-        assert await other.line() == {
-            "jsonrpc": "2.0",
-            "method": "notifications/cancelled",
-            "params": {"requestId": pending.id},
-        }
+        line = await other.line()
+        assert (line["method"], line["params"]) == ("notifications/cancelled", {"requestId": pending.id})
         fresh = pipe.request("m", b"{}")
         await other.send(id=pending.id, result={})
         await other.send(id=pending.id, result={})
@@ -87,8 +83,7 @@ async def test_a_waiter_that_is_cancelled_tells_the_peer_and_a_late_answer_is_co
 
 
 async def test_answers_that_nobody_waits_for_are_counted_and_harm_nobody() -> None:
-    told = Told()
-    async with connected(told) as (pipe, other):
+    async with connected() as (pipe, other, told):
         pending = pipe.request("m", b"{}")
         for id_ in (999, -1, "somebody", 10**30):
             await other.send(id=id_, result={})
@@ -102,8 +97,7 @@ async def test_answers_that_nobody_waits_for_are_counted_and_harm_nobody() -> No
 
 
 async def test_requests_and_notifications_of_the_peer_are_told_in_order_with_their_ids() -> None:
-    told = Told()
-    async with connected(told) as (_, other):
+    async with connected() as (_, other, told):
         await other.send(id="a", method="ping")
         await other.send(method="notifications/x", params={"y": 1})
         await other.send(id=7, method="roots/list", params={})
@@ -113,18 +107,6 @@ async def test_requests_and_notifications_of_the_peer_are_told_in_order_with_the
 
 
 # -- lines that are no messages
-
-
-async def test_an_unreadable_answer_with_its_id_settles_that_request() -> None:
-    told = Told()
-    async with connected(told) as (pipe, other):
-        broken, fine = pipe.request("m", b"{}"), pipe.request("m", b"{}")
-        await other.write(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[}}\n' % broken.id)
-        error = await answer(pipe, broken)
-        assert error["code"] == -32700 and "malformed" in error["message"]
-        await other.send(id=fine.id, result={"ok": 1})
-        assert await answer(pipe, fine) == {"ok": 1}
-        assert len(told.bad) == pipe.counts["bad"] == 1
 
 
 @pytest.mark.parametrize(
@@ -140,8 +122,7 @@ async def test_an_unreadable_answer_with_its_id_settles_that_request() -> None:
 )
 async def test_an_answer_without_a_usable_id_settles_the_only_request_there_is(line: bytes) -> None:
     """reliability.md §1: "typed error to the caller at once", or the caller hangs until its time is up."""
-    told = Told()
-    async with connected(told) as (pipe, other):
+    async with connected() as (pipe, other, told):
         pending = pipe.request("m", b"{}")
         await other.write(line + b"\n")
         with anyio.fail_after(10):
@@ -150,8 +131,7 @@ async def test_an_answer_without_a_usable_id_settles_the_only_request_there_is(l
 
 
 async def test_an_unreadable_answer_without_an_id_settles_none_of_several() -> None:
-    told = Told()
-    async with connected(told) as (pipe, other):
+    async with connected() as (pipe, other, told):
         first, second = pipe.request("m", b"{}"), pipe.request("m", b"{}")
         await other.write(b'{"jsonrpc":"2.0","result":{"content":[}\n')
         await told.until("bad")
@@ -169,7 +149,7 @@ async def test_an_unreadable_answer_without_an_id_settles_none_of_several() -> N
     ],
 )
 async def test_noise_settles_nothing(noise: bytes) -> None:
-    async with connected(Told()) as (pipe, other):
+    async with connected() as (pipe, other, _):
         pending = pipe.request("m", b"{}")
         await other.write(noise + b"\n\n\r\n")
         await other.send(id=pending.id, result={"ok": 1})
@@ -178,13 +158,10 @@ async def test_noise_settles_nothing(noise: bytes) -> None:
 
 @pytest.mark.parametrize("with_id", [True, False])
 async def test_a_line_over_the_limit_is_a_typed_error_and_the_next_one_works(with_id: bool) -> None:
-    told = Told()
-    async with connected(told, line_limit=1000) as (pipe, other):
+    async with connected(line_limit=1000) as (pipe, other, told):
         pending = pipe.request("m", b"{}")
-        head = (
-            b'{"jsonrpc":"2.0","id":%d,"result":{"x":"' % pending.id if with_id else b'{"jsonrpc":"2.0","result":{"x":"'
-        )
-        await other.write(head + b"x" * 100_000)
+        id_ = b'"id":%d,' % pending.id if with_id else b""
+        await other.write(b'{"jsonrpc":"2.0",%b"result":{"x":"' % id_ + b"x" * 100_000)
         error = await answer(pipe, pending)
         assert error["code"] == -32700 and "over the limit of 1000 bytes" in error["message"]
         fresh = pipe.request("m", b"{}")
@@ -198,8 +175,7 @@ async def test_a_line_over_the_limit_is_a_typed_error_and_the_next_one_works(wit
 
 
 async def test_closing_fails_all_that_is_pending_at_once_and_for_good() -> None:
-    told = Told()
-    async with connected(told) as (pipe, other):
+    async with connected() as (pipe, other, told):
         pendings = [pipe.request("m", b"{}") for _ in range(3)]
         pipe.close("enough")
         pipe.close("again")
@@ -215,8 +191,7 @@ async def test_closing_fails_all_that_is_pending_at_once_and_for_good() -> None:
 
 @pytest.mark.parametrize("side", ["its output", "its input"])
 async def test_a_peer_that_closes_a_side_is_gone(side: str) -> None:
-    told = Told()
-    async with connected(told) as (pipe, other):
+    async with connected() as (pipe, other, told):
         other.close("write" if side == "its output" else "read")
         assert await told.until("reasons") == [f"the peer closed {side}"]
         with pytest.raises(WireClosed):
@@ -225,8 +200,7 @@ async def test_a_peer_that_closes_a_side_is_gone(side: str) -> None:
 
 
 async def test_a_peer_that_reads_no_more_may_still_answer_what_it_has_read() -> None:
-    told = Told()
-    async with connected(told) as (pipe, other):
+    async with connected() as (pipe, other, told):
         pending, other_pending = pipe.request("m", b"{}"), pipe.request("m", b"{}")
         await other.line()
         other.close("read")
@@ -238,7 +212,7 @@ async def test_a_peer_that_reads_no_more_may_still_answer_what_it_has_read() -> 
 
 
 async def test_the_last_line_counts_without_its_newline() -> None:
-    async with connected(Told()) as (pipe, other):
+    async with connected() as (pipe, other, _):
         pending = pipe.request("m", b"{}")
         await other.write(b'{"jsonrpc":"2.0","id":%d,"result":{"last":1}}' % pending.id)
         other.close("write")
@@ -249,7 +223,7 @@ async def test_the_last_line_counts_without_its_newline() -> None:
 
 
 async def test_what_is_sent_in_one_pass_leaves_as_one_write() -> None:
-    async with connected(Told()) as (pipe, other):
+    async with connected() as (pipe, other, _):
         for number in range(3):
             pipe.send(b'{"n":%d}\n' % number)
         assert await other.chunk() == b'{"n":0}\n{"n":1}\n{"n":2}\n'
@@ -261,8 +235,7 @@ async def test_what_is_sent_in_one_pass_leaves_as_one_write() -> None:
 
 
 async def test_a_peer_that_does_not_read_is_seen_and_so_is_its_coming_back() -> None:
-    told = Told()
-    async with connected(told, write_limit=10_000) as (pipe, other):
+    async with connected(write_limit=10_000) as (pipe, other, told):
         big = b'"' + b"x" * 3_000_000 + b'"\n'
         pipe.send(big)
         assert not pipe.is_congested
@@ -276,8 +249,7 @@ async def test_a_peer_that_does_not_read_is_seen_and_so_is_its_coming_back() -> 
 
 
 async def test_a_peer_that_leaves_while_much_is_unwritten_closes_the_pipe() -> None:
-    told = Told()
-    async with connected(told, write_limit=10_000) as (pipe, other):
+    async with connected(write_limit=10_000) as (pipe, other, told):
         pipe.send(b"x" * 3_000_000 + b"\n")
         pipe.flush()
         other.close()
@@ -302,11 +274,8 @@ async def test_regular_files_work_as_input_and_output(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["subscriptions/listen", "logging/setLevel"])
-async def test_an_answer_without_an_id_is_that_of_the_only_call_though_what_nobody_awaits_stays_open(
-    method: str,
-) -> None:
-    told = Told()
-    async with connected(told) as (pipe, other):
+async def test_an_answer_without_an_id_is_that_of_the_only_call_that_somebody_awaits(method: str) -> None:
+    async with connected() as (pipe, other, told):
         listen = pipe.request(method, b"{}")
         call = pipe.request("tools/call", b"{}")
         await other.write(b'{"jsonrpc":"2.0","result":{}}\n')

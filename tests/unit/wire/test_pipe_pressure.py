@@ -46,7 +46,7 @@ async def write_until_nobody_reads(end: OtherEnd, line: bytes) -> int:
 
 async def test_nothing_is_read_from_a_peer_that_asks_without_reading_and_nothing_is_lost() -> None:
     told = Answering()
-    async with connected(told, write_limit=10_000, couples=True) as (told.pipe, other):
+    async with connected(told, write_limit=10_000, couples=True) as (told.pipe, other, _):
         line = b'{"jsonrpc":"2.0","id":7,"method":"ping"}'.ljust(127) + b"\n"
         with anyio.fail_after(WAIT):
             asked = await write_until_nobody_reads(other, line)
@@ -59,8 +59,7 @@ async def test_nothing_is_read_from_a_peer_that_asks_without_reading_and_nothing
 
 async def test_others_get_their_turn_between_the_slices_of_a_flood() -> None:
     """What is taken in one turn is a few lines, however many one read brings."""
-    told = Told()
-    async with connected(told) as (pipe, other):
+    async with connected() as (pipe, other, told):
         most, seen = 0, 0
         line = b'{"jsonrpc":"2.0","method":"n"}\n'
 
@@ -79,8 +78,7 @@ async def test_others_get_their_turn_between_the_slices_of_a_flood() -> None:
 
 @pytest.mark.parametrize("last", [b"", b'{"jsonrpc":"2.0","method":"last"}'])
 async def test_what_was_read_is_taken_before_the_end_is_told(last: bytes) -> None:
-    told = Told()
-    async with connected(told) as (_, other):
+    async with connected() as (_, other, told):
         await other.write(b'{"jsonrpc":"2.0","method":"n"}\n' * 5000 + last)
         other.close("write")
         await told.until("reasons")
@@ -89,8 +87,7 @@ async def test_what_was_read_is_taken_before_the_end_is_told(last: bytes) -> Non
 
 
 async def test_an_answer_that_was_read_counts_though_the_connection_is_closed_before_its_turn() -> None:
-    told = Told()
-    async with connected(told) as (pipe, other):
+    async with connected() as (pipe, other, told):
         pending = pipe.request("tools/call", b"{}")
         await other.write(b'{"jsonrpc":"2.0","method":"n"}\n' * 1000 + b'{"jsonrpc":"2.0","id":1,"result":{}}\n')
         await told.until("notifications")
@@ -101,8 +98,7 @@ async def test_an_answer_that_was_read_counts_though_the_connection_is_closed_be
 
 
 async def test_a_peer_that_reads_nothing_is_given_up_after_a_while() -> None:
-    told = Told()
-    async with connected(told, write_limit=10_000, patience=0.05) as (pipe, _):
+    async with connected(write_limit=10_000, patience=0.05) as (pipe, _, told):
         for _ in range(40):
             pipe.send(b"x" * 100_000 + b"\n")
         (reason,) = await told.until("reasons")
@@ -110,8 +106,7 @@ async def test_a_peer_that_reads_nothing_is_given_up_after_a_while() -> None:
 
 
 async def test_a_peer_that_reads_slowly_is_not_given_up() -> None:
-    told = Told()
-    async with connected(told, write_limit=10_000, patience=0.3) as (pipe, other):
+    async with connected(write_limit=10_000, patience=0.3) as (pipe, other, told):
         for _ in range(40):
             pipe.send(b"x" * 100_000 + b"\n")
         read = 0
@@ -144,11 +139,8 @@ class _Later:
 
 
 @pytest.mark.parametrize(("lines", "closed_at"), [(0, 1.0), (2, 3.0), (100, 5.0)])
-async def test_a_peer_that_closed_its_input_is_read_as_long_as_it_writes_within_reason(
-    lines: int, closed_at: float
-) -> None:
-    told = Told()
-    async with connected(told) as (pipe, _):
+async def test_a_peer_that_closed_its_input_is_read_as_long_as_it_writes(lines: int, closed_at: float) -> None:
+    async with connected() as (pipe, _, told):
         pipe.request("m", b"{}")
         pipe.flush()
         later = _Later()

@@ -1,12 +1,13 @@
 """The keys that access tokens are checked with: a JSON Web Key Set (RFC 7517) by URL or file, or one shared key.
 
-A set is read at the start, every hour, and when a token names a key that is not in it, at most every 10 s. What cannot
-be read leaves the last set in place for a day; without one every token is refused. Keys are chosen by the configured
-algorithms and the token's `kid`: where a token itself says its key is (`jwk`, `jku`, `x5u`, `x5c`) is never looked at.
+A set is read at the start, every hour, and when a token names an unknown key, at most every 10 s. While it cannot be
+read, the last set holds for a day; without one every token is refused. The configured algorithms and the token's `kid`
+choose the key, never where a token says that its key is (`jwk`, `jku`, `x5u`, `x5c`).
 """
 
 import base64
 import json
+import math
 import os
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -29,27 +30,23 @@ log = get_logger(__name__)
 _LARGEST: Final = 256 << 10
 """Bytes of a key set."""
 _MOST_KEYS: Final = 100
-_SHORTEST_RSA: Final = 2048
-"""Bits (RFC 7518 §3.3)."""
 _TIMEOUT: Final = 5.0
 """Seconds that a key set may take; a token that waits for it waits no longer."""
 _COOLDOWN: Final = 10.0
 _TICK: Final = 30.0
 _FRESH: Final = 3600.0
 _STALE: Final = 86400.0
-_OF_CURVE: Final = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
-_OF_RSA: Final = frozenset(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"))
 
 
 class KeysUnusable(Exception):
-    """A key set that cannot be had or read; the message is for people and holds nothing of it."""
+    """A key set that cannot be fetched or read; the message is for people and holds nothing of it."""
 
 
 class Keys(Protocol):
-    """Where the keys of one issuer are. `version` changes with them; `trouble` says why they cannot be had now."""
+    """The keys of one issuer. `version` differs when they do; `trouble` says why they are not available now."""
 
     @property
-    def version(self) -> int: ...
+    def version(self) -> object: ...
 
     @property
     def trouble(self) -> str | None: ...
@@ -63,11 +60,6 @@ class Keys(Protocol):
         ...
 
 
-class _Key(msgspec.Struct, frozen=True):
-    kid: str | None
-    by_algorithm: Mapping[str, jwt.PyJWK]
-
-
 class SharedKey:
     """One secret that issuer and hub have in common (HMAC)."""
 
@@ -79,8 +71,7 @@ class SharedKey:
         self._keys = {name: jwt.PyJWK({"kty": "oct", "k": text}, name) for name in algorithms}
 
     def find(self, kid: str | None, algorithm: str) -> Sequence[jwt.PyJWK]:
-        key = self._keys.get(algorithm)
-        return () if key is None else (key,)
+        return [self._keys[algorithm]] if algorithm in self._keys else []
 
     async def refresh(self) -> None:
         """There is nothing to read."""
@@ -102,6 +93,18 @@ class KeySource(msgspec.Struct, frozen=True):
         return f"{parts.scheme}://{parts.netloc}{parts.path}"
 
 
+class _Reading(msgspec.Struct, frozen=True):
+    """A key set as it was read at some time: each key once for every algorithm that it may be used with."""
+
+    body: bytes = b""
+    keys: Sequence[jwt.PyJWK] = ()
+    at: float = -math.inf
+
+    @property
+    def ids(self) -> set[str | None]:
+        return {key.key_id for key in self.keys}
+
+
 class KeySet:
     """The keys of one source as they were read last. `load` raises `KeysUnusable`."""
 
@@ -109,69 +112,66 @@ class KeySet:
         self, name: str, load: Callable[[], Awaitable[bytes]], algorithms: Collection[str], clock: Clock
     ) -> None:
         self.name = name
-        self.version = 0
         self._load = load
         self._algorithms = algorithms
         self._clock = clock
         self._lock = anyio.Lock()
-        self._keys: Sequence[_Key] = ()
-        self._body = b""
-        self._read_at: float | None = None
-        self._tried_at: float | None = None
+        self._last = _Reading()
+        self._tried_at = -math.inf
         self._problem: str | None = "not read yet"
+
+    @property
+    def version(self) -> object:
+        return self._last.body
 
     @property
     def trouble(self) -> str | None:
         """The reason of the last failure; it says so if the keys have become too old to use."""
-        if self._problem is None or self._is_usable():
-            return self._problem
-        return f"{self._problem}; no keys"
+        return self._problem if self._problem is None or self._age < _STALE else f"{self._problem}; no keys"
 
     @property
     def state(self) -> str:
         """One line for people: how many keys there are, how old, and what is wrong."""
-        age = "" if self._read_at is None else f", read {self._clock.now() - self._read_at:.0f} s ago"
-        return f"{self.name}: {len(self._keys)} keys{age}" + (f"; {self.trouble}" if self.trouble else "")
+        keys = self._last.ids
+        age = f", read {self._age:.0f} s ago" if keys else ""
+        return f"{self.name}: {len(keys)} keys{age}" + (f"; {self.trouble}" if self.trouble else "")
 
     @property
     def is_due(self) -> bool:
-        return self._problem is not None or self._read_at is None or self._clock.now() - self._read_at >= _FRESH
+        return self._problem is not None or self._age >= _FRESH
+
+    @property
+    def _age(self) -> float:
+        return self._clock.now() - self._last.at
 
     def find(self, kid: str | None, algorithm: str) -> Sequence[jwt.PyJWK]:
-        if not self._is_usable():
-            return ()
-        fitting = [key for key in self._keys if algorithm in key.by_algorithm]
+        fitting = [key for key in self._last.keys if key.algorithm_name == algorithm and self._age < _STALE]
         if kid is not None:
-            return [key.by_algorithm[algorithm] for key in fitting if key.kid == kid]
-        return [fitting[0].by_algorithm[algorithm]] if len(fitting) == 1 else ()
-
-    def _is_usable(self) -> bool:
-        return self._read_at is not None and self._clock.now() - self._read_at < _STALE
+            return [key for key in fitting if key.key_id == kid]
+        return fitting if len(fitting) == 1 else ()
 
     async def refresh(self) -> None:
         async with self._lock:  # who waits for it finds that it was done a moment ago
-            now = self._clock.now()
-            if self._tried_at is not None and now - self._tried_at < _COOLDOWN:
+            if self._clock.now() - self._tried_at < _COOLDOWN:
                 return
-            self._tried_at = now
+            self._tried_at = self._clock.now()
+            last = self._last
             try:
                 body = await self._load()
-                keys = self._keys if body == self._body else parse_keys(body, self._algorithms)
+                keys = last.keys if body == last.body else parse_keys(body, self._algorithms)
             except KeysUnusable as problem:
                 self._problem = str(problem)
-                log.warning("oauth_keys_unusable", source=self.name, reason=self._problem, keys=len(self._keys))
+                log.warning("oauth_keys_unusable", source=self.name, reason=self._problem, keys=len(last.ids))
                 return
-            if body != self._body:
-                self._keys, self._body = keys, body
-                self.version += 1
-                log.info("oauth_keys_read", source=self.name, keys=len(keys))
-            self._problem, self._read_at = None, self._clock.now()
+            self._problem, self._last = None, _Reading(body, keys, self._clock.now())
+            if keys is not last.keys:
+                log.info("oauth_keys_read", source=self.name, keys=len(self._last.ids))
 
 
 class KeyRing:
-    """The key sets that some guard uses, one a source: the next guard finds them read. `run` keeps them fresh.
+    """The key sets of all guards, one for each source, so that the next guard has the keys. `run` keeps them fresh.
 
-    `is_believed` says of a file whether it is of somebody who may say who comes in.
+    `is_believed` says whether a key file belongs to somebody who may decide who comes in.
     """
 
     def __init__(self, clock: Clock, is_believed: Callable[[os.stat_result], bool] = lambda found: True) -> None:
@@ -204,8 +204,8 @@ class KeyRing:
         return KeySet(source.name, load, source.algorithms, self._clock)
 
 
-def parse_keys(body: bytes, algorithms: Collection[str]) -> list[_Key]:
-    """The keys of a set that can be used for `algorithms`; others are passed over. Raises `KeysUnusable`."""
+def parse_keys(body: bytes, algorithms: Collection[str]) -> list[jwt.PyJWK]:
+    """The keys of a set, each for every one of the `algorithms` that it may be used with. Raises `KeysUnusable`."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -213,45 +213,31 @@ def parse_keys(body: bytes, algorithms: Collection[str]) -> list[_Key]:
     entries = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(entries, list):
         raise KeysUnusable('is not a key set: expected {"keys": […]}')
-    found = [key for entry in entries[:_MOST_KEYS] if (key := _key(entry, algorithms)) is not None]
+    public = filter(_is_public, entries[:_MOST_KEYS])
+    found = [key for entry in public for name in algorithms if (key := _key(entry, name)) is not None]
     if not found:
         raise KeysUnusable(f"none of its {len(entries)} keys is a public one for {', '.join(sorted(algorithms))}")
     return found
 
 
-def _key(entry: object, algorithms: Collection[str]) -> _Key | None:
-    if not isinstance(entry, dict) or entry.get("use", "sig") != "sig" or "d" in entry:
-        return None  # a private key in public has no secret left
+def _is_public(entry: object) -> bool:
+    """Whether it is a public key to check signatures with. A private key that was published has no secret left."""
+    if not isinstance(entry, dict) or entry.get("kty") == "oct" or entry.get("use", "sig") != "sig" or "d" in entry:
+        return False
     operations = entry.get("key_ops")
-    if isinstance(operations, list) and "verify" not in operations:
+    return not isinstance(operations, list) or "verify" in operations
+
+
+def _key(entry: JsonObject, algorithm: str) -> jwt.PyJWK | None:
+    """The key for this algorithm, if it is of its kind, curve and length, and not for another one."""
+    if entry.get("alg") not in (None, algorithm):
         return None
-    kid = entry.get("kid")
-    made = {name: key for name in _suitable(entry) & set(algorithms) if (key := _made_key(entry, name)) is not None}
-    return _Key(kid if isinstance(kid, str) else None, made) if made else None
-
-
-def _suitable(entry: JsonObject) -> set[str]:
-    """Algorithms of a key's kind, or the only one that it says it is for; none for a symmetric key."""
-    match entry.get("kty"):
-        case "RSA":
-            kind = set(_OF_RSA)
-        case "EC":
-            kind = {_OF_CURVE.get(str(entry.get("crv")), "")}
-        case "OKP" if entry.get("crv") == "Ed25519":
-            kind = {"EdDSA"}
-        case _:
-            return set()
-    return kind if entry.get("alg") is None else kind & {str(entry["alg"])}
-
-
-def _made_key(entry: JsonObject, algorithm: str) -> jwt.PyJWK | None:
     try:
         key = jwt.PyJWK(entry, algorithm)
+        key.Algorithm.prepare_key(key.key)
     except (jwt.PyJWTError, ValueError, TypeError, KeyError):
         return None
-    if algorithm in _OF_RSA and key.key.key_size < _SHORTEST_RSA:
-        return None
-    return key
+    return None if key.Algorithm.check_key_length(key.key) else key
 
 
 async def _read(path: Path, is_believed: Callable[[os.stat_result], bool]) -> bytes:

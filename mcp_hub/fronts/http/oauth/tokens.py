@@ -15,7 +15,7 @@ import jwt
 import msgspec
 from jwt.types import Options
 
-from mcp_hub.fronts.http.auth import Refusal
+from mcp_hub.fronts.http.auth import Refusal, challenged
 from mcp_hub.fronts.http.oauth.keys import Keys
 from mcp_hub.sessions.session import Caller
 from mcp_hub.types import JsonObject
@@ -91,20 +91,20 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 class _Refused(Exception):
-    """A token that is not taken; the message is for whoever sent it and repeats nothing of it."""
+    """A token that is refused; the message is for its sender and repeats nothing of it."""
 
 
 class _Known(msgspec.Struct, frozen=True):
     caller: Caller
     until: float
     issuer: Issuer
-    version: int
+    version: object
 
 
 class TokenVerifier:
-    """Checks access tokens of some issuers. `leeway` in seconds; `now` tells Unix seconds.
+    """Checks access tokens of some issuers. `leeway` in seconds; `now` returns Unix seconds.
 
-    `profile` is that of callers whose tokens name none; `profiles` are those that there are.
+    `profile` is that of callers whose tokens name none; `profiles` are those that exist.
     """
 
     def __init__(
@@ -143,14 +143,14 @@ class TokenVerifier:
         """Checks a token, reading the issuer's keys if need be."""
         try:
             header, issuer = self._addressed(token)
-            version = issuer.keys.version
-            keys = issuer.keys.find(header.get("kid"), header["alg"])
-            if not keys:
+            named = header.get("kid"), header["alg"]
+            if not issuer.keys.find(*named):
                 await issuer.keys.refresh()
-                version = issuer.keys.version
-                keys = issuer.keys.find(header.get("kid"), header["alg"])
+            version, keys = issuer.keys.version, issuer.keys.find(*named)
             if not keys and (trouble := issuer.keys.trouble) is not None:
-                return _unavailable(issuer, trouble)
+                # the token may be good, so this is not a 401
+                said = f"the keys of {issuer.name} are not available: {trouble}; try again later"
+                return Refusal(503, "keys_unavailable", said, ((b"retry-after", b"10"),))
             claims = self._claims(token, header["alg"], keys, issuer)
             if "cnf" in claims:
                 raise _Refused("the token is bound to a proof of possession, which is not checked here")
@@ -158,8 +158,7 @@ class TokenVerifier:
             caller = Caller(_principal(claims, issuer))
         except _Refused as refused:
             said = str(refused)
-            challenge = self.resource.challenge("invalid_token", said)
-            return Refusal(401, "invalid_token", said, ((b"www-authenticate", challenge),))
+            return challenged(self.resource.challenge("invalid_token", said), "invalid_token", said)
         admitted = self._admitted(caller, claims, issuer)
         if isinstance(admitted, Caller):
             self._remember(digest, _Known(admitted, until, issuer, version))
@@ -191,12 +190,7 @@ class TokenVerifier:
         for key in keys:
             try:
                 return jwt.decode(
-                    token,
-                    key,
-                    algorithms=[algorithm],
-                    audience=issuer.audience,
-                    issuer=issuer.name,
-                    options=_PROVEN,
+                    token, key, algorithms=[algorithm], audience=issuer.audience, issuer=issuer.name, options=_PROVEN
                 )
             except jwt.InvalidSignatureError:
                 continue
@@ -233,8 +227,8 @@ class TokenVerifier:
         return Caller(caller.principal, profile)
 
     def _insufficient(self, said: str, scopes: Iterable[str]) -> Refusal:
-        challenge = self.resource.challenge("insufficient_scope", said, scopes)
-        return Refusal(403, "insufficient_scope", said, ((b"www-authenticate", challenge),))
+        code = "insufficient_scope"
+        return challenged(self.resource.challenge(code, said, scopes), code, said, 403)
 
     def _remember(self, digest: bytes, known: _Known) -> None:
         self._known.pop(digest, None)
@@ -272,9 +266,3 @@ def _seconds(value: object) -> float:
     if not math.isfinite(seconds):
         raise _Refused("the token has a time that is not a number")
     return seconds
-
-
-def _unavailable(issuer: Issuer, trouble: str) -> Refusal:
-    """Nobody's fault who asks: their token may be good."""
-    said = f"the keys of {issuer.name} are not to be had: {trouble}; try again later"
-    return Refusal(503, "keys_unavailable", said, ((b"retry-after", b"10"),))

@@ -125,7 +125,7 @@ async def test_after_a_restart_everything_is_asked_for_again_and_counts_as_updat
         await together(server.answer(SUBSCRIBE, {}), one.subscribe("x:a"))
         await together(server.answer(SUBSCRIBE, {}), one.subscribe("x:gone"))
     one.release("x:gone")
-    one.subscriptions.want("x:new")
+    one.subscriptions.resources.want("x:new")
     with pytest.raises(UpstreamLost, match='server "git"'):
         await one.subscriptions.confirmed("x:new")
     assert one.noted("x:a") == []
@@ -154,7 +154,9 @@ async def test_what_is_refused_after_a_restart_is_tried_again_later(
         assert one.noted("x:a") == ["x:a"]
 
 
-async def test_a_connection_that_ends_fails_those_who_wait(one: Following) -> None:
+@pytest.mark.parametrize(("era", "method"), [(Era.HANDSHAKE, SUBSCRIBE), (Era.MODERN, "subscriptions/listen")])
+async def test_a_connection_that_ends_fails_those_who_wait(era: Era, method: str) -> None:
+    one = Following(era)
     async with anyio.create_task_group() as tasks:
 
         async def lost() -> None:
@@ -163,7 +165,7 @@ async def test_a_connection_that_ends_fails_those_who_wait(one: Following) -> No
 
         async with one.connected(**CAN) as server:
             tasks.start_soon(lost)
-            await server.expect(SUBSCRIBE)
+            await server.expect(method)
 
 
 # -- updates
@@ -172,15 +174,8 @@ async def test_a_connection_that_ends_fails_those_who_wait(one: Following) -> No
 async def test_an_update_of_what_is_wanted_is_noted_as_it_was_sent(one: Following) -> None:
     async with one.connected(**CAN) as server:
         await together(server.answer(SUBSCRIBE, {}), one.subscribe("x:a"))
-        for params in (
-            '{"uri":"x:a", "n":1.10}',
-            '{"uri":"x:b"}',
-            '{"uri":7}',
-            "{}",
-            "[]",
-            "null",
-            '{"uri":"x:\\u0041"}',
-        ):
+        others = ('{"uri":"x:b"}', '{"uri":7}', "{}", "[]", "null", '{"uri":"x:\\u0041"}')
+        for params in ('{"uri":"x:a", "n":1.10}', *others):
             await server.write(f'{{"jsonrpc":"2.0","method":"{UPDATED}","params":{params}}}\n'.encode())
         await silent(server)
         assert one.changes.notices(("git", "x:a"), 0) == [("x:a", b'{"uri":"x:a","n":1.10}')]

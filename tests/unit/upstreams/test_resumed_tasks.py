@@ -1,25 +1,21 @@
 """Tasks that go on over another connection, in the middle of a call or for another hub after a restart."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import pytest
 
-from mcp_hub.clock import SystemClock
 from mcp_hub.errors import HubRestarted, UpstreamLost
 from mcp_hub.types import Cause, Era, JsonObject, UpstreamState
 from mcp_hub.upstreams.peer import task_poll
 from mcp_hub.upstreams.peer.task_poll import TaskLeft
 from mcp_hub.upstreams.supervision import lifecycle, supervisor
-from mcp_hub.upstreams.supervision.scoped import Scoped
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 from tests.unit.upstreams.remote import Remote, ready, supervised
 from tests.unit.upstreams.scripted import INITIALIZED
-from tests.unit.upstreams.task_calls import BORN, FORM, Running, call, created, group, record_of, resumed, state
-from tests.unit.wire.http_server import HttpServer, Reply, Request, serving
+from tests.unit.upstreams.task_calls import BORN, FORM, Running, call, created, group, resumed, state
+from tests.unit.wire.http_server import Reply, Request, serving
 from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
@@ -74,6 +70,13 @@ class Tasking(Remote):
 
     async def _note(self, request: Request, reply: Reply) -> None:
         await reply.result(request, {"resultType": "complete"})
+
+
+def refusing(status: int) -> Any:
+    async def step(request: Request, reply: Reply) -> None:
+        await reply.status(status)
+
+    return step
 
 
 def ended(era: Era) -> JsonObject:
@@ -190,25 +193,11 @@ async def test_a_call_that_is_gone_on_with_takes_its_turn() -> None:
                 assert await other.result() == DONE
 
 
-async def test_processes_of_a_session_take_their_tasks_along() -> None:
-    async with serving(Remote()) as server, supervised(server) as far:
-        scoped = Scoped(far, lambda: far, "session", SystemClock(), 600.0)
-        with pytest.raises(HubRestarted, match="scope: session") as caught:
-            await scoped.resume(call(), record_of(call()), how(Era.MODERN))
-        assert (caught.value.data or {})["outcome"] == "unknown"
-
-
 # -- in the middle of a call
 
 
 @pytest.mark.parametrize("era", Era)
 async def test_a_look_that_misses_is_repeated(era: Era) -> None:
-    async def busy(request: Request, reply: Reply) -> None:
-        await reply.status(503)
-
-    async def slower(request: Request, reply: Reply) -> None:
-        await reply.status(429)
-
     async def cut(request: Request, reply: Reply) -> None:
         reply.cut()
 
@@ -216,7 +205,7 @@ async def test_a_look_that_misses_is_repeated(era: Era) -> None:
         await reply.json(b"{", 200)
 
     remote = Tasking(era, state(), ended(era))
-    remote.before = {1: busy, 2: slower, 4: cut, 5: garbled}
+    remote.before = {1: refusing(503), 2: refusing(429), 4: cut, 5: garbled}
     async with serving(remote) as server, supervised(server) as far, group() as tasks:
         made = Running(tasks, far.call, call())
         assert await made.result() == DONE
@@ -225,34 +214,20 @@ async def test_a_look_that_misses_is_repeated(era: Era) -> None:
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
 async def test_a_look_that_is_refused_for_good_is_not(status: int) -> None:
-    async def refused(request: Request, reply: Reply) -> None:
-        await reply.status(status)
-
     remote = Tasking(Era.MODERN, ended(Era.MODERN))
-    remote.before = {1: refused}
+    remote.before = {1: refusing(status)}
     async with serving(remote) as server, supervised(server) as far, group() as tasks:
         assert str(status) in (await Running(tasks, far.call, call()).error()).message
         assert remote.looks == 1
 
 
 async def test_looks_do_not_miss_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def busy(request: Request, reply: Reply) -> None:
-        await reply.status(503)
-
     monkeypatch.setattr(task_poll, "_MISSES", 2)
     remote = Tasking(Era.MODERN, state())
-    remote.does["tasks/get"] = busy
+    remote.does["tasks/get"] = refusing(503)
     async with serving(remote) as server, supervised(server) as far, group() as tasks:
         assert "503" in (await Running(tasks, far.call, call()).error()).message
         assert len(server.of("tasks/get")) == 3
-
-
-@asynccontextmanager
-async def come_back(remote: Remote, server: HttpServer) -> AsyncIterator[HttpServer]:
-    """The server goes away and is there again, at the same place."""
-    await server.close()
-    async with serving(remote, server.port) as again:
-        yield again
 
 
 async def test_a_server_that_goes_and_comes_back_is_asked_for_the_same_task() -> None:
@@ -266,7 +241,7 @@ async def test_a_server_that_goes_and_comes_back_is_asked_for_the_same_task() ->
         await until(lambda: far.status().state is UpstreamState.BACKING_OFF)
         assert not made.has_ended
         remote.shown = [ended(Era.MODERN)]
-        async with come_back(remote, server):
+        async with serving(remote, server.port):
             assert await made.result() == DONE
 
 
@@ -292,7 +267,7 @@ async def test_a_question_that_is_open_stays_the_same_over_the_next_connection()
         await server.close()
         await until(lambda: far.status().state is UpstreamState.BACKING_OFF)
         made.record.answer(key, b'{"action":"accept"}')
-        async with come_back(remote, server) as again:
+        async with serving(remote, server.port) as again:
             (update,) = await again.until("tasks/update")
             assert update.message["params"]["inputResponses"] == {"a": {"action": "accept"}}
             assert not made.record.open_questions, "it was not asked again"

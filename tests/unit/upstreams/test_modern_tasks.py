@@ -6,27 +6,15 @@ import anyio
 import msgspec
 import pytest
 
+from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import UpstreamLost
 from mcp_hub.events import Completed
 from mcp_hub.types import Era, JsonObject
 from mcp_hub.upstreams.peer import task_poll
 from mcp_hub.upstreams.peer.task_poll import Known, ServerTask
+from tests.unit.upstreams import task_calls
 from tests.unit.upstreams.scripted import talking
-from tests.unit.upstreams.task_calls import (
-    ALL,
-    BORN,
-    DONE,
-    META,
-    TASKS,
-    Running,
-    asks,
-    call,
-    cancelled,
-    created,
-    group,
-    running,
-    state,
-)
+from tests.unit.upstreams.task_calls import BORN, DONE, META, Running, asks, cancelled, created, group, running, state
 from tests.unit.wire.raw_lines import WAIT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick_polls")]
@@ -67,7 +55,10 @@ async def test_every_request_about_the_task_says_what_its_caller_can_answer_and_
     async with running(log_level="debug") as (_, server, made):
         for _ in range(2):
             look = await server.answer("tasks/get", state())
-            assert look["params"]["_meta"][META + "clientCapabilities"] == {**ALL, "extensions": {TASKS: {}}}
+            assert look["params"]["_meta"][META + "clientCapabilities"] == {
+                **task_calls.ALL,
+                "extensions": {META + "tasks": {}},
+            }
             assert META + "logLevel" not in look["params"]["_meta"]
         assert not made.has_ended
 
@@ -106,8 +97,9 @@ async def test_an_end_that_is_no_result_is_an_error_that_says_so(ending: JsonObj
         assert (error.data or {})["upstream"] == {"server": "far", "task": "t1"}
 
 
-async def test_a_task_that_is_no_longer_known_ends_with_its_outcome_unknown() -> None:
-    async with running() as (_, server, made):
+@pytest.mark.parametrize("era", Era)
+async def test_a_task_that_is_no_longer_known_ends_with_its_outcome_unknown(era: Era) -> None:
+    async with running(of=era) as (_, server, made):
         await server.refuse("tasks/get", -32602)
         error = await made.error()
         assert isinstance(error, UpstreamLost) and "does not know task t1" in error.message
@@ -128,7 +120,7 @@ async def test_a_task_that_cannot_be_followed_is_an_error(first: JsonObject) -> 
 
 async def test_only_a_tools_call_can_become_a_task() -> None:
     async with talking(Era.MODERN) as (peer, server), group() as tasks:
-        made = Running(tasks, peer.call, call(method="prompts/get"))
+        made = Running(tasks, peer.call, task_calls.call(method="prompts/get"))
         await server.answer("prompts/get", created())
         assert "prompts/get with a task" in (await made.error()).message
 
@@ -157,11 +149,9 @@ async def test_a_new_status_message_is_a_step_of_progress() -> None:
 
 
 async def test_the_server_is_heard_of_at_each_look_but_not_while_the_caller_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
+    heard: list[None],
 ) -> None:
     async with running() as (_, server, made):
-        heard: list[None] = []
-        monkeypatch.setattr(type(made.record), "touch", lambda _: heard.append(None))
         await server.answer("tasks/get", state())
         await server.answer("tasks/get", state())
         look = await server.expect("tasks/get")
@@ -172,16 +162,23 @@ async def test_the_server_is_heard_of_at_each_look_but_not_while_the_caller_is_w
         assert len(heard) == 2, "a question that nobody answers must not be open for ever"
 
 
-async def test_a_caller_that_gives_up_cancels_the_task() -> None:
-    async with running() as (_, server, made):
+@pytest.mark.parametrize("era", Era)
+async def test_a_caller_that_gives_up_cancels_the_task(era: Era) -> None:
+    async with running(of=era) as (_, server, made):
         await server.expect("tasks/get")
         made.scope.cancel()
         assert await cancelled(server) == {"taskId": "t1"}
 
 
-async def test_a_hub_that_leaves_its_tasks_to_another_does_not_cancel_them() -> None:
-    async with running() as (peer, server, made):
-        peer.tasks.leave()
+@pytest.mark.parametrize("survives", [False, True], ids=["all tasks are left", "another hub continues this call"])
+@pytest.mark.parametrize("era", Era)
+async def test_a_task_that_is_left_to_another_hub_is_not_cancelled_with_its_call(
+    era: Era, survives: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CallRecord, "survives", survives)
+    async with running(of=era) as (peer, server, made):
+        if not survives:
+            peer.tasks.leave()
         await server.expect("tasks/get")
         made.scope.cancel()
         await anyio.wait_all_tasks_blocked()
@@ -191,14 +188,11 @@ async def test_a_hub_that_leaves_its_tasks_to_another_does_not_cancel_them() -> 
                 assert message["method"] == "notifications/cancelled", message
 
 
-async def test_another_hub_is_told_how_to_go_on_as_soon_as_there_is_a_task() -> None:
-    async with talking(Era.MODERN) as (peer, server), group() as tasks:
-        made = Running(tasks, peer.call, call())
-        request = await server.expect("tools/call")
-        assert made.record.resumption is None
-        await server.send(id=request["id"], result=created())
+@pytest.mark.parametrize("era", Era)
+async def test_another_hub_is_told_how_to_go_on_as_soon_as_there_is_a_task(era: Era) -> None:
+    async with running(of=era) as (_, server, made):
         await server.expect("tasks/get")
-        assert msgspec.json.decode(made.how, type=Known) == Known(Era.MODERN, "t1", BORN)
+        assert msgspec.json.decode(made.how, type=Known) == Known(era, "t1", BORN)
 
 
 async def test_a_process_that_ends_takes_its_tasks_along() -> None:

@@ -19,12 +19,11 @@ async def test_a_server_whose_list_breaks_off_is_ready_with_what_was_read_and_a_
         assert len(far.status.warnings) == 1 and "stopped after 1 entries" in far.status.warnings[0]
         assert await far.call() == "ok"
         far.toys.tools.append("y")
-        assert far.toys.last is not None
-        far.toys.last.announces(Kind.TOOL)
+        far.toys.wire.announces(Kind.TOOL)
         await anyio.sleep(60)
         assert far.supervisor.snapshot() is first and far.state is READY
         far.toys.cursor = None
-        far.toys.last.announces(Kind.TOOL)
+        far.toys.wire.announces(Kind.TOOL)
         await anyio.sleep(60)
         second = far.supervisor.snapshot()
         assert second is not None and len(second.lists[Kind.TOOL]) == 2 and not far.status.warnings
@@ -40,8 +39,7 @@ async def test_a_list_that_nobody_needs_at_once_does_not_keep_the_tools_away_and
         await anyio.sleep(60)
         second = far.supervisor.snapshot()
         assert second is not None and len(second.lists[Kind.RESOURCE]) == 1 and not far.status.warnings
-        assert far.toys.last is not None
-        far.toys.last.die()
+        far.toys.wire.die()
         await far.until(READY, starts=2)
         third = far.supervisor.snapshot()
         assert third is not None and third.lists == second.lists, "what is late stays as it was"

@@ -1,16 +1,17 @@
 """The one stream that is open at a modern server, and how it is replaced."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from mcp_hub.errors import DeadlineExceeded, InvalidParams, RpcError, UpstreamLost
+from mcp_hub.errors import DeadlineExceeded, InvalidParams, RpcError
 from mcp_hub.types import Era, JsonObject, Kind
 from mcp_hub.upstreams.peer import listen_stream as module
 from tests.unit.upstreams.following import UPDATED, Following, silent
-from tests.unit.upstreams.scripted import Server, together
+from tests.unit.upstreams.scripted import Script, Server, together
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +44,15 @@ async def granting(server: Server) -> JsonObject:
     return request
 
 
+def into(seen: list[JsonObject], step: Callable[[Server], Awaitable[JsonObject]]) -> Script:
+    """The step of a script, whose request is kept."""
+
+    async def script(server: Server) -> None:
+        seen.append(await step(server))
+
+    return script
+
+
 async def updated(server: Server, uri: str, id_: int) -> None:
     await server.send(method=UPDATED, params={"_meta": {ID: id_}, "uri": uri})
 
@@ -58,17 +68,9 @@ async def test_while_there_is_nothing_to_listen_to_no_stream_is_open(
 
 
 async def test_a_stream_carries_what_the_server_announces_and_the_envelope_but_is_no_call(one: Following) -> None:
-    capabilities = {
-        "tools": {"listChanged": True},
-        "prompts": {"listChanged": True},
-        "resources": {"listChanged": False},
-    }
+    capabilities = {name: {"listChanged": name != "resources"} for name in ("tools", "prompts", "resources")}
     seen: list[JsonObject] = []
-
-    async def script(server: Server) -> None:
-        seen.append(await granting(server))
-
-    async with one.connected(script, **capabilities) as server:
+    async with one.connected(into(seen, granting), **capabilities) as server:
         params = seen[0]["params"]
         assert params["notifications"] == {"toolsListChanged": True, "promptsListChanged": True}
         assert params["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
@@ -130,23 +132,13 @@ async def test_what_the_server_does_not_grant_is_refused_and_asked_for_no_more(o
 
 async def test_a_stream_that_cannot_be_opened_leaves_the_last_one_as_it_is(one: Following) -> None:
     async with one.connected(**WATCHES) as server:
-        first = await _first(one, server)
+        await together(granting(server), one.subscribe("x:a"))
         with pytest.raises(RpcError) as caught:
             await together(server.refuse(LISTEN, -32000), one.subscribe("x:b"))
         assert caught.value.code == -32000
-        await updated(server, "x:a", first["id"])
+        await updated(server, "x:a", 1)
         await silent(server)
         assert one.noted("x:a") == ["x:a"]
-
-
-async def _first(one: Following, server: Server) -> JsonObject:
-    seen: list[JsonObject] = []
-
-    async def script() -> None:
-        seen.append(await granting(server))
-
-    await together(script(), one.subscribe("x:a"))
-    return seen[0]
 
 
 async def test_a_server_that_does_not_acknowledge_is_given_up() -> None:
@@ -160,10 +152,7 @@ async def test_a_server_that_does_not_acknowledge_is_given_up() -> None:
 async def test_a_server_without_the_method_is_asked_once(one: Following, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PAUSE", 0.0)
 
-    async def script(server: Server) -> None:
-        await server.refuse(LISTEN, -32601)
-
-    async with one.connected(script, **LISTS) as server:
+    async with one.connected(lambda server: server.refuse(LISTEN, -32601), **LISTS) as server:
         for _ in range(3):
             await silent(server)
 
@@ -234,11 +223,7 @@ async def test_lists_are_read_without_an_acknowledgement_that_is_late_and_again_
 ) -> None:
     monkeypatch.setattr(module, "_FIRST", 0.01)
     seen: list[JsonObject] = []
-
-    async def script(server: Server) -> None:
-        seen.append(await listening(server))
-
-    async with one.connected(script, **LISTS) as server:
+    async with one.connected(into(seen, listening), **LISTS) as server:
         assert not one.peer.list_changes.take()
         await acknowledge(server, seen[0], toolsListChanged=True)
         await silent(server)
@@ -254,18 +239,6 @@ async def test_after_a_restart_there_is_a_stream_again_and_what_was_wanted_count
         assert one.noted("x:a") == ["x:a"]
 
 
-async def test_a_connection_that_ends_fails_those_who_wait(one: Following) -> None:
-    async with anyio.create_task_group() as tasks:
-
-        async def lost() -> None:
-            with pytest.raises(UpstreamLost):
-                await one.subscribe("x:a")
-
-        async with one.connected(**WATCHES) as server:
-            tasks.start_soon(lost)
-            await listening(server)
-
-
 @pytest.mark.parametrize(
     "params",
     [
@@ -277,18 +250,12 @@ async def test_a_connection_that_ends_fails_those_who_wait(one: Following) -> No
     ],
 )
 async def test_an_acknowledgement_of_something_else_is_none(one: Following, params: Any) -> None:
-    confirmed = anyio.Event()
-
-    async def subscribe() -> None:
-        await one.subscribe("x:a")
-        confirmed.set()
-
     async with one.connected(**WATCHES) as server, anyio.create_task_group() as tasks:
-        tasks.start_soon(subscribe)
+        tasks.start_soon(one.subscribe, "x:a")
         request = await listening(server)
         await server.send(method="notifications/subscriptions/acknowledged", params=params)
         await silent(server)
-        assert not confirmed.is_set()
+        assert not one.subscriptions.resources.watched
         await acknowledge(server, request, "x:a")
 
 

@@ -7,21 +7,10 @@ import anyio
 import msgspec
 import pytest
 
-from mcp_hub.calls.runner import CallRecord
 from mcp_hub.errors import RpcError
 from mcp_hub.types import JsonObject
 from tests.unit.upstreams.scripted import Server
-from tests.unit.upstreams.task_calls import (
-    DONE,
-    FORM,
-    HANDSHAKE,
-    Running,
-    asks,
-    cancelled,
-    running,
-    state,
-    updated,
-)
+from tests.unit.upstreams.task_calls import DONE, FORM, HANDSHAKE, Running, asks, cancelled, running, state, updated
 from tests.unit.wire.raw_lines import WAIT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quick_polls")]
@@ -64,22 +53,17 @@ async def test_answers_go_back_together_when_none_is_missing() -> None:
         assert await updated(server, "a", "b") == {"a": {"action": "cancel"}, "b": {"action": "accept", "content": {}}}
 
 
-async def test_a_question_that_the_task_no_longer_has_is_withdrawn_and_the_call_goes_on() -> None:
+@pytest.mark.parametrize("shown", [state(), state("completed", result=DONE)], ids=["works on", "has ended"])
+async def test_a_question_that_the_task_no_longer_has_is_withdrawn(shown: JsonObject) -> None:
     async with running() as (_, server, made):
         await server.answer("tasks/get", asks("a"))
         await made.asked()
-        await server.answer("tasks/get", state())
-        await server.expect("tasks/get")
-        assert not made.record.open_questions and not made.has_ended
-
-
-async def test_the_questions_of_a_task_that_has_ended_are_withdrawn() -> None:
-    async with running() as (_, server, made):
-        await server.answer("tasks/get", asks("a"))
-        await made.asked()
-        await server.answer("tasks/get", state("completed", result=DONE))
-        assert await made.result() == DONE
-        assert not made.record.open_questions
+        await server.answer("tasks/get", shown)
+        if shown["status"] == "completed":
+            assert await made.result() == DONE
+        else:
+            await server.expect("tasks/get")
+        assert not made.record.open_questions and made.has_ended == (shown["status"] == "completed")
 
 
 async def test_a_caller_that_answers_with_an_error_fails_the_call_and_cancels_the_task() -> None:
@@ -118,14 +102,6 @@ async def test_a_task_that_wants_input_without_saying_which_is_looked_at_again(n
         await server.answer("tasks/get", state("input_required", **nothing))
         await server.answer("tasks/get", state("completed", result=DONE))
         assert await made.result() == DONE
-
-
-@pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """One for each time that a server was heard of."""
-    times: list[None] = []
-    monkeypatch.setattr(CallRecord, "touch", lambda _: times.append(None))
-    return times
 
 
 @pytest.mark.parametrize("shown", [asks("a"), state("input_required", inputRequests={})])

@@ -1,8 +1,5 @@
 """Servers that rest, are drained and restarted: on virtual time, so that minutes are exact and cost nothing."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
-
 import anyio
 import pytest
 
@@ -11,7 +8,7 @@ from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.peer.negotiation import Incompatible
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
 from tests.unit.calls.virtual_time import virtual
-from tests.unit.upstreams.toy_servers import Kept, Toys, kept, up
+from tests.unit.upstreams.toy_servers import Toys, kept, up
 
 STARTING, READY, BACKING_OFF = UpstreamState.STARTING, UpstreamState.READY, UpstreamState.BACKING_OFF
 FAILED, STOPPED, DRAINING = UpstreamState.FAILED, UpstreamState.STOPPED, UpstreamState.DRAINING
@@ -145,41 +142,17 @@ async def test_what_does_not_run_is_drained_at_once(when: UpstreamState) -> None
 # -- restart
 
 
-async def failed(far: Kept) -> None:
-    await far.until(FAILED)
-
-
-async def drained(far: Kept) -> None:
-    await far.until(READY)
-    await far.supervisor.drain(0.0)
-
-
-async def backing_off(far: Kept) -> None:
-    await far.until(BACKING_OFF)
-
-
-async def resting(far: Kept) -> None:
-    await far.until(READY)
-    await far.until(STOPPED)
-    await anyio.sleep(1)  # its process is closed
-
-
-@pytest.mark.parametrize(
-    ("toys", "come_to"),
-    [
-        (Toys(fails=[StartFailed("start_failed", "boom")] * 6), failed),
-        (Toys(fails=[StartFailed("start_failed", "boom")]), backing_off),
-        (Toys(), drained),
-        (Toys(), resting),
-    ],
-)
+@pytest.mark.parametrize(("failures", "state"), [(6, FAILED), (1, BACKING_OFF), (0, DRAINING), (0, STOPPED)])
 @virtual
-async def test_an_explicit_restart_begins_anew_whatever_has_been(
-    toys: Toys, come_to: Callable[[Kept], Awaitable[None]]
-) -> None:
-    toys_now = replace(toys, fails=list(toys.fails))
-    async with kept(toys_now, idle_stop=600.0) as far:
-        await come_to(far)
+async def test_an_explicit_restart_begins_anew_whatever_has_been(failures: int, state: UpstreamState) -> None:
+    toys = Toys(fails=[StartFailed("start_failed", "boom")] * failures)
+    async with kept(toys, idle_stop=600.0) as far:
+        if state is DRAINING:
+            await far.until(READY)
+            await far.supervisor.drain(0.0)
+        else:
+            await far.until(state)
+            await anyio.sleep(0.3)  # the process of one that rests is closed
         far.toys.fails.clear()
         began = far.now
         far.supervisor.restart()
@@ -192,8 +165,7 @@ async def test_an_explicit_restart_begins_anew_whatever_has_been(
 @virtual
 async def test_a_restart_ends_the_calls_that_run_and_forgives_earlier_failures() -> None:
     async with up(Toys(calls=100.0), restart=RestartRule(1)) as far:
-        assert far.toys.last is not None
-        far.toys.last.die()
+        far.toys.wire.die()
         await far.until(BACKING_OFF)
         await far.until(READY)
         far.start_call()
@@ -201,7 +173,7 @@ async def test_a_restart_ends_the_calls_that_run_and_forgives_earlier_failures()
         far.supervisor.restart()
         await far.until(READY, starts=3)
         assert far.outcomes[0][1] == 'server "toy" lost its connection: it was restarted on request'
-        far.toys.last.die()
+        far.toys.wire.die()
         await far.until(BACKING_OFF)  # not failed: what was before the restart does not count
         await far.until(READY, starts=4)
 
@@ -209,8 +181,7 @@ async def test_a_restart_ends_the_calls_that_run_and_forgives_earlier_failures()
 @virtual
 async def test_a_restart_while_what_died_is_cleared_away_is_not_lost() -> None:
     async with up(Toys(closing=5.0)) as far:
-        assert far.toys.last is not None
-        far.toys.last.die()
+        far.toys.wire.die()
         await anyio.sleep(1)
         far.supervisor.restart()
         await far.until(READY, starts=2)
@@ -247,11 +218,9 @@ async def test_a_rule_without_an_end_slows_down_what_is_ready_and_gone_again() -
         pauses = []
         for count in range(9):
             await far.until(READY, starts=count + 1)
-            assert far.toys.last is not None
             if count == 7:
                 await anyio.sleep(10)
-            assert far.toys.last is not None
-            far.toys.last.die()
+            far.toys.wire.die()
             await far.until(BACKING_OFF)
             began = far.now
             await far.until(STARTING)
@@ -262,11 +231,10 @@ async def test_a_rule_without_an_end_slows_down_what_is_ready_and_gone_again() -
 @virtual
 async def test_a_server_that_has_just_died_hears_of_a_log_level_when_it_is_back() -> None:
     async with up() as far:
-        assert far.toys.last is not None
-        far.toys.last.can_send = False  # its exit is not known yet
+        far.toys.wire.can_send = False  # its exit is not known yet
         far.supervisor.set_log_level("debug")
         assert far.toys.levels == []
-        far.toys.last.die()
+        far.toys.wire.die()
         await far.until(BACKING_OFF)
         await far.until(READY)
         assert far.toys.levels == ["debug"]

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from anyio.abc import TaskGroup
 
 from mcp_hub.app.build import App, open_app
 from mcp_hub.config.load.load import load
@@ -75,6 +76,15 @@ class Changing:
         await until(lambda: record.log.ended)
         return record.log.status
 
+    async def begin(self, tasks: TaskGroup, session: Session, name: str, ended: list[object], **arguments: Any) -> None:
+        """Starts a call, whose status is added to `ended`."""
+
+        async def call() -> None:
+            ended.append(await self.call(session, name, **arguments))
+
+        tasks.start_soon(call)
+        await anyio.wait_all_tasks_blocked()
+
 
 @asynccontextmanager
 async def changing(root: Path, **changes: Any) -> AsyncIterator[Changing]:
@@ -119,7 +129,7 @@ async def test_a_program_gets_every_tool_and_whole_results_after_a_reload_too(tm
         await hub.to(hub={"expose": "search", "max_result_tokens": 100})
         session = rest_session(Caller(), "s1")
         assert {"a_echo", "a_hold"} <= set(hub.names(session))
-        assert hub.app.hub.max_result_tokens(session) == 0
+        assert hub.app.hub._facts(session).result_tokens == 0
 
 
 async def test_who_has_a_profile_that_is_gone_is_listed_nothing(tmp_path: Path) -> None:
@@ -139,12 +149,7 @@ async def test_calls_at_functions_go_on_when_their_server_is_removed(tmp_path: P
     go = anyio.Event()
     async with changing(tmp_path) as hub, anyio.create_task_group() as tasks:
         ended: list[object] = []
-
-        async def call() -> None:
-            ended.append(await hub.call(hub.session(), "a_hold"))
-
-        tasks.start_soon(call)
-        await anyio.wait_all_tasks_blocked()
+        await hub.begin(tasks, hub.session(), "a_hold", ended)
         await hub.to(servers={"b": LOCAL})
         assert hub.names(hub.session()) == ["b_echo", "b_hold"] and not ended
         go.set()
@@ -154,9 +159,9 @@ async def test_calls_at_functions_go_on_when_their_server_is_removed(tmp_path: P
 
 async def test_limits_of_calls_hold_at_once(tmp_path: Path) -> None:
     async with changing(tmp_path) as hub:
-        assert hub.app.operations.adoption.limits["a"][0].silence == 1800
+        assert hub.app.operations.applier.limits["a"][0].silence == 1800
         await hub.to(defaults={"timeout": "5s"}, servers={"a": LOCAL, "b": {**LOCAL, "timeout": "7s"}})
-        limits = hub.app.operations.adoption.limits
+        limits = hub.app.operations.applier.limits
         assert [limits[name][0].silence for name in ("a", "b", "virtual")] == [5, 7, 5]
         assert hub.app.settings.defaults.timeout == 5
 
@@ -191,12 +196,7 @@ async def test_a_removed_server_is_seen_to_drain_and_is_gone_then(tmp_path: Path
         await until(lambda: state() is UpstreamState.READY)
         session = hub.session()
         ended: list[object] = []
-
-        async def call() -> None:
-            ended.append(await hub.call(session, "b_slow", seconds=0.4))
-
-        tasks.start_soon(call)
-        await anyio.wait_all_tasks_blocked()
+        await hub.begin(tasks, session, "b_slow", ended, seconds=0.4)
         await hub.to()
         assert "b_echo" not in hub.names(session)
         await until(lambda: states.append(state()) or state() is None)  # type: ignore[func-returns-value, arg-type]
@@ -209,18 +209,12 @@ async def test_a_server_that_is_started_again_and_again_keeps_a_few_old_processe
     command, *args = argv(name="b")
     async with changing(tmp_path, servers={"b": {"command": command, "args": args}}) as hub:
         async with anyio.create_task_group() as tasks:
-            session = hub.session()
-            ended: list[object] = []
-
-            async def call() -> None:
-                ended.append(await hub.call(session, "b_slow", seconds=60))
-
+            session, ended = hub.session(), list[object]()
             pids: list[int] = []
             for _ in range(6):
                 await until(lambda: hub.app.upstreams["b"].status().pid not in (None, *pids))
                 pids.append(hub.app.upstreams["b"].status().pid or 0)
-                tasks.start_soon(call)
-                await anyio.wait_all_tasks_blocked()
+                await hub.begin(tasks, session, "b_slow", ended, seconds=60)
                 hub.app.operations.restart("b", None)
             await until(lambda: len(ended) == 2)
             assert ended == ["failed", "failed"] and not is_alive(pids[0]) and all(map(is_alive, pids[2:]))

@@ -1,4 +1,4 @@
-"""Log messages of a server that belong to no call: they are in the hub's log, bounded and fit to be read."""
+"""Messages of a server that belong to no call in flight: in the hub's log, bounded and fit to be read."""
 
 import json
 from collections.abc import Iterator
@@ -9,10 +9,8 @@ import pytest
 import structlog
 
 from mcp_hub import masking
-from mcp_hub.upstreams.peer.stray_messages import StrayMessages
+from mcp_hub.upstreams.peer.stray_messages import AbandonedCalls, StrayMessages
 from tests.unit.upstreams.scripted import talking
-
-pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
@@ -25,6 +23,7 @@ def params(**members: object) -> dict[str, msgspec.Raw]:
     return {name: msgspec.Raw(json.dumps(value).encode()) for name, value in members.items()}
 
 
+@pytest.mark.anyio
 async def test_what_a_server_says_between_calls_is_in_the_hubs_log(told: list[Any]) -> None:
     async with talking() as (_, server):
         message = {"level": "critical", "logger": "db", "data": "the disk is full"}
@@ -42,26 +41,61 @@ async def test_what_a_server_says_between_calls_is_in_the_hubs_log(told: list[An
     }
 
 
+@pytest.mark.anyio
 async def test_what_is_no_warning_is_for_debugging(told: list[Any]) -> None:
-    StrayMessages("s").note("notice", params(data={"rows": 3}))
+    StrayMessages("s").log("notice", params(data={"rows": 3}))
     assert [(entry["log_level"], entry["data"]) for entry in told] == [("debug", '{"rows": 3}')]
 
 
+@pytest.mark.anyio
 async def test_it_is_short_and_shows_neither_secrets_nor_escapes(told: list[Any]) -> None:
     masking.learn(["s3cr3t-value"])
     try:
-        StrayMessages("s").note("error", params(data="\x1b[31ms3cr3t-value " + "x" * 100_000))
+        StrayMessages("s").log("error", params(data="\x1b[31ms3cr3t-value " + "x" * 100_000))
     finally:
         masking.forget()
     (entry,) = told
     assert entry["data"].startswith('"\\u001b[31m*** xxx') and len(entry["data"]) == 500
 
 
+@pytest.mark.anyio
 async def test_a_flood_is_told_once(told: list[Any]) -> None:
     asides = StrayMessages("s")
     for _ in range(1000):
-        asides.note("error", params(data="again"))
-        asides.note("debug", params(data="again"))
+        asides.log("error", params(data="again"))
+        asides.log("debug", params(data="again"))
     count = {level: sum(entry["log_level"] == level for entry in told) for level in ("info", "debug")}
     assert count == {"info": 21, "debug": 201}
     assert sum(entry["event"] == "upstream_log_floods" for entry in told) == 2
+
+
+def heard(calls: AbandonedCalls, now: float, session: str | None = "b", *, is_question: bool = False) -> bool:
+    return calls.may_mean_others(session, now, is_question=is_question)
+
+
+def test_for_five_seconds_what_is_said_may_be_for_another_session() -> None:
+    for is_question in (False, True):
+        calls = AbandonedCalls()
+        calls.add(1, "a", 10.0)
+        assert heard(calls, 14.9, is_question=is_question)
+        assert not heard(calls, 14.9, "a", is_question=is_question), "it is for this one in any case"
+        calls = AbandonedCalls()
+        calls.add(1, "a", 10.0)
+        assert not heard(calls, 15.0, is_question=is_question)
+
+
+def test_each_log_message_begins_the_time_anew_but_not_for_questions() -> None:
+    calls = AbandonedCalls()
+    calls.add(1, "a", 10.0)
+    assert all(heard(calls, now) for now in (14.0, 18.0, 22.0))
+    assert not heard(calls, 22.0, is_question=True)
+    assert heard(calls, 26.9) and not heard(calls, 31.9)
+
+
+def test_one_that_is_answered_after_all_says_no_more() -> None:
+    calls = AbandonedCalls()
+    calls.add(1, "a", 10.0)
+    calls.answered(2)
+    assert heard(calls, 11.0)
+    calls.answered(1)
+    assert not heard(calls, 11.0)

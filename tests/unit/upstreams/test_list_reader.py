@@ -103,43 +103,37 @@ async def test_a_hint_that_makes_no_sense_grants_nothing(members: dict[str, Any]
     assert (await listed(script, TOOL))[TOOL].hint == hint
 
 
-async def test_the_same_cursor_again_ends_the_list_with_a_warning() -> None:
+@pytest.mark.parametrize(
+    ("pages", "limits", "warning"),
+    [
+        (["a1", "b2", "c1"], ListLimits(), "the same cursor came twice; stopped after 3 entries"),
+        (["a1", "b2", "c3"], ListLimits(pages=3), "more than 3 pages; the rest is left out"),
+        (["ab1", "cd2"], ListLimits(entries=3), "more than 3 entries; the rest is left out"),
+    ],
+)
+async def test_a_list_that_is_long_or_has_no_end_is_cut_with_a_warning(
+    pages: list[str], limits: ListLimits, warning: str
+) -> None:
     async def script(server: Server) -> None:
-        for name, cursor in (("a", "1"), ("b", "2"), ("c", "1")):
-            await server.answer("tools/list", page(name, nextCursor=cursor))
-
-    found = (await listed(script, TOOL))[TOOL]
-    assert names(found) == ["a", "b", "c"]
-    assert found.warnings == ["the same cursor came twice; stopped after 3 entries"]
-
-
-async def test_endless_pages_end_at_the_cap_with_a_warning() -> None:
-    async def script(server: Server) -> None:
-        for number in range(3):
-            await server.answer("tools/list", page(str(number), nextCursor=str(number)))
+        for shown in pages:
+            await server.answer("tools/list", page(*shown[:-1], nextCursor=shown[-1]))
         server.close()  # nobody asks for a page that would not be used
 
-    found = (await listed(script, TOOL, limits=ListLimits(pages=3)))[TOOL]
-    assert names(found) == ["0", "1", "2"]
-    assert found.warnings == ["more than 3 pages; the rest is left out"]
+    found = (await listed(script, TOOL, limits=limits))[TOOL]
+    assert names(found) == ["a", "b", "c"] and found.warnings == [warning]
 
 
-async def test_a_long_list_is_cut_with_a_warning() -> None:
-    async def script(server: Server) -> None:
-        await server.answer("tools/list", page("a", "b", nextCursor="1"))
-        await server.answer("tools/list", page("c", "d", nextCursor="2"))
-
-    found = (await listed(script, TOOL, limits=ListLimits(entries=3)))[TOOL]
-    assert names(found) == ["a", "b", "c"]
-    assert found.warnings == ["more than 3 entries; the rest is left out"]
-
-
+@pytest.mark.parametrize("before", [(), ("a",)], ids=["first page", "second page"])
 @pytest.mark.parametrize(
     "answer",
     ['"error":{"code":-32603,"message":"broken"}', '"result":{"tools":5}', '"result":{"tools":[', '"result":null'],
 )
-async def test_tools_that_are_announced_and_cannot_be_listed_are_a_failed_start(answer: str) -> None:
+async def test_tools_that_are_announced_and_cannot_be_listed_to_the_end_are_a_failure(
+    before: tuple[str, ...], answer: str
+) -> None:
     async def script(server: Server) -> None:
+        for name in before:
+            await server.answer("tools/list", page(name, nextCursor="1"))
         await server.reply("tools/list", answer)
 
     with pytest.raises(StartFailed) as caught:
@@ -168,6 +162,7 @@ BAD_PAGES = [
     '"error":{"code":-32601,"message":"no such method"}',
     '"error":{"code":1}',
     '"result":{"tools":null}',
+    '"result":{"tools":[],"nextCursor":5}',
     '"result":7',
 ]
 
@@ -183,14 +178,6 @@ async def test_at_the_start_the_pages_before_a_bad_one_are_kept_with_a_warning(a
     (warning,) = found.warnings
     assert names(found) == ["a", "b"]
     assert warning.startswith("tools/list failed: ") and warning.endswith("; stopped after 2 entries")
-
-
-async def test_a_page_whose_cursor_cannot_be_read_is_the_last_one_at_the_start() -> None:
-    async def script(server: Server) -> None:
-        await server.answer("tools/list", page("a", nextCursor=5))
-
-    found = (await listed(script, TOOL, silence=WAIT))[TOOL]
-    assert names(found) == ["a"] and "cursor of the next page cannot be read" in found.warnings[0]
 
 
 async def test_at_the_start_a_silent_page_is_left_for_later_and_what_was_read_stays() -> None:
@@ -216,16 +203,6 @@ async def test_at_the_start_silent_kinds_share_their_time_and_take_no_tool_away(
     found = await listed(script, capabilities=EVERY, silence=0.05)
     assert {kind for kind, one in found.items() if one.is_late} == {RESOURCE, PROMPT}
     assert names(found[TOOL]) == ["a"] and names(found[TEMPLATE]) == ["b"]
-
-
-async def test_a_list_that_ends_with_a_bad_page_is_no_list_later_on() -> None:
-    async def script(server: Server) -> None:
-        await server.answer("tools/list", page("a", nextCursor="1"))
-        await server.refuse("tools/list", -32603)
-
-    with pytest.raises(StartFailed) as caught:
-        await listed(script, TOOL)
-    assert caught.value.code == "list_failed"
 
 
 async def test_a_server_that_goes_meanwhile_has_failed_whatever_was_asked() -> None:
@@ -256,5 +233,5 @@ async def test_a_server_that_was_gone_before_it_was_asked_has_failed() -> None:
     async with talking(Era.HANDSHAKE, tools={}) as (peer, _):
         peer.wire.close("the session is unknown", "session_lost")
         with pytest.raises(StartFailed) as caught:
-            await list_kinds(peer, {TOOL}, ListLimits())
+            await list_kinds(peer, {TOOL}, ListLimits(), None)
         assert caught.value.code == "session_lost"

@@ -1,0 +1,204 @@
+"""One HTTP response to one MCP request: JSON when the call ends quietly, SSE as soon as something comes first.
+
+A quick call costs no task beside its own: only a response that the housekeeper finds open after a quarter of a second
+gets a watcher for the client's disconnect, and keep-alive comments. Events are written a slice at a time.
+"""
+
+import math
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+
+from mcp_hub.aio import Bell, Beside
+from mcp_hub.fronts.http.response import KEEP_ALIVE, LAST, ClientGone, StreamedResponse
+from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
+from mcp_hub.protocol import cursors, sse
+from mcp_hub.protocol.rpc_errors import HTTP_STATUS
+from mcp_hub.types import Era
+
+_UNOPENED: Final = 2.0
+"""Seconds of silence before a response that can be resumed becomes a stream: its client needs a place to come back to,
+but many calls end sooner, with JSON."""
+_PATIENCE: Final = 0.25
+_SLICE: Final = 4096
+"""Events: more than one read of an upstream's pipe can hold, so that a client that reads never falls behind."""
+
+Frames = list[tuple[int, bytes]]
+"""Messages, each with the number of its event."""
+
+
+class HttpResponse:
+    """Follows one delivery, which rings `bell`, to its end or until `stop`. The housekeeper sets `is_slow`.
+
+    A client that cannot stream gets the answer alone. `on_stream` makes an event stream that can be resumed: it is
+    awaited when the response becomes one, its result goes first, and every message carries its place in the call's
+    stream. `is_resumed` is for the response to a GET: an event stream, or 204 if there is nothing to send.
+    """
+
+    def __init__(
+        self,
+        delivery: CallResponder,
+        bell: Bell,
+        response: StreamedResponse,
+        *,
+        can_stream: bool,
+        on_stream: Callable[[], Awaitable[bytes]] | None = None,
+        is_resumed: bool = False,
+    ) -> None:
+        self.delivery = delivery
+        self.is_slow = is_resumed
+        self._bell = bell
+        self._response = response
+        self._can_stream = can_stream
+        self._on_stream = on_stream
+        self._is_resumed = is_resumed
+        self._scope: anyio.CancelScope | None = None
+        self._stopped: anyio.Event | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopped is not None
+
+    def wake(self) -> None:
+        self._bell.ring()
+
+    async def run(self) -> bool:
+        """Returns when the response is complete (True), or stopped, or the client gone."""
+        try:
+            with suppress(ClientGone):
+                return await self._run()
+            return False
+        finally:
+            self._on_stream = None  # what is not let go here waits for the garbage collector
+
+    async def _run(self) -> bool:
+        frames: Frames = []
+        while not (self.is_slow or (frames and self._can_stream)):
+            if self.delivery.ended:
+                await self._finish()
+                return True
+            if not self.delivery.has_more:
+                await self._bell.wait()
+            frames = self._taken()
+        try:
+            return await self._follow(frames)
+        finally:
+            if self._stopped is not None:
+                self._stopped.set()
+
+    def stop(self) -> anyio.Event:
+        """Ends an event stream where it is, its call continues; what is returned is set when nothing more is sent."""
+        if self._stopped is None:
+            self._stopped = anyio.Event()
+        if self._scope is not None:
+            self._scope.cancel()
+        return self._stopped
+
+    async def _follow(self, frames: Frames) -> bool:
+        """The rest of a response that is an event stream or takes long."""
+        is_complete = False
+        with anyio.CancelScope() as self._scope:
+            if not self.is_slow:
+                is_complete = await self._pump(frames)
+                frames = []
+            if not is_complete:
+                with Beside(lambda _: self._response.watch(self.wake)):
+                    is_complete = await self._pump(frames)
+        if self._stopped is not None and not is_complete:
+            with anyio.move_on_after(LAST, shield=True):
+                await self._response.end()
+        return is_complete
+
+    async def _pump(self, frames: Frames) -> bool:
+        """Sends `frames` and what comes. True: complete. False: the client is gone, or the response is found slow."""
+        was_slow = self.is_slow
+        while not self._response.is_gone:
+            if frames and self._can_stream:
+                await self._write(b"".join(self._message(seq, frame) for seq, frame in frames))
+            if self.delivery.ended:
+                await self._finish()
+                return True
+            if self.is_slow and not was_slow:
+                return False
+            if await self._is_silent() and self._can_stream:
+                await self._write(sse.COMMENT)
+            frames = self._taken()
+        return False
+
+    def _taken(self) -> Frames:
+        return self.delivery.numbered(_SLICE) if self.delivery.has_more else []
+
+    async def _is_silent(self) -> bool:
+        """Waits for something to send, but not for long; a resumed stream is opened as soon as nothing is at hand."""
+        if self.delivery.has_more:
+            await anyio.lowlevel.checkpoint()
+            return False
+        is_open = self._response.is_started
+        if self._is_resumed and not (is_open or self.delivery.is_behind):
+            return True
+        opens = self._can_stream and self._on_stream is not None and not is_open
+        silence = _UNOPENED if opens else KEEP_ALIVE
+        with anyio.move_on_after(silence if self.is_slow else math.inf) as patience:
+            await self._bell.wait()
+        return patience.cancelled_caught
+
+    def _message(self, seq: int, frame: bytes) -> bytes:
+        has_place = self._on_stream is not None and (self._is_resumed or self.delivery.call.stored is not None)
+        if not (has_place and seq):
+            return sse.message(frame)
+        return sse.message(frame, cursors.place(self.delivery.call.call.id, seq))
+
+    async def _finish(self) -> None:
+        """Sends the answer, if there is one. An early one is for a client that is still there only."""
+        delivery, response = self.delivery, self._response
+        answer, is_open = delivery.answer, response.is_started
+        if delivery.detached and await response.has_left():
+            raise ClientGone
+        if answer is not None and not (is_open or self._is_resumed):
+            code = delivery.error_code if delivery.session.era is Era.MODERN else None
+            await response.whole(200 if code is None else HTTP_STATUS.get(code, 200), answer)
+        elif answer is not None:
+            place = 0 if delivery.detached else delivery.cursor  # an early answer has no place
+            await self._write(self._message(place, answer))
+            await response.end()
+        elif self._is_resumed and not (is_open or delivery.state is ResponderState.LOST):
+            await response.whole(204)
+        else:  # a cancelled call has no answer: its stream just ends, and there is nothing to come back for
+            await response.end()
+
+    async def _write(self, body: bytes) -> None:
+        """Sends events."""
+        if self._on_stream is not None and not self._response.is_started:
+            body = await self._on_stream() + body
+        await self._response.write(body)
+
+
+class Housekeeper:
+    """Finds exchanges that are not quick. Sleeps while there are none."""
+
+    def __init__(self) -> None:
+        self._fresh: set[HttpResponse] = set()
+        self._work = anyio.Event()
+
+    def add(self, exchange: HttpResponse) -> None:
+        self._fresh.add(exchange)
+        self._work.set()
+
+    def discard(self, exchange: HttpResponse) -> None:
+        self._fresh.discard(exchange)
+
+    async def run(self) -> None:
+        while True:
+            await self._work.wait()
+            before = set(self._fresh)
+            await anyio.sleep(_PATIENCE)
+            for exchange in before & self._fresh:
+                self._fresh.discard(exchange)
+                exchange.is_slow = True
+                exchange.wake()
+            if not self._fresh:
+                self._work = anyio.Event()

@@ -21,7 +21,10 @@ def _table(**rows: tuple[str, str]) -> Mapping[str, Advice]:
     return MappingProxyType({code: Advice(*row) for code, row in rows.items()})
 
 
-_TERMINAL: Final = "Run the command in a terminal: its last lines say what is missing. A server inherits few variables."
+_TERMINAL: Final = (
+    "Run the command in a terminal: its last lines say what is missing. A server gets PATH, HOME, and the settings of "
+    "locale, proxies and package tools. Set other variables under its `env` in servers.yaml."
+)
 
 SERVERS: Final = _table(
     ok=("The server is ready and clients get what it offers.", "Nothing to do."),
@@ -60,7 +63,7 @@ SERVERS: Final = _table(
         "The server was not ready in time.",
         "Raise `start_timeout` if it downloads or is slow, else look for what it waits for.",
     ),
-    start_failed=("The server did not start.", "Run the command in a terminal and see what it says."),
+    start_failed=("The server did not start.", "Run the command in a terminal and read its output."),
     not_mcp=(
         "The program does not speak MCP.",
         "Check that the command is an MCP server over stdio: it may need a subcommand or flag (`mcp`, `--stdio`), "

@@ -53,9 +53,10 @@ class ConfigError(HubError):
 class StartFailed(HubError):
     """An upstream did not become ready; the message says what was tried and why it failed, without secrets."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, searched: tuple[str, ...] = ()) -> None:
         super().__init__(shown(message))
         self.code = code
+        self.searched = searched
 
     @property
     def cause(self) -> Cause:
@@ -81,7 +82,7 @@ class NotKept(HubError):
     """The post was taken, but not stored in time: post it again under the same number."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"the store has not taken this within {seconds:g} s; post it again under the same number")
+        super().__init__(f"The store did not take this within {seconds:g} s. Post it again under the same number.")
 
 
 class StoreError(HubError):
@@ -260,7 +261,7 @@ class Busy(RpcError, code=1004, symbol="busy"):
         limit = setting.rpartition(".")[2]
         cls.refusals[setting] += 1
         data: JsonObject = {"limit": limit, "value": value, "setting": setting, "retryAfter": retry_after}
-        return cls(f"busy: {what}; try again in {retry_after} s or raise {setting}", data=data)
+        return cls(f"Busy: {what}. Try again in {retry_after} s, or raise {setting}.", data=data)
 
     @property
     def retry_after(self) -> int:
@@ -293,14 +294,15 @@ class UnknownStream(InvalidParams, symbol="unknown_stream"):
     """The stream does not exist, or belongs to somebody else; the error does not say which."""
 
     def __init__(self) -> None:
-        super().__init__("unknown stream: it has expired, is not yours or never was")
+        super().__init__("Unknown stream: it has expired, does not belong to you, or never existed.")
 
 
 class EventsGone(RpcError, code=1008, symbol="events_gone"):
     """Events behind the cursor are no longer kept; `earliest` is the first that is."""
 
     def __init__(self, earliest: int) -> None:
-        super().__init__(f"events are gone: the earliest that is kept is {earliest}", data={"earliest": earliest})
+        said = f"Events after this cursor are gone. The earliest that is kept is {earliest}."
+        super().__init__(said, data={"earliest": earliest})
 
     @property
     def earliest(self) -> int:

@@ -15,6 +15,13 @@ BY_CLIENT: Final = "cancelled by the client"
 """The reason of a call whose client has taken its request back, or ended its session."""
 
 
+def said_of_cancel(reason: str | None) -> str:
+    """The sentence about a cancelled call."""
+    if not reason:
+        return "The call was cancelled."
+    return f"The call was {reason}." if reason.startswith("cancelled") else f"The call was cancelled: {reason}."
+
+
 class Started(msgspec.Struct, frozen=True, gc=False):
     """The call has its record and its task."""
 

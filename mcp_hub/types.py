@@ -143,7 +143,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
 
     One that is ready has a `reason` where processes of its own for single sessions have failed.
     `listed_at` is when its lists were read last, in Unix seconds, None if they never were; `rests` says that it is
-    stopped only until it is needed.
+    stopped only until it is needed. `failures` counts those in a row.
     """
 
     server: str
@@ -159,3 +159,14 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     listed_at: float | None = None
     rests: bool = False
     code: str | None = None
+    failures: int = 0
+
+
+def condition(state: UpstreamState, reason: str | None, failures: int = 0) -> str:
+    """The state as the end of a sentence that begins with the server's name."""
+    if state not in (UpstreamState.STARTING, UpstreamState.BACKING_OFF):
+        return "has failed" if state is UpstreamState.FAILED else f"is {state.value}"
+    if not reason:
+        return "is still starting"
+    said = "is being restarted" if state is UpstreamState.STARTING else "is restarted soon"
+    return f"failed {failures} time{'' if failures == 1 else 's'} and {said}" if failures else said

@@ -14,7 +14,7 @@ from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.errors import InvalidParams, NotApproved, UnknownEntry
 from mcp_hub.masking import hide
-from mcp_hub.types import Era, JsonObject, Kind, RawObject, UpstreamStatus
+from mcp_hub.types import Era, JsonObject, Kind, RawObject, UpstreamStatus, condition
 
 Unlisted = Callable[[str], UpstreamStatus | None]
 """The server that a name must be of, going by its prefix, if nobody knows its list."""
@@ -89,24 +89,26 @@ def _unknown(view: CatalogView, kind: Kind, name: str, server: UpstreamStatus | 
     if server is not None:
         return _unlisted(kind, name, server)
     near = view.nearest(kind, name)
-    hint = f"; did you mean {', '.join(near)}?" if near else ""
+    hint = f". Did you mean {', '.join(near)}?" if near else ""
     return UnknownEntry(f"Unknown {kind.value}: {name[:200]}{hint}", data={"nearest": near})
 
 
 def _unlisted(kind: Kind, name: str, server: UpstreamStatus) -> UnknownEntry:
     """The server is what is missing; a name of another one would lead astray."""
     reason = hide(server.reason or "") or None
-    said = f'its server "{server.server}" is {server.state.value}' + (f": {reason}" if reason else "")
+    said = f'Its server "{server.server}" {condition(server.state, reason, server.failures)}' + (
+        f": {reason}" if reason else ""
+    )
     data: JsonObject = {"server": server.server, "state": server.state.value, "reason": reason}
     if server.code is not None:
         data["code"] = server.code
-    return UnknownEntry(f"Unknown {kind.value}: {name[:200]}; {said}", data={"nearest": [], "upstream": data})
+    return UnknownEntry(f"Unknown {kind.value}: {name[:200]}. {said}", data={"nearest": [], "upstream": data})
 
 
 def not_approved(name: str, found: UnapprovedTool) -> NotApproved:
     """Why a tool that callers know by this name cannot be called."""
     server, tool = decoded(found.server), decoded(found.tool)
-    message = f"tool {name} {found.text}; see and approve it by: mcp-hub approve {quote(server)} {quote(tool)}"
+    message = f"Tool {name} {found.text}. Review it with: mcp-hub approve {quote(server)} {quote(tool)}"
     data: JsonObject = {"server": found.server, "tool": found.tool, "reason": found.kind, "members": [*found.members]}
     return NotApproved(message, data=data)
 

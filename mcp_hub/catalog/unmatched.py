@@ -3,6 +3,7 @@
 Not judged are hints (no tool may be destructive now), and URIs: what no server lists can be read all the same.
 """
 
+import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -18,23 +19,35 @@ _LISTS: Final = {"tools": Kind.TOOL, "prompts": Kind.PROMPT}  # keys of filters,
 
 
 class Unmatched(msgspec.Struct, frozen=True):
-    """A pattern, and where it stands in the configuration: keys and list indexes from the root."""
+    """A pattern, an offered name like it, and its place in the configuration: keys and list indexes from the root."""
 
     path: tuple[str | int, ...]
     pattern: str
+    near: str | None = None
 
     @property
     def reason(self) -> str:
         """The finding, for people."""
-        return f'"{self.pattern}" matches nothing that is offered'
+        hint = f'Did you mean "{self.near}"?' if self.near else "Correct or remove it."
+        return f'"{self.pattern}" matches nothing that the servers offer. {hint}'
+
+
+def untested(rules: Mapping[str | None, ViewRules], server: str) -> str:
+    """The patterns that cannot be compared without the lists of this server, in words; empty if there are none."""
+    views = [view for view in rules.values() if server in view.servers]
+    own = [view.servers[server] for view in views]
+    if any(one.rename or one.overrides or _has_patterns(one) for one in own):
+        return "its tool patterns"
+    return "the patterns of the hub and of profiles" if any(one.pinned or _has_patterns(one) for one in views) else ""
+
+
+def _has_patterns(rules: ServerRules | ViewRules) -> bool:
+    return any(_patterns(getattr(rules, key)) for key in _LISTS)
 
 
 def has_patterns(rules: Mapping[str | None, ViewRules]) -> bool:
     """Whether there is anything to look for."""
-    servers = [own for view in rules.values() for own in view.servers.values()]
-    if any(view.pinned for view in rules.values()) or any(own.rename or own.overrides for own in servers):
-        return True
-    return any(_patterns(getattr(own, key)) for own in (*rules.values(), *servers) for key in _LISTS)
+    return any(view.pinned for view in rules.values()) or any(untested(rules, server) for server in rules[None].servers)
 
 
 def unmatched(
@@ -75,10 +88,10 @@ def _of_server(
     tools, prompts = ({offer.definition.key for offer in offers[kind]} for kind in (Kind.TOOL, Kind.PROMPT))
     for name in rules.rename:
         if name not in tools | prompts:
-            yield Unmatched((*path, "rename", name), name)
+            yield _unmatched((*path, "rename", name), name, tools | prompts)
     for pattern in rules.overrides:
         if pattern not in tools and not any_matches((pattern,), tools):
-            yield Unmatched((*path, "per_tool", pattern), pattern)
+            yield _unmatched((*path, "per_tool", pattern), pattern, tools)
 
 
 def _of_filters(
@@ -92,7 +105,9 @@ def _of_filters(
     for key, kind in _LISTS.items():
         for place, index, entry in _patterns(getattr(rules, key)):
             if not any(_selects(entry, offer, has_own_names) for offer in offers[kind]):
-                yield Unmatched((*path, key, place, index), _shown(entry))
+                names = {offer.exported for offer in offers[kind]}
+                names |= {offer.definition.key for offer in offers[kind]} if has_own_names else set()
+                yield _unmatched((*path, key, place, index), _shown(entry), names)
 
 
 def _of_names(
@@ -101,7 +116,12 @@ def _of_names(
     names = [offer.exported for offer in offers[Kind.TOOL]]
     for index, glob in enumerate(globs):
         if not any_matches((glob,), names):
-            yield Unmatched((*path, index), glob)
+            yield _unmatched((*path, index), glob, names)
+
+
+def _unmatched(path: tuple[str | int, ...], pattern: str, names: Collection[str]) -> Unmatched:
+    close = difflib.get_close_matches(pattern[:64], names, n=1, cutoff=0.7)
+    return Unmatched(path, pattern, close[0] if close else None)
 
 
 def _patterns(filter_: Filter) -> list[tuple[str, int, str | Selector]]:

@@ -5,7 +5,7 @@ Names are assigned before filters apply (`entries`), so a tool has the same name
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from functools import cached_property
 from heapq import nlargest
 from itertools import compress
@@ -35,6 +35,7 @@ _MAX_PAGES = 256  # all pages of 10,000 entries at 100 a page, in both eras
 _MAX_COMPARED = 100
 _MAX_COMPARED_LENGTH = 64
 _LIKENESS = 0.5
+_NEAR = 0.85  # of the likeness of the best name; one that is less like it is noise
 
 
 class _Resources:
@@ -153,7 +154,9 @@ class CatalogView:
         known: Iterable[str] = self._tools if kind is _TOOL else self._places[kind]
         folded = {exported[:_MAX_COMPARED_LENGTH].lower(): exported for exported in known}
         pool = nlargest(_MAX_COMPARED, folded, key=lambda text: sum(gram in text for gram in grams))
-        return [folded[text] for text in get_close_matches(wanted, pool, n, _LIKENESS)]
+        close = get_close_matches(wanted, pool, n, _LIKENESS)
+        least = _NEAR * SequenceMatcher(None, wanted, close[0]).ratio() if close else 0.0
+        return [folded[text] for text in close if SequenceMatcher(None, wanted, text).ratio() >= least]
 
     def page(self, kind: Kind, era: Era, cursor: str | None, size: int) -> bytes:
         """The encoded list result: `size` entries after `cursor`. Raises: InvalidParams for an unknown cursor."""

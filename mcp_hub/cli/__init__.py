@@ -16,6 +16,7 @@ Not here: the work of a hub. Commands open one through `app`, and ask it, or a r
 """
 
 import os
+import re
 import sys
 from importlib import import_module
 from typing import Any, Final
@@ -46,6 +47,7 @@ _COMMANDS: Final = {
     "approve": "approve:approve",
 }
 """Command → module in `commands` and function there."""
+_FILE: Final = re.compile(r"[^\s()]+\.(?:ya?ml|json)\b")
 
 
 def open_standard_streams() -> None:
@@ -85,6 +87,11 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            if "unexpected extra argument" in error.message and (given := _FILE.search(error.message)):
+                said = f"{error.message}. Name the configuration with --config {given[0]}."
+                raise click.UsageError(said, error.ctx) from None
+            raise
         except KeyboardInterrupt:  # before a command has its own handler
             raise SystemExit(EXIT_INTERRUPTED) from None
 

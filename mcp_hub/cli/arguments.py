@@ -54,7 +54,7 @@ def check_text(text: str, what: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise click.UsageError(f"{what} is not UTF-8 text.") from None
+        raise click.UsageError(f"{what} is not UTF-8 text. Use --args-json with \\u escapes.") from None
 
 
 def read_object(source: str, option: str, stdin: BinaryIO) -> RawObject:
@@ -63,15 +63,19 @@ def read_object(source: str, option: str, stdin: BinaryIO) -> RawObject:
         text = _text(source, option, stdin)
         if not text.strip():
             where = "on standard input" if source == "-" else f"in {source[1:]}" if source.startswith("@") else "there"
-            raise click.UsageError(f"{option}: there is no JSON {where}.")
+            raise click.UsageError(f'{option}: there is no JSON {where}. Write it as \'{{"name": "value"}}\'.')
         return msgspec.json.decode(text, type=RawObject)
     except msgspec.ValidationError:
         raise click.UsageError(f'{option}: give the arguments as a JSON object, {{"name": value}}.') from None
     except (msgspec.DecodeError, RecursionError) as problem:
-        said = "holds half of a character (a lone surrogate)" if _has_half(text) else str(problem)
-        raise click.UsageError(f"{option}: {said}") from None
+        said = f"the text is not JSON: {str(problem).removeprefix('JSON is malformed: ')}"
+        if _has_half(text):
+            said = "the text holds half of a character (a lone surrogate)"
+        elif "truncated" in said:
+            said = "the JSON is not complete: a quotation mark or a bracket is missing at its end"
+        raise click.UsageError(f'{option}: {said}. Write it as \'{{"name": "value"}}\'.') from None
     except UnicodeError:
-        raise click.UsageError(f"{option}: the text is not UTF-8.") from None
+        raise click.UsageError(f"{option}: the text is not UTF-8. Save it as UTF-8.") from None
 
 
 def _has_half(text: bytes) -> bool:
@@ -93,7 +97,7 @@ def _text(source: str, option: str, stdin: BinaryIO) -> bytes:
     try:
         return Path(source[1:]).read_bytes().removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
-        raise click.UsageError(f"{option}: cannot read {source[1:]}: {error.strerror}") from None
+        raise click.UsageError(f"{option}: cannot read the file {source[1:]}: {error.strerror}. Correct it.") from None
 
 
 def compose(base: RawObject, pairs: dict[str, str], definition: RawJson) -> msgspec.Raw:

@@ -106,8 +106,8 @@ def _check_known(kind: str, name: str, known: Collection[str], file: Path) -> No
     from mcp_hub.config.findings import nearest
 
     if name not in known:
-        hint = nearest(name, known) or f"; configured: {', '.join(known) or 'none'}"
-        fail(f"unknown_{kind}", f'{file}: no {kind} "{name}"{hint}')
+        hint = nearest(name, known) or f". Configured: {', '.join(known) or 'none'}."
+        fail(f"unknown_{kind}", f'{file}: there is no {kind} "{name}"{hint}')
 
 
 def fail(code: str, message: str, exit_code: int = EXIT_CONFIG) -> NoReturn:

@@ -75,9 +75,9 @@ class Findings(msgspec.Struct):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean "…"?` if a known word is similar, else an empty text."""
+    """`. Did you mean "…"?` if a known word is similar, else an empty text."""
     close = difflib.get_close_matches(word[:64], list(known), n=1)
-    return f"; did you mean {quoted(close[0])}?" if close else ""
+    return f". Did you mean {quoted(close[0])}?" if close else ""
 
 
 def quoted(text: str) -> str:

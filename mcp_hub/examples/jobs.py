@@ -23,7 +23,7 @@ Seconds = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
 async def run_job(
     steps: Annotated[int, Field(ge=1, le=10_000)] = 20, seconds: Seconds = 2.0
 ) -> AsyncIterator[Progress | str | Result]:
-    """Run a pretended job that reports each step while it works.
+    """Run a simulated job that reports each step while it works.
 
     An async generator streams: `Progress` moves the progress bar, text is partial output that callers see at once, and
     the last `Result` is what the call returns.
@@ -53,7 +53,7 @@ def count_words(text: str) -> dict[str, int]:
 
 @registry.tool(annotations={"readOnlyHint": True, "openWorldHint": False})
 async def wait(seconds: Seconds, context: Context) -> str:
-    """Wait, and say so when done.
+    """Wait for a given time, then report it.
 
     An async function runs on the hub's event loop. The `Context` parameter is not part of the tool's arguments: the hub
     fills it in, for reports and logs.

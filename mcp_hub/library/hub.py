@@ -85,7 +85,7 @@ class Hub:
             loaded = read(find_config(None if config is None else os.fspath(config), Path.cwd(), env), env)
         if profile is not None and profile not in loaded.settings.profiles:
             known = ", ".join(loaded.settings.profiles) or "none"
-            message = f'no profile "{profile}" (configured: {known})'
+            message = f'There is no profile "{profile}". Configured: {known}.'
             raise ConfigError(ConfigFinding("unknown_profile", message, str(loaded.path)))
         return cls(loaded, env=env, profile=profile, wait=wait)
 

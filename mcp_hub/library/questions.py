@@ -7,7 +7,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from mcp_hub.errors import CallCancelled
-from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed, InputReceived, InputRequired
+from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed, InputReceived, InputRequired, said_of_cancel
 from mcp_hub.library.inner import CallFollower
 from mcp_hub.library.models import Answer, encoded_answer
 
@@ -45,7 +45,7 @@ def completed(ending: Ending) -> Completed:
         case Failed(error):
             raise error
         case Cancelled(reason):
-            raise CallCancelled(f"the call was cancelled: {reason or 'no reason was given'}")
+            raise CallCancelled(said_of_cancel(reason))
 
 
 async def _followed(call: CallFollower, on_event: OnEvent | None, note: Callable[[CallEvent], None]) -> Ending:

@@ -107,7 +107,7 @@ async def test_arguments_travel_in_the_headers_that_the_tool_wants(hub: Hub) -> 
 
 async def test_errors_of_a_tool_end_with_1(where: list[str]) -> None:
     done = await run("call", "fix_tool_error", "--arg", "text=sorry", *where)
-    assert (done.returncode, done.stdout, done.stderr) == (1, b"sorry\n", b"the tool reported an error\n")
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"sorry\n", b"The tool reported an error.\n")
     failed = ["call", "fix_error", "--arg", "code=-5", "--arg", "message=no", *where]
     done = await run(*failed)
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"error -5: no\n")
@@ -119,7 +119,7 @@ async def test_errors_of_a_tool_end_with_1(where: list[str]) -> None:
 async def test_unknown_tool_ends_with_2_and_names_the_nearest(where: list[str]) -> None:
     done = await run("call", "fix_ecko", *where)
     assert done.returncode == 2
-    assert done.stderr.startswith(b"Unknown tool: fix_ecko; did you mean fix_echo")
+    assert done.stderr.startswith(b"Unknown tool: fix_ecko. Did you mean fix_echo")
 
 
 async def test_server_that_dies_ends_with_3(where: list[str]) -> None:
@@ -169,10 +169,10 @@ async def test_list_of_a_hub_says_why_a_server_is_down_and_ends_with_3(tmp_path:
         called = [await run("call", name, "--url", running.url, token=None) for name in ("gone_x", "none_x")]
     assert [done.returncode for done in called] == [3, 2], called
     assert listed.returncode == 3
-    assert b"gone is failed: command not found: no-such-program -x; command is the program alone" in listed.stdout
+    assert b'gone has failed: command not found: no-such-program -x. "command" is the program alone' in listed.stdout
     assert [done.returncode for done in tools] == [3, 2]
-    assert b"gone is failed: command not found" in tools[0].stderr
-    assert b'no server "gon"; did you mean "gone"?' in tools[1].stderr
+    assert b"gone has failed: command not found" in tools[0].stderr
+    assert b'no server "gon". Did you mean "gone"?' in tools[1].stderr
 
 
 async def test_tools_of_one_server_of_the_hub(hub: Hub) -> None:

@@ -48,7 +48,7 @@ def test_calls_lists_searches_calls_streams_and_resumes(env: dict[str, str]) -> 
     said = run(env, "calls")
     assert "time_get_current_time, time_convert_time, mine_add, mine_count_down" in said
     assert "best hit: time_" in said and "Asia/Tokyo" in said and "T21:00:00" in said
-    assert "did you mean time_convert_time" in said
+    assert "Did you mean time_convert_time" in said
     numbers = [int(line.split()[1].rstrip(":")) for line in said.splitlines() if line.startswith("event ")]
     assert numbers == sorted(set(numbers)) and numbers[:3] == [2, 3, 4]
     assert "structured: {'started_at': 5, 'status': 'lift-off'}" in said

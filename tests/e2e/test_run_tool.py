@@ -53,8 +53,8 @@ def refusal(seen: Seen) -> str:
 async def test_what_is_hidden_is_as_unknown_as_what_never_was(peer: Peer) -> None:
     for hidden, absent in (("a_env", "a_emv"), ("env", "emv"), ("A_ENV", "A_EMV")):
         there, none = refusal(await peer.call(hidden)), refusal(await peer.call(absent))
-        said, _, near = there.partition("; did you mean ")
-        assert said == none.partition("; did you mean ")[0].replace(absent, hidden)
+        said, _, near = there.partition(". Did you mean ")
+        assert said == none.partition(". Did you mean ")[0].replace(absent, hidden)
         assert "a_env" not in near and "find_tools" in there
     peer.runs_tools = False
     found = await peer.call("find_tools", {"query": "a_env"})

@@ -73,9 +73,9 @@ def test_a_server_that_is_not_ready_is_named_and_makes_3(tmp_path: Path) -> None
     configure(tmp_path, jobs=JOBS, gone={"command": "no-such-program-anywhere"})
     done = hub(tmp_path, "tokens")
     assert done.returncode == 3 and "jobs" in done.stdout
-    assert "gone is failed: " in done.stderr and "no-such-program-anywhere" in done.stderr
+    assert "gone has failed: " in done.stderr and "no-such-program-anywhere" in done.stderr
     nothing = hub(tmp_path, "search", "zebra")
-    assert nothing.returncode == 3 and "gone is failed" in nothing.stderr
+    assert nothing.returncode == 3 and "gone has failed" in nothing.stderr
 
 
 async def told(running: Hub, **arguments: object) -> str:

@@ -71,9 +71,11 @@ def _run(params: RawObject) -> _Run:
     try:
         run = msgspec.json.decode(params.get("arguments", b"{}"), type=_Run)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
-        raise InvalidParams(f"{RUN}: wrong arguments: {problem}; it takes a tool's name and its arguments") from None
+        raise InvalidParams(
+            f"{RUN}: wrong arguments: {problem}. Give it `name`, a tool, and `arguments`, an object."
+        ) from None
     if run.name == RUN:
-        raise InvalidParams(f"{RUN} cannot run itself")
+        raise InvalidParams(f"{RUN} cannot run itself. Give it the name of another tool.")
     return run
 
 
@@ -81,7 +83,7 @@ def _check_members(params: RawObject) -> None:
     """Raises `InvalidParams` for arguments beside the tool's name, which would be lost: models write them there."""
     given: RawObject = raw_object(params["arguments"]) or {}
     if lost := ", ".join(repr(name) for name in given if name not in _KNOWN):
-        said = f"unknown {lost[:_REASON]}; put what the tool takes into `arguments`"
+        said = f"unknown {lost[:_REASON]}. Put the arguments of the tool into `arguments`."
         raise InvalidParams(f"{RUN}: wrong arguments: {said}")
 
 
@@ -94,7 +96,7 @@ def _unwrapped(params: RawObject, run: _Run) -> RawObject:
         arguments = _out_of_text(arguments)
     if arguments != b"null":
         if arguments[:1] != b"{":
-            raise InvalidParams(f"{RUN}: wrong arguments: `arguments` must be an object")
+            raise InvalidParams(f"{RUN}: wrong arguments: `arguments` must be an object.")
         own["arguments"] = msgspec.Raw(arguments)
     return own
 
@@ -272,9 +274,9 @@ def _arguments(call: Call) -> _Find:
         wanted = msgspec.json.decode(call.params.get("arguments", b"{}"), type=_Find, strict=False)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
         known = ", ".join(_Find.__struct_fields__)
-        raise InvalidParams(f"wrong arguments: {str(problem)[:_REASON]}; known are {known}") from None
+        raise InvalidParams(f"wrong arguments: {str(problem)[:_REASON]}. Known arguments: {known}.") from None
     if wanted.detail not in (None, "", "brief", "full"):
-        raise InvalidParams(f'wrong arguments: `detail` is "brief" or "full", not {wanted.detail[:50]!r}')
+        raise InvalidParams(f'wrong arguments: `detail` is "brief" or "full", not {wanted.detail[:50]!r}.')
     return wanted
 
 
@@ -282,7 +284,7 @@ def _limit(given: int | str | None) -> int:
     """Models write numbers as text now and then. Raises `InvalidParams`."""
     text = str(given or _HITS)
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise InvalidParams(f"wrong arguments: `limit` is a number from 1 to {MOST_HITS}, not {text[:50]!r}")
+        raise InvalidParams(f"wrong arguments: `limit` is a number from 1 to {MOST_HITS}, not {text[:50]!r}.")
     return min(max(int(text), 1), MOST_HITS)
 
 
@@ -302,15 +304,15 @@ async def _answer(wanted: _Find, where: ToolFinder) -> str:
     # a stranger's schema may take long to be compacted
     text = await anyio.to_thread.run_sync(shown) if detail == "full" else shown()
     if where.starting:
-        text += f"\nNot known yet, their servers are starting: {', '.join(where.starting)}"
+        text += f"\nThese servers are starting, so their tools are not known yet: {', '.join(where.starting)}"
     return text
 
 
 def _no_server(name: str, servers: Iterable[str], starting: Sequence[str]) -> str:
     if name in starting:
-        return f"server {name!r} is starting, its tools are not known yet"
-    later = f"; starting: {', '.join(starting)}" if starting else ""
-    return f"no server {name[:100]!r}; there are: {', '.join(servers) or 'none'}{later}"
+        return f'Server "{name}" is starting, so its tools are not known yet. Search again in a few seconds.'
+    later = f" (starting: {', '.join(starting)})" if starting else ""
+    return f"There is no server {name[:100]!r}. Servers: {', '.join(servers) or 'none'}{later}."
 
 
 def _text(text: str, *, is_error: bool = False) -> Completed:

@@ -76,7 +76,7 @@ class LocalStreams:
         """Asks the hub that runs the call to end it; its state then. Raises `UnknownStream`."""
         row = await tended(self._store, await found(self._store, stream))
         if not row.has_ended:
-            await self._store.post(Letter(row.id, "cancel", b"its client has cancelled it"))
+            await self._store.post(Letter(row.id, "cancel", b"cancelled by its client"))
         return status_of(row)
 
 

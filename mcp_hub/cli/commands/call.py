@@ -102,7 +102,7 @@ def _base(args_json: str | None, json_lines: str | None) -> RawObject:
         raise click.UsageError("--args-json and --json both give arguments. Keep one of them.")
     if args_json is not None:
         return arguments.read_object(args_json, "--args-json", sys.stdin.buffer)
-    return arguments.read_object(json_lines.strip(), "--json", sys.stdin.buffer) if json_lines else {}
+    return arguments.read_object(json_lines.strip(), "--args-json", sys.stdin.buffer) if json_lines else {}
 
 
 async def _call(hub: ReachedHub, wanted: _Wanted) -> int:

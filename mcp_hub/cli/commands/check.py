@@ -4,7 +4,8 @@ It starts servers only if there are patterns to compare with their lists.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +15,7 @@ from mcp_hub.app import readiness
 from mcp_hub.app.catalog_rules import view_rules
 from mcp_hub.app.http import why_not_listen
 from mcp_hub.app.upstream_factory import find_program
-from mcp_hub.catalog.unmatched import has_patterns
+from mcp_hub.catalog.unmatched import has_patterns, untested
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.notices import masked, notices, report_of, unmatched_patterns
@@ -29,6 +30,8 @@ from mcp_hub.types import JsonObject
 
 if TYPE_CHECKING:
     from mcp_hub.app.build import App
+
+_Findings = Sequence[ConfigFinding]
 
 
 @click.command()
@@ -57,13 +60,16 @@ def check(as_json: bool, no_start: bool, wait: float, config: str | None) -> Non
 
     async def compared(app: "App") -> int:
         await waiting.settle(app.hub, wait)
-        said = "is {}, so its lists are unknown and no pattern was tested with them"
+        late = [own.server for own in readiness.not_ready(app.hub.statuses())]
+        rules = view_rules(loaded.settings)
+        said = "did not start, so {} were not checked. Run: mcp-hub doctor {}"
         unknown = [
-            ConfigFinding("server_not_ready", said.format(own.state), path=f"servers.{own.server}")
-            for own in readiness.not_ready(app.hub.statuses())
+            ConfigFinding("server_not_ready", said.format(patterns, quote(own)), path=f"servers.{own}")
+            for own in late
+            if (patterns := untested(rules, own))
         ]
         about_tools = notices(await app.operations.servers(None))
-        _print(report, (), [*warnings, *unmatched_patterns(app, loaded), *about_tools, *unknown], as_json)
+        _print(report, (), [*warnings, *unmatched_patterns(app, loaded), *about_tools, *unknown], as_json, late)
         return 0
 
     run_with_app(loaded, compared)
@@ -73,13 +79,14 @@ def _looked_up(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...
     """The program of each enabled server, and warnings about programs that are not there and an unsafe HTTP front."""
     report = report_of(loaded)
     if refusal := why_not_listen(loaded.settings, loaded.settings.hub.http.host):
-        report.warn(("hub", "http", "host"), "public_without_tokens", f"`serve --http` would end at once: {refusal}")
+        report.warn(("hub", "http", "host"), "public_without_tokens", f"`serve --http` would not start. {refusal}")
     found: dict[str, str] = {}
     for name, server in loaded.settings.servers.items():
         if not server.enabled:
             continue
         if server.cwd is not None and not os.path.isdir(server.cwd):
-            report.warn(("servers", name, "cwd"), "cwd_not_found", f"working directory {server.cwd} does not exist")
+            said = f"the working directory {server.cwd} does not exist. Create it, or correct cwd."
+            report.warn(("servers", name, "cwd"), "cwd_not_found", said)
         try:
             program = find_program(server, os.environ, str(loaded.path.absolute().parent))
             found[name] = hide(program)
@@ -112,8 +119,9 @@ def _server(server: ServerSettings, program: str | None) -> JsonObject:
 
 
 def _print(
-    report: JsonObject, errors: Sequence[ConfigFinding], warnings: Sequence[ConfigFinding], as_json: bool
+    report: JsonObject, errors: _Findings, warnings: _Findings, as_json: bool, late: Collection[str] = ()
 ) -> None:
+    """`late` servers did not start."""
     report = {"ok": report["ok"], "errors": [*map(str, errors)], "warnings": [*map(str, warnings)], **report}
     if as_json:
         leveled = [*(("error", own) for own in errors), *(("warning", own) for own in warnings)]
@@ -126,7 +134,10 @@ def _print(
     if not report["ok"]:
         return
     servers = report["servers"]
-    click.echo(f"{report['file']}: ok, {_counted(report)}")
+    down = [name for name, own in servers.items() if own["enabled"] and (own["runs"] is None or name in late)]
+    found = f"valid, but {plural(len(down), 'server')} cannot start" if down else "ok"
+    advice = ". Run: mcp-hub doctor" if down else ""
+    click.echo(f"{report['file']}: {found}, {_counted(report)}{advice}")
     for name, server in servers.items():
         state = server["runs"] or "not found" if server["enabled"] else "disabled"
         click.echo(visible(f"  {name}: {state}"))

@@ -100,10 +100,11 @@ def _diagnoses(app: "App", loaded: Loaded, seconds: Mapping[str, float]) -> list
         name = status.server
         try:
             program = find_program(loaded.settings.servers[name], os.environ, folder)
-        except StartFailed:
-            program = None  # the diagnosis says so
+            searched: tuple[str, ...] = ()
+        except StartFailed as problem:
+            program, searched = None, problem.searched  # the diagnosis says so
         diagnosis = diagnose(status, app.upstreams[name].snapshot(), view)
-        found.append(msgspec.structs.replace(diagnosis, program=program, seconds=seconds.get(name)))
+        found.append(msgspec.structs.replace(diagnosis, program=program, searched=searched, seconds=seconds.get(name)))
     return found
 
 
@@ -121,6 +122,7 @@ def _data(one: Diagnosis) -> JsonObject:
         "era": status.era.value if status.era else None,
         "version": status.version,
         "seconds": None if one.seconds is None else round(one.seconds, 3),
+        "searched": [*one.searched],
         "output": [hide(line) for line in one.lines],
     }
 
@@ -139,5 +141,6 @@ def _lines(one: Diagnosis) -> list[tuple[str, str]]:
         lines.append((f"  {label} {one.program}", ""))
     if not one.is_ok:
         lines += [(f"  problem: {one.problem}", ""), (f"  fix:     {one.fix}", "bold")]
+        lines += [(f"  searched: {', '.join(one.searched)}", "dim")] if one.searched else []
         lines += [(f"  | {line}", "dim") for line in one.lines]
     return [(visible(hide(text)), style) for text, style in lines]

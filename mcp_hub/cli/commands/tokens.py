@@ -102,7 +102,8 @@ def print_account(account: "TokenAccount") -> None:
     now = account.current
     comes_to = "" if now.expose == now.mode else f", which comes to {now.mode}"
     listed, cost = tables.plural(now.listed, "tool"), tables.plural(now.tokens, "token")
-    click.echo(visible(f"{account.client} clients are listed {listed} for {cost} (expose: {now.expose}{comes_to})"))
+    who = "an unrecognized client" if account.client == "unknown" else f"client {account.client}"
+    click.echo(visible(f"{who} gets {listed} ({cost}; expose: {now.expose}{comes_to})"))
     if account.defers:
         click.echo("These clients show their model a definition only when it is asked for.")
     made = tables.table("expose", "comes to", "listed", "tokens", right=("listed", "tokens"))

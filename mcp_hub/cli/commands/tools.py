@@ -53,7 +53,7 @@ def _check_there(server: str, known: set[str], place: str) -> None:
     from mcp_hub.config.findings import nearest
 
     if server not in known:
-        hint = nearest(server, known) or f"; there are: {', '.join(sorted(known)) or 'none'}"
+        hint = nearest(server, known) or f". Servers: {', '.join(sorted(known)) or 'none'}."
         raise ConfigError(ConfigFinding("unknown_server", f'no server "{server}"{hint}', place))
 
 

@@ -1,11 +1,17 @@
 """The verdict about a server that `mcp-hub doctor` shows: a code and the advice of the table of codes. Pure."""
 
+import re
+from typing import Final
+
 import msgspec
 
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.cli.render.tables import last_lines, reason
 from mcp_hub.codes import CODES
 from mcp_hub.types import Kind, Snapshot, UpstreamState, UpstreamStatus
+
+_NO_PACKAGE: Final = re.compile(r"npm (error|ERR!).*\bE?404\b|not found in the package registry", re.IGNORECASE)
+"""Output of npx and uvx about a package that does not exist."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
@@ -20,6 +26,8 @@ class Diagnosis(msgspec.Struct, frozen=True):
     lines: tuple[str, ...] = ()
     program: str | None = None
     seconds: float | None = None
+    searched: tuple[str, ...] = ()
+    """Folders without the program."""
 
     @property
     def is_ok(self) -> bool:
@@ -27,6 +35,9 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
     @property
     def fix(self) -> str:
+        """The advice for the code, or for a package that does not exist."""
+        if any(_NO_PACKAGE.search(line) for line in self.lines):
+            return "The package does not exist: check the name in `args`."
         return CODES[self.code].fix
 
 
@@ -38,7 +49,7 @@ def diagnose(status: UpstreamStatus, offered: Snapshot | None, view: CatalogView
         case UpstreamState.READY:
             return Diagnosis(status, *_of_lists(status.server, offered, view))
         case UpstreamState.STARTING if status.reason is None:
-            return Diagnosis(status, "start_timeout", "still starting", tuple(last_lines(status)))
+            return Diagnosis(status, "start_timeout", "It is still starting.", tuple(last_lines(status)))
         case _:
             return Diagnosis(status, status.code or "start_failed", reason(status), tuple(last_lines(status)))
 
@@ -49,7 +60,7 @@ def _of_lists(server: str, offered: Snapshot | None, view: CatalogView) -> tuple
     if unfit:
         return "definitions_quarantined", "; ".join(f"{bad.kind.value} {bad.key}: {bad.reason}" for bad in unfit)
     if offered is None or not any(offered.lists.values()):
-        return "no_tools", "it lists nothing at all"
+        return "no_tools", "It lists nothing at all."
     if not any(entry.server == server for kind in Kind for entry in view.entries(kind)):
-        return "all_filtered", "the filters of the configuration hide everything it lists"
+        return "all_filtered", "The filters of the configuration hide everything it lists."
     return "ok", ""

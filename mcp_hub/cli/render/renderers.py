@@ -12,7 +12,7 @@ from mcp_hub.cli.render import results
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.results import ShownResult
 from mcp_hub.errors import RpcError
-from mcp_hub.events import CallEvent, Delta, Log, Progressed
+from mcp_hub.events import CallEvent, Delta, Log, Progressed, said_of_cancel
 from mcp_hub.masking import visible
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Show:
         self.close()
         if outcome.is_error:
             sys.stdout.flush()
-            say("the tool reported an error")
+            say("The tool reported an error.")
 
     def error(self, error: RpcError, message: str) -> None:
         """The call failed; `message` says so to people."""
@@ -46,7 +46,7 @@ class Show:
     def cancelled(self, reason: str | None) -> None:
         """The call was ended before it was done."""
         self.close()
-        self._say(f"the call was cancelled: {reason}" if reason else "the call was cancelled", "yellow")
+        self._say(said_of_cancel(reason), "yellow")
 
     def note(self, text: str) -> None:
         """Something for people that is not an event of the call."""

@@ -11,7 +11,7 @@ import msgspec
 from mcp_hub.cli.render.output import say
 from mcp_hub.clock import wall_time
 from mcp_hub.masking import hide, visible
-from mcp_hub.types import UpstreamState, UpstreamStatus
+from mcp_hub.types import UpstreamState, UpstreamStatus, condition
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,7 +22,7 @@ LAST_LINES: Final = 5
 """Lines of a server's output that are shown with a failure."""
 _WIDEST: Final = 4000
 """Columns of a table in a pipe: nothing is wrapped where a program may read it."""
-_OUTPUT: Final = "; last output: "
+_OUTPUT: Final = ". Last output: "
 _GAVE_UP: Final = " (gave up after "
 STYLES: Final = {
     UpstreamState.READY: "green",
@@ -101,9 +101,10 @@ def reasons(statuses: Sequence[UpstreamStatus]) -> list[tuple[str, str]]:
     """Why these servers are not ready, with their last lines: lines of text and their styles."""
     lines: list[tuple[str, str]] = []
     for status in statuses:
-        listed = f"; its list is of {age(status.listed_at, wall_time())} ago" if status.listed_at is not None else ""
+        listed = f". Its list is {age(status.listed_at, wall_time())} old." if status.listed_at is not None else ""
         code = f" [{status.code}]" if status.code else ""
-        head = f"{status.server} is {status.state.value}: {reason(status) or 'still starting'}{code}{listed}"
+        why = f": {said}" if (said := reason(status)) else ""
+        head = f"{status.server} {condition(status.state, said, status.failures)}{why}{code}{listed}"
         lines.append((head, ""))
         lines += [(f"  | {line}", "dim") for line in last_lines(status)]
     return [(visible(hide(text)), style) for text, style in lines]

@@ -42,7 +42,7 @@ def read_document(text: str, name: str) -> LocatedData:
     try:
         return _read_yaml(text)
     except yaml.YAMLError as error:
-        raise ConfigError(_yaml_problem(error, name)) from None
+        raise ConfigError(_yaml_problem(error, text, name)) from None
     except _Unreadable as error:
         raise ConfigError(ConfigFinding(error.code, str(error), name, error.line)) from None
 
@@ -55,14 +55,16 @@ def _read_json(text: str, name: str) -> LocatedData:
     try:
         data = _json_of(text)
     except RecursionError:
-        raise ConfigError(ConfigFinding("too_deep", f"nested deeper than {_DEEPEST} levels", name)) from None
+        raise ConfigError(
+            ConfigFinding("too_deep", f"nested deeper than {_DEEPEST} levels. Make it flatter.", name)
+        ) from None
     except ValueError as error:
         found = re.match(r"<string>:(\d+) (.*) at column (\d+)", str(error), re.DOTALL)
         said = f"not valid JSON: {on_one_line(found[2] if found else str(error))}"
         place = (int(found[1]), int(found[3])) if found else (None, None)
         raise ConfigError(ConfigFinding("invalid_json", said, name, *place)) from None
     if _is_deep(data, _DEEPEST):
-        raise ConfigError(ConfigFinding("too_deep", f"nested deeper than {_DEEPEST} levels", name))
+        raise ConfigError(ConfigFinding("too_deep", f"nested deeper than {_DEEPEST} levels. Make it flatter.", name))
     return LocatedData(data, located.lines, located.findings, is_json=True)
 
 
@@ -83,14 +85,22 @@ def _blanked(token: re.Match[str]) -> str:
     return token[1] or re.sub(r"[^\n]", " ", token[0])
 
 
-def _yaml_problem(error: yaml.YAMLError, name: str) -> ConfigFinding:
+def _yaml_problem(error: yaml.YAMLError, text: str, name: str) -> ConfigFinding:
     """Without the excerpt or quoted words: they may be secrets."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         problem = re.sub(r" '[^'<]{2,}'", "", error.problem or error.context or "syntax error")
-        said = f"not valid YAML: {on_one_line(problem)}"
+        said = f"not valid YAML: {on_one_line(problem)}{_yaml_fix(text, problem, mark)}"
         return ConfigFinding("invalid_yaml", said, name, mark.line + 1, mark.column + 1)
-    return ConfigFinding("invalid_yaml", "not valid YAML: holds a control character", name)
+    return ConfigFinding("invalid_yaml", "not valid YAML: the text holds a control character. Remove it.", name)
+
+
+def _yaml_fix(text: str, problem: str, mark: yaml.Mark) -> str:
+    if "start any token" in problem and text.split("\n")[mark.line][mark.column :].startswith("\t"):
+        return ": a tab. Indent with spaces."
+    if "']'" in problem or "'}'" in problem:
+        return ". A bracket or a comma is missing on this line or the one before."
+    return ". Check the indentation of this line and the one before."
 
 
 class _Unreadable(Exception):
@@ -107,7 +117,7 @@ def _read_yaml(text: str) -> LocatedData:
     for event in yaml.parse(text, Loader=_LOADER):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
-            raise _Unreadable("too_deep", f"nested deeper than {_DEEPEST} levels", _line(event))
+            raise _Unreadable("too_deep", f"nested deeper than {_DEEPEST} levels. Make it flatter.", _line(event))
     root = yaml.compose(text, Loader=_LOADER)
     if root is None:
         return LocatedData(None)
@@ -129,7 +139,7 @@ class _Builder:
         line = _line(node)
         self.lines.setdefault(path, line)
         if len(self.lines) > _MOST_VALUES or len(path) > _DEEPEST:
-            raise _Unreadable("too_deep", "too large or too deeply nested (an alias that holds itself?)", line)
+            raise _Unreadable("too_deep", "too large or nested too deep. Remove an alias that holds itself.", line)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
@@ -146,7 +156,7 @@ class _Builder:
                 continue
             text = _key_text(key)
             if text in own:
-                message = f"duplicate key (first on line {_line(own[text])})"
+                message = f"duplicate key (first on line {_line(own[text])}). Remove one of them."
                 self.duplicates[id(key)] = Finding((*path, text), "duplicate_key", message, _line(key))
             own.setdefault(text, key)
             pairs[text] = (key, value)
@@ -165,9 +175,11 @@ class _Builder:
             for source in reversed(sources):
                 self._merges += 1
                 if self._merges > _MOST_MERGES:
-                    raise _Unreadable("too_deep", "too many merge keys (one that holds itself?)", _line(key))
+                    raise _Unreadable("too_deep", "too many merge keys (<<). Remove one that holds itself.", _line(key))
                 if not isinstance(source, yaml.MappingNode):
-                    raise _Unreadable("invalid_yaml", "a merge key takes mappings", _line(key))
+                    raise _Unreadable(
+                        "invalid_yaml", "a merge key (<<) takes mappings; give it an alias of a mapping", _line(key)
+                    )
                 yield from self._merged(source)
                 yield from (pair for pair in source.value if pair[0].tag != f"{_TAG}merge")
 
@@ -186,8 +198,10 @@ class _Builder:
                 case "float":
                     return self._scalars.construct_yaml_float(node)
         except (ValueError, LookupError, ArithmeticError):
-            raise _Unreadable("invalid_yaml", "not a value of its type: put it in quotes", _line(node)) from None
-        raise _Unreadable("invalid_yaml", "tags such as !this are not supported: put the value in quotes", _line(node))
+            raise _Unreadable(
+                "invalid_yaml", "this is not a value of its type. Put it in quotes.", _line(node)
+            ) from None
+        raise _Unreadable("invalid_yaml", "tags such as !this are not supported. Put the value in quotes.", _line(node))
 
 
 def _line(part: yaml.Node | yaml.Event) -> int:
@@ -196,5 +210,5 @@ def _line(part: yaml.Node | yaml.Event) -> int:
 
 def _key_text(key: yaml.Node) -> str:
     if not isinstance(key, yaml.ScalarNode):
-        raise _Unreadable("invalid_yaml", "a key must be text", _line(key))
+        raise _Unreadable("invalid_yaml", "a key must be text. Put it in quotes.", _line(key))
     return str(key.value)

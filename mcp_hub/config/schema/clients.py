@@ -74,8 +74,8 @@ class ClientTable:
         """Raises: ConfigError that names the known clients if `chosen` is none of them."""
         if chosen.casefold() not in self._entries:
             known = sorted(self._entries)
-            said = f"unknown client {quoted(chosen)}{nearest(chosen.casefold(), known) or ';'}"
-            others = f"known: {', '.join(known)}; hub.clients adds others"
+            said = f"unknown client {quoted(chosen)}{nearest(chosen.casefold(), known) or '.'}"
+            others = f"Known: {', '.join(known)}. hub.clients adds others."
             raise ConfigError(ConfigFinding("unknown_client", f"{said} {others}"))
 
     def rules(self, client_name: str | None, chosen: str | None, *, known_only: bool = False) -> ClientRules:

@@ -128,7 +128,7 @@ class HttpAuth:
     def narrowed(self, caller: Caller, profile: str) -> Caller | Refusal:
         """The caller with the profile that the URL names. For a caller bound to another one it does not exist."""
         if profile not in self._profiles or caller.profile not in (None, profile):
-            return Refusal(404, "unknown_profile", f"no profile {json.dumps(profile[:100])} that you may use")
+            return Refusal(404, "unknown_profile", f"There is no profile {json.dumps(profile[:100])} for you.")
         return replace(caller, profile=profile)
 
     def _host_passes(self, host: bytes) -> bool:

@@ -21,6 +21,7 @@ from mcp_hub.events import (
     InputRequired,
     Log,
     Progressed,
+    said_of_cancel,
 )
 from mcp_hub.fronts.mcp.client_requests import CallQuestions, ClientRequests
 from mcp_hub.fronts.mcp.partials import Partials, marked
@@ -269,7 +270,7 @@ class CallResponder:
             case Cancelled(reason):
                 self._become(ResponderState.ENDED)
                 if reason != BY_CLIENT:
-                    self._fail(CallCancelled(f"the call was cancelled: {reason or 'no reason was given'}"))
+                    self._fail(CallCancelled(said_of_cancel(reason)))
             case _:
                 pass  # started; deltas travel with the streams extension only
         return None

@@ -8,6 +8,7 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from mcp_hub.call import StreamInfo
+from mcp_hub.events import said_of_cancel
 from mcp_hub.fronts.rest.follow import kind_of
 from mcp_hub.fronts.rest.problem import Problem, ended_in
 from mcp_hub.hub import HubPort, StreamHandle
@@ -98,6 +99,6 @@ def outcome(stream: str, line: bytes) -> Raw:
         raise ended_in(stream, failed)
     ending = msgspec.json.decode(line, type=_End).data
     if ending.result is UNSET:
-        reason = "the call was cancelled" if ending.reason is UNSET else f"the call was cancelled: {ending.reason}"
-        raise Problem(409, "cancelled", reason, stream=stream)
+        reason = None if ending.reason is UNSET else ending.reason
+        raise Problem(409, "cancelled", said_of_cancel(reason), stream=stream)
     return ending.result

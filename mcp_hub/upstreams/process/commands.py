@@ -4,6 +4,7 @@ Desktop applications start the hub with a PATH that knows neither Homebrew nor n
 Children inherit an allow-listed environment: a secret in the hub's own reaches only the server that is to have it.
 """
 
+import difflib
 import glob
 import os
 import re
@@ -18,15 +19,15 @@ HOME_PLACES = (".local/bin", ".cargo/bin", ".volta/bin", ".bun/bin", ".deno/bin"
 NVM_VERSIONS = ".nvm/versions/node"
 
 HINTS = {
-    "npx": "npx comes with Node.js: https://nodejs.org/en/download",
-    "npm": "npm comes with Node.js: https://nodejs.org/en/download",
-    "node": "install Node.js: https://nodejs.org/en/download",
-    "uvx": "uvx comes with uv: https://docs.astral.sh/uv/getting-started/installation/",
-    "uv": "install uv: https://docs.astral.sh/uv/getting-started/installation/",
-    "bunx": "bunx comes with Bun: https://bun.sh",
-    "bun": "install Bun: https://bun.sh",
-    "deno": "install Deno: https://deno.com",
-    "docker": "install Docker: https://docs.docker.com/get-docker/",
+    "npx": "Install Node.js, which has npx: https://nodejs.org/en/download",
+    "npm": "Install Node.js, which has npm: https://nodejs.org/en/download",
+    "node": "Install Node.js: https://nodejs.org/en/download",
+    "uvx": "Install uv, which has uvx: https://docs.astral.sh/uv/getting-started/installation/",
+    "uv": "Install uv: https://docs.astral.sh/uv/getting-started/installation/",
+    "bunx": "Install Bun, which has bunx: https://bun.sh",
+    "bun": "Install Bun: https://bun.sh",
+    "deno": "Install Deno: https://deno.com",
+    "docker": "Install Docker: https://docs.docker.com/get-docker/",
 }
 
 INHERITED = frozenset(
@@ -52,9 +53,16 @@ def resolve(command: str, env_path: str | None, home: str, cwd: str) -> str:
     found = shutil.which(command, path=os.pathsep.join(places)) if command else None
     if found is not None:
         return found
-    advice = f"; {HINTS[command]}" if command in HINTS else ""
-    said = f"command not found: {command}{_split_up(command)} (searched: {', '.join(places)}){advice}"
-    raise StartFailed("command_not_found", said)
+    advice = (
+        HINTS.get(command) or _split_up(command) or _nearest(command) or 'Install it, or set "command" to its path.'
+    )
+    said = f"command not found: {command}. {advice} {len(places)} directories were searched; mcp-hub doctor shows them."
+    raise StartFailed("command_not_found", said, tuple(places))
+
+
+def _nearest(command: str) -> str:
+    close = difflib.get_close_matches(command[:64], HINTS, n=1, cutoff=0.75)
+    return f"Did you mean {close[0]}?" if close else ""
 
 
 def child_env(parent: Mapping[str, str], extra: Mapping[str, str], path_additions: Iterable[str]) -> dict[str, str]:
@@ -84,15 +92,15 @@ def _existing(path: str) -> str:
     if found is not None:
         return found
     if os.path.isdir(path):
-        raise StartFailed("not_executable", f"command is a folder: {path}")
+        raise StartFailed("not_executable", f'"command" is a folder: {path}. Set it to a program in the folder.')
     if os.path.exists(path):
-        raise StartFailed("not_executable", f"command is not executable: {path}")
-    raise StartFailed("command_not_found", f"command not found: {path}{_split_up(path)}")
+        raise StartFailed("not_executable", f'"command" is not executable: {path}. Run: chmod +x {path}')
+    raise StartFailed("command_not_found", f"command not found: {path}. {_split_up(path) or 'Correct the path.'}")
 
 
 def _split_up(command: str) -> str:
     """Advice about a command that may be a whole line of a shell."""
-    return "; command is the program alone: its arguments belong into args" if len(command.split()) > 1 else ""
+    return '"command" is the program alone: move its arguments to "args".' if len(command.split()) > 1 else ""
 
 
 def _usual_places(home: str) -> list[str]:

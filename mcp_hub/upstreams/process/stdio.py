@@ -170,7 +170,7 @@ class StdioConnection:
 
     def _with_output(self, reason: str) -> str:
         lines = [*(self.peer.strays.lines if self.peer else ()), *self.stderr][-5:]
-        return f"{reason}; last output: {' | '.join(lines)}" if lines else reason
+        return f"{reason}. Last output: {' | '.join(lines)}" if lines else reason
 
     async def close(self) -> None:
         """Ends the process group: end of file, SIGTERM, SIGKILL. Shielded and bounded."""

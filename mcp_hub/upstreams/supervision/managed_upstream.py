@@ -195,6 +195,7 @@ class ManagedUpstream(Supervisor):
             listed_at=last.at if last else None,
             rests=life.rests,
             code=life.code,
+            failures=life.streak,
         )
 
     def snapshot(self) -> Snapshot | None:

@@ -18,7 +18,7 @@ from mcp_hub.errors import StartFailed, UpstreamUnavailable
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
 from mcp_hub.notices import Notices
-from mcp_hub.types import Cause, Kind, UpstreamState
+from mcp_hub.types import Cause, Kind, UpstreamState, condition
 from mcp_hub.upstreams.lists.list_cache import ListFile
 from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.lists.list_state import ListState
@@ -50,10 +50,6 @@ _RESTARTED: Final = Cause("restarted", "it was restarted on request")
 _STOPPED: Final = Cause("stopped", "it was stopped")
 _AT_START: Final = {"crashed": "start_crashed", "ended": "not_mcp", "closed_output": "not_mcp"}
 """Codes of an end that mean something else before the server was ready."""
-_SAID: Final = {
-    UpstreamState.BACKING_OFF: "is not running and is restarted soon",
-    UpstreamState.DRAINING: "is stopping",
-}
 
 
 class SupervisorRules(msgspec.Struct, frozen=True):
@@ -207,7 +203,7 @@ class Supervisor:
 
     def _unavailable(self, reason: str | None = None) -> UpstreamUnavailable:
         life = self._life
-        said = _SAID.get(life.state, f"is {life.state.value}")
+        said = condition(life.state, life.reason, life.streak)
         if life.state is UpstreamState.READY:  # again, which does not explain the failure
             said = "is not reachable" if reason is None else "did not take the request, also over a new connection"
         reason = life.reason or reason or "try again in a moment"

@@ -16,7 +16,7 @@ from tests.unit.fronts.soft_hub import DEADLINE, SoftHub, delta, in_virtual_time
 from tests.unit.fronts.task_hub import Sent, text
 
 WINDOW = DEADLINE * 0.9
-UNKNOWN = "hub_wait: unknown stream: it has expired, is not yours or never was"
+UNKNOWN = "hub_wait: Unknown stream: it has expired, does not belong to you, or never existed."
 VERBATIM = (
     b'{"structuredContent":{"n":1.0e3,"big":12345678901234567890123}, "isError":true,'
     b'"content":[{"type":"text","text":"\\u0041"}],"_meta":{"its":"own"},"more":[ ]}'
@@ -199,7 +199,7 @@ async def test_too_many_who_wait_are_told_so(hub: SoftHub) -> None:
     stream = await hub.softly()
     waiting = [await wait(hub, stream) for _ in range(17)]
     assert [sent.is_answered for sent in waiting] == [False] * 16 + [True]
-    assert "busy: 16 followers" in said(waiting[-1]) and waiting[-1].result["isError"]
+    assert "Busy: 16 followers" in said(waiting[-1]) and waiting[-1].result["isError"]
 
 
 @in_virtual_time

@@ -40,7 +40,7 @@ async def test_a_changed_tool_is_held_back_until_it_is_approved_and_nothing_else
         assert list(hub.names()) == ["a_pay", "a_list", "b_pay", "b_list"]
         assert list(hub.asked(TURNED)) == ["a_list", "b_pay", "b_list"]
         with pytest.raises(
-            NotApproved, match=r"^tool a_pay has changed .*\(description\).*: mcp-hub approve a pay$"
+            NotApproved, match=r"^Tool a_pay has changed .*\(description\).*: mcp-hub approve a pay$"
         ) as no:
             hub.call("a_pay")
         assert no.value.code == 1010
@@ -71,7 +71,7 @@ async def test_a_call_is_judged_by_what_its_process_lists(tmp_path: Path) -> Non
     turned = hub.a.snapshot()
     assert first is not None and turned is not None
     hub.approvals.check(pay, first)
-    with pytest.raises(NotApproved, match=r"^tool a_pay has changed .*: mcp-hub approve a pay$"):
+    with pytest.raises(NotApproved, match=r"^Tool a_pay has changed .*: mcp-hub approve a pay$"):
         hub.approvals.check(pay, turned)
     assert told == ["a"], "what was compared is not what is listed"
     hub.approvals.check(call("list", "a_list", server="a"), turned)
@@ -135,7 +135,7 @@ async def test_new_tools_are_held_back_where_changes_are(tmp_path: Path) -> None
         hub.asked(FIRST)
         hub.a.describes({**FIRST, "new": "New."})
         assert "a_new" not in hub.names()
-        with pytest.raises(NotApproved, match="tool a_new is new and was never approved"):
+        with pytest.raises(NotApproved, match="Tool a_new is new and was never approved"):
             hub.call("a_new")
         await until(hub, lambda: hub.on_disk() == {"new": "new"})
         approve(tmp_path, "new")

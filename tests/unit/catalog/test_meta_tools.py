@@ -209,7 +209,7 @@ def test_arguments_beside_the_name_are_refused_and_not_lost(beside: str) -> None
     text = refusal(understood(f'{{"name":"git_log",{beside}}}'.encode()))
     said, _, takes = text.partition("\n\n")
     name = "Arguments" if "Arguments" in beside else "path"
-    assert said == f"run_tool: wrong arguments: unknown '{name}'; put what the tool takes into `arguments`"
+    assert said == f"run_tool: wrong arguments: unknown '{name}'. Put the arguments of the tool into `arguments`."
     assert json.loads(takes) == {**LOG, "name": "git_log"}
 
 
@@ -223,7 +223,7 @@ def test_an_argument_that_is_not_the_callers_to_give_is_refused_without_its_valu
 def test_what_is_hidden_or_unknown_is_refused_alike(name: str) -> None:
     text = refusal(understood(json.dumps({"name": name, "arguments": {}}).encode()))
     assert text.startswith(f"Unknown tool: {name[:200]}") and text.endswith(" find_tools says which there are.")
-    assert "?." not in text and ("? find" in text) == ("did you mean" in text)
+    assert "?." not in text and ("? find" in text) == ("Did you mean" in text)
     assert "secret" not in text.replace(f"Unknown tool: {name[:200]}", "") and len(text) < 400
 
 
@@ -239,7 +239,7 @@ def test_a_tool_of_a_server_that_was_never_listed_is_refused_with_its_state() ->
     found = meant(
         VIEW, Era.MODERN, "tools/call", params, lambda: True, lambda name: dead if name == "rv_echo" else None
     )
-    assert refusal(found).startswith('Unknown tool: rv_echo; its server "rv" is failed: no licence')
+    assert refusal(found).startswith('Unknown tool: rv_echo. Its server "rv" has failed: no licence')
 
 
 async def test_a_refusal_is_a_result_for_the_model() -> None:

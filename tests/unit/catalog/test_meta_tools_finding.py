@@ -88,8 +88,8 @@ class Model:
         (b'{"query":["create issue"]}', "$.query"),
         (b'{"query":7}', "$.query"),
         (b'{"query":"x","server":["git"]}', "$.server"),
-        (b'{"query":"x","server":"gti"}', "no server 'gti'; there are: git, web"),
-        (b'{"query":"x","server":"' + b"s" * 10_000 + b'"}', "there are: git, web"),
+        (b'{"query":"x","server":"gti"}', "There is no server 'gti'. Servers: git, web"),
+        (b'{"query":"x","server":"' + b"s" * 10_000 + b'"}', "Servers: git, web"),
         (b'{"query":"x","limit":"many"}', "`limit` is a number from 1 to 50, not 'many'"),
         (b'{"query":"x","limit":"-1"}', "`limit`"),
         (b'{"query":"x","limit":-1}', "`limit`"),
@@ -102,9 +102,9 @@ class Model:
         (b'{"query":"x","detail":"long"}', "`detail` is \"brief\" or \"full\", not 'long'"),
         (b'{"query":"x","detail":"' + b"d" * 10_000 + b'"}', "`detail`"),
         (b'{"query":"x","detail":1}', "$.detail"),
-        (b'{"query":"x","x":' + b"[" * 5000 + b"]" * 5000 + b"}", "unknown field `x`; known are query, server, limit"),
-        (b'{"query":"x","max_results":1}', "unknown field `max_results`; known are query, server, limit, detail"),
-        (b'{"query":"x","' + b"x" * 10_000 + b'":1}', "known are query, server, limit, detail"),
+        (b'{"query":"x","x":' + b"[" * 5000 + b"]" * 5000 + b"}", "unknown field `x`. Known arguments: query, server"),
+        (b'{"query":"x","max_results":1}', "unknown field `max_results`. Known arguments: query, server"),
+        (b'{"query":"x","' + b"x" * 10_000 + b'":1}', "Known arguments: query, server, limit, detail"),
     ],
 )  # fmt: skip
 async def test_wrong_arguments_are_explained_to_the_model(arguments: bytes | None, said: str) -> None:
@@ -169,11 +169,14 @@ async def test_servers_that_are_starting_are_named() -> None:
     model = Model(starting=("slow", "later"))
     known = await Model().finds("create issue")
     assert "starting" not in known
-    assert await model.finds("create issue") == f"{known}\nNot known yet, their servers are starting: slow, later"
+    assert (
+        await model.finds("create issue")
+        == f"{known}\nThese servers are starting, so their tools are not known yet: slow, later"
+    )
 
 
 async def test_a_server_that_is_starting_is_not_called_unknown() -> None:
     starting = ("slow", "later")
-    assert "server 'slow' is starting" in await Model(starting=starting).is_refused(b'{"query":"x","server":"slow"}')
+    assert 'Server "slow" is starting' in await Model(starting=starting).is_refused(b'{"query":"x","server":"slow"}')
     text = await Model(starting=starting).is_refused(b'{"query":"x","server":"other"}')
-    assert text.endswith("no server 'other'; there are: git, web; starting: slow, later")
+    assert text.endswith("There is no server 'other'. Servers: git, web (starting: slow, later).")

@@ -121,14 +121,14 @@ def test_an_unknown_tool_is_invalid_params_and_hidden_is_unknown(era: Era, name:
 
 
 def test_the_nearest_names_are_offered() -> None:
-    with pytest.raises(UnknownEntry, match=r"Unknown tool: git_lgo; did you mean .*git_log") as caught:
+    with pytest.raises(UnknownEntry, match=r"Unknown tool: git_lgo. Did you mean .*git_log") as caught:
         routed("tools/call", {"name": "git_lgo"})
     assert caught.value.data is not None and "git_log" in caught.value.data["nearest"]
     with pytest.raises(UnknownEntry, match="Unknown prompt: zzz$"):
         routed("prompts/get", {"name": "zzz"})
 
 
-DEAD = UpstreamStatus("rv", UpstreamState.FAILED, "exited with code 9; last output: eyJhbGciOi.secret.signed")
+DEAD = UpstreamStatus("rv", UpstreamState.FAILED, "exited with code 9. Last output: eyJhbGciOi.secret.signed")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_of_a_server_that_was_never_listed_the_state_is_told_and_no_other_name(
     with pytest.raises(UnknownEntry) as caught:
         route(VIEW, MODERN, method, raws(params), lambda name: DEAD if name == "git_lgo" else None)
     told = str(caught.value)
-    assert told.endswith('git_lgo; its server "rv" is failed: exited with code 9; last output: ***')
+    assert told.endswith('git_lgo. Its server "rv" has failed: exited with code 9. Last output: ***')
     assert caught.value.data is not None and caught.value.data["nearest"] == []
     assert "signed" not in json.dumps(caught.value.data)
 

@@ -100,8 +100,8 @@ def test_finding_names_the_pattern() -> None:
     rules = ServerRules("git", tools=Filter(("x*",), (Selector(name="a", tag="b*"),)))
     found = unmatched([GIT], {None: ViewRules({"git": rules})})
     assert [one.reason for one in found] == [
-        '"x*" matches nothing that is offered',
-        '"name:a tag:b*" matches nothing that is offered',
+        '"x*" matches nothing that the servers offer. Correct or remove it.',
+        '"name:a tag:b*" matches nothing that the servers offer. Correct or remove it.',
     ]
 
 

@@ -135,7 +135,7 @@ def test_a_server_can_be_forgotten(run: Callable[..., Result], place: Place) -> 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("bnak",), 'no server "bnak"; did you mean "bank"?'),
+        (("bnak",), 'no server "bnak". Did you mean "bank"?'),
         (("bank", "sell"), 'a tool "sell" of server "bank"'),
         (("--yes",), "--yes without a SERVER needs --all"),
         (("--forget",), "--forget needs a SERVER"),

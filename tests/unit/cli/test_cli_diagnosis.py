@@ -65,6 +65,6 @@ def test_disabled_server_is_no_problem() -> None:
 
 def test_last_lines_go_with_the_verdict() -> None:
     status = UpstreamStatus(
-        "s", UpstreamState.FAILED, "exited with code 3; last output: boom", stderr=("a", "boom"), code="start_crashed"
+        "s", UpstreamState.FAILED, "exited with code 3. Last output: boom", stderr=("a", "boom"), code="start_crashed"
     )
     assert verdict(status) == Diagnosis(status, "start_crashed", "exited with code 3", ("a", "boom"))

@@ -58,7 +58,12 @@ def test_a_stream_without_an_id_is_a_usage_error(command: str, more: list[str]) 
     [
         (InvalidParams("no"), None, 2, "no [invalid_params]"),
         (InvalidParams("no"), "st_1", 2, "st_1: no [invalid_params]"),
-        (EventsGone(3), "st_1", 2, "st_1: events are gone: the earliest that is kept is 3 [events_gone]"),
+        (
+            EventsGone(3),
+            "st_1",
+            2,
+            "st_1: Events after this cursor are gone. The earliest that is kept is 3. [events_gone]",
+        ),
         (UpstreamLost("gone"), "st_1", 3, "gone [upstream_crashed]"),
         (StoreError("full"), "st_1", 3, "full [store_unavailable]"),
         (ConfigError(ConfigFinding("not_a_hub", "no hub")), "st_1", 2, "no hub [not_a_hub]"),

@@ -76,7 +76,7 @@ def test_tool_error_is_noted_on_stderr(capsys: pytest.CaptureFixture[str]) -> No
     out = io.BytesIO()
     Quiet(out).outcome(result("sorry", isError=True))
     assert out.getvalue() == b"sorry\n"
-    assert capsys.readouterr().err == "the tool reported an error\n"
+    assert capsys.readouterr().err == "The tool reported an error.\n"
 
 
 def test_json_lines_tell_everything_in_order(capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,7 +139,7 @@ def test_notes_and_the_end_of_a_cancelled_call_go_to_stderr() -> None:
     terminal.show.cancelled("enough")
     assert terminal.lines == ["half"]
     assert "stream \\x1b[2Jst_1" in terminal.err.getvalue()
-    assert "the call was cancelled: enough" in terminal.err.getvalue()
+    assert "The call was cancelled: enough" in terminal.err.getvalue()
 
 
 def test_log_messages_go_to_stderr_dimmed() -> None:

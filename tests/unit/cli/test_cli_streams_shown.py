@@ -85,16 +85,16 @@ async def test_call_is_followed_to_its_ending_and_no_further(capsys: pytest.Capt
     assert await shown(Progressed(1)) == (None, ["progress"])
     capsys.readouterr()
     assert await shown(Cancelled("enough"), done) == (130, ["cancelled"])
-    assert capsys.readouterr().err == "the call was cancelled: enough\n"
+    assert capsys.readouterr().err == "The call was cancelled: enough.\n"
 
 
 async def test_question_is_shown_and_said(capsys: pytest.CaptureFixture[str]) -> None:
     asked = InputRequired("q", "roots/list", b"{}")
     assert await shown(asked, Cancelled(None)) == (130, ["input-required", "cancelled"])
-    assert capsys.readouterr().err == "asked roots/list\nthe call was cancelled\n"
+    assert capsys.readouterr().err == "asked roots/list\nThe call was cancelled.\n"
 
 
 async def test_pipe_gets_no_word_of_a_cancelled_call(capsys: pytest.CaptureFixture[str]) -> None:
     out = io.BytesIO()
     assert await followed(given(Progressed(1), Cancelled("\x1b[2J")), Quiet(out), said) == 130
-    assert (out.getvalue(), capsys.readouterr().err) == (b"", "the call was cancelled: \\x1b[2J\n")
+    assert (out.getvalue(), capsys.readouterr().err) == (b"", "The call was cancelled: \\x1b[2J.\n")

@@ -36,8 +36,8 @@ YOUNG = UpstreamStatus("db", UpstreamState.STARTING)
     [
         (None, ""),
         ("exited with code 3", "exited with code 3"),
-        ("exited with code 3; last output: a | b", "exited with code 3"),
-        ("exited; last output: a (gave up after 6 failures in 60 s)", "exited (gave up after 6 failures in 60 s)"),
+        ("exited with code 3. Last output: a | b", "exited with code 3"),
+        ("exited. Last output: a (gave up after 6 failures in 60 s)", "exited (gave up after 6 failures in 60 s)"),
     ],
 )
 def test_reason_comes_without_the_output(text: str | None, said: str) -> None:
@@ -56,7 +56,7 @@ def test_protocol_names_version_and_era() -> None:
 def test_reasons_hold_neither_secrets_nor_control_characters() -> None:
     status = UpstreamStatus("s", UpstreamState.FAILED, "bad key hunter22", stderr=("\x1b[31mhunter22",))
     learn(["hunter22"])
-    assert reasons([status]) == [("s is failed: bad key ***", ""), ("  | \\x1b[31m***", "dim")]
+    assert reasons([status]) == [("s has failed: bad key ***", ""), ("  | \\x1b[31m***", "dim")]
 
 
 def test_data_of_a_server_counts_what_clients_get_if_the_hub_says_so() -> None:

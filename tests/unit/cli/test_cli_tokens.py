@@ -42,7 +42,7 @@ def shown(capsys: pytest.CaptureFixture[str], **members: object) -> list[list[st
 
 def test_ways_to_list_servers_and_heaviest_tools_are_shown_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     head, *rows = shown(capsys)
-    said = "unknown clients are listed 3 tools for 238 tokens (expose: auto, which comes to search)"
+    said = "an unrecognized client gets 3 tools (238 tokens; expose: auto, which comes to search)"
     assert " ".join(head) == said
     forms = ["full", "compact", "signature", "names"]
     assert rows == [
@@ -67,7 +67,7 @@ def test_one_server_has_no_sum_and_no_tools_no_tables(capsys: pytest.CaptureFixt
 
 def test_what_is_listed_now_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     one, deferred, *_ = shown(capsys, client="code", defers=True, current=ModeTokens("full", "full", 1, 1))
-    assert " ".join(one) == "code clients are listed 1 tool for 1 token (expose: full)"
+    assert " ".join(one) == "client code gets 1 tool (1 token; expose: full)"
     assert " ".join(deferred) == "These clients show their model a definition only when it is asked for."
 
 
@@ -75,9 +75,9 @@ def test_what_is_listed_now_is_said_in_words(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("--profile", "smal", 'no profile "smal"; did you mean "small"?'),
-        ("--profile", "q\x1b[2J", 'no profile "q\\x1b[2J"; configured: small'),
-        ("--server", "jos", 'no server "jos"; did you mean "jobs"?'),
+        ("--profile", "smal", 'no profile "smal". Did you mean "small"?'),
+        ("--profile", "q\x1b[2J", 'no profile "q\\x1b[2J". Configured: small'),
+        ("--server", "jos", 'no server "jos". Did you mean "jobs"?'),
     ],
     ids=["profile", "hostile", "server"],
 )
@@ -89,7 +89,7 @@ def test_what_is_not_there_is_a_mistake_of_the_caller(
     done = CliRunner().invoke(main, [*command, option, value, "-c", str(tmp_path / "servers.yaml")])
     assert done.exit_code == 2 and said in done.stderr and done.stdout == ""
     done = CliRunner().invoke(main, ["tokens", "--client", "claude-cod", "-c", str(tmp_path / "servers.yaml")])
-    assert done.exit_code == 2 and 'unknown client "claude-cod"; did you mean "claude-code"?' in done.stderr
+    assert done.exit_code == 2 and 'unknown client "claude-cod". Did you mean "claude-code"?' in done.stderr
     assert "-1 is not in the range" in CliRunner().invoke(main, ["tokens", "--top", "-1"]).stderr
 
 

@@ -45,7 +45,7 @@ def error(status: int, code: str, **members: object) -> HubError:
 @pytest.mark.parametrize(
     ("status", "code", "kind", "said"),
     [
-        (404, "unknown_stream", UnknownStream, "unknown stream"),
+        (404, "unknown_stream", UnknownStream, "Unknown stream"),
         (404, "unknown_tool", UnknownEntry, "why"),
         (404, "unknown_question", InvalidParams, "why"),
         (400, "invalid_cursor", InvalidParams, "why"),

@@ -77,10 +77,10 @@ def test_unknown_clients_can_be_given_another_patience_or_all_of_it() -> None:
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
-        ("claud-code", 'unknown client "claud-code"; did you mean "claude-code"? known: '),
-        ("xyz", 'unknown client "xyz"; known: claude-code, claude-desktop, codex, cursor, mcp-hub, mine, '),
-        ("claude-ai", 'unknown client "claude-ai"; did you mean '),  # what it calls itself is not its entry's name
-        ("", 'unknown client ""; known: '),
+        ("claud-code", 'unknown client "claud-code". Did you mean "claude-code"? Known: '),
+        ("xyz", 'unknown client "xyz". Known: claude-code, claude-desktop, codex, cursor, mcp-hub, mine, '),
+        ("claude-ai", 'unknown client "claude-ai". Did you mean '),  # what it calls itself is not its entry's name
+        ("", 'unknown client "". Known: '),
     ],
 )
 def test_chosen_client_that_is_unknown_is_refused_with_the_known_ones(chosen: str, said: str) -> None:

@@ -41,7 +41,7 @@ def test_merge_keys_and_aliases_work_as_in_pyyaml() -> None:
 def test_duplicate_key_names_both_lines() -> None:
     (finding,) = read_document("servers:\n  git: {}\n  time: {}\n  git: {}\n", "s.yaml").findings
     assert (finding.path, finding.line) == (("servers", "git"), 4)
-    assert finding.message == "duplicate key (first on line 2)"
+    assert finding.message == "duplicate key (first on line 2). Remove one of them."
 
 
 @pytest.mark.parametrize(

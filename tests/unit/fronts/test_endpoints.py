@@ -100,7 +100,7 @@ async def test_unknown_profile_and_that_of_others_are_not_found(target: str) -> 
     for name, token in (("none", "free"), ("none", "bound"), ("", "free"), ("a b/p/c", "bound")):
         status, said = await asked(target.format(name), token)
         reason = said if isinstance(said, str) else said["error"]["message"]
-        assert (status, reason) == (404, f'no profile "{name}" that you may use')
+        assert (status, reason) == (404, f'There is no profile "{name}" for you.')
 
 
 @pytest.mark.parametrize("target", ["/mcp/p/small", "/mcp/p/none", "/v1/tools?profile=small", "/v1/tools?profile=none"])

@@ -167,10 +167,10 @@ def test_profile_of_others_looks_exactly_like_one_that_does_not_exist() -> None:
     bound = Caller("x", "large")
     foreign = PROFILES.narrowed(bound, "small")
     assert foreign == HttpAuth({}, profiles=["large"]).narrowed(bound, "small")
-    assert foreign == Refusal(404, "unknown_profile", 'no profile "small" that you may use')
+    assert foreign == Refusal(404, "unknown_profile", 'There is no profile "small" for you.')
     for name in ("", "smal", "Small", "none"):
         assert PROFILES.narrowed(ALICE, name) == Refusal(
-            404, "unknown_profile", f'no profile "{name}" that you may use'
+            404, "unknown_profile", f'There is no profile "{name}" for you.'
         )
     unknown = PROFILES.narrowed(ALICE, "\x1b[31m" * 1000)
     assert isinstance(unknown, Refusal) and len(unknown.reason) < 1000 and unknown.reason.isprintable()

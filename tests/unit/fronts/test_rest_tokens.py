@@ -52,7 +52,7 @@ async def test_unknown_client_is_refused(peer: RestPeer, client: str) -> None:
     told = problem(await peer.ask("GET", f"/v1/tokens?client={client}"), 400, "unknown_client")
     assert "unknown client" in told["detail"] and len(told["detail"]) < 400
     if client == "claude-cod":
-        assert 'did you mean "claude-code"' in told["detail"]
+        assert 'Did you mean "claude-code"' in told["detail"]
     with pytest.raises(ConfigError):
         await peer.app.hub.token_account(Caller(), "nobody")
 

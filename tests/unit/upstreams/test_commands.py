@@ -61,7 +61,13 @@ def test_not_found_names_what_was_searched(tmp_path: Path) -> None:
         find("frobnicate", tmp_path)
     message = str(caught.value)
     assert caught.value.code == "command_not_found"
-    assert "frobnicate" in message and f"{tmp_path}/bin, " in message and f"{tmp_path}/home/.cargo/bin" in message
+    assert "frobnicate" in message and f"{len(caught.value.searched)} directories" in message
+    assert {f"{tmp_path}/bin", f"{tmp_path}/home/.cargo/bin"} <= {*caught.value.searched}
+
+
+def test_not_found_names_a_program_that_is_nearly_called_so(tmp_path: Path) -> None:
+    with pytest.raises(StartFailed, match=r"not found: uvxx\. Did you mean uvx\?"):
+        find("uvxx", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +92,7 @@ def test_missing_path_file_without_x_bit_and_folder_are_told_apart(tmp_path: Pat
     ]:
         with pytest.raises(StartFailed) as caught:
             find(command, tmp_path)
-        assert caught.value.code == code and str(caught.value).endswith(named)
+        assert caught.value.code == code and f"{named}. " in str(caught.value)
 
 
 @pytest.mark.parametrize("command", ["npx -y foo", "./run --fast"])

@@ -50,7 +50,7 @@ class Sessions:
 
     async def fail(self) -> None:
         await self.crash(2)
-        assert "is failed: killed" in await self.call()
+        assert "has failed: killed" in await self.call()
 
 
 def made(toys: Toys, intensity: int = 1, idle: float = 600.0) -> Scoped:

@@ -79,9 +79,9 @@ async def test_calls_wait_for_a_first_start_as_long_as_it_may_take() -> None:
 @virtual
 async def test_calls_wait_no_longer_than_shortly_once_a_start_has_failed() -> None:
     async with kept(Toys(starting=20.0, fails=[StartFailed("start_failed", "boom")] * 3)) as far:
-        assert await far.call() == 'server "toy" is starting: boom'
+        assert await far.call() == 'server "toy" failed 1 time and is being restarted: boom'
         assert far.now == 25.2
-        assert await far.call() == 'server "toy" is starting: boom'
+        assert await far.call() == 'server "toy" failed 1 time and is being restarted: boom'
         assert far.now == 30.2
 
 

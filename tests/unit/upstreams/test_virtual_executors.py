@@ -181,7 +181,7 @@ async def test_a_post_is_answered_once_it_is_kept_and_a_repeat_of_it_too(hub: Hu
     id_ = await hub.fetch_one()
     channel.is_unkept = True
     for _ in range(2):
-        with pytest.raises(NotKept, match="post it again under the same number"):
+        with pytest.raises(NotKept, match="Post it again under the same number"):
             await hub.post(id_, 1, STEP, complete=complete)
     channel.is_unkept = False
     assert (await hub.post(id_, 1, STEP, complete=complete)).is_duplicate

@@ -165,7 +165,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
 def condition(state: UpstreamState, reason: str | None, failures: int = 0) -> str:
     """The state as the end of a sentence that begins with the server's name."""
     if state not in (UpstreamState.STARTING, UpstreamState.BACKING_OFF):
-        return "has failed" if state is UpstreamState.FAILED else f"is {state.value}"
+        return {"failed": "has failed", "draining": "is stopping"}.get(state.value, f"is {state.value}")
     if not reason:
         return "is still starting"
     said = "is being restarted" if state is UpstreamState.STARTING else "is restarted soon"

@@ -33,7 +33,7 @@ class Admin(msgspec.Struct, frozen=True):
         """Reads the configuration and applies it. Raises `Problem` 422 with what is wrong with it."""
         done = await self.reloader.reload("request")
         if not done.is_applied:
-            detail = f"the configuration cannot be used, the one before still holds: {'; '.join(done.errors)}"
+            detail = f"The configuration is invalid, so the previous one stays in use: {'; '.join(done.errors)}"
             raise Problem(422, "invalid_configuration", detail, findings=list(done.errors))
         change = done.plan
         return ReloadAnswer(

@@ -51,7 +51,7 @@ class Applier(msgspec.Struct, frozen=True):
         `ConfigError`, and then nothing has changed.
         """
         if self.virtual in settings.servers:
-            said = "tools that clients execute have this name until the hub's next start; choose another one"
+            said = "tools that clients execute have this name until the hub restarts. Choose another name."
             raise ConfigError(ConfigFinding("name_taken", said, path=f"servers.{self.virtual}"))
         virtual = self.virtual or virtual_name(settings)
         rules, limits = view_rules(settings, virtual), time_limits(settings, virtual)

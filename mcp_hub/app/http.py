@@ -108,8 +108,8 @@ def why_not_listen(settings: Settings, host: str) -> str | None:
     if is_loopback(host) or is_authenticated(settings) or settings.hub.http.allow_public:
         return None
     return (
-        f"refusing to listen on {host} without tokens: anyone who reaches it could run your tools; "
-        "set hub.tokens or hub.http.oauth, or hub.http.allow_public if something else guards it"
+        f"The hub does not listen on {host} without tokens: anyone who reaches it could run your tools. "
+        "Set hub.tokens or hub.http.oauth, or hub.http.allow_public if something else guards it."
     )
 
 
@@ -118,7 +118,7 @@ def check_stays_authenticated(host: str) -> Callable[[Settings], None]:
 
     def check(settings: Settings) -> None:
         if why_not_listen(settings, host) is not None:
-            said = f"this hub listens on {host}, where anyone could run your tools without tokens"
+            said = f"The hub listens on {host}, where anyone could run your tools without tokens"
             raise ConfigError(ConfigFinding("public_without_tokens", said, path="hub.tokens"))
 
     return check

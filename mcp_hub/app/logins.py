@@ -23,8 +23,8 @@ log = get_logger(__name__)
 
 _LOOK: Final = 1.0
 """Seconds between two looks at whether somebody has logged in."""
-_LOGGED_IN: Final = "somebody has logged in to it"
-_LOGGED_OUT: Final = "its login is gone"
+_LOGGED_IN: Final = "there is a new login to it"
+_LOGGED_OUT: Final = "its login was removed"
 _WAITING: Final = frozenset({UpstreamState.FAILED, UpstreamState.BACKING_OFF})
 
 

@@ -224,6 +224,6 @@ class CallRegistry(CallOwner):
 
 def _hub_stopped(record: CallRecord) -> Failed:
     if record.is_unsent:
-        return Failed(HubStopping("the hub is stopping; this call was not sent"))
-    reason = "the hub is stopping; the outcome of this call is unknown"
+        return Failed(HubStopping("The hub is stopping. This call was not sent: try again when it is back."))
+    reason = "The hub is stopping. The outcome of this call is unknown."
     return Failed(HubStopping(reason, data={"outcome": "unknown"}))

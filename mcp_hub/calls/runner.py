@@ -323,7 +323,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
             ending = self.stopping or Failed(error)
         except Exception:
             log.exception("call_crashed", call_id=self.call.id, upstream=self.call.upstream)
-            ending = Failed(RpcError("internal error of the hub; its log has the details"))
+            ending = Failed(RpcError("Internal error of the hub. Its log has the details."))
         self._end(ending)
 
     async def _completed(self, handler: CallHandler) -> Completed:

@@ -55,7 +55,9 @@ class Continuation(msgspec.Struct):
 
         async def resumed(call: Call, channel: CallChannel) -> Completed:
             if upstream is None:
-                raise HubRestarted(f'upstream "{call.upstream}" is not configured here', data={"outcome": "unknown"})
+                raise HubRestarted(
+                    f'server "{call.upstream}" is not configured in this hub.', data={"outcome": "unknown"}
+                )
             try:
                 return await upstream.resume(call, channel, self.how)
             except RpcError:

@@ -70,7 +70,7 @@ class CallTimes(msgspec.Struct):
         if self.doubted > self.heard and self.doubted + _DOUBT == self.due(is_asking=asked is not None):
             return _in_doubt(call)
         if self.began is None:
-            return _out_of_time(call, "was busy with others for", limits.total, "max_duration")
+            return _out_of_time(call, "was busy with other calls for", limits.total, "max_duration")
         if self.heard + limits.silence <= latest:
             return _out_of_time(call, "was silent for", limits.silence, limits.setting)
         return _out_of_time(call, "has not answered after", limits.total, "max_duration")
@@ -80,8 +80,8 @@ def _out_of_time(call: Call, what: str, seconds: float, key: str) -> Failed:
     """`what` its upstream did for so many seconds, where the setting `key` allows no more."""
     return Failed(
         DeadlineExceeded(
-            f'upstream "{call.upstream}" {what} {seconds:g} s on {call.method}; '
-            f"raise `{key}` of the server if that is normal",
+            f'server "{call.upstream}" {what} {seconds:g} s on {call.method}. '
+            f"Raise `{key}` of the server if that is normal.",
             data={"upstream": {"server": call.upstream}, "limit": key, "seconds": seconds},
         )
     )
@@ -98,7 +98,7 @@ def _unanswered(method: str, seconds: float) -> Failed:
     """The caller did not answer a question."""
     return Failed(
         DeadlineExceeded(
-            f"{method} was not answered for {seconds:g} s; raise hub.limits.question_timeout if that is normal",
+            f"{method} was not answered for {seconds:g} s. Raise hub.limits.question_timeout if that is normal.",
             data={"question": method, "limit": "question_timeout", "seconds": seconds},
         )
     )

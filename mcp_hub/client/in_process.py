@@ -81,7 +81,7 @@ class _Exchange:
         """Returns when the head of the answer is there. Raises `ConnectionLost`."""
         await self._head.wait()
         if not self.status:
-            raise ConnectionLost("the hub ended without an answer")
+            raise ConnectionLost("The hub ended without an answer.")
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         async for chunk in self._out:

@@ -24,13 +24,13 @@ def problem_of_config(
         return None
     if found.st_uid not in (user, 0):
         return (
-            f"belongs to user {_name(found.st_uid)}, who could {power} as {_name(user)}; "
-            f"change its owner (chown), or set {OVERRIDE}=1 if you trust everybody who can write it"
+            f"belongs to user {_name(found.st_uid)}, who could {power} as {_name(user)}. "
+            f"Change its owner (chown), or set {OVERRIDE}=1 if you trust everybody who can write it"
         )
     writers = _others(found, stat.S_IWGRP, stat.S_IWOTH)
     if writers is not None:
         return (
-            f"can be written by {writers}, who could {power}; run chmod go-w on it, "
+            f"can be written by {writers}, who could {power}. Run chmod go-w on it, "
             f"or set {OVERRIDE}=1 if you trust them"
         )
     return None
@@ -41,7 +41,7 @@ def problem_of_secret(found: os.stat_result) -> str | None:
     if _user() is None:
         return None
     readers = _others(found, stat.S_IRGRP, stat.S_IROTH)
-    return None if readers is None else f"can be read by {readers}; run chmod go-rwx on it"
+    return None if readers is None else f"can be read by {readers}. Run chmod go-rwx on it."
 
 
 def _others(found: os.stat_result, of_group: int, of_all: int) -> str | None:

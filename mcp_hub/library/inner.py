@@ -39,7 +39,7 @@ _TOKEN: Final = b'"library"'
 """Progress is wanted; each server is given a token of the hub's own."""
 _BATCH: Final = 256
 """Events that are taken at once."""
-_CANCELLED: Final = "its caller has cancelled it"
+_CANCELLED: Final = "cancelled by its caller"
 
 
 @asynccontextmanager

@@ -34,4 +34,4 @@ class ServerPipe(Pipe):
             return
         key = envelope.id_key(bytes(message.id))
         if not isinstance(key, int) or not self.requests.was_asked(key):
-            self._handler.on_bad_line(BadMessage(INVALID_REQUEST, "an answer to nothing that was asked"), line)
+            self._handler.on_bad_line(BadMessage(INVALID_REQUEST, "an answer to an unknown request"), line)

@@ -61,7 +61,7 @@ def test_bad_arguments_end_with_2_and_start_nothing(folder: Path) -> None:
     for options, message in [
         (["--arg", "text"], "as name=value"),
         (["--args-json", "[1]"], "as a JSON object"),
-        (["--json", "{oops"], "JSON is malformed"),
+        (["--json", "{oops"], "the text is not JSON"),
         (["--json", "{}", "--args-json", "{}"], "both give arguments"),
     ]:
         done = hub(folder, "call", "fix_echo", *options)

@@ -51,10 +51,10 @@ def test_list_shows_states_counts_and_reasons(tmp_path: Path) -> None:
     assert int(rows["good"][4]) > 10
     assert rows["jobs"][1:] == ["ready", "handshake", "3", "0", "0"]
     assert rows["off"][1] == "disabled"
-    missing, crashing = (line for line in done.stdout.splitlines() if " is " in line and line.endswith("]"))
+    missing, crashing = (line for line in done.stdout.splitlines() if "[" in line and line.endswith("]"))
     assert missing.startswith("missing has failed: ") and "no-such-program-anywhere" in missing
     assert missing.endswith(" [command_not_found]")
-    assert crashing.startswith("crashing failed ") and crashing.endswith(" [start_crashed]")
+    assert crashing.startswith("crashing is ") and crashing.endswith(" [start_crashed]")
     assert f"{crashing}\n  | boom: cannot open database\n" in done.stdout
     assert done.stderr == ""
 
@@ -272,7 +272,9 @@ def test_check_starts_nothing_and_warns_of_what_cannot_start(tmp_path: Path) -> 
     ]
     for line, (place, named, code) in zip(done.stderr.splitlines(), expected, strict=True):
         assert line.startswith(f"warning: {path}:{place}") and named in line and line.endswith(f" [{code}]")
-    assert done.stdout.splitlines()[0] == f"{path}: ok, 5 servers, 0 profiles, 0 tokens, 3 warnings"
+    assert done.stdout.splitlines()[0] == (
+        f"{path}: valid, but 2 servers cannot start (5 servers, 0 profiles, 0 tokens, 3 warnings). Run: mcp-hub doctor"
+    )
     assert not journal.exists()
 
 

@@ -63,7 +63,7 @@ def test_tables_have_every_mode_every_server_and_as_many_tools_as_are_asked_for(
     done = hub(folder, "tokens", "--top", "2")
     assert (done.returncode, done.stderr) == (0, "")
     firsts = [line.split()[0] for line in done.stdout.splitlines() if line and "─" not in line]
-    assert firsts[:9] == ["unknown", "expose", "full", "search", "names", "auto", "server", "jobs", "good"]
+    assert firsts[:9] == ["an", "expose", "full", "search", "names", "auto", "server", "jobs", "good"]
     assert firsts[9:11] == ["together", "heaviest"] and len(firsts) == 13
     own = hub(folder, "tokens", "--server", "good").stdout.partition("heaviest")[2].splitlines()[2:]
     assert len(own) > 10 and all(line.startswith(" good_") for line in own), "all of its tools, and no others"
@@ -143,7 +143,7 @@ def test_a_profile_s_search_knows_its_tools_only(folder: Path) -> None:
     others = hub(folder, "search", "--profile", "few", "echo")
     assert others.returncode == 1 and others.stdout == "No tool fits. Servers: jobs (3).\n"
     hidden = hub(folder, "search", "--profile", "few", "echo", "--server", "good")
-    assert (hidden.returncode, hidden.stdout) == (1, "find_tools: no server 'good'; there are: jobs\n")
+    assert (hidden.returncode, hidden.stdout) == (1, "find_tools: There is no server 'good'. Servers: jobs.\n")
 
 
 def test_a_query_that_is_no_text_is_searched_for_all_the_same(folder: Path) -> None:

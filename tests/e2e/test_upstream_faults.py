@@ -135,4 +135,4 @@ async def test_an_answer_to_nothing_that_was_asked_is_in_the_last_output_of_its_
         await listed(peer, "unknown")
         await echoes(peer, "unknown")
         error = (await peer.call("unknown_crash")).error
-        assert error["code"] == LOST and "an answer to nothing that was asked" in error["message"]
+        assert error["code"] == LOST and "an answer to an unknown request" in error["message"]

@@ -118,7 +118,7 @@ class _Matching(FilterFunction):
             return False
         body = text.encode()
         if len(body) > _MOST_MATCHED:
-            raise InvalidParams(f"path: match and search take texts of up to {_MOST_MATCHED} bytes; use grep")
+            raise InvalidParams(f"path: match and search take texts of up to {_MOST_MATCHED} bytes. Use grep.")
         return bool(regexp.fullmatch(body) if self._whole else regexp.search(body))
 
 
@@ -178,7 +178,7 @@ def select(body: bytes, path: str, is_over: Callable[[], bool]) -> Selected:
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError) as problem:
-        raise InvalidParams(f"path: the text is not JSON ({problem}); read it by offset or with grep") from None
+        raise InvalidParams(f"path: the text is not JSON ({problem}). Read it by offset, or with grep.") from None
     lines: list[bytes] = []
     left = _MOST_BYTES
     try:
@@ -188,7 +188,7 @@ def select(body: bytes, path: str, is_over: Callable[[], bool]) -> Selected:
             if left < 0:
                 raise _TooMuch
     except _TooMuch:
-        raise InvalidParams(f"path: {path[:100]!r} selects too much or takes too long; narrow it down") from None
+        raise InvalidParams(f"path: {path[:100]!r} selects too much or takes too long. Narrow it down.") from None
     except RecursionError:
         raise InvalidParams(f"path: {path[:100]!r}: the text is nested too deeply for it") from None
     except JSONPathError as problem:

@@ -29,7 +29,7 @@ def compiled(pattern: str, key: str, *, by_line: bool) -> "re2._Regexp":
         raise InvalidParams(f"{key}: the pattern has {len(pattern)} characters; {_MOST_PATTERN} are allowed")
     repeats = [int(most or least) for least, most in _REPEATED.findall(_ESCAPED.sub("", pattern))]
     if sum(count for count in repeats if count <= _MOST_REPEATS) > _MOST_PROGRAM:  # RE2 would take seconds to see it
-        raise InvalidParams(f"{key}: {pattern[:100]!r} is too large a pattern; repeat fewer times")
+        raise InvalidParams(f"{key}: {pattern[:100]!r} is too large a pattern. Use fewer repetitions.")
     options = re2.Options()
     options.log_errors = False
     options.never_nl = by_line
@@ -46,7 +46,7 @@ def compiled(pattern: str, key: str, *, by_line: bool) -> "re2._Regexp":
     finally:
         re2.purge()  # its cache is bounded by number only
     if regexp.programsize > _MOST_PROGRAM:
-        raise InvalidParams(f"{key}: {pattern[:100]!r} is too large a pattern; repeat fewer times")
+        raise InvalidParams(f"{key}: {pattern[:100]!r} is too large a pattern. Use fewer repetitions.")
     return regexp
 
 

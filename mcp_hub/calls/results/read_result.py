@@ -97,7 +97,7 @@ class ReadResult:
         part = await self._documents.read(principal, id_, offset, size)
         if part is None:
             raise InvalidParams(
-                f"{id_[:_SHOWN]!r} is not found: it has expired or never was. "
+                f"{id_[:_SHOWN]!r} is not found: it has expired, or never existed. "
                 "Call the tool that it came from again for a fresh one."
             )
         return part
@@ -129,7 +129,7 @@ def _arguments(call: Call) -> _Wanted:
         return _decode(call.params.get("arguments", b"{}"))
     except (msgspec.DecodeError, RecursionError) as problem:
         reason = str(problem)[:_REASON]
-        raise InvalidParams(f"wrong arguments: {reason}; known are id, offset, limit, grep, path") from None
+        raise InvalidParams(f"wrong arguments: {reason}. Known arguments: id, offset, limit, grep, path.") from None
 
 
 def _number(name: str, given: _Number, least: int) -> int | None:

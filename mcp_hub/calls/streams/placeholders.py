@@ -23,7 +23,7 @@ def unwritable(event: CallEvent, problem: Exception) -> CallEvent:
     why = _writable(str(problem))
     match event:
         case Completed():
-            return Failed(RpcError(f"the call succeeded, but its result cannot be written: {why}"))
+            return Failed(RpcError(f"The call succeeded, but its result cannot be written: {why}"))
         case Cancelled(reason):
             return Cancelled(_writable(reason or why))
         case Failed(error):
@@ -52,7 +52,7 @@ def ending_of(row: StreamInfo, line: bytes) -> Ending:
         return event
     if row.status == "cancelled":
         return Cancelled()
-    reason = f"the call has ended ({row.status}), but how cannot be read: a newer hub may have written it"
+    reason = f"The call has ended ({row.status}). Its result cannot be read: a newer hub may have written it."
     return Failed(RpcError(reason))
 
 

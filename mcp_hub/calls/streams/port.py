@@ -215,4 +215,4 @@ class StreamPort:
 
 def _check_digest(row: StreamInfo, digest: str) -> None:
     if row.digest != digest:
-        raise KeyReused("this Idempotency-Key was used for another request")
+        raise KeyReused("This Idempotency-Key was used for another request. Use a new key.")

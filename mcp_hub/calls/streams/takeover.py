@@ -58,7 +58,7 @@ class Takeover:
 
     async def _close(self, row: StreamInfo) -> None:
         wall = wall_time()
-        line = _ending(row, wall, "the hub that ran this call is gone; the outcome is unknown")
+        line = _ending(row, wall, "The hub that ran this call is gone. The outcome of the call is unknown.")
         closed = await self._store.claim(row, [line], Change(wall, "failed"))
         if closed is not None:
             log.warning("stream_closed", stream=row.id, upstream=row.server, reason="its hub is gone")
@@ -80,7 +80,7 @@ class Takeover:
         """Ends the stream, to which nothing will ever be written."""
         log.error("stream_not_taken_up", stream=row.id, upstream=row.server, reason=ascii(str(problem)))
         wall = wall_time()
-        line = _ending(row, wall, f"the hub that ran this call is gone, and this one cannot go on: {problem}")
+        line = _ending(row, wall, f"The hub that ran this call is gone, and this one cannot continue it: {problem}")
         try:
             await appended(self._store, row, [line], Change(wall, "failed"))
         except StoreError as error:

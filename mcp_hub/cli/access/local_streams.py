@@ -134,7 +134,9 @@ class LocalStream:
                 if (await tended(self._store, row)).has_ended:
                     return
                 if await self._store.is_orphan(row):
-                    self._on_pause("the hub of this call has ended; waiting for the next one, which continues the call")
+                    self._on_pause(
+                        "The hub of this call has ended. Waiting for the next one, which continues the call."
+                    )
             await anyio.sleep(_LOOK)
 
 

@@ -135,9 +135,8 @@ def _print(
         return
     servers = report["servers"]
     down = [name for name, own in servers.items() if own["enabled"] and (own["runs"] is None or name in late)]
-    found = f"valid, but {plural(len(down), 'server')} cannot start" if down else "ok"
-    advice = ". Run: mcp-hub doctor" if down else ""
-    click.echo(f"{report['file']}: {found}, {_counted(report)}{advice}")
+    found, counted = f"valid, but {plural(len(down), 'server')} cannot start", _counted(report)
+    click.echo(f"{report['file']}: " + (f"{found} ({counted}). Run: mcp-hub doctor" if down else f"ok, {counted}"))
     for name, server in servers.items():
         state = server["runs"] or "not found" if server["enabled"] else "disabled"
         click.echo(visible(f"  {name}: {state}"))

@@ -18,7 +18,7 @@ from mcp_hub.types import JsonObject
 
 _VERDICTS: Mapping[str, tuple[str, str]] = {
     "missing": ("missing_key", "is missing"),
-    "string_type": ("wrong_type", "expected text; put it in quotes"),
+    "string_type": ("wrong_type", "expected text. Put it in quotes."),
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), ("wrong_type", "expected a whole number")),
     **dict.fromkeys(("bool_type", "bool_parsing"), ("wrong_type", "expected true or false")),
     "list_type": ("wrong_type", "expected a list"),
@@ -121,7 +121,9 @@ def _check_names(servers: Mapping[str, object], longest: object, report: Finding
             if isinstance(name, str) and isinstance(longest, int) and len(name) > longest:
                 said = f"is longer than hub.max_name_length ({longest}), so that clients get another name"
                 report.warn(
-                    ("servers", server, *path), "name_too_long", f"{said}; shorten it, or raise that (64 at most)"
+                    ("servers", server, *path),
+                    "name_too_long",
+                    f"{said}. Shorten it, or raise that limit (64 at most).",
                 )
 
 

@@ -19,13 +19,13 @@ _LISTS: Final = {
     **dict.fromkeys(("enabledTools", "enabled_tools", "includeTools"), "allow"),
 }
 """Lists of tool names in other clients' files, and the key of `tools` that each stands for."""
-_APPROVES: Final = "the client asks before a call, not the hub; set this in the client"
+_APPROVES: Final = "the client asks before a call, not the hub. Set this in the client."
 _OF_OTHERS: Final = {
     **dict.fromkeys(("autoApprove", "alwaysAllow", "trust"), _APPROVES),
-    "envFile": "the hub does not read files of variables; name the variables under env",
+    "envFile": "the hub does not read files of variables. Set the variables under env.",
     **dict.fromkeys(("auth", "authorization"), "to log in to a remote server, set oauth: {} or bearer"),
     **dict.fromkeys(_LISTS, "set tools.allow or tools.deny"),
-    "inputs": "the hub does not ask when it starts; write ${VAR} where a server needs a value",
+    "inputs": "the hub does not ask when it starts. Write ${VAR} where a server needs a value",
 }
 """Advice for keys that other clients know: they are not misspelled keys of ours, however similar."""
 

@@ -63,7 +63,7 @@ def _split(text: str) -> Iterator[tuple[str, str | None]]:
             continue
         end = text.find("}", start)
         if end < 0:
-            raise Unresolved("invalid_placeholder", '"${" is never closed; write "$${" for a literal one')
+            raise Unresolved("invalid_placeholder", '"${" is never closed. Write "$${" for a literal one')
         yield text[at:start], text[start + 2 : end]
         at = end + 1
     yield text[at:], None
@@ -77,7 +77,7 @@ def _look_up(reference: str, env: Mapping[str, str], base: Path) -> Resolved:
     if reference.startswith("keyring:"):
         return _entry(reference.removeprefix("keyring:"))
     if reference.startswith("input:"):
-        said = f"the hub does not ask for values, as VS Code does for ${{{reference}}}; write ${{VAR}} instead"
+        said = f"the hub does not ask for values, as VS Code does for ${{{reference}}}. Write ${{VAR}} instead."
         raise Unresolved("invalid_placeholder", said)
     name, has_default, default = reference.removeprefix("env:").partition(":-")
     if not _NAME.fullmatch(name):
@@ -86,7 +86,7 @@ def _look_up(reference: str, env: Mapping[str, str], base: Path) -> Resolved:
     if has_default and not env.get(name):
         return Resolved(default)
     if name not in env:
-        said = f"environment variable {name} is not set; set it, or write ${{{name}:-default}}"
+        said = f"environment variable {name} is not set. Set it, or write ${{{name}:-default}}"
         raise Unresolved("variable_not_set", said)
     return Resolved(env[name]) if name in _PUBLIC else _secret(env[name])
 
@@ -103,14 +103,14 @@ def _entry(text: str) -> Resolved:
     try:
         keyring: Any = importlib.import_module("keyring")
     except ImportError:
-        said = "no keyring is installed; add it with: pip install 'mcp-hub[keyring]'"
+        said = "no keyring is installed. Install it with: pip install 'mcp-hub[keyring]'"
         raise Unresolved("keyring_unavailable", said) from None
     try:
         found = keyring.get_password(service, name)
     except Exception as problem:  # each system's keyring has errors of its own
         raise Unresolved("keyring_unavailable", f"the keyring cannot be read: {type(problem).__name__}") from None
     if not isinstance(found, str):
-        said = f"the keyring has no {service}/{name}; store it with: keyring set {service} {name}"
+        said = f"the keyring has no {service}/{name}. Store it with: keyring set {service} {name}"
         raise Unresolved("keyring_unavailable", said)
     return _secret(found)
 

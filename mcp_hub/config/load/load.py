@@ -26,7 +26,7 @@ from mcp_hub.types import FileStamp, JsonObject
 _LARGEST = 1 << 20  # 1 MiB is thousands of servers; more is not a configuration
 _OWN_TOOLS = 250  # tokens, at most
 _STARTER = "servers: {time: {command: uvx, args: [mcp-server-time]}}"
-_NOT_UTF8 = "not UTF-8 text; save the file as UTF-8"
+_NOT_UTF8 = "the text is not UTF-8. Save the file as UTF-8."
 _NAMES = ("servers.yaml", "servers.yml", "servers.json")
 _GUESSED = 16  # characters: a token of this length cannot be guessed
 _PLACEHOLDERS_STAY = ("command", "url", "local", "args", "env")  # a disabled server keeps the shape it was written in
@@ -67,7 +67,7 @@ def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path
         if place.is_file():
             return place
     searched = ", ".join(str(place) for place in places)
-    said = f"no configuration found (searched: {searched}); create one with: {_STARTER}"
+    said = f"no configuration found (searched: {searched}). Create one with: {_STARTER}"
     raise ConfigError(ConfigFinding("config_not_found", said))
 
 
@@ -87,7 +87,7 @@ def read(path: Path, env: Mapping[str, str]) -> Loaded:
                 raise ConfigError(ConfigFinding("config_untrusted", problem, str(path)))
             content = file.read(_LARGEST + 1)
     except FileNotFoundError:
-        said = f"no such file; create it with: {_STARTER}"
+        said = f"the file does not exist. Create it with: {_STARTER}"
         raise ConfigError(ConfigFinding("config_not_found", said, str(path))) from None
     except OSError as error:
         raise ConfigError(ConfigFinding("config_unreadable", f"cannot be read: {error.strerror}", str(path))) from None
@@ -131,20 +131,20 @@ def parse(text: str, name: str, env: Mapping[str, str], base: Path) -> Loaded:
 def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None:
     """Checks valid settings against each other and the environment. Raises `ConfigError`."""
     if settings.hub.telemetry.lacks_place(env):
-        said = f"there is no endpoint to send to; set endpoint, or {PLACES[0]} in the environment"
+        said = f"there is no endpoint to send to. Set endpoint, or {PLACES[0]} in the environment"
         report.error(("hub", "telemetry", "enabled"), "missing_key", said)
         raise report.failure()
     if not settings.servers:
-        report.warn((), "no_servers", f"there are no servers; add one, for example: {_STARTER}")
+        report.warn((), "no_servers", f"there are no servers. Add one, for example: {_STARTER}")
     for server, own in settings.servers.items():
         if own.url is not None and own.enabled and is_cleartext(own.url):
-            said = "others on the network can read http://; use https://"
+            said = "others on the network can read http://. Use https://."
             report.warn(("servers", server, "url"), "cleartext_url", said)
     budgets: dict[DataPath, int | None] = {("profiles", name): own.budget for name, own in settings.profiles.items()}
     for path, budget in {("hub",): settings.hub.budget, **budgets}.items():
         if budget is not None and budget < _OWN_TOOLS:
             said = f"less than the {_OWN_TOOLS} tokens of find_tools, run_tool and read_result"
-            said += '; to list no other tools, write "expose: search"'
+            said += '. To list no other tools, write "expose: search".'
             report.warn((*path, "budget"), "budget_too_small", said)
 
 
@@ -152,7 +152,9 @@ def _notes(settings: Settings, interpolation: Interpolation) -> Iterator[Finding
     """Advice about settings that are valid."""
     for place in interpolation.secret_at:
         if place[0] == "servers" and place[2:3] == ("args",):
-            said = "everybody on this machine can read arguments (ps); if the value is secret, set it under env instead"
+            said = (
+                "everybody on this machine can read arguments (ps). If the value is secret, set it under env instead."
+            )
             yield Finding(place, "secret_in_arguments", said)
     for index, own in enumerate(settings.hub.tokens):
         if len(own.token.get_secret_value()) < _GUESSED:
@@ -163,15 +165,15 @@ def _notes(settings: Settings, interpolation: Interpolation) -> Iterator[Finding
 def _sections(data: object, report: Findings) -> JsonObject:
     """The top level under the names of `Settings`."""
     if data is None:
-        raise ConfigError(ConfigFinding("config_empty", f"is empty; begin with: {_STARTER}", report.name))
+        raise ConfigError(ConfigFinding("config_empty", f"the file is empty. Begin with: {_STARTER}", report.name))
     if not isinstance(data, dict):
-        said = f"expected a mapping at the top; begin with: {_STARTER}"
+        said = f"expected a mapping at the top. Begin with: {_STARTER}"
         raise ConfigError(ConfigFinding("wrong_type", said, report.name, 1))
     tree = {key: value for key, value in data.items() if key != "$schema"}
     if "mcpServers" in tree:
         servers = tree.pop("mcpServers")
         if "servers" in tree:
-            report.error(("mcpServers",), "conflicting_keys", 'means the same as "servers"; keep one of them')
+            report.error(("mcpServers",), "conflicting_keys", 'means the same as "servers". Keep one of them.')
         else:
             tree["servers"] = servers
             report.written["servers"] = "mcpServers"

@@ -130,7 +130,7 @@ def check_clients(clients: dict[str, ClientSettings]) -> dict[str, ClientSetting
             said = f"is the same client as {quoted(first[name.casefold()])}: case does not matter"
             raise finding("duplicate_name", said, name)
         if entry == ClientSettings():
-            raise finding("missing_key", "is empty; set one of its keys", name)
+            raise finding("missing_key", "is empty. Set one of its keys.", name)
         if name.casefold() == UNKNOWN_CLIENT and entry.matches:
             said = 'cannot have "matches": it is for every client that no other entry matches'
             raise finding("misplaced_key", said, name)

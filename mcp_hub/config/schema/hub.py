@@ -87,13 +87,13 @@ class StoreSettings(Section):
     def _read_text(cls, data: object) -> object:
         store = written_out(data)
         if isinstance(store, str):
-            raise finding("invalid_value", f"{quoted(store)} is not a store; write sqlite, sqlite:FOLDER or memory")
+            raise finding("invalid_value", f"{quoted(store)} is not a store. Write sqlite, sqlite:FOLDER or memory")
         return store
 
     @model_validator(mode="after")
     def _has_a_place_or_none(self) -> Self:
         if self.type == "memory" and self.path is not None:
-            raise finding("misplaced_key", "belongs to sqlite; a store in memory does not have a folder", "path")
+            raise finding("misplaced_key", "belongs to sqlite. A store in memory does not have a folder.", "path")
         return self
 
 

@@ -69,7 +69,7 @@ class IssuerSettings(Section):
                 said = f"{name} needs a shared_key: with public keys anybody could sign"
                 raise finding("missing_key", said, "algorithms")
             if is_shared and not name.startswith("HS"):
-                said = f"{name} is for key pairs; a shared_key takes HS256, HS384 or HS512"
+                said = f"{name} is for key pairs. A shared_key takes HS256, HS384 or HS512."
                 raise finding("invalid_value", said, "algorithms")
         return self
 

@@ -35,7 +35,7 @@ class OAuthSettings(Section):
         if self.token_auth is not None and self.client_secret is None:
             raise finding("missing_key", 'says how a client_secret is sent: set "client_secret", too', "token_auth")
         if self.client_id is not None and self.client_metadata_url is not None:
-            said = "client_id already says who the hub is; keep one of them"
+            said = "client_id already says who the hub is. Keep one of them."
             raise finding("conflicting_keys", said, "client_metadata_url")
         if self.grant == "client_credentials":
             self._check_machine()

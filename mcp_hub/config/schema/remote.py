@@ -43,7 +43,7 @@ def problems_of(url: str, headers: Mapping[str, str], bearer: str | None) -> lis
         said = 'expected the token alone, without "Bearer" before it, of printable ASCII characters'
         found.append(Flaw("bearer", "invalid_value", said))
     if bearer is not None and "authorization" in seen:
-        found.append(Flaw("bearer", "conflicting_keys", "headers already has an Authorization; keep one of them"))
+        found.append(Flaw("bearer", "conflicting_keys", "headers already has an Authorization. Keep one of them."))
     return found
 
 
@@ -56,7 +56,7 @@ def _of_url(url: str) -> str | None:
     if parts.scheme not in ("http", "https") or not has_place or not url.isprintable() or " " in url:
         return "expected http:// or https:// with a host, for example https://example.com/mcp"
     if "@" in parts.netloc:
-        return "must not hold a user or a password; use bearer or headers"
+        return "must not hold a user or a password. Use bearer or headers."
     return None
 
 

@@ -86,7 +86,7 @@ class ServerSettings(Section):
             return data
         own = dict(data)
         if "transport" in own and own.setdefault("type", own["transport"]) != own.pop("transport"):
-            raise finding("conflicting_keys", "contradicts type; keep one of them", "transport")
+            raise finding("conflicting_keys", "contradicts type. Keep one of them.", "transport")
         if own.get("type") == "stdio" and "command" in own:
             del own["type"]
         elif isinstance(kind := own.get("type"), str):
@@ -109,7 +109,7 @@ class ServerSettings(Section):
             raise finding("conflicting_keys", f"a server has a {found[0]} or a {found[1]}, not both", found[1])
         for key, owner in _BELONGS.items():
             if owner not in found and getattr(self, key):
-                raise finding("misplaced_key", f"belongs to a {owner}; a {found[0]} does not have it", key)
+                raise finding("misplaced_key", f"belongs to a {owner}. A {found[0]} does not have it.", key)
         for key in _OF_PROCESSES:
             if self.local is not None and getattr(self, key) is not None:
                 said = "does not apply to Python functions: they are not started or stopped"
@@ -123,7 +123,7 @@ class ServerSettings(Section):
             if own.name is None:
                 continue
             if key in renamed:
-                said = f"per_tool also has a name for {quoted(key)}; keep one of them"
+                said = f"per_tool also has a name for {quoted(key)}. Keep one of them."
                 raise finding("conflicting_keys", said, "rename")
             if is_glob(key):
                 raise finding("misplaced_key", f"{quoted(key)} is a glob, but a name belongs to one tool", "per_tool")
@@ -140,7 +140,7 @@ class ServerSettings(Section):
             headers = {name: value.get_secret_value() for name, value in self.headers.items()}
             problems += problems_of(self.url, headers, self.bearer.get_secret_value() if self.bearer else None)
             if self.oauth is not None and (self.bearer or any(name.lower() == "authorization" for name in headers)):
-                said = "bearer or headers already has the credentials; keep one of them"
+                said = "bearer or headers already has the credentials. Keep one of them."
                 problems.append(Flaw("oauth", "conflicting_keys", said))
             if self.oauth is not None and all(flaw.key != "url" for flaw in problems) and is_cleartext(self.url):
                 problems.append(Flaw("oauth", "cleartext_url", "needs an https:// url: others could read the token"))
@@ -161,5 +161,5 @@ def _opposite(disabled: object, enabled: object) -> bool:
     if flag is None:
         raise finding("wrong_type", "expected true or false", "disabled")
     if enabled is not None:
-        raise finding("conflicting_keys", "means the same as enabled; keep one of them", "disabled")
+        raise finding("conflicting_keys", "means the same as enabled. Keep one of them.", "disabled")
     return not flag

@@ -41,7 +41,7 @@ class TelemetrySettings(Section):
     @model_validator(mode="after")
     def _can_be_done(self) -> Self:
         if self.endpoint is None and self.headers:
-            raise finding("missing_key", 'need an endpoint; set "endpoint", too', "headers")
+            raise finding("missing_key", 'need an endpoint. Also set "endpoint".', "headers")
         if self.endpoint is not None:
             headers = {key: own.get_secret_value() for key, own in self.headers.items()}
             problems = [
@@ -54,7 +54,7 @@ class TelemetrySettings(Section):
             if problems:
                 raise findings(problems)
         if self.is_on and not all(map(_is_installed, _NEEDED)):
-            said = "needs packages that are not installed; install them with: pip install 'mcp-hub[otel]'"
+            said = "needs packages that are not installed. Install them with: pip install 'mcp-hub[otel]'"
             raise finding("not_installed", said, "enabled" if self.endpoint is None else "endpoint")
         return self
 

@@ -34,7 +34,7 @@ class ToolSettings(Section):
     def _says_it_once(self) -> Self:
         for argument in self.arguments:
             if argument in self.fixed:
-                said = f"{quoted(argument)} is also among the arguments; keep one of them"
+                said = f"{quoted(argument)} is also among the arguments. Keep one of them."
                 raise finding("conflicting_keys", said, "fixed")
         return self
 

@@ -93,11 +93,11 @@ class HttpAuth:
         """Why a request must not reach any route at all: Host against DNS rebinding, Origin against foreign pages."""
         host = headers.get(b"host", b"")
         if not self._host_passes(host):
-            said = f"host {_text(host)} is not served here; allow it with hub.http.allowed_hosts"
+            said = f"host {_text(host)} is not served here. Allow it with hub.http.allowed_hosts."
             return Refusal(421, "host_not_served", said)
         origin = headers.get(b"origin")
         if origin is not None and not self._origin_passes(_text(origin), _host_name(_text(host))):
-            said = f"origin {_text(origin)} is not allowed; allow it with hub.http.allowed_origins"
+            said = f"origin {_text(origin)} is not allowed. Allow it with hub.http.allowed_origins."
             return Refusal(403, "origin_not_allowed", said)
         return None
 

@@ -162,7 +162,9 @@ class Endpoints:
             return
         serve, profile = self._found(mount, scope)
         if serve is None:
-            await fail(send, ErrorResponse(404, "not_found", "nothing here; the MCP endpoint is /mcp"))
+            await fail(
+                send, ErrorResponse(404, "not_found", "There is nothing at this path. The MCP endpoint is /mcp.")
+            )
             return
         caller = await self._caller(headers, profile)
         if isinstance(caller, Refusal):

@@ -149,7 +149,7 @@ class HandshakeHttp:
         """Whose session the request names. Raises `ErrorResponse`: 400 unnamed, 404 unknown or foreign, 503."""
         named = http.headers.get(_SESSION)
         if named is None:
-            said = "Mcp-Session-Id header is required; send initialize first"
+            said = "Mcp-Session-Id header is required. Send initialize first."
             raise ErrorResponse(400, "session_required", said)
         id_ = named.decode("latin-1")
         session = self._sessions.find(id_, http.caller)

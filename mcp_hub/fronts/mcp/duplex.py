@@ -157,7 +157,7 @@ class Duplex:
             self._refuse(id_, error)
         except Exception:
             log.exception("request_crashed", method=message.method)
-            self._refuse(id_, RpcError("internal error of the hub; its log has the details"))
+            self._refuse(id_, RpcError("Internal error of the hub. Its log has the details."))
 
     def _admit(self, message: Envelope) -> None:
         """Raises `RpcError` for a request that is too deep, or one too many."""

@@ -92,7 +92,9 @@ class Health:
         if not own.is_settled:
             reasons.append(Reason("starting", "servers are starting that have never been listed (hub.first_list_wait)"))
         if own.store == "out_of_use":
-            reasons.append(Reason("store_out_of_use", "the file of streams cannot be used: they are in memory only"))
+            reasons.append(
+                Reason("store_out_of_use", "The file of streams cannot be used, so streams are in memory only.")
+            )
         states = own.states().values()
         if states and all(state in _GIVEN_UP for state in states):
             reasons.append(Reason("no_server", f"all {len(states)} enabled servers have failed"))

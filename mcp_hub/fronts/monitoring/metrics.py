@@ -33,7 +33,7 @@ _HUB: Final = "(hub)"
 """The label of the hub's own tools: no server can have this name."""
 _STORES: Final = ("durable", "memory", "out_of_use")
 _UNDER_WAY: Final[Mapping[str, tuple[str, Callable[[LoadFigures], int]]]] = {
-    "calls_running": ("Calls that a server is at.", lambda load: load.running),
+    "calls_running": ("Calls that run at a server.", lambda load: load.running),
     "calls_waiting": ("Calls that wait for their turn (hub.limits.running_calls).", lambda load: load.waiting),
     "streams": ("Running calls that are durable streams.", lambda load: load.streams),
     "followers": ("Readers of running durable streams, by cursor.", lambda load: load.followers),
@@ -124,7 +124,7 @@ class Metrics:
         reloads.add_metric(["refused"], refused)
         yield from (store, reloads)
         if last is not None:
-            yield GaugeMetricFamily("mcp_hub_last_reload_timestamp_seconds", "When the last reload was.", last)
+            yield GaugeMetricFamily("mcp_hub_last_reload_timestamp_seconds", "Time of the last reload.", last)
         busy = _counter("busy", "Refused because a limit was reached.", "setting")
         for setting, count in sorted(Busy.refusals.items()):
             busy.add_metric([setting], count)
@@ -161,8 +161,8 @@ def _of_servers(statuses: Iterable[UpstreamStatus], sampled: Sampled) -> Iterato
     up = _gauge("server_up", "Whether a server is ready, or rests until needed.", "server")
     restarts = _counter("server_restarts", "Starts after the first one.", "server")
     listed = _gauge("server_listed_timestamp_seconds", "When a server's lists were read last.", "server")
-    entries = _gauge("server_entries", "What a server lists.", "server", "kind")
-    warnings = _gauge("server_list_warnings", "What is wrong with its lists.", "server")
+    entries = _gauge("server_entries", "Entries in a server's lists.", "server", "kind")
+    warnings = _gauge("server_list_warnings", "Problems of its lists.", "server")
     for own in statuses:
         for each in UpstreamState:
             state.add_metric([own.server, each.value], own.state is each)

@@ -83,7 +83,7 @@ class RestApi:
             await sent.fail(scope, receive, problem_for(error))
         except Exception:
             log.exception("rest_request_crashed", method=scope["method"], path=scope["path"])
-            problem = Problem(500, "internal_error", "internal error of the hub; its log has the details")
+            problem = Problem(500, "internal_error", "Internal error of the hub. Its log has the details.")
             await sent.fail(scope, receive, problem)
 
     async def _describe(self, request: RestRequest) -> Response:
@@ -123,7 +123,7 @@ def _path(raw: bytes) -> str:
 
 
 def _not_found() -> Problem:
-    return Problem(404, "not_found", "nothing here; /v1/openapi.json describes what there is")
+    return Problem(404, "not_found", "There is nothing at this path. See /v1/openapi.json.")
 
 
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
@@ -153,7 +153,7 @@ class _Resource:
             response = await handler(RestRequest(scope, receive, send, self._max_body, self._limits))
         else:
             allow = ((b"allow", self._allowed.encode()),)
-            said = f"{method[:20]} is not for this; {self._allowed} are"
+            said = f"{method[:20]} is not allowed here. Allowed: {self._allowed}."
             raise Problem(405, "method_not_allowed", said, headers=allow)
         if response is not None:
             await response(scope, receive, send)

@@ -80,13 +80,15 @@ class RestExecutors:
         if not self._is_open:
             raise Problem(403, "token_required", "executors need a token (hub.tokens) unless the hub is on loopback")
         if self._found is None:
-            raise Problem(404, "no_executors", "this hub takes no executors")
+            raise Problem(404, "no_executors", "This hub does not accept executors.")
         return self._found
 
     async def register(self, request: RestRequest) -> Response:
         executors = self._executors
         if request.caller.profile is not None:
-            raise Problem(403, "profile_bound", "what is registered is listed beyond one profile: use another token")
+            raise Problem(
+                403, "profile_bound", "Registered tools are listed in all profiles. Use a token without a profile."
+            )
         body = await request.shaped(ExecutorBody)
         lease = float(body.lease.removesuffix("s")) if isinstance(body.lease, str) else float(body.lease)
         tools = [bytes(tool) for tool in body.tools]

@@ -89,7 +89,7 @@ ROUTES: Final = (
         parameters=(_LIMIT,), problems=(400, 503), has_head=True,
     ),
     RestRoute(
-        "GET", "/v1/streams/{id}", "getStream", "What is known of a stream",
+        "GET", "/v1/streams/{id}", "getStream", "The state of a stream",
         (ResponseSpec(200, "the stream", {_JSON: streams.StreamStatus}),),
         problems=(404, 503), has_head=True,
     ),
@@ -131,17 +131,17 @@ ROUTES: Final = (
         parameters=(_EPOCH, _WAIT, _LIMIT), problems=(400, 403, 404, 406),
     ),
     RestRoute(
-        "POST", "/v1/tool-results/stream", "postResults", "What a worker says of a call",
+        "POST", "/v1/tool-results/stream", "postResults", "Output and result of a call, from its worker",
         (ResponseSpec(200, "taken", {_JSON: executors.PostAnswer}), ResponseSpec(204, "taken before", {})),
         body=executors.PostBody, parameters=_PRODUCER, problems=(400, 403, 404, 409, 410, 413, 415, 429, 503),
     ),
     RestRoute(
-        "GET", "/v1/servers", "listServers", "Every server that the caller may use, and how it is",
+        "GET", "/v1/servers", "listServers", "Every server that the caller may use, and its state",
         (ResponseSpec(200, "the servers", {_JSON: servers.ServerList}),),
         parameters=(_PROFILE,), problems=(404,), has_head=True,
     ),
     RestRoute(
-        "GET", "/v1/servers/{name}", "getServer", "How a server is",
+        "GET", "/v1/servers/{name}", "getServer", "The state of a server",
         (ResponseSpec(200, "the server", {_JSON: servers.ServerInfo}),),
         parameters=(_PROFILE,), problems=(404,), has_head=True,
     ),

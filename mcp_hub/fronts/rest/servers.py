@@ -49,5 +49,7 @@ class RestServers:
 
     async def reload(self, request: RestRequest) -> Response:
         if request.caller.profile is not None:
-            raise Problem(403, "profile_bound", "the configuration is not that of one profile: use another token")
+            raise Problem(
+                403, "profile_bound", "The configuration belongs to all profiles. Use a token without a profile."
+            )
         return answer(await self._operator.reload())

@@ -94,7 +94,7 @@ class RestStreams:
         stream = await self._opened(request)
         asked = {question.key: question for question in await open_questions(stream)}
         if stream.info.has_ended:
-            raise Problem(409, "stream_ended", "the call has ended; nothing is asked any more")
+            raise Problem(409, "stream_ended", "The call has ended and has no open questions.")
         if body.key not in asked:
             still = ", ".join(asked) or "none"
             raise Problem(404, "unknown_question", f"no question {body.key[:100]!r} is open (open: {still})")

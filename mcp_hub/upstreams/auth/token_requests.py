@@ -85,13 +85,13 @@ class TokenRequests:
 
     def nonsense(self) -> LoginFailed:
         """The last answer cannot be read."""
-        return LoginFailed(f"{self._asked} what makes no sense", is_final=False)
+        return LoginFailed(f"{self._asked} with an invalid response", is_final=False)
 
     def _judge(self, response: httpx2.Response, wanted: str) -> None:
         """Keeps what the last answer lacks, and whether some server was busy: another one may have stood in for it."""
         lack = None if response.status_code in GIVEN else f"HTTP {response.status_code}"
         if lack is None and wanted == _METADATA and not _is_metadata(response.content):
-            lack = "what makes no sense"
+            lack = "with an invalid response"
         self._is_in_doubt |= response.status_code in BUSY
         if lack is None:
             self._lack = None

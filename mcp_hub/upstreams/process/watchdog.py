@@ -112,7 +112,7 @@ class Watchdog:
                 search = anyio.to_thread.run_sync(_kill_left, batch, limiter=anyio.CapacityLimiter(1))
                 killed, is_clean = await search
                 if not is_clean:
-                    log.warning("children_left", marks=sorted(batch), reason="they do not die of SIGKILL")
+                    log.warning("children_left", marks=sorted(batch), reason="they did not end after SIGKILL")
                 reaper.reap_adopted(killed)
             for ended in batch:
                 del self._living[ended]

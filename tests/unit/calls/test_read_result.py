@@ -208,7 +208,7 @@ async def test_unknown_foreign_and_expired_texts_cannot_be_told_apart(hub: Hub) 
     hub.now[0] += 3601
     expired = await hub.error(id=id_)
     assert {foreign, unknown.replace(never_was, id_), expired} == {
-        f"read_result: '{id_}' is not found: it has expired or never was. "
+        f"read_result: '{id_}' is not found: it has expired, or never existed. "
         "Call the tool that it came from again for a fresh one."
     }
     for more in ({"grep": "("}, {"path": "("}, {"offset": 99}):
@@ -230,8 +230,8 @@ async def test_unknown_foreign_and_expired_texts_cannot_be_told_apart(hub: Hub) 
         ({"id": "r", "limit": 0}, "`limit` is a whole number from 1 on, not '0'"),
         ({"id": "r", "grep": 7}, "got `int` - at `$.grep`"),
         ({"id": "r", "path": ["$"]}, "got `array` - at `$.path`"),
-        ({"id": "r", "pattern": "x"}, "unknown field `pattern`; known are id, offset, limit, grep, path"),
-        ({"id": "r", "x" * 99_999: 1}, "known are id, offset, limit, grep, path"),
+        ({"id": "r", "pattern": "x"}, "unknown field `pattern`. Known arguments: id, offset, limit, grep, path."),
+        ({"id": "r", "x" * 99_999: 1}, "Known arguments: id, offset, limit, grep, path"),
     ],
 )
 async def test_wrong_arguments_are_named(hub: Hub, arguments: dict[str, Any], reason: str) -> None:

@@ -124,7 +124,7 @@ def test_a_public_address_needs_to_know_who_comes(host: str, capsys: pytest.Capt
     with pytest.raises(SystemExit) as caught:
         serve._listen(settings(), host, 0)
     said = capsys.readouterr().err
-    assert caught.value.code == 2 and f"refusing to listen on {host} without tokens" in said
+    assert caught.value.code == 2 and f"The hub does not listen on {host} without tokens" in said
     assert "hub.tokens or hub.http.oauth" in said
 
 
@@ -147,6 +147,6 @@ async def test_a_file_of_keys_that_others_can_write_lets_nobody_in(keys: Path, m
     os.chmod(keys, 0o666)
     door = HttpAuthFactory(None)
     assert await who(door.guard(settings(keys)), SHOWN) == 503
-    assert "can be written by others" in door.key_states()[0]
+    assert "others can write it" in door.key_states()[0]
     monkeypatch.setenv(OVERRIDE, "1")
     assert isinstance(await who(HttpAuthFactory(None).guard(settings(keys)), SHOWN), Caller)

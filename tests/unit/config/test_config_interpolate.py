@@ -36,7 +36,7 @@ def test_reference_is_filled_in_once(text: str, result: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("${UNSET}", r"environment variable UNSET is not set; set it, or write \$\{UNSET:-default\}"),
+        ("${UNSET}", r"environment variable UNSET is not set. Set it, or write \$\{UNSET:-default\}"),
         ("${env:UNSET}", "environment variable UNSET is not set"),
         ("${TOKEN", "never closed"),
         ("${A:-${B}}", "is not supported"),

@@ -125,7 +125,7 @@ def test_unreadable_file_says_why(tmp_path: Path) -> None:
 def test_file_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     path.write_bytes(b"servers:\n  a: {command: \xff}\n")
-    with pytest.raises(ConfigError, match=r"servers\.yaml:2: not UTF-8 text"):
+    with pytest.raises(ConfigError, match=r"servers\.yaml:2: the text is not UTF-8"):
         load(path, {})
 
 
@@ -176,7 +176,7 @@ def test_file_of_the_user_is_found_last(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(ConfigError) as caught:
         find_config(None, tmp_path, {})
     place = tmp_path / "user" / "mcp-hub" / "servers.yaml"
-    assert f"{tmp_path}/servers.json, {place}); create one with: servers:" in str(caught.value)
+    assert f"{tmp_path}/servers.json, {place}). Create one with: servers:" in str(caught.value)
     place.parent.mkdir(parents=True)
     place.touch()
     assert find_config(None, tmp_path, {}) == place

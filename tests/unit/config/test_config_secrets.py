@@ -84,7 +84,7 @@ def test_an_entry_of_the_keyring_is_filled_in_and_secret(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "keyring", keyring(lambda service, name: entries.get((service, name))))
     assert resolve("a ${keyring:mcp-hub/github}", {}, Path("/"))[:2] == ("a from-keyring", frozenset({"from-keyring"}))
     assert resolve("${keyring:https://x/y/me}", {}, Path("/"))[0] == "another-one"
-    with pytest.raises(Unresolved, match="no mcp-hub/gone; store it with: keyring set mcp-hub gone"):
+    with pytest.raises(Unresolved, match="no mcp-hub/gone. Store it with: keyring set mcp-hub gone"):
         resolve("${keyring:mcp-hub/gone}", {}, Path("/"))
 
 

@@ -111,7 +111,7 @@ async def test_nobody_learns_of_profiles_without_a_token(target: str) -> None:
 @pytest.mark.parametrize("target", ["/", "/p/small", "/mcp/small", "/mcp/p", "/other/p/small", "/mcp/x/p/small"])
 async def test_other_paths_are_nothing(target: str) -> None:
     status, said = await asked(target)
-    assert (status, said["error"]["message"]) == (404, "nothing here; the MCP endpoint is /mcp")
+    assert (status, said["error"]["message"]) == (404, "There is nothing at this path. The MCP endpoint is /mcp.")
 
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW")

@@ -81,7 +81,7 @@ TOO_OLD = {"error": "bad_code", "error_description": "too\nold"}
         (TOKEN, 503, {"error": "invalid_grant"}, "did not give a token: HTTP 503, invalid_grant"),
         (TOKEN, 200, TOO_OLD, "answered with no bearer token: bad_code (too old)"),
         (TOKEN, 302, SECRET.encode(), "Token exchange failed (302)"),
-        (CLIENT, 201, {"client_secret": SECRET}, "was asked for a client and answered what makes no sense"),
+        (CLIENT, 201, {"client_secret": SECRET}, "was asked for a client and answered with an invalid response"),
         (CLIENT, 400, {"error": "invalid_redirect_uri"}, "refused to register the hub as a client: invalid_redirect_"),
         (CLIENT, 500, SECRET.encode(), "did not register the hub as a client: HTTP 500"),
     ],
@@ -137,7 +137,7 @@ async def test_metadata_that_is_none_is_one_sentence_with_its_place(tmp_path: Pa
             await logged_in(server, GrantStore(tmp_path), client, show=never)
     said = str(caught.value)
     assert not caught.value.is_final and SECRET not in said
-    assert f"{guard.base} was asked for metadata and answered what makes no sense" in said
+    assert f"{guard.base} was asked for metadata and answered with an invalid response" in said
 
 
 async def test_a_challenge_with_an_address_that_is_none_is_one_sentence(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ async def test_a_challenge_with_an_address_that_is_none_is_one_sentence(tmp_path
     async with serving(script) as server:
         base = server.url.removesuffix("/mcp")
         found = await refused(server, GrantStore(tmp_path))
-    assert found == f"{base} was asked for a way to log in and answered what makes no sense"
+    assert found == f"{base} was asked for a way to log in and answered with an invalid response"
 
 
 # -- challenges

@@ -244,7 +244,7 @@ async def _read(path: Path, is_believed: Callable[[os.stat_result], bool]) -> by
     def read() -> bytes:
         with path.open("rb") as file:
             if not is_believed(os.fstat(file.fileno())):
-                raise KeysUnusable("is somebody else's, or can be written by others; see mcp-hub check")
+                raise KeysUnusable("belongs to another user, or others can write it. Run: mcp-hub check")
             return file.read(_LARGEST + 1)
 
     try:

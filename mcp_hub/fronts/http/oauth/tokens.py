@@ -149,7 +149,7 @@ class TokenVerifier:
             version, keys = issuer.keys.version, issuer.keys.find(*named)
             if not keys and (trouble := issuer.keys.trouble) is not None:
                 # the token may be good, so this is not a 401
-                said = f"the keys of {issuer.name} are not available: {trouble}; try again later"
+                said = f"the keys of {issuer.name} are not available: {trouble}. Try again later."
                 return Refusal(503, "keys_unavailable", said, ((b"retry-after", b"10"),))
             claims = self._claims(token, header["alg"], keys, issuer)
             if "cnf" in claims:
@@ -223,7 +223,7 @@ class TokenVerifier:
         if profile is None and is_mapped:
             return self._insufficient("the token gives no profile", [*wanted, *issuer.scope_profiles])
         if profile is not None and profile not in self._profiles:
-            return self._insufficient("the token names a profile that there is not", wanted)
+            return self._insufficient("the token names a profile that does not exist", wanted)
         return Caller(caller.principal, profile)
 
     def _insufficient(self, said: str, scopes: Iterable[str]) -> Refusal:

@@ -262,7 +262,7 @@ async def test_stream_that_was_trimmed_is_shown_from_where_it_is_kept(tmp_path: 
             gone = await own.run("resume", row["stream"], "--after", "1", url=url)
             assert (gone.returncode, gone.stdout) == (2, b"")
             said = gone.stderr.decode()
-            assert said.startswith(f"{row['stream']}: ") and said.endswith(f" {row['first']} [events_gone]\n")
+            assert said.startswith(f"{row['stream']}: ") and said.endswith(f" {row['first']}. [events_gone]\n")
 
 
 @pytest.mark.parametrize("command", ["resume", "cancel"])

@@ -66,9 +66,9 @@ class TaskAnswer(EarlyAnswer):
         except Busy as busy:
             log.info("task_refused", call_id=self._record.call.id, reason=str(busy))
         else:
-            self._stream.on_stored(self._tell)
+            self._stream.on_stored(self._notify)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._ready()
 
     def take(self) -> EarlyOutput:

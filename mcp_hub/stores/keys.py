@@ -14,7 +14,7 @@ _SIZE: Final = 32
 _KEPT: Final = re.compile(rb'"([0-9a-f]{%d})"' % (2 * _SIZE))
 
 
-def kept_key(files: KeyedFiles, name: str) -> bytes:
+def stored_key(files: KeyedFiles, name: str) -> bytes:
     """The key of that name, made by whoever asks first; where it cannot be kept, one that ends with this process."""
     try:
         files.update(name, _made)

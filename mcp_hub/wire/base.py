@@ -67,7 +67,7 @@ class Pending(msgspec.Struct, eq=False):
         if self.answer is None and self.failure is None:
             self.answer = answer
             if self._future is not None:
-                self._tell()
+                self._notify()
             elif self._then is not None:
                 then, self._then = self._then, None
                 then()
@@ -76,9 +76,9 @@ class Pending(msgspec.Struct, eq=False):
         """There will be no answer; the first outcome counts."""
         if self.answer is None and self.failure is None:
             self.failure = error
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         then, self._then = self._then, None
         if self._future is not None and not self._future.done():
             self._resolve(self._future)

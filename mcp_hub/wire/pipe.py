@@ -14,7 +14,7 @@ from mcp_hub.aio import Turn
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.jsonrpc.framing import Framer, TooLong
-from mcp_hub.protocol.jsonrpc.repair import stand_in
+from mcp_hub.protocol.jsonrpc.repair import placeholder
 from mcp_hub.protocol.jsonrpc.salvage import is_answer, salvage_id
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.types import Cause
@@ -304,7 +304,7 @@ class Pipe(asyncio.Protocol):
             if bad.id is None and (sole := self.requests.sole()) is not None:
                 pending = self.requests.pending.pop(sole.id)
         if pending is not None:
-            pending.settle(stand_in(bad, line, pending.method))
+            pending.settle(placeholder(bad, line, pending.method))
         self._handler.on_bad_line(bad, line)
 
     def _stop_sending(self) -> None:

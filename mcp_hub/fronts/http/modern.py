@@ -23,10 +23,10 @@ from mcp_hub.types import Era, JsonObject, Kind
 class ModernHttp:
     """Serves POSTs whose version header names no handshake version."""
 
-    def __init__(self, hub: HubPort, binding: Binding, keeper: Housekeeper) -> None:
+    def __init__(self, hub: HubPort, binding: Binding, housekeeper: Housekeeper) -> None:
         self._hub = hub
         self._binding = binding
-        self._keeper = keeper
+        self._housekeeper = housekeeper
         self._requests = 0
 
     async def post(self, request: HttpRequest) -> None:
@@ -43,7 +43,7 @@ class ModernHttp:
         id_ = request.id()
         try:
             session = self._agreed(request, headers)
-            await answer_call(self._hub, self._binding, self._keeper, request, session, id_)
+            await answer_call(self._hub, self._binding, self._housekeeper, request, session, id_)
         except RpcError as error:
             await request.refused(id_, error, Era.MODERN)
 

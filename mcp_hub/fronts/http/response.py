@@ -169,11 +169,11 @@ class StreamedResponse:
 
 
 class NewsSource(Protocol):
-    """A source of notifications: `next` returns the same again until they are `told`."""
+    """A source of notifications: `next` returns the same again until they are `sent`."""
 
     async def next(self) -> list[bytes]: ...
 
-    def told(self) -> None: ...
+    def sent(self) -> None: ...
 
 
 async def stream(source: NewsSource, receive: Receive, send: Send, scope: anyio.CancelScope, last: bytes = b"") -> None:
@@ -197,4 +197,4 @@ async def _pump(source: NewsSource, response: StreamedResponse) -> None:
             body = b"".join(map(sse.message, await source.next()))
         await response.write(body or sse.COMMENT)
         if body:
-            source.told()
+            source.sent()

@@ -51,7 +51,7 @@ async def test_a_question_goes_to_the_caller_and_the_answer_back_byte_for_byte()
         await ended(server, request, made)
 
 
-async def test_the_callers_error_reaches_the_server_and_the_call_goes_on() -> None:
+async def test_the_callers_error_reaches_the_server_and_the_call_continues() -> None:
     async with calling() as (_, server, made):
         request = await server.expect("tools/call")
         await server.send(id=1, method="sampling/createMessage", params={"messages": [], "maxTokens": 1})

@@ -53,11 +53,9 @@ class Keys(Protocol):
 
     def find(self, kid: str | None, algorithm: str) -> Sequence[jwt.PyJWK]:
         """Those that may have signed; without a `kid` the one that there is, if there is no other."""
-        ...
 
     async def refresh(self) -> None:
         """Reads them again unless that was done a moment ago. Raises nothing."""
-        ...
 
 
 class SharedKey:

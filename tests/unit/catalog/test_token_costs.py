@@ -130,7 +130,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(measures._known) <= 3
 
 
-def test_beyond_a_bound_definitions_are_not_compacted_and_the_next_account_goes_on(
+def test_beyond_a_bound_definitions_are_not_compacted_and_the_next_account_continues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     entries = view_of().entries(Kind.TOOL)

@@ -26,7 +26,7 @@ _UPSTREAM: Final = "up1."
 _BOND: Final = 32
 """Hexadecimal digits, which make 128 bits."""
 _MOST: Final = 1024
-"""Parked calls; the one pending first makes room and is cancelled."""
+"""Calls that wait; the oldest makes room and is cancelled."""
 
 
 def _new_key() -> bytes:
@@ -76,7 +76,7 @@ class PendingInput:
         return f"{_MARK}{record.call.id}.{nonce}.{self._seal(record.call, nonce)}"
 
     def fetch(self, state: str, call: Call) -> PendingCall:
-        """The pending call that `call` is the retry of; a state opens it once.
+        """The waiting call that `call` is the retry of; a state opens it once.
 
         Raises `InvalidParams`, the same for a state that is forged, foreign, replayed or too old.
         """

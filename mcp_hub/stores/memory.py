@@ -1,6 +1,6 @@
 """Streams in the memory of this process: nothing outlives it, and there are no other processes.
 
-Callbacks are called before the methods that take them return. Whoever else a row names as its owner is gone.
+Callbacks are called before the methods that take them return. Any other owner that a row names is gone.
 """
 
 from bisect import bisect_right

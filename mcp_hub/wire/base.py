@@ -59,11 +59,11 @@ class Pending(msgspec.Struct, eq=False):
         return self._future
 
     def then(self, callback: Callable[[], object]) -> None:
-        """Calls `callback` in place, once, when this is settled, in place of whoever would await it."""
+        """Calls `callback` in place, once, when this is settled, in place of a waiter."""
         self._then = callback
 
     def settle(self, answer: Envelope) -> None:
-        """Gives the answer to whoever waits; the first one counts."""
+        """Gives the answer to the waiter; the first one counts."""
         if self.answer is None and self.failure is None:
             self.answer = answer
             if self._future is not None:

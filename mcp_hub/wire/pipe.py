@@ -194,7 +194,7 @@ class Pipe(asyncio.Protocol):
         self._set_reading()
 
     def _set_reading(self) -> None:
-        """Reads, unless whoever takes what was read needs a turn first or, coupled, the peer does not read either."""
+        """Reads, unless the taker of what was read needs a turn first or, coupled, the peer does not read either."""
         if self._reader is not None:
             paused = self._is_resting or bool(self._backlog) or (self._couples and self.is_congested)
             with contextlib.suppress(RuntimeError):  # uvloop's word for "closing already"

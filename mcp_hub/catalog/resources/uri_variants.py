@@ -34,7 +34,7 @@ class UriVariants(msgspec.Struct, frozen=True):
 
 
 def uri_variants(uri: str) -> UriVariants | None:
-    """`uri` itself and what may be made of it; None where it means something else to whoever reads it.
+    """`uri` itself and what may be made of it; None where it means something else to its reader.
 
     That is: dot segments, control characters, outer white space, no valid host, more than `MAX_MATCHED` characters.
     """

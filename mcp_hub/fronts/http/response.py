@@ -39,7 +39,7 @@ SSE_HEADERS: Final = [
 
 
 class HttpExchange(msgspec.Struct, frozen=True):
-    """A request that has passed the guard, and where its response goes."""
+    """An authenticated request, and where its response goes."""
 
     scope: Scope
     headers: Headers

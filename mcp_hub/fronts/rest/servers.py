@@ -23,7 +23,7 @@ class Operator(Protocol):
 
 
 class RestServers:
-    """Serves `/v1/servers/…` and `/v1/reload`. Whoever is bound to a profile operates its servers and nothing else."""
+    """Serves `/v1/servers/…` and `/v1/reload`. A caller bound to a profile operates its servers and nothing else."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator

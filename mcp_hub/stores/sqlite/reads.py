@@ -71,7 +71,7 @@ def rows(db: Connection, principal: str, most: int) -> list[StreamInfo]:
 
 
 def running(db: Connection) -> list[StreamInfo]:
-    """The streams that have not ended, whoever owns them."""
+    """The streams that have not ended, of any owner."""
     return [StreamInfo(*found[:-1]) for found in db.execute(_RUNNING + "s.expires IS NULL ORDER BY s.number")]
 
 

@@ -1,6 +1,6 @@
 """The one `subscriptions/listen` that is open at a modern server: its changed lists and the resources that are wanted.
 
-When the wanted change, the next one is acknowledged before the last one ends, so nothing is missed; a notification may
+When those change, the next one is acknowledged before the last one ends, so nothing is missed; a notification may
 come twice. Source: specification 2026-07-28, basic/patterns/subscriptions.
 """
 
@@ -46,7 +46,7 @@ class _Listen:
 
 
 class ByListen:
-    """Fulfils the wanted over one connection. `timeout`: seconds that an acknowledgement may take."""
+    """Makes the wanted subscriptions over one connection. `timeout`: seconds that an acknowledgement may take."""
 
     def __init__(self, peer: Peer, wanted: WantedResources, timeout: float) -> None:
         self._peer = peer

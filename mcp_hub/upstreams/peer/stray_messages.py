@@ -46,7 +46,7 @@ class StrayMessages:
         A broken request is not one, nor is the error of some servers for a notification that they do not know.
         """
         head = line[:_HEAD]
-        is_message = b'"jsonrpc"' in head or b'"result"' in head  # its content is for one caller, noise is for all
+        is_message = b'"jsonrpc"' in head or b'"result"' in head  # its content is for one caller, stray text is for all
         self._keep(f"a message ({bad.reason})" if is_message else hide(head[:800].decode("utf-8", "replace"))[:200])
         return is_message and bad.id is None and b'"method"' not in head and _NO_METHOD not in head
 

@@ -1,4 +1,4 @@
-"""Keeps the subscriptions at one server equal to the wanted of clients, through all its connections.
+"""Keeps the subscriptions at one server equal to those of its clients, through all its connections.
 
 A handshake server is asked by `resources/subscribe` and `resources/unsubscribe` (here), a modern one by a single
 `subscriptions/listen` (`listen_stream`). Source: specification 2025-11-25, server/resources "Subscriptions".
@@ -90,7 +90,7 @@ class ServerSubscriptions:
 
 
 class ByRequest:
-    """Fulfils the wanted by a request for each resource. `timeout`: seconds that an answer may take."""
+    """Makes the wanted subscriptions by a request for each resource. `timeout`: seconds that an answer may take."""
 
     def __init__(self, peer: Peer, wanted: WantedResources, timeout: float) -> None:
         self._peer = peer
@@ -117,7 +117,7 @@ class ByRequest:
                 self._wanted.attempt_missing()
 
     async def _align(self, uri: str) -> None:
-        """Asks until wish and server agree on this resource, or the server refuses."""
+        """Asks until the server has the wanted state of this resource, or the server refuses."""
         try:
             async with self._limit:
                 while True:

@@ -116,7 +116,7 @@ class Turns:
         return self._active.keys() <= {session} and self._echoes.keys() <= {session}
 
     def _admit(self) -> None:
-        """Lets in whoever is first in line, and those of its session right behind; then it is another's turn."""
+        """Lets in the first in line, and those of its session right behind; then it is another's turn."""
         while self._waiting:
             principal, line = next(iter(self._waiting.items()))
             first = line[0][0]

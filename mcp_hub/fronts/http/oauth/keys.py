@@ -167,7 +167,7 @@ class KeySet:
 
 
 class KeyRing:
-    """The key sets of all guards, one for each source, so that the next guard has the keys. `run` keeps them fresh.
+    """The key sets, one for each source, so that the next `TokenVerifier` has the keys. `run` keeps them fresh.
 
     `is_believed` says whether a key file belongs to somebody who may decide who comes in.
     """

@@ -1,4 +1,4 @@
-"""Parked calls: a state opens its call once, for the same request of the same principal, in time; nothing else does."""
+"""Waiting calls: a state opens its call once, for the same request of the same principal, in time; nothing else."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -40,9 +40,9 @@ def few(count: int, server_name: str = "git") -> Snapshot:
     return offer(server_name, *(tool(f"t{number}") for number in range(count)))
 
 
-def listed(rules: ViewRules, audience: ClientKind, *snapshots: Snapshot, mode: Mode | None = None) -> list[str]:
+def listed(rules: ViewRules, client: ClientKind, *snapshots: Snapshot, mode: Mode | None = None) -> list[str]:
     view = view_of(rules, *snapshots)
-    return names(exposed(view, rules, audience, mode or decided(view, rules, audience)))
+    return names(exposed(view, rules, client, mode or decided(view, rules, client)))
 
 
 @pytest.mark.parametrize(("count", "mode"), [(0, "full"), (60, "full"), (61, "search")])

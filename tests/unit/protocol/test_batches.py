@@ -1,4 +1,4 @@
-"""Messages after one another on one line, and one behind noise."""
+"""Messages after one another on one line, and one behind stray text."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What every store of streams promises (stores.base) beside their events: keys, letters, takeovers, sessions."""
+"""What every store of streams promises (stores.base) beside their events: keys, messages, takeovers, sessions."""
 
 from pathlib import Path
 
@@ -59,7 +59,7 @@ async def test_a_principals_streams_are_listed_newest_first(store: EventStore) -
     assert await store.rows("nobody", 10) == []
 
 
-# -- letters
+# -- messages
 
 
 async def test_messages_for_other_owners_stay(store: EventStore) -> None:

@@ -214,7 +214,7 @@ class Duplex:
 
     def _follow(self, key: int | str, quick: QuickCall) -> None:
         """Follows a call that is more than its result."""
-        delivery = self._open[key] = quick.responder(lambda: self._wake(key))
+        delivery = self._open[key] = quick.responder(partial(self._wake, key))
         if delivery.has_more:
             self._put(key, delivery)
 

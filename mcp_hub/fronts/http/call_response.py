@@ -38,6 +38,10 @@ class HttpResponse:
     stream. `is_resumed` is for the response to a GET: an event stream, or 204 if there is nothing to send.
     """
 
+    __slots__ = (
+        "_bell", "_can_stream", "_is_resumed", "_on_stream", "_response", "_scope", "_stopped", "is_slow", "responder",
+    )  # fmt: skip
+
     def __init__(
         self,
         responder: CallResponder,

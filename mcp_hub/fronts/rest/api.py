@@ -76,7 +76,8 @@ class RestApi:
         """Serves one authenticated request."""
         scope, receive, sent = http.scope, http.receive, _Sent(http.send)
         try:
-            await self._router({**scope, "path": _path(scope["raw_path"]), "caller": http.caller}, receive, sent)
+            scope["path"], scope["caller"] = _path(scope["raw_path"]), http.caller
+            await self._router.app(scope, receive, sent)
         except ClientGone:
             pass
         except HubError as error:

@@ -218,8 +218,11 @@ class Peer(WireHandler):
         return done
 
     async def _relay(self, call: Call, channel: CallChannel) -> Completed:
-        """One request and its answer."""
-        return await self.finish(call, channel, self._send_call(call, channel), may_follow=False)
+        """One more request of a call that has asked, and its answer."""
+        try:
+            return await self.finish(call, channel, self._send_call(call, channel), may_follow=False)
+        except WireClosed:  # the server has acted on the call already: it is not begun anew
+            raise await self._lost() from None
 
     def _send_call(self, call: Call, channel: CallChannel) -> Pending:
         """Raises `Busy` while the server does not read, and `WireClosed`."""

@@ -13,7 +13,7 @@ from mcp_hub.calls.handle import CallHandle, RemoteCall, remote_call
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
 from mcp_hub.calls.metering import BOUNDS, Durations, Figures, LoadFigures, MethodFigures, load_figures
-from mcp_hub.calls.pending_input import PendingInput, is_parked
+from mcp_hub.calls.pending_input import PendingInput, is_pending
 from mcp_hub.calls.plan import CallPlan, Truncate
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.read_result import ReadResult
@@ -81,7 +81,7 @@ class LongResults(msgspec.Struct, frozen=True):
 
 class HubPort:
     """One hub. `limits` holds each server's time limits, of tool calls and of everything else that is relayed (reads);
-    `follow_up` serves calls that have become tasks. `audience` finds the kind of a session's client. Without
+    `follow_up` serves calls that have become tasks. `client_kind` finds the kind of a session's client. Without
     `long_results` no result is cut; `turn` is that of the event loop. Mappings are live.
     """
 
@@ -92,17 +92,17 @@ class HubPort:
         upstreams: Mapping[str, Upstream],
         limits: Mapping[str, tuple[TimeLimits, TimeLimits]],
         session_rules: SessionRules,
-        parking: PendingInput,
+        pending_input: PendingInput,
         changes: Notices,
         streams: StreamTable,
         rules: Callable[[str, str], CallRules] = lambda server, tool: CallRules(),
         follow_up: FollowUp | None = None,
-        audience: Callable[[Session], ClientKind] = lambda session: _ANYBODY,
+        client_kind: Callable[[Session], ClientKind] = lambda session: _ANYBODY,
         long_results: LongResults | None = None,
         turn: Turn | None = None,
     ) -> None:
         self.turn = turn if turn is not None else Turn()
-        self._audience = audience
+        self._client_kind = client_kind
         self._long_results = long_results
         self.catalog = catalog
         self._accounts = TokenAccounts(catalog)
@@ -117,7 +117,7 @@ class HubPort:
         self._registry = registry
         self._upstreams = upstreams
         self.session_rules = session_rules
-        self._parking = parking
+        self._pending_input = pending_input
         self._subscriptions = SessionSubscriptions(upstreams)
 
     def view(self, session: Session) -> CatalogView:
@@ -133,13 +133,13 @@ class HubPort:
         if offer.epoch != epoch:
             offer.renew(epoch)
         profile = session.caller.profile
-        audience = self.audience(session)
-        view, deadline = self.catalog.exposed(profile, audience, offer.mode), audience.soft_deadline
+        client_kind = self.client_kind(session)
+        view, deadline = self.catalog.exposed(profile, client_kind, offer.mode), client_kind.soft_deadline
         facts = _Facts(
             self.changes.version,
             view,
             deadline,
-            results_of(self.catalog.rules(profile), audience),
+            results_of(self.catalog.rules(profile), client_kind),
             self._starter.truncation(view.shows_output),
             partial(self.catalog.unlisted, profile),
             lambda: self.catalog.is_settled,
@@ -149,9 +149,9 @@ class HubPort:
         offer.derive(facts)
         return facts
 
-    def audience(self, session: Session) -> ClientKind:
+    def client_kind(self, session: Session) -> ClientKind:
         """The kind of the session's client."""
-        return session.offer.kind or self._audience(session)
+        return session.offer.kind or self._client_kind(session)
 
     selected = staticmethod(meta_tools.selected)
 
@@ -160,7 +160,7 @@ class HubPort:
         view = self.view(session)
         offer = session.offer
         if offer.mode is None and kind is Kind.TOOL:
-            offer.settle(self.catalog.mode(session.caller.profile, self.audience(session)))
+            offer.settle(self.catalog.mode(session.caller.profile, self.client_kind(session)))
         page = view.page(kind, session.era, cursor, self.session_rules.page_size)
         if offer.lists is not None and cursor is None:
             offer.lists[kind] = self.list_digest(session, kind)
@@ -208,12 +208,12 @@ class HubPort:
         self, call: Call, responses: RawObject | None, state: str | None, early: Early | None
     ) -> CallHandle | Call:
         """The call that waits for these responses, or `call` with what its server is to receive."""
-        if state is not None and is_parked(state):
-            parked = self._parking.fetch(state, call)
+        if state is not None and is_pending(state):
+            pending = self._pending_input.fetch(state, call)
             for key, response in (responses or {}).items():
-                parked.record.answer(key, response)
-            return CallHandle(parked.record.call, parked.record, self.durable, parked.after, early)
-        own = self._parking.unmark(call, state) if state is not None else None
+                pending.record.answer(key, response)
+            return CallHandle(pending.record.call, pending.record, self.durable, pending.after, early)
+        own = self._pending_input.unmark(call, state) if state is not None else None
         return replace(call, input_responses=responses, request_state=own)
 
     def _call_own(self, session: Session, call: Call, deadline: float, refused: RpcError | None) -> CallHandle:
@@ -284,13 +284,13 @@ class HubPort:
         """
         return await self.durable.begin(call.record, key, digest)
 
-    def park(self, call: CallHandle, cursor: int) -> str:
+    def hold(self, call: CallHandle, cursor: int) -> str:
         """Keeps a call for a modern client that has to gather input; the `requestState` of the retry."""
-        return self._parking.park(call.record, cursor)
+        return self._pending_input.hold(call.record, cursor)
 
     def mark_state(self, call: Call, state: str) -> str:
         """A modern server's own `requestState`, as its client gets it: bound to principal and server."""
-        return self._parking.mark(call, state)
+        return self._pending_input.mark(call, state)
 
     def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
         """The result of a call with its resource URIs as the session's client can read them."""
@@ -346,7 +346,7 @@ class HubPort:
     ) -> TokenAccount:
         """The tokens that the tools cost a client of this kind. Raises `ConfigError` for a kind that is not known."""
         session = Session("", replace(caller, client=client), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
-        return await self._accounts.account(caller.profile, client, self.audience(session), server, heaviest)
+        return await self._accounts.account(caller.profile, client, self.client_kind(session), server, heaviest)
 
     def figures(self) -> Figures:
         """The calls in numbers, as of now."""

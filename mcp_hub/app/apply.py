@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.app.catalog_rules import policies, view_rules, virtual_name
+from mcp_hub.app.catalog_rules import executor_server, policies, view_rules
 from mcp_hub.app.limits import Current, call_limits, time_limits
 from mcp_hub.app.upstream_factory import UpstreamFactory
 from mcp_hub.app.upstream_set import UpstreamSet
@@ -28,33 +28,33 @@ _CHANGED: Final = "its configuration changed"
 
 
 class Applier(msgspec.Struct, frozen=True):
-    """The parts of a hub that depend on settings. `virtual`: as for `view_rules`."""
+    """The parts of a hub that depend on settings. `executor_name`: as for `view_rules`."""
 
     current: Current
     sources: UpstreamFactory
-    fleet: UpstreamSet
+    upstream_set: UpstreamSet
     limits: dict[str, tuple[TimeLimits, TimeLimits]]
     hub: HubPort
     registry: CallRegistry
     kinds: ClientKinds
     approvals: Approvals
-    virtual: str | None
+    executor_name: str | None
 
     def state(self, server: str) -> UpstreamState:
         """The state of a configured server."""
-        return self.fleet.upstreams[server].status().state
+        return self.upstream_set.upstreams[server].status().state
 
-    def adopt(self, settings: Settings, change: Plan, restarted: tuple[str, ...]) -> None:
+    def apply(self, settings: Settings, change: Plan, restarted: tuple[str, ...]) -> None:
         """Puts `settings` in place; servers that are `restarted` are replaced.
 
         It does not wait: no call sees half of a change, and clients are notified once of each changed list. Raises
         `ConfigError`, and then nothing has changed.
         """
-        if self.virtual in settings.servers:
+        if self.executor_name in settings.servers:
             said = "tools that clients execute have this name until the hub restarts. Choose another name."
-            raise ConfigError(ConfigFinding("name_taken", said, path=f"servers.{self.virtual}"))
-        virtual = self.virtual or virtual_name(settings)
-        rules, limits = view_rules(settings, virtual), time_limits(settings, virtual)
+            raise ConfigError(ConfigFinding("name_taken", said, path=f"servers.{self.executor_name}"))
+        executor_name = self.executor_name or executor_server(settings)
+        rules, limits = view_rules(settings, executor_name), time_limits(settings, executor_name)
         fresh = {name: self.sources.make(settings, name) for name in restarted}
         has_list_limits = any(key in _OF_LISTS for key in change.at_once)
         adjusted = (*change.adjusted, *change.kept) if has_list_limits else change.adjusted
@@ -69,19 +69,19 @@ class Applier(msgspec.Struct, frozen=True):
         self.hub.catalog.use(rules, settings.hub.aliases)
         look_again = any(key.startswith(_SEEN_BY_SESSIONS) for key in change.at_once)
         self.hub.session_rules.use(settings.hub.page_size, settings.hub.task_after, look_again=look_again)
-        self.fleet.adjust(twins)
+        self.upstream_set.adjust(twins)
         self._put(settings, fresh, _CHANGED)
 
     def revive(self, server: str) -> bool:
         """Lets failed processes of its sessions start again; False if there are none."""
-        return self.fleet.revive(server)
+        return self.upstream_set.revive(server)
 
     def restart(self, server: str, why: str = "restarted on request") -> None:
         """Replaces a server; calls at the old one may end. Raises `KeyError` for one that is not configured."""
         settings = self.current.settings
         self._put(settings, {server: self.sources.make(settings, server)}, why)
-        self.fleet.wake(server)
+        self.upstream_set.wake(server)
 
     def _put(self, settings: Settings, fresh: Mapping[str, Upstream], why: str) -> None:
-        stays = (*settings.servers, *([self.virtual] if self.virtual else ()))
-        self.fleet.put(fresh, stays, settings.hub.drain_timeout, why)
+        stays = (*settings.servers, *([self.executor_name] if self.executor_name else ()))
+        self.upstream_set.put(fresh, stays, settings.hub.drain_timeout, why)

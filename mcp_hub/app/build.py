@@ -16,7 +16,7 @@ from mcp_hub import __version__
 from mcp_hub.aio import Turn
 from mcp_hub.app.admin import Admin
 from mcp_hub.app.apply import Applier
-from mcp_hub.app.catalog_rules import policies, view_rules, virtual_name
+from mcp_hub.app.catalog_rules import executor_server, policies, view_rules
 from mcp_hub.app.limits import (
     Current,
     call_limits,
@@ -44,7 +44,7 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.trust.approvals import Approvals
-from mcp_hub.catalog.trust.scan_log import tell_flags
+from mcp_hub.catalog.trust.scan_log import log_flags
 from mcp_hub.catalog.unmatched import Unmatched, has_patterns, unmatched
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.load.load import Loaded, load
@@ -58,7 +58,7 @@ from mcp_hub.sessions.client_kinds import ClientKinds
 from mcp_hub.stores.documents.base import Documents
 from mcp_hub.stores.epochs import Epochs
 from mcp_hub.stores.keyed_files import KeyedFiles
-from mcp_hub.stores.keys import kept_key
+from mcp_hub.stores.keys import stored_key
 from mcp_hub.upstreams.executors.posts import ExecutorLimits
 from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 from mcp_hub.upstreams.peer.era_cache import EraCache
@@ -85,12 +85,12 @@ class App(msgspec.Struct, frozen=True):
     changes: Notices
     streams: StreamTable
     documents: Documents
-    guardian: Watchdog
+    watchdog: Watchdog
     approvals: Approvals
-    fleet: UpstreamSet
+    upstream_set: UpstreamSet
     operations: Admin
     logins: Logins
-    virtual: ExecutorUpstream | None = None
+    executors: ExecutorUpstream | None = None
 
     @property
     def reloader(self) -> Reloader:
@@ -107,7 +107,7 @@ class App(msgspec.Struct, frozen=True):
 
         Tasks of upstreams are left to the next hub.
         """
-        for upstream in self.fleet:
+        for upstream in self.upstream_set:
             if isinstance(upstream, ManagedUpstream):
                 upstream.leave_tasks()
         await self.registry.close(_LAST_CALLS)
@@ -116,7 +116,7 @@ class App(msgspec.Struct, frozen=True):
         """Patterns of the settings that nothing matches of what servers have listed so far."""
         absent = [name for name, own in self.settings.servers.items() if not own.enabled]
         listed = [snapshot for own in self.upstreams.values() if (snapshot := own.snapshot()) is not None]
-        return unmatched(listed, view_rules(self.settings), [*absent, virtual_name(self.settings)])
+        return unmatched(listed, view_rules(self.settings), [*absent, executor_server(self.settings)])
 
 
 @asynccontextmanager
@@ -131,13 +131,13 @@ async def open_app(
     app = build(loaded, env, has_executors=has_executors, owns_process=owns_process)
     await app.streams.store.open()
     await app.documents.open()
-    async with app.guardian, anyio.create_task_group() as tasks:
-        tasks.start_soon(app.guardian.run, name="guardian")
+    async with app.watchdog, anyio.create_task_group() as tasks:
+        tasks.start_soon(app.watchdog.run, name="watchdog")
         tasks.start_soon(app.streams.run, name="streams")
-        await tasks.start(app.fleet.run, name="upstreams")
+        await tasks.start(app.upstream_set.run, name="upstreams")
         tasks.start_soon(_warn_of_unmatched, app, name="unmatched patterns")
         tasks.start_soon(app.approvals.run, name="approvals")
-        tasks.start_soon(tell_flags, app.hub.catalog, name="flags")
+        tasks.start_soon(log_flags, app.hub.catalog, name="flags")
         tasks.start_soon(app.logins.follow, app.upstreams, app.operations.applier.restart, name="logins")
         try:
             yield app
@@ -152,7 +152,7 @@ async def open_app(
 
 async def _warn_of_unmatched(app: App) -> None:
     """Logs each once: when servers were listed for the first time, and when other settings hold."""
-    told: set[Unmatched] = set()
+    logged: set[Unmatched] = set()
     judged: tuple[Settings | None, set[str]] = (None, set())
     await app.hub.catalog.settled()
     while True:
@@ -161,37 +161,37 @@ async def _warn_of_unmatched(app: App) -> None:
         if settings is not judged[0] or not listed <= judged[1]:
             judged = settings, listed
             for found in app.unmatched() if has_patterns(view_rules(settings)) else ():
-                if found not in told:
+                if found not in logged:
                     log.warning("pattern_unmatched", path=".".join(map(str, found.path)), pattern=found.pattern)
-                told.add(found)
+                logged.add(found)
         await app.changes.wait(version)
 
 
 def _sources(
-    loaded: Loaded, env: Mapping[str, str], guardian: Watchdog, changes: Notices, logins: Logins, gate: Gate, turn: Turn
+    loaded: Loaded, env: Mapping[str, str], watchdog: Watchdog, changes: Notices, logins: Logins, gate: Gate, turn: Turn
 ) -> UpstreamFactory:
     state, folder = state_dir(env), str(loaded.path.absolute().parent)
     memory = EraCache(state / "eras.json")
-    return UpstreamFactory(env, folder, memory, SystemClock(), changes, guardian, state / "lists", logins, gate, turn)
+    return UpstreamFactory(env, folder, memory, SystemClock(), changes, watchdog, state / "lists", logins, gate, turn)
 
 
-def _virtual(settings: Settings, env: Mapping[str, str], changes: Notices) -> ExecutorUpstream:
+def _executor_upstream(settings: Settings, env: Mapping[str, str], changes: Notices) -> ExecutorUpstream:
     epochs = Epochs(KeyedFiles(state_dir(env) / "executors"))
     limits = ExecutorLimits(event=settings.hub.limits.event)
-    return ExecutorUpstream(virtual_name(settings), changes, SystemClock(), limits, epochs)
+    return ExecutorUpstream(executor_server(settings), changes, SystemClock(), limits, epochs)
 
 
-def _catalog(settings: Settings, fleet: UpstreamSet, changes: Notices, approvals: Approvals) -> Catalog:
+def _catalog(settings: Settings, servers: UpstreamSet, changes: Notices, approvals: Approvals) -> Catalog:
     rules, own = view_rules(settings), settings.hub
     wait, clock = own.first_list_wait, SystemClock()
-    return Catalog(fleet.upstreams, rules, changes, clock, wait, own.aliases, approvals.held)
+    return Catalog(servers.upstreams, rules, changes, clock, wait, own.aliases, approvals.held)
 
 
 def _registry(
-    settings: Settings, env: Mapping[str, str], fleet: UpstreamSet, streams: StreamTable, turn: Turn, *, is_http: bool
+    settings: Settings, env: Mapping[str, str], servers: UpstreamSet, streams: StreamTable, turn: Turn, *, is_http: bool
 ) -> CallRegistry:
     clock = SystemClock()
-    tracer = tracing_of(settings, env, clock, lambda server: fleet.upstreams[server].status(), is_http=is_http)
+    tracer = tracing_of(settings, env, clock, lambda server: servers.upstreams[server].status(), is_http=is_http)
     return CallRegistry(clock, call_limits(settings), on_durable=streams.begin, turn=turn, tracer=tracer)
 
 
@@ -206,30 +206,30 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
     """Wires a hub; nothing runs yet. Must be called on the event loop that will run it."""
     settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings)
     clock, changes, turn = SystemClock(), Notices(), Turn()
-    fleet, guardian = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
+    servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
     logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
-    approvals = Approvals(records, loaded.place, policies(settings), changes, wall_time, fleet.relist)
-    sources = _sources(loaded, env, guardian, changes, logins, approvals.check, turn)
-    fleet.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
-    virtual = _virtual(settings, env, changes) if has_executors else None
-    if virtual is not None:
-        fleet.upstreams[virtual.name] = virtual
+    approvals = Approvals(records, loaded.place, policies(settings), changes, wall_time, servers.relist)
+    sources = _sources(loaded, env, watchdog, changes, logins, approvals.check, turn)
+    servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
+    executors = _executor_upstream(settings, env, changes) if has_executors else None
+    if executors is not None:
+        servers.upstreams[executors.name] = executors
     streams = StreamTable(open_store(settings, env), clock, stream_limits(settings), lambda row: hub.take_up(row))
-    registry = _registry(settings, env, fleet, streams, turn, is_http=has_executors)
+    registry = _registry(settings, env, servers, streams, turn, is_http=has_executors)
     documents, kinds = open_documents(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
-    key = partial(kept_key, KeyedFiles(state / "keys"), "request-state")
-    parking = PendingInput(clock, settings.hub.limits.question_timeout, registry.cancel, key)
+    key = partial(stored_key, KeyedFiles(state / "keys"), "request-state")
+    pending_input = PendingInput(clock, settings.hub.limits.question_timeout, registry.cancel, key)
     durations, rules = time_limits(settings), SessionRules(settings.hub.page_size, settings.hub.task_after)
     results = LongResults(Retention(documents, estimate), ReadResult(documents, estimate, clock))
     hub = HubPort(
-        _catalog(settings, fleet, changes, approvals), registry, fleet.upstreams, durations, rules, parking, changes,
-        streams, current.call_rules, follow_up, kinds, results, turn,
+        _catalog(settings, servers, changes, approvals), registry, servers.upstreams, durations, rules, pending_input,
+        changes, streams, current.call_rules, follow_up, kinds, results, turn,
     )  # fmt: skip
-    fixed = None if virtual is None else virtual.name
-    applier = Applier(current, sources, fleet, durations, hub, registry, kinds, approvals, fixed)
+    fixed = None if executors is None else executors.name
+    applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)
     reloader = Reloader(loaded, partial(load, loaded.path, env), applier)
-    operations = Admin(reloader, applier, HubStatus(current, hub, fleet.upstreams, approvals, reloader))
+    operations = Admin(reloader, applier, HubStatus(current, hub, servers.upstreams, approvals, reloader))
     return App(
-        current, hub, _binding(hub, current), fleet.upstreams, registry, changes, streams, documents, guardian,
-        approvals, fleet, operations, logins, virtual,
+        current, hub, _binding(hub, current), servers.upstreams, registry, changes, streams, documents, watchdog,
+        approvals, servers, operations, logins, executors,
     )  # fmt: skip

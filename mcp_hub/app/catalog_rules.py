@@ -16,10 +16,10 @@ from mcp_hub.config.schema.tools import ToolSettings
 from mcp_hub.types import RawObject
 
 
-def view_rules(settings: Settings, virtual: str | None = None) -> dict[str | None, ViewRules]:
-    """One view of everything (None) and one for each profile. `virtual`: the `virtual_name` that the hub began with."""
+def view_rules(settings: Settings, executor_name: str | None = None) -> dict[str | None, ViewRules]:
+    """One view of everything (None) and one for each profile. `executor_name`: the name that the hub began with."""
     every = {name: _server_rules(settings, name) for name in settings.servers}
-    every[virtual or virtual_name(settings)] = ServerRules(yields=True)
+    every[executor_name or executor_server(settings)] = ServerRules(yields=True)
     is_shared = not settings.profiles and not settings.hub.tokens and settings.hub.http.oauth is None
     rules: dict[str | None, ViewRules] = {None: _view_rules(settings, every, ProfileSettings(), is_shared)}
     for name, profile in settings.profiles.items():
@@ -32,7 +32,7 @@ def policies(settings: Settings) -> dict[str, Policy]:
     return {name: settings.effective(name).approval for name in settings.servers}
 
 
-def virtual_name(settings: Settings) -> str:
+def executor_server(settings: Settings) -> str:
     """Of the tools that clients execute, beside those of the configured servers."""
     names = chain(["virtual"], (f"virtual{number}" for number in count(2)))
     return next(name for name in names if name not in settings.servers)

@@ -1,6 +1,6 @@
-"""The HTTP front of a hub, made from its settings: endpoints, guard, limits, health and metrics.
+"""The HTTP front of a hub, made from its settings: endpoints, authentication, limits, health and metrics.
 
-`HttpFront` has the ASGI application to serve and the tasks that belong to it. A reload replaces the guard and the
+`HttpFront` has the ASGI application to serve and the tasks that belong to it. A reload replaces authentication and the
 routes that need no token.
 """
 
@@ -46,7 +46,7 @@ _MCP = ("/mcp", "/sse", "/messages")
 
 
 class HttpFront:
-    """Every HTTP endpoint of one hub: `/mcp`, `/sse`, `/v1`, health and metrics, behind one guard.
+    """Every HTTP endpoint of one hub: `/mcp`, `/sse`, `/v1`, health and metrics, behind one `HttpAuth`.
 
     `endpoints` is the ASGI application. `profile` is that of callers whose token names none; `is_open` says that the
     endpoints that change the hub need no token, because only this machine reaches them.
@@ -65,13 +65,13 @@ class HttpFront:
             app.hub, app.binding, max_body=body, max_sessions=most, sessions_per_principal=each, admission=admission
         )
         self.rest = RestApi(
-            app.hub, version=__version__, max_body=body, executors=app.virtual, is_open=is_open,
+            app.hub, version=__version__, max_body=body, executors=app.executors, is_open=is_open,
             limits=app.binding.limits, operator=app.operations,
         )  # fmt: skip
         self.auth = HttpAuthFactory(profile)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
         self.endpoints = Endpoints(
-            self.auth.guard(settings),
+            self.auth.made(settings),
             {**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
             self.rest,
             self.health.routes,
@@ -95,7 +95,7 @@ class HttpFront:
 
     def _prepared(self, settings: Settings) -> Callable[[], None]:
         """From the reload on, each request is checked by the settings that hold then."""
-        return partial(self.endpoints.use, self.auth.guard(settings), metadata_routes(settings))
+        return partial(self.endpoints.use, self.auth.made(settings), metadata_routes(settings))
 
 
 def is_authenticated(settings: Settings) -> bool:
@@ -139,8 +139,8 @@ class HttpAuthFactory:
         if self._ring is not None:
             await self._ring.run()
 
-    def guard(self, settings: Settings) -> HttpAuth:
-        """The guard that these settings ask for."""
+    def made(self, settings: Settings) -> HttpAuth:
+        """The authentication that these settings ask for."""
         http = settings.hub.http
         tokens = {
             token.token.get_secret_value(): Caller(token.principal, token.profile or self._profile)

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import platformdirs
 
-from mcp_hub.app.catalog_rules import virtual_name
+from mcp_hub.app.catalog_rules import executor_server
 from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.discovery.instructions import compose
@@ -89,8 +89,8 @@ def stream_limits(settings: Settings) -> StreamLimits:
     return StreamLimits(limits.detached_calls, limits.followers, settings.hub.store.retention)
 
 
-def time_limits(settings: Settings, virtual: str | None = None) -> dict[str, tuple[TimeLimits, TimeLimits]]:
-    """Of each server: of tool calls, and of everything else that is relayed. `virtual`: as for `view_rules`."""
+def time_limits(settings: Settings, executor_name: str | None = None) -> dict[str, tuple[TimeLimits, TimeLimits]]:
+    """Of each server: of tool calls, and of everything else that is relayed. `executor_name`: as for `view_rules`."""
     limits: dict[str, tuple[TimeLimits, TimeLimits]] = {}
     answer = settings.hub.limits.question_timeout
     for name in settings.servers:
@@ -98,8 +98,8 @@ def time_limits(settings: Settings, virtual: str | None = None) -> dict[str, tup
         reads = TimeLimits(own.request_timeout, own.max_duration, "request_timeout", answer)
         limits[name] = TimeLimits(own.timeout, own.max_duration, answer=answer), reads
     general = settings.defaults
-    of_virtual = TimeLimits(general.timeout, general.max_duration, answer=answer)
-    limits[virtual or virtual_name(settings)] = of_virtual, of_virtual
+    of_executors = TimeLimits(general.timeout, general.max_duration, answer=answer)
+    limits[executor_name or executor_server(settings)] = of_executors, of_executors
     return limits
 
 

@@ -53,7 +53,7 @@ class Target(Protocol):
 
     def state(self, server: str) -> UpstreamState: ...
 
-    def adopt(self, settings: Settings, change: Plan, restarted: tuple[str, ...]) -> None: ...
+    def apply(self, settings: Settings, change: Plan, restarted: tuple[str, ...]) -> None: ...
 
     def revive(self, server: str) -> bool: ...
 
@@ -120,7 +120,7 @@ class Reloader:
         prepared = [prepare(settings) for prepare in self.prepares]
         stays = (*change.kept, *change.adjusted)
         revived = tuple(name for name in stays if self._target.state(name) in _GIVEN_UP)
-        self._target.adopt(settings, change, (*change.added, *change.restarted, *revived))
+        self._target.apply(settings, change, (*change.added, *change.restarted, *revived))
         revived = tuple(name for name in stays if name in revived or self._target.revive(name))
         self.settings = settings
         self._file.was_read(loaded.stamp or stamp)
@@ -130,7 +130,7 @@ class Reloader:
             log.warning("config_warning", code=warning.code, warning=str(warning))
         self.applied += 1
         self.last = Reload(trigger, wall_time(), change, revived)
-        _tell(self.last)
+        _log(self.last)
         return self.last
 
     def _refused(self, trigger: str, stamp: FileStamp | None, findings: tuple[str, ...]) -> Reload:
@@ -143,10 +143,10 @@ class Reloader:
         return self.last
 
 
-def _tell(done: Reload) -> None:
+def _log(done: Reload) -> None:
     """Logs one line for each reload: names of servers and keys, no values."""
     change = done.plan
-    told = {
+    news = {
         "added": change.added,
         "removed": change.removed,
         "restarted": change.restarted,
@@ -156,7 +156,7 @@ def _tell(done: Reload) -> None:
     }
     kept = len(change.kept) - sum(name in change.kept for name in done.revived)
     log.info(
-        "config_reloaded", trigger=done.trigger, **{key: list(names) for key, names in told.items() if names}, kept=kept
+        "config_reloaded", trigger=done.trigger, **{key: list(names) for key, names in news.items() if names}, kept=kept
     )
     if change.next_start:
         log.warning(

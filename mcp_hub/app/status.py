@@ -144,29 +144,29 @@ class HubStatus(msgspec.Struct):
             server=status.server,
             state=status.state.value,
             restarts=status.restarts,
-            reason=UNSET if status.reason is None else _told(status.reason),
+            reason=UNSET if status.reason is None else _safe(status.reason),
             code=UNSET if status.code is None else status.code,
             era=UNSET if status.era is None else status.era.value,
-            version=UNSET if status.version is None else _told(status.version),
-            software=_told(" ".join(software)) if software else UNSET,
+            version=UNSET if status.version is None else _safe(status.version),
+            software=_safe(" ".join(software)) if software else UNSET,
             pid=UNSET if status.pid is None else status.pid,
             rests=status.rests,
             listed=UNSET if listed is None else timestamp(listed),
             age=UNSET if listed is None else round(max(wall_time() - listed, 0.0), 3),
             entries={kind.value: count for kind, count in self.entries(status.server).items()},
             offered={kind.value: offered[status.server, kind] for kind in Kind if offered[status.server, kind]},
-            warnings=[_told(text) for text in missing[:_MOST]],
+            warnings=[_safe(text) for text in missing[:_MOST]],
             unapproved=[
-                UnapprovedInfo(_told(own.tool), own.kind, list(own.members), own.is_held)
+                UnapprovedInfo(_safe(own.tool), own.kind, list(own.members), own.is_held)
                 for own in unapproved.get(status.server, ())[:_MOST]
             ],
             flags=[
                 FlagInfo(
-                    _told(own.tool), own.flag.kind, _told(own.flag.where), _told(own.flag.why), _told(own.flag.text)
+                    _safe(own.tool), own.flag.kind, _safe(own.flag.where), _safe(own.flag.why), _safe(own.flag.text)
                 )
                 for own in flagged.get(status.server, ())[:_MOST]
             ],
-            stderr=[_told(line) for line in status.stderr[-_LINES:]],
+            stderr=[_safe(line) for line in status.stderr[-_LINES:]],
         )
 
 
@@ -177,5 +177,5 @@ def _grouped(found: Iterable[_Found]) -> dict[str, list[_Found]]:
     return groups
 
 
-def _told(text: str) -> str:
+def _safe(text: str) -> str:
     return decoded(hide(text), _TEXT)

@@ -49,7 +49,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     memory: EraCache
     clock: Clock
     changes: Notices
-    guardian: Watchdog
+    watchdog: Watchdog
     last_lists: Path | None = None
     logins: Logins | None = None
     gate: Gate | None = None
@@ -63,7 +63,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         if server.local is not None:
             return LocalUpstream.load(name, server.local, self.folder, self.env)
         spec = partial(_spec, settings, server, self.env, self.folder)
-        connect: Callable[[], Connection] = partial(StdioConnection, name, spec, self.memory, self.guardian, self.turn)
+        connect: Callable[[], Connection] = partial(StdioConnection, name, spec, self.memory, self.watchdog, self.turn)
         if server.url is not None:
             connect = _remote(name, settings, server, server.url, self.memory, self.logins)
         rules = _supervisor_rules(settings, name)

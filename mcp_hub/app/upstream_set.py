@@ -51,7 +51,7 @@ class UpstreamSet:
     def put(self, fresh: Mapping[str, Upstream], order: Iterable[str], seconds: float, why: str) -> None:
         """Puts `fresh` upstreams in the place of those of their names, beside the others; `order` names who stays.
 
-        Whoever is not named is removed. Calls of an old one have `seconds` to end; `why` is the reason for a fresh one.
+        An unnamed one is removed. Calls of an old one have `seconds` to end; `why` is the reason for a fresh one.
         One call of this is one change.
         """
         before, after = self.upstreams.copy(), self.upstreams
@@ -126,7 +126,7 @@ class UpstreamSet:
 
 
 def _hand_over(old: Upstream, new: Upstream) -> None:
-    """The new one takes over the wishes of clients; the old lists stay until it has its own."""
+    """The new one takes over the subscriptions of clients; the old lists stay until it has its own."""
     if isinstance(old, ManagedUpstream):
         legacy = old.hand_over(new.call)
         if isinstance(new, ManagedUpstream):

@@ -30,6 +30,8 @@ class EarlyAnswer(ABC):
     The time counts from the start of the call, or from now on if its client comes back to it (`is_retry`).
     """
 
+    __slots__ = ("_ready", "_record", "_streams", "_timer")
+
     def __init__(
         self, record: CallRecord, streams: StreamPort, after: float, ready: Callable[[], None], *, is_retry: bool
     ) -> None:
@@ -60,15 +62,17 @@ class EarlyAnswer(ABC):
 class TaskAnswer(EarlyAnswer):
     """The call becomes a task, once its first event is stored and the task can be asked for."""
 
+    __slots__ = ("_stream",)
+
     def _detach(self) -> None:
         try:
             self._stream = self._streams.detach(self._record)
         except Busy as busy:
             log.info("task_refused", call_id=self._record.call.id, reason=str(busy))
         else:
-            self._stream.on_stored(self._tell)
+            self._stream.on_stored(self._notify)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._ready()
 
     def take(self) -> EarlyOutput:
@@ -83,7 +87,8 @@ class OutputSoFar(EarlyAnswer):
     client is asked by the answer to its request anyway.
     """
 
-    _reader: StreamReader | None = None
+    __slots__ = ("_reader", "_said")
+    _reader: StreamReader | None
 
     def _detach(self) -> None:
         if self._record.open_questions:
@@ -92,6 +97,7 @@ class OutputSoFar(EarlyAnswer):
         stream = self._streams.table.begin(self._record).stream
         after = max(stream.row.last - _LATEST, stream.row.first - 1)
         self._said = Transcript(_MOST, is_cut=after > 0)
+        self._reader = None
         self._reader = stream.reader(self._look, after)
         self._look()
 

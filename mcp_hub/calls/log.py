@@ -53,7 +53,7 @@ class CallLog(msgspec.Struct, eq=False):
         """Calls `news` once: when there is more than the start, or the call becomes durable; at once if so."""
         self._news = news
         if news is not None and self._first + len(self._events) > 2:
-            self._tell()
+            self._notify()
 
     def becomes_durable(self, follow: Callable[[Callable[[], None], int], Reader]) -> None:
         """The call has a durable stream, which `follow` reads: who watches hears of it, and readers may move there."""
@@ -62,9 +62,9 @@ class CallLog(msgspec.Struct, eq=False):
                 wake, after = reader.wake, reader.cursor
                 reader.close()
                 moves(follow(wake, after))
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         news, self._news = self._news, None
         if news is not None:
             news()

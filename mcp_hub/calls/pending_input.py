@@ -26,14 +26,14 @@ _UPSTREAM: Final = "up1."
 _BOND: Final = 32
 """Hexadecimal digits, which make 128 bits."""
 _MOST: Final = 1024
-"""Parked calls; the one parked first makes room and is cancelled."""
+"""Calls that wait; the oldest makes room and is cancelled."""
 
 
 def _new_key() -> bytes:
     return secrets.token_bytes(32)
 
 
-class ParkedCall(msgspec.Struct, frozen=True):
+class PendingCall(msgspec.Struct, frozen=True):
     """A call whose client has seen its events up to `after`; `name` tells this wait from others of the same call.
 
     `until` is when it may be fetched last.
@@ -59,41 +59,41 @@ class PendingInput:
         self._seconds = seconds
         self._cancel = cancel
         self._new_key = key
-        self._parked: OrderedDict[str, ParkedCall] = OrderedDict()
+        self._pending: OrderedDict[str, PendingCall] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._parked)
+        return len(self._pending)
 
-    def park(self, record: CallRecord, cursor: int) -> str:
+    def hold(self, record: CallRecord, cursor: int) -> str:
         """Keeps the call for one retry; returns the `requestState` that the retry must carry."""
         self._sweep()
-        leg = secrets.token_urlsafe(12)
-        self._parked[record.call.id] = ParkedCall(record, cursor, leg, self._clock.now() + self._seconds)
-        self._parked.move_to_end(record.call.id)
-        if len(self._parked) > _MOST:
-            _, oldest = self._parked.popitem(last=False)
+        nonce = secrets.token_urlsafe(12)
+        self._pending[record.call.id] = PendingCall(record, cursor, nonce, self._clock.now() + self._seconds)
+        self._pending.move_to_end(record.call.id)
+        if len(self._pending) > _MOST:
+            _, oldest = self._pending.popitem(last=False)
             self._cancel(oldest.record, "too many calls wait for input")
-        return f"{_MARK}{record.call.id}.{leg}.{self._seal(record.call, leg)}"
+        return f"{_MARK}{record.call.id}.{nonce}.{self._seal(record.call, nonce)}"
 
-    def fetch(self, state: str, call: Call) -> ParkedCall:
-        """The parked call that `call` is the retry of; a state opens it once.
+    def fetch(self, state: str, call: Call) -> PendingCall:
+        """The waiting call that `call` is the retry of; a state opens it once.
 
         Raises `InvalidParams`, the same for a state that is forged, foreign, replayed or too old.
         """
         self._sweep()
         id_, _, rest = state.removeprefix(_MARK).partition(".")
-        leg, _, seal = rest.partition(".")
-        parked = self._parked.get(id_)
+        nonce, _, seal = rest.partition(".")
+        pending = self._pending.get(id_)
         if (
-            parked is None
-            or not hmac.compare_digest(parked.name.encode(), leg.encode())
-            or not hmac.compare_digest(self._seal(call, leg, id_).encode(), seal.encode())
+            pending is None
+            or not hmac.compare_digest(pending.name.encode(), nonce.encode())
+            or not hmac.compare_digest(self._seal(call, nonce, id_).encode(), seal.encode())
         ):
             raise InvalidParams(
                 "params.requestState is unknown: it was used, has expired or belongs to another request"
             )
-        del self._parked[id_]
-        return parked
+        del self._pending[id_]
+        return pending
 
     def mark(self, call: Call, state: str) -> str:
         """A modern server's own `requestState`: not taken for one of the hub's, and good for this client alone."""
@@ -117,17 +117,17 @@ class PendingInput:
     def _sweep(self) -> None:
         """Cancels calls whose clients did not come back. All wait equally long, so the first are the oldest."""
         now = self._clock.now()
-        while self._parked and next(iter(self._parked.values())).until <= now:
-            _, parked = self._parked.popitem(last=False)
-            self._cancel(parked.record, "the client did not come back with its input")
+        while self._pending and next(iter(self._pending.values())).until <= now:
+            _, pending = self._pending.popitem(last=False)
+            self._cancel(pending.record, "the client did not come back with its input")
 
-    def _seal(self, call: Call, leg: str, id_: str | None = None) -> str:
+    def _seal(self, call: Call, nonce: str, id_: str | None = None) -> str:
         """Binds a wait to caller and request; `id_` is that of the call where `call` is a retry."""
-        what = [id_ or call.id, leg, call.principal, call.upstream, call.method, _digest(call)]
+        what = [id_ or call.id, nonce, call.principal, call.upstream, call.method, _digest(call)]
         return hmac.new(self._key, msgspec.json.encode(what), hashlib.sha256).hexdigest()
 
 
-def is_parked(state: str) -> bool:
+def is_pending(state: str) -> bool:
     """Whether a `requestState` names (or claims to name) a call that waits here."""
     return state.startswith(_MARK)
 

@@ -107,7 +107,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
             self.times.hear()
 
     def suspect(self) -> None:
-        if not self.open_questions and self.times.doubt():
+        if not self.open_questions and self.times.suspect():
             self._owner.reschedule(self.due)
 
     def continuable(self, how: RawJson | None) -> None:

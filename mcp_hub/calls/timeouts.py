@@ -11,15 +11,15 @@ from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Failed
 
-_DOUBT: Final = 30.0
+_SUSPICION: Final = 30.0
 """Seconds that a call may stay silent after an answer of its upstream that belongs to no call."""
 
 
 class CallTimes(msgspec.Struct):
     """Times of one call by `clock`: it `started`, `began` when its turn came (None before), its upstream was `heard`.
 
-    `spoken` is the last progress that its caller received, or the start. `doubted` is when an answer came that belongs
-    to no call.
+    `spoken` is the last progress that its caller received, or the start. `suspected` is when an answer came that is
+    of no call.
     """
 
     clock: Clock
@@ -28,7 +28,7 @@ class CallTimes(msgspec.Struct):
     began: float | None
     heard: float
     spoken: float
-    doubted: float = -math.inf
+    suspected: float = -math.inf
 
     def wait(self) -> None:
         """The call waits for its turn."""
@@ -47,11 +47,11 @@ class CallTimes(msgspec.Struct):
         """The caller receives progress."""
         self.spoken = now
 
-    def doubt(self) -> bool:
+    def suspect(self) -> bool:
         """An answer belongs to no call; False if that is known already."""
-        is_new = self.doubted <= self.heard
+        is_new = self.suspected <= self.heard
         if is_new:
-            self.doubted = self.clock.now()
+            self.suspected = self.clock.now()
         return is_new
 
     def due(self, *, is_asking: bool) -> float:
@@ -59,16 +59,16 @@ class CallTimes(msgspec.Struct):
         if self.began is None:
             return self.started + self.limits.total
         patience = self.limits.answer if is_asking else self.limits.silence
-        doubted = self.doubted + _DOUBT if self.doubted > self.heard else math.inf
-        return min(self.heard + patience, self.started + self.limits.total, doubted)
+        suspected = self.suspected + _SUSPICION if self.suspected > self.heard else math.inf
+        return min(self.heard + patience, self.started + self.limits.total, suspected)
 
     def overdue(self, call: Call, asked: str | None) -> Failed:
         """The ending of a call that ran out of time; `asked` is the method of its oldest open question."""
         limits, latest = self.limits, self.started + self.limits.total
         if asked is not None and self.heard + limits.answer <= latest:
             return _unanswered(asked, limits.answer)
-        if self.doubted > self.heard and self.doubted + _DOUBT == self.due(is_asking=asked is not None):
-            return _in_doubt(call)
+        if self.suspected > self.heard and self.suspected + _SUSPICION == self.due(is_asking=asked is not None):
+            return _not_answering(call)
         if self.began is None:
             return _out_of_time(call, "was busy with other calls for", limits.total, "max_duration")
         if self.heard + limits.silence <= latest:
@@ -87,9 +87,9 @@ def _out_of_time(call: Call, what: str, seconds: float, key: str) -> Failed:
     )
 
 
-def _in_doubt(call: Call) -> Failed:
+def _not_answering(call: Call) -> Failed:
     """The upstream answered no call in particular, and was silent afterwards."""
-    said = f"has said something that belongs to no call, and no answer to {call.method} for {_DOUBT:g} s more"
+    said = f"has said something that belongs to no call, and no answer to {call.method} for {_SUSPICION:g} s more"
     data = {"upstream": {"server": call.upstream}, "outcome": "unknown"}
     return Failed(UpstreamLost(f'upstream "{call.upstream}" {said}', data=data))
 

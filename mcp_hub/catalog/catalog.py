@@ -29,14 +29,14 @@ from mcp_hub.types import ClientKind, Era, Kind, Mode, Origin, RawJson, Snapshot
 log = get_logger(__name__)
 
 _NOTHING: Final = ViewRules({}, shared=False, max_result_tokens=0)
-_MOST_TOLD: Final = 20  # tools that are named in one line of the log
+_MOST_LOGGED: Final = 20  # tools that are named in one line of the log
 _LONGEST_REASON: Final = 300  # characters of what is said there of one that was left out
 _LONGEST_PREFIX: Final = 256  # characters of an unknown name that are looked at
 _MOST_GONE: Final = 1024  # profiles without rules that are remembered: sessions and streams may still have them
 
 
 class Catalog:
-    """Views by profile and audience over what the upstreams offer now, without what `held` keeps back of it."""
+    """Views by profile and kind of client over what the upstreams offer now, without what `held` keeps back of it."""
 
     def __init__(
         self,
@@ -104,37 +104,37 @@ class Catalog:
         for own in view.quarantined:
             if own not in known:
                 news.setdefault(own.server, []).append(decoded(own.text, _LONGEST_REASON))
-        for server, told in news.items():
-            log.warning("definitions_left_out", upstream=server, count=len(told), which=told[:_MOST_TOLD])
+        for server, changed in news.items():
+            log.warning("definitions_left_out", upstream=server, count=len(changed), which=changed[:_MOST_LOGGED])
 
     def _note_names(self, profile: str | None, view: CatalogView) -> None:
         """Logs tools whose names have changed."""
         before, now = self._names.get(profile, {}), view.tool_names()
         self._names[profile] = now
-        told = [f"{before[origin]} -> {name}" for origin, name in now.items() if before.get(origin, name) != name]
-        if told:
-            log.warning("tools_renamed", profile=profile, count=len(told), tools=told[:_MOST_TOLD])
+        changed = [f"{before[origin]} -> {name}" for origin, name in now.items() if before.get(origin, name) != name]
+        if changed:
+            log.warning("tools_renamed", profile=profile, count=len(changed), tools=changed[:_MOST_LOGGED])
 
-    def tools(self, profile: str | None, audience: ClientKind, era: Era) -> list[bytes]:
+    def tools(self, profile: str | None, client: ClientKind, era: Era) -> list[bytes]:
         """The definitions of all tools that clients of this kind are listed now, as this era has them."""
-        return [in_era(Kind.TOOL, entry.raw, era) for entry in self.exposed(profile, audience, None).entries(Kind.TOOL)]
+        return [in_era(Kind.TOOL, entry.raw, era) for entry in self.exposed(profile, client, None).entries(Kind.TOOL)]
 
-    def exposed(self, profile: str | None, audience: ClientKind, mode: Mode | None) -> CatalogView:
+    def exposed(self, profile: str | None, client: ClientKind, mode: Mode | None) -> CatalogView:
         """The same as clients of this kind are listed it; `mode` None is what `auto` comes to now."""
         self._look()
-        view = self._exposed.get((profile, audience, mode))
+        view = self._exposed.get((profile, client, mode))
         if view is None:
-            shown, rules, chosen = self.view(profile), self._rules[profile], mode or self.mode(profile, audience)
-            view = exposed(shown, rules, audience, chosen, is_partial=bool(self.starting(profile)))
-            self._exposed[profile, audience, mode] = view
+            shown, rules, chosen = self.view(profile), self._rules[profile], mode or self.mode(profile, client)
+            view = exposed(shown, rules, client, chosen, is_partial=bool(self.starting(profile)))
+            self._exposed[profile, client, mode] = view
         return view
 
-    def mode(self, profile: str | None, audience: ClientKind) -> Mode:
+    def mode(self, profile: str | None, client: ClientKind) -> Mode:
         """The mode of exposure for a client that asks now for the first time."""
         self._look()
-        mode = self._modes.get((profile, audience))
+        mode = self._modes.get((profile, client))
         if mode is None:
-            mode = self._modes[profile, audience] = decided(self.view(profile), self._rules[profile], audience)
+            mode = self._modes[profile, client] = decided(self.view(profile), self._rules[profile], client)
         return mode
 
     def starting(self, profile: str | None) -> list[str]:

@@ -179,7 +179,7 @@ def parse(kind: Kind, raws: Sequence[bytes], server: str) -> Parsed:
 
 
 def prepare(snapshot: Snapshot) -> None:
-    """Reads these lists ahead, so that whoever wants them first does not keep everybody waiting."""
+    """Reads these lists ahead, so that the first caller does not keep everybody waiting."""
     for kind, raws in snapshot.lists.items():
         parse(kind, raws, snapshot.server)
 

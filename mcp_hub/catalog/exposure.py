@@ -28,36 +28,36 @@ _MOST_HINT: Final = 120
 _COMPACTED: Final = 4096  # definitions whose compacted form is remembered
 
 
-def decided(view: CatalogView, rules: ViewRules, audience: ClientKind) -> Mode:
+def decided(view: CatalogView, rules: ViewRules, client: ClientKind) -> Mode:
     """The mode for the tools that are known now; `auto` is decided here."""
-    asked = audience.expose or rules.expose
+    asked = client.expose or rules.expose
     if asked != "auto":
         return asked
     tools = [entry for entry in view.entries(Kind.TOOL) if _is_listed(entry, rules, "full")]
-    if audience.max_tools is not None and len(tools) > audience.max_tools:
+    if client.max_tools is not None and len(tools) > client.max_tools:
         return "search"
-    if audience.defers_tools:
+    if client.defers_tools:
         return "full"
-    return "full" if len(tools) <= MOST_IN_FULL and _fits(_shaped(tools, rules, audience), rules.budget) else "search"
+    return "full" if len(tools) <= MOST_IN_FULL and _fits(_shaped(tools, rules, client), rules.budget) else "search"
 
 
 def exposed(
-    view: CatalogView, rules: ViewRules, audience: ClientKind, mode: Mode, *, is_partial: bool = False
+    view: CatalogView, rules: ViewRules, client: ClientKind, mode: Mode, *, is_partial: bool = False
 ) -> CatalogView:
-    """The view as this audience is listed it, with the hub's own tools, which go first: clients cut the end.
+    """The view as this kind of client sees it, with the hub's own tools, which go first: clients cut the end.
 
     `is_partial` while servers have never been listed: their tools can be found later, and nobody is to keep the lists.
     """
     tools = view.entries(Kind.TOOL)
-    listed = list(_shaped([entry for entry in tools if _is_listed(entry, rules, mode)], rules, audience))
-    is_auto = (audience.expose or rules.expose) == "auto"
+    listed = list(_shaped([entry for entry in tools if _is_listed(entry, rules, mode)], rules, client))
+    is_auto = (client.expose or rules.expose) == "auto"
     has_search = mode != "full" or len(listed) < len(tools) or (is_auto and is_partial)
     groups = by_server((entry.server, entry.exported) for entry in tools)
     own = _own(discovery.definitions(groups, is_names=mode == "names"))
     reading = _own([discovery.READ_RESULT])
-    early = _own(audience.own)
-    shown = [*(reading if results_of(rules, audience) else []), *early]
-    most = audience.max_tools
+    early = _own(client.own)
+    shown = [*(reading if results_of(rules, client) else []), *early]
+    most = client.max_tools
     if is_auto and most is not None and len(listed) + len(shown) + (len(own) if has_search else 0) > most:
         has_search = True
         listed = listed[: max(0, most - len(shown) - len(own))]
@@ -65,9 +65,9 @@ def exposed(
     return view.exposed([*own, *reading, *early, *tools], shown, is_partial=is_partial)
 
 
-def results_of(rules: ViewRules, audience: ClientKind) -> int:
-    """Tokens above which results are cut for this audience; 0 for never."""
-    return rules.max_result_tokens if audience.max_result_tokens is None else audience.max_result_tokens
+def results_of(rules: ViewRules, client: ClientKind) -> int:
+    """Tokens above which results are cut for this kind of client; 0 for never."""
+    return rules.max_result_tokens if client.max_result_tokens is None else client.max_result_tokens
 
 
 def _is_listed(entry: Entry, rules: ViewRules, mode: Mode) -> bool:
@@ -75,16 +75,16 @@ def _is_listed(entry: Entry, rules: ViewRules, mode: Mode) -> bool:
     return entry.is_pinned or (own or mode) == "full"
 
 
-def _shaped(tools: Iterable[Entry], rules: ViewRules, audience: ClientKind) -> Iterable[Entry]:
+def _shaped(tools: Iterable[Entry], rules: ViewRules, client: ClientKind) -> Iterable[Entry]:
     for entry in tools:
         raw = entry.raw
         own = rules.servers[entry.server].compact if entry.server in rules.servers else None
         if rules.compact if own is None else own:
             raw = _compacted(raw)
-        if audience.own:
+        if client.own:
             raw = without(raw, "outputSchema")
-        if audience.defers_tools:
-            raw = _hinted(raw, entry, results_of(rules, audience))
+        if client.defers_tools:
+            raw = _hinted(raw, entry, results_of(rules, client))
         yield entry if raw is entry.raw else replace(entry, raw=raw)
 
 

@@ -40,14 +40,14 @@ def assign(wanted: Iterable[Wanted], *, max_length: int = 48, reserved: frozense
     """
     if max_length < MIN_LENGTH:
         raise ValueError(f"names of at most {max_length} characters: {MIN_LENGTH} is the least")
-    wishes = {(one.server, one.name): one for one in wanted}
-    renamed = {origin: one.rename for origin, one in wishes.items() if _is_fit(one.rename, max_length, reserved)}
+    by_origin = {(one.server, one.name): one for one in wanted}
+    renamed = {origin: one.rename for origin, one in by_origin.items() if _is_fit(one.rename, max_length, reserved)}
     wishers = Counter(renamed.values())
     names = {origin: name for origin, name in renamed.items() if name is not None and wishers[name] == 1}
-    others = {origin: _plain(one, reserved) for origin, one in wishes.items() if origin not in names}
+    others = {origin: _plain(one, reserved) for origin, one in by_origin.items() if origin not in names}
     taken = {*reserved, *(name for name in renamed.values() if name is not None)}
     for yields in (False, True):
-        group = {origin: plain for origin, plain in others.items() if wishes[origin].yields is yields}
+        group = {origin: plain for origin, plain in others.items() if by_origin[origin].yields is yields}
         names |= _settle(group, taken, max_length)
         taken.update(names.values())
     return names

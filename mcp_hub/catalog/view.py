@@ -22,7 +22,7 @@ from mcp_hub.catalog.filters import EVERYTHING, Filter
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.resources import uris
 from mcp_hub.catalog.resources.links import Remembered
-from mcp_hub.catalog.resources.uri_variants import spellings
+from mcp_hub.catalog.resources.uri_variants import uri_variants
 from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.kinds import KINDS
@@ -70,24 +70,24 @@ class _Resources:
         filters = [own for own in self._filters[server] if own != EVERYTHING]
         if not filters:
             return True
-        told = spellings(upstream_uri)
-        if told is None or any((server, text) in self._hidden for text in told.denied):
+        variants = uri_variants(upstream_uri)
+        if variants is None or any((server, text) in self._hidden for text in variants.denied):
             return False
         wrapping = uri.removesuffix(upstream_uri)
-        if any(own.denies(text, wrapping + text) for own in filters for text in told.denied):
+        if any(own.denies(text, wrapping + text) for own in filters for text in variants.denied):
             return False
-        is_hidden = any(self._hidden_templates.covers(server, text) for text in told.denied)
+        is_hidden = any(self._hidden_templates.covers(server, text) for text in variants.denied)
         return all(
             self._templates.covers(server, text)
             or (not is_hidden and all(own.admits(text, wrapping + text) for own in filters))
-            for text in told.allowed
+            for text in variants.allowed
         )
 
     @cached_property
     def _hidden(self) -> frozenset[Origin]:
-        """The hidden resources in all their spellings."""
-        hidden = ((server, uri, spellings(uri)) for server, uri in self._unlisted)
-        return frozenset((server, text) for server, uri, told in hidden for text in (told.denied if told else (uri,)))
+        """The hidden resources in all their variants."""
+        hidden = ((server, uri, uri_variants(uri)) for server, uri in self._unlisted)
+        return frozenset((server, text) for server, uri, made in hidden for text in (made.denied if made else (uri,)))
 
 
 class CatalogView:

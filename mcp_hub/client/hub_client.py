@@ -54,11 +54,11 @@ class HubClient:
 
     async def reload(self) -> ReloadAnswer:
         """Makes the hub read its configuration again. Raises `InvalidParams` for an invalid configuration."""
-        return await self._rest.told(ReloadAnswer, "POST", self._rest.url("reload"))
+        return await self._rest.send(ReloadAnswer, "POST", self._rest.url("reload"))
 
     async def restart(self, server: str) -> None:
         """Restarts a server. Raises `InvalidParams` for an unknown or disabled one."""
-        await self._rest.told(RestartAnswer, "POST", self._rest.url("servers", server, "restart"))
+        await self._rest.send(RestartAnswer, "POST", self._rest.url("servers", server, "restart"))
 
     # -- durable calls
 
@@ -93,12 +93,12 @@ class HubClient:
 
     async def cancel(self, stream: str) -> StreamStatus:
         """Asks for the end of a call; its state then, an ending if it had ended before. Raises `UnknownStream`."""
-        return await self._rest.told(StreamStatus, "DELETE", self._rest.url("streams", stream))
+        return await self._rest.send(StreamStatus, "DELETE", self._rest.url("streams", stream))
 
     async def refuse(self, stream: str, key: str, error: RpcError) -> None:
         """Answers an open question with an error. Raises `UnknownStream`, `InvalidParams` if it is not open."""
         body = msgspec.json.encode(InputBody(key, error=ErrorBody(error.code, error.message)))
-        await self._rest.told(StreamStatus, "POST", self._rest.url("streams", stream, "input"), body)
+        await self._rest.send(StreamStatus, "POST", self._rest.url("streams", stream, "input"), body)
 
     def _start(self, name: str, arguments: RawJson, key: str | None) -> Start:
         body = object_bytes({"arguments": Raw(bytes(arguments))})

@@ -45,9 +45,9 @@ class RestClient:
 
     async def get(self, shape: type[_T], *segments: str, **params: str) -> _T:
         """The answer to a GET. Raises the `HubError` that another answer means, `UpstreamLost` if it is unreadable."""
-        return await self.told(shape, "GET", self.url(*segments, **params))
+        return await self.send(shape, "GET", self.url(*segments, **params))
 
-    async def told(self, shape: type[_T], method: str, url: str, body: bytes | None = None) -> _T:
+    async def send(self, shape: type[_T], method: str, url: str, body: bytes | None = None) -> _T:
         """The answer to one request. Raises as `get` does."""
         try:
             text = await self.ask(method, url, body=body)

@@ -87,7 +87,7 @@ def _error_named(problem: RestProblem, status: int) -> HubError:
 
 
 def _rpc_message(body: bytes) -> str:
-    """The message of a JSON-RPC error, as the hub's guard answers; empty without one."""
+    """The message of a JSON-RPC error, as `HttpAuth` answers; empty without one."""
     message = envelope.decode(body)
     if not isinstance(message, Envelope) or message.error is Unset:
         return ""

@@ -123,7 +123,7 @@ class HubStream:
         while self.stream is None:
             await self._read()
         rest = self._connector.rest
-        await rest.told(_Started, "DELETE", rest.url("streams", self.stream))
+        await rest.send(_Started, "DELETE", rest.url("streams", self.stream))
 
     # -- connections
 

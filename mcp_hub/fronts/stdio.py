@@ -39,19 +39,19 @@ class StdioFront:
         modern = partial(modern_session, caller, key="stdio")
         self._turn = hub.turn
         self._duplex = Duplex(hub, binding, caller, modern, ends_hub=True)
+        self._ended = anyio.Event()
         self._pipe: Pipe
 
     async def serve(self, read: IO[bytes], write: IO[bytes], line_limit: int) -> None:
         """Returns when the client has closed its side and has had a moment for what it asked before."""
-        ended = anyio.Event()
-        self._pipe = Pipe(self._duplex, line_limit=line_limit, couples=True, turn=self._turn, on_end=ended.set)
+        self._pipe = Pipe(self._duplex, line_limit=line_limit, couples=True, turn=self._turn, on_end=self._ended.set)
         async with self._duplex.serving(self._pipe) as tasks:
             await self._pipe.open(read, write)
-            tasks.start_soon(self._last_answers, ended, tasks.cancel_scope)
+            tasks.start_soon(self._last_answers, tasks.cancel_scope)
             await self._duplex.closed.wait()
 
-    async def _last_answers(self, ended: anyio.Event, serving: anyio.CancelScope) -> None:
-        await ended.wait()
+    async def _last_answers(self, serving: anyio.CancelScope) -> None:
+        await self._ended.wait()
         with anyio.move_on_after(_LAST_ANSWERS):
             await self._duplex.answered()
         serving.cancel()
@@ -59,4 +59,4 @@ class StdioFront:
     def close(self) -> None:
         """Delivers what has ended, then closes the wire."""
         self._duplex.deliver()
-        self._pipe.close()
+        self._pipe.close("the client closed the connection" if self._ended.is_set() else "the hub is stopping")

@@ -1,7 +1,7 @@
 """The hub's HTTP front below the routes of another application: an ASGI application that can be mounted anywhere.
 
-Paths are relative to the mount (`root_path`), and a Location of the hub gets its prefix. The hub's own guard stays in
-front: Host, Origin, tokens. A hub without tokens answers only this machine, whatever address the host listens on.
+Paths are relative to the mount (`root_path`), and a Location of the hub gets its prefix. The hub still checks every
+request: Host, Origin, tokens. A hub without tokens answers only this machine, whatever address the host listens on.
 """
 
 from collections.abc import Callable, MutableMapping

@@ -1,4 +1,4 @@
-"""A client of the official SDK on the hub, in process over memory streams. The only module that imports `mcp`."""
+"""A client of the official SDK on the hub, in process over memory streams."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager

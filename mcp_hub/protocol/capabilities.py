@@ -24,7 +24,7 @@ TASKS: Final = "io.modelcontextprotocol/tasks"
 """The extension by which a modern server may answer a call with a task; the hub serves it in the modern era only."""
 
 OWN: Final[JsonObject] = {"extensions": {TASKS: {}}}
-"""The hub's own capabilities for modern servers: the extensions that end with it, whoever calls."""
+"""The hub's own capabilities for modern servers: the extensions that end with it, for every caller."""
 
 MAX_RELAYED: Final = 8192
 """Bytes of a client's capabilities that travel with each of its calls; the longest real ones have some hundreds."""

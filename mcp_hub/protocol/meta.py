@@ -31,6 +31,11 @@ class RequestMeta(msgspec.Struct, frozen=True, gc=False):
     rest: RawObject
 
     @property
+    def envelope(self) -> tuple[RawJson | None, ...]:
+        """All that describes the client."""
+        return self.version, self.client_info, self.capabilities, self.log_level
+
+    @property
     def is_modern(self) -> bool:
         """Whether the request carries the per-request envelope of the modern era."""
         return self.version is not None

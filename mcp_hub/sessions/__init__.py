@@ -7,7 +7,7 @@ resources at their upstreams.
 
 Held together by `session.Session`. A handshake session lives as long as its connection or `Mcp-Session-Id`, a modern
 one as long as its request. `session.Sessions` is the bounded table of handshake sessions over HTTP. `client_kinds`
-maps a client to its kind, one object per kind; `subscriptions` pairs the wishes of sessions with references at
+maps a client to its kind, one object per kind; `subscriptions` pairs the subscriptions of sessions with references at
 upstreams.
 
 Not here: sessions with upstream servers (`upstreams.peer`), tokens

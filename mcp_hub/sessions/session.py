@@ -88,7 +88,7 @@ class Session(msgspec.Struct):
         self.is_over = True
 
 
-class _Kept(msgspec.Struct):
+class _Entry(msgspec.Struct):
     """A session, when it was used last (counted), and whether it ever was since it began."""
 
     session: Session
@@ -99,18 +99,18 @@ class _Kept(msgspec.Struct):
 class _Lane(msgspec.Struct):
     """One principal's sessions, each kind the longest unused first."""
 
-    fresh: OrderedDict[str, _Kept] = msgspec.field(default_factory=OrderedDict)
-    used: OrderedDict[str, _Kept] = msgspec.field(default_factory=OrderedDict)
+    fresh: OrderedDict[str, _Entry] = msgspec.field(default_factory=OrderedDict)
+    used: OrderedDict[str, _Entry] = msgspec.field(default_factory=OrderedDict)
 
     def __len__(self) -> int:
         return len(self.fresh) + len(self.used)
 
-    def least(self) -> _Kept:
+    def least(self) -> _Entry:
         """The one to make room. A crowd that was never used, as of a client that only connects, goes before others."""
         if 1 < len(self.fresh) and len(self.fresh) * _CROWD > len(self):
             return next(iter(self.fresh.values()))
         candidates = [next(iter(kind.values())) for kind in (self.fresh, self.used) if kind]
-        return min(candidates, key=lambda kept: kept.used)
+        return min(candidates, key=lambda entry: entry.used)
 
 
 class Sessions:
@@ -122,7 +122,7 @@ class Sessions:
     def __init__(self, most: int, each: int | None = None) -> None:
         self._most = most
         self._each = most if each is None else min(each, most)
-        self._by_id: dict[str, _Kept] = {}
+        self._by_id: dict[str, _Entry] = {}
         self._lanes: dict[str, _Lane] = {}
         self._uses = 0
 
@@ -141,36 +141,36 @@ class Sessions:
             fullest = max(self._lanes, key=lambda name: (len(self._lanes[name]), name == principal))
             gone.append(self._drop(self._lanes[fullest].least()))
         self._uses += 1
-        kept = self._by_id[session.id] = _Kept(session, self._uses)
-        self._lanes.setdefault(principal, _Lane()).fresh[session.id] = kept
+        entry = self._by_id[session.id] = _Entry(session, self._uses)
+        self._lanes.setdefault(principal, _Lane()).fresh[session.id] = entry
         return gone
 
     def find(self, id_: str, caller: Caller) -> Session | None:
         """The session if it is this caller's; a foreign one is as unknown as one that never was."""
-        kept = self._by_id.get(id_)
-        if kept is None or kept.session.caller != caller:
+        entry = self._by_id.get(id_)
+        if entry is None or entry.session.caller != caller:
             return None
         self._uses += 1
-        kept.used = self._uses
+        entry.used = self._uses
         lane = self._lanes[caller.principal]
-        if kept.is_fresh:
-            kept.is_fresh = False
+        if entry.is_fresh:
+            entry.is_fresh = False
             lane.used[id_] = lane.fresh.pop(id_)
         else:
             lane.used.move_to_end(id_)
-        return kept.session
+        return entry.session
 
     def remove(self, session: Session) -> None:
         """Idempotent."""
-        kept = self._by_id.get(session.id)
-        if kept is not None:
-            self._drop(kept)
+        entry = self._by_id.get(session.id)
+        if entry is not None:
+            self._drop(entry)
 
-    def _drop(self, kept: _Kept) -> Session:
-        session = kept.session
+    def _drop(self, entry: _Entry) -> Session:
+        session = entry.session
         del self._by_id[session.id]
         lane = self._lanes[session.caller.principal]
-        del (lane.fresh if kept.is_fresh else lane.used)[session.id]
+        del (lane.fresh if entry.is_fresh else lane.used)[session.id]
         if not len(lane):
             del self._lanes[session.caller.principal]
         return session

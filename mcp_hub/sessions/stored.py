@@ -36,7 +36,7 @@ class StoredSession(msgspec.Struct):
 
     session: Session
     until: float = 0.0
-    stored: float = 0.0
+    stored_until: float = 0.0
     lapsed: dict[str, None] = msgspec.field(default_factory=dict)
     is_over: bool = False
     was_elsewhere: bool = False
@@ -62,23 +62,23 @@ class SessionStore:
         self._store = store
         self._retention = retention
 
-    async def keep(self, kept: StoredSession, seconds: float) -> None:
+    async def keep(self, stored: StoredSession, seconds: float) -> None:
         """Returns when the record will last as long as a stream of so many seconds; never fails with the store."""
         until = wall_time() + seconds + self._retention
-        if kept.stored < until:
-            kept.until = max(kept.until, until + _AHEAD)
-            await self.update(kept)
+        if stored.stored_until < until:
+            stored.until = max(stored.until, until + _AHEAD)
+            await self.update(stored)
 
-    async def update(self, kept: StoredSession) -> None:
+    async def update(self, stored: StoredSession) -> None:
         """The session has changed: so has its record, if it has one, when this returns."""
-        if not kept.until or kept.is_over:
+        if not stored.until or stored.is_over:
             return
-        session, until = kept.session, kept.until
+        session, until = stored.session, stored.until
         try:
-            await self._store.put_session(SessionRow(session.id, session.caller.principal, kept.encoded(), until))
+            await self._store.put_session(SessionRow(session.id, session.caller.principal, stored.encoded(), until))
         except StoreError as error:
             log.warning("session_not_kept", session=session.id, reason=str(error))
-        kept.stored = max(kept.stored, until)
+        stored.stored_until = max(stored.stored_until, until)
 
     async def find(self, id_: str, caller: Caller) -> StoredSession | None:
         """The session of that id if there is a record, and it is this caller's. Raises `StoreError`."""
@@ -96,11 +96,11 @@ class SessionStore:
         lapsed = dict.fromkeys(body.subscriptions)
         return StoredSession(session, row.expires, row.expires, lapsed, was_elsewhere=True)
 
-    async def drop(self, kept: StoredSession) -> None:
+    async def drop(self, stored: StoredSession) -> None:
         """The client has ended the session."""
-        kept.is_over = True
-        if kept.until:
+        stored.is_over = True
+        if stored.until:
             try:
-                await self._store.drop_session(kept.session.id)
+                await self._store.drop_session(stored.session.id)
             except StoreError as error:
-                log.warning("session_not_dropped", session=kept.session.id, reason=str(error))
+                log.warning("session_not_dropped", session=stored.session.id, reason=str(error))

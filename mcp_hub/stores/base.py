@@ -48,7 +48,7 @@ class EventPage(msgspec.Struct, frozen=True):
     first: int
 
 
-class Letter(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True):
     """For the owner of a stream, from another process: `cancel` (body: the reason), `input` (body: JSON) or `touch`."""
 
     stream: CallId
@@ -104,8 +104,8 @@ class EventStore(Protocol):
         `Fenced` if the epoch is not the stream's or it has ended. A status that is an ending sets `expires`.
         """
 
-    async def inbox(self) -> list[Letter]:
-        """Letters for streams of this process, oldest first; each is given out once."""
+    async def inbox(self) -> list[Message]:
+        """Messages for streams of this process, oldest first; each is given out once."""
 
     # -- everybody
 
@@ -120,8 +120,8 @@ class EventStore(Protocol):
     async def rows(self, principal: str, most: int) -> list[StreamInfo]:
         """The principal's streams, the newest first."""
 
-    async def post(self, letter: Letter) -> bool:
-        """Puts a letter into the inbox of the stream's owner; False if the stream is unknown or has ended."""
+    async def post(self, message: Message) -> bool:
+        """Puts a message into the inbox of the stream's owner; False if the stream is unknown or has ended."""
 
     async def has_news(self) -> bool:
         """Whether another process has written since this was asked last. Cheap."""
@@ -214,10 +214,10 @@ def changed(row: StreamInfo, chunk: Chunk, change: Change) -> StreamInfo:
     return msgspec.structs.replace(row, **given, last=last, expires=expiry(change, row.ttl))
 
 
-def is_wanted(letter: Letter, waiting: Collection[str], most: int) -> bool:
-    """Whether a letter joins those of these kinds: a second cancel or touch does not. Raises `StoreError` at `most`."""
-    if letter.kind != "input" and letter.kind in waiting:
+def is_wanted(message: Message, waiting: Collection[str], most: int) -> bool:
+    """Whether a message joins these kinds: a second cancel or touch does not. Raises `StoreError` at `most`."""
+    if message.kind != "input" and message.kind in waiting:
         return False
     if len(waiting) >= most:
-        raise StoreError(f"stream {letter.stream}: {most} letters wait for its owner already")
+        raise StoreError(f"stream {message.stream}: {most} messages wait for its owner already")
     return True

@@ -1,6 +1,6 @@
 """Hub processes that live: each holds a lock on `<folder>/instances/<id>.lock` until it ends, however it ends.
 
-Whoever asks takes a shared lock, so that two who ask at once do not take each other for the owner. Without locks
+A process that asks takes a shared lock, so that two who ask at once do not take each other for the owner. Without locks
 (Windows) the open file stands for the lock: it cannot be removed. An id is never used twice: what is gone stays gone.
 """
 

@@ -1,6 +1,6 @@
 """Small files that several hubs change: one for each key, read whole, replaced whole, for nobody else's eyes.
 
-Whoever changes one holds the lock beside it, so that no change is lost; readers need none.
+A process that changes one holds the lock beside it, so that no change is lost; readers need none.
 """
 
 import os

@@ -14,8 +14,8 @@ _SIZE: Final = 32
 _KEPT: Final = re.compile(rb'"([0-9a-f]{%d})"' % (2 * _SIZE))
 
 
-def kept_key(files: KeyedFiles, name: str) -> bytes:
-    """The key of that name, made by whoever asks first; where it cannot be kept, one that ends with this process."""
+def stored_key(files: KeyedFiles, name: str) -> bytes:
+    """The key of that name, made by the first that asks; where it cannot be kept, one that ends with this process."""
     try:
         files.update(name, _made)
         kept = _KEPT.fullmatch(files.read(name) or b"")

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-LETTERS: Final = 256
-"""Letters that may wait for one stream: an owner that is alive reads them every second."""
+MAX_MESSAGES: Final = 256
+"""Messages that may wait for one stream: an owner that is alive reads them every second."""
 PAGE_BYTES: Final = 1 << 20
 """Of events in one page, unless the first alone is longer."""
 

@@ -1,6 +1,6 @@
 """Streams in the memory of this process: nothing outlives it, and there are no other processes.
 
-Callbacks are called before the methods that take them return. Whoever else a row names as its owner is gone.
+Callbacks are called before the methods that take them return. Any other owner that a row names is gone.
 """
 
 from bisect import bisect_right
@@ -11,9 +11,9 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import KeyTaken, StoreError
 from mcp_hub.stores import base
-from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Letter, SessionRow
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Message, SessionRow
 from mcp_hub.stores.instances import new_instance_id
-from mcp_hub.stores.limits import LETTERS, PAGE_BYTES, StoreLimits, surplus
+from mcp_hub.stores.limits import MAX_MESSAGES, PAGE_BYTES, StoreLimits, surplus
 from mcp_hub.types import CallId
 
 
@@ -63,7 +63,7 @@ class MemoryStore:
         self._streams: dict[CallId, _Stream] = {}
         self._keys: dict[tuple[str, str], CallId] = {}
         self._ended: dict[CallId, None] = {}  # in the order in which they ended
-        self._letters: list[Letter] = []
+        self._messages: list[Message] = []
         self._sessions: dict[str, SessionRow] = {}
         self._size = 0
 
@@ -88,17 +88,17 @@ class MemoryStore:
         """All events that are here of a stream that is."""
         return tuple(line for chunk in self._streams[stream].chunks for line in chunk.lines)
 
-    def drop(self, stream: CallId) -> list[Letter]:
-        """Forgets a stream that is here; the letters that wait for it."""
+    def drop(self, stream: CallId) -> list[Message]:
+        """Forgets a stream that is here; the messages that wait for it."""
         entry = self._streams.pop(stream)
         self._ended.pop(stream, None)
         self._size -= entry.size
-        letters = [letter for letter in self._letters if letter.stream == stream]
-        if letters:
-            self._letters = [letter for letter in self._letters if letter.stream != stream]
+        messages = [message for message in self._messages if message.stream == stream]
+        if messages:
+            self._messages = [message for message in self._messages if message.stream != stream]
         if entry.row.key is not None:
             del self._keys[entry.row.principal, entry.row.key]
-        return letters
+        return messages
 
     def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
         """Adds a stream with its first events. Its numbers may go on from events that are kept elsewhere."""
@@ -146,7 +146,7 @@ class MemoryStore:
             self._size += size
         if stream.row.has_ended:
             self._ended[stream.row.id] = None
-            self._letters = [letter for letter in self._letters if letter.stream != stream.row.id]
+            self._messages = [message for message in self._messages if message.stream != stream.row.id]
         while self._size > self._limits.memory_bytes and len(self._ended) > stream.row.has_ended:
             self.drop(next(iter(self._ended)))
         most = self._limits.stream_bytes
@@ -154,11 +154,11 @@ class MemoryStore:
             most = min(most, max(stream.size - 1, 0))
         self._size -= stream.trim(self._limits.stream_events, most)
 
-    async def inbox(self) -> list[Letter]:
-        streams = {letter.stream for letter in self._letters}
+    async def inbox(self) -> list[Message]:
+        streams = {message.stream for message in self._messages}
         own = {id_ for id_ in streams if self._streams[id_].row.owner == self.instance}
-        mine = [letter for letter in self._letters if letter.stream in own]
-        self._letters = [letter for letter in self._letters if letter.stream not in own]
+        mine = [message for message in self._messages if message.stream in own]
+        self._messages = [message for message in self._messages if message.stream not in own]
         return mine
 
     def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
@@ -176,12 +176,13 @@ class MemoryStore:
         mine = [stream.row for stream in reversed(self._streams.values()) if stream.row.principal == principal]
         return sorted(mine, key=lambda row: -row.created)[: max(most, 0)]
 
-    async def post(self, letter: Letter) -> bool:
-        stream = self._streams.get(letter.stream)
+    async def post(self, message: Message) -> bool:
+        stream = self._streams.get(message.stream)
         if stream is None or stream.row.has_ended:
             return False
-        if base.is_wanted(letter, [other.kind for other in self._letters if other.stream == letter.stream], LETTERS):
-            self._letters.append(letter)
+        waiting = [other.kind for other in self._messages if other.stream == message.stream]
+        if base.is_wanted(message, waiting, MAX_MESSAGES):
+            self._messages.append(message)
         return True
 
     async def has_news(self) -> bool:

@@ -59,15 +59,15 @@ class Pending(msgspec.Struct, eq=False):
         return self._future
 
     def then(self, callback: Callable[[], object]) -> None:
-        """Calls `callback` in place, once, when this is settled, in place of whoever would await it."""
+        """Calls `callback` in place, once, when this is settled, in place of a waiter."""
         self._then = callback
 
     def settle(self, answer: Envelope) -> None:
-        """Gives the answer to whoever waits; the first one counts."""
+        """Gives the answer to the waiter; the first one counts."""
         if self.answer is None and self.failure is None:
             self.answer = answer
             if self._future is not None:
-                self._tell()
+                self._notify()
             elif self._then is not None:
                 then, self._then = self._then, None
                 then()
@@ -76,9 +76,9 @@ class Pending(msgspec.Struct, eq=False):
         """There will be no answer; the first outcome counts."""
         if self.answer is None and self.failure is None:
             self.failure = error
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         then, self._then = self._then, None
         if self._future is not None and not self._future.done():
             self._resolve(self._future)

@@ -173,7 +173,7 @@ class HttpWire(RemoteWire):
         else:
             super()._take_request(message, source)
 
-    def _tell_cancelled(self, notification: bytes) -> None:
+    def _send_cancelled(self, notification: bytes) -> None:
         if self._speaks()[0] is Era.HANDSHAKE:  # in the modern era the end of the request's connection says it all
             self.send(notification)
 

@@ -14,7 +14,7 @@ from mcp_hub.aio import Turn
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.jsonrpc.framing import Framer, TooLong
-from mcp_hub.protocol.jsonrpc.repair import stand_in
+from mcp_hub.protocol.jsonrpc.repair import placeholder
 from mcp_hub.protocol.jsonrpc.salvage import is_answer, salvage_id
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.types import Cause
@@ -194,7 +194,7 @@ class Pipe(asyncio.Protocol):
         self._set_reading()
 
     def _set_reading(self) -> None:
-        """Reads, unless whoever takes what was read needs a turn first or, coupled, the peer does not read either."""
+        """Reads, unless the taker of what was read needs a turn first or, coupled, the peer does not read either."""
         if self._reader is not None:
             paused = self._is_resting or bool(self._backlog) or (self._couples and self.is_congested)
             with contextlib.suppress(RuntimeError):  # uvloop's word for "closing already"
@@ -304,7 +304,7 @@ class Pipe(asyncio.Protocol):
             if bad.id is None and (sole := self.requests.sole()) is not None:
                 pending = self.requests.pending.pop(sole.id)
         if pending is not None:
-            pending.settle(stand_in(bad, line, pending.method))
+            pending.settle(placeholder(bad, line, pending.method))
         self._handler.on_bad_line(bad, line)
 
     def _stop_sending(self) -> None:

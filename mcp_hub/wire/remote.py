@@ -23,7 +23,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.batches import several
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
-from mcp_hub.protocol.jsonrpc.repair import stand_in
+from mcp_hub.protocol.jsonrpc.repair import placeholder
 from mcp_hub.protocol.jsonrpc.salvage import is_own_answer, salvage_id
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.protocol.sse import Event, EventParser
@@ -152,10 +152,10 @@ class RemoteWire(ABC):
             if self.requests.abandon(pending):
                 self._stop(pending.id)
                 if cancellation is not None:
-                    self._tell_cancelled(cancellation(pending.id))
+                    self._send_cancelled(cancellation(pending.id))
             raise
 
-    def _tell_cancelled(self, notification: bytes) -> None:
+    def _send_cancelled(self, notification: bytes) -> None:
         self.send(notification)
 
     def close(self, reason: str = "closed by the hub", code: str = "closed") -> None:
@@ -375,4 +375,4 @@ class RemoteWire(ABC):
 
     def _settle_bad(self, pending: Pending, bad: BadMessage, data: bytes = b"") -> None:
         self.requests.pending.pop(pending.id, None)
-        pending.settle(stand_in(bad, data, pending.method))
+        pending.settle(placeholder(bad, data, pending.method))

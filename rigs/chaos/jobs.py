@@ -11,7 +11,7 @@ import httpx2
 
 from rigs.chaos.hubs import Fleet, Hub, Life
 from tests.e2e.client import HttpClient
-from tests.e2e.fleet_of_fronts import TASKS
+from tests.e2e.three_hubs import TASKS
 from tests.upstreams.messages import modern
 
 _PATIENCE = 60.0

@@ -26,7 +26,7 @@ from mcp_hub.types import CallId, Era, UpstreamState
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.auth.login import log_in
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
-from tests.unit.upstreams.local_calls import Recorder
+from tests.unit.upstreams.function_calls import Recorder
 
 ADVICE = 'run "mcp-hub login suite"'
 CLIENT_METADATA = "https://conformance-test.local/client-metadata.json"

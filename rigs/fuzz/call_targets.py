@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mcp_hub.call import Call
-from mcp_hub.calls.pending_input import PendingInput, is_parked
+from mcp_hub.calls.pending_input import PendingInput, is_pending
 from mcp_hub.calls.results import paging
 from mcp_hub.calls.results.json_paths import select
 from mcp_hub.calls.results.truncate import LEAST, cut
@@ -38,8 +38,8 @@ _PIECES = (
 
 
 @dataclass(frozen=True)
-class _Parked:
-    """As much of a call's record as parking looks at."""
+class _Pending:
+    """As much of a call's record as pending looks at."""
 
     call: Call
 
@@ -72,12 +72,12 @@ def check_cursors(data: bytes) -> None:
 
 def _check_marks(text: str) -> None:
     """A server's own state comes back to its client as it was, and is nobody else's."""
-    parking = PendingInput(_Clock(), 60.0, lambda record, reason: None)
-    state = parking.mark(_call(), text)
-    assert parking.unmark(_call(), state) == text and not is_parked(state)
+    pending = PendingInput(_Clock(), 60.0, lambda record, reason: None)
+    state = pending.mark(_call(), text)
+    assert pending.unmark(_call(), state) == text and not is_pending(state)
     for given, call in ((text, _call()), (state, _call("other"))):
         try:
-            parking.unmark(call, given)
+            pending.unmark(call, given)
         except InvalidParams:
             continue
         raise AssertionError("a state that was never given is taken")
@@ -85,21 +85,21 @@ def _check_marks(text: str) -> None:
 
 def _check_states(text: str, rng: Random) -> None:
     """Of a parked call only its own state, from its own principal, opens anything; and that once."""
-    parking = PendingInput(_Clock(), 60.0, lambda record, reason: None)
-    state = parking.park(_Parked(_call()), 0)  # type: ignore[arg-type]
+    pending = PendingInput(_Clock(), 60.0, lambda record, reason: None)
+    state = pending.hold(_Pending(_call()), 0)  # type: ignore[arg-type]
     forged = mutated(state.encode(), _PIECES, [state.encode(), text.encode()], rng)
     for given, call in ((text, _call()), (forged.decode("utf-8", "replace"), _call()), (state, _call("other"))):
         if given == state and call.principal == "p":
             continue
-        assert _fetched(parking, given, call) is False, "a state that was never given opens a call"
-    assert _fetched(parking, state, _call()) and not _fetched(parking, state, _call())
+        assert _fetched(pending, given, call) is False, "a state that was never given opens a call"
+    assert _fetched(pending, state, _call()) and not _fetched(pending, state, _call())
 
 
-def _fetched(parking: PendingInput, state: str, call: Call) -> bool:
-    if not is_parked(state):  # as those ask who take states
+def _fetched(pending: PendingInput, state: str, call: Call) -> bool:
+    if not is_pending(state):  # as those ask who take states
         return False
     try:
-        parking.fetch(state, call)
+        pending.fetch(state, call)
     except InvalidParams:
         return False
     return True

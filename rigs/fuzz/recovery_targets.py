@@ -5,7 +5,7 @@ from random import Random
 
 from mcp_hub.protocol.jsonrpc.batches import several
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, decode
-from mcp_hub.protocol.jsonrpc.repair import NOT_JSON, stand_in
+from mcp_hub.protocol.jsonrpc.repair import NOT_JSON, placeholder
 from mcp_hub.protocol.jsonrpc.salvage import is_answer
 from rigs.fuzz.mutate import json_bytes, mutated_json
 from rigs.fuzz.target import Target
@@ -65,7 +65,7 @@ def check_list(data: bytes) -> None:
     if isinstance(bad, Envelope):
         return
     assert bad.id in (b"7", None) and is_answer(line)
-    result = stand_in(bad, line, "tools/list").result
+    result = placeholder(bad, line, "tools/list").result
     assert result is not Unset, "a list was lost"
     found = json.loads(bytes(result))["tools"]
     assert len(found) == len(elements)

@@ -27,7 +27,7 @@ from mcp_hub.protocol.jsonrpc.envelope import (
     usable_id,
 )
 from mcp_hub.protocol.jsonrpc.framing import Framer, TooLong
-from mcp_hub.protocol.jsonrpc.repair import StandIn, stand_in
+from mcp_hub.protocol.jsonrpc.repair import Placeholder, placeholder
 from mcp_hub.protocol.jsonrpc.salvage import is_answer
 from mcp_hub.protocol.sse import Event, EventParser
 from rigs.fuzz.mutate import json_bytes, mutated_json, pieces
@@ -201,8 +201,8 @@ def check_envelope(data: bytes) -> None:
         assert b"".join((*parts, rest[1] if rest is not None else b"")) == data
         assert all(isinstance(decode(part), Envelope) for part in parts) and (parts or rest == (message, data))
         for method in ("tools/list", "tools/call"):
-            stood = stand_in(message, data, method)
-            assert (stood.error is Unset) != isinstance(stood, StandIn)
+            stood = placeholder(message, data, method)
+            assert (stood.error is Unset) != isinstance(stood, Placeholder)
     else:
         _check_members(message, known)
     _check_batch(data)

@@ -81,6 +81,11 @@ def shortened(text: str, found: dict[str, Counts]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def unexplained(text: str) -> list[str]:
+    """Entries without a reason."""
+    return [line for line in text.splitlines() if ": " in line and not line.startswith("#") and "  # " not in line]
+
+
 def lines_for(counts: Counts) -> Iterator[str]:
     """What the list would say of these offences."""
     for file in sorted({file for file, _ in counts}):

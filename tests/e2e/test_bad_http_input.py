@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("name", BAD)
-async def test_http_answers_what_is_no_message_with_400_and_goes_on(alice: HttpClient, name: str) -> None:
+async def test_http_answers_what_is_no_message_with_400_and_continues(alice: HttpClient, name: str) -> None:
     raw, code = BAD[name]
     answer = await alice.post(raw, headers_of(HANDSHAKE, alice))
     assert (answer.status, answer.last["error"]["code"]) == (400, code), answer.text
@@ -90,7 +90,7 @@ async def test_media_types_that_cannot_work_are_refused(hub: Hub, alice: HttpCli
     assert no_accept.status_code in (200, 406)
 
 
-async def test_client_that_takes_only_an_event_stream_gets_one_or_is_told_to_take_both(alice: HttpClient) -> None:
+async def test_client_that_takes_only_an_event_stream_gets_one_or_is_asked_to_take_both(alice: HttpClient) -> None:
     for era, body in ((HANDSHAKE, line(1)), (MODERN, line(1, "server/discover", params=modern()))):
         headers = {**headers_of(era, alice, "server/discover"), "accept": "text/event-stream"}
         answer = await alice.post(body, headers)

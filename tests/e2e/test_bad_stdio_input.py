@@ -29,7 +29,7 @@ async def stdio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stdio
 
 
 @pytest.mark.parametrize("name", BAD)
-async def test_stdio_answers_what_is_no_message_with_an_error_and_goes_on(stdio: StdioClient, name: str) -> None:
+async def test_stdio_answers_what_is_no_message_with_an_error_and_continues(stdio: StdioClient, name: str) -> None:
     raw, code = BAD[name]
     position = len(stdio.transcript)
     await stdio.send_raw(raw + b"\n")

@@ -84,7 +84,7 @@ def test_list_ends_with_0_when_all_enabled_servers_are_ready(tmp_path: Path) -> 
     assert done.stdout.splitlines()[-1].split() == ["jobs", "ready", "handshake", "2", "0", "0"], "those of clients"
 
 
-def test_list_waits_no_longer_than_it_is_told(tmp_path: Path) -> None:
+def test_list_waits_no_longer_than_its_option_says(tmp_path: Path) -> None:
     configure(tmp_path, slow=command(*argv(mode="hang-start")))
     done = hub(tmp_path, "list", "--wait", "0.2")
     assert done.returncode == 3

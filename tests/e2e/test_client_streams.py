@@ -105,7 +105,7 @@ async def test_hub_that_is_killed_ends_the_stream_once_the_next_one_runs(seen: i
     assert isinstance(ending.error, HubRestarted)
 
 
-async def test_call_goes_on_without_the_client_that_made_it(tmp_path: Path) -> None:
+async def test_call_continues_without_the_client_that_made_it(tmp_path: Path) -> None:
     with anyio.fail_after(SECONDS):
         async with http_hub(config(tmp_path), tmp_path) as hub, connect(hub.url) as client:
             async with client.stream("jobs_run_job", job(3, 1)) as stream:

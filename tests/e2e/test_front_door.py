@@ -236,7 +236,7 @@ async def test_a_token_that_does_not_do_is_refused_alike_by_all_fronts(
         assert path != "/v1/tools" or answer.json()["code"] == code
 
 
-async def test_keys_out_of_reach_are_told_and_stop_nobody_else(door: Hub, issuer: FakeIssuer) -> None:
+async def test_unreachable_keys_are_reported_and_stop_nobody_else(door: Hub, issuer: FakeIssuer) -> None:
     for path in ("/mcp", "/v1/tools"):
         answer = await send(door, "GET", path, authorization=f"Bearer {issuer.token(RESOURCE, 'down')}")
         assert answer.status_code == 503 and "HTTP 500" in answer.text and answer.headers["retry-after"]
@@ -265,7 +265,7 @@ async def test_the_same_name_at_two_issuers_is_two_people(door: Hub, issuer: Fak
         assert (await other.ask("GET", f"/streams/{stream}")).status_code == 404
 
 
-async def test_another_token_of_the_same_person_goes_on_with_the_session(door: Hub, issuer: FakeIssuer) -> None:
+async def test_another_token_of_the_same_person_continues_with_the_session(door: Hub, issuer: FakeIssuer) -> None:
     async with (
         HttpClient(door.url, issuer.token(RESOURCE)) as client,
         HttpClient(door.url, issuer.token(RESOURCE, jti="refreshed")) as later,

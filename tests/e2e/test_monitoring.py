@@ -224,7 +224,7 @@ def parent(number: int) -> tuple[str, str, str]:
     return trace, span, f"00-{trace}-{span}-01"
 
 
-async def test_a_trace_goes_on_over_http_whatever_the_front(collector: Collector, tmp_path: Path) -> None:
+async def test_a_trace_continues_over_http_whatever_the_front(collector: Collector, tmp_path: Path) -> None:
     got: dict[int, str] = {}
     async with http_hub(traced_config(collector), tmp_path) as hub:
         for number, era in enumerate((HANDSHAKE, MODERN), 1):
@@ -247,7 +247,7 @@ async def test_a_trace_goes_on_over_http_whatever_the_front(collector: Collector
     assert collector.metrics == {"mcp.server.operation.duration", "mcp.client.operation.duration"}
 
 
-async def test_a_trace_goes_on_over_stdio_in_both_eras(collector: Collector, tmp_path: Path) -> None:
+async def test_a_trace_continues_over_stdio_in_both_eras(collector: Collector, tmp_path: Path) -> None:
     got: dict[int, str] = {}
     async with stdio_hub(traced_config(collector), tmp_path) as client:
         await client.initialize()

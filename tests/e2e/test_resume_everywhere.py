@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from tests.e2e.client import HttpClient, Hub
-from tests.e2e.fleet_of_fronts import STEPS, Fleet, Job, config, ending, fleet, said, whole
 from tests.e2e.rest_client import RestClient
+from tests.e2e.three_hubs import STEPS, Fleet, Job, config, ending, fleet, said, whole
 from tests.e2e.ways_to_read import Shown, Way, check_rest, every_way, wander
 from tests.e2e.ways_to_start import ENDS, GOES_ON, TAKES, Begun, Start, asked_over_stdio, modern_http, over_stdio
 from tests.interaction.fronts import http_hub
@@ -78,7 +78,7 @@ async def each_seed(one: Callable[[int], Coroutine[Any, Any, None]]) -> None:
 
 
 @pytest.mark.parametrize("name", GOES_ON)
-async def test_job_that_goes_on_is_read_on_to_its_result(hubs: Fleet, name: str) -> None:
+async def test_job_that_continues_is_read_on_to_its_result(hubs: Fleet, name: str) -> None:
     async def one(seed: int) -> None:
         job, begun, lines = await resumed(hubs, GOES_ON[name], f"{name} {seed}")
         end = ending(lines)
@@ -179,7 +179,7 @@ async def test_task_of_a_server_outlives_a_hub_that_stops(tmp_path: Path) -> Non
         assert len(received(journal, "tools/call")) == 3 and not received(journal, "tasks/cancel")
 
 
-async def test_jobs_of_a_killed_hub_end_once_and_the_task_of_a_server_goes_on(tmp_path: Path) -> None:
+async def test_jobs_of_a_killed_hub_end_once_and_the_task_of_a_server_continues(tmp_path: Path) -> None:
     chance = random.Random("kill")
     journal, text = tmp_path / "journal", ""
     async with (

@@ -11,8 +11,8 @@ import pytest
 
 from tests.e2e.bad_input import ALICE, BOB, TOKENS
 from tests.e2e.client import HttpClient
-from tests.e2e.fleet_of_fronts import STREAMS, Fleet, config, ending, fleet, ndjson, said, whole
 from tests.e2e.rest_client import RestClient
+from tests.e2e.three_hubs import STREAMS, Fleet, config, ending, fleet, ndjson, said, whole
 from tests.e2e.ways_to_read import check_rest, every_way, read_page
 from tests.e2e.ways_to_start import TAKES
 from tests.unit.cli.command import COMMAND, SECONDS

@@ -121,7 +121,7 @@ async def test_a_changed_tool_is_gone_until_it_is_approved_and_comes_back_change
         assert "shop_echo" in await tools(peer)
 
 
-async def test_a_changed_tool_is_passed_on_and_told_of_by_default(tmp_path: Path) -> None:
+async def test_a_changed_tool_is_passed_on_and_logged_by_default(tmp_path: Path) -> None:
     async with stdio_hub(config(tmp_path, ""), tmp_path) as wire:
         await wire.initialize()
         peer = Peer(wire, HANDSHAKE)

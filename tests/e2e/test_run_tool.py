@@ -84,7 +84,7 @@ async def test_of_the_hubs_own_tools_run_tool_runs_all_but_itself(peer: Peer) ->
     ],
     ids=str,
 )
-async def test_wrong_arguments_are_told_to_the_model(peer: Peer, params: dict[str, Any]) -> None:
+async def test_wrong_arguments_are_explained_to_the_model(peer: Peer, params: dict[str, Any]) -> None:
     peer.runs_tools = False
     assert "run_tool: " in refusal(await peer.request("tools/call", {"name": "run_tool", **params}))
 

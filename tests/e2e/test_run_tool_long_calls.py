@@ -60,10 +60,10 @@ async def test_run_tool_is_answered_with_the_task_of_what_it_runs(front: str, er
         client = tasks.Client(plain.wire, plain.root, runs_tools=True)
         behaviours = [
             partial(tasks.test_slow_call_becomes_a_task_and_is_polled_to_its_end, client),
-            partial(tasks.test_the_end_of_a_task_is_told_to_who_listens, client),
+            partial(tasks.test_the_end_of_a_task_is_sent_to_listeners, client),
         ]
         await all_at_once(*behaviours)
-        await tasks.test_a_task_asks_and_goes_on_with_the_answer(client)
+        await tasks.test_a_task_asks_and_continues_with_the_answer(client)
         await tasks.test_a_cancelled_task_is_given_up_by_its_server(client)
 
 

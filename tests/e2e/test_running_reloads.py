@@ -61,7 +61,7 @@ async def test_reload_disturbs_none_of_a_thousand_calls_to_servers_that_stay(tmp
         assert not is_alive(file.pids("gone")[0]) and not is_alive(file.pids("other")[0])
 
 
-async def test_added_and_removed_servers_are_told_once_and_what_changes_nothing_is_not_told(tmp_path: Path) -> None:
+async def test_added_and_removed_servers_are_announced_once_and_no_change_is_not_announced(tmp_path: Path) -> None:
     file = File(tmp_path, "a", "b", watch=True)
     async with running(file) as client:
         file.add("c")
@@ -119,7 +119,7 @@ async def test_a_changed_server_lets_its_calls_end_while_new_ones_go_to_the_new_
         assert notices(client) == 0  # the same tools
 
 
-async def test_a_call_that_outlasts_its_server_is_told_how_that_came(tmp_path: Path) -> None:
+async def test_a_call_that_outlasts_its_server_ends_with_the_reason(tmp_path: Path) -> None:
     file = File(tmp_path, "a", "b", drain_timeout="300ms")
     async with running(file) as client, anyio.create_task_group() as tasks:
         answers: list[Message] = []

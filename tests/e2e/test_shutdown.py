@@ -255,6 +255,6 @@ def test_what_was_asked_before_the_end_is_answered(tmp_path: Path) -> None:
     assert answers["nobody"]["error"]["code"] == -32602
 
 
-def test_what_takes_longer_is_told_that_the_hub_ends(tmp_path: Path) -> None:
+def test_a_longer_call_ends_with_the_reason_that_the_hub_shuts_down(tmp_path: Path) -> None:
     answers = piped(tmp_path, ("hello", "initialize", HELLO), ("long", *called("slow", seconds=60)))
     assert answers["long"]["error"]["code"] == 1005

@@ -147,7 +147,7 @@ async def test_over_stdio_the_name_or_the_option_decides(
         assert answer["result"]["structuredContent"] == {"n": 7}
 
 
-async def test_another_principal_is_told_nothing(tmp_path: Path) -> None:
+async def test_another_principal_learns_nothing(tmp_path: Path) -> None:
     Held(tmp_path)
     tokens = [{"token": name * 8, "principal": name} for name in ("anna", "bert")]
     async with http_hub(config(clients=CLIENTS, tokens=tokens), tmp_path) as hub:

@@ -115,7 +115,7 @@ async def test_a_cancelled_task_is_given_up_by_its_server(client: Client) -> Non
     assert await client.result("tasks/cancel", {"taskId": id_}) == {"resultType": "complete"}
 
 
-async def test_a_task_asks_and_goes_on_with_the_answer(fresh: Client) -> None:
+async def test_a_task_asks_and_continues_with_the_answer(fresh: Client) -> None:
     id_ = await fresh.task("ask_form", nonce="x", delay=2)
     asking = await fresh.polled(id_, lambda task: task["status"] == "input_required")
     ((key, request),) = asking["inputRequests"].items()
@@ -128,7 +128,7 @@ async def test_a_task_asks_and_goes_on_with_the_answer(fresh: Client) -> None:
     assert told == {"nonce": "x", "answers": {"form": {"result": answer}}}
 
 
-async def test_the_end_of_a_task_is_told_to_who_listens(client: Client) -> None:
+async def test_the_end_of_a_task_is_sent_to_listeners(client: Client) -> None:
     id_ = await client.task("slow", seconds=1.5)
     params = modern({"notifications": {"taskIds": [id_, "st_unknown"]}}, capabilities=CAPABILITIES)
     wanted = {"taskIds": [id_]}

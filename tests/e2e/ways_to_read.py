@@ -11,8 +11,8 @@ import anyio
 import msgspec
 
 from tests.e2e.client import HttpClient, Hub
-from tests.e2e.fleet_of_fronts import STREAMS, Fleet, ndjson
 from tests.e2e.rest_client import RestClient
+from tests.e2e.three_hubs import STREAMS, Fleet, ndjson
 from tests.unit.cli.command import COMMAND, SECONDS
 from tests.upstreams.messages import Message, Params, modern
 from tests.upstreams.stdio_client import StdioClient

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.e2e.client import HttpClient
-from tests.e2e.fleet_of_fronts import STREAMS, TASKS, Fleet, Job, ndjson
 from tests.e2e.rest_client import RestClient
+from tests.e2e.three_hubs import STREAMS, TASKS, Fleet, Job, ndjson
 from tests.e2e.ways_to_read import ALL, SPEAKS, Shown, Way
 from tests.upstreams.child import PeerClosed
 from tests.upstreams.messages import Message, modern

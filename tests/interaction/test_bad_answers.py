@@ -82,7 +82,7 @@ NO_ANSWERS: list[Message] = [
 
 
 @pytest.mark.parametrize("front", FRONTS)
-async def test_what_is_no_answer_becomes_an_error_for_the_server_and_the_call_goes_on(
+async def test_an_invalid_answer_becomes_an_error_for_the_server_and_the_call_continues(
     front: str, tmp_path: Path
 ) -> None:
     answers = Answers({"elicitation/create": [Reply(body) for body in NO_ANSWERS]})
@@ -95,7 +95,7 @@ async def test_what_is_no_answer_becomes_an_error_for_the_server_and_the_call_go
 # -- states
 
 
-async def parked(peer: Peer, tool: str = "s_ask_form", **arguments: Any) -> Message:
+async def pending(peer: Peer, tool: str = "s_ask_form", **arguments: Any) -> Message:
     """The body of a call whose client is asked now, with the state to come back with."""
     body: Message = {"name": tool, "arguments": arguments, "_meta": CAPABLE}
     first = (await peer.request("tools/call", body)).result
@@ -115,7 +115,7 @@ async def modern(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
 
 async def test_only_the_state_that_was_given_opens_the_call_and_only_once(modern: Peer) -> None:
-    good = await parked(modern)
+    good = await pending(modern)
     state = good["requestState"]
     forged = ["x", "", "hub1.", state[:-1], state + "x", state[:-1] + ("0" if state[-1] != "0" else "1"), "up1.x" * 20]
     for wrong in forged[:-1]:
@@ -135,7 +135,7 @@ async def test_only_the_state_that_was_given_opens_the_call_and_only_once(modern
 
 
 async def test_answers_that_are_missing_are_asked_for_again_and_others_ignored(modern: Peer) -> None:
-    good = await parked(modern)
+    good = await pending(modern)
     again = (await modern.request("tools/call", {**good, "inputResponses": {"other": {"action": "accept"}}})).result
     assert again["resultType"] == "input_required" and again["requestState"] != good["requestState"]
     assert again["inputRequests"].keys() == good["inputResponses"].keys()
@@ -151,7 +151,7 @@ async def test_a_state_is_of_no_use_to_another_principal(tmp_path: Path) -> None
         connected(hub, MODERN, "bert" * 8) as bert,
     ):
         await anna.names()
-        good = await parked(anna)
+        good = await pending(anna)
         assert (await bert.request("tools/call", good)).error == (
             await anna.request("tools/call", good | {"requestState": "hub1.x"})
         ).error
@@ -170,7 +170,7 @@ async def test_a_modern_servers_own_state_is_of_no_use_to_another_principal_and_
         connected(hub, HANDSHAKE, "bert" * 8) as older,
     ):
         await anna.names()
-        good = await parked(anna, "m_ask_form")
+        good = await pending(anna, "m_ask_form")
         bare = good["requestState"].rpartition(".up1")[2].partition(".")[2].partition(".")[2]
         asked = await older.request("tools/call", good | {"requestState": bare})
         assert asked.text == "client cannot form", "nobody has answered"
@@ -184,7 +184,7 @@ async def test_a_modern_servers_own_state_is_of_no_use_to_another_principal_and_
 
 
 async def test_a_modern_servers_own_state_comes_back_as_it_was(modern: Peer) -> None:
-    good = await parked(modern, "m_ask_form")
+    good = await pending(modern, "m_ask_form")
     assert good["requestState"].startswith("up1.")
     bare = {**good, "requestState": good["requestState"].removeprefix("up1.")}
     assert (await modern.request("tools/call", bare)).error["code"] == -32602

@@ -49,7 +49,7 @@ async def test_the_acknowledgement_comes_first_and_everything_has_the_id_as_it_w
         assert second["params"] == {"_meta": {ID: id}, "uri": "test://h/readme"}
 
 
-async def test_only_what_was_asked_for_is_told(hub: Running) -> None:
+async def test_only_requested_notifications_are_sent(hub: Running) -> None:
     name = f"fresh_{next(NUMBERS)}"
     async with hub.client(MODERN) as peer:
         async with hearing(peer, [], "prompts", id="p") as prompts, hearing(peer, [], "tools", id="t") as tools:

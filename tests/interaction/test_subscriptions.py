@@ -114,7 +114,7 @@ async def test_updates_of_a_resource_reach_only_those_who_want_that_one(hub: Run
 
 @pytest.mark.parametrize("server", UPSTREAMS)
 @pytest.mark.parametrize("era", ERAS)
-async def test_after_the_servers_restart_a_subscriber_is_told_once_and_hears_on(
+async def test_after_the_servers_restart_a_subscriber_is_notified_once_and_stays_subscribed(
     hub: Running, server: str, era: str
 ) -> None:
     readme = f"test://{server}/readme"
@@ -240,7 +240,7 @@ async def until_named(peer: Peer, tool: str) -> None:
 
 
 @pytest.mark.parametrize(("server", "era"), UPSTREAMS.items())
-async def test_a_flood_of_updates_is_told_now_and_then_and_starves_nobody(hub: Running, server: str, era: str) -> None:
+async def test_a_flood_of_updates_is_sent_now_and_then_and_starves_nobody(hub: Running, server: str, era: str) -> None:
     other = next(iter(UPSTREAMS.keys() - {server}))
     count, calls = 20_000, list[tuple[float, float]]()
     async with hub.client(era) as peer, hub.client(MODERN) as busy:

@@ -152,7 +152,7 @@ NOISE = [
 
 
 @pytest.mark.parametrize("noise", NOISE)
-def test_noise_before_a_message_on_its_line_is_cut_off(noise: str) -> None:
+def test_stray_text_before_a_message_on_its_line_is_cut_off(noise: str) -> None:
     message = read(noise.encode() + b'{"jsonrpc":"2.0","id":1,"result":{"a":"\\ud83d"}}')
     assert encoded(message.id) == b"1"
     assert json.loads(encoded(message.result)) == {"a": "�"}

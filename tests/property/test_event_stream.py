@@ -66,7 +66,7 @@ def test_fields_are_read_as_the_standard_says(stream: bytes, events: list[bytes]
     assert parsed(stream) == events
 
 
-def test_an_event_over_the_limit_is_told_as_soon_as_it_is_known_and_the_rest_of_it_skipped() -> None:
+def test_an_event_over_the_limit_is_reported_as_soon_as_it_is_known_and_the_rest_of_it_skipped() -> None:
     parser = EventParser(10)
     assert feed(parser, b"data: a\n\n: a note\n: another note\n"[:18]) == [b"a"]
     assert feed(parser, b"\ndata: 123") == []
@@ -152,7 +152,7 @@ def test_the_last_id_is_that_of_the_last_whole_event(stream: bytes, last_id: byt
     assert parser.last_id == last_id
 
 
-def test_a_stream_that_goes_on_keeps_its_place_until_it_names_another() -> None:
+def test_a_stream_that_continues_keeps_its_place_until_it_names_another() -> None:
     parser = EventParser(100, b"before")
     parser.events(b"data: a\n\n")
     assert parser.last_id == b"before"

@@ -48,7 +48,7 @@ def test_a_line_over_the_limit_is_one_typed_error_in_its_place(case: tuple[bytes
 
 
 @given(st.integers(1, 30), st.integers(1, 7))
-def test_the_limit_is_told_as_soon_as_it_is_known(limit: int, step: int) -> None:
+def test_the_limit_is_reported_as_soon_as_it_is_known(limit: int, step: int) -> None:
     framer, fed = Framer(limit), 0
     while not (frames := framer.feed(b"x" * step)):
         fed += step

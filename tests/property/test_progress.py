@@ -122,7 +122,7 @@ def test_between_heartbeats_increasing_whole_numbers_stay_whole(values: list[int
             shift += 1
 
 
-def test_the_first_heartbeat_is_one_and_what_the_upstream_then_says_goes_on_from_there() -> None:
+def test_the_first_heartbeat_is_one_and_what_the_upstream_then_says_continues_from_there() -> None:
     guard = ProgressGuard()
     assert [guard.heartbeat(), guard.heartbeat()] == [Progressed(1), Progressed(2)]
     assert guard.admit(Progressed(0, 10)) == Progressed(2 + 1e-6, 12)

@@ -108,7 +108,7 @@ def test_a_modern_result_without_its_type_gets_one(method: str, value: JsonObjec
 
 @pytest.mark.parametrize("era", Era)
 @pytest.mark.parametrize("hint", [{"ttlMs": 5, "cacheScope": "public"}, {"ttlMs": 0}, {"cacheScope": "private"}])
-def test_cache_hints_never_reach_a_handshake_wire_whoever_sent_them(era: Era, hint: JsonObject) -> None:
+def test_cache_hints_never_reach_a_handshake_wire(era: Era, hint: JsonObject) -> None:
     raw = json.dumps({**hint, "contents": []}).encode()
     assert decoded(*call_result("resources/read", Completed(raw, era), HANDSHAKE)) == {"contents": []}
 
@@ -155,7 +155,7 @@ def test_a_completion_cannot_ask() -> None:
 
 
 @pytest.mark.parametrize("kind", ["task", "input_required", "complete"])
-def test_a_result_type_never_reaches_a_handshake_wire_whoever_sent_it(kind: str) -> None:
+def test_a_result_type_never_reaches_a_handshake_wire(kind: str) -> None:
     """protocol.md §1: an extension `resultType` goes to modern clients only; "never onto a handshake wire"."""
     raw = json.dumps({"resultType": kind, "content": []}).encode()
     try:

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
-from mcp_hub.stores.base import ENDINGS, Change, Chunk, EventStore, Letter
+from mcp_hub.stores.base import ENDINGS, Change, Chunk, EventStore, Message
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.stores.recovery.failsafe import FailsafeStore
@@ -48,7 +48,7 @@ class Known:
         self.lines: list[bytes] = []
         self.newest = 0
         self.is_mine = True
-        self.letters: list[Letter] = []
+        self.messages: list[Message] = []
 
     def grow(self, lines: tuple[bytes, ...], **changes: Any) -> None:
         fields = {name: getattr(self.row, name) for name in self.row.__struct_fields__}
@@ -58,7 +58,7 @@ class Known:
         fields["last"] = len(self.lines)
         if fields["status"] in ENDINGS:
             fields["expires"] = fields["updated"] + fields["ttl"]
-            self.letters = []
+            self.messages = []
         self.row = StreamInfo(**fields)
 
 
@@ -176,22 +176,22 @@ class AnyStore(RuleBasedStateMachine):
         known = self.pick(index)
         if known is None:
             return
-        letter = Letter(known.row.id, kind, body)
-        assert self.call(self.store.post, letter) is not known.row.has_ended
-        cancels = kind == "cancel" and any(other.kind == "cancel" for other in known.letters)
+        message = Message(known.row.id, kind, body)
+        assert self.call(self.store.post, message) is not known.row.has_ended
+        cancels = kind == "cancel" and any(other.kind == "cancel" for other in known.messages)
         if not known.row.has_ended and not cancels:
-            known.letters.append(letter)
+            known.messages.append(message)
 
     @precondition(lambda self: not self.is_full)
     @rule()
     def inbox(self) -> None:
-        letters = self.call(self.store.inbox)
+        messages = self.call(self.store.inbox)
         mine = [known for known in self.known.values() if known.row.owner == self.store.instance]
         for known in mine:
-            assert [letter for letter in letters if letter.stream == known.row.id] == known.letters
-        assert len(letters) == sum(len(known.letters) for known in mine)
+            assert [message for message in messages if message.stream == known.row.id] == known.messages
+        assert len(messages) == sum(len(known.messages) for known in mine)
         for known in mine:
-            known.letters = []
+            known.messages = []
 
     @precondition(lambda self: not self.is_full)
     @rule(later=st.sampled_from([0.0, 10.0, 60.0, 90000.0]))

@@ -57,7 +57,7 @@ async def hubs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         assert await running.stdio.close() == 0
 
 
-async def test_bad_client_is_told_so_and_nobody_else_notices(hubs: Site) -> None:
+async def test_a_bad_client_gets_an_error_and_nobody_else_notices(hubs: Site) -> None:
     assert EXPECTED.keys() == BAD_CLIENTS.keys()
     for case in ("malformed JSON", "one level more"):
         assert {door: await told(hubs, case, door) for door in DOORS} == EXPECTED[case]

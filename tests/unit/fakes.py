@@ -105,17 +105,17 @@ class IdleUpstream(Upstream):
         """There was nothing to subscribe to."""
 
 
-class DeliveryPort:
+class ResponderPort:
     """The part of a hub's port that the delivery of a call needs."""
 
     def __init__(self) -> None:
-        self.parking = PendingInput(SystemClock(), 60, lambda record, why: None)
+        self.pending_input = PendingInput(SystemClock(), 60, lambda record, why: None)
 
-    def park(self, call: CallHandle, cursor: int) -> str:
-        return self.parking.park(call.record, cursor)
+    def hold(self, call: CallHandle, cursor: int) -> str:
+        return self.pending_input.hold(call.record, cursor)
 
     def mark_state(self, call: Call, state: str) -> str:
-        return self.parking.mark(call, state)
+        return self.pending_input.mark(call, state)
 
     def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
         return result

@@ -96,14 +96,14 @@ async def changing(root: Path, **changes: Any) -> AsyncIterator[Changing]:
             yield Changing(app, path)
 
 
-async def test_lists_follow_their_rules_and_sessions_are_told_once_of_another_list(tmp_path: Path) -> None:
+async def test_lists_follow_their_rules_and_sessions_hear_once_of_another_list(tmp_path: Path) -> None:
     async with changing(tmp_path) as hub:
         session = hub.session()
         assert hub.names(session) == ["a_echo", "a_hold"]
         announcer = Announcer(hub.app.hub, session)
         await hub.to(hub={"prefix": "never"})
         assert [json.loads(frame)["method"] for frame in await announcer.next()] == ["notifications/tools/list_changed"]
-        announcer.told()
+        announcer.sent()
         assert hub.names(session) == ["echo", "hold"]
         await hub.to(hub={"prefix": "never", "aliases": {"pr": ["pull request"]}})
         with anyio.move_on_after(0.2):
@@ -229,7 +229,7 @@ async def test_the_order_of_the_file_is_that_of_the_lists(tmp_path: Path) -> Non
         assert list(hub.app.upstreams) == ["b", "a", "virtual"]
 
 
-async def test_what_is_told_of_unmatched_patterns_follows_the_file(
+async def test_warnings_of_unmatched_patterns_follow_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with changing(tmp_path) as hub:

@@ -21,7 +21,7 @@ from mcp_hub.upstreams.auth.login import log_in, log_out
 from mcp_hub.upstreams.supervision import lifecycle
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from tests.unit.upstreams.authorization import Authorization, a_grant, browse, key_of
-from tests.unit.upstreams.local_calls import Recorder
+from tests.unit.upstreams.function_calls import Recorder
 from tests.unit.upstreams.remote import Remote, answering
 from tests.unit.upstreams.test_http_connection import OldMcp
 from tests.unit.upstreams.test_http_supervision import call

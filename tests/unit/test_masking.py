@@ -124,7 +124,7 @@ def test_what_is_too_short_stays_readable() -> None:
         "BEARER  abcdefghij0123456789 there",
     ],
 )
-def test_a_token_that_nobody_told_of_is_blacked_out_by_its_shape(text: str) -> None:
+def test_an_unknown_token_is_masked_by_its_shape(text: str) -> None:
     masked = hide(text)
     assert MASK in masked and masked.endswith(" there") and "abc" not in masked and "eyJ" not in masked
 

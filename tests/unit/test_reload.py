@@ -27,18 +27,18 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for 
 
 
 class Hub:
-    """What a reload changes: `adopted` has each change."""
+    """What a reload changes: `applied` has each change."""
 
     def __init__(self) -> None:
-        self.adopted: list[tuple[Settings, Plan, tuple[str, ...]]] = []
+        self.applied: list[tuple[Settings, Plan, tuple[str, ...]]] = []
         self.states: dict[str, UpstreamState] = {}
         self.failed_sessions: set[str] = set()
 
     def state(self, server: str) -> UpstreamState:
         return self.states.get(server, UpstreamState.READY)
 
-    def adopt(self, settings: Settings, change: Plan, restarted: tuple[str, ...]) -> None:
-        self.adopted.append((settings, change, restarted))
+    def apply(self, settings: Settings, change: Plan, restarted: tuple[str, ...]) -> None:
+        self.applied.append((settings, change, restarted))
 
     def revive(self, server: str) -> bool:
         return server in self.failed_sessions
@@ -58,7 +58,7 @@ def written(path: Path, text: str) -> None:
 
 
 async def has_adopted(hub: Hub, server: str) -> None:
-    await until(lambda: hub.adopted and server in hub.adopted[-1][0].servers)
+    await until(lambda: hub.applied and server in hub.applied[-1][0].servers)
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +76,7 @@ async def watching(reloader: Reloader) -> AsyncIterator[None]:
         tasks.cancel_scope.cancel()
 
 
-async def test_what_changed_is_applied_and_told_in_one_line_without_values(tmp_path: Path) -> None:
+async def test_changes_are_applied_and_logged_in_one_line_without_values(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     reloader, hub = made(path)
     path.write_text(
@@ -85,7 +85,7 @@ async def test_what_changed_is_applied_and_told_in_one_line_without_values(tmp_p
     with capture_logs() as logs:
         done = await reloader.reload("signal")
     assert done.is_applied and reloader.last is done and (reloader.applied, reloader.failed) == (1, 0)
-    ((_, change, restarted),) = hub.adopted
+    ((_, change, restarted),) = hub.applied
     assert (change.added, change.removed, change.restarted, restarted) == (("c",), ("a",), ("b",), ("c", "b"))
     (told,) = [entry for entry in logs if entry["event"] == "config_reloaded"]
     assert told["added"] == ["c"] and told["removed"] == ["a"] and told["restarted"] == ["b"] and told["kept"] == 0
@@ -127,7 +127,7 @@ async def test_a_file_that_cannot_be_used_changes_nothing_and_says_why(tmp_path:
     BAD[bad](path)
     with capture_logs() as logs, anyio.fail_after(WAIT):
         done = await reloader.reload("file")
-    assert not done.is_applied and done.errors and hub.adopted == [] and reloader.settings is before
+    assert not done.is_applied and done.errors and hub.applied == [] and reloader.settings is before
     (told,) = [entry for entry in logs if entry["event"] == "reload_failed"]
     assert told["findings"] == list(done.errors) and str(path) in told["findings"][0]
     if path.is_dir():
@@ -137,7 +137,7 @@ async def test_a_file_that_cannot_be_used_changes_nothing_and_says_why(tmp_path:
     assert (await reloader.reload("file")).is_applied  # nothing is stuck
 
 
-async def test_every_finding_is_told_up_to_a_bound(tmp_path: Path) -> None:
+async def test_every_finding_is_reported_up_to_a_bound(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     reloader, _ = made(path)
     path.write_text("servers:\n" + "".join(f"  s{n}: {{command: x, wrong: 1}}\n" for n in range(80)))
@@ -155,7 +155,7 @@ async def test_a_check_refuses_what_this_hub_cannot_have(tmp_path: Path) -> None
 
     reloader.checks.append(check)
     path.write_text("servers: {}")
-    assert (await reloader.reload("signal")).errors == ("not with 0 servers [invalid_value]",) and hub.adopted == []
+    assert (await reloader.reload("signal")).errors == ("not with 0 servers [invalid_value]",) and hub.applied == []
 
 
 async def test_what_was_prepared_is_put_in_place_with_the_settings_or_not_at_all(tmp_path: Path) -> None:
@@ -165,13 +165,13 @@ async def test_what_was_prepared_is_put_in_place_with_the_settings_or_not_at_all
 
     def prepared(settings: Settings) -> Callable[[], None]:
         assert len(settings.servers) < 2, "a mistake of the hub itself"
-        return lambda: told.append((settings, len(hub.adopted)))
+        return lambda: told.append((settings, len(hub.applied)))
 
     reloader.prepares.append(prepared)
     path.write_text("servers: {a: {command: x}, b: {command: z}}")
     with capture_logs():
         done = await reloader.reload("file")
-    assert (done.is_applied, told, hub.adopted) == (False, [], []) and "AssertionError" in done.errors[0]
+    assert (done.is_applied, told, hub.applied) == (False, [], []) and "AssertionError" in done.errors[0]
     path.write_text("servers: {}")
     assert (await reloader.reload("file")).is_applied and told == [(reloader.settings, 1)]
 
@@ -181,8 +181,8 @@ async def test_servers_that_were_given_up_are_tried_again_others_are_not(tmp_pat
     reloader, hub = made(path)
     hub.states["b"] = UpstreamState.FAILED
     done = await reloader.reload("signal")
-    assert done.revived == ("b",) and hub.adopted[0][2] == ("b",)
-    assert hub.adopted[0][1] == Plan(kept=tuple(reloader.settings.servers))
+    assert done.revived == ("b",) and hub.applied[0][2] == ("b",)
+    assert hub.applied[0][1] == Plan(kept=tuple(reloader.settings.servers))
 
 
 async def test_sessions_whose_process_was_given_up_are_revived_without_a_restart_of_their_server(
@@ -192,7 +192,7 @@ async def test_sessions_whose_process_was_given_up_are_revived_without_a_restart
     reloader, hub = made(path)
     hub.failed_sessions = {"a", "gone"}
     done = await reloader.reload("signal")
-    assert done.revived == ("a",) and hub.adopted[0][2] == ()
+    assert done.revived == ("a",) and hub.applied[0][2] == ()
 
 
 async def test_reading_that_takes_for_ever_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ async def test_reading_that_takes_for_ever_is_given_up(tmp_path: Path, monkeypat
     monkeypatch.setattr(reload, "_READING", 0.1)
     done = await reloader.reload("file")
     try:
-        assert not done.is_applied and hub.adopted == []
+        assert not done.is_applied and hub.applied == []
     finally:
         if "took more than" in done.errors[0]:
             os.close(os.open(tmp_path / "pipe", os.O_WRONLY))  # lets the thread go
@@ -216,7 +216,7 @@ async def test_a_file_that_an_editor_replaced_is_read(tmp_path: Path) -> None:
         for name in ("c", "d"):
             written(path, f"servers: {{{name}: {{command: x}}}}")
             await has_adopted(hub, name)
-    assert len(hub.adopted) == 2
+    assert len(hub.applied) == 2
 
 
 async def test_links_are_followed_wherever_one_is_turned(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ async def test_links_are_followed_wherever_one_is_turned(tmp_path: Path) -> None
     async with watching(reloader):
         (tmp_path / "data.tmp").symlink_to("two")
         (tmp_path / "data.tmp").replace(tmp_path / "data")
-        await until(lambda: hub.adopted)
+        await until(lambda: hub.applied)
     assert list(reloader.settings.servers) == ["two"]
 
 
@@ -245,19 +245,19 @@ async def test_a_storm_of_writes_makes_few_reloads_and_ends_in_the_last_one(tmp_
             written(path, f"servers: {{s{number}: {{command: x}}}}")
             await anyio.sleep(0.002)
         await until(lambda: "s49" in reloader.settings.servers)
-    assert len(hub.adopted) <= 2 + (anyio.current_time() - began) / file_watch._SETTLED, "one for each quiet moment"
+    assert len(hub.applied) <= 2 + (anyio.current_time() - began) / file_watch._SETTLED, "one for each quiet moment"
 
 
-async def test_a_file_that_is_gone_is_told_once_and_read_when_it_is_back(tmp_path: Path) -> None:
+async def test_a_missing_file_is_reported_once_and_read_when_it_is_back(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     reloader, hub = made(path)
     async with watching(reloader):
         path.unlink()
         await until(lambda: reloader.failed)
         await anyio.sleep(0.1)
-        assert (reloader.failed, hub.adopted) == (1, [])
+        assert (reloader.failed, hub.applied) == (1, [])
         written(path, "servers: {}")
-        await until(lambda: hub.adopted)
+        await until(lambda: hub.applied)
 
 
 async def test_who_does_not_want_it_is_not_watched_until_the_file_says_so(tmp_path: Path) -> None:
@@ -266,10 +266,10 @@ async def test_who_does_not_want_it_is_not_watched_until_the_file_says_so(tmp_pa
     async with watching(reloader):
         written(path, "servers: {}")
         await anyio.sleep(0.2)
-        assert hub.adopted == []
+        assert hub.applied == []
         assert (await reloader.reload("signal")).is_applied and reloader.settings.hub.watch
         written(path, ONE)
-        await until(lambda: len(hub.adopted) == 2)
+        await until(lambda: len(hub.applied) == 2)
 
 
 async def test_a_reload_by_signal_is_not_repeated_for_the_same_file(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ async def test_a_reload_by_signal_is_not_repeated_for_the_same_file(tmp_path: Pa
         written(path, "servers: {}")
         await reloader.reload("signal")
         await anyio.sleep(0.2)
-        assert len(hub.adopted) == 1
+        assert len(hub.applied) == 1
         written(path, "servers: [")
         await reloader.reload("signal")
         await anyio.sleep(0.2)
@@ -291,7 +291,7 @@ async def test_what_was_written_between_reading_and_watching_counts(tmp_path: Pa
     reloader, hub = made(path)
     written(path, "servers: {}")
     async with watching(reloader):
-        await until(lambda: hub.adopted)
+        await until(lambda: hub.applied)
 
 
 async def test_a_file_is_not_read_before_it_stays_the_same(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ async def test_a_context_that_is_none_begins_a_trace_and_does_not_go_on(
     assert texts(traced.sent_on[0]) == {"traceparent": expected}
 
 
-async def test_a_tools_error_and_a_time_limit_are_told_apart(traced: Traced) -> None:
+async def test_a_tools_error_and_a_time_limit_are_distinguished(traced: Traced) -> None:
     await traced.call("fail", {"text": "s3cret-argument"})
     for span in traced.hops():
         assert (span.attributes or {})["error.type"] == "tool_error" and span.status.status_code is StatusCode.ERROR
@@ -174,7 +174,7 @@ async def test_a_tool_of_the_hubs_own_has_one_hop(traced: Traced) -> None:
     assert (span.kind, span.name) == (SpanKind.SERVER, "tools/call find_tools") and traced.sent_on == []
 
 
-async def test_without_telemetry_the_context_goes_on_as_it_came(tmp_path: Path) -> None:
+async def test_without_telemetry_the_context_continues_as_it_came(tmp_path: Path) -> None:
     async with rest_hub(tmp_path) as peer:
         assert peer.app.registry.tracer is None
         traced = Traced(peer)

@@ -8,7 +8,7 @@ import msgspec
 
 from mcp_hub.errors import RpcError
 from mcp_hub.protocol.rpc_errors import from_wire
-from mcp_hub.stores.base import EventStore, Letter
+from mcp_hub.stores.base import EventStore, Message
 from mcp_hub.types import CallId, RawJson
 
 
@@ -18,23 +18,23 @@ class Inbox:
     def __init__(self, store: EventStore) -> None:
         self._store = store
         self._is_behind = False
-        self._letters: list[Letter] = []
+        self._messages: list[Message] = []
 
     async def has_news(self) -> bool:
         """Whether others wrote anything that is not taken in. Raises `StoreError`."""
         if await self._store.has_news():
             self._is_behind = True
-        return self._is_behind or bool(self._letters)
+        return self._is_behind or bool(self._messages)
 
-    async def letters(self) -> list[Letter]:
+    async def messages(self) -> list[Message]:
         """The messages to this process, each once. Raises `StoreError`."""
-        self._letters += await self._store.inbox()
-        letters, self._letters = self._letters, []
-        return letters
+        self._messages += await self._store.inbox()
+        messages, self._messages = self._messages, []
+        return messages
 
-    def put_back(self, letter: Letter) -> None:
+    def put_back(self, message: Message) -> None:
         """It comes again with the next look."""
-        self._letters.append(letter)
+        self._messages.append(message)
 
     def done(self) -> None:
         """All of it is taken in."""
@@ -54,29 +54,29 @@ class _Body(msgspec.Struct):
     error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-def cancelling(stream: CallId, reason: str) -> Letter:
-    return Letter(stream, "cancel", reason.encode("utf-8", "replace"))
+def cancelling(stream: CallId, reason: str) -> Message:
+    return Message(stream, "cancel", reason.encode("utf-8", "replace"))
 
 
-def reason_in(letter: Letter) -> str:
-    return letter.body.decode("utf-8", "replace")
+def reason_in(message: Message) -> str:
+    return message.body.decode("utf-8", "replace")
 
 
-def touching(stream: CallId) -> Letter:
-    return Letter(stream, "touch", b"")
+def touching(stream: CallId) -> Message:
+    return Message(stream, "touch", b"")
 
 
-def answering(stream: CallId, key: str, outcome: RawJson | RpcError) -> Letter:
+def answering(stream: CallId, key: str, outcome: RawJson | RpcError) -> Message:
     """The answer to the question `key`: a result, or the error that stands for it."""
     is_error = isinstance(outcome, RpcError)
     value = msgspec.Raw(bytes(outcome.encoded() if isinstance(outcome, RpcError) else outcome))
-    return Letter(stream, "input", msgspec.json.encode({"key": key, "error" if is_error else "result": value}))
+    return Message(stream, "input", msgspec.json.encode({"key": key, "error" if is_error else "result": value}))
 
 
-def answer_in(letter: Letter) -> InputAnswer:
+def answer_in(message: Message) -> InputAnswer:
     """Raises `ValueError` for a message without an answer."""
     try:
-        body = msgspec.json.decode(letter.body, type=_Body)
+        body = msgspec.json.decode(message.body, type=_Body)
     except (msgspec.DecodeError, RecursionError) as problem:
         raise ValueError(str(problem)) from None
     if body.error is not msgspec.UNSET:

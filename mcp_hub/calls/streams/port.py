@@ -182,9 +182,9 @@ class StreamPort:
             return StreamHandle(self, writer.stream)
         row = writer.stream.row
         if isinstance(writer.error, KeyTaken) and row.key is not None:
-            sooner = await self.table.store.find_key(row.principal, row.key)
-            if sooner is not None:
-                return await self._joined(sooner, row.digest)
+            earlier = await self.table.store.find_key(row.principal, row.key)
+            if earlier is not None:
+                return await self._joined(earlier, row.digest)
         raise writer.error
 
     async def _joined(self, row: StreamInfo, digest: str) -> StreamHandle:

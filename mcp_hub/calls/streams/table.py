@@ -28,7 +28,7 @@ from mcp_hub.errors import Busy, Fenced, HubError, KeyTaken, RpcError, StoreErro
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.shape.stream_events import start_data
-from mcp_hub.stores.base import EventStore, Letter
+from mcp_hub.stores.base import EventStore, Message
 from mcp_hub.types import CallId, RawJson
 
 log = get_logger(__name__)
@@ -268,8 +268,8 @@ class StreamTable:
             return
         if not await self._inbox.has_news():
             return
-        for letter in await self._inbox.letters():
-            self._take(letter)
+        for message in await self._inbox.messages():
+            self._take(message)
         for stream in self._followed:
             row = await self.store.find(stream.row.id)
             if row is None:
@@ -278,22 +278,22 @@ class StreamTable:
                 stream.committed(row)
         self._inbox.done()
 
-    def _take(self, letter: Letter) -> None:
-        writer = self._owned.get(letter.stream)
+    def _take(self, message: Message) -> None:
+        writer = self._owned.get(message.stream)
         if writer is None:
-            if self._takeover.is_at(letter.stream):
-                self._inbox.put_back(letter)  # its call is about to be continued
+            if self._takeover.is_at(message.stream):
+                self._inbox.put_back(message)  # its call is about to be continued
             return
-        if letter.kind == "cancel":
-            writer.record.cancel(reason_in(letter))
+        if message.kind == "cancel":
+            writer.record.cancel(reason_in(message))
             return
-        if letter.kind == "touch":
+        if message.kind == "touch":
             writer.absence.touch(self.clock.now(), 2 * _ORPHANS)  # a hub that reads sends the next one sooner
             return
         try:
-            answer = answer_in(letter)
+            answer = answer_in(message)
         except ValueError as problem:
-            log.warning("letter_unreadable", stream=letter.stream, reason=str(problem))
+            log.warning("letter_unreadable", stream=message.stream, reason=str(problem))
         else:
             writer.record.answer(answer.key, answer.outcome)
 

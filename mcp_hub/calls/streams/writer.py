@@ -152,7 +152,7 @@ class StreamWriter:
             self.wake()
             await news.wait()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         waiters, self._waiters = self._waiters, ()
         for news in waiters:
             news.set()
@@ -291,7 +291,7 @@ class StreamWriter:
             self._end()
         elif self._has_more:
             self.wake()
-        self._tell()
+        self._notify()
 
     @property
     def _due(self) -> float | None:
@@ -315,7 +315,7 @@ class StreamWriter:
             self._timer = None
         self.record.written_by(None)
         self._reader.close()
-        self._tell()
+        self._notify()
         self._on_end(self)
 
 
@@ -329,13 +329,13 @@ def _merged(events: Iterable[CallEvent]) -> Iterator[CallEvent]:
     for kind, group in groupby(events, type):
         run = list(group)
         if kind is Progressed and len(run) > OFTEN:
-            told = cast("list[Progressed]", run)
-            hidden = len(told) - 1 + sum(progress.skipped for progress in told)
-            run = [msgspec.structs.replace(told[-1], skipped=hidden)]
+            progressed = cast("list[Progressed]", run)
+            hidden = len(progressed) - 1 + sum(progress.skipped for progress in progressed)
+            run = [msgspec.structs.replace(progressed[-1], skipped=hidden)]
         yield from run
 
 
 def _last_message(events: list[CallEvent]) -> str | None:
     """The message of the last progress that has one."""
-    told = (event.message for event in reversed(events) if type(event) is Progressed)
-    return next((message for message in told if message is not None), None)
+    progressed = (event.message for event in reversed(events) if type(event) is Progressed)
+    return next((message for message in progressed if message is not None), None)

@@ -91,14 +91,14 @@ _ALL: Final = CostQuery()
 
 
 def account(
-    view: CatalogView, rules: ViewRules, audience: ClientKind, asked: CostQuery = _ALL, measures: Measures | None = None
+    view: CatalogView, rules: ViewRules, client: ClientKind, asked: CostQuery = _ALL, measures: Measures | None = None
 ) -> TokenAccount:
-    """The account of the tools of `view`, without the hub's own, as the audience may be listed them. Never raises."""
+    """The account of the tools of `view`, without the hub's own, as that client may see them. Never raises."""
     measures = Measures() if measures is None else measures
     measures.start()
     tools = _tools([entry for entry in view.entries(Kind.TOOL) if asked.server in (None, entry.server)], measures)
-    modes = tuple(_mode(expose, view, rules, audience, bool(asked.starting), measures) for expose in _EXPOSES)
-    expose = audience.expose or rules.expose
+    modes = tuple(_mode(expose, view, rules, client, bool(asked.starting), measures) for expose in _EXPOSES)
+    expose = client.expose or rules.expose
     groups = by_server((tool.server, tool) for tool in tools)
     heaviest = sorted(tools, key=lambda tool: (-tool.tokens.full, tool.name))
     return TokenAccount(
@@ -107,8 +107,8 @@ def account(
         current=next(one for one in modes if one.expose == expose),
         modes=modes,
         budget=rules.budget,
-        max_tools=audience.max_tools,
-        defers=audience.defers_tools,
+        max_tools=client.max_tools,
+        defers=client.defers_tools,
         starting=tuple(asked.starting),
         total=_sum(tools),
         servers=tuple(ServerTokens(server, len(own), _sum(own)) for server, own in groups.items()),
@@ -118,9 +118,9 @@ def account(
 
 
 def _mode(
-    expose: Expose, view: CatalogView, rules: ViewRules, audience: ClientKind, is_partial: bool, measures: Measures
+    expose: Expose, view: CatalogView, rules: ViewRules, client: ClientKind, is_partial: bool, measures: Measures
 ) -> ModeTokens:
-    asking = replace(audience, expose=expose)
+    asking = replace(client, expose=expose)
     mode = decided(view, rules, asking)
     listed = exposed(view, rules, asking, mode, is_partial=is_partial).entries(Kind.TOOL)
     tokens = sum(measures.tokens(in_era(Kind.TOOL, one.raw, _ERA)) for one in listed)

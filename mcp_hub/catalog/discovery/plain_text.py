@@ -1,6 +1,6 @@
 """Text of strangers made fit to be shown: one harmless line, its sentences, and a cut at a word.
 
-Whoever wrote it must not be able to end the line, to colour or turn it round, or to hide words in it that only a
+Its author must not be able to end the line, to colour or turn it round, or to hide words in it that only a
 model reads: what breaks lines becomes a space, what cannot be seen goes.
 """
 

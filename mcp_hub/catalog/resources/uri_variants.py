@@ -26,15 +26,15 @@ _PORTS: Final = {"file": "", "ftp": "21", "http": "80", "https": "443", "ws": "8
 """The schemes whose URIs are all read in the same way, and what port need not be said."""
 
 
-class Spellings(msgspec.Struct, frozen=True):
+class UriVariants(msgspec.Struct, frozen=True):
     """`allowed`: those that have to be let through, each; `denied`: those of which none may be turned down."""
 
     allowed: tuple[str, ...]
     denied: tuple[str, ...]
 
 
-def spellings(uri: str) -> Spellings | None:
-    """`uri` itself and what may be made of it; None where it means something else to whoever reads it.
+def uri_variants(uri: str) -> UriVariants | None:
+    """`uri` itself and what may be made of it; None where it means something else to its reader.
 
     That is: dot segments, control characters, outer white space, no valid host, more than `MAX_MATCHED` characters.
     """
@@ -51,12 +51,12 @@ def spellings(uri: str) -> Spellings | None:
     if {".", ".."} & set(unquote(path).replace("\\", "/").split("/")):
         return None
     before, behind = f"{scheme}:" if scheme else "", _ESCAPE.sub(_plain, path) + tail
-    told = before + authority + behind
+    variants = before + authority + behind
     places = [before.lower() + host for host in (authority, re.sub("//.*@", "//", authority), folded)]
     texts = {behind, unquote(path + tail)}
     texts |= {_MORE.split(text, maxsplit=1)[0] for text in texts}  # what names a part or a form of the same
     texts |= {text.rstrip("/") for text in texts}
-    return Spellings((uri, told), (uri, told, *(place + text for place in places for text in sorted(texts))))
+    return UriVariants((uri, variants), (uri, variants, *(place + text for place in places for text in sorted(texts))))
 
 
 def _parts(rest: str) -> tuple[str, str]:

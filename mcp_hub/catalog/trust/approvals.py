@@ -243,7 +243,7 @@ class _Server:
             self.findings = findings_of(self.name, after, offered, self.policy)
         news = [own for name, own in self.findings.items() if name not in before or before[name].digest != own.digest]
         if news:
-            self.log.tell(news)
+            self.log.report(news)
 
     def lists_as(self, snapshot: Snapshot) -> bool:
         """Whether these are the tools that were judged."""
@@ -267,7 +267,7 @@ class _Log:
         self._failure: str | None = None
         self._lines = 0
 
-    def tell(self, news: Sequence[UnapprovedTool]) -> None:
+    def report(self, news: Sequence[UnapprovedTool]) -> None:
         self._lines += 1
         if self._lines > _MOST_LINES:
             return

@@ -40,7 +40,7 @@ class _Names(msgspec.Struct, frozen=True):
 
     distinct: Mapping[str, Set[str]]
     every: Mapping[str, Set[str]]
-    looks: Mapping[str, Set[tuple[str, str]]]
+    lookalikes: Mapping[str, Set[tuple[str, str]]]
 
 
 class Inspector(msgspec.Struct):
@@ -89,31 +89,31 @@ def _looked_through(raw: bytes) -> tuple[tuple[Flag, ...], tuple[tuple[str, str]
 def _names(tools: Iterable[Entry]) -> _Names:
     distinct: dict[str, set[str]] = {}
     every: dict[str, set[str]] = {}
-    looks: dict[str, set[tuple[str, str]]] = {}
+    lookalikes: dict[str, set[tuple[str, str]]] = {}
     for entry in tools:
         for name in {entry.exported, entry.key}:
             every.setdefault(name.lower(), set()).add(entry.server)
             if len(name) >= _SHORTEST and _DISTINCT.fullmatch(name):
                 distinct.setdefault(name, set()).add(entry.server)
-        looks.setdefault(folded(entry.exported), set()).add((entry.server, entry.exported))
-        looks.setdefault(folded(entry.key), set()).add((entry.server, "" if entry.key.isascii() else entry.key))
-    return _Names(distinct, every, looks)
+        lookalikes.setdefault(folded(entry.exported), set()).add((entry.server, entry.exported))
+        lookalikes.setdefault(folded(entry.key), set()).add((entry.server, "" if entry.key.isascii() else entry.key))
+    return _Names(distinct, every, lookalikes)
 
 
 def _others(entry: Entry, prose: Iterable[tuple[str, str]], names: _Names) -> Iterator[Flag]:
     """Tools of other servers that the text names; each once."""
-    told: set[str] = set()
+    flagged: set[str] = set()
     for where, text in prose:
         meant = {word for word in _WORD.findall(text) if _is_foreign(names.distinct.get(word), entry)}
         used = {found["name"] for found in _ABOUT_USE.finditer(text)}
         meant |= {word for word in used if _is_foreign(names.every.get(word.lower()), entry)}
-        for word in sorted(meant - told):
+        for word in sorted(meant - flagged):
             servers = names.distinct.get(word) or names.every[word.lower()]
             of = ", ".join(sorted(servers)[:3])
             at = text.find(word)
             excerpt = decoded(text[max(0, at - 40) : at + len(word) + 40])
             yield Flag("other_tool", where, excerpt, f"names {word}, a tool of another server ({decoded(of)})")
-        told |= meant
+        flagged |= meant
 
 
 def _is_foreign(servers: Set[str] | None, entry: Entry) -> bool:
@@ -122,11 +122,11 @@ def _is_foreign(servers: Set[str] | None, entry: Entry) -> bool:
 
 def _lookalikes(entry: Entry, names: _Names) -> Iterator[Flag]:
     """Other servers' tools that this one may be taken for."""
-    alike = names.looks[folded(entry.exported)]
+    alike = names.lookalikes[folded(entry.exported)]
     others = sorted(name for server, name in alike if server != entry.server and name not in ("", entry.exported))
     if others:
         yield Flag("lookalike", "name", decoded(entry.exported), f"looks like {decoded(others[0])} of another server")
     elif not entry.key.isascii():
-        rivals = sorted(server for server, _ in names.looks[folded(entry.key)] if server != entry.server)
+        rivals = sorted(server for server, _ in names.lookalikes[folded(entry.key)] if server != entry.server)
         if rivals:
             yield Flag("lookalike", "name", decoded(entry.key), f"looks like a tool of {decoded(rivals[0])}")

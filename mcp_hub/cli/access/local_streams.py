@@ -26,7 +26,7 @@ from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
 from mcp_hub.fronts.rest.info import status_of
 from mcp_hub.protocol.rest.streams import StreamStatus
 from mcp_hub.sessions.session import LOCAL
-from mcp_hub.stores.base import EventStore, Letter
+from mcp_hub.stores.base import EventStore, Message
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.open import open_store
 from mcp_hub.stores.sqlite.store import FILE
@@ -76,7 +76,7 @@ class LocalStreams:
         """Asks the hub that runs the call to end it; its state then. Raises `UnknownStream`."""
         row = await tended(self._store, await found(self._store, stream))
         if not row.has_ended:
-            await self._store.post(Letter(row.id, "cancel", b"cancelled by its client"))
+            await self._store.post(Message(row.id, "cancel", b"cancelled by its client"))
         return status_of(row)
 
 

@@ -54,15 +54,12 @@ class Verifier(Protocol):
 
     def find(self, digest: bytes) -> Caller | None:
         """Whose token it is, if it was checked before and is still good."""
-        ...
 
     def challenge(self, *, has_token: bool) -> bytes:
         """The `WWW-Authenticate` of a 401."""
-        ...
 
     async def verify(self, token: bytes, digest: bytes) -> Caller | Refusal:
         """Checks one for the first time."""
-        ...
 
 
 class HttpAuth:

@@ -31,16 +31,20 @@ Frames = list[tuple[int, bytes]]
 
 
 class HttpResponse:
-    """Follows one delivery, which rings `bell`, to its end or until `stop`. The housekeeper sets `is_slow`.
+    """Follows one responder, which rings `bell`, to its end or until `stop`. The housekeeper sets `is_slow`.
 
     A client that cannot stream gets the answer alone. `on_stream` makes an event stream that can be resumed: it is
     awaited when the response becomes one, its result goes first, and every message carries its place in the call's
     stream. `is_resumed` is for the response to a GET: an event stream, or 204 if there is nothing to send.
     """
 
+    __slots__ = (
+        "_bell", "_can_stream", "_is_resumed", "_on_stream", "_response", "_scope", "_stopped", "is_slow", "responder",
+    )  # fmt: skip
+
     def __init__(
         self,
-        delivery: CallResponder,
+        responder: CallResponder,
         bell: Bell,
         response: StreamedResponse,
         *,
@@ -48,7 +52,7 @@ class HttpResponse:
         on_stream: Callable[[], Awaitable[bytes]] | None = None,
         is_resumed: bool = False,
     ) -> None:
-        self.delivery = delivery
+        self.responder = responder
         self.is_slow = is_resumed
         self._bell = bell
         self._response = response
@@ -78,10 +82,10 @@ class HttpResponse:
     async def _run(self) -> bool:
         frames: Frames = []
         while not (self.is_slow or (frames and self._can_stream)):
-            if self.delivery.ended:
+            if self.responder.ended:
                 await self._finish()
                 return True
-            if not self.delivery.has_more:
+            if not self.responder.has_more:
                 await self._bell.wait()
             frames = self._taken()
         try:
@@ -119,7 +123,7 @@ class HttpResponse:
         while not self._response.is_gone:
             if frames and self._can_stream:
                 await self._write(b"".join(self._message(seq, frame) for seq, frame in frames))
-            if self.delivery.ended:
+            if self.responder.ended:
                 await self._finish()
                 return True
             if self.is_slow and not was_slow:
@@ -130,15 +134,15 @@ class HttpResponse:
         return False
 
     def _taken(self) -> Frames:
-        return self.delivery.numbered(_SLICE) if self.delivery.has_more else []
+        return self.responder.numbered(_SLICE) if self.responder.has_more else []
 
     async def _is_silent(self) -> bool:
         """Waits for something to send, but not for long; a resumed stream is opened as soon as nothing is at hand."""
-        if self.delivery.has_more:
+        if self.responder.has_more:
             await anyio.lowlevel.checkpoint()
             return False
         is_open = self._response.is_started
-        if self._is_resumed and not (is_open or self.delivery.is_behind):
+        if self._is_resumed and not (is_open or self.responder.is_behind):
             return True
         opens = self._can_stream and self._on_stream is not None and not is_open
         silence = _UNOPENED if opens else KEEP_ALIVE
@@ -147,25 +151,25 @@ class HttpResponse:
         return patience.cancelled_caught
 
     def _message(self, seq: int, frame: bytes) -> bytes:
-        has_place = self._on_stream is not None and (self._is_resumed or self.delivery.call.stored is not None)
+        has_place = self._on_stream is not None and (self._is_resumed or self.responder.call.stored is not None)
         if not (has_place and seq):
             return sse.message(frame)
-        return sse.message(frame, cursors.place(self.delivery.call.call.id, seq))
+        return sse.message(frame, cursors.place(self.responder.call.call.id, seq))
 
     async def _finish(self) -> None:
         """Sends the answer, if there is one. An early one is for a client that is still there only."""
-        delivery, response = self.delivery, self._response
-        answer, is_open = delivery.answer, response.is_started
-        if delivery.detached and await response.has_left():
+        responder, response = self.responder, self._response
+        answer, is_open = responder.answer, response.is_started
+        if responder.detached and await response.has_left():
             raise ClientGone
         if answer is not None and not (is_open or self._is_resumed):
-            code = delivery.error_code if delivery.session.era is Era.MODERN else None
+            code = responder.error_code if responder.session.era is Era.MODERN else None
             await response.whole(200 if code is None else HTTP_STATUS.get(code, 200), answer)
         elif answer is not None:
-            place = 0 if delivery.detached else delivery.cursor  # an early answer has no place
+            place = 0 if responder.detached else responder.cursor  # an early answer has no place
             await self._write(self._message(place, answer))
             await response.end()
-        elif self._is_resumed and not (is_open or delivery.state is ResponderState.LOST):
+        elif self._is_resumed and not (is_open or responder.state is ResponderState.LOST):
             await response.whole(204)
         else:  # a cancelled call has no answer: its stream just ends, and there is nothing to come back for
             await response.end()
@@ -184,21 +188,21 @@ class Housekeeper:
         self._fresh: set[HttpResponse] = set()
         self._work = anyio.Event()
 
-    def add(self, exchange: HttpResponse) -> None:
-        self._fresh.add(exchange)
+    def add(self, http_response: HttpResponse) -> None:
+        self._fresh.add(http_response)
         self._work.set()
 
-    def discard(self, exchange: HttpResponse) -> None:
-        self._fresh.discard(exchange)
+    def discard(self, http_response: HttpResponse) -> None:
+        self._fresh.discard(http_response)
 
     async def run(self) -> None:
         while True:
             await self._work.wait()
             before = set(self._fresh)
             await anyio.sleep(_PATIENCE)
-            for exchange in before & self._fresh:
-                self._fresh.discard(exchange)
-                exchange.is_slow = True
-                exchange.wake()
+            for http_response in before & self._fresh:
+                self._fresh.discard(http_response)
+                http_response.is_slow = True
+                http_response.wake()
             if not self._fresh:
                 self._work = anyio.Event()

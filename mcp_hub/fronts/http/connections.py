@@ -155,9 +155,9 @@ class Bounded(HttpToolsProtocol):
             self.since = self.loop.time()
 
     def _feed(self, data: bytes) -> None:
-        """Parses it, and ignores a wish to upgrade (RFC 9110 §7.8); Java asks for h2c with each first request.
+        """Parses it, and ignores a request to upgrade (RFC 9110 §7.8); Java asks for h2c with each first request.
 
-        The parser takes what follows such a head for another protocol, so the head is parsed again without the wish.
+        The parser takes what follows such a head for another protocol, so the head is parsed again without it.
         """
         while True:
             try:
@@ -171,7 +171,7 @@ class Bounded(HttpToolsProtocol):
                 data = head + data[upgrade.args[0] :]
 
     def _plain_head(self) -> bytes:
-        """The head that has come, without the wish to upgrade."""
+        """The head that has come, without the request to upgrade."""
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
         for name, value in self.headers:
             if name == b"connection":

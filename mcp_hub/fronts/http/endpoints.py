@@ -1,4 +1,4 @@
-"""The HTTP endpoints as one plain ASGI application: the guard, then the front whose path it is.
+"""The HTTP endpoints as one plain ASGI application: authentication, then the front whose path it is.
 
 Host and Origin are checked first, on every path; then the token, except on `public` paths. A token in the query is
 refused, because URLs are logged. `/mcp/p/<name>` is `/mcp` with a profile, and so for each route; below a mount it is
@@ -46,15 +46,12 @@ class Mount(Protocol):
 
     async def serve(self, http: HttpExchange) -> None:
         """Serves one request; raises nothing for the caller to read."""
-        ...
 
     def refused(self, refusal: Refusal) -> Response:
         """The answer to one that has not."""
-        ...
 
     def failed(self, error: RpcError) -> Response:
         """The answer to one that is too much."""
-        ...
 
 
 def page(route: Route) -> Serve:
@@ -67,7 +64,7 @@ def page(route: Route) -> Serve:
 
 
 def refused(refusal: Refusal, reason: str) -> Response:
-    """The answer to a request that did not pass the guard, as MCP clients read it."""
+    """The answer to a request that was refused by `HttpAuth`, as MCP clients read it."""
     error = RpcError(reason, code=INVALID_REQUEST, symbol=refusal.code)
     response = Response(error_frame(None, error.encoded()), refusal.status, media_type="application/json")
     response.raw_headers.extend(refusal.headers)
@@ -90,9 +87,9 @@ class _Listener:
         self._http = http
         self._is_refused = anyio.Event()
 
-    def look(self, guard: HttpAuth) -> None:
+    def look(self, auth: HttpAuth) -> None:
         """Whether it may still listen; one with a token that has to be checked anew may."""
-        found = guard.identify(self._http.headers)
+        found = auth.identify(self._http.headers)
         if isinstance(found, Unverified):
             return
         mine = self._http.caller
@@ -120,13 +117,13 @@ class Endpoints:
     """Hands each request to the front of its path, with or without a slash at the end.
 
     `pages` and `public` are whole paths for everybody; a page with details for some callers awaits `who` of its scope.
-    `use` replaces the guard and `public`: requests that run continue, except those of clients that only listen and are
+    `use` replaces `auth` and `public`: requests that run continue, except those of clients that only listen and are
     refused from then on. `refusals` counts refused requests by status.
     """
 
     def __init__(
         self,
-        guard: HttpAuth,
+        auth: HttpAuth,
         routes: Mapping[str, Serve],
         mount: Mount | None = None,
         pages: Mapping[str, Route] | None = None,
@@ -134,7 +131,7 @@ class Endpoints:
         admission: Admission | None = None,
         refusals: Counter[int] | None = None,
     ) -> None:
-        self._guard = guard
+        self._auth = auth
         self._listeners: set[_Listener] = set()
         self._refusals: Counter[int] = Counter() if refusals is None else refusals
         self._pages = dict(pages or {})
@@ -143,11 +140,11 @@ class Endpoints:
         self._routes = {**routes, **{f"{path}/": serve for path, serve in routes.items()}}
         self._mount = mount
 
-    def use(self, guard: HttpAuth, public: Mapping[str, Route]) -> None:
-        """Replaces the guard and the public pages."""
-        self._guard, self.public = guard, public
+    def use(self, auth: HttpAuth, public: Mapping[str, Route]) -> None:
+        """Replaces authentication and the public pages."""
+        self._auth, self.public = auth, public
         for listener in self._listeners:
-            listener.look(guard)
+            listener.look(auth)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers, path = dict(scope["headers"]), scope["path"]
@@ -195,7 +192,7 @@ class Endpoints:
         """Why a request is not even looked at."""
         if len(headers) < len(scope["headers"]) and (refusal := repeated(scope["headers"])) is not None:
             return refusal
-        if (refusal := self._guard.admit(headers)) is not None:
+        if (refusal := self._auth.admit(headers)) is not None:
             return refusal
         if scope["query_string"] and _IN_QUERY in dict(parse_qsl(scope["query_string"].decode("latin-1"), True)):
             said = "a token in the URL would be logged: send it as a header, Authorization: Bearer"
@@ -228,13 +225,13 @@ class Endpoints:
                 body.close()
 
     async def _caller(self, headers: Headers, profile: str | None) -> Caller | Refusal:
-        guard = self._guard
-        caller = guard.identify(headers)
+        auth = self._auth
+        caller = auth.identify(headers)
         if isinstance(caller, Unverified):
-            caller = await guard.verified(caller)
+            caller = await auth.verified(caller)
         if profile is None or isinstance(caller, Refusal):
             return caller
-        return guard.narrowed(caller, profile)
+        return auth.narrowed(caller, profile)
 
 
 async def fail(send: Send, error: RpcError) -> None:

@@ -45,7 +45,7 @@ class HandshakeHttp:
         self,
         hub: HubPort,
         binding: Binding,
-        keeper: Housekeeper,
+        housekeeper: Housekeeper,
         *,
         sessions: Sessions,
         session_rate: Rate | None,
@@ -53,7 +53,7 @@ class HandshakeHttp:
     ) -> None:
         self._hub = hub
         self._binding = binding
-        self._resumption = Resumption(hub, keeper, SystemClock(), close_streams_after)
+        self._resumption = Resumption(hub, housekeeper, SystemClock(), close_streams_after)
         self._sessions = sessions
         self._session_rate = session_rate
         self._clients: dict[str, ClientCalls] = {}
@@ -110,7 +110,7 @@ class HandshakeHttp:
         key = id_key(id_)
         if client.is_taken(key):
             raise ErrorResponse(400, None, "a request with this id is still being answered", id_=id_)
-        changed = partial(self._changed, client.kept, request) if request.message.method in _CHANGING else None
+        changed = partial(self._changed, client.stored, request) if request.message.method in _CHANGING else None
         client.requests[key] = None  # taken from here on, also while the call waits for its server to start
         try:
             begun = await begin(self._binding, request, client.session, id_, changed)
@@ -136,12 +136,12 @@ class HandshakeHttp:
             return
         await respond(request.send, 200, result_frame(id_, result), [(_SESSION, session.id.encode())])
 
-    def _welcome(self, kept: StoredSession) -> ClientCalls:
+    def _welcome(self, stored: StoredSession) -> ClientCalls:
         """Takes a session in; the one unused for longest may have to make room. Raises `Busy`."""
-        session = kept.session
+        session = stored.session
         for gone in self._sessions.add(session):
             self._end(gone)
-        client = self._clients[session.id] = ClientCalls(kept)
+        client = self._clients[session.id] = ClientCalls(stored)
         self._announcers[session.id] = Announcer(self._hub, session)
         return client
 
@@ -165,24 +165,24 @@ class HandshakeHttp:
 
     async def _accepted_again(self, id_: str, caller: Caller) -> ClientCalls | None:
         """A session that another hub, or this one, has let go of but stored. Raises `Busy`, `StoreError`."""
-        kept = await self._resumption.sessions.find(id_, caller) if _ID.fullmatch(id_) else None
-        if kept is None:
+        stored = await self._resumption.sessions.find(id_, caller) if _ID.fullmatch(id_) else None
+        if stored is None:
             return None
         session = self._sessions.find(id_, caller)
         if session is not None:  # by a request that came at the same time
             return self._clients[session.id]
-        client = self._welcome(kept)
-        if kept.session.log_level is not None:
-            self._hub.set_log_level(kept.session, kept.session.log_level)
+        client = self._welcome(stored)
+        if stored.session.log_level is not None:
+            self._hub.set_log_level(stored.session, stored.session.log_level)
         log.info("session_accepted_again", session=id_)
         return client
 
-    async def _changed(self, kept: StoredSession, request: HttpRequest) -> None:
+    async def _changed(self, stored: StoredSession, request: HttpRequest) -> None:
         """The client has set a level, or subscribed to something or no longer: a record of the session says so, too."""
         uri = (raw_object(request.message.params) or {}).get("uri")
-        for lapsed in [known for known in kept.lapsed if uri == msgspec.json.encode(known)]:
-            del kept.lapsed[lapsed]
-        await self._resumption.sessions.update(kept)
+        for lapsed in [known for known in stored.lapsed if uri == msgspec.json.encode(known)]:
+            del stored.lapsed[lapsed]
+        await self._resumption.sessions.update(stored)
 
     async def _cancelled(self, client: ClientCalls, request: HttpRequest) -> None:
         raw = (raw_object(request.message.params) or {}).get("requestId")
@@ -210,30 +210,30 @@ class HandshakeHttp:
         scope = self._streams[id_] = anyio.CancelScope()
         try:
             async with anyio.create_task_group() as tasks:
-                if client.kept.lapsed:
-                    tasks.start_soon(self._resubscribe, client.kept)
+                if client.stored.lapsed:
+                    tasks.start_soon(self._resubscribe, client.stored)
                 await stream(self._announcers[id_], receive, send, scope)
                 tasks.cancel_scope.cancel()
         finally:
             if self._streams.get(id_) is scope:
                 del self._streams[id_]
 
-    async def _resubscribe(self, kept: StoredSession) -> None:
+    async def _resubscribe(self, stored: StoredSession) -> None:
         """Restores the subscriptions of a session that was accepted again, now that its client listens."""
-        for uri in list(kept.lapsed):
+        for uri in list(stored.lapsed):
             try:
-                await self._hub.subscribe(kept.session, uri)
+                await self._hub.subscribe(stored.session, uri)
             except RpcError as error:  # tried again when the client listens anew
                 log.info("subscription_refused", uri=uri[:200], reason=str(error))
                 continue
-            if uri not in kept.lapsed:
-                self._hub.unsubscribe(kept.session, uri)
-            kept.lapsed.pop(uri, None)
+            if uri not in stored.lapsed:
+                self._hub.unsubscribe(stored.session, uri)
+            stored.lapsed.pop(uri, None)
 
     async def delete(self, http: HttpExchange) -> None:
         """Ends the session: its stream, its running calls and its record."""
         client = await self._client(http)
-        await self._resumption.sessions.drop(client.kept)
+        await self._resumption.sessions.drop(client.stored)
         await self._resumption.cancel_all(client, BY_CLIENT)
         if self._clients.get(client.session.id) is client:
             self._sessions.remove(client.session)

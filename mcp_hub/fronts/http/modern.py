@@ -4,9 +4,10 @@ Source: specification 2026-07-28, basic/transports/streamable-http "Server Valid
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts.http.call_response import Housekeeper
@@ -15,19 +16,54 @@ from mcp_hub.fronts.mcp.binding import Binding, modern_session
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol.headers import NAMED_BY, check_arguments, check_request, check_version, repeated
 from mcp_hub.protocol.jsonrpc.envelope import Unset, raw_object
+from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
-from mcp_hub.sessions.session import Session
+from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.types import Era, JsonObject, Kind
+
+_CLIENTS: Final = 64
+"""Clients whose last envelope is remembered; the one seen first makes room."""
+_ENVELOPE: Final = 4096
+"""Bytes: larger envelopes are not remembered."""
+
+
+class ModernSessions:
+    """Sessions of modern requests, one each.
+
+    An envelope that equals an earlier one of the same caller is not read again: the new session takes over what was
+    read, and what the hub derived from it. A mode in which tools were listed stays with its session.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], Session] = {}
+        self._requests = 0
+
+    def begin(self, caller: Caller, meta: RequestMeta) -> Session:
+        """The session of one request. Raises as `modern_session`."""
+        self._requests += 1
+        id_ = f"http#{self._requests}"
+        parts = [b"" if raw is None else bytes(raw) for raw in meta.envelope]
+        key = (caller, *parts)
+        if (known := self._known.get(key)) is not None:
+            if known.offer.mode is not None:
+                known = self._known[key] = replace(known, offer=ClientOffer())
+            return replace(known, id=id_, subscriptions={}, is_over=False)
+        session = modern_session(caller, meta, id_)
+        if sum(map(len, parts)) <= _ENVELOPE:
+            if len(self._known) >= _CLIENTS:
+                del self._known[next(iter(self._known))]
+            self._known[key] = session
+        return session
 
 
 class ModernHttp:
     """Serves POSTs whose version header names no handshake version."""
 
-    def __init__(self, hub: HubPort, binding: Binding, keeper: Housekeeper) -> None:
+    def __init__(self, hub: HubPort, binding: Binding, housekeeper: Housekeeper) -> None:
         self._hub = hub
         self._binding = binding
-        self._keeper = keeper
-        self._requests = 0
+        self._housekeeper = housekeeper
+        self._sessions = ModernSessions()
 
     async def post(self, request: HttpRequest) -> None:
         if request.message.method is Unset:
@@ -43,7 +79,7 @@ class ModernHttp:
         id_ = request.id()
         try:
             session = self._agreed(request, headers)
-            await answer_call(self._hub, self._binding, self._keeper, request, session, id_)
+            await answer_call(self._hub, self._binding, self._housekeeper, request, session, id_)
         except RpcError as error:
             await request.refused(id_, error, Era.MODERN)
 
@@ -61,8 +97,7 @@ class ModernHttp:
         body = _outline(request, method)
         check_request(method, body, headers, twice)
         _, meta = request.params()
-        self._requests += 1
-        session = modern_session(request.caller, meta, f"http#{self._requests}")
+        session = self._sessions.begin(request.caller, meta)
         if method == "tools/call":
             self._check_arguments(session, request, body, headers, twice)
         return session

@@ -42,7 +42,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(msgspec.Raw(id_), progress, call.params.get("uri", msgspec.UNSET), call.exported_uri)
 
     @classmethod
-    def kept(cls, row: StreamInfo) -> Self:
+    def stored(cls, row: StreamInfo) -> Self:
         """Raises `UnknownStream` for a stream that did not begin with a request which can be come back to."""
         try:
             return msgspec.json.decode(row.info or b"", type=cls)
@@ -78,7 +78,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-async def cancel_kept(hub: HubPort, session: Session, reason: str, key: int | str | None = None) -> None:
+async def cancel_stored(hub: HubPort, session: Session, reason: str, key: int | str | None = None) -> None:
     """Ends calls of a session at any hub; only that of one request if `key` is given. Logs what cannot be ended.
 
     Looks at the newest `_MOST_ROWS` streams of the principal.
@@ -94,7 +94,7 @@ async def cancel_kept(hub: HubPort, session: Session, reason: str, key: int | st
 
 def _key_in(row: StreamInfo) -> int | str | None:
     with suppress(UnknownStream):
-        return Origin.kept(row).key
+        return Origin.stored(row).key
     return None
 
 
@@ -115,7 +115,7 @@ class StreamReplay(CallResponder):
         asked: Iterable[str],
         pass_on: Callable[[str, RawJson | RpcError], None],
     ) -> None:
-        origin = Origin.kept(row)
+        origin = Origin.stored(row)
         self._remote = hub.remote_call(origin.call(row, session), asked, pass_on)
         self._known = row.last
         super().__init__(hub, bytes(origin.id), session, self._remote, origin.token, nobody, asking)

@@ -89,7 +89,7 @@ async def begin(
 
 
 async def answer_call(
-    hub: HubPort, binding: Binding, keeper: Housekeeper, request: HttpRequest, session: Session, id_: bytes
+    hub: HubPort, binding: Binding, housekeeper: Housekeeper, request: HttpRequest, session: Session, id_: bytes
 ) -> None:
     """Handles one modern request to its end; a client that goes away earlier cancels its call. Raises `RpcError`."""
     begun = await begin(binding, request, session, id_, None)
@@ -97,17 +97,17 @@ async def answer_call(
         return
     call, meta = begun
     bell = Bell()
-    delivery = CallResponder(hub, id_, session, call, meta.token, bell.ring)
+    responder = CallResponder(hub, id_, session, call, meta.token, bell.ring)
     response = StreamedResponse(request.receive, request.send)
-    exchange = HttpResponse(delivery, bell, response, can_stream=request.takes_sse)
-    keeper.add(exchange)
+    http_response = HttpResponse(responder, bell, response, can_stream=request.takes_sse)
+    housekeeper.add(http_response)
     is_complete = False
     try:
-        is_complete = await exchange.run()
+        is_complete = await http_response.run()
     finally:
-        keeper.discard(exchange)
-        delivery.close()
-        continues = delivery.state is ResponderState.PARKED or (delivery.detached and is_complete)
+        housekeeper.discard(http_response)
+        responder.close()
+        continues = responder.state is ResponderState.PENDING or (responder.detached and is_complete)
         if not (call.has_ended or continues):
             call.cancel("the client closed the response stream")
 

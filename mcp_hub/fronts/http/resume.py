@@ -26,7 +26,7 @@ from mcp_hub.aio import Bell
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, RpcError, StoreError, UnknownStream
 from mcp_hub.fronts.http.call_response import Housekeeper, HttpResponse
-from mcp_hub.fronts.http.replay import Origin, StreamReplay, cancel_kept
+from mcp_hub.fronts.http.replay import Origin, StreamReplay, cancel_stored
 from mcp_hub.fronts.http.request import HttpRequest
 from mcp_hub.fronts.http.response import ErrorResponse, StreamedResponse
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
@@ -62,7 +62,7 @@ class ClientCalls(msgspec.Struct, eq=False):
     questions of calls that run elsewhere.
     """
 
-    kept: StoredSession
+    stored: StoredSession
     requests: dict[int | str, "ClientStream | None"] = msgspec.field(default_factory=dict)
     asking: ClientRequests = msgspec.field(default_factory=ClientRequests)
     withdrawals: dict[CallId, list[bytes]] = msgspec.field(default_factory=dict)
@@ -73,7 +73,7 @@ class ClientCalls(msgspec.Struct, eq=False):
 
     @property
     def session(self) -> Session:
-        return self.kept.session
+        return self.stored.session
 
     def is_taken(self, key: int | str) -> bool:
         """Whether a request of this id is under way: an id is free as soon as its call has ended."""
@@ -89,8 +89,8 @@ class ClientStream(msgspec.Struct, eq=False):
 
     client: ClientCalls
     key: int | str
-    delivery: CallResponder
-    exchange: HttpResponse | None
+    responder: CallResponder
+    http_response: HttpResponse | None
     since: float = 0.0
     after: int = 0
     is_known: bool = False
@@ -99,15 +99,15 @@ class ClientStream(msgspec.Struct, eq=False):
 
     @property
     def id(self) -> CallId:
-        return self.delivery.call.call.id
+        return self.responder.call.call.id
 
     @property
     def is_elsewhere(self) -> bool:
-        return isinstance(self.delivery, StreamReplay)
+        return isinstance(self.responder, StreamReplay)
 
     @property
     def has_ended(self) -> bool:
-        return self.delivery.call.has_ended or (self.is_elsewhere and self.delivery.ended)
+        return self.responder.call.has_ended or (self.is_elsewhere and self.responder.ended)
 
 
 class Resumption:
@@ -116,10 +116,10 @@ class Resumption:
     `close_after`: seconds that a connection stays open to a client that can come back.
     """
 
-    def __init__(self, hub: HubPort, keeper: Housekeeper, clock: Clock, close_after: float | None) -> None:
+    def __init__(self, hub: HubPort, housekeeper: Housekeeper, clock: Clock, close_after: float | None) -> None:
         self.sessions = hub.session_store
         self._hub = hub
-        self._keeper = keeper
+        self._housekeeper = housekeeper
         self._clock = clock
         self._close_after = close_after
         self._lines: dict[CallId, ClientStream] = {}  # those that are known or have no connection
@@ -140,20 +140,20 @@ class Resumption:
             asking = client.asking
             made = call.call  # and not the handle, which would make a circle
             call.keep(lambda: Origin.of(id_, token, made).encoded())
-        delivery = CallResponder(
+        responder = CallResponder(
             self._hub, id_, client.session, call, token, bell.ring, asking, by_cursor=request.takes_sse
         )
         response = StreamedResponse(request.receive, request.send)
-        exchange = HttpResponse(
-            delivery, bell, response, can_stream=request.takes_sse, on_stream=lambda: self._opened(line)
+        http_response = HttpResponse(
+            responder, bell, response, can_stream=request.takes_sse, on_stream=lambda: self._opened(line)
         )
-        line = client.requests[key] = ClientStream(client, key, delivery, exchange)
-        self._keeper.add(exchange)
+        line = client.requests[key] = ClientStream(client, key, responder, http_response)
+        self._housekeeper.add(http_response)
         try:
-            await exchange.run()
+            await http_response.run()
         finally:
-            self._keeper.discard(exchange)
-            self._left(line, exchange)
+            self._housekeeper.discard(http_response)
+            self._left(line, http_response)
 
     # -- coming back ----------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class Resumption:
         try:
             cursor = Cursor.parse(named)
             stream = await self._named(client, cursor)
-            line, exchange = await self._attached(client, stream, cursor, response)
+            line, http_response = await self._attached(client, stream, cursor, response)
         except (ValueError, InvalidParams):
             raise ErrorResponse(400, "unknown_event", "unknown event id", id_=Unset) from None
         except EventsGone as gone:
@@ -170,9 +170,9 @@ class Resumption:
         except (Busy, StoreError) as error:
             raise not_now(error) from None
         try:
-            await exchange.run()
+            await http_response.run()
         finally:
-            self._left(line, exchange)
+            self._left(line, http_response)
 
     async def _named(self, client: ClientCalls, cursor: Cursor) -> StreamHandle:
         """The stream that is named. Raises `UnknownStream` unless this session has been given that place."""
@@ -180,8 +180,8 @@ class Resumption:
         row = stream.info
         if row.session != client.session.id or cursor.seq > row.last:
             raise UnknownStream
-        line = client.requests.get(Origin.kept(row).key)
-        if line is not None and line.id == row.id and line.exchange is not None and not line.is_known:
+        line = client.requests.get(Origin.stored(row).key)
+        if line is not None and line.id == row.id and line.http_response is not None and not line.is_known:
             raise UnknownStream
         return stream
 
@@ -197,31 +197,31 @@ class Resumption:
         """
         line = self._lines.get(stream.id)
         if line is None:
-            delivery = await self._delivery(client, stream)
-            new = ClientStream(client, Origin.kept(stream.info).key, delivery, None, is_known=True)
+            responder = await self._responder(client, stream)
+            new = ClientStream(client, Origin.stored(stream.info).key, responder, None, is_known=True)
             line = self._lines.setdefault(stream.id, new)
         line.turns = line.turns or anyio.Lock()
         line.waiting += 1
         try:
             async with line.turns:
-                if line.exchange is not None:
-                    await line.exchange.stop().wait()
+                if line.http_response is not None:
+                    await line.http_response.stop().wait()
                 await self._refresh(line, client)
-                exchange = await self._connect(line, cursor.seq, response)
+                http_response = await self._connect(line, cursor.seq, response)
         finally:
             line.waiting -= 1
-            if line.exchange is None:
+            if line.http_response is None:
                 self._away(line)
-        return line, exchange
+        return line, http_response
 
-    async def _delivery(self, client: ClientCalls, stream: StreamHandle) -> CallResponder:
+    async def _responder(self, client: ClientCalls, stream: StreamHandle) -> CallResponder:
         """The responder for a stream whose client had no connection to this hub.
 
         Raises `UnknownStream` for one that did not begin with a request of this client, `StoreError`.
         """
         row, call = stream.info, self._hub.running_call(stream)
         if call is not None:
-            origin = Origin.kept(row)
+            origin = Origin.stored(row)
             own = bytes(origin.id)
             return CallResponder(self._hub, own, client.session, call, origin.token, nobody, client.asking)
         asked = await stream.questions()
@@ -236,52 +236,52 @@ class Resumption:
     async def _refresh(self, line: ClientStream, client: ClientCalls) -> None:
         """Sees to it that the line is this client's: its session may have made room and been accepted again."""
         if line.client is not client:
-            line.delivery.close()
-            line.delivery = await self._delivery(client, await self._open(client, line.id))
+            line.responder.close()
+            line.responder = await self._responder(client, await self._open(client, line.id))
             line.client = client
 
     async def _connect(self, line: ClientStream, after: int, response: StreamedResponse) -> HttpResponse:
         stream = await self._open(line.client, line.id)
         bell = Bell()
-        line.delivery.follow(bell.ring, stream.follow(bell.ring, after))
-        exchange = HttpResponse(
-            line.delivery, bell, response, can_stream=True, on_stream=lambda: self._opened(line), is_resumed=True
+        line.responder.follow(bell.ring, stream.follow(bell.ring, after))
+        http_response = HttpResponse(
+            line.responder, bell, response, can_stream=True, on_stream=lambda: self._opened(line), is_resumed=True
         )
-        line.exchange, line.after = exchange, after
+        line.http_response, line.after = http_response, after
         if not stream.info.has_ended:
             line.client.requests.setdefault(line.key, line)
-        return exchange
+        return http_response
 
     async def _opened(self, line: ClientStream) -> bytes:
         """The first event, which tells the client from where it may resume the stream; nothing for a queued call.
 
         Sent again on a resumed stream: clients forget the place that they came with (TypeScript SDK 1.x).
         """
-        call = line.delivery.call
+        call = line.responder.call
         if call.stored is None and not line.is_elsewhere:
             return b""
         line.is_known = True
         line.since = self._clock.now()
         self._watch(line)
-        await self.sessions.keep(line.client.kept, call.seconds)
+        await self.sessions.keep(line.client.stored, call.seconds)
         return sse.priming(cursors.place(line.id, line.after), _RETRY) if _can_poll(line) else b""
 
     # -- going away -----------------------------------------------------------------------------------------------
 
-    def _left(self, line: ClientStream, exchange: HttpResponse) -> None:
+    def _left(self, line: ClientStream, http_response: HttpResponse) -> None:
         """The connection is over; nobody follows the call, until another takes the stream over."""
-        line.exchange = None
-        line.delivery.pause()
-        line.delivery.drop_answer()
+        line.http_response = None
+        line.responder.pause()
+        line.responder.drop_answer()
         if not line.waiting:
-            self._away(line, is_polling=exchange.is_stopped)
+            self._away(line, is_polling=http_response.is_stopped)
 
     def _away(self, line: ClientStream, *, is_polling: bool = False) -> None:
         """There is no connection, and none is about to come."""
-        if line.has_ended or line.is_elsewhere or line.delivery.detached:
+        if line.has_ended or line.is_elsewhere or line.responder.detached:
             self._settle(line)
             return
-        line.delivery.call.leave(_RETURN if is_polling else None)
+        line.responder.call.leave(_RETURN if is_polling else None)
         self._watch(line)
 
     def _watch(self, line: ClientStream) -> None:
@@ -293,9 +293,9 @@ class Resumption:
         """Sees to what is due; again in a while, unless nothing is left that could be."""
         now = self._clock.now()
         for line in list(self._lines.values()):
-            if line.exchange is not None:
+            if line.http_response is not None:
                 if self._close_after is not None and now - line.since >= self._close_after and _can_poll(line):
-                    line.exchange.stop()
+                    line.http_response.stop()
             elif line.has_ended and not line.waiting:
                 self._settle(line)
         self._timer = aio.call_later(_TICK, self._turn) if self._lines else None
@@ -307,10 +307,10 @@ class Resumption:
             del client.requests[line.key]
         if self._lines.get(line.id) is line:
             del self._lines[line.id]
-        line.delivery.close()
-        if line.delivery.detached or not line.has_ended:
+        line.responder.close()
+        if line.responder.detached or not line.has_ended:
             return  # what it asks may still be answered
-        withdrawn = line.delivery.withdrawn()
+        withdrawn = line.responder.withdrawn()
         if withdrawn and not client.is_gone:
             client.withdrawals[line.id] = withdrawn
             if len(client.withdrawals) > _MOST_WITHDRAWN:
@@ -322,16 +322,16 @@ class Resumption:
         """Ends the call of a request, if one is under way, at whichever hub."""
         line = client.requests.get(key)
         if line is not None and not line.is_elsewhere:
-            line.delivery.call.cancel(reason)
-        elif line is not None or (client.kept.was_elsewhere and key not in client.requests):
-            await cancel_kept(self._hub, client.session, reason, key)
+            line.responder.call.cancel(reason)
+        elif line is not None or (client.stored.was_elsewhere and key not in client.requests):
+            await cancel_stored(self._hub, client.session, reason, key)
 
     async def cancel_all(self, client: ClientCalls, reason: str) -> None:
         """Ends whatever the session still runs."""
         for key in list(client.requests):
             await self.cancel(client, key, reason)
-        if client.kept.was_elsewhere:
-            await cancel_kept(self._hub, client.session, reason)
+        if client.stored.was_elsewhere:
+            await cancel_stored(self._hub, client.session, reason)
 
     async def pass_on(self, client: ClientCalls) -> None:
         """Sends answers that the client has given to the processes that run the calls."""

@@ -38,16 +38,16 @@ class StreamableHttp:
     ) -> None:
         self._max_body = max_body
         self._limits = binding.limits
-        self._keeper = Housekeeper()
+        self._housekeeper = Housekeeper()
         self._handshake = HandshakeHttp(
             hub,
             binding,
-            self._keeper,
+            self._housekeeper,
             sessions=Sessions(max_sessions, sessions_per_principal),
             session_rate=admission.sessions if admission is not None else None,
             close_streams_after=close_streams_after,
         )
-        self._modern = ModernHttp(hub, binding, self._keeper)
+        self._modern = ModernHttp(hub, binding, self._housekeeper)
 
     @property
     def sessions(self) -> int:
@@ -56,7 +56,7 @@ class StreamableHttp:
 
     async def run(self) -> None:
         """Looks after exchanges that take long; runs until cancelled."""
-        await self._keeper.run()
+        await self._housekeeper.run()
 
     def close(self) -> None:
         """Ends the streams that would not end by themselves, so that the server can stop."""

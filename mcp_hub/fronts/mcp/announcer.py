@@ -41,7 +41,7 @@ class Announcer:
         self._untold = self._lists, self._place
 
     async def next(self) -> list[bytes]:
-        """The notifications for what comes next; the same again until `told`."""
+        """The notifications for what comes next; the same again until `sent`."""
         while True:
             await self._hub.changes.wait_any(*self._place)
             await anyio.sleep(_DEBOUNCE)
@@ -52,9 +52,9 @@ class Announcer:
             frames = [*self._changed(lists), *self._updated(), *messages]
             if frames:
                 return frames
-            self.told()
+            self.sent()
 
-    def told(self) -> None:
+    def sent(self) -> None:
         """The messages of the last `next` are on their way."""
         lists, self._place = self._untold
         self._lists.update(lists)

@@ -45,22 +45,18 @@ class ClientWire(Protocol):
     @property
     def is_congested(self) -> bool:
         """The client does not read; deliveries wait until `on_writable`."""
-        ...
 
     @property
     def is_closed(self) -> bool: ...
 
     def send(self, frame: bytes) -> None:
         """Queues one message; it leaves with everything else queued in this loop pass."""
-        ...
 
     def flush(self) -> None:
         """Later messages leave in a write of their own."""
-        ...
 
     def soon(self, callback: Callable[[], object]) -> None:
         """Runs `callback` in the next loop pass."""
-        ...
 
 
 class _Later(msgspec.Struct, eq=False):
@@ -214,9 +210,9 @@ class Duplex:
 
     def _follow(self, key: int | str, quick: QuickCall) -> None:
         """Follows a call that is more than its result."""
-        delivery = self._open[key] = quick.responder(lambda: self._wake(key))
-        if delivery.has_more:
-            self._put(key, delivery)
+        responder = self._open[key] = quick.responder(partial(self._wake, key))
+        if responder.has_more:
+            self._put(key, responder)
 
     async def _reply_later(
         self, key: int | str, later: _Later, session: Session, meta: RequestMeta, reply: Deferred
@@ -299,15 +295,15 @@ class Duplex:
         self.closed.set()
         self._room.set()
 
-    # -- delivery -------------------------------------------------------------------------------------------------
+    # -- responder -------------------------------------------------------------------------------------------------
 
     def _wake(self, key: int | str) -> None:
-        delivery = self._open.get(key)
-        if isinstance(delivery, CallResponder):
-            self._put(key, delivery)
+        responder = self._open.get(key)
+        if isinstance(responder, CallResponder):
+            self._put(key, responder)
 
-    def _put(self, key: int | str, delivery: QuickCall | CallResponder) -> None:
-        self._ready[key] = delivery
+    def _put(self, key: int | str, responder: QuickCall | CallResponder) -> None:
+        self._ready[key] = responder
         if not self._deliver_due:
             self._deliver_due = True
             self._wire.soon(self.deliver)
@@ -326,34 +322,34 @@ class Duplex:
         """Moves events from the logs to the wire, as far as the client reads."""
         self._deliver_due = False
         while self._ready and not self._wire.is_congested and not self._wire.is_closed:
-            key, delivery = next(iter(self._ready.items()))
+            key, responder = next(iter(self._ready.items()))
             del self._ready[key]
-            if type(delivery) is QuickCall:
-                if (answer := delivery.answer()) is None:
-                    self._follow(key, delivery)
+            if type(responder) is QuickCall:
+                if (answer := responder.answer()) is None:
+                    self._follow(key, responder)
                     continue
-                self._settle(key, delivery)
+                self._settle(key, responder)
                 self._wire.send(answer)
                 continue
-            frames = delivery.take()
+            frames = responder.take()
             for frame in frames:
                 self._wire.send(frame)
-            if delivery.ended:
-                self._finish(key, delivery, bool(frames))
+            if responder.ended:
+                self._finish(key, responder, bool(frames))
 
-    def _finish(self, key: int | str, delivery: CallResponder, notified: bool) -> None:
-        self._settle(key, delivery)
-        delivery.close()
-        if delivery.answer is not None:
+    def _finish(self, key: int | str, responder: CallResponder, notified: bool) -> None:
+        self._settle(key, responder)
+        responder.close()
+        if responder.answer is not None:
             if notified:
                 self._wire.flush()  # some clients lose a notification that shares a read with the result
-            self._wire.send(delivery.answer)
+            self._wire.send(responder.answer)
 
-    def _settle(self, key: int | str, delivery: QuickCall | CallResponder | _Later) -> None:
+    def _settle(self, key: int | str, responder: QuickCall | CallResponder | _Later) -> None:
         """The request is answered."""
         if self._settled is not None:
             self._settled.set()
-        if self._open.get(key) is delivery:
+        if self._open.get(key) is responder:
             del self._open[key]
 
     # -- changes --------------------------------------------------------------------------------------------------
@@ -364,7 +360,7 @@ class Duplex:
             await self.writable()
             for frame in await source.next():
                 self._wire.send(frame)
-            source.told()
+            source.sent()
 
     async def _listen(self, listening: ListenStream) -> None:
         """Until the client cancels the request, which is not answered then, or the hub ends it."""

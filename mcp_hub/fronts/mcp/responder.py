@@ -47,7 +47,7 @@ class ResponderState(Enum):
     """An early answer is given as soon as all that was said has been taken."""
     ENDED = "ended"
     """The call has ended. A cancelled one has no answer."""
-    PARKED = "parked"
+    PENDING = "pending input"
     """A modern client must gather input first; the call waits for its retry."""
     DETACHED = "detached"
     """The early answer was given; the call continues."""
@@ -57,7 +57,7 @@ class ResponderState(Enum):
 
 _FOLLOWS = (ResponderState.FOLLOWING, ResponderState.DUE)
 _NEXT: Final = {
-    ResponderState.FOLLOWING: {ResponderState.DUE, ResponderState.ENDED, ResponderState.PARKED, ResponderState.LOST},
+    ResponderState.FOLLOWING: {ResponderState.DUE, ResponderState.ENDED, ResponderState.PENDING, ResponderState.LOST},
     ResponderState.DUE: {ResponderState.ENDED, ResponderState.DETACHED, ResponderState.LOST},
 }
 """Every other state ends the answer, until the client comes back (`CallResponder.follow`)."""
@@ -66,10 +66,10 @@ _NEXT: Final = {
 class CallResponder:
     """Follows one call for one request, from the event behind its client's place on.
 
-    `answer` is set with the state `ENDED` (unless the call was cancelled), `PARKED` or `DETACHED`. `asking` reaches a
-    handshake client; without it nothing can be asked. `by_cursor`: each message is sent with its place. Then, as for a
-    client of the hub's extension, the call's durable stream is followed as soon as there is one. A client that comes
-    back reads it again from its place (`follow`): the same messages, without settled questions.
+    `answer` is set with the state `ENDED` (unless the call was cancelled), `PENDING` or `DETACHED`. `asking`
+    reaches a handshake client; without it nothing can be asked. `by_cursor`: each message is sent with its place. Then,
+    as for a client of the hub's extension, the call's durable stream is followed as soon as there is one. A client that
+    comes back reads it again from its place (`follow`): the same messages, without settled questions.
     """
 
     __slots__ = (
@@ -178,7 +178,7 @@ class CallResponder:
         elif self.state is ResponderState.DUE and not reader.has_more:
             self._detach()
         elif self.call.open_questions and self._must_ask:
-            self._park()
+            self._hold()
         return frames
 
     def _partial_frames(self, partials: Partials, reader: Reader, most: int | None) -> list[tuple[int, bytes]]:
@@ -282,15 +282,15 @@ class CallResponder:
             self._skipped = 0
         return results.progress_frame(self.token, event)
 
-    def _park(self) -> None:
+    def _hold(self) -> None:
         """Answers with the open questions; the call waits, and the client comes back for it."""
         wanted = {
             key: (open_.method, questions.for_version(open_.method, open_.params, self.session.version, ""))
             for key, open_ in self.call.open_questions.items()
         }
-        state = self._hub.park(self.call, self._reader.cursor)
+        state = self._hub.hold(self.call, self._reader.cursor)
         self.answer = result_frame(self.id, questions.input_required_result(wanted, state))
-        self._become(ResponderState.PARKED)
+        self._become(ResponderState.PENDING)
 
     def _complete(self, event: Completed) -> None:
         call, reader = self.call.call, self._reader

@@ -43,7 +43,7 @@ class ListenStream:
         self._is_acknowledged = False
 
     async def next(self) -> list[bytes]:
-        """The next messages; the same again until `told`."""
+        """The next messages; the same again until `sent`."""
         self._speakers = []
         if not self._is_acknowledged:
             return [await self._acknowledged()]
@@ -65,10 +65,10 @@ class ListenStream:
         self._speakers.append(source)
         return frames
 
-    def told(self) -> None:
+    def sent(self) -> None:
         """The messages of the last `next` are on their way."""
         for source in self._speakers:
-            source.told()
+            source.sent()
         self._is_acknowledged = True
 
     def cancel(self) -> None:

@@ -36,7 +36,7 @@ class _Watched:
     def __init__(self, stream: StreamHandle, reader: Reader) -> None:
         self.stream = stream
         self.reader = reader
-        self.told: _Face | None = None
+        self.sent: _Face | None = None
         self.shown: _Face | None = None
 
 
@@ -68,7 +68,7 @@ class TaskNotices:
         return tuple(id_ for id_ in dict.fromkeys(ids) if id_ in self._watched)
 
     async def next(self) -> list[bytes]:
-        """The notifications for what comes next; the same again until `told`."""
+        """The notifications for what comes next; the same again until `sent`."""
         while True:
             await self._news.wait()
             await anyio.sleep(_DEBOUNCE)
@@ -79,10 +79,10 @@ class TaskNotices:
             if seen == self._changes:
                 self._news = anyio.Event()
 
-    def told(self) -> None:
+    def sent(self) -> None:
         """The messages of the last `next` are on their way."""
         for watched in self._watched.values():
-            watched.told = watched.shown
+            watched.sent = watched.shown
 
     def close(self) -> None:
         """Listens no more. A task that has no other client has to get along without one from now on. Idempotent."""
@@ -105,7 +105,7 @@ class TaskNotices:
             self._leave(id_)
             return None
         watched.shown = face = _face(detailed)
-        if face == watched.told:
+        if face == watched.sent:
             if row.has_ended:
                 self._leave(id_)
             return None

@@ -34,22 +34,18 @@ class Watched(Protocol):
     @property
     def is_settled(self) -> bool:
         """Whether a list can be answered without waiting for servers that start for the first time."""
-        ...
 
     @property
     def store(self) -> StoreState: ...
 
     def states(self) -> Mapping[str, UpstreamState]:
         """Of the servers that are enabled."""
-        ...
 
     async def servers(self, profile: str | None) -> list[ServerInfo]:
         """Everything about the servers of a profile, None for all."""
-        ...
 
     def last_reload(self, profile: str | None) -> LastReload | None:
         """The outcome of the last reload; callers that are bound to a profile do not see its findings."""
-        ...
 
 
 class HealthReport(msgspec.Struct, omit_defaults=True):

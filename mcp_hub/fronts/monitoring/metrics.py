@@ -53,19 +53,15 @@ class Sampled(Protocol):
 
     def entries(self, server: str) -> Mapping[Kind, int]:
         """The number of entries of each kind that the server listed last."""
-        ...
 
     def unapproved(self) -> Iterable[tuple[str, str]]:
         """Server and kind of each tool that is not what was approved."""
-        ...
 
     def quarantined(self) -> Iterable[str]:
         """The server of each malformed definition, which is listed to no client."""
-        ...
 
     def reloads(self) -> tuple[int, int, float | None]:
         """Reloads that were applied, that were refused, and when the last one was."""
-        ...
 
 
 class Metrics:

@@ -65,7 +65,7 @@ class RestApi:
         self._closing.close()
 
     def refused(self, denied: Refusal) -> Response:
-        """The answer to a request that did not pass the guard."""
+        """The answer to a request that authentication refused."""
         return refusal(Problem(denied.status, denied.code, denied.reason, headers=denied.headers))
 
     def failed(self, error: RpcError) -> Response:
@@ -73,10 +73,11 @@ class RestApi:
         return refusal(problem_for(error))
 
     async def serve(self, http: HttpExchange) -> None:
-        """Serves one request that has passed the guard."""
+        """Serves one authenticated request."""
         scope, receive, sent = http.scope, http.receive, _Sent(http.send)
         try:
-            await self._router({**scope, "path": _path(scope["raw_path"]), "caller": http.caller}, receive, sent)
+            scope["path"], scope["caller"] = _path(scope["raw_path"]), http.caller
+            await self._router.app(scope, receive, sent)
         except ClientGone:
             pass
         except HubError as error:

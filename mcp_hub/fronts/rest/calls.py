@@ -49,7 +49,7 @@ _TOKEN: Final = b'"rest"'
 _BATCH: Final = 256
 _EMPTY: Final = Raw(b"{}")
 _EXPOSE: Final[tuple[Mode | Literal["auto"], ...]] = ("full", "search", "names", "auto")
-_AUDIENCES: Final = {expose: PROGRAM if expose == "full" else replace(PROGRAM, expose=expose) for expose in _EXPOSE}
+_CLIENT_KINDS: Final = {expose: PROGRAM if expose == "full" else replace(PROGRAM, expose=expose) for expose in _EXPOSE}
 _CAPABILITIES: Final[JsonObject] = {**SUPERSET, "extensions": {TASKS: {}}}
 """Everything can be asked, and is asked on the stream, as it is on a task."""
 
@@ -75,7 +75,7 @@ class RestCalls:
         if wanted != "mcp":
             raise Problem(400, "unknown_format", f"unknown format {wanted[:50]!r}; known: mcp")
         await self._hub.catalog.settled()
-        tools = b",".join(self._hub.catalog.tools(request.caller.profile, _audience(request), Era.MODERN))
+        tools = b",".join(self._hub.catalog.tools(request.caller.profile, _client_kind(request), Era.MODERN))
         return Response(b'{"tools":[%b]}' % tools, media_type=JSON)
 
     async def count_tokens(self, request: RestRequest) -> Response:
@@ -197,12 +197,12 @@ class _Accepted(Problem):
         return msgspec.json.encode(self._info)
 
 
-def _audience(request: RestRequest) -> ClientKind:
+def _client_kind(request: RestRequest) -> ClientKind:
     """For whom `expose` asks. Raises `Problem`."""
     wanted = request.query_params.get("expose", "full")
-    if wanted not in _AUDIENCES:
-        raise Problem(400, "unknown_expose", f"unknown expose {wanted[:50]!r}; known: {', '.join(_AUDIENCES)}")
-    return _AUDIENCES[wanted]
+    if wanted not in _CLIENT_KINDS:
+        raise Problem(400, "unknown_expose", f"unknown expose {wanted[:50]!r}; known: {', '.join(_CLIENT_KINDS)}")
+    return _CLIENT_KINDS[wanted]
 
 
 def _arguments(body: CallBody) -> Raw:

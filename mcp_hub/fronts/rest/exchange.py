@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class RestRequest(Request):
-    """A request that a route was found for; its caller has passed the guard."""
+    """A request that a route was found for; its caller is authenticated."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, max_body: int, limits: FrontLimits) -> None:
         super().__init__(scope, receive, send)

@@ -92,12 +92,12 @@ class RestExecutors:
         body = await request.shaped(ExecutorBody)
         lease = float(body.lease.removesuffix("s")) if isinstance(body.lease, str) else float(body.lease)
         tools = [bytes(tool) for tool in body.tools]
-        with _told():
+        with _as_problems():
             epoch = executors.register(request.caller.principal, request.path["id"], tools, lease)
         return answer(ExecutorEpoch(epoch))
 
     async def remove(self, request: RestRequest) -> Response:
-        with _told():
+        with _as_problems():
             self._executors.remove(request.caller.principal, request.path["id"])
         return Response(status_code=204)
 
@@ -113,7 +113,7 @@ class RestExecutors:
         caller, id_ = request.caller.principal, request.path["id"]
 
         async def offers(seconds: float) -> list[Raw]:
-            with _told():
+            with _as_problems():
                 return [Raw(encode(one)) for one in await executors.calls(caller, id_, epoch, most, seconds)]
 
         async def work() -> Response | None:
@@ -165,7 +165,7 @@ class RestExecutors:
             None if body.result is UNSET else bytes(body.result),
             None if body.error is UNSET else bytes(body.error),
         )
-        with _told():
+        with _as_problems():
             posted = await executors.post(request.caller.principal, body.tool_call_id, post)
         if posted.is_duplicate:
             return Response(status_code=204)
@@ -192,7 +192,7 @@ def _events(offers: Sequence[Raw]) -> bytes:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_problems() -> Iterator[None]:
     """Turns what a worker is refused into the problem that says so."""
     try:
         yield

@@ -14,19 +14,16 @@ class Operator(Protocol):
 
     async def servers(self, profile: str | None) -> list[ServerInfo]:
         """The status of a profile's servers; of all servers for None."""
-        ...
 
     def restart(self, server: str, profile: str | None) -> None:
         """Has a server replaced by a fresh one; what runs at it may end. Raises `Problem` 404 or 409."""
-        ...
 
     async def reload(self) -> ReloadAnswer:
         """Reads the configuration and applies it. Raises `Problem` 422 with what is wrong with it."""
-        ...
 
 
 class RestServers:
-    """Serves `/v1/servers/…` and `/v1/reload`. Whoever is bound to a profile operates its servers and nothing else."""
+    """Serves `/v1/servers/…` and `/v1/reload`. A caller bound to a profile operates its servers and nothing else."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.errors import RpcError
-from mcp_hub.protocol.jsonrpc.envelope import MESSAGE, BadMessage, Envelope, begins_with_noise, decode
+from mcp_hub.protocol.jsonrpc.envelope import MESSAGE, BadMessage, Envelope, begins_with_stray_text, decode
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 
 BATCHING: Final = frozenset({"2025-03-26"})
@@ -19,8 +19,8 @@ BATCHING: Final = frozenset({"2025-03-26"})
 _ARRAY: Final = re.compile(rb"\s*\[")
 _MOST: Final = 64
 """Messages that are taken from one line."""
-_MOST_NOISE: Final = 4
-"""Ends of objects at which noise may end."""
+_MOST_STRAY: Final = 4
+"""Ends of objects at which stray text may end."""
 _WHOLE: Final = 1 << 20
 """Bytes of a line that is looked at all over."""
 _LOOK: Final = 1 << 16
@@ -60,15 +60,15 @@ def messages(text: bytes, most: int) -> list[Envelope | BadMessage]:
 def several(line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
     """The messages of a line that is none as a whole, and its unreadable rest: why it cannot be read, and its bytes."""
     parts: list[bytes] = []
-    start, noise = 0, _MOST_NOISE if begins_with_noise(line) else 0
+    start, stray = 0, _MOST_STRAY if begins_with_stray_text(line) else 0
     for cut in _cuts(line):
         if not isinstance(decode(line[start:cut]), BadMessage):
             parts.append(line[start:cut])
-            start, noise = cut, 0
-        elif noise == 0:  # what follows may be a part of this
+            start, stray = cut, 0
+        elif stray == 0:  # what follows may be a part of this
             break
         else:
-            noise -= 1
+            stray -= 1
     if not parts:
         return [], (bad, line)
     rest = line[start:]

@@ -55,16 +55,16 @@ _SURROGATES = re.compile(
     rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
 """Escapes of surrogates, pairs and single ones, behind any number of escaped backslashes; linear in the line."""
-_MENDED = 1 << 20
+_MAX_REPAIRED = 1 << 20
 """Bytes of a line that is worth a second try: a longer one would keep everybody else waiting."""
 _OBJECTS = re.compile(rb"\s*\[?\s*\{")
-"""The beginning of a message or of a batch of them; anything else before a message on its line is noise."""
+"""The beginning of a message or of a batch of them; anything else before a message on its line is stray text."""
 MESSAGE = rb'\{\s*"(?:jsonrpc|id|method|params|result|error)"\s*:'
 """The beginning of a message."""
 _BEGINS = re.compile(rb"\s*(?:\[\s*)?" + MESSAGE)
 _STARTS = re.compile(MESSAGE)
 _MOST_STARTS = 16
-"""Places of a line at which a message behind noise may begin."""
+"""Places of a line at which a message behind stray text may begin."""
 _ARRAY = "an array of messages exists only in protocol version 2025-03-26; send each message by itself"
 _whole = json.JSONDecoder().raw_decode
 _BREAKS = bytes.maketrans(b"\r\n", b"  ")
@@ -84,12 +84,12 @@ def decode(line: bytes) -> Envelope | BadMessage:
     except msgspec.ValidationError as exc:
         if (answer := _without_method(line)) is not None:
             return answer
-        if not _OBJECTS.match(line) and (message := _behind_noise(line)) is not None:
+        if not _OBJECTS.match(line) and (message := _after_stray_text(line)) is not None:
             return message
         reason = _ARRAY if line.lstrip().startswith(b"[") else str(exc)
         return BadMessage(INVALID_REQUEST, f"not a JSON-RPC message: {reason}", salvage_id(line))
     except msgspec.DecodeError as exc:
-        return _decode_mended(line, str(exc))
+        return _decode_repaired(line, str(exc))
     except RecursionError:
         return BadMessage(PARSE_ERROR, "JSON nested too deep", salvage_id(line))
 
@@ -104,16 +104,16 @@ def _without_method(line: bytes) -> Envelope | None:
     return Envelope(found.id, Unset, Unset, found.result, found.error, found.jsonrpc) if is_answer else None
 
 
-def _decode_mended(line: bytes, reason: str) -> Envelope | BadMessage:
-    """Second try, without lone surrogates and without noise before the object."""
-    if len(line) <= _MENDED:
-        mended = without_lone_surrogates(line)
-        if mended != line:
+def _decode_repaired(line: bytes, reason: str) -> Envelope | BadMessage:
+    """Second try, without lone surrogates and without stray text before the object."""
+    if len(line) <= _MAX_REPAIRED:
+        repaired = without_lone_surrogates(line)
+        if repaired != line:
             try:
-                return _decode(mended)
+                return _decode(repaired)
             except (msgspec.DecodeError, RecursionError):
                 pass
-        if (message := _behind_noise(mended)) is not None:
+        if (message := _after_stray_text(repaired)) is not None:
             return message
     return BadMessage(PARSE_ERROR, f"malformed JSON: {reason}", salvage_id(line))
 
@@ -125,14 +125,14 @@ def without_lone_surrogates(text: bytes) -> bytes:
     return _SURROGATES.sub(lambda m: m[0] if m[2] else m[1] + b"\\ufffd", text)
 
 
-def begins_with_noise(line: bytes) -> bool:
+def begins_with_stray_text(line: bytes) -> bool:
     """Whether it begins neither as a message nor as an array of them."""
     return _BEGINS.match(line) is None
 
 
-def _behind_noise(line: bytes) -> Envelope | None:
-    """The message that ends a line which begins with something else; what begins as a message is none of the noise."""
-    if len(line) > _MENDED or not begins_with_noise(line):
+def _after_stray_text(line: bytes) -> Envelope | None:
+    """The message that ends a line which begins with something else; what begins as a message has no stray text."""
+    if len(line) > _MAX_REPAIRED or not begins_with_stray_text(line):
         return None
     line = without_lone_surrogates(line)
     tried: list[int] = []

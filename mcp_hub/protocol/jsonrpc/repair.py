@@ -18,7 +18,7 @@ NOT_JSON: Final = b'"dev.mcp-hub/not-json"'
 """In place of a value that JSON does not have, or of a definition that cannot be read."""
 _LARGEST: Final = 8 << 20
 """Bytes of a list that is worth a second try: a longer one would keep everybody else waiting."""
-_MENDED: Final = 1 << 20
+_MAX_REPAIRED: Final = 1 << 20
 """Bytes in all that are searched for parts that are not JSON."""
 _MOST_ELEMENTS: Final = 1 << 15
 _MOST_TOKENS: Final = 1 << 19
@@ -33,7 +33,7 @@ _SPACE: Final = re.compile(rb"\s*")
 _decode_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-class StandIn(Envelope):
+class Placeholder(Envelope):
     """The hub's own error. Being one is the mark: whatever a server writes is decoded as a plain `Envelope`."""
 
 
@@ -41,21 +41,21 @@ class _Lost(Exception):
     """The boundaries of the elements are unclear."""
 
 
-def stand_in(bad: BadMessage, line: bytes, method: str) -> Envelope:
-    """For the answer to a request of that method, which came as `line`; a `StandIn` unless it is a list."""
+def placeholder(bad: BadMessage, line: bytes, method: str) -> Envelope:
+    """For the answer to a request of that method, which came as `line`; a `Placeholder` unless it is a list."""
     kind = BY_LIST_METHOD.get(method)
     if kind is not None and len(line) <= _LARGEST:
         try:
-            mended = _with_fit_elements(line, KINDS[kind].result_key.encode())
+            repaired = _with_fit_elements(line, KINDS[kind].result_key.encode())
         except _Lost:
-            mended = line
-        message = decode(mended)
-        if isinstance(message, BadMessage) and len(mended) <= _MENDED:
-            message = decode(_with_numbers(mended))
+            repaired = line
+        message = decode(repaired)
+        if isinstance(message, BadMessage) and len(repaired) <= _MAX_REPAIRED:
+            message = decode(_with_numbers(repaired))
         if isinstance(message, Envelope) and message.result is not Unset and message.error is Unset:
             return message
     error = {"code": bad.code, "message": bad.reason}
-    return StandIn(error=msgspec.Raw(msgspec.json.encode(error)))
+    return Placeholder(error=msgspec.Raw(msgspec.json.encode(error)))
 
 
 def _with_numbers(text: bytes) -> bytes:
@@ -76,18 +76,18 @@ def _with_fit_elements(line: bytes, member: bytes) -> bytes:
     if begin is None:
         raise _Lost
     parts: list[bytes] = []
-    kept, unread = 0, _MENDED
+    kept, unread = 0, _MAX_REPAIRED
     for start, end in _elements(flat(line), begin.end()):
         element = line[start:end]
         if _is_json(element):
             continue
         unread -= len(element)
-        mended = without_lone_surrogates(_with_numbers(element)) if unread >= 0 else element
-        if not _is_json(mended):
+        repaired = without_lone_surrogates(_with_numbers(element)) if unread >= 0 else element
+        if not _is_json(repaired):
             if element[:1] not in _CLOSING:  # what looks like no value may be the end of another
                 raise _Lost
-            mended = NOT_JSON
-        parts += (line[kept:start], mended)
+            repaired = NOT_JSON
+        parts += (line[kept:start], repaired)
         kept = end
     return b"".join((*parts, line[kept:]))
 

@@ -82,7 +82,7 @@ def is_answer(line: bytes, *, is_huge: bool = False) -> bool:
 
 
 def is_own_answer(line: bytes) -> bool:
-    """Whether this was to be an answer, on a stream that is for one: no noise, no broken request or notification."""
+    """Whether this was to be an answer, on a stream that is for one: no stray text, broken request or notification."""
     head = line[:_LOOK]
     member = _OWN_MEMBER.search(head)
     if member is None:

@@ -34,7 +34,7 @@ _READERS: Final = 4
 _READ_FLAGS: Final = (
     os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 )
-"""Neither through a link nor waiting for whoever writes to a pipe."""
+"""Neither through a link nor waiting for the writer of a pipe."""
 _WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 

@@ -18,10 +18,10 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.errors import StoreError
 from mcp_hub.stores import base
-from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Letter, SessionRow
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Message, SessionRow
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.instances import Instances, new_instance_id
-from mcp_hub.stores.limits import LETTERS, StoreLimits
+from mcp_hub.stores.limits import MAX_MESSAGES, StoreLimits
 from mcp_hub.stores.recovery.memory_fallback import MemoryFallback
 from mcp_hub.stores.recovery.recovery import Recovery
 from mcp_hub.stores.sqlite.store import SqliteStore
@@ -45,7 +45,7 @@ class FailsafeStore:
         self._away = MemoryFallback(limits, self.instance)
         self._own: dict[CallId, StreamInfo] = {}
         """Running streams of this process that are in the file, as they were confirmed."""
-        self._letters: list[Letter] = []
+        self._messages: list[Message] = []
 
     @property
     def is_durable(self) -> bool:
@@ -71,7 +71,7 @@ class FailsafeStore:
             self._away.create(row, chunk, done)
             return
 
-        def told(error: StoreError | None) -> None:
+        def on_done(error: StoreError | None) -> None:
             if isinstance(error, StoreFault):
                 self._files.failed(error)
                 self._away.create(row, chunk, done)
@@ -80,7 +80,7 @@ class FailsafeStore:
                 self._confirmed(base.begin(row, chunk))
             done(error)
 
-        file.create(row, chunk, told)
+        file.create(row, chunk, on_done)
 
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
         here = self._away.row(stream)
@@ -95,7 +95,7 @@ class FailsafeStore:
     def _append(
         self, file: SqliteStore, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended
     ) -> None:
-        def told(error: StoreError | None) -> None:
+        def on_done(error: StoreError | None) -> None:
             if isinstance(error, StoreFault):
                 self._files.failed(error)
                 self._append_away(stream, epoch, chunk, change, done)
@@ -107,7 +107,7 @@ class FailsafeStore:
                 self._files.worked()
             done(error)
 
-        file.append(stream, epoch, chunk, change, told)
+        file.append(stream, epoch, chunk, change, on_done)
 
     def _append_away(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
         if stream in self._own:
@@ -124,20 +124,20 @@ class FailsafeStore:
             done(error)
             return
 
-        def told(error: StoreError | None) -> None:
+        def on_done(error: StoreError | None) -> None:
             if error is None:
                 done(None)
             else:
                 self._away.append(here.id, epoch, chunk, change, done)
 
-        self._return(file, base.changed(here, chunk, change), chunk.lines, told)
+        self._return(file, base.changed(here, chunk, change), chunk.lines, on_done)
 
     def _return(self, file: SqliteStore, row: StreamInfo, lines: tuple[bytes, ...], done: Appended) -> None:
         """Writes to the file what it lacks of a stream that is away, `lines` behind it, and the row as it is then."""
 
-        def told(error: StoreError | None) -> None:
+        def on_done(error: StoreError | None) -> None:
             if error is None:
-                self._letters += self._away.returned(row.id)
+                self._messages += self._away.returned(row.id)
                 self._confirmed(row)
             elif isinstance(error, StoreFault):
                 self._files.failed(error)
@@ -148,9 +148,9 @@ class FailsafeStore:
         rest = self._away.rest(row.id, lines)
         if self._away.is_known(row.id):
             change = Change(row.updated, row.status, row.message, row.continuation, row.info, row.ttl, row.key is None)
-            file.append(row.id, row.epoch, rest, change, told)
+            file.append(row.id, row.epoch, rest, change, on_done)
         else:
-            file.create(msgspec.structs.replace(row, last=rest.first - 1), rest, told)
+            file.create(msgspec.structs.replace(row, last=rest.first - 1), rest, on_done)
 
     def _confirmed(self, row: StreamInfo) -> None:
         """The file holds the stream as the row says."""
@@ -160,11 +160,11 @@ class FailsafeStore:
         else:
             self._own[row.id] = row
 
-    async def inbox(self) -> list[Letter]:
-        self._letters += await self._away.memory.inbox()
-        self._letters += await self._read(SqliteStore.inbox, [])
-        letters, self._letters = self._letters, []
-        return letters
+    async def inbox(self) -> list[Message]:
+        self._messages += await self._away.memory.inbox()
+        self._messages += await self._read(SqliteStore.inbox, [])
+        messages, self._messages = self._messages, []
+        return messages
 
     # -- everybody
 
@@ -174,7 +174,7 @@ class FailsafeStore:
             self._away.memory.fetch(stream, after, most, done)
             return
 
-        def told(page: EventPage | StoreError | None) -> None:
+        def on_done(page: EventPage | StoreError | None) -> None:
             if isinstance(page, StoreFault):
                 self._files.failed_reading(page)
             if self._away.row(stream) is None:
@@ -184,7 +184,7 @@ class FailsafeStore:
             else:
                 self._away.memory.fetch(stream, after, most, done)
 
-        file.fetch(stream, after, most, told)
+        file.fetch(stream, after, most, on_done)
 
     async def find(self, stream: CallId) -> StreamInfo | None:
         while True:
@@ -209,17 +209,17 @@ class FailsafeStore:
             kept[row.id] = self._away.whole(row, kept.get(row.id))
         return sorted(kept.values(), key=lambda row: -row.created)[: max(most, 0)]
 
-    async def post(self, letter: Letter) -> bool:
+    async def post(self, message: Message) -> bool:
         """Raises `StoreError` too if the file cannot take it now: the owner may be another process."""
-        if self._away.row(letter.stream) is not None:
-            return await self._away.memory.post(letter)
+        if self._away.row(message.stream) is not None:
+            return await self._away.memory.post(message)
         try:
-            return self._files.file is not None and await self._files.file.post(letter)
+            return self._files.file is not None and await self._files.file.post(message)
         except StoreFault as fault:
             self._files.failed_reading(fault)
-            if letter.stream not in self._own or len(self._letters) >= LETTERS:
+            if message.stream not in self._own or len(self._messages) >= MAX_MESSAGES:
                 raise
-        self._letters.append(letter)
+        self._messages.append(message)
         return True
 
     async def has_news(self) -> bool:
@@ -296,7 +296,7 @@ class FailsafeStore:
         return True
 
     async def _tend(self) -> None:
-        await self._files.mend(self._leave)
+        await self._files.recover(self._leave)
         await self._bring_home()
 
     async def _try_again(self) -> None:

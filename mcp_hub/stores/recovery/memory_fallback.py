@@ -4,7 +4,7 @@ import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import StoreError
-from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Letter
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Message
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import CallId
@@ -27,12 +27,12 @@ class MemoryFallback:
     def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
         """Begins a stream that the file does not know."""
 
-        def told(error: StoreError | None) -> None:
+        def on_done(error: StoreError | None) -> None:
             if error is None:
                 self._home[row.id] = None
             done(error)
 
-        self.memory.create(row, chunk, told)
+        self.memory.create(row, chunk, on_done)
 
     def has_key(self, row: StreamInfo) -> bool:
         """Whether a stream in memory has the key of this one."""
@@ -40,11 +40,11 @@ class MemoryFallback:
 
     def leave(self, row: StreamInfo) -> None:
         """Continues in memory a stream that the file holds as the row says."""
-        told: list[StoreError | None] = []
+        outcomes: list[StoreError | None] = []
         nothing = Chunk(row.last + 1, ())
-        self.memory.create(row, nothing, told.append)
-        if told[0] is not None:  # the key has been used again meanwhile
-            self.memory.create(msgspec.structs.replace(row, key=None), nothing, told.append)
+        self.memory.create(row, nothing, outcomes.append)
+        if outcomes[0] is not None:  # the key has been used again meanwhile
+            self.memory.create(msgspec.structs.replace(row, key=None), nothing, outcomes.append)
         self._home[row.id] = row.last
 
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
@@ -95,8 +95,8 @@ class MemoryFallback:
         assert here is not None
         return Chunk(here.first, self.memory.lines(stream) + lines)
 
-    def returned(self, stream: CallId) -> list[Letter]:
-        """Forgets a stream that the file holds all of; the letters that wait for it."""
+    def returned(self, stream: CallId) -> list[Message]:
+        """Forgets a stream that the file holds all of; the messages that wait for it."""
         self._home.pop(stream, None)
         return [] if self.memory.peek(stream) is None else self.memory.drop(stream)
 

@@ -1,6 +1,6 @@
 """Setting a damaged file aside, which is only done while no hub process has it open for writing.
 
-Every process that writes holds a shared lock on `<file>.lock`, an exclusive one whoever renames. Renaming it under a
+Every process that writes holds a shared lock on `<file>.lock`, an exclusive one if it renames. Renaming it under a
 process that has only reading connections is safe: SQLite leaves the files of another database alone when it closes.
 """
 
@@ -24,7 +24,7 @@ class Tenancy:
         self._held: int | None = None
 
     def begin(self, is_over: Callable[[], bool]) -> bool:
-        """Shares in the file, waiting until `is_over` for whoever is setting it aside. Raises `OSError`."""
+        """Shares in the file, waiting until `is_over` for a process that sets it aside. Raises `OSError`."""
         make_folder(self._path.parent)
         held = lock_file(self._path)
         while not take(held, shared=True):

@@ -83,7 +83,7 @@ class Recovery:
         self._instances = instances
         self._retry = Retry()
         self._is_damaged = False
-        self._is_mending = False
+        self._is_recovering = False
         self.file: SqliteStore | None = None
 
     @property
@@ -127,19 +127,19 @@ class Recovery:
             self.failed(fault)
             await self._open_to_read(fault)
 
-    async def mend(self, leave: Callable[[], None]) -> None:
+    async def recover(self, leave: Callable[[], None]) -> None:
         """If the file is gone or damaged and it is time to: opens one again. `leave` is called before it changes."""
-        is_needed = (not self._is_whole or self._is_damaged) and not self._is_mending
+        is_needed = (not self._is_whole or self._is_damaged) and not self._is_recovering
         if not is_needed or not self._retry.take(self._clock.now()):
             return
-        self._is_mending = True
+        self._is_recovering = True
         try:
             await self._replace(leave)
         except StoreFault as fault:
             self.failed(fault)
             await self._open_to_read(fault)
         finally:
-            self._is_mending = False
+            self._is_recovering = False
 
     async def close(self) -> None:
         if self.file is not None:

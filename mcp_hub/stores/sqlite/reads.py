@@ -71,11 +71,11 @@ def rows(db: Connection, principal: str, most: int) -> list[StreamInfo]:
 
 
 def running(db: Connection) -> list[StreamInfo]:
-    """The streams that have not ended, whoever owns them."""
+    """The streams that have not ended, of any owner."""
     return [StreamInfo(*found[:-1]) for found in db.execute(_RUNNING + "s.expires IS NULL ORDER BY s.number")]
 
 
-def has_letters(db: Connection, owner: str) -> bool:
+def has_messages(db: Connection, owner: str) -> bool:
     """Whether messages wait for streams of `owner`."""
     waiting = "SELECT 1 FROM letters l CROSS JOIN streams s ON s.number = l.stream WHERE s.owner = ? LIMIT 1"
     return db.execute(waiting, (owner,)).fetchone() is not None

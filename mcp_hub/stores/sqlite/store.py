@@ -11,7 +11,7 @@ import anyio
 from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.base import ENDINGS, Appended, Change, Chunk, Fetched, Letter, SessionRow
+from mcp_hub.stores.base import ENDINGS, Appended, Change, Chunk, Fetched, Message, SessionRow
 from mcp_hub.stores.instances import Instances
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.sqlite import reads, writes
@@ -46,9 +46,9 @@ class SqliteStore:
         self._limits = limits
         self.is_read_only = is_read_only
         reads_by = ReadOnlyTransactions if is_read_only else ReadTransactions
-        self._desks = (WriteTransactions(self.path, clock), reads_by(self.path, clock))
-        self._writer, self._reader = Worker("store-writer", self._desks[0]), Worker("store-reader", self._desks[1])
-        self._letters: list[Letter] = []
+        writes_on, reads_on = self._transactions = (WriteTransactions(self.path, clock), reads_by(self.path, clock))
+        self._writer, self._reader = Worker("store-writer", writes_on), Worker("store-reader", reads_on)
+        self._messages: list[Message] = []
         self._version = 0
 
     async def open(self) -> None:
@@ -67,20 +67,20 @@ class SqliteStore:
     async def close(self) -> None:
         until = anyio.current_time() + _CLOSING
         await self.retire()
-        self._desks[1].is_closing.set()
+        self._transactions[1].is_closing.set()
         if not await self._reader.stop(max(until - anyio.current_time(), 0)):
             log.error("store_close_timed_out", store=str(self.path))
 
     async def retire(self) -> None:
         """Ends writing, and with it the share in the file; reading continues. Within the same bound as `close`."""
-        self._desks[0].is_closing.set()
+        self._transactions[0].is_closing.set()
         if not await self._writer.stop(_CLOSING):
             log.error("store_writes_timed_out", store=str(self.path))
 
     @property
     def identity(self) -> tuple[int, int] | None:
         """Of the file that is or was open for writing (`quarantine.identity`)."""
-        return self._desks[0].identity
+        return self._transactions[0].identity
 
     def survives(self, stream: CallId) -> bool:
         return True
@@ -96,12 +96,12 @@ class SqliteStore:
         is_vital = change.status in ENDINGS
         self._writer.submit(Job(run, done, writes=True, is_vital=is_vital, size=_size(chunk)))
 
-    async def inbox(self) -> list[Letter]:
-        if await self._reader.ask(partial(reads.has_letters, owner=self.instance)):
-            taken = partial(writes.take_letters, owner=self.instance)
-            await self._writer.ask(taken, writes=True, told=self._letters.extend)
-        letters, self._letters = self._letters, []
-        return letters
+    async def inbox(self) -> list[Message]:
+        if await self._reader.ask(partial(reads.has_messages, owner=self.instance)):
+            taken = partial(writes.take_messages, owner=self.instance)
+            await self._writer.ask(taken, writes=True, on_result=self._messages.extend)
+        messages, self._messages = self._messages, []
+        return messages
 
     # -- everybody
 
@@ -117,8 +117,8 @@ class SqliteStore:
     async def rows(self, principal: str, most: int) -> list[StreamInfo]:
         return await self._reader.ask(partial(reads.rows, principal=principal, most=most))
 
-    async def post(self, letter: Letter) -> bool:
-        return await self._write(partial(writes.post, letter=letter))
+    async def post(self, message: Message) -> bool:
+        return await self._write(partial(writes.post, message=message))
 
     async def has_news(self) -> bool:
         version, before = await self._writer.ask(_data_version), self._version

@@ -26,7 +26,7 @@ _PAUSE: Final = 0.005
 log = get_logger(__name__)
 
 
-class _Desk:
+class _Transactions:
     """A connection to the file at `path`."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -81,7 +81,7 @@ class _Desk:
         return StoreError(f"store {self._path}: {type(error).__name__}: {error}")
 
 
-class ReadTransactions(_Desk):
+class ReadTransactions(_Transactions):
     """Reads; never waits for who writes."""
 
     def open(self) -> None:
@@ -98,7 +98,7 @@ class ReadTransactions(_Desk):
             return self._failure(error)
 
 
-class WriteTransactions(_Desk):
+class WriteTransactions(_Transactions):
     """Writes, and holds this process's share in the file."""
 
     def __init__(self, path: Path, clock: Clock) -> None:

@@ -54,9 +54,9 @@ class Transactions(Protocol):
 class Worker:
     """The thread. Started by `start`, on an event loop from which alone everything else is called."""
 
-    def __init__(self, name: str, desk: Transactions) -> None:
+    def __init__(self, name: str, transactions: Transactions) -> None:
         self._name = name
-        self._desk = desk
+        self._transactions = transactions
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._waiting = self._bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -102,14 +102,14 @@ class Worker:
         *,
         writes: bool = False,
         is_vital: bool = False,
-        told: Callable[[T], object] | None = None,
+        on_result: Callable[[T], object] | None = None,
     ) -> T:
-        """The result. Raises `StoreError`. It is done, and `told` the result, even if the caller stops waiting."""
+        """The result. Raises `StoreError`. It is done, and `on_result` the result, even if the caller stops waiting."""
         answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def settle(result: Any) -> None:
-            if told is not None and not isinstance(result, StoreError):
-                told(result)
+            if on_result is not None and not isinstance(result, StoreError):
+                on_result(result)
             if answered.done():
                 return
             if isinstance(result, StoreError):
@@ -124,7 +124,7 @@ class Worker:
 
     def _main(self, opened: "asyncio.Future[StoreFault | None]") -> None:
         try:
-            self._desk.open()
+            self._transactions.open()
         except Exception as error:  # its starter gets it
             fault = error if isinstance(error, StoreFault) else StoreFault("unusable", f"{self._name}: {error}")
             self._hop(self._finish, opened, fault)
@@ -134,8 +134,8 @@ class Worker:
         while is_wanted:
             jobs, is_wanted = self._take()
             if jobs:
-                self._hop(self._deliver, jobs, self._desk.work(jobs))
-        self._desk.close()
+                self._hop(self._deliver, jobs, self._transactions.work(jobs))
+        self._transactions.close()
         self._hop(self._finish, None, None)
 
     def _take(self) -> tuple[list[Job], bool]:

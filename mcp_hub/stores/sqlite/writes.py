@@ -11,8 +11,8 @@ import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import KeyTaken, StoreError
-from mcp_hub.stores.base import Change, Chunk, Letter, SessionRow, begin, expiry, is_wanted, joined, refuse, unknown
-from mcp_hub.stores.limits import LETTERS, StoreLimits, surplus
+from mcp_hub.stores.base import Change, Chunk, Message, SessionRow, begin, expiry, is_wanted, joined, refuse, unknown
+from mcp_hub.stores.limits import MAX_MESSAGES, StoreLimits, surplus
 from mcp_hub.stores.sqlite.schema import EXTRAS
 from mcp_hub.types import CallId
 
@@ -129,26 +129,27 @@ def claim(
     return True
 
 
-def post(db: Connection, letter: Letter) -> bool:
-    """Whether the stream runs. Raises `StoreError` if too many letters wait."""
-    head = _head(db, letter.stream)
+def post(db: Connection, message: Message) -> bool:
+    """Whether the stream runs. Raises `StoreError` if too many messages wait."""
+    head = _head(db, message.stream)
     if head is None or head.has_ended:
         return False
     waiting = [kind for (kind,) in db.execute("SELECT kind FROM letters WHERE stream = ?", (head.number,))]
-    if is_wanted(letter, waiting, LETTERS):
-        db.execute("INSERT INTO letters (stream, kind, body) VALUES (?, ?, ?)", (head.number, letter.kind, letter.body))
+    if is_wanted(message, waiting, MAX_MESSAGES):
+        row = head.number, message.kind, message.body
+        db.execute("INSERT INTO letters (stream, kind, body) VALUES (?, ?, ?)", row)
     return True
 
 
-def take_letters(db: Connection, owner: str) -> list[Letter]:
-    """The letters for streams of `owner`, which are gone from the file then."""
+def take_messages(db: Connection, owner: str) -> list[Message]:
+    """The messages for streams of `owner`, which are gone from the file then."""
     found = db.execute(
         "SELECT l.number, s.id, l.kind, l.body FROM letters l CROSS JOIN streams s ON s.number = l.stream"
         " WHERE s.owner = ? ORDER BY l.number",
         (owner,),
     ).fetchall()
     db.executemany("DELETE FROM letters WHERE number = ?", [(number,) for number, *_ in found])
-    return [Letter(CallId(stream), kind, body) for _, stream, kind, body in found]
+    return [Message(CallId(stream), kind, body) for _, stream, kind, body in found]
 
 
 def sweep(db: Connection, limits: StoreLimits, now: float) -> int:

@@ -85,7 +85,7 @@ def issued(response: httpx2.Response, what: str) -> Issued:
     except UNREADABLE:
         answer = _Answer()
     if not is_usable(answer.access_token) or answer.token_type.lower() != "bearer":
-        about = _told(_refusal(response))
+        about = _described(_refusal(response))
         why = f": {about}" if about else ""
         where = origin(str(response.request.url))
         raise LoginFailed(f"{where} answered with no bearer token{why}", is_final=False)
@@ -97,8 +97,8 @@ def refusal(response: httpx2.Response, what: str) -> LoginFailed:
     """A server did not do `what` it was asked to; final if OAuth has an error for it that would come again."""
     where, status, found = origin(str(response.request.url)), response.status_code, _refusal(response)
     if 400 <= status < 500 and status not in BUSY and found.error in _FINAL:
-        return LoginFailed(f"{where} refused to {what}: {_told(found)}")
-    about = f", {_told(found)}" if found.error else ""
+        return LoginFailed(f"{where} refused to {what}: {_described(found)}")
+    about = f", {_described(found)}" if found.error else ""
     return LoginFailed(f"{where} did not {what}: HTTP {status}{about}", is_final=False)
 
 
@@ -120,7 +120,7 @@ def _refusal(response: httpx2.Response) -> _Refusal:
         return _Refusal()
 
 
-def _told(found: _Refusal) -> str:
+def _described(found: _Refusal) -> str:
     about = f" ({said(hide(found.error_description))})" if found.error_description else ""
     return f"{said(hide(found.error))}{about}" if found.error else ""
 

@@ -1,6 +1,6 @@
 """The one `subscriptions/listen` that is open at a modern server: its changed lists and the resources that are wanted.
 
-When the wishes change, the next one is acknowledged before the last one ends, so nothing is missed; a notification may
+When those change, the next one is acknowledged before the last one ends, so nothing is missed; a notification may
 come twice. Source: specification 2026-07-28, basic/patterns/subscriptions.
 """
 
@@ -46,11 +46,11 @@ class _Listen:
 
 
 class ByListen:
-    """Fulfils the wishes over one connection. `timeout`: seconds that an acknowledgement may take."""
+    """Makes the wanted subscriptions over one connection. `timeout`: seconds that an acknowledgement may take."""
 
-    def __init__(self, peer: Peer, wishes: WantedResources, timeout: float) -> None:
+    def __init__(self, peer: Peer, wanted: WantedResources, timeout: float) -> None:
         self._peer = peer
-        self._wishes = wishes
+        self._wanted = wanted
         self._timeout = timeout
         self._asked = _NOTHING
         self._current: _Listen | None = None
@@ -97,10 +97,10 @@ class ByListen:
             first.set()
             touched: set[str] = set()
             with anyio.move_on_after(self._next_pause()) as waiting:
-                touched = await self._wishes.touched()
-            for uri in touched - self._wishes.wanted.keys():
-                self._wishes.drop(uri)
-            is_due = waiting.cancelled_caught or any(map(self._wishes.is_due, touched))
+                touched = await self._wanted.touched()
+            for uri in touched - self._wanted.wanted.keys():
+                self._wanted.drop(uri)
+            is_due = waiting.cancelled_caught or any(map(self._wanted.is_due, touched))
             if self._current is not None and self._current.has_ended:
                 self._lapse(self._current)
                 self._current = None
@@ -109,7 +109,7 @@ class ByListen:
         """The wanted filter: lists whose changes the server announces, and the wanted resources."""
         info = self._peer.info
         tools, prompts, resources = (info.announces(name, "listChanged") for name in ("tools", "prompts", "resources"))
-        uris = tuple(sorted(self._wishes.wanted)) if info.can_watch else ()
+        uris = tuple(sorted(self._wanted.wanted)) if info.can_watch else ()
         return ListenFilter(tools, prompts, resources, uris)
 
     def _next_pause(self) -> float | None:
@@ -125,7 +125,7 @@ class ByListen:
         if anyio.current_time() - ended.since > _HEALTHY:
             self._pause = _PAUSE
         self._has_gap = True
-        self._wishes.lapse()
+        self._wanted.lapse()
 
     async def _replace(self, asked: ListenFilter) -> None:
         """Opens a stream for the new filter and ends the last one; if that fails, the last one stays."""
@@ -144,7 +144,7 @@ class ByListen:
             old.scope.cancel()
         for uri in asked.resourceSubscriptions:
             refused = InvalidParams(f'server "{self._peer.name}" does not watch {uri[:500]}.', data={"uri": uri})
-            self._wishes.settle(uri, None if uri in granted else refused)
+            self._wanted.settle(uri, None if uri in granted else refused)
         if self._has_gap and asked.list_methods:
             self._has_gap = False
             self._peer.list_changes.announce(Kind)
@@ -173,11 +173,11 @@ class ByListen:
             del self._by_id[listen.pending.id]
             listen.has_ended = True
             listen.settled.set()
-            self._wishes.wake()
+            self._wanted.wake()
 
     def _failed(self, asked: ListenFilter, error: RpcError) -> None:
         log.warning("upstream_listen_failed", upstream=self._peer.name, reason=str(error))
         self._is_refused = error.code == METHOD_NOT_FOUND
         self._has_gap |= self._current is None
-        for uri in set(asked.resourceSubscriptions) - self._wishes.watched:
-            self._wishes.settle(uri, error)
+        for uri in set(asked.resourceSubscriptions) - self._wanted.watched:
+            self._wanted.settle(uri, error)

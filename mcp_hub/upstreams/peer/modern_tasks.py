@@ -49,7 +49,7 @@ class ModernTask(TaskPoll):
         self._said = b""
         self._steps = 0
         if first is not None and is_working:
-            self._tell(first)
+            self._report(first)
 
     async def _follow(self, line: TaskConnection) -> RawJson:
         while True:
@@ -60,7 +60,7 @@ class ModernTask(TaskPoll):
             if task.status not in ("working", "input_required"):
                 self._questions.close()
                 return self._outcome(task)
-            self._tell(task)
+            self._report(task)
             await self._ask(line, task)
             if task.status == "working" or self._questions.are_answered:  # else it waits, perhaps forever
                 self.channel.touch()
@@ -94,7 +94,7 @@ class ModernTask(TaskPoll):
         self._questions.close()
         await self._cancel(line)
 
-    def _tell(self, task: ServerTask) -> None:
+    def _report(self, task: ServerTask) -> None:
         """A new status message is a step of progress: no other payload is under way."""
         message = bytes(task.statusMessage)
         if self.call.wants_progress and message[:1] == b'"' and message != self._said:

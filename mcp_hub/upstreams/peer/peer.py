@@ -20,7 +20,7 @@ from mcp_hub.protocol.capabilities import OWN, to_modern
 from mcp_hub.protocol.headers import Mirrors
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
-from mcp_hub.protocol.jsonrpc.repair import StandIn
+from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
 from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, UPDATED, list_changed
 from mcp_hub.protocol.questions import QUESTIONS, may_ask
@@ -74,7 +74,7 @@ class Peer(WireHandler):
         self._elicitations = Elicitations()
         self._last_envelope: tuple[JsonObject | None, str | None, PeerInfo | None, RawObject] = None, None, None, {}
         self._asked = OpenRequests(lambda frame: self.wire.send(frame))
-        self._given_up = AbandonedCalls()
+        self._abandoned = AbandonedCalls()
         self.wire = connect(self)
 
     def settle(self, info: PeerInfo) -> PeerInfo:
@@ -113,7 +113,7 @@ class Peer(WireHandler):
 
     def _result(self, message: Envelope) -> RawJson:
         if message.error is not Unset and (message.result is Unset or bytes(message.error) != b"null"):
-            if type(message) is StandIn:
+            if type(message) is Placeholder:
                 reason = msgspec.json.decode(message.error)["message"]
                 raise self._unreadable(f"an answer that cannot be read: {reason}")
             raise rpc_errors.from_wire(message.error)
@@ -190,7 +190,7 @@ class Peer(WireHandler):
         """Cancels the request of a call that was begun; its server may still log or ask for it for a while."""
         if self.wire.requests.abandon(pending):
             self.wire.send(_cancellation(pending.id))
-        self._given_up.add(pending.id, call.session, anyio.current_time())
+        self._abandoned.add(pending.id, call.session, anyio.current_time())
 
     async def finish(self, call: Call, channel: CallChannel, pending: Pending, *, may_follow: bool = True) -> Completed:
         """The rest of a call that was begun. `may_follow`: questions in the answer are put to the caller here."""
@@ -202,7 +202,7 @@ class Peer(WireHandler):
         except WireClosed:
             raise await self._lost() from None
         except anyio.get_cancelled_exc_class():
-            self._given_up.add(pending.id, call.session, anyio.current_time())
+            self._abandoned.add(pending.id, call.session, anyio.current_time())
             raise
         try:
             done = Completed(self._result(message), self.info.era)
@@ -218,8 +218,11 @@ class Peer(WireHandler):
         return done
 
     async def _relay(self, call: Call, channel: CallChannel) -> Completed:
-        """One request and its answer."""
-        return await self.finish(call, channel, self._send_call(call, channel), may_follow=False)
+        """One more request of a call that has asked, and its answer."""
+        try:
+            return await self.finish(call, channel, self._send_call(call, channel), may_follow=False)
+        except WireClosed:  # the server has acted on the call already: it is not begun anew
+            raise await self._lost() from None
 
     def _send_call(self, call: Call, channel: CallChannel) -> Pending:
         """Raises `Busy` while the server does not read, and `WireClosed`."""
@@ -348,11 +351,11 @@ class Peer(WireHandler):
             session = context[0].session
             if found is None or context[0].method in PARKABLE:
                 found = context
-        return None if self._given_up.may_mean_others(session, now, is_question=is_question) else found
+        return None if self._abandoned.may_mean_others(session, now, is_question=is_question) else found
 
     def on_late_answer(self, id_: int) -> None:
         self.said += 1
-        self._given_up.answered(id_)
+        self._abandoned.answered(id_)
 
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
         if self.strays.unreadable(bad, line):

@@ -45,11 +45,9 @@ class Observer(Protocol):
 
     def on_notice(self, method: str, params: RawObject) -> None:
         """An updated resource, or the acknowledgement or end of a subscription."""
-        ...
 
     def on_message(self, session: str, frame: bytes) -> None:
         """A notification for one handshake session alone."""
-        ...
 
 
 class PeerEnding:

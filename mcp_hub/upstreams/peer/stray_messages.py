@@ -37,7 +37,7 @@ class StrayMessages:
     def __init__(self, server: str) -> None:
         self.lines: list[str] = []
         self._server = server
-        self._told = {True: 0, False: 0}
+        self._logged = {True: 0, False: 0}
         self._until = 0.0
 
     def unreadable(self, bad: BadMessage, line: bytes) -> bool:
@@ -46,7 +46,7 @@ class StrayMessages:
         A broken request is not one, nor is the error of some servers for a notification that they do not know.
         """
         head = line[:_HEAD]
-        is_message = b'"jsonrpc"' in head or b'"result"' in head  # its content is for one caller, noise is for all
+        is_message = b'"jsonrpc"' in head or b'"result"' in head  # its content is for one caller, stray text is for all
         self._keep(f"a message ({bad.reason})" if is_message else hide(head[:800].decode("utf-8", "replace"))[:200])
         return is_message and bad.id is None and b'"method"' not in head and _NO_METHOD not in head
 
@@ -67,15 +67,15 @@ class StrayMessages:
         """Logs a message of the server."""
         now = anyio.current_time()
         if now >= self._until:
-            self._told, self._until = {True: 0, False: 0}, now + _MINUTE
+            self._logged, self._until = {True: 0, False: 0}, now + _MINUTE
         is_grave = severity in _GRAVE
-        self._told[is_grave] += 1
-        tell = log.info if is_grave else log.debug
-        if self._told[is_grave] <= _MOST[is_grave]:
+        self._logged[is_grave] += 1
+        write = log.info if is_grave else log.debug
+        if self._logged[is_grave] <= _MOST[is_grave]:
             said = {name: _text(params[name]) for name in ("logger", "data") if name in params}
-            tell("upstream_log", upstream=self._server, severity=severity[:20], **said)
-        elif self._told[is_grave] == _MOST[is_grave] + 1:
-            tell("upstream_log_floods", upstream=self._server, severity=severity[:20])
+            write("upstream_log", upstream=self._server, severity=severity[:20], **said)
+        elif self._logged[is_grave] == _MOST[is_grave] + 1:
+            write("upstream_log_floods", upstream=self._server, severity=severity[:20])
 
 
 def _text(raw: msgspec.Raw) -> str:

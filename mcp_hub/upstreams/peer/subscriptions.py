@@ -1,4 +1,4 @@
-"""Keeps the subscriptions at one server equal to the wishes of clients, through all its connections.
+"""Keeps the subscriptions at one server equal to those of its clients, through all its connections.
 
 A handshake server is asked by `resources/subscribe` and `resources/unsubscribe` (here), a modern one by a single
 `subscriptions/listen` (`listen_stream`). Source: specification 2025-11-25, server/resources "Subscriptions".
@@ -90,11 +90,11 @@ class ServerSubscriptions:
 
 
 class ByRequest:
-    """Fulfils the wishes by a request for each resource. `timeout`: seconds that an answer may take."""
+    """Makes the wanted subscriptions by a request for each resource. `timeout`: seconds that an answer may take."""
 
-    def __init__(self, peer: Peer, wishes: WantedResources, timeout: float) -> None:
+    def __init__(self, peer: Peer, wanted: WantedResources, timeout: float) -> None:
         self._peer = peer
-        self._wishes = wishes
+        self._wanted = wanted
         self._timeout = timeout
         self._limit = anyio.CapacityLimiter(_AT_ONCE)
         self._busy: set[str] = set()
@@ -106,7 +106,7 @@ class ByRequest:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._retry)
             while True:
-                for uri in await self._wishes.touched() - self._busy:
+                for uri in await self._wanted.touched() - self._busy:
                     self._busy.add(uri)
                     tasks.start_soon(self._align, uri)
 
@@ -114,27 +114,27 @@ class ByRequest:
         while True:
             await anyio.sleep(_RETRY)
             if self._peer.info.can_watch:
-                self._wishes.attempt_missing()
+                self._wanted.attempt_missing()
 
     async def _align(self, uri: str) -> None:
-        """Asks until wish and server agree on this resource, or the server refuses."""
+        """Asks until the server has the wanted state of this resource, or the server refuses."""
         try:
             async with self._limit:
                 while True:
-                    if self._wishes.is_due(uri):
+                    if self._wanted.is_due(uri):
                         self._sent.add(uri)
                         error = await self._ask("resources/subscribe", uri)
                         if error is not None and error.raw is not None:  # refused by the server: it does not watch
                             self._sent.discard(uri)
-                        self._wishes.settle(uri, error)
-                    elif uri not in self._wishes.wanted and uri in self._sent:
+                        self._wanted.settle(uri, error)
+                    elif uri not in self._wanted.wanted and uri in self._sent:
                         self._sent.discard(uri)
-                        self._wishes.drop(uri)
+                        self._wanted.drop(uri)
                         await self._ask("resources/unsubscribe", uri)
                     else:
                         break
-                if uri not in self._wishes.wanted:
-                    self._wishes.drop(uri)
+                if uri not in self._wanted.wanted:
+                    self._wanted.drop(uri)
         finally:
             self._busy.discard(uri)
 

@@ -115,7 +115,7 @@ class WantedResources:
         self._news.set()
 
     async def touched(self) -> set[str]:
-        """Waits for changed wishes and says which; none if it was only woken."""
+        """Waits for changed URIs and says which; none if it was only woken."""
         await self._news.wait()
         self._news = anyio.Event()
         touched, self._touched = self._touched, set()

@@ -92,7 +92,7 @@ def _has_stamp(pid: int, inherited: int) -> bool:
 
 
 def _children(pid: int) -> list[int]:
-    """Of its first thread, which is also the one that adopts; none where the kernel does not tell."""
+    """Of its first thread, which is also the one that adopts; none where the kernel does not say."""
     with suppress(OSError), open(f"/proc/{pid}/task/{pid}/children") as children:
         return [int(child) for child in children.read().split()]
     return []

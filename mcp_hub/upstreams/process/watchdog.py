@@ -24,7 +24,7 @@ from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
 from mcp_hub.upstreams.process import reaper
 from mcp_hub.upstreams.process.child import Child, spawn
-from mcp_hub.upstreams.process.watchdog_process import WatchdogKeeper, can_watch
+from mcp_hub.upstreams.process.watchdog_process import WatchdogHandle, can_watch
 from mcp_hub.upstreams.process.watchdog_program import INSTANCE, kill_marked
 
 log = get_logger(__name__)
@@ -54,13 +54,13 @@ class Watchdog:
         self._living: dict[str, int] = {}  # MCP_HUB_CHILD → pid of the leader, until nothing of it is left
         self._ended: set[str] = set()
         self._searching = anyio.Lock()
-        self._keeper = WatchdogKeeper(self.instance, self._living.values(), clock)
+        self._process = WatchdogHandle(self.instance, self._living.values(), clock)
         self._is_awake = anyio.Event()
 
     @property
     def process_pid(self) -> int | None:
         """The watchdog process, if there is one at the moment."""
-        return self._keeper.process.pid if self._keeper.process is not None else None
+        return self._process.process.pid if self._process.process is not None else None
 
     def spawn(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Child:
         """As `child.spawn`, with the two variables in `env`. The first child brings up the watchdog process."""
@@ -69,14 +69,14 @@ class Watchdog:
             self._is_awake.set()
             if not can_watch():
                 log.info("guard_unavailable", consequence="servers may outlive a hub that is killed")
-        self._keeper.ensure()
+        self._process.ensure()
         self._number += 1
         mark = f"{self.instance}.{self._number}"
         marks = {INSTANCE: self.instance, CHILD: mark}
         child = spawn(argv, {**env, **marks}, cwd, end_others=partial(self._end_others, mark))
         reaper.stamp(child.pid, self._stamp)
         self._living[mark] = child.pid
-        self._keeper.tell(f"+{child.pid}\n")
+        self._process.send(f"+{child.pid}\n")
         return child
 
     async def run(self) -> None:
@@ -84,8 +84,8 @@ class Watchdog:
         await self._is_awake.wait()
         while True:
             with anyio.move_on_after(_TICK):
-                await self._keeper.wait()
-            self._keeper.ensure()
+                await self._process.wait()
+            self._process.ensure()
             reaper.stamp_adopted(self._stamp, f"{INSTANCE}={self.instance}".encode())
             reaper.reap_adopted()
 
@@ -93,7 +93,7 @@ class Watchdog:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self._keeper.stop()
+        await self._process.stop()
         reaper.reap_adopted()
         if self._adopts:
             reaper.disown_orphans()
@@ -116,7 +116,7 @@ class Watchdog:
                 reaper.reap_adopted(killed)
             for ended in batch:
                 del self._living[ended]
-            self._keeper.tell("".join(f"-{pid}\n" for pid in batch.values()))
+            self._process.send("".join(f"-{pid}\n" for pid in batch.values()))
 
 
 def _kill_left(batch: Mapping[str, int]) -> tuple[set[int], bool]:

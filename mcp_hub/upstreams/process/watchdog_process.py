@@ -37,13 +37,13 @@ class WatchdogProcess:
     """
 
     def __init__(self, instance: str, lines: str = "") -> None:
-        """`lines` as for `tell`: it has them from its first moment. Raises `OSError`."""
+        """`lines` as for `send`: it has them from its first moment. Raises `OSError`."""
         read, write = os.pipe()  # close-on-exec: nobody but us has the write end
         self._pipe = open(write, "wb", buffering=0)
         try:
             os.set_blocking(write, False)
             first = f"{instance}\n{lines}".encode()
-            told = os.write(write, first)
+            written = os.write(write, first)
             self._popen = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(Path(watchdog_program.__file__)), "--hub", str(os.getpid())],
                 stdin=read,
@@ -61,14 +61,14 @@ class WatchdogProcess:
             os.close(read)
         self.pid = self._popen.pid
         self._pidfd = open_pidfd(self.pid)
-        self.tell(first[told:].decode())  # thousands of sessions are more than a pipe holds
+        self.send(first[written:].decode())  # thousands of sessions are more than a pipe holds
 
     @property
     def is_running(self) -> bool:
         """Reaps it if it is not."""
         return self._popen.poll() is None
 
-    def tell(self, lines: str) -> bool:
+    def send(self, lines: str) -> bool:
         """Sends lines to it; False if it has ended or does not read any more."""
         data = lines.encode()
         try:
@@ -104,7 +104,7 @@ class WatchdogProcess:
         self.discard()
 
 
-class WatchdogKeeper:
+class WatchdogHandle:
     """Keeps one watchdog process running for a hub. `sessions` is a live view of the leaders that it has to know."""
 
     def __init__(self, instance: str, sessions: Collection[int], clock: Clock) -> None:
@@ -131,9 +131,9 @@ class WatchdogKeeper:
         except OSError as error:
             log.warning("guard_failed", reason=str(error))
 
-    def tell(self, lines: str) -> None:
+    def send(self, lines: str) -> None:
         """Sends lines to it, or starts another one that knows as much."""
-        if self.process is not None and not self.process.tell(lines):
+        if self.process is not None and not self.process.send(lines):
             self.process.discard()  # it has ended, or was stopped so long that its pipe is full
             self.ensure()
 

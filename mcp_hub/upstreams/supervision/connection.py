@@ -28,12 +28,9 @@ class Connection(Protocol):
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
         """Connects and settles the era; `tasks` run while it is open. Raises `StartFailed` with the reason."""
-        ...
 
     async def last_words(self, cause: Cause) -> Cause:
         """`cause`, with what else is known of why the connection ended. May wait a moment."""
-        ...
 
     async def close(self) -> None:
         """Ends it. Shielded and bounded."""
-        ...

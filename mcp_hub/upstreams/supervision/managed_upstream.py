@@ -60,7 +60,7 @@ class ManagedUpstream(Supervisor):
         """The turn of a call is over; `abandoned` is the channel of one that was given up."""
         if abandoned is not None and abandoned.is_overdue:
             self._liveness.suspect()
-        self._turns.leave(call.session, given_up=abandoned is not None)
+        self._turns.leave(call.session, abandoned=abandoned is not None)
 
     @contextmanager
     def _in_turn(self, call: Call, channel: CallChannel) -> Iterator[None]:

@@ -39,7 +39,7 @@ _SESSION: Final = 1.0
 _CLOSED: Final = lifecycle.FINAL | {UpstreamState.DRAINING}
 """States in which no call waits."""
 _BAD: Final = frozenset({UpstreamState.BACKING_OFF, UpstreamState.FAILED, UpstreamState.INCOMPATIBLE})
-_LOOKS: Final = 4
+_CHECKS: Final = 4
 """Looks at a server within `idle_stop`, all of which have to find nothing."""
 _SILENCE: Final = 10.0
 """Seconds that a server may take for an optional list at its start, at most half its `start_timeout`."""
@@ -304,13 +304,13 @@ class Supervisor:
 
     async def _rest_when_idle(self) -> None:
         """Stops the server when nobody has needed it for a while."""
-        looks, left = 0, self._turns.left
-        while looks < _LOOKS:
+        checks, left = 0, self._turns.left
+        while checks < _CHECKS:
             limit, adjusted = self._rules.idle_stop, self._adjusted
-            with anyio.move_on_after(math.inf if limit is None else limit / _LOOKS):
+            with anyio.move_on_after(math.inf if limit is None else limit / _CHECKS):
                 await adjusted.wait()
             is_idle = self._turns.is_empty and self._turns.left == left and not self._subscriptions.resources.wanted
-            looks, left = looks + 1 if is_idle and not adjusted.is_set() else 0, self._turns.left
+            checks, left = checks + 1 if is_idle and not adjusted.is_set() else 0, self._turns.left
         if self._life.state is UpstreamState.READY:
             log.info("upstream_idle", upstream=self.name, seconds=self._rules.idle_stop)
             self._order(lifecycle.resting(self._life, _IDLE), _WOKEN)

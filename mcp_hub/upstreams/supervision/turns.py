@@ -92,7 +92,7 @@ class Turns:
                 await turn.wait()
             self._admit()
 
-    def leave(self, session: str, *, given_up: bool = False) -> None:
+    def leave(self, session: str, *, abandoned: bool = False) -> None:
         """The call is over; the next session may come. What was given up may still be heard of for a while."""
         self._active[session] -= 1
         self.left += 1
@@ -101,7 +101,7 @@ class Turns:
             if self._emptied is not None:
                 self._emptied.set()
                 self._emptied = None
-        if given_up:
+        if abandoned:
             self._echoes.pop(session, None)
             self._echoes[session] = anyio.current_time() + self._echo
             if len(self._echoes) > _MOST:
@@ -116,7 +116,7 @@ class Turns:
         return self._active.keys() <= {session} and self._echoes.keys() <= {session}
 
     def _admit(self) -> None:
-        """Lets in whoever is first in line, and those of its session right behind; then it is another's turn."""
+        """Lets in the first in line, and those of its session right behind; then it is another's turn."""
         while self._waiting:
             principal, line = next(iter(self._waiting.items()))
             first = line[0][0]

@@ -7,7 +7,7 @@ from typing import Any
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import StoreError
-from mcp_hub.stores.base import Change, Chunk, EventPage, Letter
+from mcp_hub.stores.base import Change, Chunk, EventPage, Message
 from mcp_hub.stores.instances import new_instance_id
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
@@ -131,11 +131,11 @@ class HubStore(MemoryStore):
         found: StreamInfo | None = await self._told(lambda: self.shared.core.peek(stream))
         return found
 
-    async def post(self, letter: Letter) -> bool:
+    async def post(self, message: Message) -> bool:
         self.shared.writes[self.instance] += 1
-        return await self.shared.core.post(letter)
+        return await self.shared.core.post(message)
 
-    async def inbox(self) -> list[Letter]:
+    async def inbox(self) -> list[Message]:
         self.looks += 1
         if self.broken:
             raise self.broken

@@ -36,7 +36,7 @@ def failure(ending: Ending) -> Exception:
 
 
 @virtual
-async def test_an_error_of_the_handler_is_the_ending_and_a_bug_is_not_told_in_detail() -> None:
+async def test_an_error_of_the_handler_is_the_ending_and_a_bug_is_not_shown_in_detail() -> None:
     registry = new_registry()
     lost = UpstreamLost("gone")
     refused, crashed = watch(registry, raising(lost)), watch(registry, raising(ZeroDivisionError("secret")))

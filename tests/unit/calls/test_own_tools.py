@@ -141,7 +141,7 @@ async def test_a_number_may_be_written_in_any_way(hub: SoftHub, after: object) -
     ],
 )
 @in_virtual_time
-async def test_wrong_arguments_are_told_to_the_model(hub: SoftHub, arguments: dict[str, Any], problem: str) -> None:
+async def test_wrong_arguments_are_explained(hub: SoftHub, arguments: dict[str, Any], problem: str) -> None:
     stream = await hub.softly()
     given = {key: stream if value == "{}" else value for key, value in arguments.items()}
     sent = await hub.tool("hub_wait", given)
@@ -195,7 +195,7 @@ async def test_it_shows_the_end_of_much_output(hub: SoftHub) -> None:
 
 
 @in_virtual_time
-async def test_too_many_who_wait_are_told_so(hub: SoftHub) -> None:
+async def test_too_many_waiting_calls_are_refused_with_that_reason(hub: SoftHub) -> None:
     stream = await hub.softly()
     waiting = [await wait(hub, stream) for _ in range(17)]
     assert [sent.is_answered for sent in waiting] == [False] * 16 + [True]
@@ -219,7 +219,7 @@ async def test_a_wait_is_no_stream_itself_and_is_not_cut(hub: SoftHub) -> None:
 
 
 @in_virtual_time
-async def test_questions_of_the_call_are_put_to_whoever_waits_for_it(hub: SoftHub) -> None:
+async def test_questions_of_the_call_go_to_the_caller_that_waits_for_it(hub: SoftHub) -> None:
     stream = await hub.softly(elicitation={})
     await hub.running.asks("while nobody waits?")
     sent = await wait(hub, stream)
@@ -257,7 +257,7 @@ async def test_a_question_outlives_those_who_wait(hub: SoftHub) -> None:
 
 
 @in_virtual_time
-async def test_a_question_that_is_withdrawn_is_off_for_whoever_waits(hub: SoftHub) -> None:
+async def test_a_question_that_is_withdrawn_is_withdrawn_from_the_waiting_caller(hub: SoftHub) -> None:
     stream, sent = await waited_for(hub, elicitation={})
     key = await hub.running.asks("sure?")
     hub.running.channel.withdraw(key)

@@ -170,7 +170,7 @@ async def test_an_offset_behind_the_end_says_where_that_is(hub: Hub) -> None:
 # -- patterns and paths
 
 
-async def test_lines_that_match_are_told_and_where_to_search_on(hub: Hub) -> None:
+async def test_matching_lines_are_shown_and_where_to_continue_the_search(hub: Hub) -> None:
     id_ = await hub.keep("one\ntwo\nthree\n")
     assert await hub.texts(id=id_, grep="t.") == [
         "2:4: two\n3:8: three",
@@ -200,7 +200,7 @@ async def test_what_a_path_selects_is_paged_and_searched_like_a_text(hub: Hub) -
 # -- what is refused
 
 
-async def test_unknown_foreign_and_expired_texts_cannot_be_told_apart(hub: Hub) -> None:
+async def test_unknown_foreign_and_expired_texts_cannot_be_distinguished(hub: Hub) -> None:
     id_ = await hub.keep("mine")
     never_was = document_id(b"never was")
     foreign = await hub.error(id=id_, principal="somebody else")

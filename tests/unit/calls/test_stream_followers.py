@@ -89,7 +89,7 @@ async def test_places_that_cannot_be_followed_are_refused_each_in_its_way() -> N
 
 
 @virtual
-async def test_a_page_that_sees_a_commit_before_its_owner_is_told_confuses_nobody() -> None:
+async def test_a_page_that_sees_a_commit_before_its_owner_confuses_nobody() -> None:
     """The store's reading thread may be ahead of the confirmation."""
     hub, call = await one_call()
     store = store_of(hub)
@@ -177,7 +177,7 @@ async def test_memory_for_followers_is_kept_for_followers_only_and_only_so_much(
 
 
 @virtual
-async def test_a_store_that_fails_has_lost_it_or_has_let_go_of_it_is_told_to_the_follower() -> None:
+async def test_a_follower_learns_that_the_store_failed_or_lost_the_stream() -> None:
     hub = DurableHub()
     store = store_of(hub)
     stream = stored(hub, 10, status="completed")

@@ -80,7 +80,7 @@ async def left_to(pair: Pair, far: Far, *, cancel: str | None) -> str:
 
 @pytest.mark.parametrize("has_ended", [False, True])
 @virtual
-async def test_a_call_that_was_cancelled_is_cancelled_by_whoever_goes_on_with_it(has_ended: bool) -> None:
+async def test_a_cancelled_call_is_cancelled_by_the_hub_that_continues_it(has_ended: bool) -> None:
     pair, far = Pair(takes_up=True, delay=0.3), Far(has_ended=has_ended)
     id_ = await left_to(pair, far, cancel="enough")
     assert pair.events(id_) == [Started(), Cancelled("enough")]

@@ -239,7 +239,7 @@ async def test_the_row_has_the_status_and_the_last_message() -> None:
 
 @pytest.mark.parametrize("whole", [False, True])
 @virtual
-async def test_whoever_waits_for_what_was_said_to_be_kept_waits_for_the_store(whole: bool) -> None:
+async def test_a_caller_that_waits_until_events_are_stored_waits_for_the_store(whole: bool) -> None:
     hub = DurableHub(HubStore(delay=lambda: 0.3))
     call = hub.call()
     before = LoopClock().now()
@@ -254,7 +254,7 @@ async def test_whoever_waits_for_what_was_said_to_be_kept_waits_for_the_store(wh
 
 
 @virtual
-async def test_nobody_waits_for_a_stream_that_is_lost_or_for_a_call_that_has_none() -> None:
+async def test_nobody_waits_for_a_lost_stream_or_a_call_without_one() -> None:
     hub = DurableHub()
     await hub.call().record.kept(whole=False)
     store_of(hub).broken = StoreError("gone")

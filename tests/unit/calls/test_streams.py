@@ -45,13 +45,13 @@ async def test_for_another_principal_a_stream_is_as_unknown_as_one_that_never_wa
     assert len(said) == 1
     await sleep(0.1)
     assert not call.record.log.ended or state in ("ended", "orphan")
-    assert answers == [] and not pair.shared.core._letters
+    assert answers == [] and not pair.shared.core._messages
     if state != "orphan":
         assert (await streams.open("alice", call.id)).row.principal == "alice"
 
 
 @virtual
-async def test_whoever_asks_is_told_what_the_store_has_though_its_writer_has_not_heard_of_it_yet() -> None:
+async def test_a_reader_gets_from_the_store_what_its_writer_has_not_heard_of_yet() -> None:
     """Another hub's reader may have told its client of the ending already."""
     hub = DurableHub()
     assert isinstance(hub.store, HubStore)

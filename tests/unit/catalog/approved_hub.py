@@ -19,7 +19,7 @@ from mcp_hub.notices import Notices
 from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.types import Era, Kind
 from tests.unit.catalog.offers import Listing, offer, tool
-from tests.unit.upstreams.local_calls import request
+from tests.unit.upstreams.function_calls import request
 from tests.upstreams.child import WAIT
 
 CONFIG = "/etc/servers.yaml"

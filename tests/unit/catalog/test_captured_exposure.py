@@ -227,7 +227,7 @@ async def test_the_lists_are_the_same_after_a_restart_and_whatever_order_the_ser
 # -- while servers are unknown
 
 
-async def test_a_session_that_came_early_keeps_its_mode_is_told_and_never_gets_more_than_it_takes(lists: Lists) -> None:
+async def test_an_early_session_keeps_its_mode_is_notified_and_never_gets_more_than_it_takes(lists: Lists) -> None:
     hub = Hub(lists)
     first, *others = lists
     hub.come_up([first])

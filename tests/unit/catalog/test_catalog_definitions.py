@@ -6,7 +6,7 @@ import pytest
 from mcp_hub.catalog.definitions import MAX_DEPTH, MAX_KEY_LENGTH, encode_as, in_era, parse
 from mcp_hub.catalog.filters import Hints, Traits
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage
-from mcp_hub.protocol.jsonrpc.repair import NOT_JSON, stand_in
+from mcp_hub.protocol.jsonrpc.repair import NOT_JSON, placeholder
 from mcp_hub.types import Era, Kind
 
 TOOL = b'{"name":"%s","inputSchema":{"type":"object"}}'
@@ -57,7 +57,7 @@ def test_a_value_that_is_not_json_puts_its_definition_aside() -> None:
     line = b'{"id":1,"result":{"tools":[%s,{"name":"b","inputSchema":{"type":"object","default":NaN}}]}}' % (
         TOOL % b"a"
     )
-    page = stand_in(BadMessage(-32700, "malformed"), line, "tools/list").result
+    page = placeholder(BadMessage(-32700, "malformed"), line, "tools/list").result
     raws = [json.dumps(one).encode() for one in json.loads(bytes(page))["tools"]]  # type: ignore[arg-type]  # it is set
     found, (unfit,) = parse(Kind.TOOL, raws, "s")
     assert [one.key for one in found] == ["a"]

@@ -82,7 +82,7 @@ def test_what_was_read_goes_by_the_uri_that_was_asked_for(own: str, asked: str |
     assert [item["uri"] for item in items["contents"]] == expected and items["x"] == 1
 
 
-def test_a_page_of_the_web_stays_what_it_is_whoever_mentions_it() -> None:
+def test_a_web_page_is_never_rewritten() -> None:
     hub = catalog()
     for server in ("ci", "git", "wiki"):
         assert shown(hub, server, "https://example.org/a", "HTTP://h/b") == ["https://example.org/a", "HTTP://h/b"]

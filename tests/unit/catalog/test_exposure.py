@@ -40,9 +40,9 @@ def few(count: int, server_name: str = "git") -> Snapshot:
     return offer(server_name, *(tool(f"t{number}") for number in range(count)))
 
 
-def listed(rules: ViewRules, audience: ClientKind, *snapshots: Snapshot, mode: Mode | None = None) -> list[str]:
+def listed(rules: ViewRules, client: ClientKind, *snapshots: Snapshot, mode: Mode | None = None) -> list[str]:
     view = view_of(rules, *snapshots)
-    return names(exposed(view, rules, audience, mode or decided(view, rules, audience)))
+    return names(exposed(view, rules, client, mode or decided(view, rules, client)))
 
 
 @pytest.mark.parametrize(("count", "mode"), [(0, "full"), (60, "full"), (61, "search")])
@@ -95,7 +95,7 @@ def test_full_lists_just_the_tools_unless_results_are_cut_or_calls_answered_earl
     assert listed(rules, replace(ANYBODY, own=WAITING), few(1)) == ["hub_wait", "hub_cancel", "git_t0"]
 
 
-def test_while_servers_are_unknown_auto_lists_the_search_too_and_whoever_asked_for_full_gets_just_that() -> None:
+def test_while_servers_are_unknown_auto_lists_the_search_too_and_full_stays_full() -> None:
     rules = rules_of("git")
     view = view_of(rules, few(1))
     assert names(exposed(view, rules, ANYBODY, "full", is_partial=True)) == [*SEARCH, "git_t0"]
@@ -131,7 +131,7 @@ def test_compact_definitions_are_listed_where_it_is_set_and_whole_ones_elsewhere
     assert b'"title"' in git.raw and b'"title"' not in ci.raw
 
 
-def test_a_client_that_defers_tools_is_told_what_to_search_by_and_how_long_results_get() -> None:
+def test_a_client_that_defers_tools_gets_search_hints_and_result_sizes() -> None:
     rules = rules_of("git", max_result_tokens=8000)
     own = {"anthropic/searchHint": "own", "x": 1}
     offered = offer("git", tool("a"), tool("b", _meta=own))

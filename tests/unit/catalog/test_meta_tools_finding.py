@@ -138,7 +138,7 @@ async def test_what_is_left_empty_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("query", ["", " \n", "the of and to", "?!…", "\x00\x1b[2J"])
-async def test_a_query_that_says_nothing_is_told_where_to_look(query: str) -> None:
+async def test_a_query_that_says_nothing_gets_a_hint_where_to_look(query: str) -> None:
     text = await Model().finds(query)
     assert text.startswith("No ") and "git (12), web (2)" in text and "\x1b" not in text
 

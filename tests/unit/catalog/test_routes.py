@@ -139,9 +139,7 @@ DEAD = UpstreamStatus("rv", UpstreamState.FAILED, "exited with code 9. Last outp
         ("completion/complete", {"ref": {"type": "ref/prompt", "name": "git_lgo"}}),
     ],
 )
-def test_of_a_server_that_was_never_listed_the_state_is_told_and_no_other_name(
-    method: str, params: dict[str, Any]
-) -> None:
+def test_an_error_names_the_state_of_an_unlisted_server_and_no_other_name(method: str, params: dict[str, Any]) -> None:
     with pytest.raises(UnknownEntry) as caught:
         route(VIEW, MODERN, method, raws(params), lambda name: DEAD if name == "git_lgo" else None)
     told = str(caught.value)

@@ -72,7 +72,7 @@ def test_a_second_server_gets_no_name_of_the_first(way: str) -> None:
         assert before in relation(build([BANK], own)), "and it is the first one's again when the other is gone"
 
 
-def test_a_name_that_two_want_is_nobodys_whoever_starts_first() -> None:
+def test_a_name_that_two_want_is_nobodys_in_any_order_of_starts() -> None:
     rules = ViewRules({server: ServerRules(None) for server in "abc"})
     offers = [offer(server, "pay", "own" + server) for server in "abc"]
     views = [build(order, rules) for order in permutations(offers)]

@@ -73,7 +73,7 @@ def test_a_type_is_as_short_as_it_gets(schema: Any, shown: str) -> None:
     assert parameters({"p": schema}, required=["p"], **{"$defs": definitions}) == shown
 
 
-def test_who_may_leave_a_parameter_out_is_not_told_that_null_is_allowed() -> None:
+def test_an_optional_parameter_is_not_shown_as_nullable() -> None:
     assert parameters({"p": {"anyOf": [{"type": "string"}, {"type": "null"}]}}) == "p?:str"
 
 

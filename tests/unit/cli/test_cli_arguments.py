@@ -143,7 +143,7 @@ def test_json_flag_takes_only_what_looks_like_arguments(args: list[str], meant: 
     ("loose", "how"),
     [("zone=UTC", "--arg 'zone=UTC'"), ('{"zone": "a=b"}', "--args-json TEXT"), ("UTC", "--arg NAME=VALUE"), ("", "")],
 )
-def test_arguments_behind_the_name_of_a_tool_are_told_how_they_are_given(loose: str, how: str) -> None:
+def test_positional_arguments_are_refused_with_the_right_form(loose: str, how: str) -> None:
     result = CliRunner().invoke(main, ["call", "time_now", loose, "--url", "http://127.0.0.1:1"])
     assert result.exit_code == 2
     assert f"{loose!r}: the tool's arguments are given as options: --arg" in result.output and how in result.output

@@ -100,7 +100,7 @@ def test_check_without_patterns_starts_nothing(tmp_path: Path) -> None:
 
 
 def test_address_that_serve_refuses_is_a_warning_of_check(tmp_path: Path) -> None:
-    """Which these are: test_cli_guards."""
+    """Which these are: test_auth_settings."""
     text = "hub:\n  http: {host: 0.0.0.0}\nservers: {a: {local: mcp_hub.examples.jobs:registry}}\n"
     (tmp_path / "servers.yaml").write_text(text)
     done = hub(tmp_path, "check")

@@ -80,12 +80,12 @@ async def test_follower_sees_what_another_process_writes_and_its_end(kind: str |
             await store.close()
 
 
-async def test_cancel_is_a_letter_to_the_owner(tmp_path: Path) -> None:
+async def test_cancel_is_a_message_to_the_owner(tmp_path: Path) -> None:
     with anyio.fail_after(SECONDS):
         here, there = await opened(tmp_path), await opened(tmp_path)
         await Owner(there).write(Started())
         assert (await LocalStreams(here).cancel(ID)).status == "working"
-        [letter] = await there.inbox()
-        assert (letter.stream, letter.kind) == (ID, "cancel")
+        [message] = await there.inbox()
+        assert (message.stream, message.kind) == (ID, "cancel")
         for store in (here, there):
             await store.close()

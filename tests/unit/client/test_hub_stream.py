@@ -140,7 +140,7 @@ async def test_call_whose_answer_was_lost_is_asked_for_again_under_the_same_key(
     assert {asked.headers["accept"] for asked in hub.asked} == {"text/event-stream"}
 
 
-async def test_stream_goes_on_by_its_id_behind_the_last_event() -> None:
+async def test_stream_continues_by_its_id_behind_the_last_event() -> None:
     half = events_answer(sse(STORED[:3]))
     more = [events_answer(sse(STORED[3:4])), events_answer(sse(STORED[4:]))]
     hub, patience, found = await answered([half, SILENCE, *more])
@@ -167,7 +167,7 @@ async def test_overload_on_the_way_is_waited_out_from_the_start(passing: tuple[i
     assert hub.whats == ["POST call"] * 2
 
 
-async def test_hub_that_is_busy_refuses_a_new_call_but_not_for_good_one_that_runs() -> None:
+async def test_a_busy_hub_refuses_a_new_call_but_only_for_a_while_a_running_one() -> None:
     busy = problem(503, "busy", "retry-after: 5\r\n")
     hub, patience, found = await answered([busy])
     assert [type(error) for error in found] == [Busy]

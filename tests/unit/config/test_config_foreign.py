@@ -98,7 +98,7 @@ def test_file_of_vs_code_is_read() -> None:
     assert [warning.path for warning in found.warnings] == ["inputs", "servers.git.dev"]
 
 
-def test_slip_in_a_key_is_told_with_the_error_that_it_leads_to() -> None:
+def test_slip_in_a_key_is_reported_with_the_error_that_it_leads_to() -> None:
     problem, slip = findings('{\n "mcpServers": {\n  "git": {\n   "commnd": "x"}}}')
     assert problem.startswith("c.json:3: mcpServers.git [missing_key]")
     assert slip == "c.json:4: mcpServers.git.commnd [unknown_key]"

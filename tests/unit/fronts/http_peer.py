@@ -154,15 +154,23 @@ class World:
         view: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
         catalog = Catalog({"git": source}, view, changes, clock, 0)
         self.owner = Owner(self)
-        self.parking = PendingInput(clock, 1, self.cancel)
+        self.pending_input = PendingInput(clock, 1, self.cancel)
         given = rules or CallRules()
         registry = cast(CallRegistry, self)
         self.hub = HubPort(
-            catalog, registry, {}, {}, SessionRules(10), self.parking, changes, self.streams, lambda server, tool: given
+            catalog,
+            registry,
+            {},
+            {},
+            SessionRules(10),
+            self.pending_input,
+            changes,
+            self.streams,
+            lambda server, tool: given,
         )
-        self._keeper = Housekeeper()
-        self._tasks = [asyncio.create_task(self._keeper.run()), asyncio.create_task(self.streams.run())]
-        self.resumption = Resumption(self.hub, self._keeper, clock, close_after)
+        self._housekeeper = Housekeeper()
+        self._tasks = [asyncio.create_task(self._housekeeper.run()), asyncio.create_task(self.streams.run())]
+        self.resumption = Resumption(self.hub, self._housekeeper, clock, close_after)
 
     def cancel(self, record: CallRecord, reason: str | None = None) -> None:
         if record.stopping is None:

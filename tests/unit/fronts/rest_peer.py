@@ -173,7 +173,7 @@ async def rest_hub(root: Path, *, tokens: bool = True, is_open: bool = True, **h
             max_body=100_000,
             limits=limits,
             operator=operator,
-            executors=app.virtual,
+            executors=app.executors,
             is_open=is_open,
         )
         endpoints = Endpoints(HttpAuth(CALLERS if tokens else {}), {}, rest)

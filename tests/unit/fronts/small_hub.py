@@ -54,7 +54,7 @@ def _definition(kind: Kind, id_: str) -> bytes:
 
 
 class Hub:
-    """`facade` and what it is made of."""
+    """`port` and what it is made of."""
 
     def __init__(self, resources: Filter = EVERYTHING) -> None:
         clock, self.changes = SystemClock(), Notices()
@@ -63,9 +63,9 @@ class Hub:
         catalog = Catalog({"git": self.source}, rules, self.changes, clock, 0)
         registry = CallRegistry(clock, CallLimits(1, 1))
         streams = StreamTable(MemoryStore(), clock, StreamLimits())
-        parking = PendingInput(clock, 1, registry.cancel)
-        self.facade = HubPort(
-            catalog, registry, {"git": self.source}, {}, SessionRules(10), parking, self.changes, streams
+        pending_input = PendingInput(clock, 1, registry.cancel)
+        self.port = HubPort(
+            catalog, registry, {"git": self.source}, {}, SessionRules(10), pending_input, self.changes, streams
         )
 
     def client(self, **subscriptions: str) -> Session:

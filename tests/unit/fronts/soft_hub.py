@@ -41,8 +41,8 @@ class SoftHub(TaskHub):
         self.server.snapshot = server.snapshot  # type: ignore[method-assign]
         upstreams: dict[str, Upstream] = {"git": self.server}
         rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
-        self.facade.catalog = Catalog(upstreams, rules, self.facade.changes, self.clock, 0)
-        self.facade._audience = lambda session: EARLY if session.caller.principal == "me" else PROGRAM
+        self.port.catalog = Catalog(upstreams, rules, self.port.changes, self.clock, 0)
+        self.port._client_kind = lambda session: EARLY if session.caller.principal == "me" else PROGRAM
         self.raw: list[bytes] = []
         self._keep = self._pipe.send
         self._pipe.send = self._keeping  # type: ignore[method-assign]

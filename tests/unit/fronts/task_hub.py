@@ -145,7 +145,7 @@ class Sent:
 
 
 class TaskHub:
-    """`facade` and what it is made of; `stopping` ends all calls as the hub does."""
+    """`port` and what it is made of; `stopping` ends all calls as the hub does."""
 
     def __init__(self, front: str, *, ends_with_pipe: bool = True) -> None:
         self.front = front
@@ -158,7 +158,7 @@ class TaskHub:
         changes = Notices()
         rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
         limits = TimeLimits(9e9, 9e9)
-        self.facade = HubPort(
+        self.port = HubPort(
             Catalog(upstreams, rules, changes, self.clock, 0),
             self.registry,
             upstreams,
@@ -170,16 +170,16 @@ class TaskHub:
             lambda server, tool: RULES.get(tool, CallRules()),
             follow_up,
         )
-        self.binding = Binding(self.facade, Identity({"name": "hub", "version": "1"}, lambda profile: None))
-        self._keeper = Housekeeper()
-        self._http = ModernHttp(self.facade, self.binding, self._keeper)
+        self.binding = Binding(self.port, Identity({"name": "hub", "version": "1"}, lambda profile: None))
+        self._housekeeper = Housekeeper()
+        self._http = ModernHttp(self.port, self.binding, self._housekeeper)
         self._pipe = KeptWire()
         self._duplex: Duplex
         self._sent = 0
 
     async def serve(self, scenario: Callable[["TaskHub"], Coroutine[Any, Any, None]]) -> None:
         self._duplex = Duplex(
-            self.facade,
+            self.port,
             self.binding,
             Caller("me"),
             lambda meta: modern_session(Caller("me"), meta, f"m{self._sent}"),
@@ -187,7 +187,7 @@ class TaskHub:
         )
         broken: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, about: broken.append(about))
-        background = [asyncio.create_task(each()) for each in (self.streams.run, self._keeper.run)]
+        background = [asyncio.create_task(each()) for each in (self.streams.run, self._housekeeper.run)]
         try:
             async with self._duplex.serving(self._pipe):
                 await scenario(self)

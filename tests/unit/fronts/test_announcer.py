@@ -1,4 +1,4 @@
-"""What a client is told of changed lists and updated resources, and when."""
+"""What a client is sent of changed lists and updated resources, and when."""
 
 import json
 from collections.abc import Iterator
@@ -30,10 +30,10 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_DEBOUNCE", 0.001)
 
 
-async def told(announcer: Announcer) -> list[tuple[str, Any]]:
+async def sent(announcer: Announcer) -> list[tuple[str, Any]]:
     """The next notifications, as they are on their way: what of, and the params."""
     messages = await heard(announcer)
-    announcer.told()
+    announcer.sent()
     return messages
 
 
@@ -51,20 +51,20 @@ async def silent(announcer: Announcer) -> None:
 
 
 async def test_a_list_is_announced_when_it_differs_from_what_the_client_knows(hub: Hub) -> None:
-    announcer = Announcer(hub.facade, hub.client())
+    announcer = Announcer(hub.port, hub.client())
     hub.source.offers(Kind.TOOL, "a")
     hub.source.offers(Kind.TEMPLATE, "x:{a}")
     hub.source.offers(Kind.RESOURCE, "x:a")
-    assert await told(announcer) == [("tools/list_changed", None), ("resources/list_changed", None)]
+    assert await sent(announcer) == [("tools/list_changed", None), ("resources/list_changed", None)]
     await silent(announcer)
     hub.source.offers(Kind.TOOL, "a")
     await silent(announcer)
     hub.source.offers(Kind.PROMPT, "b")
-    assert await told(announcer) == [("prompts/list_changed", None)]
+    assert await sent(announcer) == [("prompts/list_changed", None)]
 
 
 async def test_a_list_that_changed_and_changed_back_is_not_announced(hub: Hub) -> None:
-    announcer = Announcer(hub.facade, hub.client())
+    announcer = Announcer(hub.port, hub.client())
     hub.source.offers(Kind.TOOL, "a")
     hub.source.offers(Kind.TOOL)
     await silent(announcer)
@@ -72,88 +72,88 @@ async def test_a_list_that_changed_and_changed_back_is_not_announced(hub: Hub) -
 
 async def test_a_list_that_the_client_has_read_from_its_start_is_not_announced(hub: Hub) -> None:
     session = hub.client()
-    announcer = Announcer(hub.facade, session)
+    announcer = Announcer(hub.port, session)
     hub.source.offers(Kind.TOOL, "a", "b")
     hub.source.offers(Kind.PROMPT, *(f"p{number:02}" for number in range(20)))
-    hub.facade.list_page(session, Kind.TOOL, None)
-    page = json.loads(hub.facade.list_page(hub.client(), Kind.PROMPT, None))
-    hub.facade.list_page(session, Kind.PROMPT, page["nextCursor"])
-    assert await told(announcer) == [("prompts/list_changed", None)]
+    hub.port.list_page(session, Kind.TOOL, None)
+    page = json.loads(hub.port.list_page(hub.client(), Kind.PROMPT, None))
+    hub.port.list_page(session, Kind.PROMPT, page["nextCursor"])
+    assert await sent(announcer) == [("prompts/list_changed", None)]
     hub.source.offers(Kind.TOOL, "a")
-    assert await told(announcer) == [("tools/list_changed", None)]
+    assert await sent(announcer) == [("tools/list_changed", None)]
 
 
 async def test_news_for_others_is_passed_over_once(hub: Hub) -> None:
-    announcer = Announcer(hub.facade, hub.client(a="x:a"))
+    announcer = Announcer(hub.port, hub.client(a="x:a"))
     hub.changes.note(B, "x:b")
     hub.changes.bump()
     await silent(announcer)
     assert announcer._place == (hub.changes.version, hub.changes.noted)
 
 
-async def test_what_was_not_told_is_there_the_next_time(hub: Hub) -> None:
-    announcer = Announcer(hub.facade, hub.client(a="x:a"))
+async def test_unsent_notifications_are_there_the_next_time(hub: Hub) -> None:
+    announcer = Announcer(hub.port, hub.client(a="x:a"))
     hub.source.offers(Kind.TOOL, "a")
     hub.changes.note(A, "x:a")
     first = await heard(announcer)
     hub.changes.note(A, "x:a")
     assert await heard(announcer) == first == [("tools/list_changed", None), ("resources/updated", {"uri": "x:a"})]
-    announcer.told()
+    announcer.sent()
     await silent(announcer)
 
 
-async def test_an_update_is_told_to_its_subscriber_once_and_with_everything_that_was_sent(hub: Hub) -> None:
-    announcer = Announcer(hub.facade, hub.client(a="hub://git/x:a"))
+async def test_an_update_is_sent_to_its_subscriber_once_and_whole(hub: Hub) -> None:
+    announcer = Announcer(hub.port, hub.client(a="hub://git/x:a"))
     meta = json.dumps({"k": 1, ID: 7})
     for number in range(100):
         hub.changes.note(A, "x:a", f'{{"uri":"x:a","n":1.10,"at":{number},"_meta":{meta}}}'.encode())
     hub.changes.note(B, "x:b")
-    (message,) = await told(announcer)
+    (message,) = await sent(announcer)
     assert message == ("resources/updated", {"uri": "hub://git/x:a", "n": 1.10, "at": 99, "_meta": {"k": 1}})
     await silent(announcer)
 
 
 async def test_an_update_of_a_part_has_the_uri_under_which_the_part_can_be_read(hub: Hub) -> None:
-    announcer = Announcer(hub.facade, hub.client(a="hub://git/x:a"))
+    announcer = Announcer(hub.port, hub.client(a="hub://git/x:a"))
     hub.changes.note(A, "x:a/b", b'{"uri":"x:a/b"}')
-    assert await told(announcer) == [("resources/updated", {"uri": "x:a/b"})]
+    assert await sent(announcer) == [("resources/updated", {"uri": "x:a/b"})]
 
 
-async def test_an_update_of_what_the_client_may_not_read_is_not_told() -> None:
+async def test_an_update_of_a_hidden_resource_is_not_sent() -> None:
     hub = Hub(Filter(deny=("x:secret*", "x:a/secret*")))
     hub.source.offers(Kind.RESOURCE, "x:a", "x:secret")
-    announcer = Announcer(hub.facade, hub.client(a="x:a", secret="x:secret"))
+    announcer = Announcer(hub.port, hub.client(a="x:a", secret="x:secret"))
     hub.changes.note(("git", "x:secret"), "x:secret")
     hub.changes.note(A, "x:a/secret/b", b'{"title":"T"}')
     await silent(announcer)
     hub.changes.note(A, "x:a/b")
-    assert await told(announcer) == [("resources/updated", {"uri": "x:a/b"})]
+    assert await sent(announcer) == [("resources/updated", {"uri": "x:a/b"})]
 
 
 async def test_a_uri_that_means_something_else_by_now_is_replaced_by_one_that_does_not(hub: Hub) -> None:
-    announcer = Announcer(hub.facade, hub.client(a="hub://elsewhere/x:a"))
+    announcer = Announcer(hub.port, hub.client(a="hub://elsewhere/x:a"))
     hub.source.offers(Kind.RESOURCE, "hub://elsewhere/x:a", "x:a")
-    await told(announcer)
+    await sent(announcer)
     hub.changes.note(A, "x:a")
-    assert await told(announcer) == [("resources/updated", {"uri": "x:a"})]
+    assert await sent(announcer) == [("resources/updated", {"uri": "x:a"})]
 
 
-async def test_who_fell_behind_is_told_that_everything_was_updated(hub: Hub) -> None:
-    announcer = Announcer(hub.facade, hub.client(a="x:a", b="x:b"))
+async def test_a_client_that_fell_behind_learns_that_everything_was_updated(hub: Hub) -> None:
+    announcer = Announcer(hub.port, hub.client(a="x:a", b="x:b"))
     for number in range(2000):
         hub.changes.note(("other", f"y:{number}"), f"y:{number}")
-    assert await told(announcer) == [("resources/updated", {"uri": "x:a"}), ("resources/updated", {"uri": "x:b"})]
+    assert await sent(announcer) == [("resources/updated", {"uri": "x:a"}), ("resources/updated", {"uri": "x:b"})]
     await silent(announcer)
 
 
-async def test_a_listener_is_told_what_it_asked_for_with_its_id_on_everything(hub: Hub) -> None:
+async def test_a_listener_gets_only_what_it_asked_for_with_its_id_on_everything(hub: Hub) -> None:
     methods = frozenset({"notifications/prompts/list_changed"})
-    announcer = Announcer(hub.facade, hub.client(a="x:a"), methods, b'"7"')
+    announcer = Announcer(hub.port, hub.client(a="x:a"), methods, b'"7"')
     hub.source.offers(Kind.TOOL, "a")
     await silent(announcer)
     hub.source.offers(Kind.PROMPT, "a")
     hub.changes.note(A, "x:a", b'{"_meta":{"k":1}}')
-    assert await told(announcer) == [
+    assert await sent(announcer) == [
         ("prompts/list_changed", {"_meta": {ID: "7"}}),
         ("resources/updated", {"_meta": {"k": 1, ID: "7"}, "uri": "x:a"}),
     ]

@@ -71,7 +71,9 @@ async def test_client_that_reads_slowly_is_not() -> None:
         assert len(server.server_state.connections) == 1
 
 
-async def test_many_connections_beyond_those_that_are_told_so_are_just_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_beyond_those_that_get_an_answer_are_just_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(connections, "_SPARE", 2)
     async with serving(max_connections=1) as (server, port):
         clients = [await anyio.connect_tcp("127.0.0.1", port) for _ in range(10)]
@@ -168,7 +170,7 @@ BODYLESS = b"GET /echo HTTP/1.1\r\nhost: x\r\n%b\r\n"
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, 10_000])
-async def test_a_wish_to_upgrade_changes_nothing_of_a_request_or_of_what_follows_it(size: int) -> None:
+async def test_an_upgrade_header_changes_nothing_of_a_request_or_of_the_next_one(size: int) -> None:
     asked = [WHOLE % WISH, CHUNKED % WISH, BODYLESS % WISH, WHOLE % b"", WHOLE % WISH, BODYLESS % b""]
     bodies = [b"hello", b"hello", b"", b"hello", b"hello", b""]
     async with serving() as (_, port), await anyio.connect_tcp("127.0.0.1", port) as client:

@@ -28,7 +28,7 @@ class Numbers:
             self.client.stall()
         return [b'{"n":%d}\n' % self.pulled]
 
-    def told(self) -> None:
+    def sent(self) -> None:
         self.told_of += 1
 
 

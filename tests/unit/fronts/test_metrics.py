@@ -184,7 +184,7 @@ async def test_the_route_takes_a_token_and_a_host_of_ours(metrics: Metrics) -> N
         (b'{"isError":true', False),
     ],
 )
-def test_a_tools_error_is_told_from_words_about_one(result: bytes, expected: bool) -> None:
+def test_a_tools_error_is_distinguished_from_text_about_one(result: bytes, expected: bool) -> None:
     assert is_tool_error(result) is expected
 
 

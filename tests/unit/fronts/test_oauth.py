@@ -208,7 +208,7 @@ async def test_a_shared_key_checks_what_was_signed_with_it_and_nothing_else() ->
     assert "algorithm" in await refused(shared, token())
 
 
-async def test_a_token_needs_every_scope_and_is_told_which() -> None:
+async def test_a_token_needs_every_scope_and_the_refusal_names_them() -> None:
     strict = verifier(issuer(scopes=frozenset(["read"])), scopes=("mcp",))
     assert await asked(strict, token()) == Caller(f"{ISSUER}#alice")
     assert await asked(strict, token(claims(scope=None, scp=["mcp", "read"]))) == Caller(f"{ISSUER}#alice")
@@ -246,7 +246,7 @@ async def test_claim_scope_or_issuer_give_the_profile(rules: Any, said: Any, pro
         ({"scope_profiles": {"admin": "small"}}, {}),
     ],
 )
-async def test_who_should_have_a_profile_and_has_none_does_not_get_everything(rules: Any, said: Any) -> None:
+async def test_a_caller_without_its_required_profile_does_not_get_everything(rules: Any, said: Any) -> None:
     refusal = await asked(verifier(issuer(**rules), profiles=("small",)), token(claims(**said)))
     assert isinstance(refusal, Refusal) and refusal.status == 403
 
@@ -312,7 +312,7 @@ def test_metadata_is_where_clients_look_for_it(url: str, path: str) -> None:
     assert said["bearer_methods_supported"] == ["header"]
 
 
-def test_a_request_without_a_token_is_told_where_to_get_one() -> None:
+def test_a_request_without_a_token_learns_where_to_get_one() -> None:
     asked_for = verifier(scopes=("mcp",)).challenge(has_token=False).decode()
     assert asked_for == (
         'Bearer scope="mcp", resource_metadata="https://hub.example.com/.well-known/oauth-protected-resource/mcp"'

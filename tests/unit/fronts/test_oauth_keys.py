@@ -148,7 +148,7 @@ async def test_a_hundred_tokens_that_wait_for_a_set_read_it_once() -> None:
     assert (source.reads, key_ids(found)) == (1, ["one"])
 
 
-async def test_without_keys_nothing_is_found_and_the_reason_is_told() -> None:
+async def test_without_keys_nothing_is_found_and_the_reason_is_reported() -> None:
     clock, source = HandClock(), Source(None)
     found = KeySet("https://auth.example.com/keys", source, BOTH, clock)
     assert found.trouble == "not read yet; no keys" and found.is_due

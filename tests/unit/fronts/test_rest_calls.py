@@ -47,7 +47,7 @@ async def test_call_that_is_done_in_time_is_answered_with_its_result(peer: RestP
     assert kept.json["result"] == answer["result"]
 
 
-async def test_call_that_takes_longer_is_accepted_and_goes_on(peer: RestPeer) -> None:
+async def test_call_that_takes_longer_is_accepted_and_continues(peer: RestPeer) -> None:
     id_ = await peer.detached("hold", {"nonce": "a"})
     await peer.tools.has_come("a")
     assert (await peer.ask("GET", f"/v1/streams/{id_}")).json["status"] == "working"
@@ -299,7 +299,7 @@ async def test_without_tokens_nothing_of_another_session_is_listed(tmp_path: Pat
         assert [each["stream"] for each in listed] == [mine]
 
 
-async def test_call_of_the_hub_s_own_tool_goes_on_as_any_other(peer: RestPeer) -> None:
+async def test_call_of_the_hub_s_own_tool_continues_as_any_other(peer: RestPeer) -> None:
     key = {"idempotency-key": "k"}
     id_ = await peer.detached("find_tools", {"query": "hold"}, **key)
     assert "hold" in json.dumps((await peer.until(id_, "completed", "cancelled")).get("result"))
@@ -368,7 +368,7 @@ async def test_hub_that_stops_says_of_a_waiting_call_that_nothing_was_done(tmp_p
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/json, text/event-stream"])
-async def test_who_waits_for_a_call_that_outlives_the_hub_is_told_where_it_is(
+async def test_a_caller_of_a_call_that_outlives_the_hub_learns_where_it_is(
     peer: RestPeer, monkeypatch: pytest.MonkeyPatch, accept: str
 ) -> None:
     monkeypatch.setattr(follow, "_LAST_EVENTS", 0.01)

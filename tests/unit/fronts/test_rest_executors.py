@@ -108,7 +108,7 @@ async def test_post_over_a_limit_is_refused(tmp_path: Path, monkeypatch: pytest.
 
 async def test_post_without_credit_is_to_be_sent_again(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
     id_, _ = await given(peer)
-    virtual = peer.app.virtual
+    virtual = peer.app.executors
     assert virtual is not None
     virtual._works[id_].production.credit = 1  # readers that are behind
 
@@ -122,7 +122,7 @@ async def test_post_without_credit_is_to_be_sent_again(peer: RestPeer, monkeypat
     assert refused.headers["retry-after"] == "1"
 
 
-async def test_cancelled_call_is_told_to_the_worker(peer: RestPeer) -> None:
+async def test_the_worker_learns_of_a_cancelled_call(peer: RestPeer) -> None:
     id_, response = await given(peer)
     await response.has(b"event: start")
     stream = response.events[0].message["stream"]

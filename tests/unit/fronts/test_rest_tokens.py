@@ -65,7 +65,7 @@ async def test_a_profile_s_account_is_of_what_it_lets_through(peer: RestPeer) ->
     problem(await peer.ask("POST", "/v1/tokens"), 405, "method_not_allowed")
 
 
-async def test_many_who_ask_at_once_are_all_answered_and_the_loop_goes_on(peer: RestPeer) -> None:
+async def test_many_who_ask_at_once_are_all_answered_and_the_loop_continues(peer: RestPeer) -> None:
     asked = [peer.start("GET", "/v1/tokens") for _ in range(10)]
     gone = peer.start("GET", "/v1/tokens")
     gone.leave()

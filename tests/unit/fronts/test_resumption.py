@@ -109,7 +109,7 @@ async def test_the_answer_waits_for_a_client_that_was_away_when_it_came() -> Non
 
 
 @virtual
-async def test_a_client_that_has_everything_is_told_that_nothing_follows() -> None:
+async def test_a_client_that_has_everything_learns_that_nothing_follows() -> None:
     """An empty stream would have it come back for ever."""
     call = MadeCall(World())
     await call.progresses(1)
@@ -215,7 +215,7 @@ async def test_a_place_behind_which_events_were_let_go_is_gone() -> None:
 
 
 @virtual
-async def test_more_followers_than_a_stream_may_have_are_told_to_wait() -> None:
+async def test_more_followers_than_a_stream_may_have_are_asked_to_wait() -> None:
     call = MadeCall(World(limits=StreamLimits(followers=2)))
     await call.progresses(1)
     await call.drops()

@@ -189,7 +189,7 @@ async def test_the_tools_are_listed_first_and_without_output_schemas(hub: SoftHu
     for _ in range(2):
         await hub.ask("tools/list", {})
         raws.append(json.loads(hub.raw[-1])["result"])
-        hub.facade.changes.bump()
+        hub.port.changes.bump()
     assert json.dumps(raws[0]) == json.dumps(raws[1])
 
 
@@ -211,7 +211,7 @@ async def test_only_calls_of_the_servers_tools_are_answered_early(hub: SoftHub) 
     session = Session("s", Caller("me"), M, "2026-07-28")
     wait = {"name": Raw(b'"hub_wait"'), "arguments": Raw(b'{"stream":"st_0"}')}
     for params, has_answer in (({"name": Raw(b'"slow"')}, True), (wait, False)):
-        call = hub.facade.call(session, "tools/call", params, take_meta({}))
+        call = hub.port.call(session, "tools/call", params, take_meta({}))
         assert (call.early is not None) is has_answer
         call.cancel()
 

@@ -357,7 +357,7 @@ async def test_stream_is_for_who_takes_event_streams(site: Site) -> None:
     assert (await site.request("GET", "/sse", accept="application/json"))[0] == 406
 
 
-async def test_modern_envelope_is_told_where_to_go(site: Site) -> None:
+async def test_modern_envelope_is_refused_with_the_right_path(site: Site) -> None:
     async with site.session() as reader:
         error = (await reader.ask(1, "server/discover", modern()))["error"]
         assert error["code"] == -32022 and "/mcp" in error["message"]

@@ -49,7 +49,7 @@ async def test_a_place_that_is_found_to_be_gone_too_late_is_not_called_the_end()
 
 
 @virtual
-async def test_a_connection_whose_stream_nobody_was_told_of_is_left_alone() -> None:
+async def test_a_connection_whose_stream_nobody_knows_is_left_alone() -> None:
     call = MadeCall(World())
     await sleep(1)
     assert call.record.stream is not None and call.post.status is None

@@ -14,7 +14,7 @@ READS, OTHERS = 30, 600
 
 @pytest.mark.parametrize(("tool", "seconds"), [("reads", READS), ("runs", OTHERS)])
 @virtual
-async def test_a_call_goes_on_for_a_while_without_a_client(tool: str, seconds: float) -> None:
+async def test_a_call_continues_for_a_while_without_a_client(tool: str, seconds: float) -> None:
     call = MadeCall(World(), tool=tool)
     await call.progresses(1)
     await call.drops()
@@ -43,7 +43,7 @@ async def test_what_is_configured_for_the_tool_comes_first(policy: str | float, 
 
 @pytest.mark.parametrize("takes_sse", [True, False])
 @virtual
-async def test_a_call_whose_client_left_before_it_knew_of_a_stream_goes_on_as_long(takes_sse: bool) -> None:
+async def test_a_call_whose_client_left_before_it_knew_of_a_stream_continues_as_long(takes_sse: bool) -> None:
     world = World()
     client = world.client()
     call = MadeCall(world, client, takes_sse=takes_sse)

@@ -76,7 +76,7 @@ async def test_it_never_gives_more_than_a_thousand_or_about_a_mebibyte(hub: Task
 
 
 @on_each_front
-async def test_without_news_it_waits_as_long_as_it_was_told_to(hub: TaskHub) -> None:
+async def test_without_news_it_waits_as_long_as_the_request_asks(hub: TaskHub) -> None:
     stream = await started(hub, "a")
     sent = await read(hub, stream, "2", waitMs=7000)
     await sleep(6.5)

@@ -30,7 +30,7 @@ def without_retry(connection: Connection) -> bytes:
 
 
 @virtual
-async def test_a_call_that_had_ended_is_told_to_the_end_by_the_next_hub_byte_for_byte() -> None:
+async def test_an_ended_call_is_replayed_by_the_next_hub_byte_for_byte() -> None:
     call = MadeCall(World(), key=7)
     await call.progresses(1, 2)
     await call.happens(Log("info", b'{"level":"info","data": "x"}'), Progressed(3, 9, {"message": msgspec.Raw(b'"m"')}))
@@ -99,18 +99,18 @@ async def test_a_call_of_another_hub_is_followed_asked_about_and_cancelled_throu
     (question,) = asked(resumed)
     assert client.is_taken(7)
     await answers(beside, client, question["id"], '{"action":"decline"}')
-    (letter,) = [each for each in await call.world.store.inbox() if each.kind != "touch"]
-    assert (letter.stream, letter.kind) == (call.record.call.id, "input")
-    assert json.loads(letter.body) == {"key": "q1", "result": {"action": "decline"}}
-    call.world.streams._take(letter)
+    (message,) = [each for each in await call.world.store.inbox() if each.kind != "touch"]
+    assert (message.stream, message.kind) == (call.record.call.id, "input")
+    assert json.loads(message.body) == {"key": "q1", "result": {"action": "decline"}}
+    call.world.streams._take(message)
     assert [bytes(answer) for answer in call.answers] == [b'{"action":"decline"}']
     await call.asks()
     await sleep(1)
     assert len(asked(resumed)) == 2 and asked(resumed)[1]["id"] != question["id"]
     await beside.resumption.cancel(client, 7, BY_CLIENT)
-    (letter,) = [each for each in await call.world.store.inbox() if each.kind != "touch"]
-    assert (letter.kind, letter.body) == ("cancel", BY_CLIENT.encode())
-    call.world.streams._take(letter)
+    (message,) = [each for each in await call.world.store.inbox() if each.kind != "touch"]
+    assert (message.kind, message.body) == ("cancel", BY_CLIENT.encode())
+    call.world.streams._take(message)
     await sleep(5)
     assert call.world.cancelled == [call.record] and resumed.is_complete
     assert resumed.messages[-1]["params"] == {"requestId": asked(resumed)[1]["id"]}
@@ -131,7 +131,7 @@ async def test_what_was_settled_elsewhere_is_not_asked_again() -> None:
 
 
 @virtual
-async def test_who_follows_a_call_whose_hub_is_killed_is_told_of_its_end() -> None:
+async def test_a_follower_of_a_call_whose_hub_is_killed_gets_its_end() -> None:
     call = MadeCall(World())
     await call.progresses(1)
     beside = call.world.beside()
@@ -156,7 +156,7 @@ async def test_a_client_need_not_follow_a_call_to_cancel_it_at_another_hub() -> 
     client = await accepted_again(beside)
 
     async def cancelled() -> list[Any]:
-        return [letter.stream for letter in await world.store.inbox() if letter.kind == "cancel"]
+        return [message.stream for message in await world.store.inbox() if message.kind == "cancel"]
 
     for key in ("7", 9, 10):
         await beside.resumption.cancel(client, key, BY_CLIENT)

@@ -29,7 +29,7 @@ def statuses(sent: Sent) -> list[tuple[str, str | None]]:
 
 
 @on_each_front
-async def test_a_task_is_told_of_from_what_it_is_to_its_end(hub: TaskHub) -> None:
+async def test_a_task_is_announced_from_its_first_state_to_its_end(hub: TaskHub) -> None:
     id_ = await hub.task()
     sent = await listen(hub, id_)
     assert sent.messages[0]["params"]["notifications"] == {"taskIds": [id_]}
@@ -81,7 +81,7 @@ async def test_neither_progress_nor_log_messages_come_this_way(hub: TaskHub) -> 
 
 
 @on_each_front
-async def test_of_changes_in_a_row_the_last_is_told(hub: TaskHub) -> None:
+async def test_of_changes_in_a_row_the_last_is_sent(hub: TaskHub) -> None:
     id_ = await hub.task()
     sent = await listen(hub, id_)
     for number in range(1, 200):

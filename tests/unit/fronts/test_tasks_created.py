@@ -98,7 +98,7 @@ async def test_a_client_that_goes_away_after_the_task_leaves_it_alone(hub: TaskH
 
 
 @virtual
-async def test_a_client_that_is_gone_when_the_task_would_be_told_of_cancels_it() -> None:
+async def test_a_client_that_is_gone_before_it_gets_the_task_cancels_it() -> None:
     """Nobody watches the connection of a request that is answered at once."""
 
     async def served(hub: TaskHub) -> None:

@@ -42,7 +42,7 @@ async def test_a_handshake_session_has_no_tasks_whatever_it_declares(hub: TaskHu
             await reply.reply
     for name in ("always", "required"):
         asked = {"name": msgspec.Raw(json.dumps(name).encode()), "arguments": msgspec.Raw(b"{}")}
-        assert hub.facade.call(session, "tools/call", asked, take_meta({})).early is None
+        assert hub.port.call(session, "tools/call", asked, take_meta({})).early is None
 
 
 @pytest.mark.parametrize("ends_hub", [True, False])
@@ -125,13 +125,13 @@ def test_a_task_has_all_members_that_are_required_and_whole_milliseconds() -> No
 
 
 class Exporting:
-    """The part of the facade that a result needs."""
+    """The part of the port that a result needs."""
 
     def __init__(self) -> None:
-        self.parking = PendingInput(SystemClock(), 1, lambda record, why: None)
+        self.pending_input = PendingInput(SystemClock(), 1, lambda record, why: None)
 
     def mark_state(self, call: Call, state: str) -> str:
-        return self.parking.mark(call, state)
+        return self.pending_input.mark(call, state)
 
     def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
         return bytes(result).replace(b"file:///own", b"hub:///exported")

@@ -89,7 +89,7 @@ async def test_a_task_is_kept_for_the_time_that_it_says(hub: TaskHub) -> None:
 
 
 @on_each_front
-async def test_unknown_and_foreign_tasks_are_told_alike_and_left_alone(hub: TaskHub) -> None:
+async def test_unknown_and_foreign_tasks_get_the_same_error_and_are_left_alone(hub: TaskHub) -> None:
     id_ = await hub.task()
     for method in METHODS:
         foreign = await hub.send(method, about(method, id_), principal="you")

@@ -64,7 +64,7 @@ async def test_a_question_may_be_declined(hub: Hub) -> None:
     assert answers(raw) == {"form": {"result": {"action": "decline"}}}
 
 
-async def test_without_somebody_to_answer_the_server_is_told_so(hub: Hub) -> None:
+async def test_without_somebody_to_answer_the_server_gets_an_error(hub: Hub) -> None:
     result = await hub.call_tool("a_ask_form", {})
     assert isinstance(result.content[0], TextContent)
     said = result.content[0].text

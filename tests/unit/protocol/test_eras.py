@@ -5,7 +5,7 @@ from mcp_hub.types import Era
 
 
 @pytest.mark.parametrize("requested", [*eras.MODERN_VERSIONS, "1999-01-01", "", None, 5, [], "2025-11-25 "])
-def test_initialize_settles_on_the_latest_handshake_for_what_has_none(requested: object) -> None:
+def test_initialize_without_a_known_version_settles_on_the_latest_handshake(requested: object) -> None:
     assert eras.negotiate(requested) == "2025-11-25"
 
 

@@ -40,7 +40,7 @@ def test_a_line_that_is_no_message_keeps_its_id_if_that_can_be_read(name: str) -
     assert (message.code, message.id) == (code, id_) and len(message.reason) < 300
 
 
-def test_an_array_is_told_in_which_version_there_are_arrays() -> None:
+def test_an_array_is_refused_with_the_version_that_has_arrays() -> None:
     message = decode(b' [{"jsonrpc":"2.0","id":7,"method":"ping"}]')
     assert isinstance(message, BadMessage)
     assert "an array of messages exists only in protocol version 2025-03-26" in message.reason
@@ -78,7 +78,7 @@ def test_an_id_that_no_reader_would_take_is_not_echoed(id_: bytes) -> None:
     assert salvage_id(b'{"jsonrpc":"2.0","id":%b,"result":' % id_) is None
 
 
-def test_a_lone_surrogate_is_mended_among_escapes_of_every_sort() -> None:
+def test_a_lone_surrogate_is_repaired_among_escapes_of_every_sort() -> None:
     line = rb'{"jsonrpc":"2.0","id":7,"result":{"x":"\\ud83d \n\\\ud83d \ud83d\ude00\udc00"}}'
     message = decode(line)
     assert isinstance(message, Envelope) and isinstance(message.result, msgspec.Raw)

@@ -194,5 +194,5 @@ def test_a_malformed_retry_is_refused_by_name(params: JsonObject, match: str) ->
         (SAMPLE, b'{"action":"accept"}', None),
     ],
 )
-def test_the_action_of_an_elicitation_is_told(method: str, outcome: bytes | RpcError, action: str | None) -> None:
+def test_the_action_of_an_elicitation_is_found(method: str, outcome: bytes | RpcError, action: str | None) -> None:
     assert action_of(method, outcome) == action

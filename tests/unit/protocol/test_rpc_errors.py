@@ -31,7 +31,7 @@ def test_an_ordinary_error_passes_byte_for_byte(code: int, era: Era) -> None:
     assert bytes(for_caller(from_wire(raw), era, "git").encoded()) == raw
 
 
-def test_a_malformed_error_is_told_as_it_came_but_for_secrets() -> None:
+def test_a_malformed_error_is_shown_as_it_came_but_for_secrets() -> None:
     plain = b'{"code":"x", "message":"s3cret-one","n":1.10}'
     assert plain in bytes(from_wire(plain).encoded())
     masking.learn(["s3cret-one"])
@@ -65,7 +65,7 @@ NEEDS_URL = b'{"code":-32021,"message":"no","data":{"requiredCapabilities":{"eli
 
 
 @pytest.mark.parametrize("era", Era)
-def test_a_missing_capability_is_told_to_a_caller_who_lacks_it(era: Era) -> None:
+def test_a_missing_capability_is_an_error_for_a_caller_who_lacks_it(era: Era) -> None:
     lacks: list[JsonObject] = [{}, {"elicitation": {}}, {"sampling": {}, "elicitation": {"form": {}}}]
     for lacking in lacks:
         assert for_caller(from_wire(NEEDS_URL), era, "git", lacking).encoded() == NEEDS_URL
@@ -150,7 +150,7 @@ def test_no_other_error_asks_for_urls() -> None:
         b'{"code":%s,"message":""}' % (b"9" * 5000),
     ],
 )
-def test_an_error_that_is_none_is_told_as_such_with_the_original(raw: bytes) -> None:
+def test_an_invalid_error_is_reported_with_the_original(raw: bytes) -> None:
     error = from_wire(raw)
     assert error.code == -32603 and error.raw is None and "malformed" in error.message
     assert error.data == {"upstream": {"error": msgspec.Raw(raw)}}

@@ -9,7 +9,7 @@ import structlog
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, KeyTaken
-from mcp_hub.stores.base import Letter, SessionRow
+from mcp_hub.stores.base import Message, SessionRow
 from mcp_hub.stores.recovery.recovery import FIRST
 from mcp_hub.stores.sqlite.store import FILE
 from tests.unit.stores.broken_files import HandClock, empty_disk, fill_disk, said, set_aside, written
@@ -87,10 +87,10 @@ async def test_where_no_file_can_be_made_everything_is_in_memory(tmp_path: Path,
             assert await store.find_key("local", "k") == row
             with pytest.raises(KeyTaken):
                 await create(store, new_row(store, key="k"))
-            assert await store.post(Letter(row.id, "cancel", b""))
-            assert await store.inbox() == [Letter(row.id, "cancel", b"")]
+            assert await store.post(Message(row.id, "cancel", b""))
+            assert await store.inbox() == [Message(row.id, "cancel", b"")]
             assert await store.orphans() == []
-            assert not await store.post(Letter(new_row(store).id, "cancel", b""))
+            assert not await store.post(Message(new_row(store).id, "cancel", b""))
             await store.put_session(SessionRow("se_1", "local", b"", 9e9))
             assert await store.session("se_1") is not None
             clock.seconds += FIRST
@@ -122,7 +122,7 @@ async def test_a_file_that_can_be_made_later_is(tmp_path: Path, clock: HandClock
 # -- while it runs
 
 
-async def test_a_stream_goes_on_in_memory_when_the_disk_is_full(tmp_path: Path) -> None:
+async def test_a_stream_continues_in_memory_when_the_disk_is_full(tmp_path: Path) -> None:
     async with opened(store := new_failsafe(tmp_path, HandClock())):
         row = await create(store, new_row(store, key="k", created=5.0), 30)
         other = await create(store, new_row(store, created=4.0), 1)
@@ -157,7 +157,7 @@ async def test_after_a_full_disk_everything_comes_home(tmp_path: Path, clock: Ha
             await append(store, row, 4, size=100_000, message="away")
         born = await create(store, new_row(store, info=b"born"))
         await append(store, rows[1], 5, status="completed", message="over")
-        assert await store.post(Letter(rows[0].id, "input", b"{}"))
+        assert await store.post(Message(rows[0].id, "input", b"{}"))
         await empty_disk(store)
         await append(store, rows[0], 5)
         assert not store.is_durable, "not before it is time"
@@ -169,7 +169,7 @@ async def test_after_a_full_disk_everything_comes_home(tmp_path: Path, clock: Ha
         assert store.survives(rows[0].id) and not store.survives(born.id)
         await append(store, born, 2)
         await store.has_news()
-        assert await store.inbox() == [Letter(rows[0].id, "input", b"{}")]
+        assert await store.inbox() == [Message(rows[0].id, "input", b"{}")]
         assert await replayed(store, rows[0], 2) == [*numbered(1, 3), *numbered(4, 4, 100_000), *numbered(5, 6)]
         await append(store, rows[2], 6, status="failed")
     async with opened(again := new_failsafe(tmp_path)):

@@ -7,7 +7,7 @@ import anyio
 import pytest
 import structlog
 
-from mcp_hub.stores.base import Letter
+from mcp_hub.stores.base import Message
 from mcp_hub.stores.recovery.recovery import FIRST
 from mcp_hub.stores.sqlite.store import FILE
 from tests.unit.stores.broken_files import HandClock, damage, damage_under, said, set_aside, written
@@ -74,7 +74,7 @@ async def test_damage_that_is_found_later_costs_only_what_it_hit(tmp_path: Path,
         async with opened(store := new_failsafe(tmp_path, clock)):
             assert store.is_durable, "nothing was read of it yet"
             hit = await create(store, new_row(store, key="k", info=b"i"), 2)
-            await store.post(Letter(hit.id, "input", b""))
+            await store.post(Message(hit.id, "input", b""))
             await append(store, hit, 3, status="completed")
             assert not store.is_durable
             assert await replayed(store, hit) == numbered(1, 3)
@@ -135,7 +135,7 @@ async def test_two_hubs_that_find_the_same_damage_end_up_on_one_new_file(tmp_pat
         await store.close()
 
 
-async def test_of_two_hubs_that_run_into_the_same_damage_one_mends_it(tmp_path: Path, clock: HandClock) -> None:
+async def test_of_two_hubs_that_find_the_same_damage_one_repairs_it(tmp_path: Path, clock: HandClock) -> None:
     await written(tmp_path)
     damage(tmp_path, "letters_stream")
     async with opened(one := new_failsafe(tmp_path, clock)), opened(two := new_failsafe(tmp_path, clock)):

@@ -227,7 +227,7 @@ async def test_what_has_expired_is_swept_at_the_start(files: FileDocuments, tmp_
     assert [name[-13:] for name in names(tmp_path / DOCUMENTS)] == [document_id(b"new")]
 
 
-async def test_a_folder_that_cannot_be_used_is_an_error_of_whoever_puts(tmp_path: Path, clock: Clock) -> None:
+async def test_a_folder_that_cannot_be_used_is_an_error_of_put(tmp_path: Path, clock: Clock) -> None:
     (tmp_path / DOCUMENTS).write_text("a file is in the way")
     files = await opened(tmp_path, clock)
     with pytest.raises(StoreError, match="cannot be kept in .*results: "):

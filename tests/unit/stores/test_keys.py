@@ -6,28 +6,28 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.stores.keyed_files import KeyedFiles
-from mcp_hub.stores.keys import kept_key
+from mcp_hub.stores.keys import stored_key
 
 
 def test_every_hub_on_the_folder_has_the_same_key(tmp_path: Path) -> None:
     def ask(_: int) -> bytes:
-        return kept_key(KeyedFiles(tmp_path / "keys"), "seal")
+        return stored_key(KeyedFiles(tmp_path / "keys"), "seal")
 
     with ThreadPoolExecutor(8) as pool:
         (key,) = set(pool.map(ask, range(32)))
-    assert len(key) == 32 and kept_key(KeyedFiles(tmp_path / "other"), "seal") != key
-    assert kept_key(KeyedFiles(tmp_path / "keys"), "another") != key
+    assert len(key) == 32 and stored_key(KeyedFiles(tmp_path / "other"), "seal") != key
+    assert stored_key(KeyedFiles(tmp_path / "keys"), "another") != key
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b'"00"', b'"%s"' % (b"z" * 64), b'"%s" ' % (b"0" * 64)])
 def test_a_damaged_one_is_replaced(tmp_path: Path, damage: bytes) -> None:
     files = KeyedFiles(tmp_path)
     files.place("seal").write_bytes(damage)
-    assert kept_key(files, "seal") == kept_key(files, "seal") != bytes(32)
+    assert stored_key(files, "seal") == stored_key(files, "seal") != bytes(32)
 
 
 def test_what_cannot_be_kept_ends_with_the_process(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("a file where the folder should be")
     files = KeyedFiles(tmp_path / "keys")
-    first = kept_key(files, "seal")
-    assert len(first) == 32 and kept_key(files, "seal") != first
+    first = stored_key(files, "seal")
+    assert len(first) == 32 and stored_key(files, "seal") != first

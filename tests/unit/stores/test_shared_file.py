@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
-from mcp_hub.stores.base import Change, Letter
+from mcp_hub.stores.base import Change, Message
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.recovery.recovery import FIRST
 from mcp_hub.stores.sqlite.store import FILE, SqliteStore
@@ -62,32 +62,32 @@ async def test_only_what_others_write_is_news_and_once(pair: tuple[SqliteStore, 
     assert [await one.has_news(), await two.has_news()] == [False, False]
 
 
-async def test_letters_reach_the_owner_alone(pair: tuple[SqliteStore, SqliteStore]) -> None:
+async def test_messages_reach_the_owner_alone(pair: tuple[SqliteStore, SqliteStore]) -> None:
     one, two = pair
     row = await create(one, new_row(one))
-    letter = Letter(row.id, "cancel", b"enough")
-    assert await two.post(letter)
+    message = Message(row.id, "cancel", b"enough")
+    assert await two.post(message)
     assert await two.inbox() == []
     assert await one.has_news()
-    assert await one.inbox() == [letter]
+    assert await one.inbox() == [message]
     assert await one.inbox() == []
 
 
-async def test_letters_whose_reader_gave_up_come_next_time(pair: tuple[SqliteStore, SqliteStore]) -> None:
+async def test_messages_whose_reader_gave_up_come_next_time(pair: tuple[SqliteStore, SqliteStore]) -> None:
     one, two = pair
     row = await create(one, new_row(one))
-    letters = [Letter(row.id, "input", b"%d" % number) for number in range(5)]
-    taken: list[Letter] = []
-    for letter in letters:
-        await two.post(letter)
+    messages = [Message(row.id, "input", b"%d" % number) for number in range(5)]
+    taken: list[Message] = []
+    for message in messages:
+        await two.post(message)
         for _ in range(4):  # given up at one place or another between asking and being told
             with anyio.CancelScope() as scope:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(_give_up, scope)
                     taken += await one.inbox()
-    while len(taken) < len(letters):
+    while len(taken) < len(messages):
         taken += await one.inbox()
-    assert taken == letters
+    assert taken == messages
 
 
 async def _give_up(scope: anyio.CancelScope) -> None:

@@ -120,7 +120,7 @@ async def test_salvaging_takes_the_newest_streams_and_stops_in_time(tmp_path: Pa
 
 
 class Gate:
-    """A desk whose work waits until the gate is open; `batches` says how much came at once."""
+    """A transactions whose work waits until the gate is open; `batches` says how much came at once."""
 
     def __init__(self, fault: StoreFault | None = None) -> None:
         self.is_open = threading.Event()
@@ -209,7 +209,7 @@ async def test_a_thread_that_hangs_is_not_waited_for() -> None:
     assert (told, gate.batches) == ([None], [1, 0])
 
 
-async def test_a_desk_that_does_not_open_leaves_no_thread() -> None:
+async def test_a_file_that_does_not_open_leaves_no_thread() -> None:
     worker = Worker("unopened", Gate(StoreFault("unusable", "no")))
     with pytest.raises(StoreFault, match="no"):
         await worker.start()

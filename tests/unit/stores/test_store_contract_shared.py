@@ -1,4 +1,4 @@
-"""What every store of streams promises (stores.base) beside their events: keys, letters, takeovers, sessions."""
+"""What every store of streams promises (stores.base) beside their events: keys, messages, takeovers, sessions."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
-from mcp_hub.stores.base import Change, EventStore, Letter, SessionRow
-from mcp_hub.stores.limits import LETTERS
+from mcp_hub.stores.base import Change, EventStore, Message, SessionRow
+from mcp_hub.stores.limits import MAX_MESSAGES
 from tests.unit.stores.event_stores import (
     GONE,
     KINDS,
@@ -59,43 +59,43 @@ async def test_a_principals_streams_are_listed_newest_first(store: EventStore) -
     assert await store.rows("nobody", 10) == []
 
 
-# -- letters
+# -- messages
 
 
-async def test_letters_for_other_owners_stay(store: EventStore) -> None:
+async def test_messages_for_other_owners_stay(store: EventStore) -> None:
     row = await create(store, new_row(store, owner=GONE))
-    assert await store.post(Letter(row.id, "input", b"1"))
+    assert await store.post(Message(row.id, "input", b"1"))
     assert await store.inbox() == []
     claimed = await store.claim(row, [], Change(5.0))
     assert claimed is not None
-    assert await store.inbox() == [Letter(row.id, "input", b"1")], "who owns it now is given them"
+    assert await store.inbox() == [Message(row.id, "input", b"1")], "who owns it now is given them"
 
 
 async def test_nothing_is_posted_to_a_stream_that_is_unknown_or_has_ended(store: EventStore) -> None:
     row = await create(store, new_row(store))
-    assert await store.post(Letter(row.id, "input", b"1"))
+    assert await store.post(Message(row.id, "input", b"1"))
     await append(store, row, 2, status="completed")
-    assert not await store.post(Letter(row.id, "cancel", b""))
-    assert not await store.post(Letter(new_row(store).id, "cancel", b""))
+    assert not await store.post(Message(row.id, "cancel", b""))
+    assert not await store.post(Message(new_row(store).id, "cancel", b""))
     assert await store.inbox() == [], "nobody answers what waited either"
 
 
 async def test_a_second_cancel_is_the_same_as_the_first(store: EventStore) -> None:
     row = await create(store, new_row(store))
-    assert await store.post(Letter(row.id, "cancel", b"a"))
-    assert await store.post(Letter(row.id, "cancel", b"b"))
-    assert await store.inbox() == [Letter(row.id, "cancel", b"a")]
+    assert await store.post(Message(row.id, "cancel", b"a"))
+    assert await store.post(Message(row.id, "cancel", b"b"))
+    assert await store.inbox() == [Message(row.id, "cancel", b"a")]
 
 
 async def test_an_inbox_that_nobody_reads_is_bounded(store: EventStore) -> None:
     row, other = await create(store, new_row(store)), await create(store, new_row(store))
-    for _ in range(LETTERS):
-        assert await store.post(Letter(row.id, "input", b"1"))
-    with pytest.raises(StoreError, match="letters wait"):
-        await store.post(Letter(row.id, "input", b"1"))
-    assert await store.post(Letter(other.id, "input", b"1"))
-    assert len(await store.inbox()) == LETTERS + 1
-    assert await store.post(Letter(row.id, "input", b"1"))
+    for _ in range(MAX_MESSAGES):
+        assert await store.post(Message(row.id, "input", b"1"))
+    with pytest.raises(StoreError, match="messages wait"):
+        await store.post(Message(row.id, "input", b"1"))
+    assert await store.post(Message(other.id, "input", b"1"))
+    assert len(await store.inbox()) == MAX_MESSAGES + 1
+    assert await store.post(Message(row.id, "input", b"1"))
 
 
 # -- what an owner left behind

@@ -82,7 +82,7 @@ def test_not_found_says_how_to_install_what_is_well_known(
         find(command, tmp_path)
 
 
-def test_missing_path_file_without_x_bit_and_folder_are_told_apart(tmp_path: Path) -> None:
+def test_missing_path_file_without_x_bit_and_folder_are_distinguished(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work/notes").write_text("text")
     for command, code, named in [
@@ -96,7 +96,7 @@ def test_missing_path_file_without_x_bit_and_folder_are_told_apart(tmp_path: Pat
 
 
 @pytest.mark.parametrize("command", ["npx -y foo", "./run --fast"])
-def test_line_of_a_shell_in_place_of_a_command_is_told_to_use_args(tmp_path: Path, command: str) -> None:
+def test_a_shell_line_in_place_of_a_command_gets_the_advice_to_use_args(tmp_path: Path, command: str) -> None:
     with pytest.raises(StartFailed, match=r"\bargs\b") as caught:
         find(command, tmp_path)
     assert caught.value.code == "command_not_found"

@@ -16,7 +16,7 @@ from mcp_hub.upstreams.supervision import supervisor as keeper
 from mcp_hub.upstreams.supervision.lifecycle import Life
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
-from tests.unit.upstreams.local_calls import Recorder, request
+from tests.unit.upstreams.function_calls import Recorder, request
 from tests.unit.upstreams.remote import Remote, answering, ready, supervised, tool
 from tests.unit.wire.http_server import Reply, Request, serving
 from tests.unit.wire.raw_lines import WAIT

@@ -197,8 +197,8 @@ async def test_at_the_start_silent_kinds_share_their_time_and_take_no_tool_away(
         await anyio.sleep(0.2)  # four times what the others have: it counts from when the tools are there
         await server.send(id=asked["tools/list"], result=page("a"))
         await server.send(id=asked["resources/templates/list"], result={"resourceTemplates": [{"name": "b"}]})
-        given_up = {(await server.line())["params"]["requestId"] for _ in range(2)}
-        assert given_up == {asked["resources/list"], asked["prompts/list"]}
+        abandoned = {(await server.line())["params"]["requestId"] for _ in range(2)}
+        assert abandoned == {asked["resources/list"], asked["prompts/list"]}
 
     found = await listed(script, capabilities=EVERY, silence=0.05)
     assert {kind for kind, one in found.items() if one.is_late} == {RESOURCE, PROMPT}

@@ -103,7 +103,7 @@ async def test_the_next_stream_is_acknowledged_before_the_last_one_ends(one: Fol
         assert not one.peer.wire.requests.pending
 
 
-async def test_wishes_that_come_together_need_one_stream(one: Following) -> None:
+async def test_subscriptions_that_come_together_need_one_stream(one: Following) -> None:
     async with one.connected(**WATCHES) as server:
         async with anyio.create_task_group() as tasks:
             for number in range(100):

@@ -10,7 +10,7 @@ from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.peer.peer import Peer
 from tests.unit.calls.virtual_time import virtual
-from tests.unit.upstreams.local_calls import Recorder, request
+from tests.unit.upstreams.function_calls import Recorder, request
 from tests.unit.upstreams.toy_servers import Kept, up
 
 READY, BACKING_OFF = UpstreamState.READY, UpstreamState.BACKING_OFF

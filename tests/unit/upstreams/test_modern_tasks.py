@@ -189,7 +189,7 @@ async def test_a_task_that_is_left_to_another_hub_is_not_cancelled_with_its_call
 
 
 @pytest.mark.parametrize("era", Era)
-async def test_another_hub_is_told_how_to_go_on_as_soon_as_there_is_a_task(era: Era) -> None:
+async def test_another_hub_can_continue_as_soon_as_there_is_a_task(era: Era) -> None:
     async with running(of=era) as (_, server, made):
         await server.expect("tasks/get")
         assert msgspec.json.decode(made.how, type=Known) == Known(era, "t1", BORN)

@@ -17,7 +17,7 @@ from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import PeerEnding
 from mcp_hub.wire.base import WireClosed
 from mcp_hub.wire.pipe import Pipe
-from tests.unit.upstreams.local_calls import Recorder
+from tests.unit.upstreams.function_calls import Recorder
 from tests.unit.upstreams.scripted import Server, talking, together
 from tests.unit.wire.raw_lines import WAIT
 
@@ -156,7 +156,7 @@ async def test_a_server_that_goes_fails_its_calls_at_once_with_the_reason() -> N
             peer.send("tools/list")
 
 
-async def test_the_reason_that_becomes_known_a_moment_later_is_the_one_that_is_told() -> None:
+async def test_the_reason_that_becomes_known_a_moment_later_is_the_one_that_is_reported() -> None:
     async with talking() as (peer, server):
         peer.ending = PeerEnding(is_explained=False)
 
@@ -330,7 +330,7 @@ async def test_unknown_notifications_are_nothing() -> None:
         assert not peer.list_changes._news.is_set() and not peer.strays.lines
 
 
-async def test_the_last_lines_of_noise_are_kept_and_no_more() -> None:
+async def test_the_last_lines_of_stray_text_are_kept_and_no_more() -> None:
     async with talking() as (peer, server):
         await server.write(b"".join(b"noise %d\n" % number for number in range(1000)) + b"y" * 5000 + b"\n")
         await server.flush()
@@ -339,7 +339,7 @@ async def test_the_last_lines_of_noise_are_kept_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("members", [b'"jsonrpc":"2.0","id":1,"result":', b'"result":', b'"jsonrpc":"2.0","error":'])
-async def test_an_answer_that_cannot_be_read_is_no_noise_for_other_callers(members: bytes) -> None:
+async def test_an_answer_that_cannot_be_decoded_does_not_reach_other_callers(members: bytes) -> None:
     async with talking() as (peer, server):
         await server.write(b"{" + members + b'{"text":"for one caller only"\n')
         await server.flush()

@@ -8,7 +8,7 @@ import anyio
 import msgspec
 import pytest
 
-from mcp_hub.errors import RpcError
+from mcp_hub.errors import RpcError, UpstreamLost
 from mcp_hub.events import Completed
 from mcp_hub.types import Era, JsonObject
 from tests.unit.upstreams.scripted import Server, talking
@@ -51,7 +51,7 @@ async def test_a_question_goes_to_the_caller_and_the_answer_back_byte_for_byte()
         await ended(server, request, made)
 
 
-async def test_the_callers_error_reaches_the_server_and_the_call_goes_on() -> None:
+async def test_the_callers_error_reaches_the_server_and_the_call_continues() -> None:
     async with calling() as (_, server, made):
         request = await server.expect("tools/call")
         await server.send(id=1, method="sampling/createMessage", params={"messages": [], "maxTokens": 1})
@@ -154,6 +154,17 @@ async def test_a_modern_server_gets_its_answers_in_a_retry_with_its_state() -> N
         assert second["params"]["inputResponses"] == {"a": {"action": "decline"}, "b": {"roots": []}}
         assert second["params"]["name"] == "x"
         assert isinstance(await made.outcome(), Completed)
+
+
+async def test_an_answer_to_a_server_that_has_gone_meanwhile_fails_the_call_which_is_not_begun_anew() -> None:
+    async with calling(Era.MODERN) as (peer, server, made):
+        await server.answer("tools/call", wants("s1", a=("elicitation/create", FORM)))
+        (key,) = await made.asked()
+        server.close()
+        await until(lambda: not peer.wire.can_send)
+        made.record.answer(key, msgspec.Raw(b'{"action":"decline"}'))
+        lost = await made.error()
+        assert isinstance(lost, UpstreamLost) and (lost.data or {})["outcome"] == "unknown"
 
 
 async def test_a_state_alone_is_handed_back_at_once() -> None:

@@ -213,7 +213,7 @@ async def test_a_look_that_misses_is_repeated(era: Era) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
-async def test_a_look_that_is_refused_for_good_is_not(status: int) -> None:
+async def test_a_poll_that_is_refused_permanently_is_not(status: int) -> None:
     remote = Tasking(Era.MODERN, ended(Era.MODERN))
     remote.before = {1: refusing(status)}
     async with serving(remote) as server, supervised(server) as far, group() as tasks:
@@ -245,7 +245,7 @@ async def test_a_server_that_goes_and_comes_back_is_asked_for_the_same_task() ->
             assert await made.result() == DONE
 
 
-async def test_a_server_that_goes_for_good_ends_the_call_with_its_outcome_unknown() -> None:
+async def test_a_server_that_leaves_permanently_ends_the_call_with_its_outcome_unknown() -> None:
     remote = Tasking(Era.MODERN, state())
     async with serving(remote) as server, supervised(server) as far, group() as tasks:
         made = Running(tasks, far.call, call())

@@ -18,7 +18,7 @@ from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.scoped import Scoped
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 from tests.unit.calls.virtual_time import LoopClock, virtual
-from tests.unit.upstreams.local_calls import Recorder, request
+from tests.unit.upstreams.function_calls import Recorder, request
 from tests.unit.upstreams.toy_servers import Toys
 
 

@@ -16,7 +16,7 @@ from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.process.watchdog import Watchdog
-from tests.unit.upstreams.local_calls import Recorder, request
+from tests.unit.upstreams.function_calls import Recorder, request
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]
 
@@ -56,8 +56,8 @@ async def session(last: str) -> AsyncIterator[tuple[StdioConnection, Peer]]:
     argv = [sys.executable, "-c", SERVER.replace("        LAST", last)]
     spec = StdioSpec(argv, dict(os.environ), None, Era.HANDSHAKE, "key")
     with anyio.fail_after(WAIT):
-        async with Watchdog(SystemClock()) as guardian, anyio.create_task_group() as tasks:
-            connection = StdioConnection("git", lambda: spec, EraCache(None), guardian)
+        async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
+            connection = StdioConnection("git", lambda: spec, EraCache(None), watchdog)
             try:
                 yield connection, await connection.open(tasks)
             finally:

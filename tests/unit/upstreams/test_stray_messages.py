@@ -59,7 +59,7 @@ async def test_it_is_short_and_shows_neither_secrets_nor_escapes(told: list[Any]
 
 
 @pytest.mark.anyio
-async def test_a_flood_is_told_once(told: list[Any]) -> None:
+async def test_a_flood_is_logged_once(told: list[Any]) -> None:
     asides = StrayMessages("s")
     for _ in range(1000):
         asides.log("error", params(data="again"))

@@ -105,7 +105,7 @@ async def test_drained_it_takes_no_calls_ends_those_that_run_and_stops() -> None
 
 
 @virtual
-async def test_calls_that_outlast_the_drain_are_told_so() -> None:
+async def test_calls_that_outlast_the_drain_end_with_that_reason() -> None:
     async with up(Toys(calls=100.0)) as far:
         far.start_call()
         await anyio.sleep(1)

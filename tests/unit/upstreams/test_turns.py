@@ -31,7 +31,7 @@ async def test_calls_of_one_session_overlap() -> None:
     assert turns.enter_now("b")
 
 
-async def test_sessions_come_in_order_and_whoever_is_there_does_not_jump_the_queue() -> None:
+async def test_sessions_come_in_order_and_the_present_one_does_not_jump_the_queue() -> None:
     turns, order = on(), []
     turns.enter_now("a")
 
@@ -99,7 +99,7 @@ async def test_a_turn_that_does_not_come_is_busy_and_says_what_to_set() -> None:
     assert turns.enter_now("c"), "who gave up left nothing behind"
 
 
-async def test_whoever_is_cancelled_as_the_turn_comes_gives_it_back() -> None:
+async def test_a_call_that_is_cancelled_as_its_turn_comes_gives_it_back() -> None:
     turns = on()
     turns.enter_now("a")
 
@@ -119,7 +119,7 @@ async def test_after_a_call_was_given_up_others_wait_until_it_cannot_be_heard_of
     turns = Turns("git", 5, echo=0.05)
     turns.enter_now("a")
     start = anyio.current_time()
-    turns.leave("a", given_up=True)
+    turns.leave("a", abandoned=True)
     turns.switch_on()  # it asks on behalf of that call, and is known to ask from here on
     assert not turns.enter_now("b")
     assert turns.enter_now("a"), "its own session may go on"
@@ -128,12 +128,12 @@ async def test_after_a_call_was_given_up_others_wait_until_it_cannot_be_heard_of
     assert anyio.current_time() - start >= 0.05
 
 
-async def test_whoever_waits_already_when_a_call_is_given_up_waits_for_its_echo_only() -> None:
+async def test_a_call_that_waits_when_another_is_abandoned_waits_for_its_echo_only() -> None:
     turns = on(wait=20, echo=0.05)
     turns.enter_now("a")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(turns.enter, "b")
         await anyio.wait_all_tasks_blocked()
-        turns.leave("a", given_up=True)
+        turns.leave("a", abandoned=True)
         with anyio.fail_after(20):
             await turns.enter("b")

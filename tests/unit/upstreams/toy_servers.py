@@ -21,7 +21,7 @@ from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 from mcp_hub.wire.base import Pending, Requests, WireClosed
 from tests.unit.calls.virtual_time import LoopClock
-from tests.unit.upstreams.local_calls import Recorder, request
+from tests.unit.upstreams.function_calls import Recorder, request
 
 OFFERS: JsonObject = {"tools": {}, "logging": {}, "resources": {"subscribe": True}}
 

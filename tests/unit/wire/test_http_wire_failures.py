@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from mcp_hub.errors import HttpRefused, UpstreamLost, UpstreamUnavailable
-from mcp_hub.protocol.jsonrpc.repair import StandIn
+from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.types import Era
 from mcp_hub.wire.base import NotSent, WireClosed
 from tests.unit.wire.http_server import Reply, Request, Script, serving
@@ -69,7 +69,7 @@ def whole(body: str) -> Script:
 async def test_an_answer_that_cannot_be_read_settles_its_request(how: Callable[[str], Script], body: str) -> None:
     async with wired(how(body)) as talk:
         answer = await talk.ask()
-        assert isinstance(answer, StandIn) and b"malformed JSON" in bytes(answer.error)  # type: ignore[arg-type]  # set
+        assert isinstance(answer, Placeholder) and b"malformed JSON" in bytes(answer.error)  # type: ignore[arg-type]  # set
 
 
 async def test_messages_after_one_another_in_one_event_are_these_messages() -> None:
@@ -78,13 +78,13 @@ async def test_messages_after_one_another_in_one_event_are_these_messages() -> N
         assert bytes((await talk.ask()).result) == b"{}"  # type: ignore[arg-type]  # set
         assert len(talk.told.notifications) == 1 and talk.told.bad == []
     async with wired(streamed(note + '{"jsonrpc":"2.0","id":ID,"result":NaN}')) as talk:
-        assert isinstance(await talk.ask(), StandIn)
+        assert isinstance(await talk.ask(), Placeholder)
 
 
 async def test_a_json_answer_to_another_request_is_none() -> None:
     async with wired(whole('{"jsonrpc":"2.0","id":77,"result":{}}')) as talk:
         answer = await talk.ask()
-        assert isinstance(answer, StandIn) and b"another request" in bytes(answer.error)  # type: ignore[arg-type]  # set
+        assert isinstance(answer, Placeholder) and b"another request" in bytes(answer.error)  # type: ignore[arg-type]  # set
 
 
 @pytest.mark.parametrize("how", [streamed, whole])

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from mcp_hub.protocol.jsonrpc.repair import StandIn
+from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.wire.base import Pending
 from tests.unit.wire.http_server import Reply, Request
 from tests.unit.wire.http_wires import Sourced, wired
@@ -66,7 +66,7 @@ async def test_an_answer_that_is_none_ends_the_request_of_its_stream_at_once_and
     script = OneBad(event, answers=False)
     async with wired(script) as talk:
         slow = talk.wire.request("tools/call", b"{}")
-        assert isinstance(await talk.ask(), StandIn)
+        assert isinstance(await talk.ask(), Placeholder)
         assert list(talk.wire.requests.pending.values()) == [slow] and doubts(talk.told) == []
         script.slow_may_end.set()
         assert bytes((await talk.answer(slow)).result) == b'{"slow": 1}'  # type: ignore[arg-type]  # set

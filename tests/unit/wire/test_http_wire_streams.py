@@ -248,7 +248,7 @@ async def test_the_stream_is_asked_for_ever_less_often_and_for_ever() -> None:
     assert [http._longer(pause, silent) for pause, silent in given] == [1.0, 4.0, 30.0, 30.0, 40.0]
 
 
-async def test_a_late_answer_on_the_stream_is_told_as_one() -> None:
+async def test_a_late_answer_on_the_stream_is_reported_as_one() -> None:
     async def script(request: Request, reply: Reply) -> None:
         if request.method == "GET":
             stream = await reply.stream()

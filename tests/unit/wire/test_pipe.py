@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, notification_frame
-from mcp_hub.protocol.jsonrpc.repair import StandIn
+from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.wire.base import Pending, WireClosed
 from mcp_hub.wire.pipe import Pipe
 from tests.unit.wire.raw_lines import WAIT, Told, connected
@@ -96,7 +96,7 @@ async def test_answers_that_nobody_waits_for_are_counted_and_harm_nobody() -> No
         assert pipe.counts["stray"] == 5 and not told.bad
 
 
-async def test_requests_and_notifications_of_the_peer_are_told_in_order_with_their_ids() -> None:
+async def test_requests_and_notifications_of_the_peer_arrive_in_order_with_their_ids() -> None:
     async with connected() as (_, other, told):
         await other.send(id="a", method="ping")
         await other.send(method="notifications/x", params={"y": 1})
@@ -127,7 +127,7 @@ async def test_an_answer_without_a_usable_id_settles_the_only_request_there_is(l
         await other.write(line + b"\n")
         with anyio.fail_after(10):
             message = await pipe.answer(pending, cancellation)
-        assert isinstance(message, StandIn) or message.error is not msgspec.UNSET
+        assert isinstance(message, Placeholder) or message.error is not msgspec.UNSET
 
 
 async def test_an_unreadable_answer_without_an_id_settles_none_of_several() -> None:
@@ -148,7 +148,7 @@ async def test_an_unreadable_answer_without_an_id_settles_none_of_several() -> N
         *(b'{"level":"info","msg":"up"}', b'{"level":"info","msg":', b'{"id":1,"level":"info"}', b'{"id":1,"level":'),
     ],
 )
-async def test_noise_settles_nothing(noise: bytes) -> None:
+async def test_stray_text_settles_nothing(noise: bytes) -> None:
     async with connected() as (pipe, other, _):
         pending = pipe.request("m", b"{}")
         await other.write(noise + b"\n\n\r\n")
@@ -174,7 +174,7 @@ async def test_a_line_over_the_limit_is_a_typed_error_and_the_next_one_works(wit
 # -- closing
 
 
-async def test_closing_fails_all_that_is_pending_at_once_and_for_good() -> None:
+async def test_closing_fails_all_that_is_pending_at_once_and_permanently() -> None:
     async with connected() as (pipe, other, told):
         pendings = [pipe.request("m", b"{}") for _ in range(3)]
         pipe.close("enough")
@@ -280,7 +280,7 @@ async def test_an_answer_without_an_id_is_that_of_the_only_call_that_somebody_aw
         call = pipe.request("tools/call", b"{}")
         await other.write(b'{"jsonrpc":"2.0","result":{}}\n')
         with anyio.fail_after(WAIT):
-            assert isinstance(await pipe.answer(call, None), StandIn)
+            assert isinstance(await pipe.answer(call, None), Placeholder)
         await other.write(b'{"jsonrpc":"2.0","result":{}}\n')
         await told.until("bad", 2)
         assert not listen.future.done() and list(pipe.requests.pending) == [listen.id]

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
-from mcp_hub.protocol.jsonrpc.repair import StandIn
+from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.wire.base import Pending, WireClosed
 from mcp_hub.wire.pipe import Pipe
 from mcp_hub.wire.server_pipe import ServerPipe
@@ -39,7 +39,7 @@ async def test_an_unreadable_answer_in_whatever_order_ends_its_own_request(line:
         first, second = pipe.request("m", b"{}"), pipe.request("m", b"{}")
         await other.write(line + b"\n")
         found = await answer(pipe, second)
-        assert isinstance(found, StandIn) and b"-32700" in bytes(found.error)  # type: ignore[arg-type]  # set
+        assert isinstance(found, Placeholder) and b"-32700" in bytes(found.error)  # type: ignore[arg-type]  # set
         assert not first.future.done() and len(told.bad) == pipe.counts["bad"] == 1
         await other.send(id=first.id, result={})
         assert (await answer(pipe, first)).result
@@ -119,7 +119,7 @@ async def test_whole_messages_at_the_end_count_behind_all_that_came_before() -> 
     [b"[]", b"[[%s]]" % NOTE, b"[" * 100_000 + b"]" * 100_000, b"[" + b",".join([NOTE] * 129) + b"]", b"[" + NOTE],
     ids=["empty", "in another", "deep", "very many", "cut off"],
 )
-async def test_an_array_that_is_none_of_messages_is_told_as_one_line(line: bytes) -> None:
+async def test_an_array_without_messages_is_reported_as_one_line(line: bytes) -> None:
     async with connected(kind=ServerPipe) as (pipe, other, told):
         await other.write(line + b"\n" + NOTE + b"\n")
         await told.until("notifications")

@@ -77,7 +77,7 @@ async def test_others_get_their_turn_between_the_slices_of_a_flood() -> None:
 
 
 @pytest.mark.parametrize("last", [b"", b'{"jsonrpc":"2.0","method":"last"}'])
-async def test_what_was_read_is_taken_before_the_end_is_told(last: bytes) -> None:
+async def test_what_was_read_is_taken_before_the_end_is_reported(last: bytes) -> None:
     async with connected() as (_, other, told):
         await other.write(b'{"jsonrpc":"2.0","method":"n"}\n' * 5000 + last)
         other.close("write")

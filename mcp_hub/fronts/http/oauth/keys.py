@@ -53,11 +53,9 @@ class Keys(Protocol):
 
     def find(self, kid: str | None, algorithm: str) -> Sequence[jwt.PyJWK]:
         """Those that may have signed; without a `kid` the one that there is, if there is no other."""
-        ...
 
     async def refresh(self) -> None:
         """Reads them again unless that was done a moment ago. Raises nothing."""
-        ...
 
 
 class SharedKey:
@@ -169,7 +167,7 @@ class KeySet:
 
 
 class KeyRing:
-    """The key sets of all guards, one for each source, so that the next guard has the keys. `run` keeps them fresh.
+    """The key sets, one for each source, so that the next `TokenVerifier` has the keys. `run` keeps them fresh.
 
     `is_believed` says whether a key file belongs to somebody who may decide who comes in.
     """

@@ -52,8 +52,8 @@ async def hub() -> Hub:
 
 
 def served(hub: Hub) -> tuple[Duplex, Wire]:
-    binding = Binding(hub.facade, Identity({"name": "hub", "version": "1"}, lambda profile: None))
-    return Duplex(hub.facade, binding, LOCAL, lambda meta: modern_session(LOCAL, meta, "m")), Wire()
+    binding = Binding(hub.port, Identity({"name": "hub", "version": "1"}, lambda profile: None))
+    return Duplex(hub.port, binding, LOCAL, lambda meta: modern_session(LOCAL, meta, "m")), Wire()
 
 
 def request(duplex: Duplex, method: str, params: Any, **id_: Any) -> None:
@@ -148,7 +148,7 @@ async def test_a_server_that_does_not_accept_in_time_is_not_acknowledged(
 
 
 async def test_each_principal_has_its_own_limit(hub: Hub) -> None:
-    streams = ListenStreams(hub.facade, 64)
+    streams = ListenStreams(hub.port, 64)
     alice, bob = (Session("s", Caller(name), Era.MODERN, "") for name in ("alice", "bob"))
     opened = [streams.open(alice, b"1", ListenFilter()) for _ in range(64)]
     with pytest.raises(Busy):

@@ -23,7 +23,7 @@ def one() -> Following:
     return Following(Era.HANDSHAKE)
 
 
-async def test_the_first_wish_subscribes_and_the_last_one_gone_unsubscribes(one: Following) -> None:
+async def test_the_first_subscriber_subscribes_and_the_last_one_gone_unsubscribes(one: Following) -> None:
     async with one.connected(**CAN) as server:
         await together(server.answer(SUBSCRIBE, {}), one.subscribe("x:a"))
         await together(silent(server), one.subscribe("x:a"))
@@ -34,7 +34,7 @@ async def test_the_first_wish_subscribes_and_the_last_one_gone_unsubscribes(one:
         await together(server.answer(SUBSCRIBE, {}), one.subscribe("x:a"))
 
 
-async def test_wishes_for_one_resource_at_once_share_one_request_and_its_outcome(one: Following) -> None:
+async def test_subscribers_of_one_resource_at_once_share_one_request_and_its_outcome(one: Following) -> None:
     errors: list[int] = []
 
     async def refused() -> None:
@@ -63,7 +63,7 @@ async def test_a_server_without_subscriptions_is_named_and_asked_nothing(one: Fo
         await silent(server)
 
 
-async def test_a_wish_that_is_taken_back_before_the_answer_is_undone_after_it(one: Following) -> None:
+async def test_a_subscription_that_is_withdrawn_before_the_answer_is_undone_after_it(one: Following) -> None:
     async with one.connected(**CAN) as server, anyio.create_task_group() as tasks:
         tasks.start_soon(one.subscribe, "x:a")
         request = await server.expect(SUBSCRIBE)
@@ -79,7 +79,7 @@ async def test_a_wish_that_is_taken_back_before_the_answer_is_undone_after_it(on
         await server.answer(UNSUBSCRIBE, {})
 
 
-async def test_a_wish_that_nobody_waits_for_any_more_is_fulfilled_for_the_others(one: Following) -> None:
+async def test_a_subscription_whose_first_caller_is_gone_is_made_for_the_others(one: Following) -> None:
     async with one.connected(**CAN) as server, anyio.create_task_group() as tasks:
         scope = anyio.CancelScope()
 

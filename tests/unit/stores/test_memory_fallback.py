@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from mcp_hub.errors import KeyTaken
-from mcp_hub.stores.base import Change, Letter, SessionRow
+from mcp_hub.stores.base import Change, Message, SessionRow
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.recovery.recovery import FIRST, MOST, Retry
 from mcp_hub.stores.sqlite.store import FILE
@@ -31,7 +31,7 @@ BIG = 100_000
 """Bytes that a full disk has no room for."""
 
 
-async def test_ended_streams_come_home_whoever_asks_and_how_many_there_are(tmp_path: Path, clock: HandClock) -> None:
+async def test_any_number_of_ended_streams_return_to_the_file(tmp_path: Path, clock: HandClock) -> None:
     async with opened(store := new_failsafe(tmp_path, clock)):
         await fill_disk(store)
         rows = [await create(store, new_row(store), size=BIG) for _ in range(20)]
@@ -137,12 +137,12 @@ async def test_with_a_locked_file_others_streams_are_out_of_reach_but_nothing_ha
         with locked(tmp_path / FILE):
             clock.step = 2.0
             with pytest.raises(StoreFault):
-                await store.post(Letter(foreign.id, "cancel", b""))
-            assert await store.post(Letter(own.id, "cancel", b""))
+                await store.post(Message(foreign.id, "cancel", b""))
+            assert await store.post(Message(own.id, "cancel", b""))
             assert store.is_durable, "only what is lost to memory says otherwise"
             assert await store.claim(left, [], Change(300.0)) is None
             assert not store.is_durable
-            assert await store.inbox() == [Letter(own.id, "cancel", b"")]
+            assert await store.inbox() == [Message(own.id, "cancel", b"")]
         assert await other.claim(left, [], Change(300.0)) is not None
 
 

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcp_hub.catalog.filters import Filter
-from mcp_hub.catalog.resources.uri_variants import spellings
+from mcp_hub.catalog.resources.uri_variants import uri_variants
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.types import Era, Kind, Snapshot
@@ -106,17 +106,17 @@ def test_hidden_template_gives_nothing_in_any_spelling() -> None:
 def test_a_long_uri_takes_no_time(unit: str, length: int) -> None:
     began = time.process_time()
     for start in ("https://", "file:", "x://", "x:"):
-        spellings(start + unit * (length // len(unit)))
+        uri_variants(start + unit * (length // len(unit)))
     assert time.process_time() - began < 2, "a guard against hanging: a hundredth of it is usual"
 
 
 @example("HTTP:@\\0")
 @given(st.text(max_size=30) | st.from_regex(r"\A(file|https|x):/{0,4}[a-z.%2eF/\\@:?#\[\]0-9]{0,20}\Z"))
 def test_any_text_has_itself_among_its_spellings_or_none(uri: str) -> None:
-    told = spellings(uri)
+    told = uri_variants(uri)
     if told is not None:
         assert told.allowed[0] == told.denied[0] == uri
-        again = spellings(told.allowed[1])
+        again = uri_variants(told.allowed[1])
         assert again is not None and again.allowed[1] == told.allowed[1], "what is made of it stays as it is"
 
 
@@ -149,6 +149,6 @@ _STARTS = ["file:", "FILE:///", "https://", "https:", "ws://a", "vault://Main/",
 @settings(max_examples=examples(500))
 def test_what_a_server_makes_of_it_is_among_what_filters_look_at(start: str, parts: list[str]) -> None:
     uri = start + "".join(parts)
-    told, there = spellings(uri), known_as(uri)
+    told, there = uri_variants(uri), known_as(uri)
     if told is not None and there is not None and "@" not in there:
         assert same(there) in {form for text in told.denied for form in (text.rstrip("/"), same(text))}

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call, Question
-from mcp_hub.calls.pending_input import is_parked
+from mcp_hub.calls.pending_input import is_pending
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.clock import SystemClock
@@ -23,7 +23,7 @@ from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.types import Era, JsonObject, RawJson
 from tests.unit.calls.call_scripts import handle_of
-from tests.unit.fakes import DeliveryPort, unused
+from tests.unit.fakes import ResponderPort, unused
 
 pytestmark = pytest.mark.anyio
 
@@ -37,13 +37,13 @@ class Client:
         version = version if era is Era.HANDSHAKE else "2026-07-28"
         capabilities: JsonObject = {"elicitation": {"form": {}, "url": {}}}
         call = Call(new_call_id(), "git", "tools/call", {"name": msgspec.Raw(b'"x"')}, {}, "s", "p", era, capabilities)
-        self.hub = DeliveryPort()
+        self.hub = ResponderPort()
         self.record = new_record(call, unused, TimeLimits(9, 9), SystemClock())
         self.session = Session("s", LOCAL, era, version, capabilities)
         self.asking = ClientRequests() if asks else None
         self.answers: list[RawJson | RpcError] = []
         self.record.log.append(Started())
-        self.delivery = self.follow()
+        self.responder = self.follow()
 
     def follow(self, after: int = 0) -> CallResponder:
         hub = cast(HubPort, self.hub)
@@ -54,12 +54,12 @@ class Client:
         return self.record.ask(Question(method, msgspec.Raw(json.dumps(params).encode()), self.answers.append))
 
     def gets(self) -> list[Any]:
-        return [json.loads(frame) for frame in self.delivery.take()]
+        return [json.loads(frame) for frame in self.responder.take()]
 
     @property
     def result(self) -> Any:
-        assert self.delivery.answer is not None
-        return json.loads(self.delivery.answer)["result"]
+        assert self.responder.answer is not None
+        return json.loads(self.responder.answer)["result"]
 
     def answers_with(self, **members: Any) -> None:
         assert self.asking is not None
@@ -159,11 +159,11 @@ async def test_reading_the_log_again_repeats_an_open_question_under_its_id_and_s
     client = Client(Era.HANDSHAKE)
     client.asked()
     (question,) = client.gets()
-    client.delivery = client.follow()
+    client.responder = client.follow()
     assert client.gets() == [question]
     client.answers_with(id=question["id"], result={})
     await settle()
-    client.delivery = client.follow()
+    client.responder = client.follow()
     assert client.gets() == []
 
 
@@ -189,30 +189,34 @@ async def test_a_modern_client_gets_all_open_questions_as_its_result_and_comes_b
     keys = [client.asked(), client.asked("roots/list", {})]
     client.record.send(Progressed(1))
     assert [message["params"]["progress"] for message in client.gets()] == [1]
-    assert client.delivery.ended and client.delivery.state is ResponderState.PARKED
-    assert client.result["resultType"] == "input_required" and is_parked(client.result["requestState"])
+    assert client.responder.ended and client.responder.state is ResponderState.PENDING
+    assert client.result["resultType"] == "input_required" and is_pending(client.result["requestState"])
     wanted = client.result["inputRequests"]
     assert {key: one["method"] for key, one in wanted.items()} == dict(
         zip(keys, ("elicitation/create", "roots/list"), strict=True)
     )
-    client.delivery.close()
+    client.responder.close()
     client.record.send(Progressed(2))
-    parked = client.hub.parking.fetch(client.result["requestState"], client.record.call)
+    pending = client.hub.pending_input.fetch(client.result["requestState"], client.record.call)
     client.record.answer(keys[0], msgspec.Raw(b'{"action":"accept"}'))
 
-    client.delivery = client.follow(parked.after)
-    assert client.delivery.has_more
+    client.responder = client.follow(pending.after)
+    assert client.responder.has_more
     assert [message["params"]["progress"] for message in client.gets()] == [2], "nothing is lost or repeated"
     assert list(client.result["inputRequests"]) == [keys[1]], "what is still open is asked again"
-    parked = client.hub.parking.fetch(client.result["requestState"], client.record.call)
+    pending = client.hub.pending_input.fetch(client.result["requestState"], client.record.call)
 
-    client.delivery = client.follow(parked.after)
-    assert client.delivery.has_more, "though nothing has happened since"
+    client.responder = client.follow(pending.after)
+    assert client.responder.has_more, "though nothing has happened since"
     assert client.gets() == [] and list(client.result["inputRequests"]) == [keys[1]]
     client.record.answer(keys[1], msgspec.Raw(b'{"roots":[]}'))
-    client.delivery = client.follow(client.hub.parking.fetch(client.result["requestState"], client.record.call).after)
+    client.responder = client.follow(
+        client.hub.pending_input.fetch(client.result["requestState"], client.record.call).after
+    )
     client.record.log.append(Completed(b'{"content":[]}'))
-    assert client.gets() == [] and client.result["content"] == [] and client.delivery.state is not ResponderState.PARKED
+    assert (
+        client.gets() == [] and client.result["content"] == [] and client.responder.state is not ResponderState.PENDING
+    )
 
 
 async def test_a_modern_servers_own_state_is_marked() -> None:
@@ -220,11 +224,11 @@ async def test_a_modern_servers_own_state_is_marked() -> None:
     asks = b'{"resultType":"input_required","requestState":"abc","_meta":{"x":1}}'
     client.record.log.append(Completed(asks, Era.MODERN))
     assert client.gets() == []
-    state = client.hub.parking.mark(client.record.call, "abc")
+    state = client.hub.pending_input.mark(client.record.call, "abc")
     assert client.result == {"resultType": "input_required", "requestState": state, "_meta": {"x": 1}}
     odd = Client(Era.MODERN)
     odd.record.log.append(Completed(asks.replace(b'"abc"', b"7"), Era.MODERN))
-    assert odd.gets() == [] and b"requestState must be a string" in (odd.delivery.answer or b"")
+    assert odd.gets() == [] and b"requestState must be a string" in (odd.responder.answer or b"")
 
 
 async def test_a_url_that_must_be_opened_first_is_asked_for_in_the_modern_way() -> None:
@@ -234,8 +238,8 @@ async def test_a_url_that_must_be_opened_first_is_asked_for_in_the_modern_way() 
         client = Client(era)
         raw = msgspec.Raw(json.dumps(error).encode())
         client.record.log.append(Failed(RpcError("first", code=-32042, raw=raw)))
-        assert client.gets() == [] and client.delivery.answer is not None
-        answer = json.loads(client.delivery.answer)
+        assert client.gets() == [] and client.responder.answer is not None
+        answer = json.loads(client.responder.answer)
         if era is Era.HANDSHAKE:
             assert answer["error"] == error
         else:

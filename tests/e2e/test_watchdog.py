@@ -42,19 +42,19 @@ STAY = "cat >/dev/null"
 
 @asynccontextmanager
 async def guarding(**options: Any) -> AsyncIterator[Watchdog]:
-    """A guardian that runs; a test may take 20 s."""
+    """A watchdog that runs; a test may take 20 s."""
     with anyio.fail_after(20):
-        async with Watchdog(SystemClock(), **options) as guardian, anyio.create_task_group() as tasks:
-            tasks.start_soon(guardian.run)
+        async with Watchdog(SystemClock(), **options) as watchdog, anyio.create_task_group() as tasks:
+            tasks.start_soon(watchdog.run)
             try:
-                yield guardian
+                yield watchdog
             finally:
                 tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
-async def shell(guardian: Watchdog, script: str) -> AsyncIterator[Child]:
-    child = guardian.spawn(["/bin/sh", "-c", script], {"PATH": os.environ["PATH"]}, None)
+async def shell(watchdog: Watchdog, script: str) -> AsyncIterator[Child]:
+    child = watchdog.spawn(["/bin/sh", "-c", script], {"PATH": os.environ["PATH"]}, None)
     try:
         yield child
     finally:
@@ -106,22 +106,22 @@ def state(pid: int) -> str:
 
 
 async def test_children_carry_the_hub_and_their_own_start_whatever_is_configured() -> None:
-    async with guarding() as guardian:
-        assert len(bytes.fromhex(guardian.instance)) == 16
+    async with guarding() as watchdog:
+        assert len(bytes.fromhex(watchdog.instance)) == 16
         seen = []
         for _ in range(2):
             script = f"echo ${INSTANCE}; echo ${CHILD}"
-            child = guardian.spawn(["/bin/sh", "-c", script], {INSTANCE: "x", CHILD: "y"}, "/")
+            child = watchdog.spawn(["/bin/sh", "-c", script], {INSTANCE: "x", CHILD: "y"}, "/")
             seen.append(await lines(child, 2))
             await child.close(1, 0)
-        assert [instance for instance, _ in seen] == [guardian.instance] * 2
+        assert [instance for instance, _ in seen] == [watchdog.instance] * 2
         assert seen[0][1] != seen[1][1]
 
 
 @pytest.mark.parametrize("way", ESCAPES)
 @pytest.mark.parametrize("end", ["exit", "kill", "close"])
 async def test_nothing_outlives_its_server(way: str, end: str) -> None:
-    async with guarding() as guardian, shell(guardian, f"{ESCAPES[way]}\n{STAY}") as child:
+    async with guarding() as watchdog, shell(watchdog, f"{ESCAPES[way]}\n{STAY}") as child:
         (left,) = await pids(child)
         is_gone = gone(left)
         if end == "exit":
@@ -134,10 +134,10 @@ async def test_nothing_outlives_its_server(way: str, end: str) -> None:
 
 async def test_only_what_belongs_to_the_server_that_ended_is_killed(start: Callable[..., int]) -> None:
     script = f"{ESCAPES['setsid']}\n{STAY}"
-    async with guarding() as guardian, guarding() as other:
-        async with shell(guardian, script) as a, shell(guardian, script) as b, shell(other, script) as c:
+    async with guarding() as watchdog, guarding() as other:
+        async with shell(watchdog, script) as a, shell(watchdog, script) as b, shell(other, script) as c:
             ours, neighbour, foreign = [(await pids(child))[0] for child in (a, b, c)]
-            strangers = [start(), start(**{INSTANCE: "else"}), start(**{CHILD: f"{guardian.instance}.11"})]
+            strangers = [start(), start(**{INSTANCE: "else"}), start(**{CHILD: f"{watchdog.instance}.11"})]
             await a.close(0, 5)
             assert not is_alive(ours)
             assert all(map(is_alive, [neighbour, foreign, *strangers]))
@@ -145,7 +145,7 @@ async def test_only_what_belongs_to_the_server_that_ended_is_killed(start: Calla
 
 async def test_what_has_neither_environment_nor_session_is_the_exception(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_TICK", 0.02)
-    async with guarding() as guardian, shell(guardian, f"{OUTSIDER}\n{STAY}") as child:
+    async with guarding() as watchdog, shell(watchdog, f"{OUTSIDER}\n{STAY}") as child:
         (left,) = await pids(child)
         await child.close(5, 5)
         assert is_alive(left)
@@ -163,8 +163,8 @@ async def test_servers_that_end_together_share_a_search(monkeypatch: pytest.Monk
         return kill(batch)
 
     monkeypatch.setattr(module, "_kill_left", counted)
-    async with guarding() as guardian:
-        children = [guardian.spawn(["/bin/sh", "-c", STAY], {}, None) for _ in range(20)]
+    async with guarding() as watchdog:
+        children = [watchdog.spawn(["/bin/sh", "-c", STAY], {}, None) for _ in range(20)]
         async with anyio.create_task_group() as tasks:
             for child in [*children, *children]:
                 tasks.start_soon(child.close, 5, 5)
@@ -177,7 +177,7 @@ async def test_servers_that_end_together_share_a_search(monkeypatch: pytest.Monk
 
 async def test_daemon_of_a_living_server_is_adopted_and_reaped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_TICK", 0.02)
-    async with guarding() as guardian, shell(guardian, f"{ESCAPES['double fork']}\n{STAY}") as child:
+    async with guarding() as watchdog, shell(watchdog, f"{ESCAPES['double fork']}\n{STAY}") as child:
         (daemon,) = await pids(child)
         await until(lambda: f"PPid:\t{os.getpid()}\n" in Path(f"/proc/{daemon}/status").read_text(), 10)
         await until(lambda: is_stamped(daemon), 10)  # which it may have escaped at first
@@ -195,8 +195,8 @@ if not (pid := os.fork()):
 print(pid, flush=True)
 sys.stdin.read()
 """
-    async with guarding() as guardian:
-        child = guardian.spawn([sys.executable, "-I", "-S", "-c", unreaped], {}, None)
+    async with guarding() as watchdog:
+        child = watchdog.spawn([sys.executable, "-I", "-S", "-c", unreaped], {}, None)
         (zombie,) = await pids(child)
         await until(lambda: state(zombie) == "Z", 10)
         is_gone = gone(zombie)
@@ -217,8 +217,8 @@ def hub_above(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.usefixtures("hub_above")
 async def test_children_of_others_in_this_process_are_left_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_TICK", 0.01)
-    async with guarding() as guardian, guarding() as other:
-        async with shell(guardian, f"{ESCAPES['double fork']}\n{STAY}") as child, shell(other, STAY):
+    async with guarding() as watchdog, guarding() as other:
+        async with shell(watchdog, f"{ESCAPES['double fork']}\n{STAY}") as child, shell(other, STAY):
             foreign = subprocess.Popen(["/bin/sh", "-c", "exit 7"])  # noqa: ASYNC220 - not to be waited for yet
             await until(lambda: state(foreign.pid) == "Z", 10)
             (daemon,) = await pids(child)
@@ -280,7 +280,7 @@ async def test_guard_kills_what_is_marked_and_nothing_else(start: Callable[..., 
     strangers = [start(), start(**{INSTANCE: "mine2"}), start(**{"X_" + INSTANCE: "mine"}), start(X=f"{INSTANCE}=mine")]
     if is_told:
         guard = WatchdogProcess("mine", f"+{ours[2]}\n+{strangers[0]}\n")
-        assert guard.tell(f"-{strangers[0]}\n")
+        assert guard.send(f"-{strangers[0]}\n")
         await guard.stop()
     else:
         with killed_hub(f"+{ours[2]}\n") as guard_pid:
@@ -291,10 +291,10 @@ async def test_guard_kills_what_is_marked_and_nothing_else(start: Callable[..., 
 
 async def test_guard_starts_with_the_first_server_and_ends_with_the_hub(start: Callable[..., int]) -> None:
     marked = start(**{INSTANCE: "late"})
-    async with guarding(instance="late") as guardian:
-        assert guardian.process_pid is None
-        async with shell(guardian, STAY), shell(guardian, STAY):
-            pid = guardian.process_pid
+    async with guarding(instance="late") as watchdog:
+        assert watchdog.process_pid is None
+        async with shell(watchdog, STAY), shell(watchdog, STAY):
+            pid = watchdog.process_pid
             assert pid is not None and is_alive(pid)
     assert start_time(pid) is None
     assert not is_alive(marked)
@@ -308,31 +308,31 @@ def environment(pid: int) -> dict[str, str]:
 async def test_guard_has_nothing_of_ours_but_its_end_of_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(INSTANCE, "a hub that this one is a server of")
     monkeypatch.setenv("SECRET", "x")
-    async with guarding() as guardian, shell(guardian, STAY) as child:
-        process = guardian._keeper.process
-        assert process is not None and guardian.process_pid is not None
+    async with guarding() as watchdog, shell(watchdog, STAY) as child:
+        process = watchdog._process.process
+        assert process is not None and watchdog.process_pid is not None
         pipe = os.readlink(f"/proc/self/fd/{process._pipe.fileno()}")
-        guard, ours = guardian.process_pid, {pipe, "/dev/null", "anon_inode:[pidfd]"}
+        guard, ours = watchdog.process_pid, {pipe, "/dev/null", "anon_inode:[pidfd]"}
         await until(lambda: set(descriptors(guard).values()) <= ours, 10)  # its program, once it is read
         links = descriptors(guard)
         assert {name: links.pop(name) for name in "012"} == {"0": pipe, "1": "/dev/null", "2": "/dev/null"}
         assert set(links.values()) <= {"anon_inode:[pidfd]"}
         assert pipe not in descriptors(child.pid).values()
-        assert environment(guardian.process_pid).keys() <= {"LD_LIBRARY_PATH"}
-        assert os.getsid(guardian.process_pid) == guardian.process_pid
+        assert environment(watchdog.process_pid).keys() <= {"LD_LIBRARY_PATH"}
+        assert os.getsid(watchdog.process_pid) == watchdog.process_pid
 
 
 async def test_guard_ignores_signals_that_are_meant_for_the_family() -> None:
     ignored = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
     mask = sum(1 << number - 1 for number in ignored)
-    async with guarding() as guardian, shell(guardian, STAY):
-        pid = guardian.process_pid
+    async with guarding() as watchdog, shell(watchdog, STAY):
+        pid = watchdog.process_pid
         assert pid is not None
         await until(lambda: _ignored(pid) & mask == mask, 10)  # it needs a moment to start
         for number in ignored:
             os.kill(pid, number)
         await anyio.sleep(0.05)
-        assert guardian.process_pid == pid and is_alive(pid)
+        assert watchdog.process_pid == pid and is_alive(pid)
 
 
 def _ignored(pid: int) -> int:
@@ -341,30 +341,30 @@ def _ignored(pid: int) -> int:
 
 
 async def test_guard_that_was_killed_is_replaced_by_one_that_knows_as_much() -> None:
-    async with guarding() as guardian:
-        child = guardian.spawn(["/usr/bin/env", "-i", "sleep", "1000"], {"PATH": os.environ["PATH"]}, None)
-        first = guardian.process_pid
+    async with guarding() as watchdog:
+        child = watchdog.spawn(["/usr/bin/env", "-i", "sleep", "1000"], {"PATH": os.environ["PATH"]}, None)
+        first = watchdog.process_pid
         assert first is not None
         is_gone = gone(first)
         os.kill(first, signal.SIGKILL)
-        await until(lambda: guardian.process_pid not in (None, first), 10)
+        await until(lambda: watchdog.process_pid not in (None, first), 10)
         assert is_gone()
-        await guardian._keeper.stop()  # as when this process is killed
+        await watchdog._process.stop()  # as when this process is killed
         with anyio.fail_after(10):
             assert await child.wait() == -signal.SIGKILL
         await child.close(0, 0)
 
 
 async def test_guard_that_was_stopped_is_replaced_when_its_pipe_is_full() -> None:
-    async with guarding() as guardian, shell(guardian, STAY):
-        first, guard = guardian.process_pid, guardian._keeper.process
+    async with guarding() as watchdog, shell(watchdog, STAY):
+        first, guard = watchdog.process_pid, watchdog._process.process
         assert first is not None and guard is not None
         os.kill(first, signal.SIGSTOP)
         for line in ("+1\n" * 1000, "+1\n"):
-            while guard.tell(line):
+            while guard.send(line):
                 pass
-        async with shell(guardian, STAY):
-            assert guardian.process_pid not in (None, first)
+        async with shell(watchdog, STAY):
+            assert watchdog.process_pid not in (None, first)
             assert not is_alive(first)
 
 
@@ -381,10 +381,10 @@ async def test_guard_that_cannot_run_is_tried_a_few_times_and_servers_run_all_th
         return started[-1]
 
     monkeypatch.setattr(watchdog_process, "WatchdogProcess", counted)
-    async with guarding() as guardian, shell(guardian, "echo here; cat") as child:
-        await until(lambda: len(started) == 5 and guardian.process_pid is None, 10)
+    async with guarding() as watchdog, shell(watchdog, "echo here; cat") as child:
+        await until(lambda: len(started) == 5 and watchdog.process_pid is None, 10)
         assert await lines(child, 1) == ["here"]
-        async with shell(guardian, "echo there; cat") as other:
+        async with shell(watchdog, "echo there; cat") as other:
             assert await lines(other, 1) == ["there"]
         await anyio.sleep(0.1)
         assert len(started) == 5
@@ -392,8 +392,8 @@ async def test_guard_that_cannot_run_is_tried_a_few_times_and_servers_run_all_th
 
 async def test_without_an_interpreter_there_is_no_guard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    async with guarding() as guardian, shell(guardian, f"{ESCAPES['setsid']}\n{STAY}") as child:
+    async with guarding() as watchdog, shell(watchdog, f"{ESCAPES['setsid']}\n{STAY}") as child:
         (left,) = await pids(child)
-        assert guardian.process_pid is None
+        assert watchdog.process_pid is None
         await child.close(0, 5)
         assert not is_alive(left)

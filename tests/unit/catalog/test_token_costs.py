@@ -39,10 +39,8 @@ def view_of(rules: ViewRules = RULES) -> CatalogView:
     return build([GIT, MAIL], rules)
 
 
-def counted(
-    asked: CostQuery | None = None, *, rules: ViewRules = RULES, audience: ClientKind = ANYBODY
-) -> TokenAccount:
-    return account(view_of(rules), rules, audience, asked or CostQuery())
+def counted(asked: CostQuery | None = None, *, rules: ViewRules = RULES, client: ClientKind = ANYBODY) -> TokenAccount:
+    return account(view_of(rules), rules, client, asked or CostQuery())
 
 
 def mode_of(found: TokenAccount, expose: str) -> ModeTokens:
@@ -72,26 +70,24 @@ def test_servers_and_the_total_are_the_sums_of_their_tools() -> None:
         assert getattr(found.total, form.name) == sum(getattr(one.tokens, form.name) for one in found.tools)
 
 
-@pytest.mark.parametrize(
-    "audience", [ANYBODY, CODE, replace(ANYBODY, max_result_tokens=0)], ids=["any", "code", "whole"]
-)
-def test_modes_are_what_is_listed_where_expose_says_so(audience: ClientKind) -> None:
-    view, found = view_of(), counted(audience=audience)
+@pytest.mark.parametrize("client", [ANYBODY, CODE, replace(ANYBODY, max_result_tokens=0)], ids=["any", "code", "whole"])
+def test_modes_are_what_is_listed_where_expose_says_so(client: ClientKind) -> None:
+    view, found = view_of(), counted(client=client)
     assert [one.expose for one in found.modes] == ["full", "search", "names", "auto"]
     for one in found.modes:
-        asking = replace(audience, expose=one.expose)
+        asking = replace(client, expose=one.expose)
         mode = decided(view, RULES, asking)
         listed = exposed(view, RULES, asking, mode).entries(Kind.TOOL)
         sent = [estimate(in_era(Kind.TOOL, entry.raw, Era.HANDSHAKE)) for entry in listed]
         assert (one.mode, one.listed, one.tokens) == (mode, len(sent), sum(sent))
-    assert found.defers == audience.defers_tools and found.max_tools == audience.max_tools
+    assert found.defers == client.defers_tools and found.max_tools == client.max_tools
 
 
 def test_current_is_what_the_client_s_kind_says_else_the_profile() -> None:
     assert counted().current == mode_of(counted(), "auto")
     names = counted(rules=replace(RULES, expose="names"))
     assert names.current == mode_of(names, "names") and names.current.mode == "names"
-    assert counted(audience=replace(ANYBODY, expose="search")).current.expose == "search"
+    assert counted(client=replace(ANYBODY, expose="search")).current.expose == "search"
     small = counted(rules=replace(RULES, budget=20))
     assert (small.current.expose, small.current.mode, small.budget) == ("auto", "search", 20)
 
@@ -130,7 +126,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(measures._known) <= 3
 
 
-def test_beyond_a_bound_definitions_are_not_compacted_and_the_next_account_goes_on(
+def test_beyond_a_bound_definitions_are_not_compacted_and_the_next_account_continues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     entries = view_of().entries(Kind.TOOL)

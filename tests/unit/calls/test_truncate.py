@@ -191,7 +191,7 @@ def test_structured_content_is_left_whole_though_the_text_beside_it_is_cut() -> 
     assert seen["structuredContent"] == structured and len(found.kept) == 1
 
 
-def test_structured_content_that_may_go_is_told_of_where_the_text_says_the_same() -> None:
+def test_structured_content_that_is_dropped_is_mentioned_where_the_text_says_the_same() -> None:
     structured = {"rows": rows(5000)}
     body = result(text_block("see"), text_block(json.dumps(structured, indent=1)), structuredContent=structured)
     seen, found = cut_of(body, may_drop_structured=True)

@@ -22,7 +22,7 @@ from mcp_hub.upstreams.executors.registry import CallOffer, Posted
 from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 from tests.unit.calls.virtual_time import named_like
 from tests.unit.fakes import Channel
-from tests.unit.upstreams.local_calls import request
+from tests.unit.upstreams.function_calls import request
 
 STEP = b'{"type":"progress","data":{"progress":1}}'
 ASK = b'{"type":"input-required","data":{"key":"mine","method":"elicitation/create","params":{"message":"?"}}}'

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mcp_hub.app.catalog_rules import policies, view_rules, virtual_name
+from mcp_hub.app.catalog_rules import executor_server, policies, view_rules
 from mcp_hub.catalog.filters import Filter, Selector
 from mcp_hub.catalog.overrides import Override, Supplied
 from mcp_hub.catalog.rules import ServerRules, ViewRules
@@ -85,7 +85,7 @@ def test_lists_are_shared_only_where_there_are_neither_profiles_nor_tokens() -> 
 
 
 def test_tools_of_clients_get_a_name_that_no_server_has() -> None:
-    assert virtual_name(settings(TEXT)) == "virtual2"
+    assert executor_server(settings(TEXT)) == "virtual2"
 
 
 @pytest.mark.parametrize("off", ["off", '"off"', "false", "no"])

@@ -1,4 +1,4 @@
-"""What a worker may post for a call, one rule after the other; their order is that of `test_producers_properties`."""
+"""Posts of a worker for a call, one rule after the other, in the order of `test_executor_posts_properties`."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from mcp_hub.call import Post
 from mcp_hub.errors import PostRefused
 from mcp_hub.events import Completed, Delta, Failed, Log, Progressed, ToolCall, ToolResult
 from mcp_hub.upstreams.executors.posts import Ask, ExecutorLimits, Production, Taken, read_tools
-from tests.unit.upstreams.virtual_workers import refusing
+from tests.unit.upstreams.executor_workers import refusing
 
 
 def event(type_: str, **data: Any) -> bytes:

@@ -14,7 +14,7 @@ from mcp_hub.errors import RpcError, UpstreamLost
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.types import CallId, Era
 from mcp_hub.upstreams.peer.peer import Peer
-from tests.unit.upstreams.local_calls import Recorder
+from tests.unit.upstreams.function_calls import Recorder
 from tests.unit.upstreams.scripted import Server, talking, together
 
 pytestmark = pytest.mark.anyio

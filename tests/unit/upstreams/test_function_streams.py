@@ -12,7 +12,7 @@ import pytest
 from mcp_hub import events
 from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.functions.registry import Context, Progress, Result
-from tests.unit.upstreams.local_calls import Behind, Recorder, run, text
+from tests.unit.upstreams.function_calls import Behind, Recorder, run, text
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""Messages after one another on one line, and one behind noise."""
+"""Messages after one another on one line, and one behind stray text."""
 
 import time
 
@@ -67,7 +67,7 @@ def test_of_a_long_line_the_ends_are_looked_at() -> None:
         b'{"method":"notifications/x","jsonrpc":"2.0"}',
     ],
 )
-def test_noise_before_a_message_is_cut_off_in_whatever_order_its_members_are(noise: bytes, message: bytes) -> None:
+def test_stray_text_before_a_message_is_cut_off_in_any_order_of_members(noise: bytes, message: bytes) -> None:
     assert decode(noise + message) == decode(message) and isinstance(decode(message), Envelope)
 
 
@@ -84,7 +84,7 @@ def test_noise_before_a_message_is_cut_off_in_whatever_order_its_members_are(noi
     ],
     ids=["no version", "another version", "no id", "inside another", "in an array", "too far", "two"],
 )
-def test_what_is_not_beyond_doubt_one_message_behind_noise_is_none(line: bytes) -> None:
+def test_stray_text_before_an_unclear_message_is_not_cut_off(line: bytes) -> None:
     assert isinstance(decode(line), BadMessage)
 
 

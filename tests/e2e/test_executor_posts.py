@@ -1,4 +1,4 @@
-"""What a worker was told to be taken outlives the hub; so does the epoch that keeps earlier workers out."""
+"""Accepted posts of a worker outlive the hub; so does the epoch that keeps earlier workers out."""
 
 from pathlib import Path
 from typing import Any

@@ -16,13 +16,13 @@ from mcp_hub.protocol.eras import LOG_LEVELS
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.types import CallId, Era
 from tests.unit.calls.call_scripts import handle_of
-from tests.unit.fakes import DeliveryPort, HandClock, unused
+from tests.unit.fakes import HandClock, ResponderPort, unused
 
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
 
 
 class Client:
-    """A delivery and the record that it follows."""
+    """A responder and the record that it follows."""
 
     def __init__(
         self, era: Era = HANDSHAKE, token: bytes | None = None, level: str | None = None, method: str = "tools/call"
@@ -31,8 +31,8 @@ class Client:
         self.record = new_record(call, unused, TimeLimits(1, 1), HandClock())
         self.woken = 0
         session = Session("s", LOCAL, era, "2025-11-25", log_level=level)
-        self.delivery = CallResponder(
-            cast(HubPort, DeliveryPort()), b'"r1"', session, handle_of(self.record), token, self.wake
+        self.responder = CallResponder(
+            cast(HubPort, ResponderPort()), b'"r1"', session, handle_of(self.record), token, self.wake
         )
         self.record.log.append(Started())
 
@@ -43,12 +43,12 @@ class Client:
         """The notifications that it is sent for these."""
         for event in events:
             self.record.send(event)
-        return [json.loads(frame) for frame in self.delivery.take()]
+        return [json.loads(frame) for frame in self.responder.take()]
 
     @property
     def answer(self) -> Any:
-        assert self.delivery.answer is not None
-        return json.loads(self.delivery.answer)
+        assert self.responder.answer is not None
+        return json.loads(self.responder.answer)
 
 
 def log(level: str) -> Log:
@@ -97,15 +97,15 @@ def test_all_that_comes_before_the_result_is_sent_before_it_and_in_order() -> No
     messages = client.gets(Progressed(1), log("info"), Progressed(2), Delta(b"[]"), Completed(b'{"content":[]}'))
     assert [message["method"].rpartition("/")[2] for message in messages] == ["progress", "message", "progress"]
     assert client.answer == {"jsonrpc": "2.0", "id": "r1", "result": {"content": []}}
-    assert client.delivery.ended and not client.delivery.has_more
+    assert client.responder.ended and not client.responder.has_more
 
 
 def test_a_client_is_woken_when_there_is_more_and_not_after_it_has_left() -> None:
     client = Client()
     woken = client.woken
     client.record.send(log("info"))
-    assert client.woken > woken and client.delivery.has_more and not client.delivery.ended
-    client.delivery.close()
+    assert client.woken > woken and client.responder.has_more and not client.responder.ended
+    client.responder.close()
     woken = client.woken
     client.record.send(log("info"))
     assert client.woken == woken
@@ -114,14 +114,14 @@ def test_a_client_is_woken_when_there_is_more_and_not_after_it_has_left() -> Non
 def test_a_call_that_its_client_took_back_has_no_answer() -> None:
     client = Client()
     assert client.gets(Cancelled(BY_CLIENT)) == []
-    assert client.delivery.ended and client.delivery.answer is None
+    assert client.responder.ended and client.responder.answer is None
 
 
 def test_a_call_that_somebody_else_cancelled_is_answered_with_an_error() -> None:
     client = Client()
     assert client.gets(Cancelled("enough")) == []
-    assert client.delivery.ended and client.delivery.answer is not None
-    error = json.loads(client.delivery.answer)["error"]
+    assert client.responder.ended and client.responder.answer is not None
+    error = json.loads(client.responder.answer)["error"]
     assert error["code"] == 1009 and "enough" in error["message"]
 
 
@@ -138,11 +138,11 @@ def test_a_result_has_the_shape_of_the_clients_era(upstream: Era, client: Era, e
     raw = b'{"resultType":"complete","a":1}' if upstream is MODERN else b'{"a":1}'
     receiver = Client(client)
     receiver.gets(Completed(raw, upstream))
-    assert receiver.answer["result"] == expected and receiver.delivery.error_code is None
+    assert receiver.answer["result"] == expected and receiver.responder.error_code is None
 
 
 @pytest.mark.parametrize("kind", ['"hologram"', '"input_required"', "5", "null"])
-def test_a_result_type_of_a_server_whose_era_has_none_means_nothing(kind: str) -> None:
+def test_a_result_type_of_a_server_of_a_handshake_era_means_nothing(kind: str) -> None:
     client = Client(HANDSHAKE)
     client.gets(Completed(f'{{"resultType":{kind},"a":1}}'.encode(), HANDSHAKE))
     assert client.answer["result"] == {"a": 1}
@@ -151,7 +151,7 @@ def test_a_result_type_of_a_server_whose_era_has_none_means_nothing(kind: str) -
 def test_a_result_that_the_client_could_not_understand_is_an_error() -> None:
     client = Client(HANDSHAKE)
     client.gets(Completed(b'{"resultType":"task","taskId":"1"}', MODERN))
-    assert client.answer["error"]["code"] == client.delivery.error_code == -32603
+    assert client.answer["error"]["code"] == client.responder.error_code == -32603
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_result_that_the_client_could_not_understand_is_an_error() -> None:
 def test_an_error_has_the_code_that_the_clients_era_allows(raw: bytes, era: Era, code: int) -> None:
     client = Client(era)
     client.gets(Failed(RpcError("no", code=json.loads(raw)["code"], raw=raw)))
-    assert client.answer["error"]["code"] == client.delivery.error_code == code
+    assert client.answer["error"]["code"] == client.responder.error_code == code
     assert client.answer["id"] == "r1"
 
 

@@ -49,7 +49,7 @@ async def test_a_task_that_wants_input_asks_the_caller_even_beside_others_calls(
         assert isinstance(await made.outcome(), Completed)
 
 
-async def test_progress_goes_on_under_the_calls_token() -> None:
+async def test_progress_continues_under_the_calls_token() -> None:
     async with running(of=Era.HANDSHAKE, wants_progress=True) as (_, server, made):
         reader = made.record.log.reader(lambda: None)
         token = made.request["params"]["_meta"]["progressToken"]

@@ -7,7 +7,7 @@ from mcp_hub.errors import ExecutorLost, NotKept, RpcError, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.executors.registry import CallOffer, CancelOffer
-from tests.unit.upstreams.virtual_workers import STEP, Hub, listed, played, refusing, tool
+from tests.unit.upstreams.executor_workers import STEP, Hub, listed, played, refusing, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -106,7 +106,7 @@ async def test_a_lease_is_renewed_by_every_sign_of_life_and_then_runs_out(hub: H
 
 
 @played()
-async def test_a_fetched_call_for_which_nothing_is_posted_is_lost_and_the_worker_is_told(hub: Hub) -> None:
+async def test_a_fetched_call_without_posts_is_lost_and_the_worker_learns_it(hub: Hub) -> None:
     hub.upstream.register("p", "e", [tool("t")], lease=1000)
     channel, _ = await hub.calls.start()
     hub.sweep(100)

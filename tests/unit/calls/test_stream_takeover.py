@@ -1,4 +1,4 @@
-"""Letters between hubs on one store, and what becomes of the streams of a hub that is gone."""
+"""Messages between hubs on one store, and what becomes of the streams of a hub that is gone."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from mcp_hub.calls.streams.inbox import answer_in, answering
 from mcp_hub.calls.streams.stored import last_progress, open_questions
 from mcp_hub.errors import Busy, HubRestarted, RpcError, StoreError, UnknownStream
 from mcp_hub.events import Cancelled, Failed, InputReceived, Progressed, Started, ToolCall
-from mcp_hub.stores.base import Change, Letter
+from mcp_hub.stores.base import Change, Message
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import CallId
 from tests.unit.calls.call_scripts import DONE
@@ -25,7 +25,7 @@ from tests.unit.stores.event_stores import SoleStore
 STEP = ToolCall("c", "t", b"{}")
 
 
-# -- letters
+# -- messages
 
 
 @virtual
@@ -49,17 +49,17 @@ async def test_cancel_and_answers_reach_the_hub_that_runs_the_call() -> None:
     assert isinstance(error, RpcError) and bytes(error.encoded()) == bytes(refusal.encoded())
     assert pair.status(call.id) == "working" and pair.events(other.id)[-1] == Cancelled("enough")
     await pair.two.streams.cancel("p", other.id, "again")
-    assert not pair.shared.core._letters
+    assert not pair.shared.core._messages
 
 
 @virtual
-async def test_letters_that_cannot_be_read_or_are_for_nobody_do_no_harm() -> None:
+async def test_messages_that_cannot_be_read_or_are_for_nobody_do_no_harm() -> None:
     pair, call = await pair_with_call()
     answers = ask(call)
     await sleep(1)
-    pair.shared.core._letters = [
+    pair.shared.core._messages = [
         *(
-            Letter(call.id, "input", body)
+            Message(call.id, "input", body)
             for body in (b"", b"{}", b"[[", b'{"key":"q1"}', b'{"key":"q1","x":' + b"[" * 9000)
         ),
         answering(call.id, "q1", b"1"),
@@ -67,7 +67,7 @@ async def test_letters_that_cannot_be_read_or_are_for_nobody_do_no_harm() -> Non
     pair.shared.writes["another"] += 1
     await sleep(1)
     assert [bytes(answer) for answer in answers] == [b"1"]  # type: ignore[arg-type]
-    pair.one.streams._take(Letter(CallId("st_unknown"), "cancel", b"x"))
+    pair.one.streams._take(Message(CallId("st_unknown"), "cancel", b"x"))
 
 
 @pytest.mark.parametrize("error", [RpcError("half \ufffd", code=7), RpcError("far", data={"deep": [[[]]]})])
@@ -100,7 +100,7 @@ async def test_the_stream_of_a_hub_that_died_is_closed_by_the_next_one_exactly_o
 
 
 @virtual
-async def test_whoever_asks_for_an_orphan_finds_it_closed_already() -> None:
+async def test_an_orphan_is_closed_before_anybody_reads_it() -> None:
     pair, call = await pair_with_call()
     await pair.one.dies()
     row = (await pair.two.streams.open("p", call.id)).row
@@ -110,7 +110,7 @@ async def test_whoever_asks_for_an_orphan_finds_it_closed_already() -> None:
 @pytest.mark.parametrize("delay", [None, 0.1])
 @pytest.mark.parametrize("is_asked", [True, False])
 @virtual
-async def test_a_call_that_can_be_continued_goes_on_under_the_same_numbers(delay: float | None, is_asked: bool) -> None:
+async def test_a_continued_call_keeps_the_same_numbers(delay: float | None, is_asked: bool) -> None:
     pair, call = await pair_with_call(takes_up=True, delay=delay)
     follower = await pair.two.follow(call.id)
     call.record.continuable(HOW)
@@ -222,7 +222,7 @@ async def test_what_is_wanted_of_a_call_while_it_is_taken_up_is_done_then(is_her
         await sleep(2)
         is_ready.set()
     await settle(lambda: pair.status(call.id) == "cancelled")
-    assert pair.status(other.id) == "working" and not pair.two.streams._inbox._letters
+    assert pair.status(other.id) == "working" and not pair.two.streams._inbox._messages
 
 
 @virtual
@@ -243,7 +243,7 @@ async def test_an_orphan_that_cannot_be_taken_over_does_not_keep_the_others_wait
 
 
 @virtual
-async def test_progress_goes_on_from_the_last_value_however_much_was_said_since() -> None:
+async def test_progress_continues_from_the_last_value_however_much_was_said_since() -> None:
     hub, call = await one_call(DurableHub(MemoryStore()))
     for number in range(1, 40):
         call.says(Progressed(number), delta("x" * 100_000, number))

@@ -12,7 +12,7 @@ from mcp_hub.config.trust import OVERRIDE
 from mcp_hub.errors import StartFailed, UpstreamUnavailable
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.functions.upstream import LocalUpstream, load_registry
-from tests.unit.upstreams.local_calls import Recorder, request, text
+from tests.unit.upstreams.function_calls import Recorder, request, text
 
 pytestmark = pytest.mark.anyio
 

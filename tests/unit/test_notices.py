@@ -27,7 +27,7 @@ def test_a_reader_gets_what_was_noted_after_its_place_once_for_each_uri() -> Non
     assert changes.notices(B, place) == [("x:b", b"{}")]
 
 
-def test_parts_of_a_resource_are_told_apart_up_to_a_limit() -> None:
+def test_parts_of_a_resource_are_distinguished_up_to_a_limit() -> None:
     changes = Notices()
     for part in range(module._MOST_PARTS):
         changes.note(A, f"x:a/{part}")

@@ -7,13 +7,13 @@ import pytest
 
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
-from mcp_hub.protocol.jsonrpc.repair import NOT_JSON, StandIn, stand_in
+from mcp_hub.protocol.jsonrpc.repair import NOT_JSON, Placeholder, placeholder
 
 
 def stands(line: bytes, method: str = "tools/list") -> Envelope:
     bad = envelope.decode(line)
     assert isinstance(bad, BadMessage)
-    return stand_in(bad, line, method)
+    return placeholder(bad, line, method)
 
 
 def answer(result: bytes) -> bytes:
@@ -48,7 +48,7 @@ def test_of_a_list_only_the_value_is_replaced(method: str, value: bytes) -> None
 )
 def test_anything_else_is_the_hubs_error(method: str, result: bytes) -> None:
     found = stands(answer(result), method)
-    assert isinstance(found, StandIn) and found.result is msgspec.UNSET and b"malformed" in bytes(found.error)  # type: ignore[arg-type]  # it is set
+    assert isinstance(found, Placeholder) and found.result is msgspec.UNSET and b"malformed" in bytes(found.error)  # type: ignore[arg-type]  # it is set
 
 
 UNFIT = {
@@ -75,7 +75,7 @@ def test_an_element_that_cannot_be_read_is_replaced_and_the_others_stay(name: st
 
 
 @pytest.mark.parametrize("size", [100, 1_200_000])
-def test_half_a_character_in_a_list_of_any_size_is_mended(size: int) -> None:
+def test_half_a_character_in_a_list_of_any_size_is_repaired(size: int) -> None:
     list_ = rb'[{"name":"a"},{"x":"\ud83d"},{"x":"%s"},{"x":NaN}]' % (b"x" * size)
     found = stands(answer(b'{"tools":%s}' % list_))
     expected = list_.replace(b"d83d", b"fffd").replace(b"NaN", NOT_JSON)
@@ -104,7 +104,7 @@ def test_no_list_takes_long(tools: bytes) -> None:
     line = answer(b'{"tools":[%s]}' % tools)
     assert len(line) <= 8 << 20
     began = time.process_time()
-    stand_in(BadMessage(-32700, "malformed"), line, "tools/list")
+    placeholder(BadMessage(-32700, "malformed"), line, "tools/list")
     assert time.process_time() - began < 5, "a guard against quadratic time, which would be hours"
 
 
@@ -112,5 +112,5 @@ def test_no_line_takes_long() -> None:
     for piece in (b'"', b'\\"', b'"\\', b"-", b"NaN", b'"NaN'):
         line = answer(b"NaN " + piece * ((1 << 20) // len(piece) - 100))
         began = time.process_time()
-        stand_in(BadMessage(-32700, "malformed"), line, "tools/list")
+        placeholder(BadMessage(-32700, "malformed"), line, "tools/list")
         assert time.process_time() - began < 5, "a guard against quadratic time, which would be hours"

@@ -142,7 +142,7 @@ def test_a_token_says_who_is_asking(header: str, caller: Caller) -> None:
         *("Basic s3cret", "Bearers3cret", "Token s3cret", "Bearer s3cret s3cret", "Bearer s3cret,x", None),
     ],
 )
-def test_without_a_valid_token_nobody_passes_and_is_told_how(header: str | None) -> None:
+def test_without_a_valid_token_nobody_passes_and_the_answer_says_how(header: str | None) -> None:
     headers = {b"host": b"localhost"} | ({b"authorization": header.encode()} if header is not None else {})
     refusal = seen(LOCKED, headers)
     assert isinstance(refusal, Refusal)

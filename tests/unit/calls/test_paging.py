@@ -94,7 +94,7 @@ def test_a_line_ends_where_it_ends_and_not_where_the_search_pauses() -> None:
         assert len(searched(text, "n.edle").lines) == 1
 
 
-def test_what_is_not_shown_can_be_searched_for_from_where_it_is_told() -> None:
+def test_hidden_text_can_be_searched_for_from_the_place_that_is_named() -> None:
     text = lines_of(50_000)
     lines: list[str] = []
     at: int | None = 0

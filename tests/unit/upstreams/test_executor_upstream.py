@@ -11,8 +11,8 @@ from mcp_hub.errors import Busy, ExecutorLost, HubRestarted, InvalidParams, Meth
 from mcp_hub.events import Completed, Delta, Progressed
 from mcp_hub.upstreams.executors.registry import CancelOffer, InputOffer, Posted
 from tests.unit.fakes import Channel
-from tests.unit.upstreams.local_calls import request
-from tests.unit.upstreams.virtual_workers import ASK, STEP, Hub, can_elicit, played, refusing, tool
+from tests.unit.upstreams.executor_workers import ASK, STEP, Hub, can_elicit, played, refusing, tool
+from tests.unit.upstreams.function_calls import request
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +47,7 @@ async def test_an_error_of_the_worker_is_the_calls(hub: Hub) -> None:
 
 
 @played()
-async def test_a_cancelled_call_is_withdrawn_or_the_worker_is_told(hub: Hub) -> None:
+async def test_a_cancelled_call_is_withdrawn_or_the_worker_learns_it(hub: Hub) -> None:
     _, first = await hub.calls.start()
     id_ = await hub.fetch_one()
     _, second = await hub.calls.start()

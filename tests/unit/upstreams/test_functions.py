@@ -15,7 +15,7 @@ from mcp_hub.examples import jobs
 from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.functions.registry import Context, Registry, Result
 from mcp_hub.upstreams.functions.upstream import LocalUpstream
-from tests.unit.upstreams.local_calls import Recorder, request, run, text
+from tests.unit.upstreams.function_calls import Recorder, request, run, text
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""Parked calls: a state opens its call once, for the same request of the same principal, in time; nothing else does."""
+"""Waiting calls: a state opens its call once, for the same request of the same principal, in time; nothing else."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,41 +32,41 @@ def call(arguments: str = '{"a":1,"b":[2]}', **differs: Any) -> Call:
 
 
 class Waiting:
-    """A parking with one call in it."""
+    """A pending_input with one call in it."""
 
     def __init__(self, seconds: float = 600) -> None:
         self.clock = Clock()
         self.cancelled: list[tuple[CallRecord, str]] = []
-        self.parking = PendingInput(self.clock, seconds, lambda record, why: self.cancelled.append((record, why)))
+        self.pending_input = PendingInput(self.clock, seconds, lambda record, why: self.cancelled.append((record, why)))
         self.record = self.made()
-        self.state = self.parking.park(self.record, 7)
+        self.state = self.pending_input.hold(self.record, 7)
 
     def made(self) -> CallRecord:
         return new_record(call(), unused, TimeLimits(1, 1), self.clock)
 
     def refuses(self, state: str, retry: Call) -> None:
         with pytest.raises(InvalidParams, match="requestState is unknown"):
-            self.parking.fetch(state, retry)
+            self.pending_input.fetch(state, retry)
 
     def refuses_own(self, state: str, retry: Call) -> None:
         with pytest.raises(InvalidParams, match="not given by this server to this client"):
-            self.parking.unmark(retry, state)
+            self.pending_input.unmark(retry, state)
 
 
 def test_the_retry_finds_the_call_where_it_was_left() -> None:
     waiting = Waiting()
-    parked = waiting.parking.fetch(waiting.state, call())
-    assert parked.record is waiting.record and parked.after == 7
-    assert len(waiting.parking) == 0
+    pending = waiting.pending_input.fetch(waiting.state, call())
+    assert pending.record is waiting.record and pending.after == 7
+    assert len(waiting.pending_input) == 0
 
 
-def test_a_state_opens_its_call_once_also_after_the_next_leg() -> None:
+def test_a_state_opens_its_call_once_also_after_the_next_wait() -> None:
     waiting = Waiting()
-    waiting.parking.fetch(waiting.state, call())
+    waiting.pending_input.fetch(waiting.state, call())
     waiting.refuses(waiting.state, call())
-    following = waiting.parking.park(waiting.record, 9)
+    following = waiting.pending_input.hold(waiting.record, 9)
     waiting.refuses(waiting.state, call())
-    assert waiting.parking.fetch(following, call()).after == 9
+    assert waiting.pending_input.fetch(following, call()).after == 9
 
 
 OTHERS: Mapping[str, Call] = {
@@ -82,7 +82,7 @@ OTHERS: Mapping[str, Call] = {
 def test_another_request_does_not_open_it(retry: Call) -> None:
     waiting = Waiting()
     waiting.refuses(waiting.state, retry)
-    assert waiting.parking.fetch(waiting.state, call()), "a failed attempt must not use it up"
+    assert waiting.pending_input.fetch(waiting.state, call()), "a failed attempt must not use it up"
 
 
 @pytest.mark.parametrize("at", range(0, 200, 3))
@@ -91,7 +91,7 @@ def test_no_character_can_be_changed(at: int) -> None:
     if at < len(waiting.state) and at >= len("hub1."):
         other = "x" if waiting.state[at] != "x" else "y"
         waiting.refuses(waiting.state[:at] + other + waiting.state[at + 1 :], call())
-    assert waiting.parking.fetch(waiting.state, call())
+    assert waiting.pending_input.fetch(waiting.state, call())
 
 
 @pytest.mark.parametrize("state", ["hub1.", "hub1..", "hub1.a.b.c", "hub1.ü.ü.ü", "hub1." + "x" * 10_000])
@@ -108,26 +108,26 @@ def test_another_hub_does_not_take_it() -> None:
 def test_what_nobody_fetches_is_cancelled_in_time() -> None:
     waiting = Waiting(seconds=60)
     waiting.clock.time += 59.9
-    waiting.parking.park(waiting.made(), 0)
+    waiting.pending_input.hold(waiting.made(), 0)
     assert not waiting.cancelled
     waiting.clock.time += 0.2
     waiting.refuses(waiting.state, call())
     assert [record for record, _ in waiting.cancelled] == [waiting.record]
 
 
-def test_the_call_parked_first_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_call_that_waits_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pending_input, "_MOST", 3)
     waiting = Waiting()
     for _ in range(3):
-        waiting.parking.park(waiting.made(), 0)
-    assert [record for record, _ in waiting.cancelled] == [waiting.record] and len(waiting.parking) == 3
+        waiting.pending_input.hold(waiting.made(), 0)
+    assert [record for record, _ in waiting.cancelled] == [waiting.record] and len(waiting.pending_input) == 3
 
 
 def test_marks_tell_the_states_of_servers_from_the_hubs_own() -> None:
     for own in ("", "hub1.x", "up1.x", "ü"):
         waiting = Waiting()
-        state = waiting.parking.mark(call(), own)
-        assert not pending_input.is_parked(state) and waiting.parking.unmark(call("{}"), state) == own
+        state = waiting.pending_input.mark(call(), own)
+        assert not pending_input.is_pending(state) and waiting.pending_input.unmark(call("{}"), state) == own
         changed = state[:-1], f"{state}x", state.replace("1.", "1.x")
         for forged in ("", "x", "hub1.x", "up1.", own, f"up1.{own}", *changed):
             waiting.refuses_own(forged, call())
@@ -136,9 +136,9 @@ def test_marks_tell_the_states_of_servers_from_the_hubs_own() -> None:
 @pytest.mark.parametrize("differs", [{"principal": "bert"}, {"upstream": "other"}, {"principal": '","'}])
 def test_a_servers_own_state_is_of_use_to_the_client_that_got_it_alone(differs: dict[str, str]) -> None:
     waiting = Waiting()
-    state = waiting.parking.mark(call(), "mine")
+    state = waiting.pending_input.mark(call(), "mine")
     waiting.refuses_own(state, call(**differs))
-    assert waiting.parking.unmark(call(), state) == "mine"
+    assert waiting.pending_input.unmark(call(), state) == "mine"
 
 
 def test_hubs_with_one_key_know_each_others_states_and_it_is_asked_for_once() -> None:
@@ -168,6 +168,6 @@ ODD = {
 def test_arguments_that_cannot_be_decoded_are_compared_as_they_were_written(arguments: str) -> None:
     waiting = Waiting()
     odd = new_record(call(arguments), unused, TimeLimits(1, 1), waiting.clock)
-    state = waiting.parking.park(odd, 0)
+    state = waiting.pending_input.hold(odd, 0)
     waiting.refuses(state, call(arguments.replace("1", "2").replace("[[", "[ [").replace("d83d", "d83c")))
-    assert waiting.parking.fetch(state, call(arguments)).record is odd
+    assert waiting.pending_input.fetch(state, call(arguments)).record is odd

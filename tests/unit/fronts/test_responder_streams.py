@@ -22,7 +22,7 @@ from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era, JsonObject
 from tests.unit.calls.call_scripts import LoneOwner, handle_of
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
-from tests.unit.fakes import DeliveryPort
+from tests.unit.fakes import ResponderPort
 
 DONE = Completed(b'{"content":[]}')
 INFO = Log("info", b'{"level":"info","data":1}')
@@ -31,7 +31,7 @@ DELTA = Delta(b'[{"type":"text","text":"a"}]')
 
 
 class Client:
-    """A delivery, the record that it follows and the store that this is written to."""
+    """A responder, the record that it follows and the store that this is written to."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class Client:
         session = Session("s", LOCAL, Era.HANDSHAKE, "2025-11-25", capabilities)
         self.record.log.append(Started())
         self.woken = 0
-        self.delivery = CallResponder(
-            cast(HubPort, DeliveryPort()),
+        self.responder = CallResponder(
+            cast(HubPort, ResponderPort()),
             b"1",
             session,
             handle_of(self.record, self.streams, early=early),
@@ -72,7 +72,7 @@ class Client:
         await sleep(0.02)
 
     def gets(self, most: int | None = None) -> list[tuple[int, Any]]:
-        return [(seq, json.loads(frame)) for seq, frame in self.delivery.numbered(most)]
+        return [(seq, json.loads(frame)) for seq, frame in self.responder.numbered(most)]
 
     @property
     def mark(self) -> Any:
@@ -80,8 +80,8 @@ class Client:
 
     @property
     def result(self) -> Any:
-        assert self.delivery.answer is not None
-        return json.loads(self.delivery.answer)["result"]
+        assert self.responder.answer is not None
+        return json.loads(self.responder.answer)["result"]
 
 
 def numbers(got: list[tuple[int, Any]]) -> list[int]:
@@ -92,13 +92,13 @@ def numbers(got: list[tuple[int, Any]]) -> list[int]:
 async def test_what_is_sent_by_cursor_is_sent_once_it_is_committed() -> None:
     client = Client(by_cursor=True)
     client.record.send(Progressed(1))
-    assert not client.delivery.has_more and client.gets() == []
+    assert not client.responder.has_more and client.gets() == []
     await sleep(0)
     await client.happens(Progressed(2), INFO)
-    assert client.woken and client.delivery.has_more
+    assert client.woken and client.responder.has_more
     assert numbers(client.gets()) == [2, 3, 4]
     row = await client.store.find(client.record.call.id)
-    assert row is not None and row.last == client.delivery.cursor == 4
+    assert row is not None and row.last == client.responder.cursor == 4
 
 
 @virtual
@@ -126,7 +126,7 @@ async def test_a_quick_silent_call_has_no_stream_and_no_mark(by_cursor: bool) ->
     client = Client(by_cursor=by_cursor)
     await client.happens(DONE)
     assert client.gets() == [] and client.result == {"content": []}
-    client.delivery.close()
+    client.responder.close()
     assert client.record.stream is None
     assert await client.store.find(client.record.call.id) is None
 
@@ -136,15 +136,15 @@ async def test_a_delivery_that_was_paused_follows_again_from_any_place() -> None
     client = Client(by_cursor=True)
     await client.happens(Progressed(1), Progressed(2), INFO)
     first = client.gets()
-    client.delivery.pause()
+    client.responder.pause()
     assert client.record.stream is not None and client.record.stream.readers == ()
     await client.happens(DONE)
     for after in (0, 2, 4):
         reader = client.record.stream.reader(client.wake, after)
-        client.delivery.follow(client.wake, reader)
+        client.responder.follow(client.wake, reader)
         assert client.gets() == [frame for frame in first if frame[0] > after] and client.result
-    client.delivery.follow(client.wake, client.record.stream.reader(client.wake, 5))
-    assert client.delivery.ended and client.delivery.answer is None
+    client.responder.follow(client.wake, client.record.stream.reader(client.wake, 5))
+    assert client.responder.ended and client.responder.answer is None
 
 
 # -- the extension
@@ -184,7 +184,7 @@ async def overtaken(client: Client) -> list[int]:
         for _ in range(30):
             await client.happens(INFO)
         got: list[int] = []
-        while client.delivery.has_more and not client.delivery.ended:
+        while client.responder.has_more and not client.responder.ended:
             got += [seq for seq in numbers(client.gets()) if seq]
     return got
 
@@ -199,33 +199,33 @@ async def test_a_client_that_has_come_back_to_its_place_is_sent_to_name_another(
     await client.happens(INFO)
     client.gets()
     assert client.record.stream is not None
-    client.delivery.follow(client.wake, client.record.stream.reader(client.wake, 2))
+    client.responder.follow(client.wake, client.record.stream.reader(client.wake, 2))
     got = await overtaken(client)
     assert got == list(range(3, len(got) + 3)) and len(got) < 10
-    assert client.delivery.ended and client.delivery.state is ResponderState.LOST and client.delivery.answer is None
+    assert client.responder.ended and client.responder.state is ResponderState.LOST and client.responder.answer is None
 
 
 @virtual
-async def test_one_that_reads_its_own_request_slowly_gets_its_result_and_is_told_what_it_missed() -> None:
+async def test_a_slow_reader_of_its_own_request_gets_its_result_and_learns_what_it_missed() -> None:
     client = Client(by_cursor=True, store=small_store())
     got = await overtaken(client)
-    assert got == sorted(set(got)) and not client.delivery.ended
+    assert got == sorted(set(got)) and not client.responder.ended
     missed = got[-1] - 1 - len(got)
     assert missed > 10
     await client.happens(Progressed(1), Progressed(2), Completed(b'{"content":[]}'))
     told = [message for _, message in client.gets() if message.get("method") == "notifications/progress"]
     assert [message["params"].get("_meta", {}).get(COALESCED) for message in told] == [missed, None]
-    assert client.delivery.ended and client.result["content"] == []
+    assert client.responder.ended and client.result["content"] == []
 
 
 @virtual
-async def test_one_that_has_none_goes_on_with_what_is_left() -> None:
+async def test_a_reader_without_a_place_continues_with_the_remaining_events() -> None:
     client = Client(partials=True, store=small_store())
     got = await overtaken(client)
     row = await client.store.find(client.record.call.id)
     assert row is not None and row.first > 10
     assert got[-(row.last - row.first + 1) :] == list(range(row.first, row.last + 1))
-    assert got == sorted(set(got)) and not client.delivery.ended
+    assert got == sorted(set(got)) and not client.responder.ended
 
 
 @virtual
@@ -235,8 +235,8 @@ async def test_a_stream_that_is_gone_altogether_ends_with_an_error() -> None:
     client.gets()
     assert client.record.stream is not None
     client.record.stream.fail(UnknownStream())
-    assert client.gets() == [] and client.delivery.ended and client.delivery.state is not ResponderState.LOST
-    assert "cannot be read any more" in json.loads(client.delivery.answer or b"")["error"]["message"]
+    assert client.gets() == [] and client.responder.ended and client.responder.state is not ResponderState.LOST
+    assert "cannot be read any more" in json.loads(client.responder.answer or b"")["error"]["message"]
 
 
 # -- in place of the result
@@ -246,11 +246,11 @@ async def test_a_stream_that_is_gone_altogether_ends_with_an_error() -> None:
 async def test_what_stands_in_for_the_result_comes_when_it_is_due_and_behind_what_was_said() -> None:
     client = Client(by_cursor=True, early=TASK)
     await sleep(4.9)
-    assert not client.delivery.ended
+    assert not client.responder.ended
     await client.happens(Progressed(1))
     await sleep(0.2)
-    assert client.delivery.has_more
-    assert numbers(client.gets(1)) == [2] and client.delivery.detached and client.result["resultType"] == "task"
+    assert client.responder.has_more
+    assert numbers(client.gets(1)) == [2] and client.responder.detached and client.result["resultType"] == "task"
 
 
 @pytest.mark.parametrize("case", ["ended before", "not ready", "closed"])
@@ -261,15 +261,15 @@ async def test_it_does_not_come_when_it_is_not_wanted(case: str) -> None:
         await client.happens(DONE)
         client.gets()
     elif case == "closed":
-        client.delivery.close()
+        client.responder.close()
     await sleep(10)
-    assert not client.delivery.detached and client.gets() == []
-    assert not client.delivery.detached
+    assert not client.responder.detached and client.gets() == []
+    assert not client.responder.detached
 
 
 @virtual
 async def test_a_call_that_is_followed_no_longer_holds_nobody() -> None:
     client = Client(early=TASK)
     await client.happens(Progressed(1))
-    client.delivery.close()
+    client.responder.close()
     assert client.record.stream is not None and not client.record.stream.readers

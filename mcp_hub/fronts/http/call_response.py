@@ -6,7 +6,6 @@ gets a watcher for the client's disconnect, and keep-alive comments. Events are 
 
 import math
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -73,8 +72,8 @@ class HttpResponse:
     async def run(self) -> bool:
         """Returns when the response is complete (True), or stopped, or the client gone."""
         try:
-            with suppress(ClientGone):
-                return await self._run()
+            return await self._run()
+        except ClientGone:
             return False
         finally:
             self._on_stream = None  # what is not let go here waits for the garbage collector
@@ -186,11 +185,14 @@ class Housekeeper:
 
     def __init__(self) -> None:
         self._fresh: set[HttpResponse] = set()
+        self._is_idle = True
         self._work = anyio.Event()
 
     def add(self, http_response: HttpResponse) -> None:
         self._fresh.add(http_response)
-        self._work.set()
+        if self._is_idle:
+            self._is_idle = False
+            self._work.set()
 
     def discard(self, http_response: HttpResponse) -> None:
         self._fresh.discard(http_response)
@@ -205,4 +207,4 @@ class Housekeeper:
                 http_response.is_slow = True
                 http_response.wake()
             if not self._fresh:
-                self._work = anyio.Event()
+                self._is_idle, self._work = True, anyio.Event()

@@ -42,6 +42,8 @@ _STARTED = 1
 class ResponderState(Enum):
     """Where the answer to a request is."""
 
+    __hash__ = object.__hash__  # that of `Enum` is a function of Python
+
     FOLLOWING = "following"
     DUE = "due"
     """An early answer is given as soon as all that was said has been taken."""

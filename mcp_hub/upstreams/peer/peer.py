@@ -6,7 +6,7 @@ to the only call in flight, or to the session that has all calls in flight, else
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 import anyio
 import msgspec
@@ -235,7 +235,8 @@ class Peer(WireHandler):
         return self.begin(call, channel, headers)
 
     def _params(self, call: Call, id_: int) -> bytes:
-        meta, params = cast(dict[str, object], call.meta), call.params
+        params = call.params
+        meta: Mapping[str, object] = call.meta
         if self.info.era is MODERN:
             meta = {**meta, **self._envelope(call)}
             is_first = call.input_responses is None and call.request_state is None

@@ -51,10 +51,15 @@ class ConfigError(HubError):
 
 
 class StartFailed(HubError):
-    """An upstream did not become ready; the message says what was tried and why it failed, without secrets."""
+    """An upstream did not become ready; the message says what was tried and why it failed, without secrets.
+
+    Of the folders that were `searched` the message gives the number; `brief` is the message without it.
+    """
 
     def __init__(self, code: str, message: str, searched: tuple[str, ...] = ()) -> None:
-        super().__init__(shown(message))
+        places = f" {len(searched)} folders were searched; mcp-hub doctor shows them." if searched else ""
+        super().__init__(shown(message) + places)
+        self.brief = shown(message)
         self.code = code
         self.searched = searched
 

@@ -155,10 +155,8 @@ def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) ->
     if server.local is not None:
         top = server.local.partition(":")[0].partition(".")[0]
         if not _is_module(top, folder):
-            places = (*sys.path, folder)
-            said = f"module not found: {top}. Install it, or put it next to the configuration"
-            said += f" (searched {len(places)} directories: mcp-hub doctor shows them)"
-            raise StartFailed("module_not_found", said, places)
+            said = f"module not found: {top}. Install it, or put it next to the configuration."
+            raise StartFailed("module_not_found", said, tuple(dict.fromkeys((*sys.path, folder))))
         return server.local
     return _command(server, env, folder)
 

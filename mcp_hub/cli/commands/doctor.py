@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
+from msgspec import structs
 
 from mcp_hub.app import readiness
 from mcp_hub.app.upstream_factory import find_program
@@ -98,13 +98,15 @@ def _diagnoses(app: "App", loaded: Loaded, seconds: Mapping[str, float]) -> list
     found = []
     for status in app.hub.statuses():
         name = status.server
+        diagnosis = structs.replace(diagnose(status, app.upstreams[name].snapshot(), view), seconds=seconds.get(name))
         try:
-            program = find_program(loaded.settings.servers[name], os.environ, folder)
-            searched: tuple[str, ...] = ()
-        except StartFailed as problem:
-            program, searched = None, problem.searched  # the diagnosis says so
-        diagnosis = diagnose(status, app.upstreams[name].snapshot(), view)
-        found.append(msgspec.structs.replace(diagnosis, program=program, searched=searched, seconds=seconds.get(name)))
+            diagnosis = structs.replace(
+                diagnosis, program=find_program(loaded.settings.servers[name], os.environ, folder)
+            )
+        except StartFailed as missing:
+            problem = missing.brief if diagnosis.code == missing.code else diagnosis.problem
+            diagnosis = structs.replace(diagnosis, problem=problem, searched=missing.searched)
+        found.append(diagnosis)
     return found
 
 

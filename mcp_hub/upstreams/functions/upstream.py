@@ -203,9 +203,9 @@ def _imported(module_name: str, reference: str, folder: str | None, env: Mapping
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             said = f'local "{reference}": module {module_name} needs {error.name}, which is not installed. Install it.'
-        else:
-            said = f'local "{reference}": module {error.name} was not found (searched: {", ".join(sys.path)}).'
-        raise StartFailed("module_not_found", said) from error
+            raise StartFailed("module_not_found", said) from error
+        said = f'local "{reference}": module {error.name} was not found.'
+        raise StartFailed("module_not_found", said, tuple(dict.fromkeys(sys.path))) from error
     except (Exception, SystemExit) as error:  # the boundary to user code
         problem = f"{type(error).__name__}: {error}"
         raise StartFailed("import_failed", f'local "{reference}": importing {module_name} raised {problem}') from error

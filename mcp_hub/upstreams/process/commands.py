@@ -56,8 +56,7 @@ def resolve(command: str, env_path: str | None, home: str, cwd: str) -> str:
     advice = (
         HINTS.get(command) or _split_up(command) or _nearest(command) or 'Install it, or set "command" to its path.'
     )
-    said = f"command not found: {command}. {advice} {len(places)} directories were searched; mcp-hub doctor shows them."
-    raise StartFailed("command_not_found", said, tuple(places))
+    raise StartFailed("command_not_found", f"command not found: {command}. {advice}", tuple(places))
 
 
 def _nearest(command: str) -> str:

@@ -61,7 +61,7 @@ def test_not_found_names_what_was_searched(tmp_path: Path) -> None:
         find("frobnicate", tmp_path)
     message = str(caught.value)
     assert caught.value.code == "command_not_found"
-    assert "frobnicate" in message and f"{len(caught.value.searched)} directories" in message
+    assert "frobnicate" in message and f"{len(caught.value.searched)} folders" in message
     assert {f"{tmp_path}/bin", f"{tmp_path}/home/.cargo/bin"} <= {*caught.value.searched}
 
 

@@ -79,23 +79,24 @@ async def test_a_terminal_that_is_closed_ends_the_hub_which_was_started_there(tm
     command += ["--config", str(tmp_path / "servers.yaml")]
     pid, terminal = pty.fork()
     if not pid:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under `nohup` it is ignored, and a hub leaves that as it is
         os.environ["MCP_HUB_STATE_DIR"] = str(tmp_path / "state")
         os.execv(sys.executable, command)
     try:
         seen = b""
         with anyio.fail_after(WAIT):
             while b"/mcp" not in seen:
-                seen += await anyio.to_thread.run_sync(os.read, terminal, 4096)
+                seen += await anyio.to_thread.run_sync(os.read, terminal, 4096, abandon_on_cancel=True)
         await until(lambda: file.starts("a"))
         os.kill(pid, signal.SIGHUP)
         with anyio.fail_after(WAIT):
             while b"config_reloaded" not in seen:
-                seen += await anyio.to_thread.run_sync(os.read, terminal, 4096)
+                seen += await anyio.to_thread.run_sync(os.read, terminal, 4096, abandon_on_cancel=True)
         under = children(pid)
         os.close(terminal)
         terminal = -1
         with anyio.fail_after(WAIT):
-            _, status = await anyio.to_thread.run_sync(os.waitpid, pid, 0)
+            _, status = await anyio.to_thread.run_sync(os.waitpid, pid, 0, abandon_on_cancel=True)
         pid = 0
         assert os.WIFEXITED(status) and not any(map(is_alive, under))
     finally:

@@ -1,10 +1,10 @@
 """One HTTP response to one MCP request: JSON when the call ends quietly, SSE as soon as something comes first.
 
-A quick call costs no task beside its own: only a response that the housekeeper finds open after a quarter of a second
-gets a watcher for the client's disconnect, and keep-alive comments. Events are written a slice at a time.
+A quick call costs no task beside its own and is not followed: only one that says more than its result, or that the
+housekeeper finds running after a quarter of a second, is. Then the client's disconnect is watched for, and silence is
+filled with keep-alive comments. Events are written a slice at a time.
 """
 
-import math
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -13,6 +13,7 @@ import anyio.lowlevel
 
 from mcp_hub.aio import Bell, Beside
 from mcp_hub.fronts.http.response import KEEP_ALIVE, LAST, ClientGone, StreamedResponse
+from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
 from mcp_hub.protocol import cursors, sse
 from mcp_hub.protocol.rpc_errors import HTTP_STATUS
@@ -29,8 +30,49 @@ Frames = list[tuple[int, bytes]]
 """Messages, each with the number of its event."""
 
 
+class QuickWait:
+    """Waits for the plain result of a call that ends soon; the housekeeper wakes it if the call does not.
+
+    A call that takes long, or says anything else, is followed from then on: by `responder`, which rings `bell`.
+    """
+
+    __slots__ = ("_quick", "_responder", "bell")
+
+    def __init__(self, quick: QuickCall) -> None:
+        self._quick = quick
+        self._responder: CallResponder | None = None
+        self.bell = Bell()
+
+    @property
+    def responder(self) -> CallResponder:
+        """Follows the call from the first use on."""
+        if self._responder is None:
+            self._quick.close()
+            self._responder = self._quick.responder(self.bell.ring)
+        return self._responder
+
+    def wake(self) -> None:
+        """The call has ended, or is more than a quick one."""
+        if not self._quick.call.has_ended:
+            _ = self.responder
+        self.bell.ring()
+
+    async def answer(self, housekeeper: "Housekeeper") -> bytes | None:
+        """The answer of a call that ended soon with a plain result; None for any other, which `responder` follows."""
+        quick = self._quick
+        if not quick.is_quick:
+            return None
+        housekeeper.add(self)
+        try:
+            quick.call.watch(self.wake)
+            await self.bell.wait()
+        finally:
+            housekeeper.discard(self)
+        return quick.answer() if self._responder is None else None
+
+
 class HttpResponse:
-    """Follows one responder, which rings `bell`, to its end or until `stop`. The housekeeper sets `is_slow`.
+    """Follows one responder, which rings `bell`, to its end or until `stop`.
 
     A client that cannot stream gets the answer alone. `on_stream` makes an event stream that can be resumed: it is
     awaited when the response becomes one, its result goes first, and every message carries its place in the call's
@@ -38,7 +80,7 @@ class HttpResponse:
     """
 
     __slots__ = (
-        "_bell", "_can_stream", "_is_resumed", "_on_stream", "_response", "_scope", "_stopped", "is_slow", "responder",
+        "_bell", "_can_stream", "_is_resumed", "_on_stream", "_response", "_scope", "_stopped", "responder",
     )  # fmt: skip
 
     def __init__(
@@ -52,7 +94,6 @@ class HttpResponse:
         is_resumed: bool = False,
     ) -> None:
         self.responder = responder
-        self.is_slow = is_resumed
         self._bell = bell
         self._response = response
         self._can_stream = can_stream
@@ -66,9 +107,6 @@ class HttpResponse:
         """Whether `stop` was called."""
         return self._stopped is not None
 
-    def wake(self) -> None:
-        self._bell.ring()
-
     async def run(self) -> bool:
         """Returns when the response is complete (True), or stopped, or the client gone."""
         try:
@@ -79,16 +117,8 @@ class HttpResponse:
             self._on_stream = None  # what is not let go here waits for the garbage collector
 
     async def _run(self) -> bool:
-        frames: Frames = []
-        while not (self.is_slow or (frames and self._can_stream)):
-            if self.responder.ended:
-                await self._finish()
-                return True
-            if not self.responder.has_more:
-                await self._bell.wait()
-            frames = self._taken()
         try:
-            return await self._follow(frames)
+            return await self._follow(self._taken())
         finally:
             if self._stopped is not None:
                 self._stopped.set()
@@ -102,31 +132,25 @@ class HttpResponse:
         return self._stopped
 
     async def _follow(self, frames: Frames) -> bool:
-        """The rest of a response that is an event stream or takes long."""
+        if self.responder.ended and not frames:
+            await self._finish()
+            return True
         is_complete = False
-        with anyio.CancelScope() as self._scope:
-            if not self.is_slow:
-                is_complete = await self._pump(frames)
-                frames = []
-            if not is_complete:
-                with Beside(lambda _: self._response.watch(self.wake)):
-                    is_complete = await self._pump(frames)
+        with anyio.CancelScope() as self._scope, Beside(lambda _: self._response.watch(self._bell.ring)):
+            is_complete = await self._pump(frames)
         if self._stopped is not None and not is_complete:
             with anyio.move_on_after(LAST, shield=True):
                 await self._response.end()
         return is_complete
 
     async def _pump(self, frames: Frames) -> bool:
-        """Sends `frames` and what comes. True: complete. False: the client is gone, or the response is found slow."""
-        was_slow = self.is_slow
+        """Sends `frames` and what comes. True: complete. False: the client is gone."""
         while not self._response.is_gone:
             if frames and self._can_stream:
                 await self._write(b"".join(self._message(seq, frame) for seq, frame in frames))
             if self.responder.ended:
                 await self._finish()
                 return True
-            if self.is_slow and not was_slow:
-                return False
             if await self._is_silent() and self._can_stream:
                 await self._write(sse.COMMENT)
             frames = self._taken()
@@ -145,7 +169,7 @@ class HttpResponse:
             return True
         opens = self._can_stream and self._on_stream is not None and not is_open
         silence = _UNOPENED if opens else KEEP_ALIVE
-        with anyio.move_on_after(silence if self.is_slow else math.inf) as patience:
+        with anyio.move_on_after(silence) as patience:
             await self._bell.wait()
         return patience.cancelled_caught
 
@@ -181,30 +205,29 @@ class HttpResponse:
 
 
 class Housekeeper:
-    """Finds exchanges that are not quick. Sleeps while there are none."""
+    """Finds calls that are not quick. Sleeps while there are none."""
 
     def __init__(self) -> None:
-        self._fresh: set[HttpResponse] = set()
+        self._fresh: set[QuickWait] = set()
         self._is_idle = True
         self._work = anyio.Event()
 
-    def add(self, http_response: HttpResponse) -> None:
-        self._fresh.add(http_response)
+    def add(self, waiting: QuickWait) -> None:
+        self._fresh.add(waiting)
         if self._is_idle:
             self._is_idle = False
             self._work.set()
 
-    def discard(self, http_response: HttpResponse) -> None:
-        self._fresh.discard(http_response)
+    def discard(self, waiting: QuickWait) -> None:
+        self._fresh.discard(waiting)
 
     async def run(self) -> None:
         while True:
             await self._work.wait()
             before = set(self._fresh)
             await anyio.sleep(_PATIENCE)
-            for http_response in before & self._fresh:
-                self._fresh.discard(http_response)
-                http_response.is_slow = True
-                http_response.wake()
+            for waiting in before & self._fresh:
+                self._fresh.discard(waiting)
+                waiting.wake()
             if not self._fresh:
                 self._is_idle, self._work = True, anyio.Event()

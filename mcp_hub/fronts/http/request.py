@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from mcp_hub.aio import Bell
 from mcp_hub.errors import RpcError
-from mcp_hub.fronts.http.call_response import Housekeeper, HttpResponse
+from mcp_hub.fronts.http.call_response import Housekeeper, HttpResponse, QuickWait
 from mcp_hub.fronts.http.response import ErrorResponse, HttpExchange, StreamedResponse, respond, stream
 from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen
-from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
+from mcp_hub.fronts.mcp.quick_call import QuickCall
+from mcp_hub.fronts.mcp.responder import ResponderState
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.protocol.jsonrpc import envelope
@@ -96,20 +96,29 @@ async def answer_call(
     if begun is None:
         return
     call, meta = begun
-    bell = Bell()
-    responder = CallResponder(hub, id_, session, call, meta.token, bell.ring)
-    response = StreamedResponse(request.receive, request.send)
-    http_response = HttpResponse(responder, bell, response, can_stream=request.takes_sse)
-    housekeeper.add(http_response)
-    is_complete = False
+    quick = QuickWait(QuickCall(hub, id_, session, call, meta.token))
+    continues = False
     try:
-        is_complete = await http_response.run()
+        answer = await quick.answer(housekeeper)
+        if answer is not None:
+            await respond(request.send, 200, answer)
+        else:
+            continues = await _follow(quick, request)
     finally:
-        housekeeper.discard(http_response)
-        responder.close()
-        continues = responder.state is ResponderState.PENDING or (responder.detached and is_complete)
         if not (call.has_ended or continues):
             call.cancel("the client closed the response stream")
+
+
+async def _follow(quick: QuickWait, request: HttpRequest) -> bool:
+    """Responds to a modern request with all that its call says; whether the call continues without the client."""
+    responder = quick.responder
+    response = StreamedResponse(request.receive, request.send)
+    is_complete = False
+    try:
+        is_complete = await HttpResponse(responder, quick.bell, response, can_stream=request.takes_sse).run()
+    finally:
+        responder.close()
+    return responder.state is ResponderState.PENDING or (responder.detached and is_complete)
 
 
 async def _listen(

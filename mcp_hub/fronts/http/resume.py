@@ -25,11 +25,12 @@ from mcp_hub import aio
 from mcp_hub.aio import Bell
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, RpcError, StoreError, UnknownStream
-from mcp_hub.fronts.http.call_response import Housekeeper, HttpResponse
+from mcp_hub.fronts.http.call_response import Housekeeper, HttpResponse, QuickWait
 from mcp_hub.fronts.http.replay import Origin, StreamReplay, cancel_stored
 from mcp_hub.fronts.http.request import HttpRequest
-from mcp_hub.fronts.http.response import ErrorResponse, StreamedResponse
+from mcp_hub.fronts.http.response import ErrorResponse, StreamedResponse, respond
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
+from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder, nobody
 from mcp_hub.hub import CallHandle, HubPort, StreamHandle
 from mcp_hub.logs import get_logger
@@ -56,14 +57,15 @@ _TICK: Final = 1.0
 
 
 class ClientCalls(msgspec.Struct, eq=False):
-    """The calls of one session by request id (None: one that is starting), and its questions.
+    """The calls of one session by request id, and its questions.
 
+    A call in `requests` that is starting is None, and one that has so far nothing for its client just the call.
     `withdrawals` has those of questions whose calls ended while the client was away, `answers` the answers to
     questions of calls that run elsewhere.
     """
 
     stored: StoredSession
-    requests: dict[int | str, "ClientStream | None"] = msgspec.field(default_factory=dict)
+    requests: dict[int | str, "ClientStream | CallHandle | None"] = msgspec.field(default_factory=dict)
     asking: ClientRequests = msgspec.field(default_factory=ClientRequests)
     withdrawals: dict[CallId, list[bytes]] = msgspec.field(default_factory=dict)
     answers: deque[tuple[CallId, str, RawJson | RpcError]] = msgspec.field(
@@ -135,25 +137,45 @@ class Resumption:
         call: CallHandle,
     ) -> None:
         """Follows a call to the end of its POST's response; afterwards it may go on, and the client come back."""
-        bell, asking = Bell(), None
-        if request.takes_sse:
+        asking, takes_sse = None, request.takes_sse
+        if takes_sse:
             asking = client.asking
             made = call.call  # and not the handle, which would make a circle
             call.keep(lambda: Origin.of(id_, token, made).encoded())
-        responder = CallResponder(
-            self._hub, id_, client.session, call, token, bell.ring, asking, by_cursor=request.takes_sse
+        quick = QuickWait(QuickCall(self._hub, id_, client.session, call, token, asking, takes_sse))
+        client.requests[key] = call
+        try:
+            answer = await quick.answer(self._housekeeper)
+        except anyio.get_cancelled_exc_class():  # the hub stops: the client may come back to another
+            self._left(self._line(client, key, quick.responder))
+            raise
+        if answer is None:
+            await self._follow(self._line(client, key, quick.responder), quick, request)
+            return
+        if client.requests.get(key) is call:
+            del client.requests[key]
+        await respond(request.send, 200, answer)
+
+    def _line(self, client: ClientCalls, key: int | str, responder: CallResponder) -> ClientStream:
+        line = client.requests[key] = ClientStream(client, key, responder, None)
+        return line
+
+    async def _follow(self, line: ClientStream, quick: QuickWait, request: HttpRequest) -> None:
+        """Responds with all that the call of a POST says."""
+        http_response = line.http_response = HttpResponse(
+            line.responder,
+            quick.bell,
+            StreamedResponse(request.receive, request.send),
+            can_stream=request.takes_sse,
+            on_stream=lambda: self._opened(line),
         )
-        response = StreamedResponse(request.receive, request.send)
-        http_response = HttpResponse(
-            responder, bell, response, can_stream=request.takes_sse, on_stream=lambda: self._opened(line)
-        )
-        line = client.requests[key] = ClientStream(client, key, responder, http_response)
-        self._housekeeper.add(http_response)
+        await self._run(line, http_response)
+
+    async def _run(self, line: ClientStream, http_response: HttpResponse) -> None:
         try:
             await http_response.run()
         finally:
-            self._housekeeper.discard(http_response)
-            self._left(line, http_response)
+            self._left(line, is_polling=http_response.is_stopped)
 
     # -- coming back ----------------------------------------------------------------------------------------------
 
@@ -169,10 +191,7 @@ class Resumption:
             raise ErrorResponse(410, gone.symbol, "events after this one are no longer kept", id_=Unset) from None
         except (Busy, StoreError) as error:
             raise not_now(error) from None
-        try:
-            await http_response.run()
-        finally:
-            self._left(line, http_response)
+        await self._run(line, http_response)
 
     async def _named(self, client: ClientCalls, cursor: Cursor) -> StreamHandle:
         """The stream that is named. Raises `UnknownStream` unless this session has been given that place."""
@@ -181,7 +200,12 @@ class Resumption:
         if row.session != client.session.id or cursor.seq > row.last:
             raise UnknownStream
         line = client.requests.get(Origin.stored(row).key)
-        if line is not None and line.id == row.id and line.http_response is not None and not line.is_known:
+        if (
+            isinstance(line, ClientStream)
+            and line.id == row.id
+            and line.http_response is not None
+            and not line.is_known
+        ):
             raise UnknownStream
         return stream
 
@@ -268,13 +292,13 @@ class Resumption:
 
     # -- going away -----------------------------------------------------------------------------------------------
 
-    def _left(self, line: ClientStream, http_response: HttpResponse) -> None:
+    def _left(self, line: ClientStream, *, is_polling: bool = False) -> None:
         """The connection is over; nobody follows the call, until another takes the stream over."""
         line.http_response = None
         line.responder.pause()
         line.responder.drop_answer()
         if not line.waiting:
-            self._away(line, is_polling=http_response.is_stopped)
+            self._away(line, is_polling=is_polling)
 
     def _away(self, line: ClientStream, *, is_polling: bool = False) -> None:
         """There is no connection, and none is about to come."""
@@ -321,7 +345,9 @@ class Resumption:
     async def cancel(self, client: ClientCalls, key: int | str, reason: str) -> None:
         """Ends the call of a request, if one is under way, at whichever hub."""
         line = client.requests.get(key)
-        if line is not None and not line.is_elsewhere:
+        if isinstance(line, CallHandle):
+            line.cancel(reason)
+        elif line is not None and not line.is_elsewhere:
             line.responder.call.cancel(reason)
         elif line is not None or (client.stored.was_elsewhere and key not in client.requests):
             await cancel_stored(self._hub, client.session, reason, key)

@@ -22,14 +22,15 @@ _SOON = 1.0
 
 @final
 class QuickCall(msgspec.Struct, eq=False):
-    """One request, by its encoded `id`, and its call; `asking` reaches a handshake client, `token` is for progress."""
+    """One request, by its encoded `id`, and its call; `token` is for progress, the rest as for a `CallResponder`."""
 
     hub: HubPort
     id: bytes
     session: Session
     call: CallHandle
     token: bytes | None
-    asking: ClientRequests
+    asking: ClientRequests | None = None
+    by_cursor: bool = False
 
     @property
     def is_quick(self) -> bool:
@@ -51,7 +52,9 @@ class QuickCall(msgspec.Struct, eq=False):
 
     def responder(self, wake: Callable[[], None]) -> CallResponder:
         """Follows the call from here on; `wake` is called when there is something to take."""
-        return CallResponder(self.hub, self.id, self.session, self.call, self.token, wake, self.asking)
+        return CallResponder(
+            self.hub, self.id, self.session, self.call, self.token, wake, self.asking, by_cursor=self.by_cursor
+        )
 
     def close(self) -> None:
         """Nobody waits for the call any more. Idempotent."""

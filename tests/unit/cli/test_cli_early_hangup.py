@@ -13,6 +13,8 @@ import os, signal, anyio
 from mcp_hub.cli import main
 from mcp_hub.cli.signals import received_signals
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the tests run under nohup
+
 async def serve():
     async with received_signals() as signals:
         with anyio.fail_after(30):

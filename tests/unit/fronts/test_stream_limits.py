@@ -55,6 +55,27 @@ async def test_a_call_whose_client_left_before_it_knew_of_a_stream_continues_as_
 
 
 @virtual
+async def test_a_call_whose_connection_ends_at_once_continues_as_long() -> None:
+    call = MadeCall(World())
+    await sleep(0.01)
+    call.post.task.cancel()
+    await sleep(OTHERS - 2)
+    assert call.world.cancelled == [] and call.client.is_taken(1)
+    await sleep(8)
+    assert call.world.cancelled == [call.record] and call.client.requests == {}
+
+
+@virtual
+async def test_a_call_that_has_only_just_begun_is_cancelled_by_its_id() -> None:
+    call = MadeCall(World())
+    await sleep(0)
+    await call.world.resumption.cancel(call.client, 1, "enough")
+    assert call.world.cancelled == [call.record]
+    await sleep(5)
+    assert call.post.is_complete and call.client.requests == {}
+
+
+@virtual
 async def test_a_stream_stays_after_its_end() -> None:
     world = World()
     client = world.client()

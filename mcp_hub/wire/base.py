@@ -18,6 +18,8 @@ _NOT_AWAITED = frozenset({"subscriptions/listen", "logging/setLevel"})
 Params = RawJson | Callable[[int], RawJson]
 """The params of a request, or a function that makes them of its id, which is its progress token, too."""
 Headers = Mapping[str, str]
+LateAnswer = Callable[[Envelope], object]
+"""Takes the answer to a request that was abandoned."""
 Cancellation = Callable[[int], bytes]
 """Makes the notification that cancels the request of this id."""
 
@@ -122,7 +124,7 @@ class Requests:
 
     def __init__(self, first: int = 1) -> None:
         self._first = self._next_id = first
-        self._late: dict[int, None] = {}
+        self._late: dict[int, LateAnswer | None] = {}
         self.pending: dict[int, Pending] = {}
 
     def expect(self, method: str, context: object = None) -> Pending:
@@ -152,9 +154,18 @@ class Requests:
         found = list(islice(awaited, 2))
         return found[0] if len(found) == 1 else None
 
-    def is_late(self, id_: int) -> bool:
+    def when_late(self, pending: Pending, take: LateAnswer) -> None:
+        """From now on `take` gets the answer to this request, which was abandoned."""
+        if pending.id in self._late:
+            self._late[pending.id] = take
+
+    def take_late(self, id_: int, answer: Envelope) -> bool:
         """Whether this answers a request that was abandoned; true once."""
-        return self._late.pop(id_, 0) is None
+        if id_ not in self._late:
+            return False
+        if (late := self._late.pop(id_)) is not None:
+            late(answer)
+        return True
 
     def fail_all(self, reason: str) -> None:
         """Nothing will be answered any more."""

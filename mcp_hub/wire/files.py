@@ -11,6 +11,7 @@ from typing import IO, Any
 
 if sys.platform == "linux":
     import fcntl
+    import termios
 
 
 class FileWriter:
@@ -55,3 +56,13 @@ def widen(file: IO[Any]) -> None:
     if sys.platform == "linux" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
         with contextlib.suppress(OSError):
             fcntl.fcntl(file.fileno(), fcntl.F_SETPIPE_SZ, 1 << 20)
+
+
+def unread(pipe: IO[bytes]) -> int | None:
+    """Bytes in a pipe that its reader has not taken, 0 for a closed one; None if the system does not show it."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+    except (OSError, ValueError):
+        return 0

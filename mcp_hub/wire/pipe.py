@@ -286,7 +286,7 @@ class Pipe(asyncio.Protocol):
         pending = self.requests.pending.pop(key, None) if type(key) is int else None
         if pending is not None:
             pending.settle(message)
-        elif type(key) is int and self.requests.is_late(key):
+        elif type(key) is int and self.requests.take_late(key, message):
             self.counts["late"] += 1
             self._handler.on_late_answer(key)
         elif message.result is Unset and message.error is Unset:

@@ -337,7 +337,7 @@ class RemoteWire(ABC):
         pending = self.requests.pending.pop(key, None) if isinstance(key, int) else None
         if pending is not None:
             pending.settle(message)
-        elif isinstance(key, int) and self.requests.is_late(key):
+        elif isinstance(key, int) and self.requests.take_late(key, message):
             self.counts["late"] += 1
             self._handler.on_late_answer(key)
         else:

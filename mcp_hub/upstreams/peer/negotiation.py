@@ -6,6 +6,8 @@ not seen it yet must get nothing else: the probe is given up without a cancellat
 """
 
 import re
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import anyio
@@ -14,13 +16,14 @@ import msgspec
 from mcp_hub.errors import HttpRefused, RpcError, StartFailed, UpstreamLost
 from mcp_hub.protocol import eras, rpc_errors
 from mcp_hub.protocol.capabilities import SUPERSET
-from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, read_as
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, notification_frame, object_bytes, read_as
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import CLIENT_INFO, CONNECTION_LOST, PeerInfo
+from mcp_hub.wire.base import Pending
 
 PROBE_SECONDS: Final = 3.0
-"""Seconds that a server may take to answer the probe; after that it is initialised, and its era remembered."""
+"""Seconds that a server may take to answer the probe, once it runs; after that it is initialised."""
 _LONGEST_SAID: Final = 100
 """Characters that an error shows of a bad version."""
 _MODERN_CODES: Final = frozenset(
@@ -48,7 +51,22 @@ class ProbeKilled(StartFailed):
     """The process ended when it was asked `server/discover`: start it again and ask `initialize`."""
 
 
-async def negotiate(peer: Peer, wanted: Era | None, remembered: Era | None, probe: float = PROBE_SECONDS) -> PeerInfo:
+async def _at_once() -> None:
+    """A server that somebody else runs is up already."""
+
+
+class ProbeTime(msgspec.Struct, frozen=True):
+    """The `seconds` in which a server has to answer the probe. They begin when `alive` returns: when the server runs.
+
+    `late` is called if a server that was initialised in the meantime turns out to be modern.
+    """
+
+    seconds: float = PROBE_SECONDS
+    alive: Callable[[], Awaitable[object]] = _at_once
+    late: Callable[[], object] | None = None
+
+
+async def negotiate(peer: Peer, wanted: Era | None, remembered: Era | None, patience: ProbeTime) -> PeerInfo:
     """Settles era and version of a fresh peer; `wanted` None means find out. Raises `StartFailed`."""
     if wanted is not None:
         try:
@@ -60,14 +78,14 @@ async def negotiate(peer: Peer, wanted: Era | None, remembered: Era | None, prob
             return await _initialize(peer)
         except _IsModern:
             return await _discover(peer)
-    with anyio.move_on_after(probe):
-        try:
-            return await _discover(peer)
-        except _NotModern:
-            pass
-        except StartFailed:
-            _blame_probe(peer)
-            raise
+    try:
+        if (found := await _probed(peer, patience)) is not None:
+            return found
+    except _NotModern:
+        pass
+    except StartFailed:
+        _blame_probe(peer)
+        raise
     try:
         return await _initialize(peer)
     except _IsModern:  # it was only slow to answer the probe
@@ -75,6 +93,42 @@ async def negotiate(peer: Peer, wanted: Era | None, remembered: Era | None, prob
     except StartFailed:
         _blame_probe(peer)
         raise
+
+
+async def _probed(peer: Peer, patience: ProbeTime) -> PeerInfo | None:
+    """The result of the discovery; None if it does not come in time. Raises as `_discover`."""
+    sent: list[Pending] = []
+    found: list[PeerInfo | StartFailed] = []
+    async with anyio.create_task_group() as tasks:
+
+        async def ask() -> None:
+            try:
+                found.append(await _discover(peer, sent.append))
+            except StartFailed as exc:
+                found.append(exc)
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(ask)
+        await patience.alive()
+        await anyio.sleep(patience.seconds)
+        tasks.cancel_scope.cancel()
+    if not found:
+        if patience.late is not None:
+            peer.wire.requests.when_late(sent[-1], partial(_note_late, patience.late))
+        return None
+    if isinstance(found[0], StartFailed):
+        raise found[0]
+    return found[0]
+
+
+def _note_late(late: Callable[[], object], answer: Envelope) -> None:
+    if answer.result is not Unset and (result := read_as(answer.result, _Discovery)) is not None:
+        if set(result.supportedVersions) & set(eras.MODERN_VERSIONS):
+            late()
+
+
+class _Discovery(msgspec.Struct):
+    supportedVersions: list[str]
 
 
 async def is_still_modern(peer: Peer, probe: float = PROBE_SECONDS) -> bool:
@@ -110,10 +164,15 @@ class _NotModern(_OtherEra): ...
 class _IsModern(_OtherEra): ...
 
 
-async def _discover(peer: Peer) -> PeerInfo:
+def _ignored(pending: Pending) -> None:
+    """A request that nobody else has to know of."""
+
+
+async def _discover(peer: Peer, sent: Callable[[Pending], object] = _ignored) -> PeerInfo:
+    """`sent` gets each request. Raises `StartFailed`, `_NotModern` where `initialize` may go better."""
     peer.settle(PeerInfo(Era.MODERN, eras.LATEST_MODERN))
     try:
-        raw = await _asked_twice(peer)
+        raw = await _asked_twice(peer, sent)
     except UpstreamLost as exc:
         says_nothing = isinstance(exc, HttpRefused) and exc.status in _NOT_ADMITTED
         failure = f"server/discover failed: {exc}"
@@ -135,14 +194,20 @@ async def _discover(peer: Peer) -> PeerInfo:
     return peer.settle(_info(Era.MODERN, common[-1], result, info))
 
 
-async def _asked_twice(peer: Peer) -> RawJson:
+async def _asked_twice(peer: Peer, sent: Callable[[Pending], object]) -> RawJson:
     """The answer to `server/discover`, which is repeated if it is refused by version while that version is offered."""
+
+    async def ask() -> RawJson:
+        pending = peer.send("server/discover")
+        sent(pending)
+        return await peer.answer(pending, may_cancel=False)
+
     try:
-        return await peer.answer(peer.send("server/discover"), may_cancel=False)
+        return await ask()
     except RpcError as exc:
         if exc.code != rpc_errors.UNSUPPORTED_VERSION or peer.info.version not in _offered(exc):
             raise
-    return await peer.answer(peer.send("server/discover"), may_cancel=False)
+    return await ask()
 
 
 def _offered(exc: RpcError) -> set[str]:

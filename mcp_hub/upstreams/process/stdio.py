@@ -18,11 +18,12 @@ from mcp_hub.masking import hide
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.peer import negotiation
 from mcp_hub.upstreams.peer.era_cache import EraCache
-from mcp_hub.upstreams.peer.negotiation import ProbeKilled
+from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, ProbeKilled, ProbeTime
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import LAST_WORDS
 from mcp_hub.upstreams.process.child import Child, describe_exit
 from mcp_hub.upstreams.process.watchdog import Watchdog
+from mcp_hub.wire.files import unread
 from mcp_hub.wire.server_pipe import ServerPipe
 
 log = get_logger(__name__)
@@ -34,6 +35,10 @@ _LAST_LINES: Final = 5.0
 _GRACE_EOF: Final = 0.7
 _GRACE_TERM: Final = 0.5
 """Seconds for a child to obey end of file, then SIGTERM: the hub itself must be gone within 2 s."""
+_LOOK: Final = 0.05
+"""Seconds between two looks whether a process runs already."""
+_LOADED: Final = 10.0
+"""Seconds after which a silent process counts as running where the system does not show what it has read."""
 _WRITE_LIMIT: Final = 64 << 20
 """Bytes that may wait for a server which does not read its input."""
 _DEAF: Final = 30.0
@@ -50,6 +55,7 @@ class StdioSpec(msgspec.Struct, frozen=True):
     key: str
     line_limit: int = 32 << 20
     stderr_lines: int = 200
+    probe: float = PROBE_SECONDS
 
 
 @dataclass(slots=True)
@@ -65,6 +71,7 @@ class StdioConnection:
     stderr: deque[str] = field(default_factory=deque)
     child: Child | None = None
     peer: Peer | None = None
+    _is_late: bool = False
     lost_session = False  # the session is the process
 
     @property
@@ -90,9 +97,14 @@ class StdioConnection:
         except (StartFailed, anyio.get_cancelled_exc_class()):  # cancelled: it did not get ready in time
             memory.forget(self.spec.key)
             raise
-        if self.spec.era is None:
+        if self.spec.era is None and not self._is_late:
             memory.put(self.spec.key, peer.info.era)
         return peer
+
+    def _learn_late(self) -> None:
+        """The server is modern after all: the next start asks for that."""
+        self._is_late = True
+        self.memory.put(self.spec.key, Era.MODERN)
 
     async def _negotiated(self, tasks: anyio.abc.TaskGroup, era: Era | None, remembered: Era | None) -> Peer:
         self.child = child = self.watchdog.spawn(self.spec.argv, self.spec.env, self.spec.cwd)
@@ -106,8 +118,9 @@ class StdioConnection:
         drained = anyio.Event()
         tasks.start_soon(self._read_stderr, stderr, drained)
         tasks.start_soon(self._watch, child, peer, pipe, drained)
+        patience = ProbeTime(self.spec.probe, partial(_runs, pipe, stdin), self._learn_late)
         try:
-            await negotiation.negotiate(peer, era, remembered)
+            await negotiation.negotiate(peer, era, remembered, patience)
         except ProbeKilled:
             raise
         except StartFailed as exc:
@@ -181,3 +194,18 @@ class StdioConnection:
         if self.child is not None:
             with suppress(ProcessLookupError):
                 await self.child.close(_GRACE_EOF, _GRACE_TERM)
+
+
+async def _runs(pipe: ServerPipe, stdin: IO[bytes]) -> None:
+    """Returns when the process has read some of what was sent, or written: until then it is being started."""
+    most, end = 0, anyio.current_time() + _LOADED
+    while not pipe.bytes_read:
+        await anyio.sleep(_LOOK)
+        waiting = unread(stdin)
+        if waiting is None:
+            if anyio.current_time() >= end:
+                return
+        elif waiting < max(most, 1):
+            return
+        else:
+            most = waiting

@@ -16,7 +16,7 @@ from mcp_hub.upstreams.auth.access import Access, AuthorizedClient, Denial
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.peer import negotiation
 from mcp_hub.upstreams.peer.era_cache import EraCache
-from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused
+from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused, ProbeTime
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import CONNECTION_LOST
 from mcp_hub.upstreams.remote.http_client import USER_AGENT, Transport
@@ -101,7 +101,7 @@ class HttpConnection:
         assert isinstance(wire, HttpWire)
         self._wire = wire
         try:
-            await negotiation.negotiate(peer, spec.era, memory.get(spec.key), _PROBE)
+            await negotiation.negotiate(peer, spec.era, memory.get(spec.key), ProbeTime(_PROBE))
         except StartFailed as exc:
             if peer.ending.closed.is_set():  # the network, not the server: its remembered era stays true
                 raise StartFailed(*(peer.ending.cause or CONNECTION_LOST)) from None
@@ -150,7 +150,7 @@ class HttpConnection:
         self._wire = wire
         try:
             await wire.open()
-            await negotiation.negotiate(peer, Era.HANDSHAKE, None)
+            await negotiation.negotiate(peer, Era.HANDSHAKE, None, ProbeTime())
         except HttpRefused as exc:
             code = str(exc.about_upstream["code"]) if first is None else first.code
             raise self._refused(exc.status, Cause(code, f"{so_far}{exc}")) from None

@@ -1,10 +1,13 @@
 """Every way in which a server may take the question for its era."""
 
+from functools import partial
+
+import anyio
 import pytest
 
 from mcp_hub.errors import StartFailed
 from mcp_hub.types import Era, JsonObject
-from mcp_hub.upstreams.peer.negotiation import Incompatible, ProbeKilled, negotiate
+from mcp_hub.upstreams.peer.negotiation import Incompatible, ProbeKilled, ProbeTime, negotiate
 from mcp_hub.upstreams.peer.state import CLIENT_INFO, PeerInfo
 from tests.unit.upstreams.scripted import DISCOVERED, INITIALIZED, Script, Server, talking, together
 
@@ -17,7 +20,7 @@ META = "io.modelcontextprotocol/"
 async def settled(script: Script, wanted: Era | None = None, remembered: Era | None = None) -> PeerInfo:
     """What is settled with a server that follows this script; a silent one is given a moment."""
     async with talking() as (peer, server):
-        return await together(script(server), negotiate(peer, wanted, remembered, probe=0.05))
+        return await together(script(server), negotiate(peer, wanted, remembered, ProbeTime(0.05)))
 
 
 # -- finding out
@@ -69,15 +72,46 @@ async def test_an_answer_to_the_probe_that_cannot_be_read_or_has_no_version_of_o
     assert (await settled(script)).era is HANDSHAKE
 
 
-async def test_a_server_that_is_silent_is_asked_to_initialise_and_its_late_answer_is_dropped() -> None:
+@pytest.mark.parametrize(
+    ("answer", "is_modern"),
+    [
+        ({"result": DISCOVERED}, True),
+        ({"result": {**DISCOVERED, "supportedVersions": ["2031-01-01"]}}, False),
+        ({"result": {}}, False),
+        ({"error": {"code": -32601, "message": "Method not found"}}, False),
+    ],
+)
+async def test_a_silent_server_is_asked_to_initialise_and_its_late_answer_says_whether_it_is_modern(
+    answer: JsonObject, is_modern: bool
+) -> None:
+    late: list[Era] = []
+
     async def script(server: Server) -> None:
         probe = await server.expect("server/discover")
         hello = await server.expect("initialize")  # and nothing before it: strict servers take nothing else
-        await server.send(id=probe["id"], result=DISCOVERED)
+        await server.send(id=probe["id"], **answer)
         await server.send(id=hello["id"], result=INITIALIZED)
         await server.expect("notifications/initialized")
 
-    assert (await settled(script)).era is HANDSHAKE
+    async with talking() as (peer, server):
+        patience = ProbeTime(0.05, late=partial(late.append, MODERN))
+        info = await together(script(server), negotiate(peer, None, None, patience))
+    assert info.era is HANDSHAKE and late == [MODERN] * is_modern
+
+
+async def test_the_time_of_the_probe_begins_when_the_server_runs() -> None:
+    runs = anyio.Event()
+
+    async def script(server: Server) -> None:
+        await server.expect("server/discover")
+        await server.send(id="first", method="ping")  # answered long after the time of the probe, were it running
+        assert (await server.line())["id"] == "first"
+        runs.set()
+        await server.handshake()
+
+    async with talking() as (peer, server):
+        info = await together(script(server), negotiate(peer, None, None, ProbeTime(0, runs.wait)))
+    assert info.era is HANDSHAKE
 
 
 @pytest.mark.parametrize("remembered", [HANDSHAKE, None])

@@ -1,7 +1,12 @@
 """The one place that asks the operating system for the time; everything else is handed a `Clock`."""
 
+import os
+import sys
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+_OLDEST: Final = 60.0
+"""Seconds that an interpreter may take to start; what says more is wrong."""
 
 
 class Clock(Protocol):
@@ -19,3 +24,17 @@ class SystemClock:
 def wall_time() -> float:
     """Unix seconds, for people and for what outlives this process. It may jump: nothing is ordered by it."""
     return time.time()
+
+
+def process_start() -> float:
+    """The time of `SystemClock` at which this process was started; now, where the system does not show it."""
+    now = time.monotonic()
+    if sys.platform != "linux":
+        return now
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            started = int(file.read().rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - started
+    except (OSError, ValueError, IndexError):
+        return now
+    return now - age if 0 <= age <= _OLDEST else now

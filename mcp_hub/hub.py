@@ -142,7 +142,7 @@ class HubPort:
             results_of(self.catalog.rules(profile), client_kind),
             self._starter.truncation(view.shows_output),
             partial(self.catalog.unlisted, profile),
-            lambda: self.catalog.is_settled,
+            partial(self.catalog.is_settled, client_kind),
             None if deadline is None else Early(deadline, is_task=False),
             partial(_is_read_only, view),
         )
@@ -240,7 +240,7 @@ class HubPort:
     async def _finding(self, session: Session) -> ToolFinder:
         """Where `find_tools` looks for the session, once a list could be answered."""
         profile = session.caller.profile
-        await self.catalog.settled()
+        await self.catalog.settled(self.client_kind(session))
         return ToolFinder(
             view=self.catalog.view(profile),
             search=partial(self.catalog.search, profile),
@@ -310,7 +310,8 @@ class HubPort:
         Raises `UnknownEntry` as reading it would, `Busy`, and the error of an upstream that refuses.
         """
         if self.view(session).resolve_uri(uri) is None:
-            await self.catalog.settled()  # its server may be on its way up: wait as long as a list would
+            # its server may be on its way up: wait as long as a list would
+            await self.catalog.settled(self.client_kind(session))
         server, own = self._origin(session, uri)
         try:
             await self._subscriptions.add(session, (server, own), uri)

@@ -94,7 +94,8 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
     `defers_tools` says that it keeps definitions from its model until they are asked for. `max_result_tokens` are those
     above which its results are cut, 0 for never, None for the profile's. A call that runs for longer than its
     `soft_deadline` in seconds is answered with the output so far, None for never; for such a client `own` are the
-    definitions of the hub's own tools.
+    definitions of the hub's own tools. Its first list waits until `first_list_wait` seconds after the start of the hub,
+    None for the usual time.
     """
 
     expose: Literal["auto"] | Mode | None = None
@@ -103,6 +104,7 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
     max_result_tokens: int | None = None
     own: tuple[bytes, ...] = ()
     soft_deadline: float | None = None
+    first_list_wait: float | None = None
 
 
 PROGRAM: Final = ClientKind(expose="full", max_result_tokens=0)

@@ -46,7 +46,7 @@ from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.trust.approvals import Approvals
 from mcp_hub.catalog.trust.scan_log import log_flags
 from mcp_hub.catalog.unmatched import Unmatched, has_patterns, unmatched
-from mcp_hub.clock import SystemClock, wall_time
+from mcp_hub.clock import SystemClock, process_start, wall_time
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.fronts.limits import FrontLimits
@@ -181,10 +181,13 @@ def _executor_upstream(settings: Settings, env: Mapping[str, str], changes: Noti
     return ExecutorUpstream(executor_server(settings), changes, SystemClock(), limits, epochs)
 
 
-def _catalog(settings: Settings, servers: UpstreamSet, changes: Notices, approvals: Approvals) -> Catalog:
-    rules, own = view_rules(settings), settings.hub
-    wait, clock = own.first_list_wait, SystemClock()
-    return Catalog(servers.upstreams, rules, changes, clock, wait, own.aliases, approvals.held)
+def _catalog(
+    settings: Settings, servers: UpstreamSet, changes: Notices, approvals: Approvals, started: float | None
+) -> Catalog:
+    rules, aliases, wait = view_rules(settings), settings.hub.aliases, settings.client_table.rules(None, None)
+    return Catalog(
+        servers.upstreams, rules, changes, SystemClock(), wait.first_list_wait, aliases, approvals.held, started
+    )
 
 
 def _registry(
@@ -217,13 +220,14 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
     streams = StreamTable(open_store(settings, env), clock, stream_limits(settings), lambda row: hub.take_up(row))
     registry = _registry(settings, env, servers, streams, turn, is_http=has_executors)
     documents, kinds = open_documents(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
+    started = process_start() if owns_process else None
     key = partial(stored_key, KeyedFiles(state / "keys"), "request-state")
     pending_input = PendingInput(clock, settings.hub.limits.question_timeout, registry.cancel, key)
     durations, rules = time_limits(settings), SessionRules(settings.hub.page_size, settings.hub.task_after)
     results = LongResults(Retention(documents, estimate), ReadResult(documents, estimate, clock))
     hub = HubPort(
-        _catalog(settings, servers, changes, approvals), registry, servers.upstreams, durations, rules, pending_input,
-        changes, streams, current.call_rules, follow_up, kinds, results, turn,
+        _catalog(settings, servers, changes, approvals, started), registry, servers.upstreams, durations, rules,
+        pending_input, changes, streams, current.call_rules, follow_up, kinds, results, turn,
     )  # fmt: skip
     fixed = None if executors is None else executors.name
     applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)

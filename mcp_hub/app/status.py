@@ -58,7 +58,7 @@ class HubStatus(msgspec.Struct):
 
     @property
     def is_settled(self) -> bool:
-        return self.hub.catalog.is_settled
+        return self.hub.catalog.is_settled()
 
     @property
     def store(self) -> StoreState:

@@ -1,6 +1,6 @@
 """The current view of every profile: built when something changed and somebody asks, never on a timer.
 
-A list waits only for servers that are on their first way up, until `first_list_wait` seconds after the hub's start.
+A list waits only for servers that are on their first way up, until `first_list_wait` seconds after the start.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 import anyio
+import msgspec
 
 from mcp_hub.call import Call, Upstream
 from mcp_hub.catalog.definitions import Quarantined, in_era
@@ -35,8 +36,24 @@ _LONGEST_PREFIX: Final = 256  # characters of an unknown name that are looked at
 _MOST_GONE: Final = 1024  # profiles without rules that are remembered: sessions and streams may still have them
 
 
+class _FirstList(msgspec.Struct, frozen=True):
+    """Until when a list waits: seconds from `started`, unless the kind of client has its own."""
+
+    clock: Clock
+    started: float
+    wait: float
+
+    def left(self, client: ClientKind | None) -> float:
+        """Seconds that a list may still wait."""
+        own = None if client is None else client.first_list_wait
+        return self.started + (self.wait if own is None else own) - self.clock.now()
+
+
 class Catalog:
-    """Views by profile and kind of client over what the upstreams offer now, without what `held` keeps back of it."""
+    """Views by profile and kind of client over what the upstreams offer now, without what `held` keeps back of it.
+
+    `first_list_wait` is for clients whose kind does not have its own; it counts from `started`, by default from now.
+    """
 
     def __init__(
         self,
@@ -47,12 +64,12 @@ class Catalog:
         first_list_wait: float,
         aliases: Mapping[str, Sequence[str]] = MappingProxyType({}),
         held: Callable[[Iterable[Snapshot]], Mapping[Origin, UnapprovedTool]] = lambda snapshots: {},
+        started: float | None = None,
     ) -> None:
         self._upstreams = upstreams
         self._rules = rules
         self._changes = changes
-        self._clock = clock
-        self._deadline = clock.now() + first_list_wait
+        self._first_list = _FirstList(clock, clock.now() if started is None else started, first_list_wait)
         self._seen = -1
         self._snapshots: tuple[Snapshot, ...] = ()
         self._ask_held = held
@@ -192,15 +209,14 @@ class Catalog:
         self._look()
         return {snapshot.server: snapshot.instructions for snapshot in self._snapshots}
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether a list may be answered now."""
-        return self._clock.now() >= self._deadline or not any(map(_on_first_way_up, self._upstreams.values()))
+    def is_settled(self, client: ClientKind | None = None) -> bool:
+        """Whether a list may be answered now, to a client of this kind."""
+        return self._first_list.left(client) <= 0 or not any(map(_on_first_way_up, self._upstreams.values()))
 
-    async def settled(self) -> None:
-        """Waits until a list may be answered."""
-        with anyio.move_on_after(self._deadline - self._clock.now()):
-            while not self.is_settled:
+    async def settled(self, client: ClientKind | None = None) -> None:
+        """Waits until a list may be answered, to a client of this kind."""
+        with anyio.move_on_after(self._first_list.left(client)):
+            while not self.is_settled(client):
                 await self._changes.wait(self._changes.version)
 
     async def wait_changed(self, after: int) -> int:
@@ -215,4 +231,7 @@ def _is_awaited(upstream: Upstream) -> bool:
 
 
 def _on_first_way_up(upstream: Upstream) -> bool:
-    return upstream.snapshot() is None and upstream.status().state is UpstreamState.STARTING
+    if upstream.snapshot() is not None:
+        return False
+    status = upstream.status()
+    return status.state is UpstreamState.STARTING and status.failures == 0

@@ -181,3 +181,19 @@ def test_list_says_that_a_server_rests_and_doctor_starts_it(tmp_path: Path) -> N
     assert "a is stopped" in told and "[not_started]" in told
     assert command(tmp_path, "doctor").stdout.startswith("a: ok (")
     assert len(pids(journal)) == 2
+
+
+async def test_a_warmed_hub_lists_all_servers_while_none_has_started(tmp_path: Path) -> None:
+    gate, listed = tmp_path / "gate", str(tools(tmp_path, "one"))
+    gate.touch()
+    servers = {name: [*HELD, str(gate), *argv(name=name, tools_json=listed)] for name in "abc"}
+    broken = {"d": [sys.executable, "-c", "raise SystemExit('no')"]}
+    text = config({**servers, **broken}, b={"start": "lazy"})
+    (tmp_path / "servers.yaml").write_text(text)
+    done = await anyio.to_thread.run_sync(partial(command, tmp_path, "serve", "--warm"))
+    assert done.returncode == 3 and "3 of 4 servers ready" in done.stderr and done.stdout.startswith("d ")
+    gate.unlink()
+    async with stdio_hub(text, tmp_path) as client:
+        await client.initialize()
+        assert await names(client) == ["a_one", "b_one", "c_one"]
+        assert await client.close() == 0

@@ -169,12 +169,15 @@ async def stdio_hub(
 
 
 def relaying_all(config_text: str) -> str:
-    """The same configuration with what makes the hub a mere relay for clients that it does not know."""
+    """The same configuration with what makes the hub a mere relay for clients that it does not know.
+
+    On a busy machine a server takes longer to start than these wait for.
+    """
     try:
         config = yaml.safe_load(config_text)
     except yaml.YAMLError:
         return config_text
-    hub = config.get("hub") or {}
+    hub = {"first_list_wait": "20s", **(config.get("hub") or {})}
     clients = hub.get("clients") or {}
     unknown = {"expose": "full", "max_result_tokens": 0, **clients.get("unknown", {})}
     return json.dumps({**config, "hub": {**hub, "clients": {**clients, "unknown": unknown}}}, indent=2)

@@ -17,9 +17,10 @@ import click
 from mcp_hub import logs
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.reload import Reloader
+from mcp_hub.cli.access.warm import warm as fill_caches
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.tables import plural
-from mcp_hub.cli.setup import check_caller, config_option, fail, leave, load_config, run
+from mcp_hub.cli.setup import check_caller, config_option, fail, leave, load_config, run, run_with_app
 from mcp_hub.cli.signals import Signals, received_signals
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.settings import Settings
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Log level; overrides hub.log.level."
 )
+@click.option("--warm", is_flag=True, help="Start every server once, remember its lists, and end.")
 @config_option
 def serve(
     over_http: bool,
@@ -56,6 +58,7 @@ def serve(
     profile: str | None,
     client: str | None,
     log_level: str | None,
+    warm: bool,
     config: str | None,
 ) -> None:
     """Run the hub, over stdio or HTTP.
@@ -66,11 +69,15 @@ def serve(
         raise click.UsageError("--host and --port belong to --http.")
     if over_http and client is not None:
         raise click.UsageError("--client belongs to stdio. Over HTTP a client is known by the name that it gives.")
+    if warm and over_http:
+        raise click.UsageError("--warm serves nobody: it ends when the lists are remembered. Leave out --http.")
     loaded = load_config(config)
     settings = loaded.settings
     check_caller(loaded, profile, client)
     _calm_collector()
     logs.configure(log_level or settings.hub.log.level, settings.hub.log.format)
+    if warm:
+        run_with_app(loaded, fill_caches)
     if over_http:
         listener = _listen(settings, host, port)
         run(lambda: _serve_http(loaded, listener, profile))

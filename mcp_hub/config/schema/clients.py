@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from mcp_hub.config.findings import nearest, quoted
-from mcp_hub.config.schema.scalars import Amount, Count, Expose, SoftDeadline, Text
+from mcp_hub.config.schema.scalars import Amount, Count, Duration, Expose, SoftDeadline, Text
 from mcp_hub.config.schema.section import Section, finding
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.globs import first_match
@@ -24,14 +24,16 @@ class ClientSettings(Section):
     defers_tools: bool | None = None
     expose: Expose | None = None
     max_result_tokens: Amount | None = None
+    first_list_wait: Duration | None = None
 
 
 class ClientRules(msgspec.Struct, frozen=True):
-    """The rules for one client. `soft_deadline` in seconds, None for never; any other None leaves it to the profile."""
+    """The rules for one client, times in seconds. `soft_deadline` None: never; other None leave it to the profile."""
 
     max_tools: int
     defers_tools: bool
     soft_deadline: float | None
+    first_list_wait: float
     expose: Expose | None = None
     max_result_tokens: int | None = None
 
@@ -40,21 +42,31 @@ UNKNOWN_CLIENT: Final = "unknown"  # the entry for every client that no other en
 
 _MAX_TOOLS: Final = 240
 # the default timeout of the TypeScript SDK is 60 s
-_UNKNOWN: Final = ClientSettings(soft_deadline=45.0, max_tools=_MAX_TOOLS, defers_tools=False)
+# the first list of an agent built with the Agents SDK of OpenAI may take 5 s
+_UNKNOWN: Final = ClientSettings(soft_deadline=45.0, max_tools=_MAX_TOOLS, defers_tools=False, first_list_wait=3.5)
+_PATIENT: Final = 8.0  # seconds for the first list of clients that wait for 20 s or more
 _OPENAI: Final = 120  # tools: more than 128, some of them the client's own, are refused by OpenAI-style interfaces
 
 BUILT_IN_CLIENTS: Final[Mapping[str, ClientSettings]] = {
     # every progress notification restarts its idle timer; it searches tools by itself
-    "claude-code": ClientSettings(soft_deadline="never", max_tools=400, defers_tools=True),
+    "claude-code": ClientSettings(soft_deadline="never", max_tools=400, defers_tools=True, first_list_wait=_PATIENT),
     # its timeout is 240 s, even with progress; it silently drops tools beyond 256
-    "claude-desktop": ClientSettings(soft_deadline=200.0, matches=["claude-ai"], max_tools=_MAX_TOOLS),
-    # its timeout is 300 s
-    "codex": ClientSettings(soft_deadline=240.0, matches=["codex-mcp-client"], max_tools=_OPENAI),
-    "cursor": ClientSettings(matches=["cursor-vscode"], max_tools=_OPENAI),
+    "claude-desktop": ClientSettings(
+        soft_deadline=200.0, matches=["claude-ai"], max_tools=_MAX_TOOLS, first_list_wait=_PATIENT
+    ),
+    # its timeout is 300 s; a server has 10 s to start, its first list included
+    "codex": ClientSettings(soft_deadline=240.0, matches=["codex-mcp-client"], max_tools=_OPENAI, first_list_wait=6.0),
+    "cursor": ClientSettings(matches=["cursor-vscode"], max_tools=_OPENAI, first_list_wait=_PATIENT),
     "openai": ClientSettings(matches=["openai-mcp*"], max_tools=_OPENAI),
-    "vscode": ClientSettings(matches=["Visual Studio Code*"], max_tools=_OPENAI),
+    "vscode": ClientSettings(matches=["Visual Studio Code*"], max_tools=_OPENAI, first_list_wait=_PATIENT),
     # a hub in front of this one: it applies these rules for its own clients
-    "mcp-hub": ClientSettings(soft_deadline="never", matches=["mcp-hub-client"], expose="full", max_result_tokens=0),
+    "mcp-hub": ClientSettings(
+        soft_deadline="never",
+        matches=["mcp-hub-client"],
+        expose="full",
+        max_result_tokens=0,
+        first_list_wait=_PATIENT,
+    ),
     UNKNOWN_CLIENT: _UNKNOWN,
 }
 
@@ -62,9 +74,13 @@ T = TypeVar("T")
 
 
 class ClientTable:
-    """Finds a client's entry. Case does not matter; the file's entries go before the built-in ones."""
+    """Finds a client's entry. Case does not matter; the file's entries go before the built-in ones.
 
-    def __init__(self, own: Mapping[str, ClientSettings]) -> None:
+    `first_list_wait` holds for all entries but those of the file that have their own; None: the built-in ones.
+    """
+
+    def __init__(self, own: Mapping[str, ClientSettings], first_list_wait: float | None = None) -> None:
+        self._first_list_wait = first_list_wait
         written = {name.casefold(): entry for name, entry in own.items()}
         others = {name: entry for name, entry in BUILT_IN_CLIENTS.items() if name not in written}
         self._entries = {**written, **others}
@@ -96,9 +112,15 @@ class ClientTable:
             max_tools=_first(entry.max_tools for entry in general) or _MAX_TOOLS,
             defers_tools=bool(_first(entry.defers_tools for entry in general)),
             soft_deadline=None if deadline == "never" else deadline,
+            first_list_wait=self._list_wait(name, general),
             expose=_first(entry.expose for entry in general),
             max_result_tokens=_first(entry.max_result_tokens for entry in general),
         )
+
+    def _list_wait(self, name: str, general: Iterable[ClientSettings]) -> float:
+        written = None if self._entries[name] is BUILT_IN_CLIENTS.get(name) else self._entries[name].first_list_wait
+        usual = (entry.first_list_wait for entry in general)
+        return _first((written, self._first_list_wait, *usual)) or 0.0
 
     def _name(self, client_name: str | None) -> str:
         """Of the entry that such a client matches; `unknown` when no other does."""

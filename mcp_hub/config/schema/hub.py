@@ -133,7 +133,7 @@ class HubSettings(Section):
     aliases: AtOnce[Aliases] = {}
     prefix: AtOnce[Literal["auto", "always", "never"]] = "auto"
     max_name_length: AtOnce[Annotated[int, Field(ge=16, le=64), NoFlag]] = 48
-    first_list_wait: Duration = 2.0
+    first_list_wait: Duration | None = None
     page_size: AtOnce[Count] = 1000
     http: HttpSettings = HttpSettings()
     tokens: AtOnce[list[TokenSettings]] = []

@@ -58,7 +58,7 @@ class Settings(Section):
     @cached_property
     def client_table(self) -> ClientTable:
         """The entries of all kinds of clients, built-in ones included."""
-        return ClientTable(self.hub.clients)
+        return ClientTable(self.hub.clients, self.hub.first_list_wait)
 
     def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
         """A copy with other sections, without cached answers about the old ones."""

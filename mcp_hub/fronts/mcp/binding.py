@@ -88,10 +88,10 @@ class Binding:
         try:
             return self._hub.call(session, method, params, meta)
         except UnknownEntry:
-            if self._hub.catalog.is_settled:
+            if self._is_settled(session):
                 raise
             # its server may be on its way up: wait as long as a list would
-            return Deferred(self._settled(partial(self._hub.call, session, method, params, meta)))
+            return Deferred(self._settled(session, partial(self._hub.call, session, method, params, meta)))
 
     def _other(self, session: Session, method: str, params: RawObject) -> Reply:
         """Answers every request that is not a call."""
@@ -115,14 +115,17 @@ class Binding:
             case _:  # a second initialize
                 raise InvalidParams("this session is initialized already")
 
-    async def _settled(self, answer: Callable[[], bytes | CallHandle]) -> bytes | CallHandle:
-        await self._hub.catalog.settled()
+    def _is_settled(self, session: Session) -> bool:
+        return self._hub.catalog.is_settled(self._hub.client_kind(session))
+
+    async def _settled(self, session: Session, answer: Callable[[], bytes | CallHandle]) -> bytes | CallHandle:
+        await self._hub.catalog.settled(self._hub.client_kind(session))
         return answer()
 
     def _list(self, session: Session, kind: Kind, params: RawObject) -> Reply:
         cursor = _decoded(params, _Page, "params.cursor").cursor
         page = partial(self._hub.list_page, session, kind, cursor)
-        return page() if self._hub.catalog.is_settled else Deferred(self._settled(page))
+        return page() if self._is_settled(session) else Deferred(self._settled(session, page))
 
     def _subscription(self, session: Session, method: str, params: RawObject) -> Reply:
         if method == "subscriptions/listen":

@@ -28,18 +28,18 @@ class Listing(IdleUpstream):
         super().__init__(name)
         self._changes = changes
         self._held: Snapshot | None = None
-        self._state = UpstreamState.STARTING
+        self._state, self._failures = UpstreamState.STARTING, 0
 
     def lists(self, held: Snapshot) -> None:
         self._held = held
         self.becomes(UpstreamState.READY)
 
-    def becomes(self, state: UpstreamState) -> None:
-        self._state = state
+    def becomes(self, state: UpstreamState, failures: int = 0) -> None:
+        self._state, self._failures = state, failures
         self._changes.bump()
 
     def snapshot(self) -> Snapshot | None:
         return self._held
 
     def status(self) -> UpstreamStatus:
-        return UpstreamStatus(self.name, self._state)
+        return UpstreamStatus(self.name, self._state, failures=self._failures)

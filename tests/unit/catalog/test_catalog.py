@@ -10,7 +10,7 @@ from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.filters import Filter
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.notices import Notices
-from mcp_hub.types import UpstreamState
+from mcp_hub.types import ClientKind, UpstreamState
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 from tests.unit.catalog.offers import Listing, names, offer
 
@@ -20,13 +20,14 @@ WAIT = 10.0
 class World:
     """A catalog over two upstreams that have just been started."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: float = 0.0) -> None:
+        """`before`: for how many seconds the process has run."""
         self.changes = Notices()
         self.git, self.ci = Listing("git", self.changes), Listing("ci", self.changes)
         every = {"git": ServerRules("git"), "ci": ServerRules("ci")}
         rules = {None: ViewRules(every), "small": ViewRules(every, Filter(allow=("ci_*",)), shared=False)}
         upstreams: dict[str, Upstream] = {"git": self.git, "ci": self.ci}
-        self.catalog = Catalog(upstreams, rules, self.changes, LoopClock(), WAIT)
+        self.catalog = Catalog(upstreams, rules, self.changes, LoopClock(), WAIT, started=LoopClock().now() - before)
 
     def names(self, profile: str | None = None) -> list[str]:
         return names(self.catalog.view(profile))
@@ -106,17 +107,17 @@ async def test_only_servers_of_the_profile_and_the_longest_prefix_count() -> Non
     assert of("git-hub_lgo") is None and of("git_log") == "git"
 
 
-async def waited(world: World) -> float:
+async def waited(world: World, client: ClientKind | None = None) -> float:
     """How long a list had to wait."""
     began = LoopClock().now()
-    await world.catalog.settled()
+    await world.catalog.settled(client)
     return LoopClock().now() - began
 
 
 @virtual
 async def test_a_list_waits_for_all_that_are_on_their_first_way_up() -> None:
     world = World()
-    assert not world.catalog.is_settled
+    assert not world.catalog.is_settled()
     listing = asyncio.create_task(waited(world))
     await sleep(1)
     world.git.lists(offer("git", "log"))
@@ -124,7 +125,7 @@ async def test_a_list_waits_for_all_that_are_on_their_first_way_up() -> None:
     assert not listing.done()
     world.ci.lists(offer("ci", "build"))
     assert await listing == 2
-    assert world.catalog.is_settled and await waited(world) == 0
+    assert world.catalog.is_settled() and await waited(world) == 0
 
 
 @pytest.mark.parametrize("state", [UpstreamState.BACKING_OFF, UpstreamState.FAILED, UpstreamState.DISABLED])
@@ -143,4 +144,27 @@ async def test_a_list_waits_only_so_long_after_the_start_and_late_ones_not_at_al
     world = World()
     await sleep(WAIT - 4)
     assert await waited(world) == pytest.approx(4)
-    assert world.catalog.is_settled and await waited(world) == 0
+    assert world.catalog.is_settled() and await waited(world) == 0
+
+
+@virtual
+async def test_each_kind_of_client_waits_for_its_own_time_since_the_process_was_started() -> None:
+    world = World(before=1.5)
+    patient, quick, usual = ClientKind(first_list_wait=20.0), ClientKind(first_list_wait=3.5), ClientKind()
+    assert await waited(world, quick) == pytest.approx(2.0)
+    assert world.catalog.is_settled(quick) and not world.catalog.is_settled(usual)
+    assert await waited(world, usual) == pytest.approx(WAIT - 3.5)
+    listing = asyncio.create_task(waited(world, patient))
+    await sleep(1)
+    for server in (world.git, world.ci):
+        server.becomes(UpstreamState.FAILED)
+    assert await listing == pytest.approx(1.0)
+
+
+@virtual
+async def test_a_server_that_is_tried_again_is_not_waited_for() -> None:
+    world = World()
+    world.git.becomes(UpstreamState.BACKING_OFF)
+    world.ci.lists(offer("ci", "build"))
+    world.git.becomes(UpstreamState.STARTING, failures=1)
+    assert world.catalog.is_settled() and await waited(world) == 0

@@ -25,16 +25,16 @@ def settings(clients: str = "", name: str = "servers.yaml") -> Settings:
 @pytest.mark.parametrize(
     ("client_name", "rules"),
     [
-        ("claude-code", ClientRules(400, True, None)),
-        ("claude-ai", ClientRules(240, False, 200.0)),
-        ("claude-desktop", ClientRules(240, False, 200.0)),
-        ("Codex-MCP-Client", ClientRules(120, False, 240.0)),
-        ("OpenAI-MCP (ChatGPT)", ClientRules(120, False, 45.0)),
-        ("cursor-vscode", ClientRules(120, False, 45.0)),
-        ("Visual Studio Code - Insiders", ClientRules(120, False, 45.0)),
-        ("claude-code-fork", ClientRules(240, False, 45.0)),
-        ("", ClientRules(240, False, 45.0)),
-        (None, ClientRules(240, False, 45.0)),
+        ("claude-code", ClientRules(400, True, None, 8.0)),
+        ("claude-ai", ClientRules(240, False, 200.0, 8.0)),
+        ("claude-desktop", ClientRules(240, False, 200.0, 8.0)),
+        ("Codex-MCP-Client", ClientRules(120, False, 240.0, 6.0)),
+        ("OpenAI-MCP (ChatGPT)", ClientRules(120, False, 45.0, 3.5)),
+        ("cursor-vscode", ClientRules(120, False, 45.0, 8.0)),
+        ("Visual Studio Code - Insiders", ClientRules(120, False, 45.0, 8.0)),
+        ("claude-code-fork", ClientRules(240, False, 45.0, 3.5)),
+        ("", ClientRules(240, False, 45.0, 3.5)),
+        (None, ClientRules(240, False, 45.0, 3.5)),
     ],
 )
 def test_clients_that_are_known_have_their_own_rules(client_name: str | None, rules: ClientRules) -> None:
@@ -142,14 +142,14 @@ PARTS = """
 @pytest.mark.parametrize(
     ("client_name", "rules"),
     [
-        ("claude-ai", ClientRules(9, False, 200.0)),  # the rest is what is built in for it
-        ("claude-code", ClientRules(400, True, 5.0)),
-        ("my-agent", ClientRules(7, True, 70.0)),  # nothing is built in: the rest is that of unknown clients
-        ("quick", ClientRules(7, False, 1.0)),
-        ("other", ClientRules(7, False, 70.0)),
-        ("codex-mcp-client", ClientRules(120, False, 240.0)),
-        ("cursor-vscode", ClientRules(120, False, 70.0)),
-        ("else", ClientRules(7, False, 70.0)),
+        ("claude-ai", ClientRules(9, False, 200.0, 8.0)),  # the rest is what is built in for it
+        ("claude-code", ClientRules(400, True, 5.0, 8.0)),
+        ("my-agent", ClientRules(7, True, 70.0, 3.5)),  # nothing is built in: the rest is that of unknown clients
+        ("quick", ClientRules(7, False, 1.0, 3.5)),
+        ("other", ClientRules(7, False, 70.0, 3.5)),
+        ("codex-mcp-client", ClientRules(120, False, 240.0, 6.0)),
+        ("cursor-vscode", ClientRules(120, False, 70.0, 8.0)),
+        ("else", ClientRules(7, False, 70.0, 3.5)),
     ],
 )
 def test_key_that_an_entry_leaves_out_is_the_built_in_ones_else_that_of_unknown(
@@ -174,3 +174,22 @@ def test_where_unknown_clients_have_no_deadline_nobody_has_theirs(
     client_name: str, chosen: str | None, seconds: float | None
 ) -> None:
     assert settings(PARTS).client_table.rules(client_name, chosen, known_only=True).soft_deadline == seconds
+
+
+@pytest.mark.parametrize(
+    ("written", "waits"),
+    [
+        ("", (8.0, 6.0, 3.5)),
+        ("first_list_wait: 20s,", (20.0, 20.0, 20.0)),  # for all that do not have their own
+        ("first_list_wait: 0,", (0.0, 0.0, 0.0)),
+        ("clients: {codex: {first_list_wait: 9s}, unknown: {first_list_wait: 1s}},", (8.0, 9.0, 1.0)),
+        ("first_list_wait: 20s, clients: {codex: {first_list_wait: 9s}, unknown: {max_tools: 1}},", (20.0, 9.0, 20.0)),
+    ],
+)
+def test_how_long_a_first_list_waits_is_that_of_the_client_else_that_of_the_hub(
+    written: str, waits: tuple[float, ...]
+) -> None:
+    text = f"hub: {{{written}}}\nservers: {{a: {{command: x}}}}"
+    table = parse(text, "servers.yaml", {}, Path("/base")).settings.client_table
+    names = ("claude-ai", "codex-mcp-client", "else")
+    assert tuple(table.rules(name, None).first_list_wait for name in names) == waits

@@ -36,7 +36,7 @@ def test_defaults_are_the_documented_ones() -> None:
         "approval": "warn",
     }
     hub = settings.hub
-    assert (hub.first_list_wait, hub.http.port, hub.task_after, hub.clients) == (2.0, 8765, 5.0, {})
+    assert (hub.first_list_wait, hub.http.port, hub.task_after, hub.clients) == (None, 8765, 5.0, {})
     assert (hub.expose, hub.budget, hub.compact, hub.pinned) == ("auto", 8000, False, [])
     assert (hub.max_result_tokens, hub.aliases) == (8000, {})
     assert hub.store.model_dump() == {"type": "sqlite", "path": None, "retention": 86400.0}

@@ -7,7 +7,7 @@ import msgspec
 
 from mcp_hub.errors import HubError, RpcError
 from mcp_hub.events import CallEvent, Completed
-from mcp_hub.types import CallId, Era, JsonObject, RawJson, RawObject, Snapshot, Status, UpstreamStatus
+from mcp_hub.types import HANDSHAKE, CallId, Era, JsonObject, RawJson, RawObject, Snapshot, Status, UpstreamStatus
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
@@ -16,6 +16,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     `params` carry the upstream's own name or URI and everything else as the client sent it, without `_meta`;
     `meta` is the client's `_meta` without the reserved keys. `era`, `version` and `capabilities` are the caller's.
     `input_responses` and `request_state` belong to a retry that a modern server asked for.
+    `is_program`: the caller is a program that can be asked anything, in whatever era it is put.
     `exported_uri` is the URI that the client read, where the upstream knows it by another; `asked` is the name or URI
     as the client sent it. `result_tokens` are those above which its result is cut, 0 for never.
     """
@@ -37,6 +38,12 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     input_responses: RawObject | None = None
     request_state: str | None = None
     result_tokens: int = 0
+    is_program: bool = False
+
+    @property
+    def server_era(self) -> Era:
+        """The era of the connection that the call goes to, if its server speaks both."""
+        return HANDSHAKE if self.is_program else self.era
 
 
 class Question(msgspec.Struct, frozen=True):

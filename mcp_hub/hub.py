@@ -379,6 +379,7 @@ def _routed(
         wants_progress=early is not None or meta.token is not None,
         log_level=session.log_level,
         result_tokens=result_tokens,
+        is_program=session.offer.kind is not None,
     )
 
 

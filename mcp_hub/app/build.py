@@ -59,10 +59,12 @@ from mcp_hub.stores.documents.base import Documents
 from mcp_hub.stores.epochs import Epochs
 from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.stores.keys import stored_key
+from mcp_hub.types import Era
 from mcp_hub.upstreams.executors.posts import ExecutorLimits
 from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.input_questions import follow_up
+from mcp_hub.upstreams.peer.server_eras import ClientEra
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 
@@ -121,14 +123,19 @@ class App(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def open_app(
-    loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False, owns_process: bool = True
+    loaded: Loaded,
+    env: Mapping[str, str],
+    *,
+    has_executors: bool = False,
+    owns_process: bool = True,
+    client: ClientEra | None = None,
 ) -> AsyncIterator[App]:
     """Starts every enabled upstream and yields at once; ends calls and upstreams on the way out.
 
     `has_executors` if clients of the hub can register tools of their own. Without `owns_process` nothing that holds
-    for the whole process is changed: it is a host program's.
+    for the whole process is changed: it is a host program's. `client` is whom the hub is for, by default a program.
     """
-    app = build(loaded, env, has_executors=has_executors, owns_process=owns_process)
+    app = build(loaded, env, has_executors=has_executors, owns_process=owns_process, client=client)
     await app.streams.store.open()
     await app.documents.open()
     async with app.watchdog, anyio.create_task_group() as tasks:
@@ -168,11 +175,20 @@ async def _warn_of_unmatched(app: App) -> None:
 
 
 def _sources(
-    loaded: Loaded, env: Mapping[str, str], watchdog: Watchdog, changes: Notices, logins: Logins, gate: Gate, turn: Turn
+    loaded: Loaded,
+    env: Mapping[str, str],
+    watchdog: Watchdog,
+    changes: Notices,
+    logins: Logins,
+    gate: Gate,
+    turn: Turn,
+    client: ClientEra | None,
 ) -> UpstreamFactory:
     state, folder = state_dir(env), str(loaded.path.absolute().parent)
-    memory = EraCache(state / "eras.json")
-    return UpstreamFactory(env, folder, memory, SystemClock(), changes, watchdog, state / "lists", logins, gate, turn)
+    memory, era = EraCache(state / "eras.json"), client or ClientEra(Era.HANDSHAKE)
+    return UpstreamFactory(
+        env, folder, memory, SystemClock(), changes, watchdog, state / "lists", logins, gate, turn, era
+    )
 
 
 def _executor_upstream(settings: Settings, env: Mapping[str, str], changes: Notices) -> ExecutorUpstream:
@@ -205,14 +221,21 @@ def _binding(hub: HubPort, current: Current) -> Binding:
     return Binding(hub, Identity(info, partial(instructions, current, hub.catalog)), limits)
 
 
-def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False, owns_process: bool = True) -> App:
+def build(
+    loaded: Loaded,
+    env: Mapping[str, str],
+    *,
+    has_executors: bool = False,
+    owns_process: bool = True,
+    client: ClientEra | None = None,
+) -> App:
     """Wires a hub; nothing runs yet. Must be called on the event loop that will run it."""
     settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings)
     clock, changes, turn = SystemClock(), Notices(), Turn()
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
     logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
     approvals = Approvals(records, loaded.place, policies(settings), changes, wall_time, servers.relist)
-    sources = _sources(loaded, env, watchdog, changes, logins, approvals.check, turn)
+    sources = _sources(loaded, env, watchdog, changes, logins, approvals.check, turn, client)
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes) if has_executors else None
     if executors is not None:

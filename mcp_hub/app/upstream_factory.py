@@ -5,7 +5,7 @@ import importlib.util
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -28,10 +28,11 @@ from mcp_hub.upstreams.lists.list_cache import ListFile, list_key
 from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.local_source import DisabledUpstream
 from mcp_hub.upstreams.peer.era_cache import EraCache, server_key, url_key
+from mcp_hub.upstreams.peer.server_eras import ANY_ERA, ClientEra, ServerEras
 from mcp_hub.upstreams.process import commands
 from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.process.watchdog import Watchdog
-from mcp_hub.upstreams.supervision.connection import Connection
+from mcp_hub.upstreams.supervision.both_eras import BothEras, Connect
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.scoped import Scoped
@@ -54,6 +55,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     logins: Logins | None = None
     gate: Gate | None = None
     turn: Turn | None = None
+    client: ClientEra = msgspec.field(default_factory=ClientEra)
 
     def make(self, settings: Settings, name: str) -> Upstream:
         """The upstream of that name, not yet running."""
@@ -62,27 +64,35 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             return DisabledUpstream(name)
         if server.local is not None:
             return LocalUpstream.load(name, server.local, self.folder, self.env)
-        spec = partial(_spec, settings, server, self.env, self.folder)
-        connect: Callable[[], Connection] = partial(StdioConnection, name, spec, self.memory, self.watchdog, self.turn)
-        if server.url is not None:
-            connect = _remote(name, settings, server, server.url, self.memory, self.logins)
+        key = server_key(server.command or "", server.args) if server.url is None else url_key(server.url)
+        eras = ServerEras(self.memory, key, self.client)
+        if server.url is None:
+            spec = partial(_spec, settings, server, self.env, self.folder)
+            connect: Connect = partial(StdioConnection, name, spec, eras, self.watchdog, self.turn)
+        else:
+            connect = _remote(name, settings, server, server.url, eras, self.logins)
         rules = _supervisor_rules(settings, name)
         lists = ListFile(self.last_lists, name, _list_key(name, server)) if self.last_lists is not None else None
-        has_asked = server.command is not None and self.memory.is_interactive(server_key(server.command, server.args))
-        clock, changes, gate = self.clock, self.changes, self.gate
+        clock, changes, gate, asks = self.clock, self.changes, self.gate, eras.is_interactive
         if server.scope in ("session", "call"):
             idle = _member_idle(settings, name)
             return Scoped(
-                name, connect, rules, server.scope, idle, clock=clock, changes=changes, lists=lists, gate=gate
+                name, connect, rules, server.scope, idle, eras, clock=clock, changes=changes, lists=lists, gate=gate
             )
+        if server.era == "follow" and server.type != "sse":
+            return BothEras(
+                name, connect, rules, eras, clock=clock, changes=changes, lists=lists, takes_turns=asks, gate=gate
+            )
+        pinned = partial(connect, ANY_ERA)
         return ManagedUpstream(
-            name, connect, rules, clock=clock, changes=changes, lists=lists, takes_turns=has_asked, gate=gate
+            name, pinned, rules, clock=clock, changes=changes, lists=lists, takes_turns=asks, gate=gate
         )
 
 
 def _list_key(name: str, server: ServerSettings) -> str:
     """Identifies the command or URL of the entry; its secrets are not part of it, except for those in arguments."""
-    what = (server.command, server.cwd, server.url, server.type, server.era)
+    era = "auto" if server.era == "follow" else server.era
+    what = (server.command, server.cwd, server.url, server.type, era)
     return list_key(name, *what, server.args, sorted(server.env), sorted(server.headers))
 
 
@@ -95,27 +105,29 @@ def _spec(settings: Settings, server: ServerSettings, env: Mapping[str, str], fo
         argv=(program, *server.args),
         env=commands.child_env(env, server.env, [os.path.dirname(program)]),
         cwd=cwd,
-        era=None if server.era == "auto" else Era(server.era),
-        key=server_key(server.command or "", server.args),
+        era=_pinned(server),
         line_limit=limits.line,
         stderr_lines=limits.stderr_lines,
     )
 
 
 def _remote(
-    name: str, settings: Settings, server: ServerSettings, url: str, memory: EraCache, logins: Logins | None
-) -> Callable[[], Connection]:
+    name: str, settings: Settings, server: ServerSettings, url: str, eras: ServerEras, logins: Logins | None
+) -> Connect:
     from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
 
     spec = HttpSpec(
         url=url,
-        key=url_key(url),
         headers=server.sent_headers(),
         transport=server.type,
-        era=None if server.era == "auto" else Era(server.era),
+        era=_pinned(server),
         line_limit=settings.hub.limits.line,
     )
-    return partial(HttpConnection, name, spec, memory, logins.access(name, server) if logins is not None else None)
+    return partial(HttpConnection, name, spec, eras, logins.access(name, server) if logins is not None else None)
+
+
+def _pinned(server: ServerSettings) -> Era | None:
+    return None if server.era == "follow" else Era(server.era)
 
 
 def _supervisor_rules(settings: Settings, name: str) -> SupervisorRules:

@@ -12,7 +12,7 @@ from typing import IO, Final
 import anyio
 
 from mcp_hub.fronts.mcp.binding import Binding, modern_session
-from mcp_hub.fronts.mcp.duplex import Duplex
+from mcp_hub.fronts.mcp.duplex import Duplex, Meet
 from mcp_hub.hub import HubPort
 from mcp_hub.sessions.session import Caller
 from mcp_hub.wire.pipe import Pipe
@@ -34,11 +34,12 @@ def take_stdio() -> tuple[IO[bytes], IO[bytes]]:
 class StdioFront:
     """Serves one pipe until the client closes it."""
 
-    def __init__(self, hub: HubPort, binding: Binding, caller: Caller) -> None:
+    def __init__(self, hub: HubPort, binding: Binding, caller: Caller, meet: Meet = lambda era: None) -> None:
+        """`meet` as for `Duplex`."""
         # all requests are one client's, so they share a session key
         modern = partial(modern_session, caller, key="stdio")
         self._turn = hub.turn
-        self._duplex = Duplex(hub, binding, caller, modern, ends_hub=True)
+        self._duplex = Duplex(hub, binding, caller, modern, meet=meet)
         self._ended = anyio.Event()
         self._pipe: Pipe
 

@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -28,6 +28,7 @@ from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.fronts.http.auth import is_loopback
 from mcp_hub.fronts.stdio import StdioFront, take_stdio
 from mcp_hub.sessions.session import Caller
+from mcp_hub.upstreams.peer.server_eras import ClientEra
 
 if TYPE_CHECKING:
     import uvicorn
@@ -96,9 +97,10 @@ def _calm_collector() -> None:
 
 async def _serve_stdio(loaded: Loaded, caller: Caller) -> None:
     read, write = take_stdio()
-    async with received_signals() as signals, open_app(loaded, os.environ) as app:
+    client = ClientEra(waits=True)
+    async with received_signals() as signals, open_app(loaded, os.environ, client=client) as app:
         app.reloader.checks.append(_check_started_as(caller))
-        front = StdioFront(app.hub, app.binding, caller)
+        front = StdioFront(app.hub, app.binding, caller, client.meet)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_cancel_when, signals.stopped, tasks.cancel_scope)
             tasks.start_soon(_keep_reloading, app.reloader, signals)
@@ -161,7 +163,7 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
     from mcp_hub.app.http import HttpFront, check_stays_authenticated, connections_of, is_authenticated
     from mcp_hub.fronts.http.connections import bounded, look_after
 
-    async with received_signals() as signals, open_app(loaded, os.environ, has_executors=True) as app:
+    async with received_signals() as signals, _open_for_many(loaded) as app:
         host = listener.getsockname()[0]
         front = HttpFront(app, profile, is_open=is_authenticated(loaded.settings) or is_loopback(host))
         server = _server(front.endpoints, bounded(connections_of(loaded.settings.hub.http)))
@@ -176,6 +178,11 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
             _announce(app, listener)
             await server.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
+
+
+def _open_for_many(loaded: Loaded) -> AbstractAsyncContextManager[App]:
+    """A hub for clients of both eras, and for workers."""
+    return open_app(loaded, os.environ, has_executors=True, client=ClientEra())
 
 
 def _server(endpoints: Any, protocol: type[Any]) -> "uvicorn.Server":

@@ -64,7 +64,7 @@ class ServerSettings(Section):
     compact: AtOnce[bool | None] = None
     prefix: AtOnce[Prefix | None] = None
     rename: AtOnce[dict[Text, ExportedName]] = {}
-    era: Literal["auto", "handshake", "modern"] = "auto"
+    era: Literal["follow", "handshake", "modern"] = "follow"
     timeout: AtOnce[PositiveDuration | None] = None
     max_duration: AtOnce[PositiveDuration | None] = None
     request_timeout: AtOnce[PositiveDuration | None] = None
@@ -91,6 +91,8 @@ class ServerSettings(Section):
             del own["type"]
         elif isinstance(kind := own.get("type"), str):
             own["type"] = TRANSPORTS.get(kind, kind)
+        if own.get("era") == "auto":  # as it was called before
+            own["era"] = "follow"
         if own.get("auth") == "oauth":
             del own["auth"]
             own.setdefault("oauth", {})

@@ -27,13 +27,14 @@ from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, raw_o
 from mcp_hub.protocol.meta import RequestMeta, take_params
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.sessions.session import Caller, Session
-from mcp_hub.types import RawJson
+from mcp_hub.types import Era, RawJson
 from mcp_hub.wire.base import Pending, Requests
 
 log = get_logger(__name__)
 
 OnModern = Callable[[RequestMeta], Session]
 """The session of a request with a modern envelope. Raises `RpcError` where modern requests are not served."""
+Meet = Callable[[Era], object]
 
 
 class ClientWire(Protocol):
@@ -72,18 +73,25 @@ class _Later(msgspec.Struct, eq=False):
 class Duplex:
     """Serves one client until its wire is closed, which sets `closed`. A `WireHandler`.
 
-    `ends_hub`: the hub ends with the wire, and its calls are left to another hub, to which the client comes back.
+    `meet` is for a hub of the client's own, which ends with the wire: its calls are left to another hub, to which the
+    client comes back. It gets the era of the client once that is certain: both ask `server/discover`.
     """
 
     def __init__(
-        self, hub: HubPort, binding: Binding, caller: Caller, on_modern: OnModern, *, ends_hub: bool = False
+        self,
+        hub: HubPort,
+        binding: Binding,
+        caller: Caller,
+        on_modern: OnModern,
+        *,
+        meet: Meet | None = None,
     ) -> None:
         self.closed = anyio.Event()
         self._hub = hub
         self._binding = binding
         self._caller = caller
         self._on_modern = on_modern
-        self._ends_hub = ends_hub
+        self._meet = meet
         self._wire: ClientWire
         self._asking: ClientRequests
         self._session: Session | None = None
@@ -101,7 +109,7 @@ class Duplex:
         Yields the group of its tasks, which ends with the block and whose cancellation ends the block.
         """
         self._wire = wire
-        self._asking = ClientRequests(wire.requests, ends_hub=self._ends_hub)
+        self._asking = ClientRequests(wire.requests, ends_hub=self._meet is not None)
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
@@ -128,7 +136,7 @@ class Duplex:
         for followed in list(self._open.values()):
             if isinstance(followed, QuickCall | CallResponder):
                 followed.close()
-                if not self._ends_hub:
+                if self._meet is None:
                     followed.call.cancel("the client is gone")
 
     # -- requests (WireHandler) -----------------------------------------------------------------------------------
@@ -168,6 +176,8 @@ class Duplex:
     def _serve(self, key: int | str, id_: bytes, method: str, message: Envelope) -> None:
         params, meta = take_params(message.params)
         if method == "initialize" and self._session is None:
+            if self._meet is not None:
+                self._meet(Era.HANDSHAKE)
             self._session, result = self._binding.initialize(self._caller, params)
             self._answer(id_, result)
             self._tasks.start_soon(self._announce, Announcer(self._hub, self._session))
@@ -176,6 +186,8 @@ class Duplex:
         if session is None:
             self._answer(id_, uninitialized(method))
             return
+        if self._meet is not None and meta.version is not None and method != "server/discover":
+            self._meet(Era.MODERN)
         reply = self._binding.handle(session, method, params, meta)
         if type(reply) is Deferred:
             later = self._open[key] = _Later(id_)

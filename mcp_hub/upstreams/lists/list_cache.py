@@ -33,12 +33,16 @@ _OURS: Final = re.compile(r"[0-9a-f]{32}\.json(\.[0-9a-f]{16})?")
 
 
 class CachedList(msgspec.Struct, frozen=True):
-    """The lists of a server, its version and `serverInfo`, and when they were read (Unix seconds)."""
+    """The lists of a server, its version and `serverInfo`, and when they were read (Unix seconds).
+
+    `other` tells apart what it listed in its other era before.
+    """
 
     snapshot: Snapshot
     version: str
     server_info: JsonObject
     at: float
+    other: str | None = None
 
     @property
     def era(self) -> Era:

@@ -4,6 +4,7 @@ from typing import Final
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import StartFailed
@@ -47,6 +48,12 @@ class ListState:
         """These lists stand until others are read."""
         if last is not None:
             self.last, self.snapshot = last, last.snapshot
+
+    def match(self, other: str) -> None:
+        """The lists were read after `other` in the server's other era."""
+        if self.last is not None and self.last.other != other:
+            self.last = replace(self.last, other=other)
+            self._is_unwritten.set()
 
     async def read(self, peer: Peer, kinds: set[Kind], silence: float | None = None) -> None:
         """Reads the lists of these kinds; a late one stays as it was and is soon read again. Raises as `list_kinds`."""

@@ -1,20 +1,26 @@
-"""Facts about servers on disk: their era, so that the next start does not probe, and whether they ask their callers."""
+"""Facts about servers on disk: their eras, so that the next start does not probe, and whether they ask callers."""
 
 import hashlib
 import json
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from mcp_hub.logs import get_logger
-from mcp_hub.types import Era
+from mcp_hub.types import HANDSHAKE, MODERN, Era
 
 log = get_logger(__name__)
 
 _ASKS: Final = " asks"
-_MOST: Final = 500
-"""Verdicts kept; the oldest goes first."""
+_ERAS: Final = " eras"
+_LISTED: Final = " listed"
+_NEEDED: Final = " needed"
+_MOST: Final = 2000
+"""Facts kept; the oldest goes first."""
 
 
 def server_key(command: str, args: Sequence[str]) -> str:
@@ -27,19 +33,87 @@ def url_key(url: str) -> str:
     return server_key("url", (url,))
 
 
+class KnownEras(msgspec.Struct, frozen=True):
+    """The eras that a server was found to speak, and those that it was found not to."""
+
+    speaks: frozenset[Era] = frozenset()
+    refuses: frozenset[Era] = frozenset()
+
+    @property
+    def are_both(self) -> bool:
+        return len(self.speaks) == len(Era)
+
+    def may(self, era: Era) -> bool:
+        """Whether a connection of this era is worth a try: what speaks the modern era may not have been asked yet."""
+        return era in self.speaks or (era is HANDSHAKE and MODERN in self.speaks and era not in self.refuses)
+
+    def found(self, era: Era, *, speaks: bool) -> "KnownEras":
+        """The same with what was found out about one era."""
+        one = frozenset((era,))
+        if speaks:
+            return KnownEras(self.speaks | one, self.refuses - one)
+        return KnownEras(self.speaks - one, self.refuses | one)
+
+    def __str__(self) -> str:
+        return " ".join(f"{'+' if era in self.speaks else '-'}{era.value}" for era in Era if era in self._named)
+
+    @property
+    def _named(self) -> frozenset[Era]:
+        return self.speaks | self.refuses
+
+
+@lru_cache(256)
+def _read(text: str) -> KnownEras:
+    """Of what `KnownEras` writes; a word that nobody wrote says nothing."""
+    words, known = text.split(), KnownEras()
+    for era in Era:
+        for mark, speaks in (("+", True), ("-", False)):
+            if mark + era.value in words:
+                known = known.found(era, speaks=speaks)
+    return known
+
+
 class EraCache:
-    """A small private JSON file by `server_key`; `path` None: no file. Never raises for a file that cannot be used."""
+    """A small private JSON file; `path` None: no file. Never raises for a file that cannot be used.
+
+    Other hubs write it, too: a change begins with what is there.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._known: dict[str, str] | None = None
+        self._facts: dict[str, str] | None = None
+        self._needed: dict[str, Era] = {}
 
-    def get(self, key: str) -> Era | None:
-        value = self._load().get(key)
-        return Era(value) if value in set(Era) else None
+    def known(self, key: str) -> KnownEras:
+        return _read(self._load().get(key + _ERAS, ""))
 
-    def put(self, key: str, era: Era) -> None:
-        self._put(key, era.value)
+    def learn(self, key: str, era: Era, *, speaks: bool) -> None:
+        """A server was found to speak an era, or not to."""
+        self._put(key + _ERAS, str(self.known(key).found(era, speaks=speaks)))
+
+    def forget(self, key: str) -> None:
+        """Nothing is known of the eras of a server any more; that of its lists stays."""
+        if key + _ERAS in self._load():
+            self._put(key + _ERAS, None)
+
+    def listed(self, key: str) -> Era | None:
+        """The era that the lists of a server come from."""
+        return _era(self._load().get(key + _LISTED))
+
+    def put_listed(self, key: str, era: Era) -> None:
+        self._put(key + _LISTED, era.value)
+
+    def needed(self, key: str) -> Era | None:
+        """The era in which a server was called last."""
+        return self._needed.get(key) or _era(self._load().get(key + _NEEDED))
+
+    def need(self, key: str, era: Era) -> None:
+        """A server is called in this era now; `keep_needed` writes it."""
+        self._needed[key] = era
+
+    def keep_needed(self, key: str) -> None:
+        if (era := self._needed.get(key)) is not None:
+            self._put(key + _NEEDED, era.value)
 
     def is_interactive(self, key: str) -> bool:
         return key + _ASKS in self._load()
@@ -47,33 +121,31 @@ class EraCache:
     def put_interactive(self, key: str) -> None:
         self._put(key + _ASKS, "true")
 
-    def _put(self, key: str, value: str) -> None:
-        known = self._load()
-        if known.get(key) == value:
+    def _put(self, key: str, value: str | None) -> None:
+        if self._load().get(key) == value:
             return
-        known.pop(key, None)
-        known[key] = value
-        while len(known) > _MOST:
-            del known[next(iter(known))]
-        self._save(known)
-
-    def forget(self, key: str) -> None:
-        """Removes an era that no longer leads to a session."""
-        known = self._load()
-        if known.pop(key, None) is not None:
-            self._save(known)
+        facts = self._facts = {**self._load(), **self._on_disk()}
+        facts.pop(key, None)
+        if value is not None:
+            facts[key] = value
+        while len(facts) > _MOST:
+            del facts[next(iter(facts))]
+        self._save(facts)
 
     def _load(self) -> dict[str, str]:
-        if self._known is None:
-            self._known = {}
-            try:
-                loaded = json.loads(self._path.read_text()) if self._path else {}
-                self._known = {k: v for k, v in loaded.items() if isinstance(v, str)}
-            except (OSError, ValueError, AttributeError):
-                log.debug("era_memory_unread", path=str(self._path))
-        return self._known
+        if self._facts is None:
+            self._facts = self._on_disk()
+        return self._facts
 
-    def _save(self, known: dict[str, str]) -> None:
+    def _on_disk(self) -> dict[str, str]:
+        try:
+            loaded = json.loads(self._path.read_text()) if self._path else {}
+            return {k: v for k, v in loaded.items() if isinstance(v, str)}
+        except (OSError, ValueError, AttributeError):
+            log.debug("era_memory_unread", path=str(self._path))
+            return {}
+
+    def _save(self, facts: dict[str, str]) -> None:
         if self._path is None:
             return
         try:
@@ -81,7 +153,11 @@ class EraCache:
             fresh = self._path.with_suffix(f".{os.getpid()}")
             fresh.unlink(missing_ok=True)  # of a hub that was killed, with the mode that it had
             with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(json.dumps(known))
+                file.write(json.dumps(facts))
             fresh.replace(self._path)
         except OSError as exc:
             log.debug("era_memory_unwritten", path=str(self._path), reason=str(exc))
+
+
+def _era(value: str | None) -> Era | None:
+    return Era(value) if value in set(Era) else None

@@ -14,13 +14,17 @@ import anyio
 import msgspec
 
 from mcp_hub.errors import HttpRefused, RpcError, StartFailed, UpstreamLost
+from mcp_hub.logs import get_logger
 from mcp_hub.protocol import eras, rpc_errors
 from mcp_hub.protocol.capabilities import SUPERSET
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, notification_frame, object_bytes, read_as
 from mcp_hub.types import Era, JsonObject, RawJson
+from mcp_hub.upstreams.peer.era_cache import KnownEras
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import CLIENT_INFO, CONNECTION_LOST, PeerInfo
 from mcp_hub.wire.base import Pending
+
+log = get_logger(__name__)
 
 PROBE_SECONDS: Final = 3.0
 """Seconds that a server may take to answer the probe, once it runs; after that it is initialised."""
@@ -51,51 +55,140 @@ class ProbeKilled(StartFailed):
     """The process ended when it was asked `server/discover`: start it again and ask `initialize`."""
 
 
+class FreshNeeded(StartFailed):
+    """The process is modern and may take `initialize`, but not after `server/discover`: start it again and ask."""
+
+
+async def _modern() -> Era:
+    return Era.MODERN
+
+
+def _forgotten(era: Era, speaks: bool) -> None:
+    """Nobody wants to know."""
+
+
 async def _at_once() -> None:
     """A server that somebody else runs is up already."""
 
 
 class ProbeTime(msgspec.Struct, frozen=True):
-    """The `seconds` in which a server has to answer the probe. They begin when `alive` returns: when the server runs.
-
-    `late` is called if a server that was initialised in the meantime turns out to be modern.
-    """
+    """The `seconds` in which a server has to answer the probe, from when `alive` returns: when the server runs."""
 
     seconds: float = PROBE_SECONDS
     alive: Callable[[], Awaitable[object]] = _at_once
-    late: Callable[[], object] | None = None
 
 
-async def negotiate(peer: Peer, wanted: Era | None, remembered: Era | None, patience: ProbeTime) -> PeerInfo:
-    """Settles era and version of a fresh peer; `wanted` None means find out. Raises `StartFailed`."""
-    if wanted is not None:
+class Terms(msgspec.Struct, frozen=True):
+    """The way to an era: `only` this one, else what is `known`, else by finding out.
+
+    `prefer` is asked where a server speaks both; `learn` gets what is found out, also after the era is settled.
+    """
+
+    only: Era | None = None
+    known: KnownEras = KnownEras()
+    prefer: Callable[[], Awaitable[Era]] = _modern
+    learn: Callable[[Era, bool], object] = _forgotten
+    probe: ProbeTime = ProbeTime()
+
+
+async def negotiate(peer: Peer, terms: Terms) -> PeerInfo:
+    """Settles era and version of a fresh peer. Raises `StartFailed`, `ProbeKilled` and `FreshNeeded` among them."""
+    if terms.only is not None:
+        return await _only(peer, terms.only, terms)
+    if terms.known.are_both:
+        return await _preferred(peer, terms)
+    if Era.HANDSHAKE in terms.known.speaks:
         try:
-            return await (_discover(peer) if wanted is Era.MODERN else _initialize(peer))
-        except _OtherEra as exc:
-            raise (Incompatible if exc.is_certain else StartFailed)(*exc.cause) from None
-    if remembered is Era.HANDSHAKE:
-        try:
-            return await _initialize(peer)
+            return await _ask(peer, Era.HANDSHAKE, terms)
         except _IsModern:
-            return await _discover(peer)
+            return await _ask(peer, Era.MODERN, terms)
+    return await _found_out(peer, terms)
+
+
+async def _ask(peer: Peer, era: Era, terms: Terms) -> PeerInfo:
+    """A session of this era; what is certain about it is learned. Raises as `_discover` and `_initialize`."""
     try:
-        if (found := await _probed(peer, patience)) is not None:
+        info = await (_discover(peer) if era is Era.MODERN else _initialize(peer))
+    except StartFailed as exc:
+        if exc.is_certain if isinstance(exc, _OtherEra) else _has_no_handshake(exc):
+            terms.learn(era, False)
+        raise
+    terms.learn(era, True)
+    return info
+
+
+async def _only(peer: Peer, era: Era, terms: Terms) -> PeerInfo:
+    try:
+        return await _ask(peer, era, terms)
+    except _OtherEra as exc:
+        raise (Incompatible if exc.is_certain else StartFailed)(*exc.cause) from None
+
+
+async def _preferred(peer: Peer, terms: Terms) -> PeerInfo:
+    """The session that is preferred with a server that spoke both eras; the other one only if it no longer does."""
+    era = await terms.prefer()
+    try:
+        return await _ask(peer, era, terms)
+    except _OtherEra as exc:
+        if not exc.is_certain:
+            raise StartFailed(*exc.cause) from None
+    return await _ask(peer, _opposite(era), terms)
+
+
+async def _found_out(peer: Peer, terms: Terms) -> PeerInfo:
+    """The session with a server of which not enough is known: it is probed, then asked to initialise."""
+    try:
+        found = await (_discover(peer) if Era.MODERN in terms.known.speaks else _probed(peer, terms))
+    except _NotModern as exc:
+        found = None
+        if exc.is_certain:
+            terms.learn(Era.MODERN, False)
+    except StartFailed:
+        _blame_probe(peer)
+        raise
+    if found is not None:
+        terms.learn(Era.MODERN, True)
+        if Era.HANDSHAKE in terms.known.refuses or await terms.prefer() is Era.MODERN:
             return found
-    except _NotModern:
-        pass
-    except StartFailed:
-        _blame_probe(peer)
-        raise
+        return await _turned(peer, found, terms)
     try:
-        return await _initialize(peer)
+        return await _ask(peer, Era.HANDSHAKE, terms)
     except _IsModern:  # it was only slow to answer the probe
-        return await _discover(peer)
+        return await _ask(peer, Era.MODERN, terms)
     except StartFailed:
         _blame_probe(peer)
         raise
 
 
-async def _probed(peer: Peer, patience: ProbeTime) -> PeerInfo | None:
+async def _turned(peer: Peer, found: PeerInfo, terms: Terms) -> PeerInfo:
+    """A handshake on the connection that was probed; where that is refused, the session that was `found`.
+
+    Raises `FreshNeeded` if only another process can show whether the server speaks the handshake era.
+    """
+    try:
+        with anyio.move_on_after(terms.probe.seconds):
+            return await _ask(peer, Era.HANDSHAKE, terms)
+    except StartFailed as exc:
+        if isinstance(exc, _IsModern) or _has_no_handshake(exc):
+            return peer.settle(found)
+        if not peer.wire.is_pipe and peer.ending.closed.is_set():
+            raise
+        log.debug("initialize_failed_after_probe", upstream=peer.name, reason=str(exc))
+    if peer.wire.is_pipe:
+        raise FreshNeeded("handshake_failed", "it does not take initialize after server/discover")
+    return peer.settle(found)
+
+
+def _has_no_handshake(exc: StartFailed) -> bool:
+    """Whether the answer to `initialize` says that the method, or every version of its era, is unknown."""
+    return isinstance(exc, InitializeRefused | Incompatible) and exc.code in ("not_mcp", "era_mismatch")
+
+
+def _opposite(era: Era) -> Era:
+    return Era.HANDSHAKE if era is Era.MODERN else Era.MODERN
+
+
+async def _probed(peer: Peer, terms: Terms) -> PeerInfo | None:
     """The result of the discovery; None if it does not come in time. Raises as `_discover`."""
     sent: list[Pending] = []
     found: list[PeerInfo | StartFailed] = []
@@ -109,22 +202,22 @@ async def _probed(peer: Peer, patience: ProbeTime) -> PeerInfo | None:
             tasks.cancel_scope.cancel()
 
         tasks.start_soon(ask)
-        await patience.alive()
-        await anyio.sleep(patience.seconds)
+        await terms.probe.alive()
+        await anyio.sleep(terms.probe.seconds)
         tasks.cancel_scope.cancel()
     if not found:
-        if patience.late is not None:
-            peer.wire.requests.when_late(sent[-1], partial(_note_late, patience.late))
+        peer.wire.requests.when_late(sent[-1], partial(_learn_late, terms))
         return None
     if isinstance(found[0], StartFailed):
         raise found[0]
     return found[0]
 
 
-def _note_late(late: Callable[[], object], answer: Envelope) -> None:
+def _learn_late(terms: Terms, answer: Envelope) -> None:
+    """The answer to a probe that was given up: the next start knows."""
     if answer.result is not Unset and (result := read_as(answer.result, _Discovery)) is not None:
         if set(result.supportedVersions) & set(eras.MODERN_VERSIONS):
-            late()
+            terms.learn(Era.MODERN, True)
 
 
 class _Discovery(msgspec.Struct):

@@ -10,6 +10,7 @@ from typing import IO, Final
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.aio import Turn
 from mcp_hub.errors import StartFailed
@@ -17,9 +18,9 @@ from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.peer import negotiation
-from mcp_hub.upstreams.peer.era_cache import EraCache
-from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, ProbeKilled, ProbeTime
+from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, FreshNeeded, ProbeKilled, ProbeTime, Terms
 from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import LAST_WORDS
 from mcp_hub.upstreams.process.child import Child, describe_exit
 from mcp_hub.upstreams.process.watchdog import Watchdog
@@ -46,13 +47,12 @@ _DEAF: Final = 30.0
 
 
 class StdioSpec(msgspec.Struct, frozen=True):
-    """The command and its session's options. `argv[0]` is absolute; `key` names the server in the era memory."""
+    """The command and its session's options. `argv[0]` is absolute; `era` is the configured one."""
 
     argv: Sequence[str]
     env: dict[str, str]
     cwd: str | None
-    era: Era | None
-    key: str
+    era: Era | None = None
     line_limit: int = 32 << 20
     stderr_lines: int = 200
     probe: float = PROBE_SECONDS
@@ -64,14 +64,14 @@ class StdioConnection:
 
     name: str
     make_spec: Callable[[], StdioSpec]
-    memory: EraCache
+    eras: ServerEras
     watchdog: Watchdog
     turn: Turn | None = None
+    wish: EraWish = ANY_ERA
     spec: StdioSpec = field(init=False)
     stderr: deque[str] = field(default_factory=deque)
     child: Child | None = None
     peer: Peer | None = None
-    _is_late: bool = False
     lost_session = False  # the session is the process
 
     @property
@@ -86,42 +86,47 @@ class StdioConnection:
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
         """Starts the process and settles the era; a process that dies of the probe is started once more."""
         self.spec = self.make_spec()
-        memory = self.memory
-        remembered = memory.get(self.spec.key)
+        terms = await self.eras.terms(self.wish, self.spec.era)
         try:
-            peer = await self._negotiated(tasks, self.spec.era, remembered)
+            return await self._negotiated(tasks, terms)
         except ProbeKilled as exc:
             log.info("upstream_probe_killed", upstream=self.name, reason=str(exc))
             await self.close()
-            peer = await self._negotiated(tasks, Era.HANDSHAKE, None)
+            return await self._negotiated(tasks, replace(terms, only=Era.HANDSHAKE))
+        except FreshNeeded as exc:
+            log.info("upstream_started_again", upstream=self.name, reason=str(exc))
+            return await self._afresh(tasks, terms)
         except (StartFailed, anyio.get_cancelled_exc_class()):  # cancelled: it did not get ready in time
-            memory.forget(self.spec.key)
+            if not self.wish.is_only:
+                self.eras.forget()
             raise
-        if self.spec.era is None and not self._is_late:
-            memory.put(self.spec.key, peer.info.era)
-        return peer
 
-    def _learn_late(self) -> None:
-        """The server is modern after all: the next start asks for that."""
-        self._is_late = True
-        self.memory.put(self.spec.key, Era.MODERN)
+    async def _afresh(self, tasks: anyio.abc.TaskGroup, terms: Terms) -> Peer:
+        """A handshake with a process that was not probed; if that fails, too, the server is modern only."""
+        await self.close()
+        try:
+            return await self._negotiated(tasks, replace(terms, only=Era.HANDSHAKE))
+        except StartFailed:
+            self.eras.learn(Era.HANDSHAKE, False)
+        await self.close()
+        return await self._negotiated(tasks, replace(terms, only=Era.MODERN))
 
-    async def _negotiated(self, tasks: anyio.abc.TaskGroup, era: Era | None, remembered: Era | None) -> Peer:
+    async def _negotiated(self, tasks: anyio.abc.TaskGroup, terms: Terms) -> Peer:
         self.child = child = self.watchdog.spawn(self.spec.argv, self.spec.env, self.spec.cwd)
         stdin, stdout, stderr = child.hand_over()
         limit, turn = self.spec.line_limit, self.turn
         connect = partial(ServerPipe, line_limit=limit, write_limit=_WRITE_LIMIT, patience=_DEAF, turn=turn)
-        self.peer = peer = Peer(self.name, connect, is_interactive=self.memory.is_interactive(self.spec.key))
+        self.peer = peer = Peer(self.name, connect, is_interactive=self.eras.is_interactive)
         pipe = peer.wire
         assert isinstance(pipe, ServerPipe)
         await pipe.open(stdout, stdin)
         drained = anyio.Event()
         tasks.start_soon(self._read_stderr, stderr, drained)
         tasks.start_soon(self._watch, child, peer, pipe, drained)
-        patience = ProbeTime(self.spec.probe, partial(_runs, pipe, stdin), self._learn_late)
+        probe = ProbeTime(self.spec.probe, partial(_runs, pipe, stdin))
         try:
-            await negotiation.negotiate(peer, era, remembered, patience)
-        except ProbeKilled:
+            await negotiation.negotiate(peer, replace(terms, probe=probe))
+        except (ProbeKilled, FreshNeeded):
             raise
         except StartFailed as exc:
             raise type(exc)(*await self.last_words(exc.cause)) from None
@@ -189,7 +194,7 @@ class StdioConnection:
         """Ends the process group: end of file, SIGTERM, SIGKILL. Shielded and bounded."""
         if self.peer is not None:
             if self.peer.is_interactive:
-                self.memory.put_interactive(self.spec.key)
+                self.eras.put_interactive()
             self.peer.wire.close()
         if self.child is not None:
             with suppress(ProcessLookupError):

@@ -9,15 +9,16 @@ from typing import Final, Literal
 import anyio
 import anyio.abc
 import httpx2
+from msgspec.structs import replace
 
 from mcp_hub.errors import HttpRefused, StartFailed
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.auth.access import Access, AuthorizedClient, Denial
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.peer import negotiation
-from mcp_hub.upstreams.peer.era_cache import EraCache
-from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused, ProbeTime
+from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused, ProbeTime, Terms
 from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import CONNECTION_LOST
 from mcp_hub.upstreams.remote.http_client import USER_AGENT, Transport
 from mcp_hub.wire.http import HttpWire
@@ -44,10 +45,9 @@ _OLD_SERVER: Final = (400, 404, 405)
 
 @dataclass(frozen=True, slots=True)
 class HttpSpec:
-    """Where the server is and how to talk to it. `transport` None: find out. `key` names it in the era memory."""
+    """Where the server is and how to talk to it. `transport` None: find out; `era` is the configured one."""
 
     url: str = field(repr=False)
-    key: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     transport: Literal["http", "sse"] | None = None
     era: Era | None = None
@@ -60,11 +60,19 @@ class HttpConnection:
     pid = None
     stderr: Iterable[str] = ()
 
-    def __init__(self, name: str, spec: HttpSpec, memory: EraCache, access: Access | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        spec: HttpSpec,
+        eras: ServerEras,
+        access: Access | None = None,
+        wish: EraWish = ANY_ERA,
+    ) -> None:
         self.name = name
         self.can_retry = True
         self._spec = spec
-        self._memory = memory
+        self._eras = eras
+        self._wish = wish
         self._access = access
         self._denied: Denial | None = None  # why the login is of no use
         self._http: httpx2.AsyncClient | None = None
@@ -95,17 +103,18 @@ class HttpConnection:
         return await self._over_http(http, tasks)
 
     async def _over_http(self, http: HttpStreams, tasks: anyio.abc.TaskGroup) -> Peer:
-        spec, memory = self._spec, self._memory
+        spec = self._spec
+        terms = replace(await self._eras.terms(self._wish, spec.era), probe=ProbeTime(_PROBE))
         peer = Peer(self.name, lambda peer: self._http_wire(peer, http, tasks), is_remote=True)
         wire = peer.wire
         assert isinstance(wire, HttpWire)
         self._wire = wire
         try:
-            await negotiation.negotiate(peer, spec.era, memory.get(spec.key), ProbeTime(_PROBE))
+            await negotiation.negotiate(peer, terms)
         except StartFailed as exc:
             if peer.ending.closed.is_set():  # the network, not the server: its remembered era stays true
                 raise StartFailed(*(peer.ending.cause or CONNECTION_LOST)) from None
-            memory.forget(spec.key)
+            self._forget_era()
             if isinstance(exc, Incompatible):
                 raise
             if isinstance(exc, InitializeRefused) and spec.transport is None and wire.status in _OLD_SERVER:
@@ -113,14 +122,16 @@ class HttpConnection:
                 return await self._over_sse(http, tasks, exc)
             raise self._refused(wire.status, exc.cause) from None
         except anyio.get_cancelled_exc_class():  # it did not get ready in time
-            memory.forget(spec.key)
+            self._forget_era()
             raise
-        if spec.era is None:
-            memory.put(spec.key, peer.info.era)
         if peer.info.era is Era.HANDSHAKE:
             await wire.drained()  # nothing may reach the server before `notifications/initialized`
             await wire.listen()
         return peer
+
+    def _forget_era(self) -> None:
+        if not self._wish.is_only:
+            self._eras.forget()
 
     def _http_wire(self, peer: Peer, http: HttpStreams, tasks: anyio.abc.TaskGroup) -> HttpWire:
         spec = self._spec
@@ -150,7 +161,7 @@ class HttpConnection:
         self._wire = wire
         try:
             await wire.open()
-            await negotiation.negotiate(peer, Era.HANDSHAKE, None, ProbeTime())
+            await negotiation.negotiate(peer, Terms(Era.HANDSHAKE, learn=self._eras.learn))
         except HttpRefused as exc:
             code = str(exc.about_upstream["code"]) if first is None else first.code
             raise self._refused(exc.status, Cause(code, f"{so_far}{exc}")) from None

@@ -7,6 +7,7 @@ not have sessions, so its callers share one process per principal.
 import math
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Literal, Self
 
 import anyio
@@ -19,8 +20,10 @@ from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubRestarted, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.notices import Notices
-from mcp_hub.types import Era, RawJson, UpstreamState, UpstreamStatus
+from mcp_hub.types import Era, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.lists.list_cache import ListFile
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras, wish
 from mcp_hub.upstreams.supervision.connection import Connection
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
@@ -52,10 +55,11 @@ class Scoped(ManagedUpstream):
     def __init__(
         self,
         name: str,
-        connect: Callable[[], Connection],
+        connect: Callable[[EraWish], Connection],
         rules: SupervisorRules,
         scope: Literal["session", "call"],
         idle: float,
+        eras: ServerEras,
         *,
         clock: Clock,
         changes: Notices,
@@ -63,7 +67,10 @@ class Scoped(ManagedUpstream):
         lists: ListFile | None = None,
         gate: Gate | None = None,
     ) -> None:
-        super().__init__(name, connect, rules, clock=clock, changes=changes, jitter=jitter, lists=lists, gate=gate)
+        listed = partial(connect, EraWish(self._listed_era))
+        super().__init__(name, listed, rules, clock=clock, changes=changes, jitter=jitter, lists=lists, gate=gate)
+        self._connect_as = connect
+        self._eras = eras
         self._of_each = scope
         self._idle = idle
         self._members: dict[str, _Member] = {}
@@ -94,7 +101,7 @@ class Scoped(ManagedUpstream):
         if not self._lists.is_fresh:
             self.wake()  # its known lists may be old
         key = self._key(call)
-        member = self._members.get(key) or self._start(key)
+        member = self._members.get(key) or self._start(key, call.server_era)
         member.busy += 1
         member.is_last = self._of_each == "call"  # a session that was thought to be over is not
         is_over = member.supervisor.is_over
@@ -119,28 +126,43 @@ class Scoped(ManagedUpstream):
     def _key(self, call: Call) -> str:
         if self._of_each == "call":
             return call.id
-        return f"principal {call.principal}" if call.era is Era.MODERN else call.session
+        if call.era is Era.HANDSHAKE:
+            return call.session
+        return f"principal {call.principal}" if call.server_era is Era.MODERN else f"programs of {call.principal}"
+
+    async def _listed_era(self) -> Era:
+        last = self._lists.last
+        return self._eras.listed(last.era if last is not None else None) or await self._eras.first()
+
+    def _on_ready(self, peer: Peer) -> None:
+        super()._on_ready(peer)
+        self._eras.list_from(peer.info.era)
 
     # -- members ------------------------------------------------------------------------------------------------
 
-    def _start(self, key: str) -> _Member:
+    def _start(self, key: str, era: Era) -> _Member:
         if self._tasks is None:
             raise UpstreamUnavailable(f'server "{self.name}" is stopped.')
         if len(self._members) >= MOST_PROCESSES:
             self._make_room()
-        member = self._members[key] = _Member(self._supervisor(), self._clock.now())
+        member = self._members[key] = _Member(self._supervisor(era), self._clock.now())
         if self._log_level is not None:
             member.supervisor.set_log_level(self._log_level)
         self._tasks.start_soon(self._run, key, member, name=f"upstream {self.name} for {key}")
         return member
 
-    def _supervisor(self) -> ManagedUpstream:
+    def _supervisor(self, era: Era) -> ManagedUpstream:
         """A member's: its callers wait for it to start, and nobody else hears of its changes."""
         rules = replace(self._rules, ready_wait=self._rules.start_timeout, lazy=False, idle_stop=None)
         clock, changes, jitter = self._clock, Notices(), self._jitter
-        return ManagedUpstream(
-            self.name, self._connect, rules, clock=clock, changes=changes, jitter=jitter, gate=self._gate
-        )
+        connect, gate = partial(self._connect_as, wish(era)), None if self._gate is None else self._check_member
+        return ManagedUpstream(self.name, connect, rules, clock=clock, changes=changes, jitter=jitter, gate=gate)
+
+    def _check_member(self, call: Call, snapshot: Snapshot) -> None:
+        """The `Gate` of a member; one of the other era lists the same tools in another form."""
+        listed = self._lists.snapshot
+        if self._gate is not None:
+            self._gate(call, snapshot if listed is None or listed.era is snapshot.era else listed)
 
     async def _run(self, key: str, member: _Member) -> None:
         with member.scope:
@@ -197,8 +219,8 @@ class Scoped(ManagedUpstream):
     def use(self, twin: Self) -> None:
         """Applies the limits of `twin` from now on, to all processes that run."""
         super().use(twin)
-        self._connect, self._idle = twin._connect, twin._idle
-        limits = self._supervisor()
+        self._connect, self._connect_as, self._idle = twin._connect, twin._connect_as, twin._idle
+        limits = self._supervisor(Era.MODERN)
         for member in self._members.values():
             member.supervisor.use(limits)
 

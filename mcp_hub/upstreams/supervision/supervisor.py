@@ -43,7 +43,7 @@ _CHECKS: Final = 4
 """Looks at a server within `idle_stop`, all of which have to find nothing."""
 _SILENCE: Final = 10.0
 """Seconds that a server may take for an optional list at its start, at most half its `start_timeout`."""
-_NOT_STARTED: Final = Cause("not_started", "it is started when it is needed")
+NOT_STARTED: Final = Cause("not_started", "it is started when it is needed")
 _IDLE: Final = Cause("idle", "it was idle and is started when it is needed")
 _WOKEN: Final = Cause("idle", "it was stopped while idle")
 _RESTARTED: Final = Cause("restarted", "it was restarted on request")
@@ -81,6 +81,7 @@ class Supervisor:
 
     `lists` is the file in which its lists outlive the hub; its content is offered from the beginning. `takes_turns` if
     it is known to ask its callers questions. `gate` checks each call when it is sent, maybe long after it was let in.
+    Unless it `starts` it rests until it is needed, also if its lists are not known.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Supervisor:
         lists: ListFile | None = None,
         takes_turns: bool = False,
         gate: Gate | None = None,
+        starts: bool = True,
     ) -> None:
         self.name = name
         self._connect = connect
@@ -108,8 +110,8 @@ class Supervisor:
         self._subscriptions = ServerSubscriptions(name, changes)
         self._liveness = LivenessCheck(lambda: self._rules.request_timeout)
         self._life = Life()
-        if rules.lazy and self._lists.snapshot is not None:
-            self._life = lifecycle.resting(self._life, _NOT_STARTED)
+        if not starts or (rules.lazy and self._lists.snapshot is not None):
+            self._life = lifecycle.resting(self._life, NOT_STARTED)
         self._peer: Peer | None = None  # calls are sent to it
         self._connected: Peer | None = None  # the same, and the one that drains
         self._connection: Connection | None = None
@@ -126,6 +128,16 @@ class Supervisor:
     def is_over(self) -> bool:
         """Whether it was given up or stopped, so that only `restart` starts it again."""
         return self._life.state in lifecycle.FINAL and not self._life.rests
+
+    @property
+    def rests(self) -> bool:
+        """Whether it is stopped only until somebody needs it."""
+        return self._life.rests
+
+    @property
+    def may_get_ready(self) -> bool:
+        """Whether it is ready, or on its way up, or is started when it is needed."""
+        return self._life.rests or self._life.state in (UpstreamState.STARTING, UpstreamState.READY)
 
     def leave_tasks(self) -> None:
         """From now on a call that is cancelled leaves its task at the server: another hub will continue it."""
@@ -155,8 +167,12 @@ class Supervisor:
             await self._changes.wait(self._changes.version)
 
     def use(self, twin: Self) -> None:
-        """Applies the limits of `twin`; the process continues. A server that rests and no longer may is started."""
-        rules = self._rules = twin._rules
+        """Applies the limits of `twin`; the process continues."""
+        self.adjust(twin._rules)
+
+    def adjust(self, rules: SupervisorRules) -> None:
+        """Goes by these rules from now on. A server that rests and no longer may is started."""
+        self._rules = rules
         self._lists.use(rules.lists)
         self._adjusted.set()
         self._adjusted = anyio.Event()

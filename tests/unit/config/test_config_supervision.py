@@ -12,6 +12,7 @@ from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
 from mcp_hub.notices import Notices
+from mcp_hub.types import Era
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
@@ -59,7 +60,7 @@ def test_processes_of_a_scope_have_the_same_rule(more: str, first: float | None,
     upstream = made(f"{{command: x, scope: session{more}}}")
     assert isinstance(upstream, Scoped)
     assert (upstream._rules.idle_stop, upstream._idle) == (first, members)
-    member = upstream._supervisor()
+    member = upstream._supervisor(Era.MODERN)
     assert member._rules.idle_stop is None and not member._rules.lazy, "they are ended, not put to rest"
 
 

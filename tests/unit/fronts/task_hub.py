@@ -183,7 +183,7 @@ class TaskHub:
             self.binding,
             Caller("me"),
             lambda meta: modern_session(Caller("me"), meta, f"m{self._sent}"),
-            ends_hub=self._ends_with_pipe,
+            meet=(lambda era: None) if self._ends_with_pipe else None,
         )
         broken: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, about: broken.append(about))

@@ -12,6 +12,7 @@ from mcp_hub.notices import Notices
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.server_eras import ServerEras
 from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
@@ -69,12 +70,17 @@ def answering(status: int, body: Mapping[str, Any] | None = None, **headers: Any
     return script
 
 
+def unknown() -> ServerEras:
+    """Of a server of which nothing is known."""
+    return ServerEras(EraCache(None), "k")
+
+
 @asynccontextmanager
 async def connection(
-    server: HttpServer, memory: EraCache | None = None, **spec: Any
+    server: HttpServer, memory: ServerEras | None = None, **spec: Any
 ) -> AsyncIterator[tuple[HttpConnection, Peer]]:
     """An open connection. What goes wrong is in an `ExceptionGroup`."""
-    made = HttpConnection("far", HttpSpec(**{"url": server.url, "key": "k", **spec}), memory or EraCache(None))
+    made = HttpConnection("far", HttpSpec(**{"url": server.url, **spec}), memory or unknown())
     async with anyio.create_task_group() as tasks:
         try:
             with anyio.fail_after(WAIT):
@@ -88,8 +94,8 @@ async def connection(
 @asynccontextmanager
 async def supervised(server: HttpServer | HttpUpstream, **spec: Any) -> AsyncIterator[ManagedUpstream]:
     """A running supervisor; it need not be ready."""
-    made = HttpSpec(**{"url": server.url, "key": "k", **spec})
-    memory, changes = EraCache(None), Notices()
+    made = HttpSpec(**{"url": server.url, **spec})
+    memory, changes = unknown(), Notices()
     supervisor = ManagedUpstream(
         "far", lambda: HttpConnection("far", made, memory), SupervisorRules(), clock=SystemClock(), changes=changes
     )

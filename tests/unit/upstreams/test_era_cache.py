@@ -4,54 +4,93 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.types import Era
-from mcp_hub.upstreams.peer.era_cache import EraCache, server_key
+from mcp_hub.types import HANDSHAKE, MODERN
+from mcp_hub.upstreams.peer.era_cache import EraCache, KnownEras, server_key
+
+NOTHING = KnownEras()
 
 
-def test_what_was_put_is_known_to_the_next_start(tmp_path: Path) -> None:
+def test_what_was_learned_is_known_to_the_next_start(tmp_path: Path) -> None:
     path = tmp_path / "state" / "eras.json"
     memory = EraCache(path)
-    memory.put("a", Era.HANDSHAKE)
-    memory.put("b", Era.MODERN)
-    memory.put("a", Era.MODERN)
-    for known in (memory, EraCache(path)):
-        assert (known.get("a"), known.get("b"), known.get("c")) == (Era.MODERN, Era.MODERN, None)
+    memory.learn("a", HANDSHAKE, speaks=True)
+    memory.learn("a", MODERN, speaks=True)
+    memory.learn("b", MODERN, speaks=True)
+    memory.learn("b", HANDSHAKE, speaks=False)
+    for found in (memory, EraCache(path)):
+        assert found.known("a").are_both
+        assert found.known("b") == KnownEras(frozenset((MODERN,)), frozenset((HANDSHAKE,)))
+        assert found.known("c") == NOTHING
     assert [file.name for file in path.parent.iterdir()] == ["eras.json"], "nothing half-written stays"
 
 
-def test_what_was_forgotten_stays_so(tmp_path: Path) -> None:
+def test_the_last_that_was_found_out_counts() -> None:
+    known = NOTHING.found(MODERN, speaks=True).found(MODERN, speaks=False).found(HANDSHAKE, speaks=True)
+    assert known == KnownEras(frozenset((HANDSHAKE,)), frozenset((MODERN,)))
+
+
+@pytest.mark.parametrize(
+    ("known", "handshake", "modern"),
+    [
+        (NOTHING, False, False),
+        (NOTHING.found(HANDSHAKE, speaks=True), True, False),
+        (NOTHING.found(MODERN, speaks=True), True, True),  # nobody has asked for the other one yet
+        (NOTHING.found(MODERN, speaks=True).found(HANDSHAKE, speaks=False), False, True),
+        (NOTHING.found(MODERN, speaks=True).found(HANDSHAKE, speaks=True), True, True),
+    ],
+)
+def test_an_era_is_worth_a_try_unless_it_was_refused_or_never_shown(
+    known: KnownEras, handshake: bool, modern: bool
+) -> None:
+    assert (known.may(HANDSHAKE), known.may(MODERN)) == (handshake, modern)
+
+
+def test_what_was_forgotten_stays_so_but_the_era_of_the_lists_does_not_change(tmp_path: Path) -> None:
     path = tmp_path / "eras.json"
     memory = EraCache(path)
-    memory.put("a", Era.HANDSHAKE)
+    memory.learn("a", HANDSHAKE, speaks=True)
+    memory.put_listed("a", HANDSHAKE)
     memory.forget("a")
     memory.forget("never known")
-    assert memory.get("a") is EraCache(path).get("a") is None
+    for found in (memory, EraCache(path)):
+        assert found.known("a") == NOTHING and found.listed("a") is HANDSHAKE
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"5", b"null", b'{"a":5}', b'{"a":"stone age"}', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b"5", b"null", b'{"a eras":5}', b'{"a eras":"+stone","a listed":"iron"}', b"\xff\xfe"]
+)
 def test_a_file_that_makes_no_sense_is_nothing_known(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "eras.json"
     path.write_bytes(text)
     memory = EraCache(path)
-    assert memory.get("a") is None
-    memory.put("a", Era.MODERN)
-    assert EraCache(path).get("a") is Era.MODERN
+    assert memory.known("a") == NOTHING and memory.listed("a") is None
+    memory.learn("a", MODERN, speaks=True)
+    assert EraCache(path).known("a").speaks == {MODERN}
 
 
 def test_a_place_that_cannot_be_written_costs_only_the_memory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     memory = EraCache(tmp_path / "file" / "eras.json")
-    memory.put("a", Era.MODERN)
-    assert memory.get("a") is Era.MODERN
+    memory.learn("a", MODERN, speaks=True)
+    memory.learn("b", MODERN, speaks=True)
+    assert memory.known("a").speaks == memory.known("b").speaks == {MODERN}
 
 
-def test_the_oldest_verdicts_make_room(tmp_path: Path) -> None:
+def test_the_oldest_facts_make_room(tmp_path: Path) -> None:
     path = tmp_path / "eras.json"
-    path.write_text(json.dumps({f"k{number}": "modern" for number in range(500)}))
+    path.write_text(json.dumps({f"k{number} eras": "+modern" for number in range(2000)}))
     memory = EraCache(path)
-    memory.put("new", Era.MODERN)
-    assert memory.get("k0") is None and memory.get("k1") is Era.MODERN
-    assert len(json.loads(path.read_text())) == 500
+    memory.learn("new", MODERN, speaks=True)
+    assert memory.known("k0") == NOTHING and memory.known("k1").speaks == {MODERN}
+    assert len(json.loads(path.read_text())) == 2000
+
+
+def test_hubs_that_share_the_file_keep_what_the_others_found_out(tmp_path: Path) -> None:
+    one, other = EraCache(tmp_path / "eras.json"), EraCache(tmp_path / "eras.json")
+    assert one.known("a") == other.known("b") == NOTHING
+    one.learn("a", MODERN, speaks=True)
+    other.learn("b", MODERN, speaks=True)
+    assert all(EraCache(tmp_path / "eras.json").known(key).speaks == {MODERN} for key in "ab")
 
 
 def test_a_server_is_named_by_what_is_run() -> None:
@@ -63,25 +102,36 @@ def test_a_server_is_named_by_what_is_run() -> None:
 
 def test_who_asks_is_remembered_beside_the_era(tmp_path: Path) -> None:
     memory = EraCache(tmp_path / "eras.json")
-    memory.put("a", Era.HANDSHAKE)
+    memory.learn("a", HANDSHAKE, speaks=True)
     assert not memory.is_interactive("a")
     memory.put_interactive("a")
     again = EraCache(tmp_path / "eras.json")
     assert again.is_interactive("a") and not again.is_interactive("b")
-    assert again.get("a") is Era.HANDSHAKE and again.get("a asks") is None
+    assert again.known("a").speaks == {HANDSHAKE} and again.known("a asks") == NOTHING
     again.forget("a")
     assert again.is_interactive("a")
+
+
+def test_the_era_that_was_needed_last_is_written_when_the_hub_is_done(tmp_path: Path) -> None:
+    path = tmp_path / "eras.json"
+    memory = EraCache(path)
+    memory.need("a", MODERN)
+    memory.need("a", HANDSHAKE)
+    assert memory.needed("a") is HANDSHAKE and not path.exists()
+    memory.keep_needed("a")
+    memory.keep_needed("never called")
+    assert EraCache(path).needed("a") is HANDSHAKE
 
 
 def test_the_file_is_for_nobody_elses_eyes(tmp_path: Path) -> None:
     path = tmp_path / "state" / "eras.json"
     mask = os.umask(0o022)
     try:
-        EraCache(path).put("a", Era.MODERN)
+        EraCache(path).learn("a", MODERN, speaks=True)
         path.chmod(0o644)  # as it was written before
         path.with_suffix(f".{os.getpid()}").write_text("left by a hub that was killed")
-        EraCache(path).put("b", Era.MODERN)
+        EraCache(path).learn("b", MODERN, speaks=True)
     finally:
         os.umask(mask)
     assert (path.parent.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o700, 0o600)
-    assert EraCache(path).get("a") is Era.MODERN
+    assert EraCache(path).known("a").speaks == {MODERN}

@@ -8,9 +8,10 @@ import pytest
 
 from mcp_hub.errors import StartFailed, UpstreamLost
 from mcp_hub.types import Era
-from mcp_hub.upstreams.peer.era_cache import EraCache
+from mcp_hub.upstreams.peer.era_cache import KnownEras
+from mcp_hub.upstreams.peer.server_eras import ServerEras
 from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
-from tests.unit.upstreams.remote import Remote, answering, connection
+from tests.unit.upstreams.remote import Remote, answering, connection, unknown
 from tests.unit.upstreams.scripted import INITIALIZED
 from tests.unit.wire.http_server import HttpServer, Reply, Request, Script, serving
 from tests.unit.wire.http_wires import OldServer
@@ -21,15 +22,15 @@ pytestmark = pytest.mark.anyio
 HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
 
 
-def remembering(era: Era) -> EraCache:
-    memory = EraCache(None)
-    memory.put("k", era)
+def remembering(era: Era) -> ServerEras:
+    memory = unknown()
+    memory.learn(era, True)
     return memory
 
 
 async def failing(server: HttpServer, **spec: Any) -> tuple[StartFailed, bool]:
     """Why it cannot be reached, and whether another attempt may help."""
-    made = HttpConnection("far", HttpSpec(**{"url": server.url, "key": "k", **spec}), EraCache(None))
+    made = HttpConnection("far", HttpSpec(**{"url": server.url, **spec}), unknown())
     async with anyio.create_task_group() as tasks:
         with pytest.raises(StartFailed) as caught, anyio.fail_after(WAIT):
             await made.open(tasks)
@@ -110,7 +111,7 @@ async def test_a_server_that_has_become_modern_is_found_out_again() -> None:
     async with serving(Remote(modern=True, does={"initialize": refused})) as server:
         async with connection(server, memory) as (_, peer):
             assert peer.info.era is MODERN
-    assert memory.get("k") is MODERN
+    assert memory.known == KnownEras(frozenset((MODERN,)), frozenset((HANDSHAKE,)))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ async def test_a_known_era_is_not_asked_for(configured: Era | None, remembered: 
     memory = remembering(remembered)
     async with serving(Remote(modern=True)) as server, connection(server, memory, era=configured):
         assert server.seen[0].rpc == asked
-    assert memory.get("k") is remembered, "what is configured says nothing about what would be found"
+    assert remembered in memory.known.speaks
 
 
 # -- the deprecated transport
@@ -187,7 +188,7 @@ async def test_an_era_that_led_nowhere_is_not_remembered() -> None:
         with pytest.raises(ExceptionGroup):
             async with connection(server, memory):
                 pass
-    assert memory.get("k") is None
+    assert memory.known == KnownEras()
 
 
 async def test_an_endpoint_elsewhere_is_refused_with_its_address() -> None:
@@ -220,7 +221,7 @@ async def test_credentials_go_with_every_request_and_into_no_message() -> None:
     async with serving(answering(401)) as server:
         error, _ = await failing(server, headers=headers)
         assert error.code == "not_admitted" and "s3cr3t" not in str(error)
-        assert "s3cr3t" not in repr(HttpSpec(url="http://x/?key=s3cr3t", key="k", headers=headers))
+        assert "s3cr3t" not in repr(HttpSpec(url="http://x/?key=s3cr3t", headers=headers))
 
 
 async def test_the_hubs_own_headers_can_be_replaced() -> None:
@@ -239,7 +240,7 @@ async def test_a_server_that_is_not_there_is_said_as_such_and_stays_remembered(t
     (error,) = caught.value.exceptions
     assert isinstance(error, StartFailed) and error.code == "connection_refused"
     assert f"http://127.0.0.1:{gone.port}" in str(error)
-    assert memory.get("k") is HANDSHAKE
+    assert memory.known.speaks == {HANDSHAKE}
 
 
 async def test_a_redirect_says_where_to() -> None:

@@ -1,13 +1,12 @@
 """Every way in which a server may take the question for its era."""
 
-from functools import partial
-
 import anyio
 import pytest
 
 from mcp_hub.errors import StartFailed
 from mcp_hub.types import Era, JsonObject
-from mcp_hub.upstreams.peer.negotiation import Incompatible, ProbeKilled, ProbeTime, negotiate
+from mcp_hub.upstreams.peer.era_cache import KnownEras
+from mcp_hub.upstreams.peer.negotiation import FreshNeeded, Incompatible, ProbeKilled, ProbeTime, Terms, negotiate
 from mcp_hub.upstreams.peer.state import CLIENT_INFO, PeerInfo
 from tests.unit.upstreams.scripted import DISCOVERED, INITIALIZED, Script, Server, talking, together
 
@@ -17,17 +16,39 @@ HANDSHAKE, MODERN = Era.HANDSHAKE, Era.MODERN
 META = "io.modelcontextprotocol/"
 
 
-async def settled(script: Script, wanted: Era | None = None, remembered: Era | None = None) -> PeerInfo:
+def speaking(*eras: Era, refuses: Era | None = None) -> KnownEras:
+    return KnownEras(frozenset(eras), frozenset(() if refuses is None else (refuses,)))
+
+
+async def settled(
+    script: Script,
+    wanted: Era | None = None,
+    known: KnownEras | None = None,
+    prefer: Era = MODERN,
+    learned: list[tuple[Era, bool]] | None = None,
+) -> PeerInfo:
     """What is settled with a server that follows this script; a silent one is given a moment."""
+
+    def learn(era: Era, speaks: bool) -> None:
+        if learned is not None:
+            learned.append((era, speaks))
+
+    async def preferred() -> Era:
+        return prefer
+
+    terms = Terms(wanted, known or KnownEras(), preferred, learn, ProbeTime(0.05))
     async with talking() as (peer, server):
-        return await together(script(server), negotiate(peer, wanted, remembered, ProbeTime(0.05)))
+        return await together(script(server), negotiate(peer, terms))
 
 
 # -- finding out
 
 
-@pytest.mark.parametrize(("wanted", "remembered"), [(None, None), (MODERN, None), (None, MODERN)])
-async def test_a_server_that_answers_the_probe_is_modern(wanted: Era | None, remembered: Era | None) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "known"),
+    [(None, None), (MODERN, None), (None, speaking(MODERN)), (None, speaking(MODERN, HANDSHAKE))],
+)
+async def test_a_server_that_answers_the_probe_is_modern(wanted: Era | None, known: KnownEras | None) -> None:
     async def script(server: Server) -> None:
         probe = await server.answer("server/discover", DISCOVERED)
         assert probe["params"]["_meta"] == {
@@ -36,7 +57,7 @@ async def test_a_server_that_answers_the_probe_is_modern(wanted: Era | None, rem
             META + "clientCapabilities": {"extensions": {META + "tasks": {}}},
         }
 
-    info = await settled(script, wanted, remembered)
+    info = await settled(script, wanted, known)
     assert info == PeerInfo(MODERN, "2026-07-28", {"name": "m", "version": "2"}, {"tools": {}}, "say please")
 
 
@@ -84,7 +105,7 @@ async def test_an_answer_to_the_probe_that_cannot_be_read_or_has_no_version_of_o
 async def test_a_silent_server_is_asked_to_initialise_and_its_late_answer_says_whether_it_is_modern(
     answer: JsonObject, is_modern: bool
 ) -> None:
-    late: list[Era] = []
+    learned: list[tuple[Era, bool]] = []
 
     async def script(server: Server) -> None:
         probe = await server.expect("server/discover")
@@ -93,10 +114,8 @@ async def test_a_silent_server_is_asked_to_initialise_and_its_late_answer_says_w
         await server.send(id=hello["id"], result=INITIALIZED)
         await server.expect("notifications/initialized")
 
-    async with talking() as (peer, server):
-        patience = ProbeTime(0.05, late=partial(late.append, MODERN))
-        info = await together(script(server), negotiate(peer, None, None, patience))
-    assert info.era is HANDSHAKE and late == [MODERN] * is_modern
+    assert (await settled(script, learned=learned)).era is HANDSHAKE
+    assert learned == [(MODERN, True)] * is_modern + [(HANDSHAKE, True)]
 
 
 async def test_the_time_of_the_probe_begins_when_the_server_runs() -> None:
@@ -110,27 +129,109 @@ async def test_the_time_of_the_probe_begins_when_the_server_runs() -> None:
         await server.handshake()
 
     async with talking() as (peer, server):
-        info = await together(script(server), negotiate(peer, None, None, ProbeTime(0, runs.wait)))
+        info = await together(script(server), negotiate(peer, Terms(probe=ProbeTime(0, runs.wait))))
     assert info.era is HANDSHAKE
 
 
-@pytest.mark.parametrize("remembered", [HANDSHAKE, None])
-async def test_a_server_that_refuses_initialize_by_version_is_modern(remembered: Era | None) -> None:
+@pytest.mark.parametrize("known", [speaking(HANDSHAKE), speaking(HANDSHAKE, MODERN), None])
+async def test_a_server_that_refuses_initialize_by_version_is_modern(known: KnownEras | None) -> None:
     async def script(server: Server) -> None:
-        if remembered is None:
+        if known is None:
             await server.refuse("server/discover", -32603)
         await server.refuse("initialize", -32022, {"supported": ["2026-07-28"]})
         await server.answer("server/discover", DISCOVERED)
 
-    assert (await settled(script, remembered=remembered)).era is MODERN
+    learned: list[tuple[Era, bool]] = []
+    assert (await settled(script, known=known, prefer=HANDSHAKE, learned=learned)).era is MODERN
+    assert learned == [(HANDSHAKE, False), (MODERN, True)]
 
 
-@pytest.mark.parametrize(("wanted", "remembered"), [(HANDSHAKE, None), (None, HANDSHAKE)])
-async def test_a_server_known_for_its_handshake_is_not_probed(wanted: Era | None, remembered: Era | None) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "known"),
+    [(HANDSHAKE, None), (None, speaking(HANDSHAKE)), (None, speaking(HANDSHAKE, MODERN))],
+)
+async def test_a_server_known_for_its_handshake_is_not_probed(wanted: Era | None, known: KnownEras | None) -> None:
     async def script(server: Server) -> None:
         await server.handshake()
 
-    assert (await settled(script, wanted, remembered)).version == "2025-06-18"
+    assert (await settled(script, wanted, known, prefer=HANDSHAKE)).version == "2025-06-18"
+
+
+# -- both eras
+
+
+async def test_a_server_of_both_eras_is_initialised_on_the_pipe_that_was_probed() -> None:
+    async def script(server: Server) -> None:
+        await server.answer("server/discover", DISCOVERED)
+        await server.handshake()
+
+    learned: list[tuple[Era, bool]] = []
+    assert (await settled(script, prefer=HANDSHAKE, learned=learned)).version == "2025-06-18"
+    assert learned == [(MODERN, True), (HANDSHAKE, True)]
+
+
+@pytest.mark.parametrize(("code", "data"), [(-32601, None), (-32022, {"supported": ["2026-07-28"]})])
+async def test_a_modern_server_that_does_not_know_initialize_stays_modern(code: int, data: JsonObject | None) -> None:
+    async def script(server: Server) -> None:
+        await server.answer("server/discover", DISCOVERED)
+        await server.refuse("initialize", code, data)
+
+    learned: list[tuple[Era, bool]] = []
+    info = await settled(script, prefer=HANDSHAKE, learned=learned)
+    assert info == PeerInfo(MODERN, "2026-07-28", {"name": "m", "version": "2"}, {"tools": {}}, "say please")
+    assert learned == [(MODERN, True), (HANDSHAKE, False)]
+
+
+async def test_a_server_known_to_refuse_the_handshake_is_not_asked_again() -> None:
+    async def script(server: Server) -> None:
+        await server.answer("server/discover", DISCOVERED)
+
+    assert (await settled(script, known=speaking(MODERN, refuses=HANDSHAKE), prefer=HANDSHAKE)).era is MODERN
+
+
+@pytest.mark.parametrize("how", ["silent", "refused", "ended"])
+async def test_a_server_that_is_locked_by_the_probe_has_to_be_started_again(how: str) -> None:
+    async def script(server: Server) -> None:
+        await server.answer("server/discover", DISCOVERED)
+        await (server.refuse("initialize", -32600) if how == "refused" else server.expect("initialize"))
+        if how == "ended":
+            server.close()
+
+    learned: list[tuple[Era, bool]] = []
+    with pytest.raises(FreshNeeded):
+        await settled(script, prefer=HANDSHAKE, learned=learned)
+    assert learned == [(MODERN, True)]
+
+
+@pytest.mark.parametrize("prefer", [HANDSHAKE, MODERN])
+async def test_a_passing_error_of_a_server_of_both_eras_does_not_change_its_era(prefer: Era) -> None:
+    async def script(server: Server) -> None:
+        await server.refuse("initialize" if prefer is HANDSHAKE else "server/discover", -32603)
+
+    learned: list[tuple[Era, bool]] = []
+    with pytest.raises(StartFailed):
+        await settled(script, known=speaking(HANDSHAKE, MODERN), prefer=prefer, learned=learned)
+    assert learned == []
+
+
+async def test_a_server_that_no_longer_speaks_the_modern_era_is_initialised() -> None:
+    async def script(server: Server) -> None:
+        await server.refuse("server/discover", -32601)
+        await server.handshake()
+
+    learned: list[tuple[Era, bool]] = []
+    assert (await settled(script, known=speaking(HANDSHAKE, MODERN), learned=learned)).era is HANDSHAKE
+    assert learned == [(MODERN, False), (HANDSHAKE, True)]
+
+
+async def test_a_server_known_as_modern_has_all_the_time_of_its_start_for_the_answer() -> None:
+    async def script(server: Server) -> None:
+        probe = await server.expect("server/discover")
+        with anyio.move_on_after(0.2):  # longer than a probe takes
+            pytest.fail(f"it was sent {await server.line()}")
+        await server.send(id=probe["id"], result=DISCOVERED)
+
+    assert (await settled(script, known=speaking(MODERN))).era is MODERN
 
 
 # -- failing

@@ -13,6 +13,8 @@ from mcp_hub.call import Call
 from mcp_hub.errors import HubRestarted, RpcError
 from mcp_hub.notices import Notices
 from mcp_hub.types import Era, Kind, Snapshot, UpstreamState
+from mcp_hub.upstreams.peer.era_cache import EraCache
+from mcp_hub.upstreams.peer.server_eras import ServerEras
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.scoped import Scoped
@@ -55,7 +57,18 @@ class Sessions:
 
 def made(toys: Toys, intensity: int = 1, idle: float = 600.0) -> Scoped:
     rules, clock, changes = SupervisorRules(restart=RestartRule(intensity)), LoopClock(), Notices()
-    return Scoped("toy", toys.connect, rules, "session", idle, clock=clock, changes=changes, jitter=lambda: 0.0)
+    eras = ServerEras(EraCache(None), "toy")
+    return Scoped(
+        "toy",
+        lambda wish: toys.connect(),
+        rules,
+        "session",
+        idle,
+        eras,
+        clock=clock,
+        changes=changes,
+        jitter=lambda: 0.0,
+    )
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ import pytest
 from mcp_hub.clock import SystemClock
 from mcp_hub.types import Era
 from mcp_hub.upstreams.peer.era_cache import EraCache
+from mcp_hub.upstreams.peer.server_eras import ServerEras
 from mcp_hub.upstreams.process import stdio
 from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.process.watchdog import Watchdog
@@ -62,12 +63,12 @@ class Looks:
 
 
 @asynccontextmanager
-async def connecting(memory: EraCache, *command: str) -> AsyncIterator[StdioConnection]:
+async def connecting(eras: ServerEras, *command: str) -> AsyncIterator[StdioConnection]:
     """A connection to this server, which may not think about the probe."""
-    spec = StdioSpec(command, dict(os.environ), None, None, "key", probe=0.0)
+    spec = StdioSpec(command, dict(os.environ), None, probe=0.0)
     with anyio.fail_after(WAIT):
         async with Watchdog(SystemClock()) as watchdog:
-            connection = StdioConnection("git", lambda: spec, memory, watchdog)
+            connection = StdioConnection("git", lambda: spec, eras, watchdog)
             try:
                 yield connection
             finally:
@@ -78,9 +79,9 @@ async def connecting(memory: EraCache, *command: str) -> AsyncIterator[StdioConn
 async def test_a_process_that_has_read_nothing_is_only_being_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, memory = Looks(monkeypatch), EraCache(None)
+    looks, eras = Looks(monkeypatch), ServerEras(EraCache(None), "key")
     command = [sys.executable, str(HELD_START), str(tmp_path / "gate"), *argv("--discover", "silent")]
-    async with connecting(memory, *command) as connection:
+    async with connecting(eras, *command) as connection:
         async with anyio.create_task_group() as tasks:
             opened: list[Era] = []
             is_open = anyio.Event()
@@ -102,11 +103,11 @@ async def test_a_process_that_has_read_nothing_is_only_being_started(
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_an_answer_to_the_probe_that_comes_too_late_counts_at_the_next_start(when: str) -> None:
-    memory = EraCache(None)
-    async with connecting(memory, sys.executable, "-c", SLOW, when) as connection:
+    eras = ServerEras(EraCache(None), "key")
+    async with connecting(eras, sys.executable, "-c", SLOW, when) as connection:
         async with anyio.create_task_group() as tasks:
             peer = await connection.open(tasks)
             assert peer.info.era is Era.HANDSHAKE
             await peer.answer(peer.send("ping"))  # which comes after all that was written before
-            assert memory.get("key") is Era.MODERN
+            assert eras.known.speaks == set(Era)
             tasks.cancel_scope.cancel()

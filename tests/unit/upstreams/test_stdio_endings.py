@@ -14,6 +14,7 @@ from mcp_hub.events import Progressed
 from mcp_hub.types import Era
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.server_eras import ServerEras
 from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from tests.unit.upstreams.function_calls import Recorder, request
@@ -54,10 +55,10 @@ HELD = """
 async def session(last: str) -> AsyncIterator[tuple[StdioConnection, Peer]]:
     """A server that does this when it is called."""
     argv = [sys.executable, "-c", SERVER.replace("        LAST", last)]
-    spec = StdioSpec(argv, dict(os.environ), None, Era.HANDSHAKE, "key")
+    spec = StdioSpec(argv, dict(os.environ), None, Era.HANDSHAKE)
     with anyio.fail_after(WAIT):
         async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
-            connection = StdioConnection("git", lambda: spec, EraCache(None), watchdog)
+            connection = StdioConnection("git", lambda: spec, ServerEras(EraCache(None), "key"), watchdog)
             try:
                 yield connection, await connection.open(tasks)
             finally:

@@ -47,6 +47,9 @@ class Toys:
     last: "ToyWire | None" = None
     levels: list[str] = field(default_factory=list)
     frozen: bool = False
+    info: PeerInfo = PeerInfo(Era.HANDSHAKE, "2025-11-25", capabilities=OFFERS)
+    called: list[Era] = field(default_factory=list)
+    """The era of the connection of each call."""
 
     def connect(self) -> "ToyConnection":
         return ToyConnection(self)
@@ -67,6 +70,7 @@ class ToyConnection:
         self.stderr: Iterable[str] = ()
         self._toys = toys
         self._is_open = False
+        self._wire: ToyWire | None = None
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
         toys = self._toys
@@ -74,14 +78,14 @@ class ToyConnection:
         toys.alive += 1
         toys.most_alive = max(toys.most_alive, toys.alive)
         self._is_open = True
+        info = toys.info
         await anyio.sleep(toys.starting)
         failure = toys.fails.pop(0) if toys.fails else None
         if failure is not None:
             raise failure
-        info = PeerInfo(Era.HANDSHAKE, "2025-11-25", capabilities=OFFERS)
         peer = Peer("toy", lambda peer: ToyWire(peer, toys), info)
         assert isinstance(peer.wire, ToyWire)
-        toys.last = peer.wire
+        toys.last = self._wire = peer.wire
         return peer
 
     async def last_words(self, cause: Cause) -> Cause:
@@ -89,8 +93,8 @@ class ToyConnection:
 
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):
-            if self._toys.last is not None:
-                self._toys.last.close()
+            if self._wire is not None:
+                self._wire.close()
             await anyio.sleep(self._toys.closing)
             if self._is_open:
                 self._toys.alive -= 1
@@ -119,7 +123,10 @@ class ToyWire:
         pending = self.requests.expect(method, context)
         if method == "logging/setLevel" and not callable(params):
             self._toys.levels.append(json.loads(params)["level"])
-        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in self._toys.tools]
+        if method == "tools/call":
+            self._toys.called.append(self._peer.info.era)
+        form = {"title": "modern"} if self._peer.info.era is Era.MODERN else {}
+        tools = [{"name": name, "inputSchema": {"type": "object"}, **form} for name in self._toys.tools]
         results = {
             "tools/list": {"tools": tools, "nextCursor": self._toys.cursor},
             "resources/list": {"resources": [{"uri": "toy://r", "name": "r"}]},

@@ -1,0 +1,110 @@
+"""The era of the next connection to a server that speaks both: that of its callers."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import anyio
+import msgspec
+
+from mcp_hub.types import HANDSHAKE, MODERN, Era
+from mcp_hub.upstreams.peer.era_cache import EraCache, KnownEras
+from mcp_hub.upstreams.peer.negotiation import Terms
+
+_FIRST_WORD: Final = 1.0
+"""Seconds that a hub waits for the first message of the client that has started it."""
+
+
+class ClientEra:
+    """The era of the client that a hub is for, if it is for one; `waits` until that client has spoken."""
+
+    def __init__(self, era: Era | None = None, *, waits: bool = False) -> None:
+        self._era = era
+        self._has_spoken = anyio.Event()
+        if not waits:
+            self._has_spoken.set()
+
+    def meet(self, era: Era) -> None:
+        """The client has sent a request of this era."""
+        self._era = era
+        self._has_spoken.set()
+
+    async def known(self) -> Era | None:
+        """None if there is not one client, or it is silent."""
+        if not self._has_spoken.is_set():
+            with anyio.move_on_after(_FIRST_WORD):
+                await self._has_spoken.wait()
+        return self._era
+
+
+class ServerEras(msgspec.Struct, frozen=True):
+    """The eras of one server as far as they are known: remembered in `cache` under `key`. `client` is the hub's."""
+
+    cache: EraCache
+    key: str
+    client: ClientEra = msgspec.field(default_factory=ClientEra)
+
+    @property
+    def known(self) -> KnownEras:
+        return self.cache.known(self.key)
+
+    def listed(self, last: Era | None) -> Era | None:
+        """The era that the lists of the server come from, if that is settled; `last` is that of the known lists."""
+        return self.cache.listed(self.key) or last
+
+    def list_from(self, era: Era) -> None:
+        """From now on the lists come from this era: they always did, or the server no longer speaks the other one."""
+        self.cache.put_listed(self.key, era)
+
+    def need(self, era: Era) -> None:
+        """A caller of this era is there."""
+        self.cache.need(self.key, era)
+
+    def keep(self) -> None:
+        """Remembers the era that was needed last."""
+        self.cache.keep_needed(self.key)
+
+    def learn(self, era: Era, speaks: bool) -> None:
+        """The server was found to speak an era, or not to."""
+        self.cache.learn(self.key, era, speaks=speaks)
+
+    @property
+    def is_interactive(self) -> bool:
+        """Whether the server is known to ask its callers."""
+        return self.cache.is_interactive(self.key)
+
+    def put_interactive(self) -> None:
+        """The server has asked a caller."""
+        self.cache.put_interactive(self.key)
+
+    def forget(self) -> None:
+        """Forgets which eras the server speaks: that no longer leads to a session."""
+        self.cache.forget(self.key)
+
+    async def terms(self, wish: "EraWish", pinned: Era | None) -> Terms:
+        """The terms of the next connection; `pinned` is the era that the configuration names."""
+        only = await wish.era() if pinned is None and wish.is_only else pinned
+        return Terms(only, self.known, wish.era, self.learn)
+
+    async def first(self) -> Era:
+        """The era to begin with: that of the hub's client, else the one last needed, else the handshake era."""
+        return await self.client.known() or self.cache.needed(self.key) or HANDSHAKE
+
+
+class EraWish(msgspec.Struct, frozen=True):
+    """The era that a connection has if the server speaks both. With `is_only` it has that one or fails."""
+
+    era: Callable[[], Awaitable[Era]]
+    is_only: bool = False
+
+
+def wish(era: Era, *, is_only: bool = False) -> EraWish:
+    """The wish for this era, which is known already."""
+
+    async def known() -> Era:
+        return era
+
+    return EraWish(known, is_only)
+
+
+ANY_ERA: Final = wish(MODERN)
+"""No caller is known: modern, where a server speaks both."""

@@ -1,0 +1,254 @@
+"""`era: follow`: a server that speaks both eras is called in its caller's, over two connections if need be.
+
+The *listed* connection has the era that the lists of this server come from, always the same one. The other one is made
+when a caller of its era comes. Each is stopped when it was idle for long while callers have needed the other one: one
+client costs one process, also if it is not of the listed era. The lists are then those of the last time, unless the
+other connection lists something else than it did at that time: then the listed one is started to be read again.
+"""
+
+import hashlib
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Self
+
+import anyio
+import msgspec
+from msgspec.structs import replace
+
+from mcp_hub.call import Call, CallChannel, CallHandler, Gate, SentCall
+from mcp_hub.clock import Clock
+from mcp_hub.errors import UpstreamUnavailable
+from mcp_hub.events import Completed
+from mcp_hub.logs import get_logger
+from mcp_hub.notices import Notices
+from mcp_hub.types import HANDSHAKE, MODERN, Era, RawJson, Snapshot, UpstreamStatus
+from mcp_hub.upstreams.lists.list_cache import ListFile
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras
+from mcp_hub.upstreams.peer.tasks import taken_up
+from mcp_hub.upstreams.supervision import lifecycle
+from mcp_hub.upstreams.supervision.connection import Connection
+from mcp_hub.upstreams.supervision.managed_upstream import Handover, ManagedUpstream
+from mcp_hub.upstreams.supervision.supervisor import NOT_STARTED, SupervisorRules
+
+log = get_logger(__name__)
+
+Connect = Callable[[EraWish], Connection]
+_IDLE: Final = 600.0
+"""Seconds after which a connection is closed that nobody has used, while the other one was."""
+
+
+class BothEras(ManagedUpstream):
+    """The listed connection of a server, and the one of the other era."""
+
+    def __init__(
+        self,
+        name: str,
+        connect: Connect,
+        rules: SupervisorRules,
+        eras: ServerEras,
+        *,
+        clock: Clock,
+        changes: Notices,
+        jitter: Callable[[], float] = random.random,
+        lists: ListFile | None = None,
+        takes_turns: bool = False,
+        gate: Gate | None = None,
+    ) -> None:
+        super().__init__(
+            name, self._connect_listed, rules, clock=clock, changes=changes, jitter=jitter, lists=lists,
+            takes_turns=takes_turns, gate=gate,
+        )  # fmt: skip
+        self._eras = eras
+        self._connect_as = connect
+        self._whole_rules = rules
+        self._needed: Era | None = None  # the era of the last caller, or of the one who is expected
+        self._before: str | None = None  # what the other connection listed before the listed one was started
+        self._other_changes = Notices()
+        self._other = ManagedUpstream(
+            name, partial(connect, EraWish(self._other_era, is_only=True)), _spare(rules), clock=clock,
+            changes=self._other_changes, jitter=jitter, takes_turns=takes_turns,
+            gate=None if gate is None else self._check_listed, starts=False,
+        )  # fmt: skip
+
+    # -- eras ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _listed(self) -> Era | None:
+        """The era of the lists, as far as it is known yet."""
+        return self._connected.info.era if self._connected is not None else self._eras.listed(self._last_era)
+
+    @property
+    def _last_era(self) -> Era | None:
+        return self._lists.last.era if self._lists.last is not None else None
+
+    async def _listed_era(self) -> Era:
+        return self._listed or await self._eras.first()
+
+    async def _other_era(self) -> Era:
+        return HANDSHAKE if await self._listed_era() is MODERN else MODERN
+
+    def _is_for_other(self, call: Call) -> bool:
+        """Whether the call goes to the connection that is not listed."""
+        era, listed = call.server_era, self._listed
+        if listed is None or not (era is listed or self._eras.known.may(era)):
+            return False
+        if era is not self._needed:
+            self._need(era, listed)
+        return era is not listed and self._other.may_get_ready
+
+    def _need(self, era: Era, listed: Era) -> None:
+        """Callers of this era are there: its connection goes by the rules of the server, the other one is spare."""
+        self._needed = era
+        self._eras.need(era)
+        self._share_rules(listed)
+
+    def _share_rules(self, listed: Era | None) -> None:
+        whole, spare = self._whole_rules, _spare(self._whole_rules)
+        is_listed = self._needed is None or self._needed is listed
+        self.adjust(whole if is_listed else spare)
+        self._other.adjust(spare if is_listed else whole)
+
+    # -- lists --------------------------------------------------------------------------------------------------
+
+    def _connect_listed(self) -> Connection:
+        self._before = self._lists_of_other()
+        return self._connect_as(EraWish(self._listed_era))
+
+    def _on_ready(self, peer: Peer) -> None:
+        """The lists were read: they belong together with those that the other connection had before."""
+        super()._on_ready(peer)
+        self._eras.list_from(peer.info.era)
+        if self._before is not None:
+            self._lists.match(self._before)
+
+    async def _follow_other(self) -> None:
+        """Takes note of what becomes of the other connection, until cancelled.
+
+        The lists are read again when it lists something new, and the listed connection is used where it fails.
+        """
+        seen = None
+        while True:
+            version = self._other_changes.version
+            await self._other_changes.wait(version)
+            known, last, listed = self._lists_of_other(), self._lists.last, self._listed
+            if known != seen and last is not None and last.other != known:
+                self.wake()
+            seen = known
+            if listed is not None and self._needed is not listed and not self._other.may_get_ready:
+                self._need(listed, listed)
+            self._changes.bump()
+
+    def _lists_of_other(self) -> str | None:
+        """Tells apart what the other connection lists, and the versions of the server."""
+        snapshot = self._other.snapshot()
+        if snapshot is None:
+            return None
+        about = (snapshot.lists, snapshot.capabilities, snapshot.instructions, self._other.status().server_info)
+        return hashlib.sha256(msgspec.json.encode(about)).hexdigest()
+
+    def _check_listed(self, call: Call, snapshot: Snapshot) -> None:
+        """The `Gate` of the other connection: what is approved are the lists."""
+        if self._gate is not None:
+            self._gate(call, self._lists.snapshot or snapshot)
+
+    # -- the owner task -----------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Supervises both until cancelled."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._other.run)
+                tasks.start_soon(self._follow_other)
+                await self._begin()
+                await super().run()
+        finally:
+            self._eras.keep()
+
+    async def _begin(self) -> None:
+        """Starts with the connection that is needed first; the lists are known if that is not the listed one."""
+        listed = self._listed
+        if listed is None or self._lists.last is None or self._life.rests or not self._eras.known.are_both:
+            return
+        first = await self._eras.first()
+        if first is not listed and lifecycle.is_first_start(self._life):
+            self._become(lifecycle.resting(self._life, NOT_STARTED))
+            self._need(first, listed)
+            self._other.wake()
+
+    # -- calls --------------------------------------------------------------------------------------------------
+
+    def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
+        """As `ManagedUpstream.begin`."""
+        if self._is_for_other(call):
+            return self._other.begin(call, channel)
+        return super().begin(call, channel)
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        """As `ManagedUpstream.call`; by the listed connection where the other one cannot be had."""
+        if self._listed is None:
+            await self._first_start()
+        if self._is_for_other(call):
+            try:
+                return await self._other.call(call, channel)
+            except UpstreamUnavailable as exc:  # nothing was sent
+                log.warning("upstream_era_unavailable", upstream=self.name, reason=str(exc))
+        return await super().call(call, channel)
+
+    async def _first_start(self) -> None:
+        """Waits until it is known which era the server speaks."""
+        try:
+            await self._next_peer(self._rules.ready_wait)
+        except UpstreamUnavailable:
+            if self._successor is None:
+                raise
+
+    async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
+        """As `ManagedUpstream.resume`, by the connection of the era in which the task was made."""
+        era, listed = taken_up(call, channel, how).known.era, self._listed
+        if listed is not None and era is not listed and self._eras.known.may(era):
+            return await self._other.resume(call, channel, how)
+        return await super().resume(call, channel, how)
+
+    # -- both ---------------------------------------------------------------------------------------------------
+
+    def leave_tasks(self) -> None:
+        super().leave_tasks()
+        self._other.leave_tasks()
+
+    def restart(self) -> None:
+        super().restart()
+        if not self._other.rests:
+            self._other.restart()
+
+    async def drain(self, seconds: float, why: str = "it was stopped on request") -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(super().drain, seconds, why)
+            tasks.start_soon(self._other.drain, seconds, why)
+
+    def use(self, twin: Self) -> None:
+        self._whole_rules = twin._whole_rules
+        self._share_rules(self._listed)
+
+    def hand_over(self, successor: CallHandler) -> Handover:
+        self._other.hand_over(successor)
+        return super().hand_over(successor)
+
+    def set_log_level(self, level: str) -> None:
+        super().set_log_level(level)
+        self._other.set_log_level(level)
+
+    def status(self) -> UpstreamStatus:
+        """That of the listed connection, or of the other one while only that runs; `second` is one that runs beside."""
+        first, other = super().status(), self._other.status()
+        restarts = first.restarts + other.restarts
+        if first.rests and self._other.may_get_ready and not other.rests:
+            return replace(other, restarts=restarts, warnings=first.warnings, listed_at=first.listed_at)
+        return replace(first, restarts=restarts, second=None if other.rests else other)
+
+
+def _spare(rules: SupervisorRules) -> SupervisorRules:
+    """The rules of a connection that was not needed last."""
+    idle = _IDLE if rules.idle_stop is None else min(rules.idle_stop, _IDLE)
+    return replace(rules, lazy=True, idle_stop=idle)

@@ -1,0 +1,136 @@
+"""A toy server that speaks some eras, and the upstream that follows the eras of its callers. On virtual time."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.abc
+import msgspec
+
+from mcp_hub.errors import StartFailed
+from mcp_hub.notices import Notices
+from mcp_hub.types import HANDSHAKE, MODERN, Era, Kind, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.peer.era_cache import EraCache
+from mcp_hub.upstreams.peer.negotiation import Incompatible
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.server_eras import ClientEra, EraWish, ServerEras
+from mcp_hub.upstreams.supervision.both_eras import BothEras
+from mcp_hub.upstreams.supervision.managed_upstream import Handover
+from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
+from tests.unit.calls.virtual_time import LoopClock
+from tests.unit.upstreams.function_calls import Recorder, request
+from tests.unit.upstreams.toy_servers import ToyConnection, Toys
+
+
+@dataclass
+class EraToys(Toys):
+    """Every start of a server that speaks these `eras`. `begun` has the era of each start, `called` that of each call.
+
+    In the modern era it lists its tools in another form.
+    """
+
+    eras: set[Era] = field(default_factory=lambda: {HANDSHAKE, MODERN})
+    broken: set[Era] = field(default_factory=set)
+    """Eras in which it does not start now."""
+    begun: list[Era] = field(default_factory=list)
+    running: list[Era] = field(default_factory=list)
+
+    def connect_as(self, eras: ServerEras, wish: EraWish) -> "EraConnection":
+        return EraConnection(self, eras, wish)
+
+
+class EraConnection(ToyConnection):
+    """A connection of the era that is wished for, if the server speaks it."""
+
+    def __init__(self, toys: EraToys, eras: ServerEras, wish: EraWish) -> None:
+        super().__init__(toys)
+        self._all = toys
+        self._eras = eras
+        self._wish = wish
+        self._era: Era | None = None
+
+    async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
+        toys, era = self._all, await self._wish.era()
+        for one in Era:
+            self._eras.learn(one, one in toys.eras)
+        if era not in toys.eras:
+            if self._wish.is_only:
+                raise Incompatible("era_mismatch", "it does not speak that")
+            (era,) = toys.eras
+        if era in toys.broken:
+            toys.starts += 1
+            raise StartFailed("crashed", "boom")
+        toys.info = msgspec.structs.replace(toys.info, era=era)
+        self._era = era
+        toys.begun.append(era)
+        toys.running.append(era)
+        return await super().open(tasks)
+
+    async def close(self) -> None:
+        await super().close()
+        if self._era is not None:
+            self._all.running.remove(self._era)
+
+
+@dataclass
+class Followed:
+    """The upstream of one hub."""
+
+    toys: EraToys
+    upstream: BothEras
+    eras: ServerEras
+    tasks: anyio.abc.TaskGroup
+
+    async def call(self, era: Era, *, is_program: bool = False) -> Era | str:
+        """The era of the connection that took it, or the reason why there is none."""
+        call = msgspec.structs.replace(request("x"), era=era, is_program=is_program)
+        before = len(self.toys.called)
+        try:
+            await self.upstream.call(call, Recorder())
+        except Exception as exc:
+            return str(exc)
+        return self.toys.called[before]
+
+    @property
+    def status(self) -> UpstreamStatus:
+        return self.upstream.status()
+
+    @property
+    def tools(self) -> list[bytes]:
+        """As they are listed now."""
+        snapshot = self.upstream.snapshot()
+        return [] if snapshot is None else list(snapshot.lists[Kind.TOOL])
+
+    async def until(self, state: UpstreamState) -> None:
+        changes = self.upstream._changes
+        while self.status.state is not state:
+            await changes.wait(changes.version)
+
+    def state(self) -> Handover:
+        """What the next hub knows of it."""
+        return self.upstream.hand_over(self.upstream.call)
+
+
+@asynccontextmanager
+async def following(
+    toys: EraToys,
+    cache: EraCache | None = None,
+    client: ClientEra | None = None,
+    known: Handover | None = None,
+    **rules: object,
+) -> AsyncIterator[Followed]:
+    """A hub with this one server, from its start on; `known` is what an earlier one knew of it."""
+    eras = ServerEras(cache or EraCache(None), "toy", client or ClientEra())
+    limits = msgspec.convert(rules, SupervisorRules)
+    upstream = BothEras(
+        "toy", lambda wish: toys.connect_as(eras, wish), limits, eras, clock=LoopClock(), changes=Notices(),
+        jitter=lambda: 0.0,
+    )  # fmt: skip
+    if known is not None:
+        upstream.inherit(known)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(upstream.run)
+        yield Followed(toys, upstream, eras, tasks)
+        tasks.cancel_scope.cancel()
+    assert toys.running == [] and toys.alive == 0

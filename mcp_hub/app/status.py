@@ -24,7 +24,7 @@ from mcp_hub.catalog.view import CatalogView
 from mcp_hub.clock import wall_time
 from mcp_hub.hub import Figures, HubPort
 from mcp_hub.masking import hide
-from mcp_hub.protocol.rest.servers import FlagInfo, LastReload, ServerInfo, UnapprovedInfo
+from mcp_hub.protocol.rest.servers import FlagInfo, LastReload, SecondConnection, ServerInfo, UnapprovedInfo
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.types import Kind, StoreState, UpstreamState, UpstreamStatus
 
@@ -167,7 +167,19 @@ class HubStatus(msgspec.Struct):
                 for own in flagged.get(status.server, ())[:_MOST]
             ],
             stderr=[_safe(line) for line in status.stderr[-_LINES:]],
+            second=UNSET if status.second is None else _second(status.second),
         )
+
+
+def _second(status: UpstreamStatus) -> SecondConnection:
+    return SecondConnection(
+        state=status.state.value,
+        era=UNSET if status.era is None else status.era.value,
+        version=UNSET if status.version is None else _safe(status.version),
+        pid=UNSET if status.pid is None else status.pid,
+        reason=UNSET if status.reason is None else _safe(status.reason),
+        code=UNSET if status.code is None else status.code,
+    )
 
 
 def _grouped(found: Iterable[_Found]) -> dict[str, list[_Found]]:

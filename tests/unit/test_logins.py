@@ -235,7 +235,7 @@ async def test_a_call_under_way_ends_as_it_would_when_somebody_logs_in_or_out(
 
 async def test_the_hub_logs_in_by_itself_where_it_was_given_what_it_takes(tmp_path: Path) -> None:
     guard = Authorization(refreshable=False, expires_in=1)
-    async with hub(guard, tmp_path, oauth=ROBOT) as it:
+    async with hub(guard, tmp_path, oauth=ROBOT, era="handshake") as it:
         assert "s3cr3t-robot" in it.loaded.secrets
         await it.until(UpstreamState.READY)
         await it.call()

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import to_builtins
 
 from mcp_hub.cli.render import tables
-from mcp_hub.protocol.rest.servers import ServerInfo
+from mcp_hub.protocol.rest.servers import SecondConnection, ServerInfo
 from mcp_hub.types import Era, JsonObject, Kind, UpstreamState, UpstreamStatus
 
 if TYPE_CHECKING:
@@ -29,7 +29,13 @@ def status_of(own: ServerInfo) -> UpstreamStatus:
         listed_at=tables.unix_time(own.listed) if own.listed else None,
         rests=own.rests,
         code=own.code or None,
+        second=_second(own.server, own.second) if own.second else None,
     )
+
+
+def _second(server: str, own: SecondConnection) -> UpstreamStatus:
+    era = Era(own.era) if own.era else None
+    return UpstreamStatus(server, UpstreamState(own.state), own.reason or None, era, own.version or None)
 
 
 def _count(own: ServerInfo, kind: Kind) -> int:
@@ -57,6 +63,7 @@ def server_data(own: ServerInfo) -> JsonObject:
         "warnings": own.warnings,
         "unapproved": to_builtins(own.unapproved),
         "flags": to_builtins(own.flags),
+        "second": to_builtins(own.second) if own.second else None,
     }
 
 

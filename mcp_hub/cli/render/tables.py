@@ -91,10 +91,9 @@ def last_lines(status: UpstreamStatus) -> list[str]:
 
 
 def protocol(status: UpstreamStatus) -> str:
-    """`2025-11-25 (handshake)`; Python functions have an era but no version."""
-    if status.era is None:
-        return ""
-    return f"{status.version} ({status.era.value})" if status.version else status.era.value
+    """`2025-11-25 (handshake)`, of both connections if there are two; Python functions have an era but no version."""
+    both = [own for own in (status, status.second) if own is not None and own.era is not None]
+    return ", ".join(f"{own.version} ({own.era})" if own.version else str(own.era) for own in both)
 
 
 def reasons(statuses: Sequence[UpstreamStatus]) -> list[tuple[str, str]]:

@@ -27,13 +27,25 @@ class FlagInfo(Struct):
     text: str = ""
 
 
+class SecondConnection(Struct, frozen=True, omit_defaults=True):
+    """The connection to a server in its other era, beside the one that is shown."""
+
+    state: str
+    era: Literal["handshake", "modern"] | UnsetType = UNSET
+    version: str | UnsetType = UNSET
+    pid: int | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    code: str | UnsetType = UNSET
+
+
 class ServerInfo(Struct, frozen=True, omit_defaults=True):
     """A server now. `reason` says why it is not ready, `code` is its stable code (docs/errors.md).
 
     A server that is ready has a `reason` if processes for single sessions have failed. `rests`: it is stopped until it
     is needed. `restarts` count since it was put up. `era` and `version` are of the protocol, `software` is its own name
     for itself. `stderr` are its last lines there, the newest last. Its lists were read at `listed`, `age` seconds ago;
-    `entries` counts them by kind, `offered` those that clients get, and `warnings` say what is missing.
+    `entries` counts them by kind, `offered` those that clients get, and `warnings` say what is missing. `second` is the
+    connection in the server's other era, while there are two.
     """
 
     server: str
@@ -54,6 +66,7 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     entries: dict[str, int] = {}
     offered: dict[str, int] | UnsetType = UNSET
     warnings: list[str] = []
+    second: SecondConnection | UnsetType = UNSET
 
 
 class ServerList(Struct):

@@ -22,7 +22,7 @@ from mcp_hub.errors import UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.types import HANDSHAKE, MODERN, Era, RawJson, Snapshot, UpstreamStatus
+from mcp_hub.types import HANDSHAKE, MODERN, Era, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.lists.list_cache import ListFile
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras
@@ -37,6 +37,8 @@ log = get_logger(__name__)
 Connect = Callable[[EraWish], Connection]
 _IDLE: Final = 600.0
 """Seconds after which a connection is closed that nobody has used, while the other one was."""
+
+_LEFT: Final = (UpstreamState.STARTING, UpstreamState.READY, UpstreamState.DRAINING)
 
 
 class BothEras(ManagedUpstream):
@@ -240,10 +242,10 @@ class BothEras(ManagedUpstream):
         self._other.set_log_level(level)
 
     def status(self) -> UpstreamStatus:
-        """That of the listed connection, or of the other one while only that runs; `second` is one that runs beside."""
+        """That of the listed connection, or of the other one if only that is left; `second` is one that runs beside."""
         first, other = super().status(), self._other.status()
         restarts = first.restarts + other.restarts
-        if first.rests and self._other.may_get_ready and not other.rests:
+        if first.state is UpstreamState.STOPPED and other.state in _LEFT:
             return replace(other, restarts=restarts, warnings=first.warnings, listed_at=first.listed_at)
         return replace(first, restarts=restarts, second=None if other.rests else other)
 

@@ -47,7 +47,7 @@ def test_list_shows_states_counts_and_reasons(tmp_path: Path) -> None:
     done = hub(tmp_path, "list")
     assert done.returncode == 3
     rows = {line.split()[0]: line.split() for line in done.stdout.splitlines()}
-    assert rows["good"][1:4] == ["ready", "2026-07-28", "(modern)"]
+    assert rows["good"][1:4] == ["ready", "2025-11-25", "(handshake)"]
     assert int(rows["good"][4]) > 10
     assert rows["jobs"][1:] == ["ready", "handshake", "3", "0", "0"]
     assert rows["off"][1] == "disabled"
@@ -210,7 +210,7 @@ def test_doctor_finds_what_is_wrong_with_each(tmp_path: Path) -> None:
     known = {"odd": "definitions_quarantined", "broken": "server_error"}
     assert codes == {**known, **{name: code for name, (_, code) in DOCTORED.items()}}
     assert found["good"]["command"] == sys.executable
-    assert found["good"]["version"] == "2026-07-28"
+    assert found["good"]["version"] == "2025-11-25"
     assert 0 < found["good"]["seconds"] < SECONDS
     assert found["crashing"]["output"] == ["boom: cannot open database"]
     assert all(server["fix"] == ("" if server["ok"] else CODES[server["code"]].fix) for server in found.values())

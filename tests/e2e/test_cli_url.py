@@ -158,7 +158,7 @@ async def test_list_is_of_the_servers_of_the_hub(hub: Hub) -> None:
     done = await run("list", "--url", hub.url)
     rows = {line.split()[0]: line.split() for line in done.stdout.decode().splitlines()}
     assert rows["jobs"] == ["jobs", "ready", "handshake", "3", "0", "0"]
-    assert rows["fix"][:4] == ["fix", "ready", "2026-07-28", "(modern)"]
+    assert rows["fix"][:4] == ["fix", "ready", "2025-11-25", "(handshake)"]
 
 
 async def test_list_of_a_hub_says_why_a_server_is_down_and_ends_with_3(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import anyio
 import msgspec
 
 from mcp_hub.errors import HttpRefused, RpcError, StartFailed, UpstreamLost
-from mcp_hub.logs import get_logger
 from mcp_hub.protocol import eras, rpc_errors
 from mcp_hub.protocol.capabilities import SUPERSET
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, notification_frame, object_bytes, read_as
@@ -23,8 +22,6 @@ from mcp_hub.upstreams.peer.era_cache import KnownEras
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import CLIENT_INFO, CONNECTION_LOST, PeerInfo
 from mcp_hub.wire.base import Pending
-
-log = get_logger(__name__)
 
 PROBE_SECONDS: Final = 3.0
 """Seconds that a server may take to answer the probe, once it runs; after that it is initialised."""
@@ -110,7 +107,7 @@ async def _ask(peer: Peer, era: Era, terms: Terms) -> PeerInfo:
     try:
         info = await (_discover(peer) if era is Era.MODERN else _initialize(peer))
     except StartFailed as exc:
-        if exc.is_certain if isinstance(exc, _OtherEra) else _has_no_handshake(exc):
+        if _is_refused(exc):
             terms.learn(era, False)
         raise
     terms.learn(era, True)
@@ -129,9 +126,9 @@ async def _preferred(peer: Peer, terms: Terms) -> PeerInfo:
     era = await terms.prefer()
     try:
         return await _ask(peer, era, terms)
-    except _OtherEra as exc:
-        if not exc.is_certain:
-            raise StartFailed(*exc.cause) from None
+    except StartFailed as exc:
+        if not _is_refused(exc):
+            raise
     return await _ask(peer, _opposite(era), terms)
 
 
@@ -163,24 +160,28 @@ async def _found_out(peer: Peer, terms: Terms) -> PeerInfo:
 async def _turned(peer: Peer, found: PeerInfo, terms: Terms) -> PeerInfo:
     """A handshake on the connection that was probed; where that is refused, the session that was `found`.
 
-    Raises `FreshNeeded` if only another process can show whether the server speaks the handshake era.
+    Raises `FreshNeeded` for a pipe: servers built with the official SDK stay in the era of the first request there, so
+    that only another process can show whether they speak the other one.
     """
     try:
         with anyio.move_on_after(terms.probe.seconds):
-            return await _ask(peer, Era.HANDSHAKE, terms)
+            info = await _initialize(peer)
+            terms.learn(Era.HANDSHAKE, True)
+            return info
     except StartFailed as exc:
-        if isinstance(exc, _IsModern) or _has_no_handshake(exc):
-            return peer.settle(found)
         if not peer.wire.is_pipe and peer.ending.closed.is_set():
             raise
-        log.debug("initialize_failed_after_probe", upstream=peer.name, reason=str(exc))
+        if not peer.wire.is_pipe and _is_refused(exc):
+            terms.learn(Era.HANDSHAKE, False)
     if peer.wire.is_pipe:
         raise FreshNeeded("handshake_failed", "it does not take initialize after server/discover")
     return peer.settle(found)
 
 
-def _has_no_handshake(exc: StartFailed) -> bool:
-    """Whether the answer to `initialize` says that the method, or every version of its era, is unknown."""
+def _is_refused(exc: StartFailed) -> bool:
+    """Whether the server certainly does not speak the era, which it was asked for first."""
+    if isinstance(exc, _OtherEra):
+        return exc.is_certain
     return isinstance(exc, InitializeRefused | Incompatible) and exc.code in ("not_mcp", "era_mismatch")
 
 

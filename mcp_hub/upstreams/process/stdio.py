@@ -18,9 +18,10 @@ from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.peer import negotiation
+from mcp_hub.upstreams.peer.era_cache import KnownEras
 from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, FreshNeeded, ProbeKilled, ProbeTime, Terms
 from mcp_hub.upstreams.peer.peer import Peer
-from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
+from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras, wish
 from mcp_hub.upstreams.peer.state import LAST_WORDS
 from mcp_hub.upstreams.process.child import Child, describe_exit
 from mcp_hub.upstreams.process.watchdog import Watchdog
@@ -104,8 +105,9 @@ class StdioConnection:
     async def _afresh(self, tasks: anyio.abc.TaskGroup, terms: Terms) -> Peer:
         """A handshake with a process that was not probed; if that fails, too, the server is modern only."""
         await self.close()
+        both, handshake = KnownEras(frozenset(Era)), wish(Era.HANDSHAKE)
         try:
-            return await self._negotiated(tasks, replace(terms, only=Era.HANDSHAKE))
+            return await self._negotiated(tasks, replace(terms, known=both, prefer=handshake.era))
         except StartFailed:
             self.eras.learn(Era.HANDSHAKE, False)
         await self.close()

@@ -66,6 +66,7 @@ class BothEras(ManagedUpstream):
         self._connect_as = connect
         self._whole_rules = rules
         self._needed: Era | None = None  # the era of the last caller, or of the one who is expected
+        self._direct: Era | None = None  # the era of the listed connection, while that is needed
         self._before: str | None = None  # what the other connection listed before the listed one was started
         self._other_changes = Notices()
         self._other = ManagedUpstream(
@@ -98,6 +99,7 @@ class BothEras(ManagedUpstream):
             return False
         if era is not self._needed:
             self._need(era, listed)
+        self._direct = era if era is listed else None
         return era is not listed and self._other.may_get_ready
 
     def _need(self, era: Era, listed: Era) -> None:
@@ -121,6 +123,7 @@ class BothEras(ManagedUpstream):
     def _on_ready(self, peer: Peer) -> None:
         """The lists were read: they belong together with those that the other connection had before."""
         super()._on_ready(peer)
+        self._direct = None
         self._eras.list_from(peer.info.era)
         if self._before is not None:
             self._lists.match(self._before)
@@ -183,7 +186,8 @@ class BothEras(ManagedUpstream):
 
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
         """As `ManagedUpstream.begin`."""
-        if self._is_for_other(call):
+        era = HANDSHAKE if call.is_program else call.era
+        if era is not self._direct and self._is_for_other(call):
             return self._other.begin(call, channel)
         return super().begin(call, channel)
 

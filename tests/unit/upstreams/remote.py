@@ -12,7 +12,7 @@ from mcp_hub.notices import Notices
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.peer import Peer
-from mcp_hub.upstreams.peer.server_eras import ServerEras
+from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
@@ -77,10 +77,10 @@ def unknown() -> ServerEras:
 
 @asynccontextmanager
 async def connection(
-    server: HttpServer, memory: ServerEras | None = None, **spec: Any
+    server: HttpServer, memory: ServerEras | None = None, wanted: EraWish = ANY_ERA, **spec: Any
 ) -> AsyncIterator[tuple[HttpConnection, Peer]]:
     """An open connection. What goes wrong is in an `ExceptionGroup`."""
-    made = HttpConnection("far", HttpSpec(**{"url": server.url, **spec}), memory or unknown())
+    made = HttpConnection("far", HttpSpec(**{"url": server.url, **spec}), memory or unknown(), None, wanted)
     async with anyio.create_task_group() as tasks:
         try:
             with anyio.fail_after(WAIT):

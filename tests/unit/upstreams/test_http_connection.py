@@ -9,7 +9,7 @@ import pytest
 from mcp_hub.errors import StartFailed, UpstreamLost
 from mcp_hub.types import Era
 from mcp_hub.upstreams.peer.era_cache import KnownEras
-from mcp_hub.upstreams.peer.server_eras import ServerEras
+from mcp_hub.upstreams.peer.server_eras import ServerEras, wish
 from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
 from tests.unit.upstreams.remote import Remote, answering, connection, unknown
 from tests.unit.upstreams.scripted import INITIALIZED
@@ -112,6 +112,27 @@ async def test_a_server_that_has_become_modern_is_found_out_again() -> None:
         async with connection(server, memory) as (_, peer):
             assert peer.info.era is MODERN
     assert memory.known == KnownEras(frozenset((MODERN,)), frozenset((HANDSHAKE,)))
+
+
+async def test_a_server_of_both_eras_is_initialised_after_the_probe_for_callers_of_that_era() -> None:
+    memory = unknown()
+    async with serving(Remote(modern=True)) as server, connection(server, memory, wish(HANDSHAKE)) as (_, peer):
+        assert peer.info.era is HANDSHAKE
+    assert [request.rpc for request in server.seen][:2] == ["server/discover", "initialize"]
+    assert memory.known.are_both
+
+
+@pytest.mark.parametrize(("code", "is_certain"), [(-32601, True), (-32022, True), (-32603, False)])
+async def test_a_server_that_refuses_the_handshake_after_the_probe_stays_modern(code: int, is_certain: bool) -> None:
+    async def refused(request: Request, reply: Reply) -> None:
+        await reply.error(request, code)
+
+    memory = unknown()
+    async with serving(Remote(modern=True, does={"initialize": refused})) as server:
+        async with connection(server, memory, wish(HANDSHAKE)) as (_, peer):
+            assert peer.info.era is MODERN and peer.mirrors is not None
+            await peer.answer(peer.send("tools/list"))
+    assert memory.known == KnownEras(frozenset((MODERN,)), frozenset((HANDSHAKE,) if is_certain else ()))
 
 
 @pytest.mark.parametrize(

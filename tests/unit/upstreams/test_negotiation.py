@@ -170,18 +170,6 @@ async def test_a_server_of_both_eras_is_initialised_on_the_pipe_that_was_probed(
     assert learned == [(MODERN, True), (HANDSHAKE, True)]
 
 
-@pytest.mark.parametrize(("code", "data"), [(-32601, None), (-32022, {"supported": ["2026-07-28"]})])
-async def test_a_modern_server_that_does_not_know_initialize_stays_modern(code: int, data: JsonObject | None) -> None:
-    async def script(server: Server) -> None:
-        await server.answer("server/discover", DISCOVERED)
-        await server.refuse("initialize", code, data)
-
-    learned: list[tuple[Era, bool]] = []
-    info = await settled(script, prefer=HANDSHAKE, learned=learned)
-    assert info == PeerInfo(MODERN, "2026-07-28", {"name": "m", "version": "2"}, {"tools": {}}, "say please")
-    assert learned == [(MODERN, True), (HANDSHAKE, False)]
-
-
 async def test_a_server_known_to_refuse_the_handshake_is_not_asked_again() -> None:
     async def script(server: Server) -> None:
         await server.answer("server/discover", DISCOVERED)
@@ -189,11 +177,14 @@ async def test_a_server_known_to_refuse_the_handshake_is_not_asked_again() -> No
     assert (await settled(script, known=speaking(MODERN, refuses=HANDSHAKE), prefer=HANDSHAKE)).era is MODERN
 
 
-@pytest.mark.parametrize("how", ["silent", "refused", "ended"])
-async def test_a_server_that_is_locked_by_the_probe_has_to_be_started_again(how: str) -> None:
+@pytest.mark.parametrize("how", [None, "ended", -32600, -32601, -32022])
+async def test_a_server_that_is_locked_by_the_probe_has_to_be_started_again(how: str | int | None) -> None:
     async def script(server: Server) -> None:
         await server.answer("server/discover", DISCOVERED)
-        await (server.refuse("initialize", -32600) if how == "refused" else server.expect("initialize"))
+        if isinstance(how, int):
+            await server.refuse("initialize", how, {"supported": ["2026-07-28"]})
+            return
+        await server.expect("initialize")
         if how == "ended":
             server.close()
 
@@ -212,6 +203,17 @@ async def test_a_passing_error_of_a_server_of_both_eras_does_not_change_its_era(
     with pytest.raises(StartFailed):
         await settled(script, known=speaking(HANDSHAKE, MODERN), prefer=prefer, learned=learned)
     assert learned == []
+
+
+async def test_a_server_that_no_longer_knows_initialize_is_modern() -> None:
+    async def script(server: Server) -> None:
+        await server.refuse("initialize", -32601)
+        await server.answer("server/discover", DISCOVERED)
+
+    learned: list[tuple[Era, bool]] = []
+    known = speaking(HANDSHAKE, MODERN)
+    assert (await settled(script, known=known, prefer=HANDSHAKE, learned=learned)).era is MODERN
+    assert learned == [(HANDSHAKE, False), (MODERN, True)]
 
 
 async def test_a_server_that_no_longer_speaks_the_modern_era_is_initialised() -> None:

@@ -1,0 +1,129 @@
+"""`era: follow` with a real server of the Python SDK: questions reach handshake clients, modern ones stay modern."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.e2e.answers import Answers, form
+from tests.e2e.rest_client import RestClient
+from tests.interaction.fronts import HANDSHAKE, MODERN, Peer, connected, http_hub, is_alive, stdio_hub
+from tests.upstreams.child import until
+from tests.upstreams.launch import argv
+
+pytestmark = pytest.mark.anyio
+
+SERVER = Path(__file__).with_name("sdk_asking_server.py")
+
+
+def config(journal: Path, **more: Any) -> str:
+    entry = {"command": sys.executable, "args": [str(SERVER), str(journal)], **more}
+    return json.dumps({"servers": {"asking": entry}})
+
+
+def pids(journal: Path) -> list[int]:
+    """Of every process that was started, the oldest first."""
+    return [int(line) for line in journal.read_text().split()] if journal.exists() else []
+
+
+async def remembered(root: Path) -> None:
+    """Returns when the hub has written its lists."""
+    await until(lambda: bool(list((root / "state" / "lists").glob("*.json"))))
+
+
+async def version_of(peer: Peer) -> str:
+    return (await peer.call("asking_version")).text
+
+
+async def test_a_question_of_an_sdk_server_reaches_a_handshake_client_over_stdio(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    async with stdio_hub(config(journal), tmp_path) as client:
+        client.answers = Answers({"elicitation/create": form(name="Ann")})
+        await client.initialize()
+        await client.request("tools/list")
+        answer = await client.call("asking_greet")
+        assert answer["result"]["content"][0]["text"] == "hello Ann"
+        await until(lambda: sum(map(is_alive, pids(journal))) == 1)
+        assert len(pids(journal)) == 2, "one client costs one process, and the first one stays in the era of the probe"
+        assert await client.close() == 0
+
+
+async def test_each_client_is_served_in_its_era_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    answers = Answers({"elicitation/create": form(name="Ann")})
+    async with http_hub(config(journal), tmp_path) as hub:
+        async with connected(hub, HANDSHAKE, answers=answers) as old, connected(hub, MODERN) as new:
+            lists = [await peer.request("tools/list") for peer in (old, new)]
+            assert lists[0].result["tools"] == lists[1].result["tools"]
+            assert (await old.call("asking_greet")).text == "hello Ann"
+            assert [await version_of(peer) for peer in (old, new, old)] == ["2025-11-25", "2026-07-28", "2025-11-25"]
+            async with RestClient(hub) as rest:
+                called = (await rest.ask("POST", "/tools/asking_version/call", {"arguments": {}})).json()
+                assert called["result"]["content"][0]["text"] == "2025-11-25"
+                shown = (await rest.ask("GET", "/servers")).json()["servers"][0]
+                assert (shown["era"], shown["second"]["era"]) == (HANDSHAKE, MODERN)
+                assert [shown["pid"], shown["second"]["pid"]] == pids(journal)[1:]
+                await rest.ask("POST", "/servers/asking/restart")
+            await until(lambda: not any(map(is_alive, pids(journal)[:3])))
+            assert [await version_of(peer) for peer in (old, new)] == ["2025-11-25", "2026-07-28"]
+            assert len(pids(journal)) == 5
+    assert not any(map(is_alive, pids(journal)))
+
+
+@pytest.mark.parametrize("eras", [(HANDSHAKE, MODERN, MODERN), (MODERN, HANDSHAKE, HANDSHAKE)], ids="-".join)
+async def test_hubs_of_clients_of_other_eras_list_the_same_bytes_and_need_one_process(
+    tmp_path: Path, eras: Sequence[str]
+) -> None:
+    journal, lists, started = tmp_path / "journal", [], []
+    for era in eras:
+        before = len(pids(journal))
+        async with stdio_hub(config(journal), tmp_path) as client, connected(client, era) as peer:
+            if era == HANDSHAKE:
+                await client.initialize()
+            lists.append((await peer.request("tools/list")).result["tools"])
+            assert await version_of(peer) == ("2025-11-25" if era == HANDSHAKE else "2026-07-28")
+            if len(lists) == 2:  # the list is compared with that of the other era for the first time
+                await until(lambda count=before: len(pids(journal)) == count + 2)
+                await until(lambda: client.stderr.count("upstream_ready") == 2)
+            await remembered(tmp_path)
+            assert await client.close() == 0
+        started.append(len(pids(journal)) - before)
+    assert lists[0] == lists[1] == lists[2]
+    first = 2 if eras[0] == HANDSHAKE else 1  # a process stays in the era of the probe
+    assert started == [first, 2, 1]
+
+
+@pytest.mark.parametrize(("era", "version"), [("handshake", "2025-11-25"), ("modern", "2026-07-28")])
+async def test_a_pinned_era_holds_for_all_callers(tmp_path: Path, era: str, version: str) -> None:
+    journal = tmp_path / "journal"
+    async with http_hub(config(journal, era=era), tmp_path) as hub:
+        for client in (HANDSHAKE, MODERN):
+            async with connected(hub, client) as peer:
+                assert await version_of(peer) == version
+    assert len(pids(journal)) == 1
+
+
+async def test_sessions_have_processes_of_their_own_era(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    answers = Answers({"elicitation/create": form(name="Ann")})
+    async with http_hub(config(journal, scope="session"), tmp_path) as hub:
+        async with connected(hub, HANDSHAKE, answers=answers) as old, connected(hub, MODERN) as new:
+            assert (await old.call("asking_greet")).text == "hello Ann"
+            assert [await version_of(peer) for peer in (old, new)] == ["2025-11-25", "2026-07-28"]
+            assert sum(map(is_alive, pids(journal))) == 3, "the one that is listed, and one for each client"
+
+
+async def test_many_servers_that_start_at_once_have_the_era_that_they_have_alone(tmp_path: Path) -> None:
+    late = ["/bin/sh", "-c", f"sleep 5; exec {sys.executable} {SERVER} {tmp_path / 'late'}"]
+    commands = {f"s{number}": argv(name=f"s{number}") for number in range(8)}
+    servers = {name: {"command": own[0], "args": own[1:]} for name, own in {**commands, "late": late}.items()}
+    text = json.dumps({"servers": servers, "hub": {"first_list_wait": "60s"}})
+    async with stdio_hub(text, tmp_path) as client, connected(client, MODERN) as peer:
+        with anyio.fail_after(60):
+            assert len(await peer.names()) > len(servers)
+        assert client.stderr.count('"era": "modern"') == len(servers), client.stderr
+        assert await client.close() == 0

@@ -27,7 +27,7 @@ async def test_hanging_crashing_and_missing_servers_delay_nobody(front: str, tmp
         "missing": ["/no/such/program"],
         "good": argv(name="good"),
     }
-    text = servers_yaml(servers, hub={"first_list_wait": "1s"})
+    text = servers_yaml(servers, hub={"first_list_wait": "5s"})
     async with (stdio_hub if front == "stdio" else http_hub)(text, tmp_path) as running:
         if isinstance(running, StdioClient):
             with anyio.fail_after(AT_ONCE):
@@ -157,7 +157,7 @@ async def _changed_until(client: StdioClient, position: int) -> None:
 
 
 async def test_server_that_never_answers_lists_does_not_hold_up_the_others(tmp_path: Path) -> None:
-    text = servers_yaml({"bad": argv(mode="hang-list"), "good": argv(name="good")}, hub={"first_list_wait": "1s"})
+    text = servers_yaml({"bad": argv(mode="hang-list"), "good": argv(name="good")}, hub={"first_list_wait": "5s"})
     async with stdio_hub(text, tmp_path) as client:
         with anyio.fail_after(AT_ONCE):
             await client.initialize()

@@ -18,7 +18,7 @@ from tests.e2e.client import Hub
 from tests.e2e.rest_client import RestClient
 from tests.e2e.sse_client import SseClient
 from tests.interaction.fronts import HANDSHAKE, MODERN, Peer, connected, http_hub
-from tests.upstreams.launch import argv, events, servers_yaml
+from tests.upstreams.launch import argv, servers_yaml, starts
 from tests.upstreams.messages import Message
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +38,7 @@ async def hub(tmp_path: Any) -> AsyncIterator[Hub]:
             await first.call("h_ask_form", {"nonce": "first"})  # from now on the hub knows that this server asks
         yield running
         for name in SERVERS:
-            assert len(events(tmp_path / f"{name}.journal", "start")) == 1, "one process for all of them"
+            assert starts(tmp_path / f"{name}.journal") == 1, "one process for all of them"
 
 
 class Told:

@@ -23,7 +23,7 @@ from tests.interaction.fronts import HANDSHAKE, MODERN, connected, http_hub
 from tests.interaction.hearing import ID, UPDATED
 from tests.interaction.interleaved_schedule import Life, draw
 from tests.interaction.interleaving import LEG, Call, Client, Ear, Plan, living
-from tests.upstreams.launch import argv, events, servers_yaml
+from tests.upstreams.launch import argv, servers_yaml, starts
 from tests.upstreams.messages import Message
 
 pytestmark = pytest.mark.anyio
@@ -57,7 +57,7 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[H
             await peer.names()
         yield running, root
         for name in servers:
-            assert len(events(root / f"{name}.journal", "start")) == 1, name
+            assert starts(root / f"{name}.journal") == 1, name
 
 
 # -- playing a schedule

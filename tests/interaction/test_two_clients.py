@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.client import HttpClient, Hub
 from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, connected, http_hub
 from tests.upstreams.child import until
-from tests.upstreams.launch import argv, events, received, servers_yaml
+from tests.upstreams.launch import argv, received, servers_yaml, starts
 from tests.upstreams.messages import Message
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +32,7 @@ async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[H
             await peer.names()
         yield running, root
         for name in UPSTREAMS:
-            assert len(events(root / f"{name}.journal", "start")) == 1  # one shared process all along
+            assert starts(root / f"{name}.journal") == 1  # one shared process all along
 
 
 def logs_in(messages: list[Message]) -> list[Any]:

@@ -53,6 +53,12 @@ def received(path: Path, method: str | None = None) -> list[dict[str, Any]]:
     return [m for m in messages if method is None or m.get("method") == method]
 
 
+def starts(path: Path) -> int:
+    """How many processes of a server of one era have served its clients: all but the one that found out that era."""
+    started = events(path, "start")
+    return len(started) - ("modern" in started[0]["argv"])
+
+
 def events(path: Path, name: str) -> list[dict[str, Any]]:
     """Journal events by name.
 

@@ -19,6 +19,8 @@ _ASKS: Final = " asks"
 _ERAS: Final = " eras"
 _LISTED: Final = " listed"
 _NEEDED: Final = " needed"
+_SOFTWARE: Final = " software"
+_DOUBTED: Final = " doubted"
 _MOST: Final = 2000
 """Facts kept; the oldest goes first."""
 
@@ -95,6 +97,19 @@ class EraCache:
         """Nothing is known of the eras of a server any more; that of its lists stays."""
         if key + _ERAS in self._load():
             self._put(key + _ERAS, None)
+
+    def see(self, key: str, software: str) -> None:
+        """A server names itself and its version: another one than before may speak other eras."""
+        before = self._load().get(key + _SOFTWARE)
+        self._put(key + _SOFTWARE, software)
+        if before not in (None, software):
+            self._put(key + _DOUBTED, "true")
+
+    def take_doubt(self, key: str) -> bool:
+        """Whether the eras of a server have to be found out anew; once."""
+        is_doubted = key + _DOUBTED in self._load()
+        self._put(key + _DOUBTED, None)
+        return is_doubted
 
     def listed(self, key: str) -> Era | None:
         """The era that the lists of a server come from."""

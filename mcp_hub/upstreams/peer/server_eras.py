@@ -9,6 +9,7 @@ import msgspec
 from mcp_hub.types import HANDSHAKE, MODERN, Era
 from mcp_hub.upstreams.peer.era_cache import EraCache, KnownEras
 from mcp_hub.upstreams.peer.negotiation import Terms
+from mcp_hub.upstreams.peer.state import PeerInfo
 
 _FIRST_WORD: Final = 1.0
 """Seconds that a hub waits for the first message of the client that has started it."""
@@ -51,9 +52,10 @@ class ServerEras(msgspec.Struct, frozen=True):
         """The era that the lists of the server come from, if that is settled; `last` is that of the known lists."""
         return self.cache.listed(self.key) or last
 
-    def list_from(self, era: Era) -> None:
+    def list_from(self, info: PeerInfo) -> None:
         """From now on the lists come from this era: they always did, or the server no longer speaks the other one."""
-        self.cache.put_listed(self.key, era)
+        self.cache.put_listed(self.key, info.era)
+        self.cache.see(self.key, " ".join(str(info.server_info.get(key, "")) for key in ("name", "version")))
 
     def need(self, era: Era) -> None:
         """A caller of this era is there."""
@@ -83,7 +85,8 @@ class ServerEras(msgspec.Struct, frozen=True):
     async def terms(self, wish: "EraWish", pinned: Era | None) -> Terms:
         """The terms of the next connection; `pinned` is the era that the configuration names."""
         only = await wish.era() if pinned is None and wish.is_only else pinned
-        return Terms(only, self.known, wish.era, self.learn)
+        known = KnownEras() if only is None and self.cache.take_doubt(self.key) else self.known
+        return Terms(only, known, wish.era, self.learn)
 
     async def first(self) -> Era:
         """The era to begin with: that of the hub's client, else the one last needed, else the handshake era."""

@@ -124,7 +124,7 @@ class BothEras(ManagedUpstream):
         """The lists were read: they belong together with those that the other connection had before."""
         super()._on_ready(peer)
         self._direct = None
-        self._eras.list_from(peer.info.era)
+        self._eras.list_from(peer.info)
         if self._before is not None:
             self._lists.match(self._before)
 

@@ -136,7 +136,7 @@ class Scoped(ManagedUpstream):
 
     def _on_ready(self, peer: Peer) -> None:
         super()._on_ready(peer)
-        self._eras.list_from(peer.info.era)
+        self._eras.list_from(peer.info)
 
     # -- members ------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,6 @@
 """Servers that speak both eras: which connection a call takes, when it is made and ended, and where lists come from."""
 
 import anyio
-import msgspec
 import pytest
 
 from mcp_hub.types import HANDSHAKE, MODERN, Era, Kind, UpstreamState

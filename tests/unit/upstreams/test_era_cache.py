@@ -123,6 +123,17 @@ def test_the_era_that_was_needed_last_is_written_when_the_hub_is_done(tmp_path: 
     assert EraCache(path).needed("a") is HANDSHAKE
 
 
+def test_a_server_in_another_version_is_doubted_once_also_by_the_next_hub(tmp_path: Path) -> None:
+    path = tmp_path / "eras.json"
+    memory = EraCache(path)
+    memory.see("a", "git 1.0")
+    memory.see("a", "git 1.0")
+    assert not memory.take_doubt("a")
+    memory.see("a", "git 2.0")
+    memory = EraCache(path)
+    assert memory.take_doubt("a") and not memory.take_doubt("a") and not EraCache(path).take_doubt("a")
+
+
 def test_the_file_is_for_nobody_elses_eyes(tmp_path: Path) -> None:
     path = tmp_path / "state" / "eras.json"
     mask = os.umask(0o022)

@@ -14,6 +14,7 @@ from mcp_hub.types import HANDSHAKE, MODERN, Era
 from mcp_hub.upstreams.peer.era_cache import EraCache, KnownEras
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras, wish
+from mcp_hub.upstreams.peer.state import PeerInfo
 from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.process.watchdog import Watchdog
 
@@ -80,3 +81,11 @@ async def test_a_connection_of_one_era_only_fails_where_the_server_does_not_spea
             pass
     assert caught.group_contains(StartFailed)
     assert eras.known == known == KnownEras(frozenset((HANDSHAKE,)), frozenset((MODERN,)))
+
+
+async def test_a_server_in_another_version_is_asked_again_what_it_speaks() -> None:
+    eras = ServerEras(EraCache(None), "key")
+    for speaks, version, spoken in [("handshake", "1", HANDSHAKE), ("both", "2", HANDSHAKE), ("both", "2", MODERN)]:
+        async with opened(speaks, eras, wish(MODERN)) as (peer, _):
+            assert peer.info.era is spoken
+            eras.list_from(PeerInfo(spoken, "", {"name": "git", "version": version}))

@@ -22,7 +22,7 @@ from mcp_hub.errors import UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.types import HANDSHAKE, MODERN, Era, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import HANDSHAKE, MODERN, Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.lists.list_cache import ListFile
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras
@@ -139,11 +139,18 @@ class BothEras(ManagedUpstream):
             await self._other_changes.wait(version)
             known, last, listed = self._lists_of_other(), self._lists.last, self._listed
             if known != seen and last is not None and last.other != known:
-                self.wake()
+                self._read_again(is_change=seen is not None)
             seen = known
             if listed is not None and self._needed is not listed and not self._other.may_get_ready:
                 self._need(listed, listed)
             self._changes.bump()
+
+    def _read_again(self, *, is_change: bool) -> None:
+        """Has the lists read: a server may announce a change over one of its connections only."""
+        if self._connected is None:
+            self.wake()
+        elif is_change:
+            self._connected.list_changes.announce(Kind)
 
     def _lists_of_other(self) -> str | None:
         """Tells apart what the other connection lists, and the versions of the server."""

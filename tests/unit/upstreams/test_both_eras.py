@@ -152,6 +152,18 @@ async def test_lists_are_read_again_in_their_era_when_the_other_connection_lists
 
 
 @virtual
+async def test_a_change_that_only_the_other_connection_announces_is_seen_in_the_lists() -> None:
+    async with following(EraToys()) as far:
+        for era in Era:
+            await far.call(era)
+        far.toys.tools.append("y")
+        assert far.toys.wire.era is MODERN
+        far.toys.wire.announces(Kind.TOOL)
+        await anyio.sleep(10)
+        assert len(far.tools) == 2 and b"modern" not in far.tools[1]
+
+
+@virtual
 async def test_lists_change_their_era_only_when_the_server_stops_speaking_it() -> None:
     cache, toys = EraCache(None), EraToys()
     _, lists, _ = await modern_hub_after(HANDSHAKE, cache, toys)

@@ -152,6 +152,10 @@ class ToyWire:
         self.requests.fail_all(reason)
         self._peer.on_closed(reason, code)
 
+    @property
+    def era(self) -> Era:
+        return self._peer.info.era
+
     def announces(self, kind: Kind) -> None:
         """Its list has changed."""
         self._peer.list_changes.announce([kind])

@@ -47,7 +47,6 @@ async def test_all_server_scenarios_pass(
     print(version, "at", url, run)
     expected = PER_PROCESS.get((request.node.callspec.params["url"], version), [])
     assert [each.scenario for each in run.verdicts if not each.is_passed] == expected, "\n".join(run.complaints)
-    assert run.exit_code == 0 or not expected
     assert all("list_changed" in line for line in run.complaints), "\n".join(run.complaints)
     assert len(run.verdicts) == SERVER_SCENARIOS[version]
     # a check that could not be made is no success: a capability that the hub does not pass on hides behind it

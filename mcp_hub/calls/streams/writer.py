@@ -243,7 +243,7 @@ class StreamWriter:
         chunk = Chunk(before.last + 1, tuple(lines))
         if is_new:
             self._start = None
-            self._store.create(msgspec.structs.replace(row, last=before.last), chunk, self._appended)
+            self._store.create(row, chunk, self._appended)
         else:
             change = Change(wall, row.status, row.message, how, frees_key=frees_key)
             self._store.append(row.id, row.epoch, chunk, change, self._appended)

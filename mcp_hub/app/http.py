@@ -66,7 +66,7 @@ class HttpFront:
         )
         self.rest = RestApi(
             app.hub, version=__version__, max_body=body, executors=app.executors, is_open=is_open,
-            limits=app.binding.limits, operator=app.operations,
+            limits=app.binding.limits, operator=app.operations, admission=admission,
         )  # fmt: skip
         self.auth = HttpAuthFactory(profile)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
@@ -240,6 +240,7 @@ def admission_of(http: HttpSettings) -> Admission:
         bodies_per_principal=http.bodies_per_principal,
         request_rate=http.request_rate,
         session_rate=http.session_rate,
+        admin_rate=http.admin_rate,
     )
     return Admission(limits, SystemClock())
 

@@ -38,6 +38,7 @@ class HttpSettings(Section):
     max_sessions: Count = 1000
     sessions_per_principal: Count = 500
     session_rate: Amount = 100
+    admin_rate: Amount = 1
     requests_per_principal: Count = 3072
     request_rate: Amount = 0
     bodies_per_principal: Size = 256 * MiB

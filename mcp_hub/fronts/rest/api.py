@@ -11,7 +11,9 @@ import anyio
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
+from mcp_hub.clock import SystemClock
 from mcp_hub.errors import HubError, RpcError
+from mcp_hub.fronts.http.admission import Admission, AdmissionLimits
 from mcp_hub.fronts.http.auth import Refusal
 from mcp_hub.fronts.http.response import ClientGone, HttpExchange, Receive, Scope, Send
 from mcp_hub.fronts.limits import FrontLimits
@@ -49,14 +51,16 @@ class RestApi:
         max_body: int,
         limits: FrontLimits,
         operator: Operator,
+        admission: Admission | None = None,
         executors: Executors | None = None,
         is_open: bool = False,
     ) -> None:
         self._closing = Closing()
+        admission = Admission(AdmissionLimits(), SystemClock()) if admission is None else admission
         self._document = openapi.document(version)
         calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing)
         workers = RestExecutors(executors, self._closing, is_open=is_open)
-        handlers = {**_handlers(calls, streams, workers, RestServers(operator)), "describe": self._describe}
+        handlers = {**_handlers(calls, streams, workers, RestServers(operator, admission)), "describe": self._describe}
         routes = [Route(path, _Resource(own, handlers, max_body, limits)) for path, own in by_path().items()]
         self._router = Router(routes, redirect_slashes=False, default=_nothing)
 

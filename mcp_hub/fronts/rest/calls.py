@@ -130,7 +130,9 @@ class RestCalls:
         elif hub.view(session).find(Kind.TOOL, name) is not None:
             joined = await hub.durable.equal_call(principal, digest)
         if joined is not None:
-            return joined
+            if hub.durable.shows(session.caller.profile, joined.info):
+                return joined
+            key = None  # an equal name of another server
         params: RawObject = {"name": Raw(object_bytes(name)), "arguments": arguments}
         call = hub.call(session, "tools/call", params, meta, in_place=False)
         return await hub.begin_stream(call, key, digest)  # what is acknowledged is not lost

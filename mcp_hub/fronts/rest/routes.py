@@ -146,8 +146,8 @@ ROUTES: Final = (
         parameters=(_PROFILE,), problems=(404,), has_head=True,
     ),
     RestRoute(
-        "POST", "/v1/servers/{name}/restart", "restartServer", "Start a server again; its running calls may end",
-        (ResponseSpec(202, "a fresh one is being started", {_JSON: servers.RestartAnswer}),), problems=(404, 409),
+        "POST", "/v1/servers/{name}/restart", "restartServer", "Start a server again; its calls have time to end",
+        (ResponseSpec(202, "a fresh one is being started", {_JSON: servers.RestartAnswer}),), problems=(403, 404, 409),
     ),
     RestRoute(
         "POST", "/v1/reload", "reload", "Read the configuration again",

@@ -152,7 +152,7 @@ class HttpAuthFactory:
             verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys())
             hosts.append(urlsplit(http.oauth.resource).hostname or "")
         default = Caller(profile=self._profile)
-        return HttpAuth(tokens, hosts, http.allowed_origins, default, settings.profiles, verifier)
+        return HttpAuth(tokens, hosts, http.allowed_origins, default, settings.profiles, verifier, http.cors)
 
     def key_states(self) -> list[str]:
         """A line for each set of keys: how many, how old, what is wrong."""

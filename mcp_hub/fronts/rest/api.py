@@ -136,12 +136,13 @@ async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class _Resource:
-    """The handler of one path, by method. Raises `Problem` 405."""
+    """The handler of one path, by method. Raises `Problem` 405, and 415 for what any web page could send."""
 
     def __init__(
         self, routes: Mapping[str, RestRoute], handlers: Mapping[str, Handler], max_body: int, limits: FrontLimits
     ) -> None:
         methods = {method: handlers[route.operation] for method, route in routes.items()}
+        self._guarded = {method for method, route in routes.items() if route.needs_header}
         if any(route.has_head for route in routes.values()):
             methods["HEAD"] = methods["GET"]
         self._allowed = ", ".join([*methods, "OPTIONS"])
@@ -155,7 +156,10 @@ class _Resource:
         if method == "OPTIONS":
             response = Response(status_code=204, headers={"allow": self._allowed})
         elif (handler := self._methods.get(method)) is not None:
-            response = await handler(RestRequest(scope, receive, send, self._max_body, self._limits))
+            request = RestRequest(scope, receive, send, self._max_body, self._limits)
+            if method in self._guarded:
+                request.check_header()
+            response = await handler(request)
         else:
             allow = ((b"allow", self._allowed.encode()),)
             said = f"{method[:20]} is not allowed here. Allowed: {self._allowed}."

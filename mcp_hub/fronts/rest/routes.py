@@ -30,7 +30,10 @@ class ResponseSpec(msgspec.Struct, frozen=True):
 
 
 class RestRoute(msgspec.Struct, frozen=True):
-    """One method of one path; `operation` names its handler. `problems` are the statuses of its own problems."""
+    """One method of one path; `operation` names its handler. `problems` are the statuses of its own problems.
+
+    `takes_away` is for a GET that changes something.
+    """
 
     method: str
     path: str
@@ -41,6 +44,12 @@ class RestRoute(msgspec.Struct, frozen=True):
     parameters: tuple[Parameter, ...] = ()
     problems: tuple[int, ...] = ()
     has_head: bool = False
+    takes_away: bool = False
+
+    @property
+    def needs_header(self) -> bool:
+        """Whether it has an effect, and any web page could send it: PUT and DELETE need permission (a preflight)."""
+        return self.method == "POST" or self.takes_away
 
 
 _JSON: Final = "application/json"
@@ -128,7 +137,7 @@ ROUTES: Final = (
     RestRoute(
         "GET", "/v1/executors/{id}/calls", "fetchCalls", "The calls that a worker has to execute",
         (ResponseSpec(200, "what there is to do", {_JSON: executors.OfferPage, _SSE: None}),),
-        parameters=(_EPOCH, _WAIT, _LIMIT), problems=(400, 403, 404, 406),
+        parameters=(_EPOCH, _WAIT, _LIMIT), problems=(400, 403, 404, 406, 415), takes_away=True,
     ),
     RestRoute(
         "POST", "/v1/tool-results/stream", "postResults", "Output and result of a call, from its worker",
@@ -147,11 +156,12 @@ ROUTES: Final = (
     ),
     RestRoute(
         "POST", "/v1/servers/{name}/restart", "restartServer", "Start a server again; its calls have time to end",
-        (ResponseSpec(202, "a fresh one is being started", {_JSON: servers.RestartAnswer}),), problems=(403, 404, 409),
+        (ResponseSpec(202, "a fresh one is being started", {_JSON: servers.RestartAnswer}),),
+        problems=(403, 404, 409, 415),
     ),
     RestRoute(
         "POST", "/v1/reload", "reload", "Read the configuration again",
-        (ResponseSpec(200, "what changed", {_JSON: servers.ReloadAnswer}),), problems=(403, 404, 422),
+        (ResponseSpec(200, "what changed", {_JSON: servers.ReloadAnswer}),), problems=(403, 404, 415, 422),
     ),
     RestRoute(
         "GET", "/v1/openapi.json", "describe", "This description",

@@ -32,6 +32,7 @@ from mcp_hub.fronts.http.streamable import StreamableHttp
 from mcp_hub.fronts.legacy_sse import LegacySse
 from mcp_hub.fronts.monitoring.health import Health
 from mcp_hub.fronts.monitoring.metrics import Metrics
+from mcp_hub.fronts.rest import pages
 from mcp_hub.fronts.rest.api import RestApi
 from mcp_hub.logs import get_logger
 from mcp_hub.sessions.session import Caller
@@ -74,7 +75,7 @@ class HttpFront:
             self.auth.made(settings),
             {**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
             self.rest,
-            self.health.routes,
+            {**self.health.routes, **pages.routes()},
             metadata_routes(settings),
             admission,
             self.metrics.refusals,

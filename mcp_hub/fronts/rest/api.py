@@ -22,6 +22,7 @@ from mcp_hub.fronts.rest.calls import RestCalls
 from mcp_hub.fronts.rest.exchange import JSON, RestRequest, refusal
 from mcp_hub.fronts.rest.executors import Executors, RestExecutors
 from mcp_hub.fronts.rest.follow import Closing
+from mcp_hub.fronts.rest.lists import RestLists
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.fronts.rest.routes import PREFIX, RestRoute, by_path
 from mcp_hub.fronts.rest.servers import Operator, RestServers
@@ -58,9 +59,12 @@ class RestApi:
         self._closing = Closing()
         admission = Admission(AdmissionLimits(), SystemClock()) if admission is None else admission
         self._document = openapi.document(version)
-        calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing)
+        lists, calls, streams = RestLists(hub), RestCalls(hub, self._closing), RestStreams(hub, self._closing)
         workers = RestExecutors(executors, self._closing, is_open=is_open)
-        handlers = {**_handlers(calls, streams, workers, RestServers(operator, admission)), "describe": self._describe}
+        handlers = {
+            **_handlers(lists, calls, streams, workers, RestServers(operator, admission)),
+            "describe": self._describe,
+        }
         routes = [Route(path, _Resource(own, handlers, max_body, limits)) for path, own in by_path().items()]
         self._router = Router(routes, redirect_slashes=False, default=_nothing)
 
@@ -96,12 +100,15 @@ class RestApi:
 
 
 def _handlers(
-    calls: RestCalls, streams: RestStreams, workers: RestExecutors, servers: RestServers
+    lists: RestLists, calls: RestCalls, streams: RestStreams, workers: RestExecutors, servers: RestServers
 ) -> Mapping[str, Handler]:
     """By operation of `routes`."""
     return {
-        "listTools": calls.list_tools,
-        "countTokens": calls.count_tokens,
+        "listTools": lists.list_tools,
+        "listResources": lists.list_resources,
+        "listPrompts": lists.list_prompts,
+        "searchTools": lists.search,
+        "countTokens": lists.count_tokens,
         "callTool": calls.call_tool,
         "listStreams": streams.list_streams,
         "getStream": streams.get_stream,

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.protocol.rest import calls, executors, servers, streams
+from mcp_hub.protocol.rest import calls, executors, lists, servers, streams
 from mcp_hub.protocol.rest.tokens import TokenAccount
 
 PREFIX: Final = "/v1"
@@ -71,6 +71,28 @@ ROUTES: Final = (
         (ResponseSpec(200, "the tools", {_JSON: calls.ToolList}),),
         parameters=(Parameter("format", "mcp"), _PROFILE),
         problems=(400, 404), has_head=True,
+    ),
+    RestRoute(
+        "GET", "/v1/search", "searchTools", "The tools that fit a description of what one is needed for",
+        (ResponseSpec(200, "the tools that fit", {_JSON: lists.FoundTools}),),
+        parameters=(
+            Parameter("q", "what the tool is needed for, or words of its name", is_required=True),
+            Parameter("server", "only tools of this server"),
+            Parameter("limit", "most hits, at most 50 (8)", "integer"),
+            Parameter("detail", "brief, or full with each definition (brief)"),
+            _PROFILE,
+        ),
+        problems=(400, 404), has_head=True,
+    ),
+    RestRoute(
+        "GET", "/v1/resources", "listResources", "Every resource and template that the caller may use",
+        (ResponseSpec(200, "the resources", {_JSON: lists.ResourceList}),),
+        parameters=(_PROFILE,), problems=(404,), has_head=True,
+    ),
+    RestRoute(
+        "GET", "/v1/prompts", "listPrompts", "Every prompt that the caller may use",
+        (ResponseSpec(200, "the prompts", {_JSON: lists.PromptList}),),
+        parameters=(_PROFILE,), problems=(404,), has_head=True,
     ),
     RestRoute(
         "GET", "/v1/tokens", "countTokens", "What the tools cost a model, each and in every way to list them",

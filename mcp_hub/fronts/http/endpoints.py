@@ -2,7 +2,7 @@
 
 Host and Origin are checked first, on every path; then the token, except on `public` paths. A token in the query is
 refused, because URLs are logged. `/mcp/p/<name>` is `/mcp` with a profile, and so for each route; below a mount it is
-a query parameter, `?profile=<name>`.
+a query parameter, `?profile=<name>`. A preflight of a page that may read answers (`cors`) needs no token.
 
 Everything that is not MCP is Starlette: routes of single pages, and a mount. A Starlette route around `/mcp` would cost
 36 to 75 % more a call.

@@ -4,7 +4,7 @@ Names are assigned before filters apply (`entries`), so a tool has the same name
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher, get_close_matches
 from functools import cached_property
 from heapq import nlargest
@@ -22,6 +22,7 @@ from mcp_hub.catalog.filters import EVERYTHING, Filter
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.resources import uris
 from mcp_hub.catalog.resources.links import Remembered
+from mcp_hub.catalog.resources.readings import is_denied, readings
 from mcp_hub.catalog.resources.uri_variants import uri_variants
 from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.errors import InvalidParams
@@ -70,6 +71,10 @@ class _Resources:
         filters = [own for own in self._filters[server] if own != EVERYTHING]
         if not filters:
             return True
+        if any(own.deny for own in filters) and is_denied(
+            filters, (upstream_uri, uri), hidden=self._hidden_readings[server]
+        ):
+            return False
         variants = uri_variants(upstream_uri)
         if variants is None or any((server, text) in self._hidden for text in variants.denied):
             return False
@@ -82,6 +87,14 @@ class _Resources:
             or (not is_hidden and all(own.admits(text, wrapping + text) for own in filters))
             for text in variants.allowed
         )
+
+    @cached_property
+    def _hidden_readings(self) -> Mapping[str, Collection[str]]:
+        """The hidden resources of each server as they may be read, but for what they wrap."""
+        found: dict[str, set[str]] = {server: set() for server in self._filters}
+        for server, uri in self._unlisted:
+            found[server] |= readings(uri, with_nested=False) or set()
+        return found
 
     @cached_property
     def _hidden(self) -> frozenset[Origin]:

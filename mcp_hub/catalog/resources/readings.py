@@ -92,7 +92,7 @@ def _folded(own: Filter) -> Filter:
     return Filter(deny=tuple(entries))
 
 
-def fold(text: str) -> str:
+def _fold(text: str) -> str:
     """The text as it is compared."""
     if not text.isascii():
         text = normalize("NFKC", normalize("NFKC", text).casefold())
@@ -102,7 +102,7 @@ def fold(text: str) -> str:
 def _levels(uri: str) -> Iterator[str]:
     """The folded text, decoded once more each time. Raises: ValueError for what is not text to every reader."""
     plain, prior = uri, None
-    while (text := fold(_plain_text(plain))) != prior:
+    while (text := _fold(_plain_text(plain))) != prior:
         yield text
         prior, plain = text, _PUNYCODE.sub(_unicode, unquote(text, errors="strict"))
 
@@ -134,8 +134,8 @@ def _unicode(label: re.Match[str]) -> str:
 def _globs(glob: str) -> set[str]:
     """The glob as it is folded, and decoded; an escaped `*`, `?`, `[` or `]` stands for itself."""
     found: set[str] = set()
-    text = fold(glob)
+    text = _fold(glob)
     while text not in found:
         found.add(text)
-        text = fold(unquote(_ESCAPED_GLOB.sub(lambda escape: f"[{unquote(escape[0])}]", text)))
+        text = _fold(unquote(_ESCAPED_GLOB.sub(lambda escape: f"[{unquote(escape[0])}]", text)))
     return found

@@ -114,6 +114,7 @@ class CatalogView:
         quarantined: tuple[Quarantined, ...],
         withheld: Mapping[str, UnapprovedTool],
         tools: Mapping[str, Entry] | None = None,
+        removed: Collection[str] = (),
     ) -> None:
         """`tools` are those that can be used, by exported name: by default the listed ones."""
         self._entries = entries
@@ -127,6 +128,8 @@ class CatalogView:
         self.quarantined = quarantined
         self.withheld = withheld
         """Tools that callers could use if they were approved, by exported name."""
+        self.removed = removed
+        """Exported names of tools that an earlier view listed."""
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{len(listed)} {kind}s" for kind, listed in self._entries.items())
@@ -194,7 +197,7 @@ class CatalogView:
         if is_partial:
             hints = {kind: replace(hint, ttl_ms=0) for kind, hint in hints.items()}
         entries = MappingProxyType({**self._entries, _TOOL: tuple(listed)})
-        return CatalogView(entries, self._resources, hints, self.quarantined, self.withheld, found)
+        return CatalogView(entries, self._resources, hints, self.quarantined, self.withheld, found, self.removed)
 
     def _after(self, kind: Kind, cursor: str | None) -> int:
         if cursor is None:
@@ -236,11 +239,13 @@ def build(
     rules: ViewRules,
     remembered: Remembered | None = None,
     held: Mapping[Origin, UnapprovedTool] = MappingProxyType({}),
+    removed: Collection[str] = (),
 ) -> CatalogView:
     """The view of these servers, one snapshot each in any order; servers without rules are left out.
 
     Nobody is listed, finds or can call tools that are `held`; they keep their names, but one that is new takes no name
-    from another. `remembered` holds the unlisted URIs that servers mentioned, and outlives the view.
+    from another. `remembered` holds the unlisted URIs that servers mentioned, `removed` the names of tools that are no
+    longer listed; both outlive the view.
     """
     servers = present(snapshots, rules)
     new = {origin for origin, finding in held.items() if finding.kind == "new"}
@@ -267,7 +272,7 @@ def build(
     filters = {snapshot.server: (rules.servers[snapshot.server].resources, rules.resources) for snapshot in servers}
     resources = _Resources(shown, hidden, table, templates, filters)
     hints = {kind: _hint(kind, servers, rules) for kind in Kind}
-    return CatalogView(MappingProxyType(shown), resources, hints, quarantined, withheld)
+    return CatalogView(MappingProxyType(shown), resources, hints, quarantined, withheld, removed=removed)
 
 
 def _lists(snapshot: Snapshot, kind: Kind) -> bool:

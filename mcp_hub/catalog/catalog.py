@@ -182,11 +182,6 @@ class Catalog:
 
         return readdress(call.method, result, exported)
 
-    def instructions(self) -> dict[str, str | None]:
-        """The instructions of each server whose lists are known."""
-        self._look()
-        return {snapshot.server: snapshot.instructions for snapshot in self._snapshots}
-
     @property
     def is_settled(self) -> bool:
         """Whether a list may be answered now."""

@@ -113,7 +113,5 @@ def _no_server(name: str, where: ToolFinder) -> str:
                 return f'Server "{name}" is starting, so its tools are not known yet. Search again in a few seconds.'
             code = f" ({status.code})" if status.code else ""
             return f'Server "{name}" has failed{code}, so its tools are not known. Use another server.'
-    if name in [server.name for server in where.servers]:
-        return f'Server "{name}" does not have tools.'
-    known = ", ".join(server.name for server in where.servers) or "none"
+    known = ", ".join(server.name for server in where.servers if server.tools) or "none"
     return "\n".join([f"There is no server {name[:100]!r}. Servers: {known}.", *why_absent(where.absent)])

@@ -185,7 +185,7 @@ async def test_without_a_query_all_tools_of_a_server_are_listed() -> None:
     assert [line.partition("(")[0] for line in lines] == [f"git_create_{word}" for word in WORDS]
     assert len((await model.finds("", server="git", limit=3)).split("\n")) == 3
     assert model.limits == [], "nothing is searched for"
-    assert "does not have tools" in await Model().is_refused(b'{"query":"","server":"empty"}')
+    assert "Servers: git, web." in await Model().is_refused(b'{"query":"","server":"empty"}'), "that has no tools"
 
 
 async def test_servers_that_are_starting_are_named_and_those_that_failed_are_not_called_so() -> None:

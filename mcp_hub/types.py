@@ -95,7 +95,7 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
     above which its results are cut, 0 for never, None for the profile's. A call that runs for longer than its
     `soft_deadline` in seconds is answered with the output so far, None for never; for such a client `own` are the
     definitions of the hub's own tools. Its first list waits until `first_list_wait` seconds after the start of the hub,
-    None for the usual time.
+    None for the usual time. Its results follow the last progress of their call after `result_gap` seconds.
     """
 
     expose: Literal["auto"] | Mode | None = None
@@ -105,6 +105,7 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
     own: tuple[bytes, ...] = ()
     soft_deadline: float | None = None
     first_list_wait: float | None = None
+    result_gap: float = 0.0
 
 
 PROGRAM: Final = ClientKind(expose="full", max_result_tokens=0)

@@ -27,6 +27,8 @@ class ClientFacts(Protocol):
     def max_result_tokens(self) -> int | None: ...
     @property
     def first_list_wait(self) -> float | None: ...
+    @property
+    def result_gap(self) -> float: ...
 
 
 class ClientKinds:
@@ -71,5 +73,6 @@ class ClientKinds:
                 own=self._own if deadline is not None else (),
                 soft_deadline=deadline,
                 first_list_wait=rules.first_list_wait,
+                result_gap=rules.result_gap,
             )
         return kind

@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from mcp_hub.config.findings import nearest, quoted
-from mcp_hub.config.schema.scalars import Amount, Count, Duration, Expose, SoftDeadline, Text
+from mcp_hub.config.schema.scalars import Amount, Count, Duration, Expose, ResultGap, SoftDeadline, Text
 from mcp_hub.config.schema.section import Section, finding
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.globs import first_match
@@ -25,6 +25,7 @@ class ClientSettings(Section):
     expose: Expose | None = None
     max_result_tokens: Amount | None = None
     first_list_wait: Duration | None = None
+    result_gap: ResultGap | None = None
 
 
 class ClientRules(msgspec.Struct, frozen=True):
@@ -36,6 +37,7 @@ class ClientRules(msgspec.Struct, frozen=True):
     first_list_wait: float
     expose: Expose | None = None
     max_result_tokens: int | None = None
+    result_gap: float = 0.0
 
 
 UNKNOWN_CLIENT: Final = "unknown"  # the entry for every client that no other entry matches
@@ -45,18 +47,28 @@ _MAX_TOOLS: Final = 240
 # the first list of an agent built with the Agents SDK of OpenAI may take 5 s
 _UNKNOWN: Final = ClientSettings(soft_deadline=45.0, max_tools=_MAX_TOOLS, defers_tools=False, first_list_wait=3.5)
 _PATIENT: Final = 8.0  # seconds for the first list of clients that wait for 20 s or more
+# seconds: its clients lose progress that they read together with the result (docs/clients.md)
+_TYPESCRIPT: Final = 0.005
 _OPENAI: Final = 120  # tools: more than 128, some of them the client's own, are refused by OpenAI-style interfaces
 
 BUILT_IN_CLIENTS: Final[Mapping[str, ClientSettings]] = {
     # every progress notification restarts its idle timer; it searches tools by itself
-    "claude-code": ClientSettings(soft_deadline="never", max_tools=400, defers_tools=True, first_list_wait=_PATIENT),
+    "claude-code": ClientSettings(
+        soft_deadline="never", max_tools=400, defers_tools=True, first_list_wait=_PATIENT, result_gap=_TYPESCRIPT
+    ),
     # its timeout is 240 s, even with progress; it silently drops tools beyond 256
     "claude-desktop": ClientSettings(
-        soft_deadline=200.0, matches=["claude-ai"], max_tools=_MAX_TOOLS, first_list_wait=_PATIENT
+        soft_deadline=200.0,
+        matches=["claude-ai"],
+        max_tools=_MAX_TOOLS,
+        first_list_wait=_PATIENT,
+        result_gap=_TYPESCRIPT,
     ),
     # its timeout is 300 s; a server has 10 s to start, its first list included
     "codex": ClientSettings(soft_deadline=240.0, matches=["codex-mcp-client"], max_tools=_OPENAI, first_list_wait=6.0),
-    "cursor": ClientSettings(matches=["cursor-vscode"], max_tools=_OPENAI, first_list_wait=_PATIENT),
+    "cursor": ClientSettings(
+        matches=["cursor-vscode"], max_tools=_OPENAI, first_list_wait=_PATIENT, result_gap=_TYPESCRIPT
+    ),
     "openai": ClientSettings(matches=["openai-mcp*"], max_tools=_OPENAI),
     "vscode": ClientSettings(matches=["Visual Studio Code*"], max_tools=_OPENAI, first_list_wait=_PATIENT),
     # a hub in front of this one: it applies these rules for its own clients
@@ -115,6 +127,7 @@ class ClientTable:
             first_list_wait=self._list_wait(name, general),
             expose=_first(entry.expose for entry in general),
             max_result_tokens=_first(entry.max_result_tokens for entry in general),
+            result_gap=_first(entry.result_gap for entry in general) or 0.0,
         )
 
     def _list_wait(self, name: str, general: Iterable[ClientSettings]) -> float:

@@ -141,6 +141,18 @@ class Cause(NamedTuple):
     reason: str
 
 
+LogRule = Literal["hub", "shared", "turns"]
+"""Where log messages of a server go that cannot be attributed to a call (`logs` of docs/configuration.md)."""
+
+
+class LogFlow(msgspec.Struct, frozen=True):
+    """The log messages of a server that were sent on to calls, and those that were kept in the hub's log."""
+
+    rule: LogRule
+    sent: int = 0
+    kept: int = 0
+
+
 class UpstreamStatus(msgspec.Struct, frozen=True):
     """The state of an upstream at one moment, for people; `reason` says why it is not ready, `code` is its code.
 
@@ -165,6 +177,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     code: str | None = None
     failures: int = 0
     second: "UpstreamStatus | None" = None
+    logs: LogFlow | None = None
 
 
 def condition(state: UpstreamState, reason: str | None, failures: int = 0) -> str:

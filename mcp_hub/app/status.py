@@ -160,15 +160,16 @@ class HubStatus(msgspec.Struct):
                 UnapprovedInfo(_safe(own.tool), own.kind, list(own.members), own.is_held)
                 for own in unapproved.get(status.server, ())[:_MOST]
             ],
-            flags=[
-                FlagInfo(
-                    _safe(own.tool), own.flag.kind, _safe(own.flag.where), _safe(own.flag.why), _safe(own.flag.text)
-                )
-                for own in flagged.get(status.server, ())[:_MOST]
-            ],
+            flags=[_flag(own) for own in flagged.get(status.server, ())[:_MOST]],
             stderr=[_safe(line) for line in status.stderr[-_LINES:]],
             second=UNSET if status.second is None else _second(status.second),
+            logs=status.logs or UNSET,
         )
+
+
+def _flag(own: Flagged) -> FlagInfo:
+    flag = own.flag
+    return FlagInfo(_safe(own.tool), flag.kind, _safe(flag.where), _safe(flag.why), _safe(flag.text))
 
 
 def _second(status: UpstreamStatus) -> SecondConnection:

@@ -141,6 +141,7 @@ def _supervisor_rules(settings: Settings, name: str) -> SupervisorRules:
         lists=ListLimits(limits.pages, limits.tools_per_server, prepare),
         lazy=own.start == "lazy",
         idle_stop=_idle_stop(own, None if own.start == "eager" else _IDLE),
+        logs=settings.servers[name].logs or "hub",
     )
 
 

@@ -51,3 +51,8 @@ def is_at_least(version: str, minimum: str) -> bool:
 def unsupported_version(requested: str) -> JsonObject:
     """The `data` of a -32022 answer."""
     return {"supported": list(MODERN_VERSIONS), "requested": requested}
+
+
+def level_admits(wanted: str, level: str) -> bool:
+    """Whether a message of `level` passes; one of no known level is never held back."""
+    return level not in LOG_LEVELS or LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)

@@ -44,6 +44,13 @@ def _count(own: ServerInfo, kind: Kind) -> int:
     return offered.get(kind.value, 0)
 
 
+def _logs(own: ServerInfo) -> str:
+    """The rule for log messages that name no call, and how many the hub has kept: `hub (26)`."""
+    if not own.logs:
+        return ""
+    return f"{own.logs.rule} ({own.logs.kept})" if own.logs.kept else own.logs.rule
+
+
 def server_data(own: ServerInfo) -> JsonObject:
     """One server as `--json` shows it."""
     return {
@@ -64,6 +71,7 @@ def server_data(own: ServerInfo) -> JsonObject:
         "unapproved": to_builtins(own.unapproved),
         "flags": to_builtins(own.flags),
         "second": to_builtins(own.second) if own.second else None,
+        "logs": to_builtins(own.logs) if own.logs else None,
     }
 
 
@@ -71,9 +79,10 @@ def server_table(servers: Sequence[ServerInfo]) -> "Table":
     """A row for each server; reasons are too long for a column (`tables.reasons`)."""
     kinds = (Kind.TOOL, Kind.RESOURCE, Kind.PROMPT)
     counted = [f"{kind.value}s" for kind in kinds]
-    made = tables.table("server", "state", "protocol", *counted, right=counted)
+    made = tables.table("server", "state", "protocol", *counted, "logs", right=counted)
     for own in servers:
         state = tables.cell(own.state, tables.STYLES.get(UpstreamState(own.state), "yellow"))
         protocol = tables.cell(tables.protocol(status_of(own)))
-        made.add_row(tables.cell(own.server), state, protocol, *(str(_count(own, kind)) for kind in kinds))
+        counts = (str(_count(own, kind)) for kind in kinds)
+        made.add_row(tables.cell(own.server), state, protocol, *counts, _logs(own))
     return made

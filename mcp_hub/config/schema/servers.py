@@ -29,13 +29,17 @@ from mcp_hub.config.schema.scalars import (
 from mcp_hub.config.schema.section import AtOnce, Section, finding, findings
 from mcp_hub.config.schema.tools import ToolSettings
 from mcp_hub.globs import is_glob
+from mcp_hub.types import LogRule
 
 _SOURCES = ("command", "url", "local")
 _BELONGS = {
     **dict.fromkeys(("args", "env", "cwd", "scope"), "command"),
     **dict.fromkeys(("type", "headers", "bearer", "oauth"), "url"),
 }
-_OF_PROCESSES = ("start", "idle_stop")
+_NOT_FOR_FUNCTIONS = {
+    **dict.fromkeys(("start", "idle_stop"), "they are not started or stopped"),
+    "logs": "each log message goes to the call that it belongs to",
+}
 
 
 class ServerSettings(Section):
@@ -65,6 +69,7 @@ class ServerSettings(Section):
     prefix: AtOnce[Prefix | None] = None
     rename: AtOnce[dict[Text, ExportedName]] = {}
     era: Literal["follow", "handshake", "modern"] = "follow"
+    logs: AtOnce[LogRule | None] = None
     timeout: AtOnce[PositiveDuration | None] = None
     max_duration: AtOnce[PositiveDuration | None] = None
     request_timeout: AtOnce[PositiveDuration | None] = None
@@ -112,10 +117,9 @@ class ServerSettings(Section):
         for key, owner in _BELONGS.items():
             if owner not in found and getattr(self, key):
                 raise finding("misplaced_key", f"belongs to a {owner}. A {found[0]} does not have it.", key)
-        for key in _OF_PROCESSES:
+        for key, why in _NOT_FOR_FUNCTIONS.items():
             if self.local is not None and getattr(self, key) is not None:
-                said = "does not apply to Python functions: they are not started or stopped"
-                raise finding("misplaced_key", said, key)
+                raise finding("misplaced_key", f"does not apply to Python functions: {why}", key)
         return self
 
     @model_validator(mode="after")

@@ -320,7 +320,7 @@ class CallResponder:
         wanted = self.session.log_level
         if wanted is None:
             return self.session.era is Era.HANDSHAKE
-        return level_admits(wanted, level)
+        return eras.level_admits(wanted, level)
 
 
 def _early_result(session: Session, output: EarlyOutput) -> bytes:
@@ -336,11 +336,6 @@ def _early_result(session: Session, output: EarlyOutput) -> bytes:
 def _can_open_urls(session: Session) -> bool:
     mode = msgspec.Raw(b'{"mode":"url"}')
     return questions.can_answer(session.capabilities, session.version, "elicitation/create", mode) is None
-
-
-def level_admits(wanted: str, level: str) -> bool:
-    """Whether a message of `level` passes; one of no known level is never held back."""
-    return level not in eras.LOG_LEVELS or eras.LOG_LEVELS.index(level) >= eras.LOG_LEVELS.index(wanted)
 
 
 def nobody() -> None:

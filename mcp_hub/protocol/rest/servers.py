@@ -4,6 +4,8 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from mcp_hub.types import LogFlow
+
 
 class UnapprovedInfo(Struct):
     """A tool that is not what was approved: `kind` is changed, new or unreadable; nobody can call one that is `held`.
@@ -45,7 +47,8 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     is needed. `restarts` count since it was put up. `era` and `version` are of the protocol, `software` is its own name
     for itself. `stderr` are its last lines there, the newest last. Its lists were read at `listed`, `age` seconds ago;
     `entries` counts them by kind, `offered` those that clients get, and `warnings` say what is missing. `second` is the
-    connection in the server's other era, while there are two.
+    connection in the server's other era, while there are two. `logs` is the rule for log messages that name no call,
+    with the number of messages that were sent on to calls and of those that were kept in the hub's log.
     """
 
     server: str
@@ -67,6 +70,7 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     offered: dict[str, int] | UnsetType = UNSET
     warnings: list[str] = []
     second: SecondConnection | UnsetType = UNSET
+    logs: LogFlow | UnsetType = UNSET
 
 
 class ServerList(Struct):

@@ -1,10 +1,10 @@
 """An MCP session with one server, over any wire and in either era: requests, calls, and messages of the server.
 
-Progress is matched by token, always the hub's own (the request id). A log message carries no link to a call: it belongs
-to the only call in flight, or to the session that has all calls in flight, else it stays in the hub's log.
+Progress is matched by token, always the hub's own (the request id). A log message carries no link to a call: those that
+`callers` find no call for stay in the hub's log.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -13,7 +13,7 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import Busy, RpcError, UpstreamLost
-from mcp_hub.events import Completed, Log, Progressed
+from mcp_hub.events import Completed, Progressed
 from mcp_hub.masking import hide
 from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.capabilities import OWN, to_modern
@@ -26,11 +26,12 @@ from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, UPDATED, lis
 from mcp_hub.protocol.questions import QUESTIONS, may_ask
 from mcp_hub.protocol.shape.results import begins, is_complete
 from mcp_hub.types import HANDSHAKE, MODERN, Cause, JsonObject, Kind, RawJson, RawObject
+from mcp_hub.upstreams.peer.callers import Callers, context
 from mcp_hub.upstreams.peer.input_questions import follow_up
 from mcp_hub.upstreams.peer.modern_tasks import made_task
-from mcp_hub.upstreams.peer.questions import PARKABLE, RETRY, Asker, Elicitations, OpenRequests, with_retry
+from mcp_hub.upstreams.peer.questions import PARKABLE, RETRY, Elicitations, OpenRequests, with_retry
 from mcp_hub.upstreams.peer.state import CLIENT_INFO, NOT_SETTLED, ListChanges, Observer, PeerEnding, PeerInfo
-from mcp_hub.upstreams.peer.stray_messages import AbandonedCalls, StrayMessages
+from mcp_hub.upstreams.peer.stray_messages import StrayMessages
 from mcp_hub.upstreams.peer.task_poll import TaskConnection, TaskPoll
 from mcp_hub.upstreams.peer.tasks import ServerTasks, as_task
 from mcp_hub.wire.base import NotSent, Pending, Wire, WireClosed, WireHandler
@@ -74,7 +75,7 @@ class Peer(WireHandler):
         self._elicitations = Elicitations()
         self._last_envelope: tuple[JsonObject | None, str | None, PeerInfo | None, RawObject] = None, None, None, {}
         self._asked = OpenRequests(lambda frame: self.wire.send(frame))
-        self._abandoned = AbandonedCalls()
+        self.callers = Callers(lambda: self.wire.requests.pending.values(), self.tasks)
         self.wire = connect(self)
 
     def settle(self, info: PeerInfo) -> PeerInfo:
@@ -190,7 +191,7 @@ class Peer(WireHandler):
         """Cancels the request of a call that was begun; its server may still log or ask for it for a while."""
         if self.wire.requests.abandon(pending):
             self.wire.send(_cancellation(pending.id))
-        self._abandoned.add(pending.id, call.session, anyio.current_time())
+        self.callers.abandon(call, pending.id)
 
     async def finish(self, call: Call, channel: CallChannel, pending: Pending, *, may_follow: bool = True) -> Completed:
         """The rest of a call that was begun. `may_follow`: questions in the answer are put to the caller here."""
@@ -202,7 +203,7 @@ class Peer(WireHandler):
         except WireClosed:
             raise await self._lost() from None
         except anyio.get_cancelled_exc_class():
-            self._abandoned.add(pending.id, call.session, anyio.current_time())
+            self.callers.abandon(call, pending.id)
             raise
         try:
             done = Completed(self._result(message), self.info.era)
@@ -267,8 +268,8 @@ class Peer(WireHandler):
             self.wire.send(envelope.result_frame(id_, b"{}"))
             return
         if source is None:  # on a stream of its own a question says whose it is
-            self.is_interactive |= any(pending.context is not None for pending in self.wire.requests.pending.values())
-        asker = self._asker(message, source)
+            self.is_interactive |= self.callers.any_in_flight()
+        asker = self.callers.asker(message, source)
         if asker is not None and isinstance(message.params, msgspec.Raw):
             self._elicitations.asked(asker[0], message.params)
         self._asked.take(message, asker)
@@ -279,15 +280,7 @@ class Peer(WireHandler):
         if refusal is not None and not self.wire.is_congested:
             self.wire.send(envelope.error_frame(None, refusal.encoded()))
         if message.method in QUESTIONS:
-            self._suspect([source] if source is not None else self.wire.requests.pending.values())
-
-    def _asker(self, message: Envelope, source: Pending | None) -> Asker | None:
-        """The call that a message belongs to, if that is known."""
-        if isinstance(message.params, msgspec.Raw) and (found := self.tasks.asker(message.params)) is not None:
-            return found
-        if source is None:
-            return self._sole_asker(anyio.current_time(), message.id is not Unset)
-        return _context(source) if source.context is not None else None
+            self.callers.suspect(None if source is None else [source])
 
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
         """Progress, a log message, a change of a list, or an update of a resource or task."""
@@ -316,7 +309,7 @@ class Peer(WireHandler):
         if type(key) is not int:
             return
         pending = self.wire.requests.pending.get(key)
-        found = _context(pending) if pending is not None and pending.context is not None else self.tasks.reporter(key)
+        found = context(pending) if pending is not None and pending.context is not None else self.tasks.reporter(key)
         if found is None:
             return  # an unknown token, or a call that has ended
         progress, total = _number(params.pop("progress")), params.pop("total", None)
@@ -329,43 +322,16 @@ class Peer(WireHandler):
         level = envelope.read_as(params["level"], str)
         if level is None:
             return
-        found = self._asker(message, source)
-        if found is None:
+        if not self.callers.log(level, message, source):
             self.strays.log(level, params)
-        else:
-            found[1].send(Log(level, message.params))
-
-    def _sole_asker(self, now: float, is_question: bool) -> Asker | None:
-        """The newest call, one that may ask before any other, if all calls in flight are of one session.
-
-        A call that was given up counts as in flight until it is answered after all or the server has logged nothing
-        for a while: its messages must not reach another session.
-        """
-        session: str | None = None
-        found: Asker | None = None
-        for pending in self.wire.requests.pending.values():
-            if pending.context is None:
-                continue
-            context = _context(pending)
-            if session is not None and context[0].session != session:
-                return None
-            session = context[0].session
-            if found is None or context[0].method in PARKABLE:
-                found = context
-        return None if self._abandoned.may_mean_others(session, now, is_question=is_question) else found
 
     def on_late_answer(self, id_: int) -> None:
         self.said += 1
-        self._abandoned.answered(id_)
+        self.callers.answered(id_)
 
     def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
         if self.strays.unreadable(bad, line):
-            self._suspect(self.wire.requests.pending.values())
-
-    def _suspect(self, requests: Iterable[Pending]) -> None:
-        for pending in requests:
-            if pending.context is not None:
-                _context(pending)[1].suspect()
+            self.callers.suspect()
 
     def on_closed(self, reason: str, code: str) -> None:
         self.ending.close(Cause(code, hide(reason)))
@@ -375,12 +341,6 @@ class Peer(WireHandler):
 
 def _cancellation(id_: int) -> bytes:
     return envelope.notification_frame("notifications/cancelled", b'{"requestId":%d}' % id_)
-
-
-def _context(pending: Pending) -> Asker:
-    context = pending.context
-    assert isinstance(context, tuple)
-    return context
 
 
 def _number(raw: msgspec.Raw) -> float:

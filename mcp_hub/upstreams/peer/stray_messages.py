@@ -5,6 +5,7 @@ from typing import Final
 import anyio
 import msgspec
 
+from mcp_hub.call import Call
 from mcp_hub.errors import RpcError
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide, shown
@@ -86,7 +87,7 @@ def _text(raw: msgspec.Raw) -> str:
 
 
 class _Abandoned(msgspec.Struct):
-    session: str
+    call: Call
     logs_until: float
     asks_until: float
 
@@ -97,26 +98,21 @@ class AbandonedCalls:
     def __init__(self) -> None:
         self._calls: dict[int, _Abandoned] = {}
 
-    def add(self, id_: int, session: str, now: float) -> None:
+    def add(self, id_: int, call: Call, now: float) -> None:
         self._drop_old(now)
-        self._calls[id_] = _Abandoned(session, now + _ECHO, now + _ECHO)
+        self._calls[id_] = _Abandoned(call, now + _ECHO, now + _ECHO)
 
     def answered(self, id_: int) -> None:
         self._calls.pop(id_, None)
 
-    def may_mean_others(self, session: str | None, now: float, *, is_question: bool) -> bool:
-        """Whether a message that comes now may belong to another session than this one, which has calls in flight.
-
-        Such a log message prolongs the wait for all abandoned calls: the server has not been silent.
-        """
+    def calls(self, now: float, *, is_question: bool) -> list[Call]:
+        """Those that a message that comes now may belong to. A log message prolongs the wait for them all."""
         self._drop_old(now)
-        others = [call for call in self._calls.values() if call.session != session]
         if is_question:  # sessions have waited for this long before their turn (`Turns`)
-            return any(call.asks_until > now for call in others)
-        if others:
-            for call in self._calls.values():
-                call.logs_until = now + _ECHO
-        return bool(others)
+            return [one.call for one in self._calls.values() if one.asks_until > now]
+        for one in self._calls.values():
+            one.logs_until = now + _ECHO
+        return [one.call for one in self._calls.values()]
 
     def _drop_old(self, now: float) -> None:
-        self._calls = {id_: call for id_, call in self._calls.items() if call.logs_until > now}
+        self._calls = {id_: one for id_, one in self._calls.items() if one.logs_until > now}

@@ -121,6 +121,10 @@ class ServerTasks:
         task = read_as(meta.get(RELATED, b""), ServerTask)
         return self._by_id.get(task.taskId) if task is not None else None
 
+    def askers(self) -> Iterable[Asker]:
+        """The calls whose tasks run, the oldest first."""
+        return self._by_id.values()
+
     def reporter(self, token: int) -> Asker | None:
         """The call whose task still reports progress under this token."""
         return self._by_token.get(token)

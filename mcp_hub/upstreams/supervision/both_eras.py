@@ -72,7 +72,7 @@ class BothEras(ManagedUpstream):
         self._other = ManagedUpstream(
             name, partial(connect, EraWish(self._other_era, is_only=True)), _spare(rules), clock=clock,
             changes=self._other_changes, jitter=jitter, takes_turns=takes_turns,
-            gate=None if gate is None else self._check_listed, starts=False,
+            gate=None if gate is None else self._check_listed, starts=False, logs=self._logs,
         )  # fmt: skip
 
     # -- eras ---------------------------------------------------------------------------------------------------

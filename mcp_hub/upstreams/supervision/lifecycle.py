@@ -28,6 +28,7 @@ class Life(msgspec.Struct, frozen=True):
     """The state of an upstream; `reason` and `code` say why it is not ready, `code` that of the last failure.
 
     `delay` is the pause before the next attempt, in seconds. `rests`: it is stopped only until somebody needs it.
+    `ready_at` is when it was ready last.
     """
 
     state: UpstreamState = UpstreamState.STARTING
@@ -38,6 +39,7 @@ class Life(msgspec.Struct, frozen=True):
     restarts: int = 0
     delay: float = 0.0
     rests: bool = False
+    ready_at: float = 0.0
 
 
 FINAL: Final = frozenset({UpstreamState.STOPPED, UpstreamState.FAILED, UpstreamState.INCOMPATIBLE})
@@ -51,11 +53,11 @@ def starting(life: Life) -> Life:
     return replace(life, state=UpstreamState.STARTING, restarts=life.restarts + 1, delay=0.0)
 
 
-def ready(life: Life) -> Life:
+def ready(life: Life, now: float = 0.0) -> Life:
     """Handshake and first list are done."""
     if life.state is not UpstreamState.STARTING:
         return life
-    return replace(life, state=UpstreamState.READY, reason=None, code=None)
+    return replace(life, state=UpstreamState.READY, reason=None, code=None, ready_at=now)
 
 
 def died(life: Life, rule: RestartRule, now: float, cause: Cause, jitter: float, lasted: float = 0.0) -> Life:

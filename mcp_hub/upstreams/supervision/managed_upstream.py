@@ -46,7 +46,7 @@ class ManagedUpstream(Supervisor):
             self._turns.switch_on()
         if self._gate is not None and (snapshot := self._lists.snapshot) is not None:
             self._gate(call, snapshot)
-        if not self._turns.enter_now(call.session):
+        if not self._turns.enter_now(call.session, alone=call.log_level is not None and self._logs.rule == "turns"):
             return None
         if call.log_level is not None:
             self.set_log_level(call.log_level)
@@ -100,8 +100,9 @@ class ManagedUpstream(Supervisor):
         """The turn of a call, for which it waits. Raises `Busy`."""
         if self._peer is not None and self._peer.is_interactive:
             self._turns.switch_on()
-        if not self._turns.enter_now(call.session):
-            await self._turns.enter(call.session, call.principal)
+        alone = call.log_level is not None and self._logs.rule == "turns"
+        if not self._turns.enter_now(call.session, alone=alone):
+            await self._turns.enter(call.session, call.principal, alone=alone)
         with self._in_turn(call, channel):
             if call.log_level is not None:
                 self.set_log_level(call.log_level)
@@ -196,6 +197,7 @@ class ManagedUpstream(Supervisor):
             rests=life.rests,
             code=life.code,
             failures=life.streak,
+            logs=self._logs.flow(),
         )
 
     def snapshot(self) -> Snapshot | None:

@@ -18,10 +18,11 @@ from mcp_hub.errors import StartFailed, UpstreamUnavailable
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
 from mcp_hub.notices import Notices
-from mcp_hub.types import Cause, Kind, UpstreamState, condition
+from mcp_hub.types import Cause, Kind, LogRule, UpstreamState, condition
 from mcp_hub.upstreams.lists.list_cache import ListFile
 from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.lists.list_state import ListState
+from mcp_hub.upstreams.peer.callers import ServerLogs
 from mcp_hub.upstreams.peer.negotiation import Incompatible
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import CONNECTION_LOST
@@ -57,7 +58,8 @@ class SupervisorRules(msgspec.Struct, frozen=True):
 
     `ready_wait` is how long a call waits for an upstream that is about to be started again; for its first start it
     waits as long as that may take. `lazy`: not started before it is needed, if its lists are known. `idle_stop`:
-    without a call or a subscription for so long it is stopped until it is needed; None: never.
+    without a call or a subscription for so long it is stopped until it is needed; None: never. `logs` is the rule for
+    log messages that name no call.
     """
 
     start_timeout: float = 60.0
@@ -67,6 +69,7 @@ class SupervisorRules(msgspec.Struct, frozen=True):
     lists: ListLimits = ListLimits()
     lazy: bool = False
     idle_stop: float | None = None
+    logs: LogRule = "hub"
 
 
 class _Ended(msgspec.Struct, frozen=True):
@@ -81,7 +84,8 @@ class Supervisor:
 
     `lists` is the file in which its lists outlive the hub; its content is offered from the beginning. `takes_turns` if
     it is known to ask its callers questions. `gate` checks each call when it is sent, maybe long after it was let in.
-    Unless it `starts` it rests until it is needed, also if its lists are not known.
+    Unless it `starts` it rests until it is needed, also if its lists are not known. Connections of one server count its
+    `logs` together.
     """
 
     def __init__(
@@ -97,6 +101,7 @@ class Supervisor:
         takes_turns: bool = False,
         gate: Gate | None = None,
         starts: bool = True,
+        logs: ServerLogs | None = None,
     ) -> None:
         self.name = name
         self._connect = connect
@@ -107,6 +112,7 @@ class Supervisor:
         self._jitter = jitter
         self._lists = ListState(name, rules.lists, changes, lists)
         self._turns = Turns(name, is_on=takes_turns)
+        self._logs = logs or ServerLogs(rules.logs)
         self._subscriptions = ServerSubscriptions(name, changes)
         self._liveness = LivenessCheck(lambda: self._rules.request_timeout)
         self._life = Life()
@@ -116,7 +122,6 @@ class Supervisor:
         self._connected: Peer | None = None  # the same, and the one that drains
         self._connection: Connection | None = None
         self._last_output: tuple[str, ...] = ()  # of the process before this one, until the next is ready
-        self._ready_at = 0.0
         self._leaves_tasks = False
         self._scope: anyio.CancelScope | None = None  # of the owner task's present step
         self._is_over = False
@@ -174,6 +179,7 @@ class Supervisor:
         """Goes by these rules from now on. A server that rests and no longer may is started."""
         self._rules = rules
         self._lists.use(rules.lists)
+        self._logs.use(rules.logs)
         self._adjusted.set()
         self._adjusted = anyio.Event()
         if not rules.lazy and rules.idle_stop is None:
@@ -260,7 +266,7 @@ class Supervisor:
         if ended.hopeless is not None:
             return lifecycle.gave_up(self._life, ended.cause, ended.hopeless)
         now, is_ready = self._clock.now(), self._life.state is UpstreamState.READY
-        lasted = now - self._ready_at if is_ready else 0.0
+        lasted = now - self._life.ready_at if is_ready else 0.0
         if is_ready and lasted >= _SESSION and self._connection and self._connection.lost_session:
             return lifecycle.renewed(self._life, ended.cause)
         return lifecycle.died(self._life, self._rules.restart, now, ended.cause, self._jitter(), lasted)
@@ -295,6 +301,7 @@ class Supervisor:
         limit = self._rules.start_timeout
         with anyio.move_on_after(limit):
             peer = await connection.open(tasks)
+            peer.callers.report_to(self._logs)
             if self._leaves_tasks:
                 peer.tasks.leave()
             await tasks.start(self._subscriptions.follow, peer, self._rules.request_timeout)
@@ -303,8 +310,7 @@ class Supervisor:
                 return _STOPPED  # it drains already
             self._peer = self._connected = peer
             self._on_ready(peer)
-            self._ready_at = self._clock.now()
-            self._become(lifecycle.ready(self._life))
+            self._become(lifecycle.ready(self._life, self._clock.now()))
             log.info("upstream_ready", upstream=self.name, era=peer.info.era.value, version=peer.info.version)
         if self._connected is None:
             late = Cause("start_timeout", f"it was not ready within {limit:g} s")

@@ -1,13 +1,15 @@
-"""Turns at a server whose questions carry no link to a call: different sessions do not overlap on it.
+"""Turns at a server whose questions and log messages carry no link to a call: sessions do not overlap on it.
 
 A question on a shared pipe belongs to the one session that has calls in flight. Once a server has asked anything,
-sessions take turns, so that there is one. Principals take turns, too, each with its sessions in order of arrival.
+sessions take turns, so that there is one. With `logs: turns` those that asked for log messages are alone there, too.
+Principals take turns, each with its sessions in order of arrival.
 """
 
 from collections import deque
 from typing import Final
 
 import anyio
+import msgspec
 
 from mcp_hub.errors import Busy
 
@@ -19,8 +21,19 @@ _MOST: Final = 1024
 """Calls of one principal that may wait for a turn at one server."""
 
 
+class _Turn(msgspec.Struct, eq=False):
+    """A call that waits: `came` is set when it has entered."""
+
+    session: str
+    is_alone: bool
+    came: anyio.Event
+
+
 class Turns:
-    """The sessions at one server. It counts them also while turns are off, until `switch_on`."""
+    """The sessions at one server. It counts them also while turns are off, until `switch_on`.
+
+    Off, only a session that wants to be `alone` does not overlap with others.
+    """
 
     def __init__(self, server: str, wait: float = _WAIT, echo: float = _ECHO, *, is_on: bool = False) -> None:
         self._server = server
@@ -28,8 +41,9 @@ class Turns:
         self._echo = echo
         self._active: dict[str, int] = {}
         self._echoes: dict[str, float] = {}
-        self._waiting: dict[str, deque[tuple[str, anyio.Event]]] = {}
-        """Sessions with the events of their turns, by principal, the next one first; none is empty."""
+        self._alone: set[str] = set()  # those of the active ones that others do not overlap with
+        self._waiting: dict[str, deque[_Turn]] = {}
+        """By principal, the next one first; none is empty."""
         self._emptied: anyio.Event | None = None
         self._is_on = is_on
         self.left = 0
@@ -50,27 +64,29 @@ class Turns:
             self._emptied = self._emptied or anyio.Event()
             await self._emptied.wait()
 
-    def enter_now(self, session: str) -> bool:
-        """Enters if no other session's calls are there and nobody waits; always, while turns are off."""
-        if self._is_on and (self._waiting or not self._is_free(session)):
+    def enter_now(self, session: str, *, alone: bool = False) -> bool:
+        """Enters if nobody waits, and no other session is there or turns are off and neither wants to be alone."""
+        if self._waiting or ((self._is_on or alone or self._alone) and not self._is_free(session, alone)):
             return False
         self._active[session] = self._active.get(session, 0) + 1
+        if alone:
+            self._alone.add(session)
         return True
 
-    async def enter(self, session: str, principal: str = "") -> None:
+    async def enter(self, session: str, principal: str = "", *, alone: bool = False) -> None:
         """Waits for the turn. Raises `Busy` when it does not come in time or too many wait."""
-        if self.enter_now(session):
+        if self.enter_now(session, alone=alone):
             return
         line = self._waiting.get(principal, deque())
         if len(line) >= _MOST:
             raise self._busy("too many calls wait")
-        turn = (session, anyio.Event())
+        turn = _Turn(session, alone, anyio.Event())
         line.append(turn)
         self._waiting[principal] = line
         try:
-            await self._come(turn[1])
+            await self._come(turn.came)
         except anyio.get_cancelled_exc_class():
-            if turn[1].is_set():  # it came, too late for this call
+            if turn.came.is_set():  # it came, too late for this call
                 self.leave(session)
             raise
         finally:
@@ -80,7 +96,7 @@ class Turns:
                 if not line:
                     del self._waiting[principal]
                 self._admit()
-        if not turn[1].is_set():
+        if not turn.came.is_set():
             raise self._busy(f"another session has been using it for {self._wait:g} s")
 
     async def _come(self, turn: anyio.Event) -> None:
@@ -98,6 +114,7 @@ class Turns:
         self.left += 1
         if not self._active[session]:
             del self._active[session]
+            self._alone.discard(session)
             if self._emptied is not None:
                 self._emptied.set()
                 self._emptied = None
@@ -109,7 +126,9 @@ class Turns:
         if self._waiting:
             self._admit()
 
-    def _is_free(self, session: str) -> bool:
+    def _is_free(self, session: str, alone: bool) -> bool:
+        if not (self._is_on or alone):
+            return self._alone <= {session}
         if self._echoes:
             now = anyio.current_time()
             self._echoes = {name: until for name, until in self._echoes.items() if until > now}
@@ -119,21 +138,24 @@ class Turns:
         """Lets in the first in line, and those of its session right behind; then it is another's turn."""
         while self._waiting:
             principal, line = next(iter(self._waiting.items()))
-            first = line[0][0]
-            if not self._is_free(first):
+            first = line[0].session
+            if not self._is_free(first, line[0].is_alone):
                 return
-            while line and line[0][0] == first:
-                session, event = line.popleft()
-                self._active[session] = self._active.get(session, 0) + 1
-                event.set()
+            while line and line[0].session == first and self._is_free(first, line[0].is_alone):
+                turn = line.popleft()
+                self._active[first] = self._active.get(first, 0) + 1
+                if turn.is_alone:
+                    self._alone.add(first)
+                turn.came.set()
             del self._waiting[principal]
             if line:
                 self._waiting[principal] = line
 
     def _busy(self, why: str) -> Busy:
+        cause = "It asks its callers questions" if self._is_on else "Its log messages name no call (`logs: turns`)"
         return Busy(
-            f'server "{self._server}" is busy: {why}. It asks its callers questions, so sessions take turns. Set '
-            "`scope: session` to give each session its own process, or `scope: call` to give each call one, which also "
-            "helps modern clients over HTTP: each of their requests is a session.",
+            f'server "{self._server}" is busy: {why}. {cause}, so sessions take turns. Set `scope: session` to give '
+            "each session its own process, or `scope: call` to give each call one, which also helps modern clients "
+            "over HTTP: each of their requests is a session.",
             data={"upstream": {"server": self._server}, "setting": "scope: session"},
         )

@@ -10,9 +10,9 @@ from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import new_record
 from mcp_hub.errors import DeadlineExceeded, RpcError
 from mcp_hub.events import BY_CLIENT, CallEvent, Cancelled, Completed, Delta, Failed, Log, Progressed, Started
-from mcp_hub.fronts.mcp.responder import CallResponder, level_admits
+from mcp_hub.fronts.mcp.responder import CallResponder
 from mcp_hub.hub import HubPort
-from mcp_hub.protocol.eras import LOG_LEVELS
+from mcp_hub.protocol.eras import LOG_LEVELS, level_admits
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.types import CallId, Era
 from tests.unit.calls.call_scripts import handle_of

@@ -137,3 +137,57 @@ async def test_a_call_that_waits_when_another_is_abandoned_waits_for_its_echo_on
         turns.leave("a", abandoned=True)
         with anyio.fail_after(20):
             await turns.enter("b")
+
+
+# -- sessions that want to be alone while turns are off
+
+
+async def test_off_only_a_session_that_wants_to_be_alone_does_not_overlap() -> None:
+    turns = Turns("git")
+    assert turns.enter_now("a", alone=True) and turns.enter_now("a", alone=True)
+    assert not turns.enter_now("b") and not turns.enter_now("c", alone=True)
+    turns.leave("a")
+    assert not turns.enter_now("b"), "a is still there"
+    turns.leave("a")
+    assert turns.enter_now("b") and turns.enter_now("c"), "neither wants to be alone"
+    assert not turns.enter_now("a", alone=True)
+    turns.leave("b")
+    assert turns.enter_now("c", alone=True) and not turns.enter_now("b")
+
+
+async def test_others_do_not_overtake_a_session_that_waits_to_be_alone() -> None:
+    turns, order = Turns("git"), []
+
+    async def call(session: str, *, alone: bool = False) -> None:
+        await turns.enter(session, session, alone=alone)
+        order.append(session)
+
+    turns.enter_now("a")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: call("b", alone=True))
+        await anyio.wait_all_tasks_blocked()
+        for session in "acd":
+            tasks.start_soon(call, session)
+        await anyio.wait_all_tasks_blocked()
+        assert order == []
+        turns.leave("a")
+        await anyio.wait_all_tasks_blocked()
+        assert order == ["b"]
+        turns.leave("b")
+        await anyio.wait_all_tasks_blocked()
+        assert order == ["b", "a", "c", "d"], "these overlap"
+
+
+async def test_a_session_that_wants_to_be_alone_waits_for_what_a_call_that_was_given_up_may_still_say() -> None:
+    turns = Turns("git", echo=5)
+    assert turns.enter_now("a")
+    turns.leave("a", abandoned=True)
+    assert not turns.enter_now("b", alone=True)
+    assert turns.enter_now("b"), "one that hears nothing need not wait"
+
+
+async def test_the_error_of_one_that_has_waited_too_long_names_the_setting() -> None:
+    turns = Turns("git", wait=0)
+    turns.enter_now("a", alone=True)
+    with pytest.raises(Busy, match="`logs: turns`"):
+        await turns.enter("b")

@@ -1,0 +1,133 @@
+"""The callers of one server: the calls in flight, and those that messages without a link to a call belong to.
+
+Such a message belongs to the only call in flight, or to the session that has all calls in flight. A call that was given
+up counts as in flight until it is answered after all or the server has logged nothing for a while. With `logs: shared`
+a log message may also go to every session that asked for its level, if all calls in flight are of one principal.
+"""
+
+from collections.abc import Callable, Iterable
+
+import anyio
+import msgspec
+
+from mcp_hub.call import Call
+from mcp_hub.events import Log
+from mcp_hub.protocol.eras import level_admits
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
+from mcp_hub.types import LogFlow, LogRule
+from mcp_hub.upstreams.peer.questions import PARKABLE, Asker
+from mcp_hub.upstreams.peer.stray_messages import AbandonedCalls
+from mcp_hub.upstreams.peer.tasks import ServerTasks
+from mcp_hub.wire.base import Pending
+
+
+class ServerLogs:
+    """The rule for log messages of one server, and how many went where, over all its connections."""
+
+    def __init__(self, rule: LogRule = "hub") -> None:
+        self.rule = rule
+        self._sent = 0
+        self._kept = 0
+
+    def use(self, rule: LogRule) -> None:
+        """From now on messages go by this rule."""
+        self.rule = rule
+
+    def count(self, *, is_sent: bool) -> None:
+        """A message went to a call, to those of several sessions, or else is kept in the hub's log."""
+        self._sent += is_sent
+        self._kept += not is_sent
+
+    def flow(self) -> LogFlow:
+        return LogFlow(self.rule, self._sent, self._kept)
+
+
+class Callers:
+    """The calls in flight at one server: its `requests` that have a call, and its `tasks`."""
+
+    def __init__(self, requests: Callable[[], Iterable[Pending]], tasks: ServerTasks) -> None:
+        self._requests = requests
+        self._tasks = tasks
+        self._abandoned = AbandonedCalls()
+        self._logs = ServerLogs()
+
+    def report_to(self, logs: ServerLogs) -> None:
+        """From now on log messages are counted there and go by the rule there."""
+        self._logs = logs
+
+    def any_in_flight(self) -> bool:
+        return any(pending.context is not None for pending in self._requests())
+
+    def abandon(self, call: Call, id_: int) -> None:
+        """The caller has given the call up; its server may still log or ask for it for a while."""
+        self._abandoned.add(id_, call, anyio.current_time())
+
+    def answered(self, id_: int) -> None:
+        """A call that was given up has been answered after all."""
+        self._abandoned.answered(id_)
+
+    def suspect(self, requests: Iterable[Pending] | None = None) -> None:
+        """An answer that cannot be read may have been for one of these requests, or for any."""
+        for pending in self._requests() if requests is None else requests:
+            if pending.context is not None:
+                context(pending)[1].suspect()
+
+    def asker(self, message: Envelope, source: Pending | None) -> Asker | None:
+        """The call that a message belongs to, if that is known."""
+        if isinstance(message.params, msgspec.Raw) and (found := self._tasks.asker(message.params)) is not None:
+            return found
+        if source is None:
+            return self._sole_asker(is_question=message.id is not Unset)
+        return context(source) if source.context is not None else None
+
+    def log(self, level: str, message: Envelope, source: Pending | None) -> bool:
+        """Passes a log message on to the callers that it is for; False if there are none."""
+        asker = self.asker(message, source)
+        listeners = [asker] if asker is not None else self._listeners(level) if source is None else []
+        assert isinstance(message.params, msgspec.Raw)
+        for _, channel in listeners:
+            channel.send(Log(level, message.params))
+        self._logs.count(is_sent=bool(listeners))
+        return bool(listeners)
+
+    def _sole_asker(self, *, is_question: bool) -> Asker | None:
+        """The newest call, one that may ask before any other, if all calls in flight are of one session."""
+        sessions = {call.session for call in self._abandoned.calls(anyio.current_time(), is_question=is_question)}
+        found: Asker | None = None
+        for asker in self._in_flight(with_tasks=not is_question):
+            sessions.add(asker[0].session)
+            if len(sessions) > 1:
+                return None
+            if found is None or asker[0].method in PARKABLE:
+                found = asker
+        return found
+
+    def _listeners(self, level: str) -> Iterable[Asker]:
+        """The newest call of each session that asked for the level, if all calls in flight are of one principal."""
+        if self._logs.rule != "shared":
+            return []
+        principals = {call.principal for call in self._abandoned.calls(anyio.current_time(), is_question=False)}
+        found: dict[str, Asker] = {}
+        for asker in self._in_flight(with_tasks=True):
+            call = asker[0]
+            principals.add(call.principal)
+            if len(principals) > 1:
+                return []
+            if call.log_level is not None and level_admits(call.log_level, level):
+                found[call.session] = asker
+        return found.values()
+
+    def _in_flight(self, *, with_tasks: bool) -> Iterable[Asker]:
+        """The oldest first. Questions of a task always name it, which cannot be said of log messages."""
+        if with_tasks:
+            yield from self._tasks.askers()
+        for pending in self._requests():
+            if pending.context is not None:
+                yield context(pending)
+
+
+def context(pending: Pending) -> Asker:
+    """The call of a request that has one, and its channel."""
+    asker = pending.context
+    assert isinstance(asker, tuple)
+    return asker

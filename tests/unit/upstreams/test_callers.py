@@ -1,0 +1,167 @@
+"""Log messages that name no call: with `logs: shared` they reach each session of one principal that asked for them."""
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import TaskGroup
+
+from mcp_hub.call import Call
+from mcp_hub.events import Log
+from mcp_hub.types import Era, JsonObject, LogFlow, LogRule, RawJson
+from mcp_hub.upstreams.peer.callers import ServerLogs
+from mcp_hub.upstreams.peer.modern_tasks import ModernTask
+from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.task_poll import RELATED, Known
+from tests.unit.upstreams.function_calls import Recorder
+from tests.unit.upstreams.scripted import Server, talking
+from tests.unit.upstreams.task_calls import call, group
+
+pytestmark = pytest.mark.anyio
+
+MESSAGE: JsonObject = {"level": "info", "logger": "l", "data": {"x": [1]}}
+
+
+class Channel(Recorder):
+    """One of a call that another hub could continue."""
+
+    def continuable(self, how: RawJson | None) -> None:
+        return
+
+
+class Scene:
+    """Calls in flight at one server, by name, with what they were sent."""
+
+    def __init__(self, peer: Peer, server: Server, tasks: TaskGroup, rule: LogRule) -> None:
+        self.logs = ServerLogs(rule)
+        self.channels: dict[str, Channel] = {}
+        self._scopes: dict[str, anyio.CancelScope] = {}
+        self._peer, self._server, self._tasks = peer, server, tasks
+        peer.callers.report_to(self.logs)
+
+    async def begin(self, name: str, **differs: Any) -> None:
+        """A call of the session `s` of the principal `p` that asked for everything, unless it `differs`."""
+        made = call(**{"session": "s", "principal": "p", "log_level": "debug", **differs})
+        channel, scope = self.channels.setdefault(name, Channel()), anyio.CancelScope()
+        self._scopes[name] = scope
+        self._tasks.start_soon(self._run, made, channel, scope)
+        await self._server.expect(made.method)
+
+    async def _run(self, made: Call, channel: Channel, scope: anyio.CancelScope) -> None:
+        with scope:
+            await self._peer.call(made, channel)
+
+    async def give_up(self, name: str) -> None:
+        self._scopes[name].cancel()
+        await self._server.expect("notifications/cancelled")
+
+    async def hear(self, **differs: object) -> str:
+        """The names of those who get this log message."""
+        before = {name: len(channel.sent) for name, channel in self.channels.items()}
+        await self._server.send(method="notifications/message", params={**MESSAGE, **differs})
+        await self._server.flush()
+        return "".join(name for name, channel in self.channels.items() if len(channel.sent) > before[name])
+
+
+@pytest.mark.parametrize("era", Era)
+@pytest.mark.parametrize(("rule", "heard", "kept"), [("hub", "", 1), ("shared", "ab", 0), ("turns", "", 1)])
+async def test_a_message_while_two_sessions_call_goes_by_the_rule_and_is_counted(
+    era: Era, rule: LogRule, heard: str, kept: int
+) -> None:
+    async with talking(era) as (peer, server), group() as tasks:
+        scene = Scene(peer, server, tasks, rule)
+        await scene.begin("a", session="a")
+        await scene.begin("b", session="b")
+        assert await scene.hear() == heard
+        assert scene.logs.flow() == LogFlow(rule, sent=1 - kept, kept=kept)
+        for channel in scene.channels.values():
+            assert all(isinstance(event, Log) and event.level == "info" for event in channel.sent)
+            assert all(json.loads(bytes(event.params)) == MESSAGE for event in channel.sent)  # type: ignore[union-attr]
+
+
+async def test_only_sessions_that_asked_for_the_level_share_a_message() -> None:
+    async with talking() as (peer, server), group() as tasks:
+        scene = Scene(peer, server, tasks, "shared")
+        for name, level in {"d": "debug", "i": "info", "e": "error", "n": None}.items():
+            await scene.begin(name, session=name, log_level=level)
+        heard = {level: await scene.hear(level=level) for level in ("debug", "info", "warning", "error", "odd")}
+        assert heard == {"debug": "d", "info": "di", "warning": "di", "error": "die", "odd": "die"}
+        assert scene.logs.flow() == LogFlow("shared", sent=5)
+
+
+async def test_where_nobody_asked_it_stays_in_the_hubs_log() -> None:
+    async with talking() as (peer, server), group() as tasks:
+        scene = Scene(peer, server, tasks, "shared")
+        await scene.begin("a", session="a", log_level=None)
+        await scene.begin("b", session="b", log_level="error")
+        assert await scene.hear() == ""
+        assert scene.logs.flow() == LogFlow("shared", kept=1)
+
+
+async def test_a_session_gets_it_once_at_its_newest_call_that_asked() -> None:
+    async with talking() as (peer, server), group() as tasks:
+        scene = Scene(peer, server, tasks, "shared")
+        await scene.begin("1", session="a")
+        await scene.begin("2", session="a")
+        await scene.begin("3", session="a", log_level="error")  # modern requests each have their own
+        await scene.begin("4", session="b")
+        assert await scene.hear() == "24"
+
+
+async def test_calls_of_two_principals_share_nothing() -> None:
+    async with talking() as (peer, server), group() as tasks:
+        scene = Scene(peer, server, tasks, "shared")
+        await scene.begin("a", session="a")
+        await scene.begin("b", session="b")
+        assert await scene.hear() == "ab"
+        await scene.begin("x", session="x", principal="q", log_level=None)
+        assert await scene.hear() == "", "also if theirs did not ask for any"
+        await scene.give_up("x")
+        assert await scene.hear() == "", "the server may still log for the call that was given up"
+        assert scene.logs.flow() == LogFlow("shared", sent=1, kept=2)
+
+
+async def test_what_a_call_that_was_given_up_still_says_is_shared_with_its_own_principal_only() -> None:
+    async with talking() as (peer, server), group() as tasks:
+        scene = Scene(peer, server, tasks, "shared")
+        await scene.begin("a", session="a")
+        await scene.begin("b", session="b")
+        await scene.give_up("a")
+        assert await scene.hear() == "b"
+        await scene.give_up("b")
+        await scene.begin("x", session="x", principal="q")
+        assert await scene.hear() == ""
+
+
+@pytest.mark.parametrize("rule", ["hub", "shared"])
+async def test_a_message_of_one_session_alone_goes_to_it_whatever_it_asked_for(rule: LogRule) -> None:
+    async with talking() as (peer, server), group() as tasks:
+        scene = Scene(peer, server, tasks, rule)
+        await scene.begin("1", log_level=None)
+        await scene.begin("2", log_level="error")
+        assert await scene.hear() == "2"
+
+
+async def test_a_call_that_its_server_runs_as_a_task_is_in_flight_too() -> None:
+    """Its server need not name the task in a log message: it must not reach another principal's only call."""
+    async with talking(Era.MODERN) as (peer, server), group() as tasks:
+        scene = Scene(peer, server, tasks, "shared")
+        await scene.begin("x", session="x", principal="q")
+        assert await scene.hear() == "x"
+        owner, channel = call(session="t", principal="p", log_level="debug"), scene.channels.setdefault("t", Channel())
+        tasks.start_soon(peer.follow, ModernTask(owner, channel, Known(Era.MODERN, "task")))
+        await server.expect("tasks/get")
+        assert await scene.hear() == ""
+        assert await scene.hear(_meta={RELATED: {"taskId": "task"}}) == "t"
+
+
+async def test_a_rule_that_changes_holds_at_once() -> None:
+    async with talking() as (peer, server), group() as tasks:
+        scene = Scene(peer, server, tasks, "hub")
+        await scene.begin("a", session="a")
+        await scene.begin("b", session="b")
+        assert await scene.hear() == ""
+        scene.logs.use("shared")
+        assert await scene.hear() == "ab"
+        assert scene.logs.flow() == LogFlow("shared", sent=1, kept=1)

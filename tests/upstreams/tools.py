@@ -3,12 +3,16 @@
 import os
 import subprocess
 import sys
+import threading
 from typing import Any
 
 from tests.upstreams.definitions import registering, text
 from tests.upstreams.eras import Request
 from tests.upstreams.instance import Result, Session, Tool
 from tests.upstreams.wire import Raw
+
+_PATIENCE = 60.0
+_MEETINGS: dict[str, threading.Barrier] = {}
 
 TOOLS: dict[str, Tool] = {}
 tool = registering(TOOLS)
@@ -72,10 +76,37 @@ def wait_cancel(session: Session, request: Request, arguments: Arguments) -> Res
     return None
 
 
-@tool("Sends n log messages, then answers.", is_slow=True, level="string", data="any", n="integer?", logger="string?")
+@tool(
+    "Sends n log messages, then answers.",
+    is_slow=True,
+    level="string",
+    data="any",
+    n="integer?",
+    logger="string?",
+    delay="number?",
+)
 def log(session: Session, request: Request, arguments: Arguments) -> Result:
     for _ in range(arguments.get("n", 1)):
         session.log(request, arguments["level"], arguments["data"], arguments.get("logger"))
+        if request.cancelled.wait(arguments.get("delay", 0)):
+            return None
+    return text("logged")
+
+
+@tool(
+    "Waits for the other call of this meeting, sends n log messages, and answers when the other one has, too.",
+    is_slow=True,
+    meeting="string",
+    level="string",
+    data="any",
+    n="integer",
+)
+def log_together(session: Session, request: Request, arguments: Arguments) -> Result:
+    meeting = _MEETINGS.setdefault(arguments["meeting"], threading.Barrier(2))
+    meeting.wait(_PATIENCE)
+    for _ in range(arguments["n"]):
+        session.log(request, arguments["level"], arguments["data"])
+    meeting.wait(_PATIENCE)
     return text("logged")
 
 

@@ -48,7 +48,7 @@ def test_list_shows_states_counts_and_reasons(tmp_path: Path) -> None:
     assert done.returncode == 3
     rows = {line.split()[0]: line.split() for line in done.stdout.splitlines()}
     assert rows["good"][1:4] == ["ready", "2025-11-25", "(handshake)"]
-    assert int(rows["good"][4]) > 10
+    assert int(rows["good"][4]) > 10 and rows["good"][-1] == "hub"
     assert rows["jobs"][1:] == ["ready", "handshake", "3", "0", "0"]
     assert rows["off"][1] == "disabled"
     missing, crashing = (line for line in done.stdout.splitlines() if "[" in line and line.endswith("]"))
@@ -75,6 +75,8 @@ def test_list_prints_one_json_document(tmp_path: Path) -> None:
         "off": "disabled",
     }
     assert servers["crashing"]["stderr"] == ["boom: cannot open database"]
+    hubs_log = {"rule": "hub", "sent": 0, "kept": 0}
+    assert [servers[name]["logs"] for name in ("good", "jobs", "off")] == [hubs_log, None, None]
 
 
 def test_list_ends_with_0_when_all_enabled_servers_are_ready(tmp_path: Path) -> None:

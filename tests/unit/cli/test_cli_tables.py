@@ -1,13 +1,14 @@
 """States of servers for people: reasons without doubled output, protocols, no secrets."""
 
 import pytest
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from mcp_hub.app.readiness import has_settled, not_ready
 from mcp_hub.cli.access.following import exit_code
 from mcp_hub.cli.access.waiting import starting_text
 from mcp_hub.cli.render.notices import notices
-from mcp_hub.cli.render.servers import server_data, status_of
+from mcp_hub.cli.render.servers import server_data, server_table, status_of
 from mcp_hub.cli.render.tables import protocol, reason, reasons
 from mcp_hub.errors import (
     DeadlineExceeded,
@@ -24,7 +25,7 @@ from mcp_hub.errors import (
 )  # fmt: skip
 from mcp_hub.masking import learn
 from mcp_hub.protocol.rest.servers import FlagInfo, ServerInfo, UnapprovedInfo
-from mcp_hub.types import Era, UpstreamState, UpstreamStatus
+from mcp_hub.types import Era, LogFlow, UpstreamState, UpstreamStatus
 
 READY = UpstreamStatus("git", UpstreamState.READY)
 DOWN = UpstreamStatus("fs", UpstreamState.FAILED, "command not found: npx")
@@ -64,6 +65,16 @@ def test_data_of_a_server_counts_what_clients_get_if_the_hub_says_so() -> None:
     assert [server_data(own)[kind] for kind in ("tools", "prompts", "resources")] == [3, 1, 0]
     assert server_data(replace(own, offered={"tool": 2}))["tools"] == 2
     assert server_data(replace(own, offered={}))["tools"] == 0
+
+
+@pytest.mark.parametrize(
+    ("logs", "shown"),
+    [(LogFlow("shared", sent=9), "shared"), (LogFlow("hub", sent=1, kept=26), "hub (26)"), (UNSET, "")],
+)
+def test_a_row_names_the_rule_for_logs_and_counts_what_was_kept(logs: LogFlow | UnsetType, shown: str) -> None:
+    made = server_table([ServerInfo("git", "ready", 0, logs=logs)])
+    (column,) = (column for column in made.columns if column.header == "logs")
+    assert list(column.cells) == [shown]
 
 
 def test_state_over_rest_is_the_state() -> None:

@@ -12,9 +12,10 @@ from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
 from mcp_hub.notices import Notices
-from mcp_hub.types import Era
+from mcp_hub.types import Era, LogFlow
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.process.watchdog import Watchdog
+from mcp_hub.upstreams.supervision.both_eras import BothEras
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.scoped import Scoped
 
@@ -72,12 +73,27 @@ def test_processes_of_a_scope_have_the_same_rule(more: str, first: float | None,
         ("{command: x, idle_stop: -1}", "servers.a.idle_stop: "),
         ("{local: 'm:r', start: lazy}", "servers.a.start: does not apply to Python functions"),
         ("{local: 'm:r', idle_stop: 5m}", "servers.a.idle_stop: does not apply to Python functions"),
+        ("{command: x, logs: all}", 'servers.a.logs: expected "hub", "shared" or "turns"'),
+        ("{local: 'm:r', logs: shared}", "servers.a.logs: does not apply to Python functions"),
     ],
 )
 def test_mistakes_are_named(server: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         settings(server)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "more", ["command: x", "command: x, era: handshake", "command: x, scope: session", "url: 'http://x'"]
+)
+def test_a_server_and_all_its_connections_go_by_its_rule_for_logs(more: str) -> None:
+    default, upstream = made(f"{{{more}}}"), made(f"{{{more}, logs: shared}}")
+    assert (default.status().logs, upstream.status().logs) == (LogFlow("hub"), LogFlow("shared"))
+    inner = [upstream._other] if isinstance(upstream, BothEras) else []
+    inner += [upstream._supervisor(era) for era in Era] if isinstance(upstream, Scoped) else []
+    assert all(one._logs is upstream._logs for one in inner)
+    upstream.use(made(f"{{{more}, logs: turns}}"))
+    assert upstream.status().logs == LogFlow("turns"), "a reload changes it at once"
 
 
 def test_functions_take_no_notice_of_the_defaults() -> None:

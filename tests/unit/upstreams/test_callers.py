@@ -9,11 +9,14 @@ from anyio.abc import TaskGroup
 
 from mcp_hub.call import Call
 from mcp_hub.events import Log
+from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.types import Era, JsonObject, LogFlow, LogRule, RawJson
-from mcp_hub.upstreams.peer.callers import ServerLogs
+from mcp_hub.upstreams.peer.callers import Callers, ServerLogs
 from mcp_hub.upstreams.peer.modern_tasks import ModernTask
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.task_poll import RELATED, Known
+from mcp_hub.upstreams.peer.tasks import ServerTasks
+from mcp_hub.wire.base import Pending
 from tests.unit.upstreams.function_calls import Recorder
 from tests.unit.upstreams.scripted import Server, talking
 from tests.unit.upstreams.task_calls import call, group
@@ -165,3 +168,24 @@ async def test_a_rule_that_changes_holds_at_once() -> None:
         scene.logs.use("shared")
         assert await scene.hear() == "ab"
         assert scene.logs.flow() == LogFlow("shared", sent=1, kept=1)
+
+
+def test_what_a_server_logs_while_several_sessions_call_it_keeps_a_given_up_call_in_mind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may all be for that call, also what comes when one session alone has calls in flight again."""
+    now = [0.0]
+    monkeypatch.setattr(anyio, "current_time", lambda: now[0])
+    channel, in_flight = Channel(), [Pending(id_, "tools/call", (call(session=f"s{id_}"), Channel())) for id_ in (1, 2)]
+    in_flight.append(Pending(3, "tools/call", (call(session="s3"), channel)))
+    callers = Callers(lambda: in_flight, ServerTasks(outlive=False))
+    message = envelope.decode(b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}')
+    assert isinstance(message, envelope.Envelope)
+    callers.abandon(call(session="gone", principal="q"), 4)
+    for now[0] in (4.0, 8.0):
+        assert not callers.log("info", message, None)
+    del in_flight[:2]
+    now[0] = 12.0
+    assert not callers.log("info", message, None)
+    now[0] = 17.0
+    assert callers.log("info", message, None) and len(channel.sent) == 1

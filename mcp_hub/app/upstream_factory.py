@@ -73,17 +73,15 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             connect = _remote(name, settings, server, server.url, eras, self.logins)
         rules = _supervisor_rules(settings, name)
         lists = ListFile(self.last_lists, name, _list_key(name, server)) if self.last_lists is not None else None
-        clock, changes, gate, asks = self.clock, self.changes, self.gate, eras.is_interactive
+        clock, changes, gate = self.clock, self.changes, self.gate
         if server.scope in ("session", "call"):
             idle = _member_idle(settings, name)
             return Scoped(
                 name, connect, rules, server.scope, idle, eras, clock=clock, changes=changes, lists=lists, gate=gate
             )
         if server.era == "follow" and server.type != "sse":
-            return BothEras(
-                name, connect, rules, eras, clock=clock, changes=changes, lists=lists, takes_turns=asks, gate=gate
-            )
-        pinned = partial(connect, ANY_ERA)
+            return BothEras(name, connect, rules, eras, clock=clock, changes=changes, lists=lists, gate=gate)
+        pinned, asks = partial(connect, ANY_ERA), eras.is_interactive and server.era != "modern"
         return ManagedUpstream(
             name, pinned, rules, clock=clock, changes=changes, lists=lists, takes_turns=asks, gate=gate
         )
@@ -91,8 +89,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
 
 def _list_key(name: str, server: ServerSettings) -> str:
     """Identifies the command or URL of the entry; its secrets are not part of it, except for those in arguments."""
-    era = "auto" if server.era == "follow" else server.era
-    what = (server.command, server.cwd, server.url, server.type, era)
+    what = (server.command, server.cwd, server.url, server.type, server.era)
     return list_key(name, *what, server.args, sorted(server.env), sorted(server.headers))
 
 

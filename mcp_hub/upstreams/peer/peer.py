@@ -48,7 +48,7 @@ class Peer(WireHandler):
     """The client side of one connection over the wire that `connect` makes; the negotiation settles `info`.
 
     `is_remote`: the server is not a process of the hub, so its tasks outlive the connection, an exit code is not to be
-    expected, and in the modern era arguments travel in headers, too. `is_interactive`: it is known to ask its callers.
+    expected, and in the modern era arguments travel in headers, too. `is_interactive`: it has asked its callers.
     """
 
     def __init__(
@@ -58,7 +58,6 @@ class Peer(WireHandler):
         info: PeerInfo = NOT_SETTLED,
         *,
         is_remote: bool = False,
-        is_interactive: bool = False,
     ) -> None:
         self.name = name
         self.info = info
@@ -68,7 +67,7 @@ class Peer(WireHandler):
         self.said = 0  # messages besides answers to requests of the hub's own
         self.strays = StrayMessages(name)
         self.mirrors: Mirrors | None = None
-        self.is_interactive = is_interactive
+        self.is_interactive = False
         self._is_remote = is_remote
         self._observer: Observer | None = None
         self._elicitations = Elicitations()

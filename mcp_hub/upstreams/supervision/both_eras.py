@@ -55,12 +55,12 @@ class BothEras(ManagedUpstream):
         changes: Notices,
         jitter: Callable[[], float] = random.random,
         lists: ListFile | None = None,
-        takes_turns: bool = False,
         gate: Gate | None = None,
     ) -> None:
+        asks, is_modern = eras.is_interactive, eras.listed(None) is MODERN  # it asks in the handshake era only
         super().__init__(
             name, self._connect_listed, rules, clock=clock, changes=changes, jitter=jitter, lists=lists,
-            takes_turns=takes_turns, gate=gate,
+            takes_turns=asks and not is_modern, gate=gate,
         )  # fmt: skip
         self._eras = eras
         self._connect_as = connect
@@ -71,7 +71,7 @@ class BothEras(ManagedUpstream):
         self._other_changes = Notices()
         self._other = ManagedUpstream(
             name, partial(connect, EraWish(self._other_era, is_only=True)), _spare(rules), clock=clock,
-            changes=self._other_changes, jitter=jitter, takes_turns=takes_turns,
+            changes=self._other_changes, jitter=jitter, takes_turns=asks and is_modern,
             gate=None if gate is None else self._check_listed, starts=False,
         )  # fmt: skip
 

@@ -22,7 +22,7 @@ from mcp_hub.types import Cause, Kind, UpstreamState, condition
 from mcp_hub.upstreams.lists.list_cache import ListFile
 from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.lists.list_state import ListState
-from mcp_hub.upstreams.peer.negotiation import Incompatible
+from mcp_hub.upstreams.peer.negotiation import AnotherProcess, Incompatible
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import CONNECTION_LOST
 from mcp_hub.upstreams.peer.subscriptions import ServerSubscriptions
@@ -247,7 +247,7 @@ class Supervisor:
         """Works in the present state until it changes, or an order cancels the `scope`."""
         if self._life.state is UpstreamState.STARTING:
             ended = await self._attempt()
-            if not scope.cancel_called:
+            if ended is not None and not scope.cancel_called:
                 self._become(self._after(ended))
         elif self._life.state is UpstreamState.BACKING_OFF:
             await anyio.sleep(self._life.delay)
@@ -265,9 +265,9 @@ class Supervisor:
             return lifecycle.renewed(self._life, ended.cause)
         return lifecycle.died(self._life, self._rules.restart, now, ended.cause, self._jitter(), lasted)
 
-    async def _attempt(self) -> _Ended:
-        """One process from start to end; says why it ended."""
-        ended = _Ended(_STOPPED)
+    async def _attempt(self) -> _Ended | None:
+        """One process from start to end; says why it ended, None for one after which another is started at once."""
+        ended: _Ended | None = _Ended(_STOPPED)
         async with anyio.create_task_group() as tasks:
             try:
                 connection = self._connection = self._connect()
@@ -278,6 +278,9 @@ class Supervisor:
                     self._changes.bump()
                     self._last_output = tuple(connection.stderr)
                     await connection.close()
+            except AnotherProcess as exc:
+                log.info("upstream_started_again", upstream=self.name, reason=str(exc))
+                ended = None
             except Incompatible as exc:
                 ended = _Ended(exc.cause, UpstreamState.INCOMPATIBLE)
             except StartFailed as exc:

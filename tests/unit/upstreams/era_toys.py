@@ -82,9 +82,9 @@ class Followed:
     eras: ServerEras
     tasks: anyio.abc.TaskGroup
 
-    async def call(self, era: Era, *, is_program: bool = False) -> Era | str:
+    async def call(self, era: Era, *, is_program: bool = False, session: str = "s") -> Era | str:
         """The era of the connection that took it, or the reason why there is none."""
-        call = msgspec.structs.replace(request("x"), era=era, is_program=is_program)
+        call = msgspec.structs.replace(request("x"), era=era, is_program=is_program, session=session)
         before = len(self.toys.called)
         try:
             await self.upstream.call(call, Recorder())

@@ -1,5 +1,7 @@
 """Servers that speak both eras: which connection a call takes, when it is made and ended, and where lists come from."""
 
+from functools import partial
+
 import anyio
 import pytest
 
@@ -171,6 +173,29 @@ async def test_lists_change_their_era_only_when_the_server_stops_speaking_it() -
     async with following(toys, cache, known=lists) as far:
         assert await far.call(HANDSHAKE) is MODERN
         assert b"modern" in far.tools[0] and cache.listed("toy") is MODERN
+
+
+# -- questions
+
+
+@pytest.mark.parametrize("listed", list(Era))
+def test_sessions_take_turns_at_the_handshake_connection_of_a_server_that_asks_and_not_at_the_modern_one(
+    listed: Era,
+) -> None:
+    @virtual
+    async def check() -> None:
+        cache = EraCache(None)
+        cache.put_interactive("toy")
+        cache.put_listed("toy", listed)
+        async with following(EraToys(calls=100.0), cache, ClientEra(listed)) as far:
+            await far.until(READY)
+            for era in Era:
+                for session in ("a", "b"):
+                    far.tasks.start_soon(partial(far.call, era, session=session))
+                await anyio.sleep(10)
+            assert sorted(far.toys.called) == [HANDSHAKE, MODERN, MODERN]
+
+    check()
 
 
 # -- failures

@@ -153,6 +153,32 @@ async def test_lists_are_read_again_in_their_era_when_the_other_connection_lists
         assert len(far.tools) == 3 and toys.begun == [MODERN, HANDSHAKE]
 
 
+@pytest.mark.parametrize("announced", [[], [HANDSHAKE], [HANDSHAKE, MODERN], [MODERN, HANDSHAKE]])
+def test_a_hub_starts_with_one_connection_when_an_earlier_one_has_read_the_lists_over_both(
+    announced: list[Era],
+) -> None:
+    @virtual
+    async def check() -> None:
+        cache, toys = EraCache(None), EraToys()
+        async with following(toys, cache) as far:
+            wires = {}
+            for era in Era:
+                await far.call(era)
+                wires[era] = toys.wire
+            await anyio.sleep(10)
+            toys.tools += ["y"] * (len(announced) == 2)
+            for era in announced:
+                wires[era].announces(Kind.TOOL)
+                await anyio.sleep(10)
+            lists = far.state()
+        toys.begun.clear()
+        async with following(toys, cache, ClientEra(MODERN), lists):
+            await anyio.sleep(100)
+        assert toys.begun == [MODERN]
+
+    check()
+
+
 @virtual
 async def test_a_change_that_only_the_other_connection_announces_is_seen_in_the_lists() -> None:
     async with following(EraToys()) as far:

@@ -65,7 +65,7 @@ class BothEras(ManagedUpstream):
         self._eras = eras
         self._whole_rules = rules
         self._needed: Era | None = None  # the era of the last caller, or of the one who is expected
-        self._direct: Era | None = None  # the era of the listed connection, while that is needed
+        self._way: tuple[Era | None, bool] = None, False  # of the last call: its era, and whether it was for the other
         self._other_changes = Notices()
         self._other = ManagedUpstream(
             name, partial(connect, EraWish(self._other_era, is_only=True)), _spare(rules), clock=clock,
@@ -97,8 +97,9 @@ class BothEras(ManagedUpstream):
             return False
         if era is not self._needed:
             self._need(era, listed)
-        self._direct = era if era is listed else None
-        return era is not listed and self._other.may_get_ready
+        is_for_other = era is not listed and self._other.may_get_ready
+        self._way = era if is_for_other or era is listed else None, is_for_other
+        return is_for_other
 
     def _need(self, era: Era, listed: Era) -> None:
         """Callers of this era are there: its connection goes by the rules of the server, the other one is spare."""
@@ -117,7 +118,7 @@ class BothEras(ManagedUpstream):
     def _on_ready(self, peer: Peer) -> None:
         """The listed connection is there."""
         super()._on_ready(peer)
-        self._direct = None
+        self._way = None, False
         self._eras.list_from(peer.info)
 
     async def _follow_other(self) -> None:
@@ -186,7 +187,8 @@ class BothEras(ManagedUpstream):
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
         """As `ManagedUpstream.begin`."""
         era = HANDSHAKE if call.is_program else call.era
-        if era is not self._direct and self._is_for_other(call):
+        last, is_for_other = self._way
+        if is_for_other if era is last else self._is_for_other(call):
             return self._other.begin(call, channel)
         return super().begin(call, channel)
 

@@ -1,8 +1,10 @@
 """A toy server that speaks some eras, and the upstream that follows the eras of its callers. On virtual time."""
 
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 
 import anyio
 import anyio.abc
@@ -91,6 +93,24 @@ class Followed:
         except Exception as exc:
             return str(exc)
         return self.toys.called[before]
+
+    def begin(self, era: Era) -> list[str]:
+        """The functions that are called for a call that is begun in place, up to its upstream."""
+        call = msgspec.structs.replace(request("x"), era=era)
+        steps: list[str] = []
+
+        def step(frame: FrameType, event: str, arg: object) -> None:
+            if event == "call" and "mcp_hub" in frame.f_code.co_filename:
+                steps.append(frame.f_code.co_name)
+
+        sys.setprofile(step)
+        try:
+            sent = self.upstream.begin(call, Recorder())
+        finally:
+            sys.setprofile(None)
+        assert sent is not None
+        sent.leave()
+        return steps
 
     @property
     def status(self) -> UpstreamStatus:

@@ -47,6 +47,18 @@ def test_a_server_of_one_era_has_one_connection_for_all(spoken: Era) -> None:
     check()
 
 
+@virtual
+async def test_a_quick_call_takes_no_more_steps_over_the_other_connection() -> None:
+    async with following(EraToys()) as far:
+        steps = {}
+        for era in Era:
+            await far.call(era)
+            far.toys.wire.is_pipe = True
+            far.begin(era)
+            steps[era] = far.begin(era)
+        assert far.toys.called == [HANDSHAKE] * 3 + [MODERN] * 3 and steps[HANDSHAKE] == steps[MODERN]
+
+
 # -- which comes first
 
 

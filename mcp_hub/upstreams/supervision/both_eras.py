@@ -91,14 +91,17 @@ class BothEras(ManagedUpstream):
         return HANDSHAKE if await self._listed_era() is MODERN else MODERN
 
     def _is_for_other(self, call: Call) -> bool:
-        """Whether the call goes to the connection that is not listed."""
+        """Whether the call goes to the connection that is not listed; so do those after it, up to one of another era."""
         era, listed = call.server_era, self._listed
-        if listed is None or not (era is listed or self._eras.known.may(era)):
+        if listed is None:
             return False
-        if era is not self._needed:
+        is_for_other = era is not listed and self._eras.known.may(era)
+        if era is not self._needed and (is_for_other or era is listed):
             self._need(era, listed)
-        is_for_other = era is not listed and self._other.may_get_ready
-        self._way = era if is_for_other or era is listed else None, is_for_other
+        if is_for_other and not self._other.may_get_ready:
+            self._way = None, False  # until it may again
+            return False
+        self._way = era, is_for_other
         return is_for_other
 
     def _need(self, era: Era, listed: Era) -> None:

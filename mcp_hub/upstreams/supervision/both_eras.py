@@ -91,7 +91,7 @@ class BothEras(ManagedUpstream):
         return HANDSHAKE if await self._listed_era() is MODERN else MODERN
 
     def _is_for_other(self, call: Call) -> bool:
-        """Whether the call goes to the connection that is not listed; so do those after it, up to one of another era."""
+        """Whether the call, and those after it in its era, go to the connection that is not listed."""
         era, listed = call.server_era, self._listed
         if listed is None:
             return False

@@ -12,14 +12,14 @@ from mcp_hub.errors import DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Failed
 
 _SUSPICION: Final = 30.0
-"""Seconds that a call may stay silent after an answer of its upstream that belongs to no call."""
+"""Seconds that a call may stay silent after the last noise of its upstream that may have been its answer."""
 
 
 class CallTimes(msgspec.Struct):
     """Times of one call by `clock`: it `started`, `began` when its turn came (None before), its upstream was `heard`.
 
-    `spoken` is the last progress that its caller received, or the start. `suspected` is when an answer came that is
-    of no call.
+    `spoken` is the last progress that its caller received, or the start. `suspected` is when the last
+    noise came that may have been the answer.
     """
 
     clock: Clock
@@ -48,10 +48,9 @@ class CallTimes(msgspec.Struct):
         self.spoken = now
 
     def suspect(self) -> bool:
-        """An answer belongs to no call; False if that is known already."""
+        """Something came that may have been the answer; False if that is known already."""
         is_new = self.suspected <= self.heard
-        if is_new:
-            self.suspected = self.clock.now()
+        self.suspected = self.clock.now()
         return is_new
 
     def due(self, *, is_asking: bool) -> float:
@@ -88,10 +87,12 @@ def _out_of_time(call: Call, what: str, seconds: float, key: str) -> Failed:
 
 
 def _not_answering(call: Call) -> Failed:
-    """The upstream answered no call in particular, and was silent afterwards."""
-    said = f"has said something that belongs to no call, and no answer to {call.method} for {_SUSPICION:g} s more"
-    data = {"upstream": {"server": call.upstream}, "outcome": "unknown"}
-    return Failed(UpstreamLost(f'upstream "{call.upstream}" {said}', data=data))
+    """The upstream sent something that may have been the answer, and was silent afterwards."""
+    said = f"sent a message that cannot be read or belongs to no call, then nothing for {_SUSPICION:g} s"
+    data = {"upstream": {"server": call.upstream, "code": "unreadable_answer"}, "outcome": "unknown"}
+    return Failed(
+        UpstreamLost(f'server "{call.upstream}" {said}: it may have been the answer to {call.method}.', data=data)
+    )
 
 
 def _unanswered(method: str, seconds: float) -> Failed:

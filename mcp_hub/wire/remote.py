@@ -235,8 +235,8 @@ class RemoteWire(ABC):
         why = await self._explain(response) if self._explain is not None and response.status_code in DENIED else None
         return refusal(self._server, response, why)
 
-    def _lost(self, what: str) -> UpstreamLost:
-        data: JsonObject = {"upstream": {"server": self._server}, "outcome": "unknown"}
+    def _lost(self, what: str, **about: object) -> UpstreamLost:
+        data: JsonObject = {"upstream": {"server": self._server, **about}, "outcome": "unknown"}
         return UpstreamLost(f'server "{self._server}" {what}', data=data)
 
     def _unreachable(self, exc: Exception, pending: Pending | None = None) -> None:
@@ -295,7 +295,7 @@ class RemoteWire(ABC):
                         raise self._too_much()
 
     def _too_long(self) -> UpstreamLost:
-        return self._lost(f"sent a message over the limit of {self._limit} bytes")
+        return self._lost(f"sent a message over the limit of {self._limit} bytes", code="unreadable_answer")
 
     def _too_much(self) -> UpstreamLost:
         return self._lost(f"sent over {self._unfinished.most} bytes of unfinished messages at once")

@@ -166,7 +166,7 @@ class OnTerminal(Show):
     def _discard(self) -> None:
         """The content so far is not that of the result, which is printed whole unless it is streamed again."""
         self._growing, self._streamed, self._has_streamed = "", hashlib.sha256(), False
-        self.note("The text above belongs to a failed attempt.")
+        self.note("The text so far belongs to a failed attempt.")
 
     def _say(self, text: str, style: str) -> None:
         is_live = self._shares_terminal and self._live.is_started

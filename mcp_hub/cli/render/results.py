@@ -151,7 +151,8 @@ def event_line(event: CallEvent) -> bytes | None:
             action = {} if event.action is None else {"action": event.action}
             return _line("input-received", {"key": event.key, **action})
         case Attempt():
-            return _line("attempt", {"attempt": event.number, "reason": event.reason, "after": event.after})
+            detail = {"detail": event.detail} if event.detail else {}
+            return _line("attempt", {"attempt": event.number, "reason": event.reason, "after": event.after, **detail})
         case Reset():
             about = {"attempt": event.number, "reason": event.reason, "discard_from": event.discard_from}
             return _line("reset", about)

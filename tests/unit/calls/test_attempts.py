@@ -122,8 +122,9 @@ async def test_a_call_ends_at_once_with_a_pause_that_its_time_does_not_allow() -
 
 @virtual
 async def test_an_attempt_has_the_longest_silence_to_itself() -> None:
-    call = begun(script([8.0, LOST], [8.0, DONE]), limits=TimeLimits(10, 100))
-    late = begun(script([8.0, LOST], [12.0, DONE]), limits=TimeLimits(10, 100))
+    busy = HttpRefused("git", 503, "HTTP 503", 5)
+    call = begun(script([8.0, busy], [8.0, DONE]), limits=TimeLimits(10, 100))
+    late = begun(script([8.0, busy], [12.0, DONE]), limits=TimeLimits(10, 100))
     await sleep(60)
     assert call.ending is DONE and isinstance(failure(late), DeadlineExceeded)
 

@@ -213,8 +213,8 @@ def _http(mode: str, ends: str = "lost", *options: str, **more: Any) -> Case:
 
 
 REMOTE = [
-    _http("wrong-type"), _http("no-type"), _http("500"), _http("500-answer"), _http("503"), _http("202"), _http("204"),
-    _http("empty"), _http("not-json"),
+    _http("wrong-type"), _http("no-type"), _http("500"), _http("500-answer"), _http("503"), _http("429"),
+    _http("202"), _http("204"), _http("empty"), _http("not-json"),
     _http("redirect", check=_says("not followed")), _http("redirect-303", check=_says("not followed")),
     _http("odd-headers", "result"),
     _http("header-flood"),

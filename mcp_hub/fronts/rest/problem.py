@@ -66,7 +66,7 @@ class _Patience(msgspec.Struct):
 
 _STATUS: Final[Mapping[str, int]] = {
     "invalid_params": 400,
-    "unknown_entry": 404,
+    **dict.fromkeys(("unknown_entry", "tool_removed"), 404),
     "busy": 503,
     "upstream_unavailable": 503,
     "hub_stopped": 503,

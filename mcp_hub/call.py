@@ -17,7 +17,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     `meta` is the client's `_meta` without the reserved keys. `era`, `version` and `capabilities` are the caller's.
     `input_responses` and `request_state` belong to a retry that a modern server asked for.
     `exported_uri` is the URI that the client read, where the upstream knows it by another; `asked` is the name or URI
-    as the client sent it. `result_tokens` are those above which its result is cut, 0 for never.
+    as the client sent it. `takes_events`: its caller reads events, not messages. `result_tokens` are those above which
+    its result is cut, 0 for never.
     """
 
     id: CallId
@@ -32,6 +33,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     version: str = ""
     exported_uri: str | None = None
     wants_progress: bool = False
+    takes_events: bool = False
     log_level: str | None = None
     asked: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     input_responses: RawObject | None = None

@@ -201,7 +201,10 @@ CALLS: Final = _table(
         "The connection to the server was lost during the call.",
         "Check whether the call took effect, then retry.",
     ),
-    upstream_refused=("The server answered with an HTTP status.", "See `data.upstream.code` and the server's log."),
+    upstream_refused=(
+        "The server answered with an HTTP status.",
+        "Wait `retryAfter` s if it has them, else see `data.upstream.code`.",
+    ),
     upstream_error=("The server broke the protocol.", "Report it to the authors of the server."),
     client_error=("The client sent an invalid answer to a question.", "Correct the client."),
     tool_error=("The server answered with an error, which is relayed.", "See `jsonrpc`."),

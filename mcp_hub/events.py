@@ -117,6 +117,29 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False):
     is_error: bool = False
 
 
+class Attempt(msgspec.Struct, frozen=True, gc=False):
+    """The call failed and is made again: this is the attempt of that `number`, `after` so many seconds.
+
+    `reason` is the class of the failure (`calls.retry.RetryClass`), `detail` a sentence about it.
+    """
+
+    number: int
+    reason: str
+    after: float
+    detail: str = ""
+
+
+class Reset(msgspec.Struct, frozen=True, gc=False):
+    """Partial content so far belongs to a failed attempt: content from event `discard_from` on is to be discarded.
+
+    The number is that of the durable stream, whose writer puts it in.
+    """
+
+    number: int
+    reason: str
+    discard_from: int = 0
+
+
 class Completed(msgspec.Struct, frozen=True, gc=False):
     """The result object as sent, and the era whose shape it has."""
 
@@ -152,6 +175,8 @@ CallEvent = (
     | ToolResult
     | InputRequired
     | InputReceived
+    | Attempt
+    | Reset
     | Completed
     | Failed
     | Cancelled

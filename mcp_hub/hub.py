@@ -18,6 +18,7 @@ from mcp_hub.calls.plan import CallPlan, Truncate
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.read_result import ReadResult
 from mcp_hub.calls.results.retain import Retention
+from mcp_hub.calls.retry import Retries, RetryRule
 from mcp_hub.calls.rules import CallRules, SessionRules, TimeLimits
 from mcp_hub.calls.starter import CallStarter, FollowUp
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
@@ -113,7 +114,8 @@ class HubPort:
         self._own_tools = OwnTools(self.durable)
         self.session_store = SessionStore(streams.store, streams.limits.retention)
         retention = long_results.keeping if long_results is not None else None
-        self._starter = CallStarter(registry, streams, upstreams, limits, follow_up, retention)
+        retries = Retries(partial(_retry_rule, rules), registry.meters.ended_at, streams.clock)
+        self._starter = CallStarter(registry, streams, upstreams, limits, follow_up, retention, retries)
         self.take_up = self._starter.take_up
         self.changes = changes
         self._registry = registry
@@ -380,9 +382,15 @@ def _routed(
         exported_uri=to.exported_uri,
         asked=meant.params.get("name", meant.params.get("uri", msgspec.UNSET)),
         wants_progress=early is not None or meta.token is not None,
+        takes_events=meta.takes_events,
         log_level=session.log_level,
         result_tokens=result_tokens,
     )
+
+
+def _retry_rule(rules: Callable[[str, str], CallRules], call: Call) -> RetryRule:
+    """The rule for a call of a tool, or for another method of its server, which only reads."""
+    return rules(call.upstream, own_name(call) if call.method == "tools/call" else "").retry
 
 
 def _is_read_only(view: CatalogView, call: Call) -> bool:

@@ -144,7 +144,8 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
 
     One that is ready has a `reason` where processes of its own for single sessions have failed.
     `listed_at` is when its lists were read last, in Unix seconds, None if they never were; `rests` says that it is
-    stopped only until it is needed. `failures` counts those in a row.
+    stopped only until it is needed. `failures` counts those in a row. `noise` counts the lines of its output that are
+    not messages, with the last one.
     """
 
     server: str
@@ -161,6 +162,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     rests: bool = False
     code: str | None = None
     failures: int = 0
+    noise: str | None = None
 
 
 def condition(state: UpstreamState, reason: str | None, failures: int = 0) -> str:

@@ -137,7 +137,8 @@ class HubStatus(msgspec.Struct):
         left_out: Grouped[Quarantined],
         offered: Counter[tuple[str, Kind]],
     ) -> ServerInfo:
-        missing = (*status.warnings, *(own.text for own in left_out.get(status.server, ())))
+        noise = () if status.noise is None else (status.noise,)
+        missing = (*status.warnings, *noise, *(own.text for own in left_out.get(status.server, ())))
         listed, info = status.listed_at, status.server_info or {}
         software = [text for key in ("name", "version") if isinstance(text := info.get(key), str)]
         return ServerInfo(

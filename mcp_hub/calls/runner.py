@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Question, SentCall
+from mcp_hub.calls.attempts import attempted
 from mcp_hub.calls.log import CallLog
 from mcp_hub.calls.plan import ENDED, SENT, WITHOUT_PLAN, CallPlan, CallState, ResumePoint
 from mcp_hub.calls.rules import TimeLimits
@@ -19,7 +20,17 @@ from mcp_hub.calls.streams.stream import LogWriter, Stream
 from mcp_hub.calls.timeouts import Alarm, CallTimes
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError
-from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed, InputReceived, InputRequired, Progressed
+from mcp_hub.events import (
+    CallEvent,
+    Cancelled,
+    Completed,
+    Delta,
+    Ending,
+    Failed,
+    InputReceived,
+    InputRequired,
+    Progressed,
+)
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.progress import ProgressGuard
 from mcp_hub.protocol.questions import action_of
@@ -94,6 +105,8 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
                 return
             self.times.speak(now)
             event = admitted
+        elif type(event) is Delta and self.stream is not None:
+            self.stream.content.add()
         self.log.append(event)
 
     @property
@@ -337,7 +350,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     async def _completed(self, handler: CallHandler) -> Completed:
         call, truncate = self.call, self.plan.truncate
-        done = await handler(call, self)
+        done = await (handler(call, self) if self.plan.retries is None else attempted(self, handler))
         if truncate is None or not call.result_tokens or len(done.result) <= call.result_tokens:
             return done
         return await truncate(call, done)

@@ -12,6 +12,7 @@ from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import CallPlan, ResumePoint, Truncate
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.retain import Retention
+from mcp_hub.calls.retry import Retries
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import DETACHED
@@ -74,7 +75,8 @@ class Continuation(msgspec.Struct):
 class CallStarter:
     """`limits` holds each server's time limits: of tool calls, and of everything else that is relayed (reads).
 
-    `follow_up` serves calls of modern servers that run without a request. Without `retention` no result is truncated.
+    `follow_up` serves calls of modern servers that run without a request. Without `retention` no result is truncated,
+    without `retries` no call is made again.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class CallStarter:
         limits: Mapping[str, tuple[TimeLimits, TimeLimits]],
         follow_up: FollowUp | None,
         retention: Retention | None,
+        retries: Retries | None = None,
     ) -> None:
         self._registry = registry
         self._streams = streams
@@ -92,6 +95,7 @@ class CallStarter:
         self._limits = limits
         self._follow_up = follow_up
         self._retention = retention
+        self._retries = retries
 
     def start(
         self,
@@ -113,7 +117,7 @@ class CallStarter:
         upstream = self._upstreams[call.upstream]
         layers = partial(self._layered, explaining, asks) if asks or explaining is not None else None
         passes = _is_no_refusal if explaining is not None else None
-        plan = CallPlan(upstream if in_place else None, layers, passes, truncate, reads_only=reads_only)
+        plan = CallPlan(upstream if in_place else None, layers, passes, truncate, True, reads_only, self._retries)
         return self._registry.start(call, upstream.call if layers is None else layers(upstream.call), limits, plan)
 
     def _layered(

@@ -15,7 +15,7 @@ from mcp_hub.events import Failed
 _EARLY: Final = 0.01
 """Seconds before its time that an alarm may ring: timers may be a little early, and the next look would be late."""
 _SUSPICION: Final = 30.0
-"""Seconds that a call may stay silent after an answer of its upstream that belongs to no call."""
+"""Seconds that a call may stay silent after the last noise of its upstream that may have been its answer."""
 
 
 class Alarm(Protocol):
@@ -31,8 +31,8 @@ class Alarm(Protocol):
 class CallTimes(msgspec.Struct):
     """Times of one call by `clock`: it `started`, `began` when its turn came (None before), its upstream was `heard`.
 
-    `spoken` is the last progress that its caller received, or the start. `suspected` is when an answer came that is
-    of no call. `alarm` is what the registry is to ring.
+    `spoken` is the last progress that its caller received, or the start. `suspected` is when the last noise came that
+    may have been the answer. `alarm` is what the registry is to ring.
     """
 
     clock: Clock
@@ -62,10 +62,9 @@ class CallTimes(msgspec.Struct):
         self.spoken = now
 
     def suspect(self) -> bool:
-        """An answer belongs to no call; False if that is known already."""
+        """Something came that may have been the answer; False if that is known already."""
         is_new = self.suspected <= self.heard
-        if is_new:
-            self.suspected = self.clock.now()
+        self.suspected = self.clock.now()
         return is_new
 
     def set_alarm(self, alarm: Alarm | None) -> None:
@@ -117,10 +116,12 @@ def _out_of_time(call: Call, what: str, seconds: float, key: str) -> Failed:
 
 
 def _not_answering(call: Call) -> Failed:
-    """The upstream answered no call in particular, and was silent afterwards."""
-    said = f"has said something that belongs to no call, and no answer to {call.method} for {_SUSPICION:g} s more"
-    data = {"upstream": {"server": call.upstream}, "outcome": "unknown"}
-    return Failed(UpstreamLost(f'upstream "{call.upstream}" {said}', data=data))
+    """The upstream sent something that may have been the answer, and was silent afterwards."""
+    said = f"sent a message that cannot be read or belongs to no call, then nothing for {_SUSPICION:g} s"
+    data = {"upstream": {"server": call.upstream, "code": "unreadable_answer"}, "outcome": "unknown"}
+    return Failed(
+        UpstreamLost(f'server "{call.upstream}" {said}: it may have been the answer to {call.method}.', data=data)
+    )
 
 
 def _unanswered(method: str, seconds: float) -> Failed:

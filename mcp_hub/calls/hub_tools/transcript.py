@@ -4,7 +4,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from mcp_hub.events import CallEvent, Delta, Progressed
+from mcp_hub.events import CallEvent, Delta, Progressed, Reset
 from mcp_hub.types import CallId
 
 _ROUGHLY: Final = 2
@@ -34,6 +34,8 @@ class Transcript:
         if isinstance(event, Delta):
             if event.channel == "content":
                 self._content.add(_shown(event.content))
+        elif isinstance(event, Reset):  # of an attempt that has failed
+            self._content = _Tail(self._most)
         elif isinstance(event, Progressed) and event.rest and "message" in event.rest:
             message = _decoded(event.rest["message"], str, "").strip()
             if message and message != self._last:

@@ -25,7 +25,7 @@ from mcp_hub.calls.streams.placeholders import UNWRITABLE, unwritable
 from mcp_hub.calls.streams.stream import Committed, Stream
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import HubStopping, KeyTaken, StoreError
-from mcp_hub.events import CallEvent, Failed, Progressed, Started
+from mcp_hub.events import CallEvent, Delta, Failed, Progressed, Reset, Started
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.shape.stream_errors import is_retryable
 from mcp_hub.protocol.shape.stream_events import encoded, timestamp
@@ -262,6 +262,8 @@ class StreamWriter:
         row, when, lines = self.stream.row, timestamp(wall), []
         for place, event in enumerate(events):
             seq = row.last + 1 + place
+            if type(event) is Delta or type(event) is Reset:
+                event = events[place] = self.stream.content.placed(event, seq)
             try:
                 status = machine.advance(self._status, event)
                 line = encoded(row.id, seq, when, event, self._start)

@@ -12,7 +12,7 @@ from mcp_hub.cli.render import results
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.results import ShownResult
 from mcp_hub.errors import RpcError
-from mcp_hub.events import CallEvent, Delta, Log, Progressed, said_of_cancel
+from mcp_hub.events import Attempt, CallEvent, Delta, Log, Progressed, Reset, said_of_cancel
 from mcp_hub.masking import visible
 
 if TYPE_CHECKING:
@@ -145,6 +145,10 @@ class OnTerminal(Show):
                 self.note(results.content_text(event.content))
             case Log():
                 self.note(results.log_text(event))
+            case Attempt():
+                self.note(results.attempt_text(event))
+            case Reset():
+                self._discard()
             case _:
                 pass
 
@@ -158,6 +162,11 @@ class OnTerminal(Show):
         lines, newline, self._growing = (self._growing + text).rpartition("\n")
         if newline:
             _print(self._out, lines)
+
+    def _discard(self) -> None:
+        """The content so far is not that of the result, which is printed whole unless it is streamed again."""
+        self._growing, self._streamed, self._has_streamed = "", hashlib.sha256(), False
+        self.note("The text so far belongs to a failed attempt.")
 
     def _say(self, text: str, style: str) -> None:
         is_live = self._shares_terminal and self._live.is_started

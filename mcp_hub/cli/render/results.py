@@ -5,7 +5,18 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from mcp_hub.errors import RpcError
-from mcp_hub.events import CallEvent, Delta, InputReceived, InputRequired, Log, Progressed, ToolCall, ToolResult
+from mcp_hub.events import (
+    Attempt,
+    CallEvent,
+    Delta,
+    InputReceived,
+    InputRequired,
+    Log,
+    Progressed,
+    Reset,
+    ToolCall,
+    ToolResult,
+)
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import JsonObject, RawJson, RawObject
 
@@ -101,6 +112,11 @@ def log_text(event: Log) -> str:
     return f"{event.level}{f' {logger}' if logger else ''}: {shown}"
 
 
+def attempt_text(event: Attempt) -> str:
+    """The failure, and when the call is made again."""
+    return f"{event.detail or event.reason} (attempt {event.number} in {event.after:g} s)"
+
+
 def _string(raw: msgspec.Raw | None) -> str | None:
     try:
         return msgspec.json.decode(raw, type=str) if raw is not None else None
@@ -134,6 +150,12 @@ def event_line(event: CallEvent) -> bytes | None:
         case InputReceived():
             action = {} if event.action is None else {"action": event.action}
             return _line("input-received", {"key": event.key, **action})
+        case Attempt():
+            detail = {"detail": event.detail} if event.detail else {}
+            return _line("attempt", {"attempt": event.number, "reason": event.reason, "after": event.after, **detail})
+        case Reset():
+            about = {"attempt": event.number, "reason": event.reason, "discard_from": event.discard_from}
+            return _line("reset", about)
         case _:
             return None
 

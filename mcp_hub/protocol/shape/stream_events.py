@@ -52,7 +52,7 @@ def encoded(stream: CallId, seq: int, ts: str, event: events.CallEvent, start: R
 def decoded(line: bytes) -> tuple[int, events.CallEvent]:
     """Sequence number and event of a line; payloads are views of it.
 
-    Raises `ValueError` for anything that is not an event of a call: broken lines, other versions, types like `reset`.
+    Raises `ValueError` for anything that is not an event of a call: broken lines, other versions, unknown types.
     """
     try:
         head = _decode_head(line)
@@ -89,6 +89,8 @@ def _data(event: events.CallEvent) -> _Data:
             return b"input-required", (head, event.params, b"}")
         case events.InputReceived():
             return b"input-received", (_received_data(event),)
+        case events.Attempt() | events.Reset():
+            return _retry_data(event)
         case events.Started():
             return b"start", (b"{}",)
         case _:
@@ -102,6 +104,14 @@ def _received_data(event: events.InputReceived) -> bytes:
     if event.action is not None:
         data["action"] = event.action
     return object_bytes(data)
+
+
+def _retry_data(event: events.Attempt | events.Reset) -> _Data:
+    data: JsonObject = {"attempt": event.number, "reason": event.reason}
+    if isinstance(event, events.Reset):
+        return b"reset", (object_bytes({**data, "discard_from": event.discard_from}),)
+    detail = {"detail": event.detail} if event.detail else {}
+    return b"attempt", (object_bytes({**data, "after": event.after, **detail}),)
 
 
 def _ending_data(event: events.Ending) -> _Data:
@@ -171,6 +181,15 @@ def _take_skipped(rest: RawObject) -> int:
     return int(bytes(count))
 
 
+def _attempt(data: RawObject) -> events.Attempt:
+    detail = _text(data["detail"]) if "detail" in data else ""
+    return events.Attempt(_integer(data["attempt"]), _text(data["reason"]), _number(data["after"]), detail)
+
+
+def _reset(data: RawObject) -> events.Reset:
+    return events.Reset(_integer(data["attempt"]), _text(data["reason"]), _integer(data["discard_from"]))
+
+
 def _input_received(data: RawObject) -> events.InputReceived:
     remaining = _integer(data["remaining"]) if "remaining" in data else 0
     return events.InputReceived(_text(data["key"]), remaining, _text(data["action"]) if "action" in data else None)
@@ -193,6 +212,8 @@ _READERS: Final[Mapping[str, Callable[[RawObject], events.CallEvent]]] = {
     "tool-result": lambda data: events.ToolResult(_text(data["call"]), data["content"], _flag(data["isError"])),
     "input-required": lambda data: events.InputRequired(_text(data["key"]), _text(data["method"]), data["params"]),
     "input-received": _input_received,
+    "attempt": _attempt,
+    "reset": _reset,
     "end": _end,
     "error": lambda data: events.Failed(error_of(_text(data["code"]), _text(data["class"]), data["jsonrpc"])),
 }

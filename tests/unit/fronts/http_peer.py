@@ -10,6 +10,7 @@ import msgspec
 from mcp_hub.aio import call_later
 from mcp_hub.call import Call, Early, Question, StreamInfo
 from mcp_hub.calls.handle import CallHandle
+from mcp_hub.calls.metering import Meters
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import CallPlan
 from mcp_hub.calls.registry import CallRegistry
@@ -144,6 +145,7 @@ class World:
         limits: StreamLimits | None = None,
     ) -> None:
         self.cancelled: list[CallRecord] = []
+        self.meters = Meters()
         self.store = store or MemoryStore()
         self.window = Window(self.store)
         clock, changes = LoopClock(), Notices()

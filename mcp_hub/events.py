@@ -31,12 +31,16 @@ class Progressed(msgspec.Struct, frozen=True, gc=False):
 
     `progress` and `total` are decoded for the monotony guard; `rest` holds every other member (message, `_meta`,
     unknown ones) encoded. `skipped` counts earlier progress that was merged into this one for a slow reader.
+    `own` is the server's last value where `progress` is another, None if it has sent none. `is_hubs`: the server did
+    not send this, it is a sign of life or a message of the hub.
     """
 
     progress: float
     total: float | None = None
     rest: RawObject | None = None
     skipped: int = 0
+    own: float | None | msgspec.UnsetType = msgspec.UNSET
+    is_hubs: bool = False
 
     @property
     def message(self) -> str | None:

@@ -219,7 +219,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         """The heartbeat, if it is due; when the next one is."""
         if now >= self.times.spoken + _SILENCE:
             self.times.speak(now)
-            beat = self._progress.heartbeat()
+            beat = self._progress.between()
             if beat is not None:
                 self.log.append(beat)
         return self.times.spoken + _SILENCE

@@ -18,7 +18,7 @@ from mcp_hub.calls.streams.orphans import DETACHED
 from mcp_hub.calls.streams.stored import last_progress
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.errors import HubRestarted, RpcError
-from mcp_hub.events import Cancelled, Completed
+from mcp_hub.events import Cancelled, Completed, Progressed
 from mcp_hub.protocol import questions
 from mcp_hub.types import Era
 
@@ -43,7 +43,7 @@ class Continuation(msgspec.Struct):
         """Raises `msgspec.DecodeError`."""
         return msgspec.json.decode(row.continuation or b"", type=cls)
 
-    def plan(self, row: StreamInfo, progressed: float = 0, truncate: Truncate | None = None) -> CallPlan:
+    def plan(self, row: StreamInfo, progressed: Progressed | None = None, truncate: Truncate | None = None) -> CallPlan:
         """The plan of the call, whose stream continues behind its last event."""
         point = ResumePoint(self.how, self.revoked)
         return CallPlan(truncate=truncate, may_last=False, resumption=point, progressed=progressed, events=row.last)

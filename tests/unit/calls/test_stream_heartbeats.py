@@ -97,3 +97,17 @@ async def test_what_ends_before_its_time_has_no_stream_and_what_ends_after_has_o
     call.ends()
     await sleep(1)
     assert (call.record.stream is not None) is (moment > runner.QUIET)
+
+
+@virtual
+async def test_the_time_until_a_call_has_a_stream_counts_from_its_turn() -> None:
+    hub = DurableHub(running=1)
+    first, waits = hub.call(), hub.call()
+    await sleep(0.9)
+    hub.call("other")  # the wheel turns for it at 1.15
+    await sleep(0.1)
+    first.ends()
+    await sleep(0.2)
+    assert waits.record.stream is None
+    await sleep(0.1)
+    assert waits.record.stream is not None

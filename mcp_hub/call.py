@@ -7,7 +7,7 @@ import msgspec
 
 from mcp_hub.errors import HubError, RpcError
 from mcp_hub.events import CallEvent, Completed
-from mcp_hub.types import CallId, Era, JsonObject, RawJson, RawObject, Snapshot, Status, UpstreamStatus
+from mcp_hub.types import CallId, Era, JsonObject, PartialForm, RawJson, RawObject, Snapshot, Status, UpstreamStatus
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
@@ -17,7 +17,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     `meta` is the client's `_meta` without the reserved keys. `era`, `version` and `capabilities` are the caller's.
     `input_responses` and `request_state` belong to a retry that a modern server asked for.
     `exported_uri` is the URI that the client read, where the upstream knows it by another; `asked` is the name or URI
-    as the client sent it. `result_tokens` are those above which its result is cut, 0 for never.
+    as the client sent it. `result_tokens` are those above which its result is cut, 0 for never. `partials` is the form
+    in which its client gets partial content as progress messages, if it does.
     """
 
     id: CallId
@@ -37,6 +38,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     input_responses: RawObject | None = None
     request_state: str | None = None
     result_tokens: int = 0
+    partials: PartialForm | None = None
 
 
 class Question(msgspec.Struct, frozen=True):

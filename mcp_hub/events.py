@@ -43,6 +43,11 @@ class Progressed(msgspec.Struct, frozen=True, gc=False):
     is_hubs: bool = False
 
     @property
+    def sent(self) -> float:
+        """The value that the server sent; that of the hub where the server has sent none."""
+        return self.progress if self.own is None or self.own is msgspec.UNSET else self.own
+
+    @property
     def message(self) -> str | None:
         """The message for people, if there is one."""
         raw = self.rest.get("message") if self.rest else None
@@ -74,7 +79,7 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
         """The text of its text blocks; empty if there is none."""
         try:
             blocks = msgspec.json.decode(self.content, type=list[_Block])
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return ""
         return "".join(block.text for block in blocks if block.type == "text")
 

@@ -42,7 +42,7 @@ from mcp_hub.protocol.shape import tasks
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.sessions.stored import SessionStore
 from mcp_hub.sessions.subscriptions import SessionSubscriptions
-from mcp_hub.types import HANDSHAKE, MODERN, OWN, ClientKind, Era, Kind, RawJson, RawObject, UpstreamStatus
+from mcp_hub.types import HANDSHAKE, MODERN, OWN, ClientKind, Era, Kind, PartialForm, RawJson, RawObject, UpstreamStatus
 
 __all__ = [
     "Durations", "Figures", "FollowUp", "HubPort", "LoadFigures", "LongResults", "MethodFigures", "RemoteCall",
@@ -70,6 +70,12 @@ class _Facts(msgspec.Struct, frozen=True):
     is_settled: Callable[[], bool]
     early: Early | None
     reads_only: Callable[[Call], bool]
+    partials: PartialForm | None
+    takes_events: bool
+
+    def partials_for(self, server: str) -> PartialForm | None:
+        """The form of partial content as messages: none for a client that gets events, which own tools do not have."""
+        return None if self.takes_events and server != OWN else self.partials
 
 
 class LongResults(msgspec.Struct, frozen=True):
@@ -145,6 +151,8 @@ class HubPort:
             lambda: self.catalog.is_settled,
             None if deadline is None else Early(deadline, is_task=False),
             partial(_is_read_only, view),
+            client_kind.partials,
+            extensions.declares(session.capabilities, session.era, extensions.STREAMS),
         )
         offer.derive(facts)
         return facts
@@ -187,7 +195,7 @@ class HubPort:
         early = None
         if method == "tools/call" and meant.to.server != OWN:
             early = facts.early if session.era is HANDSHAKE else self._early(session, meant.to, facts.early)
-        call = _routed(session, method, meant, meta, facts.result_tokens if method in _CUT else 0, early)
+        call = _routed(session, method, meant, meta, facts, early)
         if retried is not None:
             found = self._retried(call, *retried, early)
             if isinstance(found, CallHandle):
@@ -359,7 +367,7 @@ class HubPort:
 
 
 def _routed(
-    session: Session, method: str, meant: meta_tools.Meant, meta: RequestMeta, result_tokens: int, early: Early | None
+    session: Session, method: str, meant: meta_tools.Meant, meta: RequestMeta, facts: _Facts, early: Early | None
 ) -> Call:
     to = meant.to
     return Call(
@@ -377,7 +385,8 @@ def _routed(
         asked=meant.params.get("name", meant.params.get("uri", msgspec.UNSET)),
         wants_progress=early is not None or meta.token is not None,
         log_level=session.log_level,
-        result_tokens=result_tokens,
+        result_tokens=facts.result_tokens if method in _CUT else 0,
+        partials=None if meta.token is None else facts.partials_for(to.server),
     )
 
 

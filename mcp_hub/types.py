@@ -87,6 +87,10 @@ Status = Literal["working", "input_required", "completed", "failed", "cancelled"
 """Of a durable stream, as of a task of 2026-07-28; the last three are endings."""
 
 
+PartialForm = Literal["line", "text"]
+"""The form of partial content as progress messages: one short line, or up to 1 kB of text."""
+
+
 class ClientKind(msgspec.Struct, frozen=True, eq=False):
     """The key of a list besides the profile: the kind of client that asks. One object a kind: it is a key.
 
@@ -94,7 +98,8 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
     `defers_tools` says that it keeps definitions from its model until they are asked for. `max_result_tokens` are those
     above which its results are cut, 0 for never, None for the profile's. A call that runs for longer than its
     `soft_deadline` in seconds is answered with the output so far, None for never; for such a client `own` are the
-    definitions of the hub's own tools.
+    definitions of the hub's own tools. `partials` is the form in which it gets partial content as progress messages,
+    None for never.
     """
 
     expose: Literal["auto"] | Mode | None = None
@@ -103,6 +108,7 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
     max_result_tokens: int | None = None
     own: tuple[bytes, ...] = ()
     soft_deadline: float | None = None
+    partials: PartialForm | None = None
 
 
 PROGRAM: Final = ClientKind(expose="full", max_result_tokens=0)

@@ -14,14 +14,24 @@ import msgspec
 from mcp_hub.call import Call, CallChannel, CallHandler, Question, SentCall
 from mcp_hub.calls.log import CallLog
 from mcp_hub.calls.plan import ENDED, SENT, WITHOUT_PLAN, CallPlan, CallState, ResumePoint
+from mcp_hub.calls.progress import CallProgress
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.streams.stream import LogWriter, Stream
 from mcp_hub.calls.timeouts import CallTimes
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError
-from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed, InputReceived, InputRequired, Progressed
+from mcp_hub.events import (
+    CallEvent,
+    Cancelled,
+    Completed,
+    Delta,
+    Ending,
+    Failed,
+    InputReceived,
+    InputRequired,
+    Progressed,
+)
 from mcp_hub.logs import get_logger
-from mcp_hub.protocol.progress import ProgressGuard
 from mcp_hub.protocol.questions import action_of
 from mcp_hub.types import RawJson
 
@@ -79,7 +89,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     writer: LogWriter | None = None
     info: Callable[[], bytes] | None = None
     _sent: SentCall | None = None
-    _guard: ProgressGuard | None = None
+    _made_progress: CallProgress | None = None
 
     # -- what the handler reports -------------------------------------------------------------------------------------
 
@@ -95,12 +105,23 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
             self.times.speak(now)
             event = admitted
         self.log.append(event)
+        if type(event) is Delta and self.call.partials is not None:
+            self._progress.show(event, now)
+            if (due := self._say_partials(now)) < math.inf:
+                self._owner.reschedule(due)
 
     @property
-    def _progress(self) -> ProgressGuard:
-        if self._guard is None:
-            self._guard = ProgressGuard(self.plan.progressed)
-        return self._guard
+    def _progress(self) -> CallProgress:
+        if self._made_progress is None:
+            self._made_progress = CallProgress(self.call.partials, self.plan.progressed)
+        return self._made_progress
+
+    def _say_partials(self, now: float) -> float:
+        """The message with new partial content, if it is due; when the next one is."""
+        if (said := self._progress.message(now)) is not None:
+            self.times.speak(now)
+            self.log.append(said)
+        return self._progress.due
 
     def touch(self) -> None:
         if not self.open_questions:
@@ -210,17 +231,16 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         if self.times.began is None or self.log.ended:
             return math.inf
         if self.is_short:
-            if now < self.times.started + QUIET:
-                return self.times.started + QUIET
+            if now < self.times.began + QUIET:
+                return self.times.began + QUIET
             self.become_durable()
-        return self._beat(now) if self.call.wants_progress else math.inf
+        return min(self._say_partials(now), self._beat(now)) if self.call.wants_progress else math.inf
 
     def _beat(self, now: float) -> float:
         """The heartbeat, if it is due; when the next one is."""
         if now >= self.times.spoken + _SILENCE:
             self.times.speak(now)
-            beat = self._progress.between()
-            if beat is not None:
+            if (beat := self._progress.heartbeat()) is not None:
                 self.log.append(beat)
         return self.times.spoken + _SILENCE
 

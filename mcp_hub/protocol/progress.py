@@ -19,10 +19,11 @@ _STEP: Final = 1e-6
 class ProgressGuard:
     """Guards the progress of one call. `dropped` counts values that no client could use.
 
-    `left` is the last progress of a call that another hub began: what follows lies above it.
+    `left` is the last progress of a call that another hub began: what follows lies above it. `has_messages` once the
+    server has sent one.
     """
 
-    __slots__ = ("_last", "_message", "_own", "_total", "dropped")
+    __slots__ = ("_last", "_message", "_own", "_total", "dropped", "has_messages")
 
     def __init__(self, left: Progressed | None = None) -> None:
         self._last: float | None = None
@@ -30,6 +31,7 @@ class ProgressGuard:
         self._total: float | None = None
         self._message: msgspec.Raw | None = None
         self.dropped = 0
+        self.has_messages = False
         if left is not None:
             self._remember(left)
 
@@ -55,7 +57,7 @@ class ProgressGuard:
         """An event of the hub's own: a sign of life, or a `message`; None if there is no larger value to send.
 
         It lies a hair above the last value, so that the server's next one passes as it is, and has the last total and
-        message. Where the total is reached it has none: the call is not done.
+        message. The total is left out where it is reached: the call is not done.
         """
         value = 0 if self._last is None else _above(self._last)
         if value > CEILING:
@@ -74,6 +76,7 @@ class ProgressGuard:
             self._total = event.total
         if event.rest and "message" in event.rest:
             self._message = event.rest["message"]
+            self.has_messages = self.has_messages or not event.is_hubs
 
 
 def _above(value: float) -> float:

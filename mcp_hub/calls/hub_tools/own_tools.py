@@ -22,7 +22,7 @@ from mcp_hub.calls.streams.placeholders import ending_of
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.streams.stream import StreamReader
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownStream
-from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed
+from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Ending, Failed, Progressed
 from mcp_hub.protocol.extensions import with_mark
 from mcp_hub.protocol.rpc_errors import for_caller
 from mcp_hub.types import RawJson
@@ -159,6 +159,7 @@ class _Waiting:
     def __init__(self, stream: StreamHandle, after: int, channel: CallChannel) -> None:
         self.said = Transcript(_MOST)
         self._stream = stream
+        self._channel = channel
         self._bell = Bell()
         self._relay = Relay(stream, channel, self._bell.ring)
         self._reader = self._follow(after)
@@ -185,6 +186,7 @@ class _Waiting:
                         return event
                     self.said.add(event)
                 await self._relay.pass_on()
+                await self._channel.drained()
                 patience.deadline = math.inf if self._relay.is_asking else until
                 if self._reader.has_more:
                     await anyio.lowlevel.checkpoint()
@@ -202,7 +204,15 @@ class _Waiting:
         events = reader.take(_FEW)
         for seq, event in enumerate(events, first):
             self._relay.take(seq, event)
+            self._show(event)
         return events
+
+    def _show(self, event: CallEvent) -> None:
+        """Passes on progress as the server sent it, and partial content: its own client is shown both as by a call."""
+        if isinstance(event, Delta):
+            self._channel.send(event)
+        elif isinstance(event, Progressed) and not event.is_hubs:
+            self._channel.send(msgspec.structs.replace(event, progress=event.sent, own=msgspec.UNSET))
 
     def close(self) -> None:
         self._reader.close()

@@ -24,6 +24,8 @@ class ClientSettings(Section):
     defers_tools: bool | None = None
     expose: Expose | None = None
     max_result_tokens: Amount | None = None
+    partials: Literal["message", "off"] | None = None
+    one_line: bool | None = None
 
 
 class ClientRules(msgspec.Struct, frozen=True):
@@ -34,6 +36,8 @@ class ClientRules(msgspec.Struct, frozen=True):
     soft_deadline: float | None
     expose: Expose | None = None
     max_result_tokens: int | None = None
+    partials: Literal["message", "off"] = "message"
+    one_line: bool = False
 
 
 UNKNOWN_CLIENT: Final = "unknown"  # the entry for every client that no other entry matches
@@ -44,8 +48,8 @@ _UNKNOWN: Final = ClientSettings(soft_deadline=45.0, max_tools=_MAX_TOOLS, defer
 _OPENAI: Final = 120  # tools: more than 128, some of them the client's own, are refused by OpenAI-style interfaces
 
 BUILT_IN_CLIENTS: Final[Mapping[str, ClientSettings]] = {
-    # every progress notification restarts its idle timer; it searches tools by itself
-    "claude-code": ClientSettings(soft_deadline="never", max_tools=400, defers_tools=True),
+    # every progress notification restarts its idle timer, and shows on one line; it searches tools by itself
+    "claude-code": ClientSettings(soft_deadline="never", max_tools=400, defers_tools=True, one_line=True),
     # its timeout is 240 s, even with progress; it silently drops tools beyond 256
     "claude-desktop": ClientSettings(soft_deadline=200.0, matches=["claude-ai"], max_tools=_MAX_TOOLS),
     # its timeout is 300 s
@@ -98,6 +102,8 @@ class ClientTable:
             soft_deadline=None if deadline == "never" else deadline,
             expose=_first(entry.expose for entry in general),
             max_result_tokens=_first(entry.max_result_tokens for entry in general),
+            partials=_first(entry.partials for entry in general) or "message",
+            one_line=bool(_first(entry.one_line for entry in general)),
         )
 
     def _name(self, client_name: str | None) -> str:

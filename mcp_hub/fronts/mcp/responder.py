@@ -113,6 +113,7 @@ class CallResponder:
     def _moves(self, reader: Reader) -> None:
         """The call has become durable."""
         self._reader = reader
+        self._wake()
 
     @property
     def ended(self) -> bool:
@@ -274,7 +275,7 @@ class CallResponder:
                 if reason != BY_CLIENT:
                     self._fail(CallCancelled(said_of_cancel(reason)))
             case _:
-                pass  # started; deltas travel with the streams extension only
+                pass  # started; deltas travel with the streams extension, or as messages that the hub made of them
         return None
 
     def _progress(self, event: Progressed) -> bytes:

@@ -144,7 +144,7 @@ def _says_error(result: RawJson) -> bool:
 
 
 class _Own(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What is noted about progress that is not as the server sent it; `by` the hub if it made it."""
+    """The note on progress that is not as the server sent it; `by` the hub if it made it."""
 
     server: int | float | None | msgspec.UnsetType = msgspec.UNSET
     by: Literal["hub"] | None = None

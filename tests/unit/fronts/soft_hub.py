@@ -20,6 +20,7 @@ from tests.upstreams.messages import rpc
 
 DEADLINE = 45.0
 EARLY = ClientKind(expose="full", max_result_tokens=0, own=OFFERED, soft_deadline=DEADLINE)
+TALKING = ClientKind(expose="full", max_result_tokens=0, own=OFFERED, soft_deadline=DEADLINE, partials="line")
 STREAMS = "dev.mcp-hub/streams"
 OUTPUT = {"type": "object", "properties": {"n": {"type": "integer"}}}
 

@@ -18,7 +18,7 @@ from mcp_hub.sessions.client_kinds import ClientKinds
 from mcp_hub.sessions.session import LOCAL, Caller, Session
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
 from tests.unit.calls.virtual_time import sleep
-from tests.unit.fronts.soft_hub import DEADLINE, EARLY, SoftHub, delta, in_virtual_time, said, soft
+from tests.unit.fronts.soft_hub import DEADLINE, EARLY, STREAMS, TALKING, SoftHub, delta, in_virtual_time, said, soft
 from tests.unit.fronts.task_hub import TASKS, text
 
 H, M = Era.HANDSHAKE, Era.MODERN
@@ -235,3 +235,49 @@ def test_the_tools_cost_little_context() -> None:
     seen = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in map(json.loads, OFFERED)]
     assert len(json.dumps(seen, separators=(",", ":"))) < 600
     assert [tool["annotations"]["readOnlyHint"] for tool in map(json.loads, OFFERED)] == [True, False]
+
+
+def shown(hub: SoftHub, token: str) -> list[tuple[float, str | None]]:
+    """The progress that came under a token."""
+    params = [sent["params"] for sent in hub.sent_to_client if sent.get("method") == "notifications/progress"]
+    return [(own["progress"], own.get("message")) for own in params if own["progressToken"] == token]
+
+
+@in_virtual_time
+async def test_a_client_that_gave_a_token_is_shown_partial_content(hub: SoftHub) -> None:
+    hub.port._client_kind = lambda session: TALKING
+    await hub.hello()
+    await hub.tool("slow")
+    await hub.running.happens(delta("unseen"))
+    await hub.tool("slow", token="t")
+    await hub.running.happens(delta("one\n"))
+    await hub.running.happens(delta("two\n"), Progressed(1))
+    assert shown(hub, "t") == [(0, "one"), (1e-6, "two"), (1, None)]
+    assert len([sent for sent in hub.sent_to_client if "method" in sent]) == 3
+
+
+@in_virtual_time
+async def test_a_client_of_the_extension_gets_events_and_no_messages_made_of_them(hub: SoftHub) -> None:
+    hub.port._client_kind = lambda session: TALKING
+    await hub.hello(experimental={STREAMS: {}})
+    await hub.tool("slow", token="t")
+    await hub.running.happens(delta("one\n"), delta("two\n"))
+    assert [message for _, message in shown(hub, "t")] == ["one", "two"]
+    notes = [sent["params"]["_meta"][STREAMS] for sent in hub.sent_to_client if "method" in sent]
+    assert [note["events"][0]["type"] for note in notes] == ["delta", "delta"]
+
+
+@pytest.mark.parametrize("extension", [{}, {"experimental": {STREAMS: {}}}])
+@in_virtual_time
+async def test_a_wait_shows_progress_and_partial_content_like_the_call(hub: SoftHub, extension: Any) -> None:
+    hub.port._client_kind = lambda session: TALKING
+    await hub.hello(**extension)
+    sent = await hub.tool("slow")
+    await hub.running.happens(Progressed(1, 9), delta("old\n"))
+    await sleep(DEADLINE)
+    mark = soft(sent)
+    waits = await hub.tool("hub_wait", {"stream": mark["stream"], "after": int(mark["cursor"])}, token="w")
+    await hub.running.happens(Progressed(2, 9), delta("new\n"), Progressed(2, 9))
+    assert shown(hub, "w") == [(2, None), (2 + 1e-6, "new"), (2 + 1e-6 + 1e-6, None)]
+    await sleep(DEADLINE)
+    assert said(waits).endswith("New output:\nnew\n")

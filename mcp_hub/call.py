@@ -42,11 +42,12 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A question of an upstream to its caller, params as sent."""
+    """A question of an upstream to its caller, params as sent. `late` takes an answer that comes after its call."""
 
     method: str
     params: RawJson
     answered: Callable[[RawJson | RpcError], None]
+    late: Callable[[RawJson | RpcError], None] | None = None
 
 
 class CallChannel(Protocol):

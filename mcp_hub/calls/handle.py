@@ -11,7 +11,7 @@ from mcp_hub.calls.early_answers import EarlyAnswer, OutputSoFar, TaskAnswer
 from mcp_hub.calls.plan import ENDED
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
-from mcp_hub.calls.streams.port import StreamHandle, StreamPort
+from mcp_hub.calls.streams.port import StreamPort
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed
 from mcp_hub.types import RawJson
@@ -55,11 +55,6 @@ class CallHandle(msgspec.Struct, gc=False):
         """The number of the last event that the call's durable stream has; None if it is not durable."""
         stream = self.record.stream
         return None if stream is None else stream.row.last
-
-    def on_stored(self, ready: Callable[[], None]) -> None:
-        """`ready` is called once its durable stream has its first event; never for a call without one."""
-        if self.record.stream is not None:
-            StreamHandle(self.streams, self.record.stream).on_stored(ready)
 
     def reader(self, wake: Callable[[], None], after: int = 0, moves: Callable[[Reader], None] | None = None) -> Reader:
         """Follows the call from the event behind `after` on; `wake` is called (soon, often) when there is more.

@@ -25,7 +25,7 @@ from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownS
 from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Ending, Failed, Progressed
 from mcp_hub.protocol.extensions import with_mark
 from mcp_hub.protocol.rpc_errors import for_caller
-from mcp_hub.types import RawJson
+from mcp_hub.types import Era, RawJson
 
 WAIT: Final = "hub_wait"
 CANCEL: Final = "hub_cancel"
@@ -141,14 +141,15 @@ class OwnTools:
         was_orphan = stream.is_orphan
         waiting = _Waiting(stream, after, channel)
         try:
-            found = await waiting.ending(caller.deadline * _SHARE)
+            found = await waiting.ending(caller.deadline * _SHARE, is_modern=call.era is Era.MODERN)
         finally:
             waiting.close()
             if was_orphan:
                 stream.let_go(was_orphan=True)
         if found is not None:
             return _Ended(stream.info, found)
-        text = still_running(stream.id, waiting.cursor, waiting.said, "New output")
+        asked = (await stream.questions()).values()
+        text = still_running(stream.id, waiting.cursor, waiting.said, "New output", asked)
         answer = with_mark(Completed.of(text).result, stream.id, waiting.cursor, stream.info.status)
         return Completed(answer)
 
@@ -175,10 +176,12 @@ class _Waiting:
             self.said.cut()
             return self._stream.follow(self._bell.ring, gone.earliest - 1)
 
-    async def ending(self, seconds: float) -> Ending | None:
-        """The call's ending, if it comes in time. The time does not end while a question is open."""
-        until = anyio.current_time() + seconds
-        with anyio.CancelScope(deadline=until) as patience:
+    async def ending(self, seconds: float, *, is_modern: bool) -> Ending | None:
+        """The call's ending, if it comes in time.
+
+        A modern client has no request open while it gathers input: its time begins anew then.
+        """
+        with anyio.move_on_after(seconds) as patience:
             await self._relay.begin()
             while True:
                 for event in self._taken():
@@ -187,7 +190,10 @@ class _Waiting:
                     self.said.add(event)
                 await self._relay.pass_on()
                 await self._channel.drained()
-                patience.deadline = math.inf if self._relay.is_asking else until
+                if is_modern and self._relay.is_asking:
+                    patience.deadline = math.inf
+                elif patience.deadline == math.inf:
+                    patience.deadline = anyio.current_time() + seconds
                 if self._reader.has_more:
                     await anyio.lowlevel.checkpoint()
                 else:

@@ -164,11 +164,8 @@ class HttpResponse:
         if self.responder.has_more:
             await anyio.lowlevel.checkpoint()
             return False
-        if self._can_stream and not self._is_primed:
-            if not self._has_place:
-                self.responder.call.on_stored(self._bell.ring)
-            elif not self.responder.is_behind:
-                return True
+        if self._can_stream and not self._is_primed and self._has_place and not self.responder.is_behind:
+            return True
         with anyio.move_on_after(KEEP_ALIVE) as patience:
             await self._bell.wait()
         return patience.cancelled_caught

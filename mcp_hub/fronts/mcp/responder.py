@@ -180,6 +180,7 @@ class CallResponder:
             self._lost(reader)
         elif self.state is ResponderState.DUE and not reader.has_more:
             self._detach()
+            frames += [(0, frame) for frame in self._questions.left()]
         elif self.call.open_questions and self._must_ask:
             self._hold()
         return frames

@@ -83,6 +83,11 @@ class SoftHub(TaskHub):
         pending.settle(message)
 
     @property
+    def waits_for(self) -> list[int]:
+        """The ids of questions to the client whose answers would count."""
+        return list(self._pipe.requests.pending)
+
+    @property
     def sent_to_client(self) -> list[Any]:
         return self._pipe.sent
 
@@ -90,7 +95,8 @@ class SoftHub(TaskHub):
 def soft(sent: Sent) -> dict[str, str]:
     """The mark of an answer that is not the result."""
     mark: dict[str, str] = sent.result["_meta"][STREAMS]
-    assert "not the result" in said(sent) and mark["status"] == "working" and sent.result["isError"] is False
+    assert "not the result" in said(sent) and sent.result["isError"] is False
+    assert mark["status"] == ("input_required" if "waits for an answer" in said(sent) else "working")
     return mark
 
 

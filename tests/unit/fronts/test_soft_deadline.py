@@ -11,6 +11,8 @@ from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.catalog.exposure import exposed
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.view import build
+from mcp_hub.config.schema.clients import ClientSettings
+from mcp_hub.config.schema.hub import HubSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.events import Progressed
 from mcp_hub.protocol.meta import take_meta
@@ -57,6 +59,25 @@ def test_who_has_a_deadline(caller: Caller, era: Era, name: Any, capabilities: A
     session = Session("s", caller, era, "2025-11-25", dict(capabilities), info)
     current = Current(Settings())
     assert ClientKinds(current.client, current.soft_deadline, ())(session).soft_deadline == deadline
+
+
+@pytest.mark.parametrize(
+    ("name", "clients", "form"),
+    [
+        ("claude-code", {}, "line"),
+        ("somebody", {}, "text"),
+        ("somebody", {"somebody": ClientSettings(partials="off")}, None),
+        ("somebody", {"somebody": ClientSettings(one_line=True)}, "line"),
+        ("somebody", {"unknown": ClientSettings(partials="off")}, None),
+        ("claude-code", {"unknown": ClientSettings(partials="off")}, None),
+    ],
+)
+def test_who_is_shown_partial_content_as_messages(
+    name: str, clients: dict[str, ClientSettings], form: str | None
+) -> None:
+    session = Session("s", STDIO, H, "2025-11-25", {}, {"name": name})
+    current = Current(Settings(hub=HubSettings(clients=clients)))
+    assert ClientKinds(current.client, current.soft_deadline, ())(session).partials == form
 
 
 def test_no_name_is_too_long_to_be_looked_up() -> None:
@@ -125,16 +146,63 @@ async def test_content_goes_before_progress_and_only_the_end_of_it(hub: SoftHub)
 
 
 @in_virtual_time
-async def test_an_open_question_puts_the_answer_off(hub: SoftHub) -> None:
+async def test_a_call_that_asks_is_answered_in_time_and_its_question_withdrawn_first(hub: SoftHub) -> None:
     await hub.hello(elicitation={})
     sent = await hub.tool("slow")
-    await hub.running.asks("sure?")
-    await sleep(DEADLINE * 3)
+    await hub.running.asks("sure?\x1b[2J")
+    await sleep(DEADLINE)
+    question, off, answer = hub.sent_to_client[-3:]
+    assert (question["method"], off["method"]) == ("elicitation/create", "notifications/cancelled")
+    assert off["params"]["requestId"] == question["id"] and answer["id"] == sent.answer["id"]
+    assert soft(sent) and 'The tool waits for an answer: elicitation/create: "sure?\\x1b[2J"\n' in said(sent)
+    assert "call hub_wait" in said(sent) and hub.running.answers == []
+
+
+@in_virtual_time
+async def test_an_answer_that_comes_after_the_early_one_counts(hub: SoftHub) -> None:
+    await hub.hello(elicitation={})
+    sent = await hub.tool("slow")
+    await hub.running.asks()
     question = hub.sent_to_client[-1]
-    assert question["method"] == "elicitation/create" and not sent.is_answered
+    await sleep(DEADLINE + 1)
+    waits = await hub.tool("hub_wait", {"stream": soft(sent)["stream"]})
+    again = hub.sent_to_client[-1]
+    assert again["method"] == "elicitation/create" and again["id"] != question["id"]
     hub.answered(question, {"action": "accept"})
     await sleep(1)
-    assert hub.running.answers and soft(sent)
+    assert len(hub.running.answers) == 1
+    assert hub.sent_to_client[-1]["params"]["requestId"] == again["id"], "it is not asked any more"
+    await hub.running.ends(text("done"))
+    assert said(waits) == "done"
+
+
+@in_virtual_time
+async def test_a_wait_that_asks_is_answered_in_time_too_and_every_answer_counts(hub: SoftHub) -> None:
+    stream = await hub.softly(elicitation={})
+    await hub.running.asks()
+    asked = []
+    for _ in range(2):
+        waits = await hub.tool("hub_wait", {"stream": stream})
+        asked.append(hub.sent_to_client[-1])
+        await sleep(DEADLINE)
+        assert soft(waits) and "The tool waits for an answer" in said(waits)
+        assert hub.sent_to_client[-2]["params"]["requestId"] == asked[-1]["id"]
+    hub.answered(asked[0], {"action": "accept"})
+    hub.answered(asked[1], {"action": "decline"})
+    await sleep(1)
+    (answer,) = hub.running.answers
+    assert not isinstance(answer, Exception) and json.loads(bytes(answer)) == {"action": "accept"}
+
+
+@in_virtual_time
+async def test_so_many_questions_that_are_off_may_still_be_answered(hub: SoftHub) -> None:
+    stream = await hub.softly(elicitation={})
+    for number in range(64):
+        await hub.running.asks(str(number))
+    for _ in range(2):
+        await hub.tool("hub_wait", {"stream": stream})
+        await sleep(DEADLINE)
+    assert len(hub.waits_for) == 64
 
 
 @in_virtual_time

@@ -253,12 +253,12 @@ class EarlyOutput(msgspec.Struct, frozen=True):
 class Post(msgspec.Struct, frozen=True):
     """A post of a worker that executes a tool, for one call, as it came.
 
-    `content` is short for one text delta; without it and `events` it is a sign of life.
-    `result` and `error`, at most one of them, belong to `complete`.
+    A post without `epoch` and `seq` is the next one. `content` is short for one text delta; without it and `events` it
+    is a sign of life. `result` and `error`, at most one of them, belong to `complete`.
     """
 
-    epoch: int
-    seq: int
+    epoch: int | None
+    seq: int | None
     events: Sequence[RawJson] = ()
     content: str | None = None
     complete: bool = False

@@ -83,8 +83,8 @@ Expose = Literal["auto", "full", "search", "names"]
 StoreState = Literal["durable", "memory", "out_of_use"]
 """Where streams go: to a file, to memory because that is configured, or to memory because the file cannot be used."""
 
-Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
-"""Of a durable stream, as of a task of 2026-07-28; the last three are endings."""
+Status = Literal["working", "input_required", "completed", "tool_error", "failed", "cancelled"]
+"""Of a durable stream; the last four are endings. As of a task of 2026-07-28, but `tool_error` for a result that is."""
 
 
 PartialForm = Literal["line", "text"]

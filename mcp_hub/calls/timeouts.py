@@ -10,6 +10,7 @@ from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Failed
+from mcp_hub.types import JsonObject
 
 _SUSPICION: Final = 30.0
 """Seconds that a call may stay silent after an answer of its upstream that belongs to no call."""
@@ -66,7 +67,7 @@ class CallTimes(msgspec.Struct):
         """The ending of a call that ran out of time; `asked` is the method of its oldest open question."""
         limits, latest = self.limits, self.started + self.limits.total
         if asked is not None and self.heard + limits.answer <= latest:
-            return _unanswered(asked, limits.answer)
+            return _unanswered(call, asked, limits.answer)
         if self.suspected > self.heard and self.suspected + _SUSPICION == self.due(is_asking=asked is not None):
             return _not_answering(call)
         if self.began is None:
@@ -82,7 +83,7 @@ def _out_of_time(call: Call, what: str, seconds: float, key: str) -> Failed:
         DeadlineExceeded(
             f'server "{call.upstream}" {what} {seconds:g} s on {call.method}. '
             f"Raise `{key}` of the server if that is normal.",
-            data={"upstream": {"server": call.upstream}, "limit": key, "seconds": seconds},
+            data={"upstream": {"server": call.upstream}, "limit": key, "seconds": seconds, **_outcome(call)},
         )
     )
 
@@ -94,11 +95,16 @@ def _not_answering(call: Call) -> Failed:
     return Failed(UpstreamLost(f'upstream "{call.upstream}" {said}', data=data))
 
 
-def _unanswered(method: str, seconds: float) -> Failed:
+def _outcome(call: Call) -> JsonObject:
+    """A tool may have acted before its call ran out of time; everything else only reads."""
+    return {"outcome": "unknown"} if call.method == "tools/call" else {}
+
+
+def _unanswered(call: Call, method: str, seconds: float) -> Failed:
     """The caller did not answer a question."""
     return Failed(
         DeadlineExceeded(
             f"{method} was not answered for {seconds:g} s. Raise hub.limits.question_timeout if that is normal.",
-            data={"question": method, "limit": "question_timeout", "seconds": seconds},
+            data={"question": method, "limit": "question_timeout", "seconds": seconds, **_outcome(call)},
         )
     )

@@ -47,6 +47,15 @@ async def test_call_that_is_done_in_time_is_answered_with_its_result(peer: RestP
     assert kept.json["result"] == answer["result"]
 
 
+async def test_status_says_that_a_result_is_an_error_of_the_tool(peer: RestPeer) -> None:
+    answer = (await peer.ask("POST", "/v1/tools/echo/call")).json
+    assert answer["status"] == "tool_error" and answer["result"]["isError"] is True
+    (listed,) = (await peer.ask("GET", "/v1/streams")).json["streams"]
+    kept = await peer.ask("GET", f"/v1/streams/{answer['stream']}")
+    assert (listed["status"], kept.json["status"]) == ("tool_error", "tool_error")
+    assert "expires" in listed
+
+
 async def test_call_that_takes_longer_is_accepted_and_continues(peer: RestPeer) -> None:
     id_ = await peer.detached("hold", {"nonce": "a"})
     await peer.tools.has_come("a")

@@ -88,14 +88,18 @@ class ClientRequests:
     def _answered(
         self, call: CallHandle, key: str, pending: Pending, late: Callable[[RawJson | RpcError], None] | None
     ) -> None:
-        self._open.pop((call.call.id, key), None)
-        self._left.pop((call.call.id, key), None)
+        place = call.call.id, key
+        is_left = place in self._left
+        self._open.pop(place, None)
+        self._left.pop(place, None)
         if pending.answer is not None:
             outcome = _outcome(pending.answer, pending.method)
         elif self._ends_hub:
             return
         else:
             outcome = RpcError(f"{pending.method} was not answered: {pending.failure}")
+        if is_left and (isinstance(outcome, RpcError) or questions.action_of(pending.method, outcome) == "cancel"):
+            return  # the client only says that it has heard of the withdrawal
         if not call.answer(key, outcome) and late is not None:
             late(outcome)
 

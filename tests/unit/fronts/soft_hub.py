@@ -77,7 +77,11 @@ class SoftHub(TaskHub):
 
     def answered(self, question: Any, result: Any) -> None:
         """The client answers a question of the hub's."""
-        message = envelope.decode(json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": result}).encode())
+        self.replied(question, {"result": result})
+
+    def replied(self, question: Any, answer: Any) -> None:
+        """The same with a result or an error."""
+        message = envelope.decode(json.dumps({"jsonrpc": "2.0", "id": question["id"], **answer}).encode())
         assert isinstance(message, Envelope)
         pending = self._pipe.requests.pending.pop(question["id"])
         pending.settle(message)

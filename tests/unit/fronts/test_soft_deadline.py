@@ -176,6 +176,23 @@ async def test_an_answer_that_comes_after_the_early_one_counts(hub: SoftHub) -> 
     assert said(waits) == "done"
 
 
+@pytest.mark.parametrize("answer", [{"error": {"code": 0, "message": "cancelled"}}, {"result": {"action": "cancel"}}])
+@in_virtual_time
+async def test_a_client_that_confirms_the_withdrawal_has_not_answered(hub: SoftHub, answer: Any) -> None:
+    await hub.hello(elicitation={})
+    sent = await hub.tool("slow")
+    await hub.running.asks()
+    question = hub.sent_to_client[-1]
+    await sleep(DEADLINE + 1)
+    hub.replied(question, answer)
+    await sleep(1)
+    assert soft(sent) and hub.running.answers == []
+    await hub.tool("hub_wait", {"stream": soft(sent)["stream"]})
+    hub.replied(hub.sent_to_client[-1], answer)
+    await sleep(1)
+    assert len(hub.running.answers) == 1, "an answer to a question that is open is one"
+
+
 @in_virtual_time
 async def test_a_wait_that_asks_is_answered_in_time_too_and_every_answer_counts(hub: SoftHub) -> None:
     stream = await hub.softly(elicitation={})

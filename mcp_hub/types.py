@@ -99,7 +99,7 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
     above which its results are cut, 0 for never, None for the profile's. A call that runs for longer than its
     `soft_deadline` in seconds is answered with the output so far, None for never; for such a client `own` are the
     definitions of the hub's own tools. `partials` is the form in which it gets partial content as progress messages,
-    None for never.
+    None for never. Its results follow the last progress of their call after `result_gap` seconds.
     """
 
     expose: Literal["auto"] | Mode | None = None
@@ -109,6 +109,7 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
     own: tuple[bytes, ...] = ()
     soft_deadline: float | None = None
     partials: PartialForm | None = None
+    result_gap: float = 0.0
 
 
 PROGRAM: Final = ClientKind(expose="full", max_result_tokens=0)

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
-from mcp_hub.aio import call_later
+from mcp_hub.aio import call_soon
 from mcp_hub.call import EarlyOutput
 from mcp_hub.calls.hub_tools.transcript import Transcript, still_running
 from mcp_hub.calls.log import nobody
@@ -25,10 +25,11 @@ _LATEST: Final = 1024
 class EarlyAnswer(ABC):
     """Calls `ready` when the call has run for `after` seconds, and could be detached; never, if it cannot be.
 
-    The time counts from the start of the call, or from now on if its client comes back to it (`is_retry`).
+    The time counts from the start of the call, or from now on if its client comes back to it (`is_retry`). It is the
+    call's alarm: a timer of its own would cost half a kilobyte.
     """
 
-    __slots__ = ("_ready", "_record", "_streams", "_timer")
+    __slots__ = ("_ready", "_record", "_streams", "due")
 
     def __init__(
         self, record: CallRecord, streams: StreamPort, after: float, ready: Callable[[], None], *, is_retry: bool
@@ -36,11 +37,15 @@ class EarlyAnswer(ABC):
         self._record = record
         self._streams = streams
         self._ready = ready
-        passed = 0.0 if is_retry else record.times.clock.now() - record.times.started
-        self._timer = call_later(max(after - passed, 0), self._prepare)
+        now = record.times.clock.now()
+        self.due = after + (now if is_retry else record.times.started)
+        if self.due > now:
+            record.set_alarm(self)
+        else:  # the registry would ring a moment later
+            call_soon(self.ring)
 
-    def _prepare(self) -> None:
-        if not self._record.log.ended:
+    def ring(self) -> None:
+        if self._ready is not nobody and not self._record.log.ended:
             self._detach()
 
     @abstractmethod
@@ -53,7 +58,8 @@ class EarlyAnswer(ABC):
 
     def close(self) -> None:
         """The answer is not needed. Idempotent."""
-        self._timer.cancel()
+        if self._record.times.alarm is self:
+            self._record.set_alarm(None)
         self._ready = nobody
 
 

@@ -35,6 +35,28 @@ def nobody() -> None:
     """Takes the place of a callback: a closed reader that held its owner would leave both to the garbage collector."""
 
 
+class HeldBack(msgspec.Struct):
+    """Events that a slow reader does not get: `progress` of which the newest stands for all, and so many `logs`."""
+
+    progress: Progressed | None = None
+    logs: int = 0
+
+    def take(self, event: CallEvent) -> bool:
+        """Keeps the event back if that loses nothing that matters."""
+        if isinstance(event, Log):
+            self.logs += 1
+        elif isinstance(event, Progressed):
+            self.progress = event if self.progress is None else coalesce.merge(self.progress, event)
+        else:
+            return False
+        return True
+
+    def events(self) -> list[CallEvent]:
+        """They stand for all that was kept back."""
+        progress: list[CallEvent] = [] if self.progress is None else [self.progress]
+        return progress + ([coalesce.suppressed(self.logs)] if self.logs else [])
+
+
 class CallLog(msgspec.Struct, eq=False):
     """Events of one call and the readers that follow it. `held` were merged or left out because a reader was slow."""
 
@@ -46,8 +68,7 @@ class CallLog(msgspec.Struct, eq=False):
     _size: int = 0  # bytes of payload in _events
     _readers: "list[LogReader]" = msgspec.field(default_factory=list)
     _room: anyio.Event | None = None
-    _held: Progressed | None = None
-    _suppressed: int = 0
+    _back: HeldBack | None = None
     _news: Callable[[], object] | None = None
 
     def begin(self) -> None:
@@ -112,7 +133,7 @@ class CallLog(msgspec.Struct, eq=False):
             return False
         if (len(self._events) >= coalesce.LAG or self._size >= coalesce.LAG_BYTES) and self._waits(event):
             return True
-        if self._held is not None or self._suppressed:
+        if self._back is not None:
             self._release()
         self._events.append(event)
         if type(event) in _MANY:
@@ -130,7 +151,14 @@ class CallLog(msgspec.Struct, eq=False):
         if not self._readers:
             self._drop(len(self._events) // 2)
             return False
-        return self._is_crowded and self._hold(event)
+        if not self._is_crowded:
+            return False
+        back = self._back or HeldBack()
+        if not back.take(event):
+            return False
+        self._back = back
+        self.held += 1
+        return True
 
     @property
     def _is_crowded(self) -> bool:
@@ -138,23 +166,10 @@ class CallLog(msgspec.Struct, eq=False):
         unread = self._last_seq - min(reader.cursor for reader in self._readers)
         return unread >= coalesce.LAG or (unread > 0 and self._size >= coalesce.LAG_BYTES)
 
-    def _hold(self, event: CallEvent) -> bool:
-        """Keeps the event back if that loses nothing that matters."""
-        if isinstance(event, Log):
-            self._suppressed += 1
-        elif isinstance(event, Progressed):
-            self._held = event if self._held is None else coalesce.merge(self._held, event)
-        else:
-            return False
-        self.held += 1
-        return True
-
     def _release(self) -> None:
         """Appends what was held back, in front of whatever comes now."""
-        released: list[CallEvent] = [] if self._held is None else [self._held]
-        if self._suppressed:
-            released.append(coalesce.suppressed(self._suppressed))
-        self._held, self._suppressed = None, 0
+        released = [] if self._back is None else self._back.events()
+        self._back = None
         self._events += released
         self._size += sum(map(coalesce.payload, released))
 
@@ -191,11 +206,11 @@ class CallLog(msgspec.Struct, eq=False):
         if self._readers:
             seen = min(reader.cursor for reader in self._readers)
             self._drop(min(seen - self._first + 1, len(self._events) - 1))
-        if self._held is None and not self._suppressed and self._room is None:
+        if self._back is None and self._room is None:
             return
         if self._readers and self._is_crowded:
             return
-        if self._held is not None or self._suppressed:
+        if self._back is not None:
             self._release()
             for reader in self._readers:
                 reader.wake()

@@ -29,6 +29,8 @@ class ClientFacts(Protocol):
     def partials(self) -> Literal["message", "off"]: ...
     @property
     def one_line(self) -> bool: ...
+    @property
+    def result_gap(self) -> float: ...
 
 
 class ClientKinds:
@@ -73,6 +75,7 @@ class ClientKinds:
                 own=self._own if deadline is not None else (),
                 soft_deadline=deadline,
                 partials=_form(rules),
+                result_gap=rules.result_gap,
             )
         return kind
 

@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from mcp_hub.config.findings import nearest, quoted
-from mcp_hub.config.schema.scalars import Amount, Count, Expose, SoftDeadline, Text
+from mcp_hub.config.schema.scalars import Amount, Count, Expose, ResultGap, SoftDeadline, Text
 from mcp_hub.config.schema.section import Section, finding
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.globs import first_match
@@ -26,6 +26,7 @@ class ClientSettings(Section):
     max_result_tokens: Amount | None = None
     partials: Literal["message", "off"] | None = None
     one_line: bool | None = None
+    result_gap: ResultGap | None = None
 
 
 class ClientRules(msgspec.Struct, frozen=True):
@@ -38,6 +39,7 @@ class ClientRules(msgspec.Struct, frozen=True):
     max_result_tokens: int | None = None
     partials: Literal["message", "off"] = "message"
     one_line: bool = False
+    result_gap: float = 0.0
 
 
 UNKNOWN_CLIENT: Final = "unknown"  # the entry for every client that no other entry matches
@@ -45,16 +47,22 @@ UNKNOWN_CLIENT: Final = "unknown"  # the entry for every client that no other en
 _MAX_TOOLS: Final = 240
 # the default timeout of the TypeScript SDK is 60 s
 _UNKNOWN: Final = ClientSettings(soft_deadline=45.0, max_tools=_MAX_TOOLS, defers_tools=False)
+# seconds: its clients lose progress that they read together with the result (docs/clients.md)
+_TYPESCRIPT: Final = 0.005
 _OPENAI: Final = 120  # tools: more than 128, some of them the client's own, are refused by OpenAI-style interfaces
 
 BUILT_IN_CLIENTS: Final[Mapping[str, ClientSettings]] = {
     # every progress notification restarts its idle timer, and shows on one line; it searches tools by itself
-    "claude-code": ClientSettings(soft_deadline="never", max_tools=400, defers_tools=True, one_line=True),
+    "claude-code": ClientSettings(
+        soft_deadline="never", max_tools=400, defers_tools=True, one_line=True, result_gap=_TYPESCRIPT
+    ),
     # its timeout is 240 s, even with progress; it silently drops tools beyond 256
-    "claude-desktop": ClientSettings(soft_deadline=200.0, matches=["claude-ai"], max_tools=_MAX_TOOLS),
+    "claude-desktop": ClientSettings(
+        soft_deadline=200.0, matches=["claude-ai"], max_tools=_MAX_TOOLS, result_gap=_TYPESCRIPT
+    ),
     # its timeout is 300 s
     "codex": ClientSettings(soft_deadline=240.0, matches=["codex-mcp-client"], max_tools=_OPENAI),
-    "cursor": ClientSettings(matches=["cursor-vscode"], max_tools=_OPENAI),
+    "cursor": ClientSettings(matches=["cursor-vscode"], max_tools=_OPENAI, result_gap=_TYPESCRIPT),
     "openai": ClientSettings(matches=["openai-mcp*"], max_tools=_OPENAI),
     "vscode": ClientSettings(matches=["Visual Studio Code*"], max_tools=_OPENAI),
     # a hub in front of this one: it applies these rules for its own clients
@@ -104,6 +112,7 @@ class ClientTable:
             max_result_tokens=_first(entry.max_result_tokens for entry in general),
             partials=_first(entry.partials for entry in general) or "message",
             one_line=bool(_first(entry.one_line for entry in general)),
+            result_gap=_first(entry.result_gap for entry in general) or 0.0,
         )
 
     def _name(self, client_name: str | None) -> str:

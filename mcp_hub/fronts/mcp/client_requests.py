@@ -5,7 +5,7 @@ given twice or to nothing is dropped (2025-11-25, basic/index "Responses").
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -24,6 +24,7 @@ _MOST_LEFT: Final = 64
 """Questions of one client that are off for now; no answer to the oldest is waited for then."""
 _IDS: Final = 1 << 30
 """Where ids may begin: they stay what clients with 32 bits for them can keep."""
+_NOTHING: Final[Mapping[str, bytes | None]] = {}
 
 
 class ClientRequests:
@@ -113,7 +114,7 @@ class CallQuestions:
         self._call = call
         self._asking = asking
         self._version = version
-        self._asked: dict[str, bytes | None] = {}
+        self._asked = _NOTHING  # most calls ask nothing
         self._withdrawn: list[bytes] | None = None
 
     def ask(self, question: InputRequired) -> bytes | None:
@@ -124,13 +125,13 @@ class CallQuestions:
             return None
         frame = self._asking.ask(self._call, question, self._version)
         if frame is not None:
-            self._asked.setdefault(question.key)
+            self._asked = {**self._asked, question.key: self._asked.get(question.key)}
         return frame
 
     def answered(self, key: str) -> bytes | None:
         """The notification that a question is off, where somebody else than this client has answered it."""
         if key in self._asked and self._asked[key] is None:
-            self._asked[key] = self._withdraw(key)
+            self._asked = {**self._asked, key: self._withdraw(key)}
         return self._asked.get(key)
 
     def withdrawn(self) -> list[bytes]:
@@ -146,7 +147,7 @@ class CallQuestions:
     def left(self) -> list[bytes]:
         """The notifications that all questions are off for now: the call continues without this request."""
         frames = [frame for key in self._asked if (frame := self._leave(key)) is not None]
-        self._asked.clear()
+        self._asked = _NOTHING
         return frames
 
     def remember(self, withdrawn: list[bytes]) -> None:

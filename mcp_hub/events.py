@@ -31,12 +31,21 @@ class Progressed(msgspec.Struct, frozen=True, gc=False):
 
     `progress` and `total` are decoded for the monotony guard; `rest` holds every other member (message, `_meta`,
     unknown ones) encoded. `skipped` counts earlier progress that was merged into this one for a slow reader.
+    `own` is the server's last value where `progress` is another, None if it has sent none. `is_hubs`: the server did
+    not send this, it is a sign of life or a message of the hub.
     """
 
     progress: float
     total: float | None = None
     rest: RawObject | None = None
     skipped: int = 0
+    own: float | None | msgspec.UnsetType = msgspec.UNSET
+    is_hubs: bool = False
+
+    @property
+    def sent(self) -> float:
+        """The value that the server sent; that of the hub where the server has sent none."""
+        return self.progress if self.own is None or self.own is msgspec.UNSET else self.own
 
     @property
     def message(self) -> str | None:
@@ -70,7 +79,7 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
         """The text of its text blocks; empty if there is none."""
         try:
             blocks = msgspec.json.decode(self.content, type=list[_Block])
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return ""
         return "".join(block.text for block in blocks if block.type == "text")
 
@@ -120,7 +129,7 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False):
 class Attempt(msgspec.Struct, frozen=True, gc=False):
     """The call failed and is made again: this is the attempt of that `number`, `after` so many seconds.
 
-    `reason` is the class of the failure (`calls.retry.RetryClass`), `detail` a sentence about it.
+    `reason` is the class of the failure (`calls.retries.rules.RetryClass`), `detail` a sentence about it.
     """
 
     number: int

@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 from mcp_hub.call import Call, CallHandler, Upstream
-from mcp_hub.calls.retry import Retries
-from mcp_hub.events import Completed
+from mcp_hub.calls.retries.rules import Retries
+from mcp_hub.events import Completed, Progressed
 from mcp_hub.types import RawJson
 
 Truncate = Callable[[Call, Completed], Awaitable[Completed]]
@@ -58,7 +58,7 @@ class CallPlan(msgspec.Struct, frozen=True):
     reads_only: Callable[[Call], bool] | None = None
     retries: Retries | None = None
     resumption: ResumePoint | None = None
-    progressed: float = 0  # not 0.0: sums with it stay whole numbers
+    progressed: Progressed | None = None
     events: int = 0
 
     def is_read_only(self, call: Call) -> bool:

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from mcp_hub.calls.retry import RetryRule
+from mcp_hub.calls.retries.rules import RetryRule
 
 
 class CallRules(msgspec.Struct, frozen=True):

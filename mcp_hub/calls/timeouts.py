@@ -11,6 +11,7 @@ from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Failed
+from mcp_hub.types import JsonObject
 
 _EARLY: Final = 0.01
 """Seconds before its time that an alarm may ring: timers may be a little early, and the next look would be late."""
@@ -94,7 +95,7 @@ class CallTimes(msgspec.Struct):
         """The ending of a call that ran out of time; `asked` is the method of its oldest open question."""
         limits, latest = self.limits, self.started + self.limits.total
         if asked is not None and self.heard + limits.answer <= latest:
-            return _unanswered(asked, limits.answer)
+            return _unanswered(call, asked, limits.answer)
         if self.suspected > self.heard and self.suspected + _SUSPICION == self.due(is_asking=asked is not None):
             return _not_answering(call)
         if self.began is None:
@@ -110,7 +111,7 @@ def _out_of_time(call: Call, what: str, seconds: float, key: str) -> Failed:
         DeadlineExceeded(
             f'server "{call.upstream}" {what} {seconds:g} s on {call.method}. '
             f"Raise `{key}` of the server if that is normal.",
-            data={"upstream": {"server": call.upstream}, "limit": key, "seconds": seconds},
+            data={"upstream": {"server": call.upstream}, "limit": key, "seconds": seconds, **_outcome(call)},
         )
     )
 
@@ -124,11 +125,16 @@ def _not_answering(call: Call) -> Failed:
     )
 
 
-def _unanswered(method: str, seconds: float) -> Failed:
+def _outcome(call: Call) -> JsonObject:
+    """A tool may have acted before its call ran out of time; everything else only reads."""
+    return {"outcome": "unknown"} if call.method == "tools/call" else {}
+
+
+def _unanswered(call: Call, method: str, seconds: float) -> Failed:
     """The caller did not answer a question."""
     return Failed(
         DeadlineExceeded(
             f"{method} was not answered for {seconds:g} s. Raise hub.limits.question_timeout if that is normal.",
-            data={"question": method, "limit": "question_timeout", "seconds": seconds},
+            data={"question": method, "limit": "question_timeout", "seconds": seconds, **_outcome(call)},
         )
     )

@@ -79,6 +79,7 @@ class Stream:
         """
         if (row.epoch, row.last) < (self.row.epoch, self.row.last):
             return
+        is_first = not self.row.last
         self.row = row if row.first >= self.row.first else msgspec.structs.replace(row, first=self.row.first)
         if not self.readers:
             self._tail = None
@@ -87,6 +88,8 @@ class Stream:
         for reader in self.readers:
             if not reader.is_closed:
                 reader.look()
+                if is_first:  # there is a place to come back to
+                    reader.wake()
 
     def _extend(self, first: int, events: Sequence[Committed]) -> None:
         tail = self._tail

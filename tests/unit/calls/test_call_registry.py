@@ -115,6 +115,17 @@ def test_a_silent_call_runs_out_of_time(
     run(scenario, loop)
 
 
+@pytest.mark.parametrize(("method", "outcome"), [("tools/call", "unknown"), ("resources/read", None)])
+@virtual
+async def test_outcome_of_a_tool_that_ran_out_of_time_is_unknown(method: str, outcome: str | None) -> None:
+    registry = new_registry()
+    call = registry.start(new_call(method=method), never, TimeLimits(5, 10))
+    late = Watched(call, LoopClock().now())
+    await sleep(20)
+    error = failure(late.ending)
+    assert isinstance(error, DeadlineExceeded) and (error.data or {}).get("outcome") == outcome
+
+
 @virtual
 async def test_progress_is_a_sign_of_life_but_the_longest_duration_stays() -> None:
     registry = new_registry()

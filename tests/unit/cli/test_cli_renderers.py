@@ -100,6 +100,15 @@ def test_terminal_shows_progress_with_message_and_count() -> None:
     assert "━" in shown
 
 
+def test_terminal_shows_the_numbers_of_the_server() -> None:
+    terminal = Terminal()
+    terminal.show.event(Progressed(4, 9, own=1))
+    terminal.show.event(Progressed(5, 9, own=1, is_hubs=True))
+    terminal.show.close()
+    assert "1/9" in terminal.out.getvalue() and "4/9" not in terminal.out.getvalue()
+    assert "5/9" not in terminal.out.getvalue()
+
+
 def test_terminal_keeps_streamed_lines_and_the_result() -> None:
     terminal = Terminal()
     for piece in ("first ", "line\nsec", "ond\n"):

@@ -35,7 +35,7 @@ from mcp_hub.sessions.stored import StoredSession
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.instances import new_instance_id
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.types import Era, Kind
+from mcp_hub.types import Era, Kind, PartialForm
 from tests.e2e.client import SseEvent, SseParser
 from tests.unit.calls.call_scripts import LoneOwner
 from tests.unit.calls.virtual_time import LoopClock, sleep
@@ -264,14 +264,16 @@ class MadeCall:
         takes_sse: bool = True,
         tool: str = "runs",
         early: Early | None = None,
+        partials: PartialForm | None = None,
     ) -> None:
         self.world = world
         self.client = client = client or world.client()
         name = msgspec.Raw(b'"%s"' % tool.encode())
         session = client.session
         call = Call(
-            new_call_id(), "git", "tools/call", {"name": name}, {}, session.id, "local", Era.HANDSHAKE, {}, asked=name
-        )
+            new_call_id(), "git", "tools/call", {"name": name}, {}, session.id, "local", Era.HANDSHAKE, {},
+            asked=name, partials=partials,
+        )  # fmt: skip
         self.record = world.owner.record(call, TimeLimits(9e9, 9e9), CallPlan(reads_only=lambda call: tool == "reads"))
         self.record.log.append(Started())
         world.owner.reschedule(self.record.times.started + QUIET)

@@ -38,6 +38,16 @@ MESSAGE = {"message": msgspec.Raw(b'"compiling core"')}
         (events.Started(), "start", "{}"),
         (events.Progressed(3, 120, MESSAGE), "progress", '{"progress":3,"total":120,"message":"compiling core"}'),
         (events.Progressed(3.5), "progress", '{"progress":3.5}'),
+        (
+            events.Progressed(4.000001, 9, own=4),
+            "progress",
+            '{"progress":4.000001,"total":9,"_meta":{"dev.mcp-hub/progress":{"server":4}}}',
+        ),
+        (
+            events.Progressed(0, None, {"_meta": msgspec.Raw(b'{"a":1}')}, 2, None, True),
+            "progress",
+            '{"progress":0,"_meta":{"a":1,"dev.mcp-hub/coalesced":2,"dev.mcp-hub/progress":{"server":null,"by":"hub"}}}',
+        ),
         (events.Progressed(4, None, None, 2), "progress", '{"progress":4,"_meta":{"dev.mcp-hub/coalesced":2}}'),
         (events.Delta(b'[{"type":"text"}]'), "delta", '{"channel":"content","index":0,"content":[{"type":"text"}]}'),
         (events.Delta(b"[]", 2, "aux"), "delta", '{"channel":"aux","index":2,"content":[]}'),

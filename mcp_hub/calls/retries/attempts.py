@@ -9,7 +9,7 @@ import anyio
 
 from mcp_hub.call import Call, CallChannel, CallHandler
 from mcp_hub.calls.plan import CallPlan
-from mcp_hub.calls.retry import class_of
+from mcp_hub.calls.retries.rules import class_of
 from mcp_hub.calls.streams.stream import Stream
 from mcp_hub.calls.timeouts import CallTimes
 from mcp_hub.errors import RpcError

@@ -162,7 +162,7 @@ def run_with(opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callab
     """Runs `main` with the object that `opened` opens, closes it, and exits with the code of `main`.
 
     SIGINT or SIGTERM cancels `main`, which may clean up while the object is still open, and exits with 130. A reader
-    of stdout that leaves (`| head`) ends it, too, without a traceback.
+    of stdout that leaves (`| head`) ends it, too, with 1 and without a word.
     """
     code = EXIT_TOOL
     try:
@@ -170,6 +170,8 @@ def run_with(opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callab
         sys.stdout.flush()
     except* BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+    except* SystemExit:
+        pass  # rich raises it for a reader that has left
     if code == EXIT_INTERRUPTED:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more, while Python exits, must not change the code
     raise SystemExit(code)

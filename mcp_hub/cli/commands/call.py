@@ -16,6 +16,7 @@ import msgspec
 from mcp_hub.cli import arguments
 from mcp_hub.cli.access.following import followed, refuse, show_for
 from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_hub
+from mcp_hub.cli.render.renderers import Show
 from mcp_hub.cli.setup import EXIT_INTERRUPTED, output_option
 from mcp_hub.errors import HubError, InvalidParams, RpcError
 from mcp_hub.events import InputRequired
@@ -116,7 +117,7 @@ async def _call(hub: ReachedHub, wanted: _Wanted) -> int:
     try:
         await hub.find(wanted.name, show.doing)
         stream = client.stream(wanted.name, await _arguments(client, wanted), on_pause=show.doing)
-        async with stream, _cancelled_unless_ended(stream):
+        async with stream, _cancelled_unless_ended(stream, show):
             code = await followed(stream, show, declined, names_stream=wanted.is_verbose)
         return EXIT_INTERRUPTED if code is None else code
     except RpcError as error:
@@ -147,15 +148,21 @@ async def _arguments(client: "HubClient", wanted: _Wanted) -> RawJson:
 
 
 @asynccontextmanager
-async def _cancelled_unless_ended(stream: "HubStream") -> AsyncIterator[None]:
-    """Cancels the call when the block is left in its middle, as an interrupted command does."""
+async def _cancelled_unless_ended(stream: "HubStream", show: Show) -> AsyncIterator[None]:
+    """Cancels the call when the block is left in its middle; says so when the command was interrupted."""
     try:
         yield
     except HubError:
         raise
-    except BaseException:
+    except BaseException as left:
+        done = False
         with anyio.move_on_after(_CANCELLING, shield=True), suppress(HubError):
             await stream.cancel()
+            done = True
+        if isinstance(left, anyio.get_cancelled_exc_class()):
+            show.close()
+            named = f"stream {stream.stream}" if stream.stream else "no stream yet"
+            show.note(f"cancelled ({named})" if done else f"interrupted, but the hub did not confirm it ({named})")
         raise
 
 

@@ -143,6 +143,7 @@ CONFIGURATION: Final = _table(
     invalid_json=("The text is not valid JSON.", "Correct it."),
     invalid_text=("A text is not valid Unicode.", "Save the file as UTF-8; remove lone surrogates."),
     too_deep=("The file is nested too deep, or aliases make it too large.", "Make it flatter."),
+    invalid_toml=("The file is not valid TOML.", "Correct the line."),
     unknown_key=("There is not a key of this name.", "Correct or remove the key."),
     ignored_key=("A key of another client was ignored.", "Remove it, or use the hub's own key."),
     duplicate_key=("A key occurs twice.", "Remove one of them."),

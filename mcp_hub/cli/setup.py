@@ -67,17 +67,17 @@ output_option: Callable[[Any], Any] = click.option(
 stream_argument: Callable[[Any], Any] = click.argument("stream", callback=_named)
 
 
-def read_config(path: str | None) -> "Loaded":
-    """The configuration. Raises: ConfigError."""
+def read_config(path: str | None, *, partly: bool = False) -> "Loaded":
+    """The configuration; `partly` as in `load`. Raises: ConfigError."""
     from mcp_hub.config.load.load import find_config, load  # pydantic and YAML, which commands with --url do without
 
-    return load(find_config(path, Path.cwd(), os.environ), os.environ)
+    return load(find_config(path, Path.cwd(), os.environ), os.environ, partly=partly)
 
 
-def load_config(path: str | None) -> "Loaded":
-    """The configuration. If it is invalid, prints every finding and exits with 2."""
+def load_config(path: str | None, *, partly: bool = False) -> "Loaded":
+    """The configuration; `partly` as in `load`. If it is invalid, prints every finding and exits with 2."""
     try:
-        loaded = read_config(path)
+        loaded = read_config(path, partly=partly)
     except ConfigError as exc:
         fail_with(exc)
     for warning in loaded.warnings:

@@ -66,7 +66,7 @@ def serve(
         raise click.UsageError("--host and --port belong to --http.")
     if over_http and client is not None:
         raise click.UsageError("--client belongs to stdio. Over HTTP a client is known by the name that it gives.")
-    loaded = load_config(config)
+    loaded = load_config(config, partly=True)
     settings = loaded.settings
     check_caller(loaded, profile, client)
     _calm_collector()

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.config.findings import Findings
+from mcp_hub.config.load.foreign import place_of_servers
 from mcp_hub.config.load.locate import read_document
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.masking import hide
@@ -61,8 +62,9 @@ def report_of(loaded: "Loaded") -> Findings:
         document = read_document(loaded.path.read_text(), name)
     except (ConfigError, OSError, ValueError):
         return Findings(name)
-    is_named_otherwise = isinstance(document.data, dict) and "mcpServers" in document.data
-    return Findings(name, document.lines, {"servers": "mcpServers"} if is_named_otherwise else {})
+    data = document.data
+    place = place_of_servers(data, is_yaml=document.is_yaml) if isinstance(data, dict) else ("servers",)
+    return Findings(name, document.lines, {"servers": place})
 
 
 def unmatched_patterns(app: "App", loaded: "Loaded") -> list[ConfigFinding]:

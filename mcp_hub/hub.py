@@ -106,7 +106,7 @@ class HubPort:
         self._long_results = long_results
         self.catalog = catalog
         self._accounts = TokenAccounts(catalog)
-        self.durable = StreamPort(streams, rules)
+        self.durable = StreamPort(streams, rules, lambda profile: catalog.rules(profile).servers)
         self.stream = self.durable.open
         self._own_tools = OwnTools(self.durable)
         self.session_store = SessionStore(streams.store, streams.limits.retention)
@@ -234,7 +234,7 @@ class HubPort:
             case definitions.READ if self._long_results is not None:
                 return self._long_results.reading.handler(self._most_tokens(session)), _SHORT
             case _:
-                caller = own_tools.OwnToolCaller(deadline, partial(self.exported, session))
+                caller = own_tools.OwnToolCaller(deadline, session.caller.profile, partial(self.exported, session))
                 return self._own_tools.handler(caller), own_tools.limits(deadline)
 
     async def _finding(self, session: Session) -> ToolFinder:

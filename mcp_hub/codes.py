@@ -276,9 +276,17 @@ COMMANDS: Final = _table(
     unknown_client=("There is not a client of this name.", "Use a known one, or add it to `hub.clients`."),
     invalid_hub_url=("The value is not the URL of a hub.", "Write it as http://127.0.0.1:8765."),
     not_a_hub=("The server at the URL is not a hub.", "Check --url."),
+    no_running_hub=(
+        "No hub serves the configuration over HTTP.",
+        "Start one with `mcp-hub serve --http`, or name one with --url.",
+    ),
+    hub_outdated=("The running hub has not read this version of the file.", "Run `mcp-hub reload`, or add --local."),
     refused_by_hub=("The hub refused the request.", "Read its message."),
     cannot_listen=("The address cannot be listened on.", "Choose another one with --host and --port."),
-    store_in_memory=("Streams are kept in the memory of the hub that runs.", "Ask it, with --url."),
+    store_in_memory=(
+        "Streams are kept in the memory of the hub that runs.",
+        "Start `mcp-hub serve --http`, or ask a hub with --url.",
+    ),
     state_unreadable=("A file of approvals cannot be read.", "Remove it with `mcp-hub approve --forget`."),
     state_unwritable=("A file of approvals cannot be written.", "Check its permissions and the disk."),
     no_terminal=("The command cannot ask: stdin is not a terminal.", "Add --yes."),

@@ -19,7 +19,6 @@ from mcp_hub.cli.render.output import say
 from mcp_hub.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mcp_hub.app.build import App
     from mcp_hub.config.load.load import Loaded
 
 EXIT_TOOL = 1
@@ -67,9 +66,19 @@ output_option: Callable[[Any], Any] = click.option(
 stream_argument: Callable[[Any], Any] = click.argument("stream", callback=_named)
 
 
+def config_path(path: str | None) -> Path:
+    """The configuration file. If there is none, says so and exits with 2."""
+    from mcp_hub.config.load.load import find_config  # pydantic and YAML, which commands with --url do without
+
+    try:
+        return find_config(path, Path.cwd(), os.environ)
+    except ConfigError as exc:
+        fail_with(exc)
+
+
 def read_config(path: str | None, *, partly: bool = False) -> "Loaded":
     """The configuration; `partly` as in `load`. Raises: ConfigError."""
-    from mcp_hub.config.load.load import find_config, load  # pydantic and YAML, which commands with --url do without
+    from mcp_hub.config.load.load import find_config, load
 
     return load(find_config(path, Path.cwd(), os.environ), os.environ, partly=partly)
 
@@ -149,13 +158,6 @@ def run(main: Callable[[], Awaitable[_T]]) -> _T:
 def quiet_logs(verbose: int) -> None:
     """Sets up the log of a command whose output a person reads: errors only, unless asked for more."""
     logs.configure(("error", "info", "debug")[min(verbose, 2)], "console")
-
-
-def run_with_app(loaded: "Loaded", main: Callable[["App"], Awaitable[int]]) -> NoReturn:
-    """Starts the servers, runs `main`, stops them, and exits with its code; interrupted as `run_with` says."""
-    from mcp_hub.app.build import open_app
-
-    run_with(lambda: open_app(loaded, os.environ), main)
 
 
 def run_with(opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callable[[_T], Awaitable[int]]) -> NoReturn:

@@ -7,7 +7,8 @@ necessary, each once and in order; `resume` continues it from a cursor, also aft
 
 Held together by `hub_client.HubClient`, which speaks REST over a `transport`: `http.connect` reaches a URL,
 `in_process.AsgiTransport` a hub in this process. `rest` sends one request, `lists` asks for what the hub has,
-`streams` follows one durable call across connections. `rest_messages`, `stream_reader` and `retrying` decide and parse without I/O.
+`streams` follows one durable call across connections. `rest_messages`, `stream_reader` and `retrying` decide and parse
+without I/O.
 
 It imports `types`, `errors`, `events` and `protocol` only. Only `http` imports the HTTP library, which a hub in this
 process does without.

@@ -102,7 +102,9 @@ def _take_variables(
     except Unresolved as problem:
         report.warn(path, problem.code, f"{problem} (left out)")
         return
-    own["env"] = {**{key: places.keep(name, key, value) for key, value in found.items()}, **own.get("env", {})}
+    given = own.get("env") or {}
+    if isinstance(given, dict):
+        own["env"] = {**{key: places.keep(name, key, value) for key, value in found.items()}, **given}
 
 
 def _inputs(data: JsonObject) -> dict[str, Input]:

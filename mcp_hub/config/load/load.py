@@ -270,7 +270,8 @@ def _server(
     on_failure = excuse if is_disabled else refuse
     filled = interpolation.fill(server, path, on_failure)
     if interpolation.others is not None and isinstance(filled, dict) and "envFile" in filled:
-        filled["env"] = {**_variables(filled.pop("envFile"), path, interpolation, on_failure), **filled.get("env", {})}
+        variables, own = _variables(filled.pop("envFile"), path, interpolation, on_failure), filled.get("env") or {}
+        filled["env"] = {**variables, **own} if isinstance(own, dict) else own
     _place(path, "cwd", filled, interpolation, report)
     return filled
 

@@ -173,6 +173,7 @@ def test_env_file_that_cannot_be_read_is_an_error_of_its_server(tmp_path: Path, 
 
 
 BAD: JsonObject = {
+    "variables": {"command": "x", "envFile": ".env", "env": ["A=1"]},
     "no-command": {},
     "both": {"command": "x", "url": "https://a.example"},
     "socket": {"type": "ws", "url": "wss://a.example"},

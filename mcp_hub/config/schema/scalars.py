@@ -109,6 +109,7 @@ def _never_at_zero(value: object) -> object:
 
 
 Duration = Annotated[float, BeforeValidator(parse_duration)]
+ResultGap = Annotated[float, BeforeValidator(parse_duration), Field(le=0.1)]
 PositiveDuration = Annotated[Duration, AfterValidator(_more_than_nothing)]
 Size = Annotated[int, BeforeValidator(parse_size)]
 Text = Annotated[str, StringConstraints(min_length=1)]

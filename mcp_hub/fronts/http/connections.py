@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import anyio
 import httptools
 import msgspec
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from mcp_hub.errors import Busy
@@ -61,6 +61,36 @@ class _Trailers(list[tuple[bytes, bytes]]):
         """Drops it."""
 
 
+class _Flow(FlowControl):
+    """Has an event only once the client has stopped reading: one of asyncio holds 0.7 kB."""
+
+    def __init__(self, transport: Any) -> None:
+        super().__init__(transport)
+        self._is_writable_event: Any = None
+
+    def pause_writing(self) -> None:
+        if not self.write_paused:
+            self.write_paused = True
+            self._is_writable_event = anyio.Event()
+
+
+class _Unread:
+    """For how long a client has taken nothing of what waits for it."""
+
+    __slots__ = ("_bytes", "_since")
+
+    def __init__(self, since: float) -> None:
+        self._bytes = 0
+        self._since = since
+
+    def seconds(self, waiting: int, now: float) -> float:
+        """Takes how many bytes wait now."""
+        if not self._bytes or waiting < self._bytes:
+            self._since = now
+        self._bytes = waiting
+        return now - self._since
+
+
 class _Joined:
     """The transport of one response: a head that gives the length of its body leaves with the body, in one write.
 
@@ -94,7 +124,7 @@ class Bounded(HttpToolsProtocol):
 
     # in the instance's dict they would be too many for one that shares its keys: 1.5 kB a connection
     __slots__ = (
-        "_is_surplus", "_is_upgrade", "_overhead", "_part", "_running", "_unread", "_unread_since", "since",
+        "_is_surplus", "_is_upgrade", "_overhead", "_part", "_running", "_unread", "since",
     )  # fmt: skip
     limits = ConnectionLimits()
 
@@ -105,8 +135,7 @@ class Bounded(HttpToolsProtocol):
         self._overhead = 0  # bytes of the head, or since the last ones of the body: chunk extensions, trailers
         self._is_upgrade = self._is_surplus = False
         self._running: RequestResponseCycle | None = None
-        self._unread = 0
-        self._unread_since = self.since
+        self._unread = _Unread(self.since)
 
     @property
     def is_answering(self) -> bool:
@@ -119,6 +148,7 @@ class Bounded(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Counts the connection; one over the limit gets 503."""
         super().connection_made(transport)
+        self.flow = _Flow(transport)
         over = len(self.connections) - self.limits.max_connections
         if over > 0 and not _make_room(self.connections, self.loop.time()):
             self._is_surplus = True
@@ -272,12 +302,8 @@ class Bounded(HttpToolsProtocol):
         if self._part is not None and now - self.since > seconds:
             said = f"the {self._part} of the request did not arrive within {seconds:g} s"
             self._refuse_over(408, "request_timeout", said, limit, seconds)
-        unread = self.transport.get_write_buffer_size()
-        if not self._unread or unread < self._unread:
-            self._unread_since = now
-        elif now - self._unread_since > limits.stalled:
+        if self._unread.seconds(self.transport.get_write_buffer_size(), now) > limits.stalled:
             self.transport.abort()
-        self._unread = unread
 
     def _refuse_over(self, status: int, code: str, said: str, limit: str, value: float) -> None:
         setting = f"hub.http.{limit}"

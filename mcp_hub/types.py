@@ -33,6 +33,11 @@ class FileStamp(NamedTuple):
     changed: int
     size: int
 
+    @property
+    def text(self) -> str:
+        """The same on one line, to compare."""
+        return "-".join(map(str, self))
+
 
 OWN: Final = ""
 """The server of the hub's own tools: no configured one can have this name."""

@@ -97,7 +97,12 @@ ROUTES: Final = (
     RestRoute(
         "GET", "/v1/tokens", "countTokens", "What the tools cost a model, each and in every way to list them",
         (ResponseSpec(200, "the tokens, by estimate", {_JSON: TokenAccount}),),
-        parameters=(Parameter("client", "the kind of client that is listed the tools (unknown)"), _PROFILE),
+        parameters=(
+            Parameter("client", "the kind of client that is listed the tools (unknown)"),
+            Parameter("server", "count the tools of this server only"),
+            Parameter("top", "how many names heaviest has (10)", "integer"),
+            _PROFILE,
+        ),
         problems=(400, 404), has_head=True,
     ),
     RestRoute(

@@ -12,7 +12,7 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import ToolRules
 from mcp_hub.errors import ConfigError
 from mcp_hub.globs import first_match
-from tests.unit.config.faults import shown_all
+from tests.unit.config.faults import shown, shown_all
 
 SERVER = """
   ci:
@@ -216,3 +216,15 @@ def test_retries_are_those_of_the_tool_else_of_the_server_else_of_the_defaults()
 def test_a_wrong_rule_for_retries_is_a_finding(retry: str) -> None:
     (found,) = findings(f"retry: {retry}")
     assert "servers.git.retry" in found
+
+
+def test_name_that_two_tools_are_given_is_a_warning() -> None:
+    text = "servers:\n  a: {command: x, rename: {p: n}}\n  b:\n    command: x\n    per_tool: {q: {name: n}}\n"
+    (warning,) = parse(text, "s", {}, Path("/base")).warnings
+    assert shown(warning) == "s:5: servers.b.per_tool.q.name [duplicate_name]" and '"a"' in warning.message
+
+
+def test_name_that_is_renamed_twice_is_a_warning() -> None:
+    text = "servers:\n  a:\n    command: x\n    rename: {p: n}\n    per_tool: {n: {name: m}}\n"
+    (warning,) = parse(text, "s", {}, Path("/base")).warnings
+    assert shown(warning) == "s:5: servers.a.per_tool.n.name [duplicate_name]" and "rename" in warning.message

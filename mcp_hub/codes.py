@@ -137,6 +137,10 @@ CONFIGURATION: Final = _table(
         "Another user can write the file, and so run commands as you.",
         "Make the file yours and take away others' right to write; MCP_HUB_TRUST_CONFIG=1 switches the check off.",
     ),
+    state_untrusted=(
+        "Another user can write a folder of the hub: streams, logins, approvals.",
+        "Run `mcp-hub doctor --fix`; MCP_HUB_TRUST_CONFIG=1 switches the check off.",
+    ),
     config_too_large=("The file is too large for a configuration.", "Check which file it is."),
     config_empty=("The file is empty.", "Add servers."),
     invalid_yaml=("The file is not valid YAML, or uses YAML that is not data.", "Correct the line."),

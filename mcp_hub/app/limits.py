@@ -17,6 +17,8 @@ from mcp_hub.catalog.discovery.instructions import compose
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.clients import ClientRules
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.trust import close_folder, untrusted_folders
+from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents.base import DocumentLimits, Documents
@@ -24,6 +26,8 @@ from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.types import ClientKind
 
 _ANYBODY: Final = ClientKind()
+_FOLDERS: Final = ("approvals", "executors", "instances", "keys", "lists", "oauth", stores.DOCUMENTS)
+"""The folders of the hub in its state folder."""
 
 
 class Current(msgspec.Struct):
@@ -52,6 +56,19 @@ class Current(msgspec.Struct):
 def state_dir(env: Mapping[str, str]) -> Path:
     """Where the hub keeps what it remembers: `MCP_HUB_STATE_DIR`, else the platform's place."""
     return Path(env.get("MCP_HUB_STATE_DIR") or platformdirs.user_state_dir("mcp-hub"))
+
+
+def check_state(settings: Settings, env: Mapping[str, str], *, fixes: bool = False) -> list[Path]:
+    """Refuses folders for the hub's files that others may write: raises `ConfigError` with each.
+
+    If it `fixes`, it takes that right away first. Returns the folders that it fixed.
+    """
+    homes = {state_dir(env), _store_folder(settings, env)}
+    folders = [folder for home in sorted(homes) for folder in (home, *(home / name for name in _FOLDERS))]
+    fixed = [folder for folder, _ in untrusted_folders(folders, env) if fixes and close_folder(folder)]
+    if found := list(untrusted_folders(folders, env)):
+        raise ConfigError(*(ConfigFinding("state_untrusted", problem, str(folder)) for folder, problem in found))
+    return fixed
 
 
 def open_documents(settings: Settings, env: Mapping[str, str]) -> Documents:

@@ -67,17 +67,24 @@ output_option: Callable[[Any], Any] = click.option(
 stream_argument: Callable[[Any], Any] = click.argument("stream", callback=_named)
 
 
-def read_config(path: str | None) -> "Loaded":
-    """The configuration. Raises: ConfigError."""
+def read_config(path: str | None, *, fixes: bool = False) -> "Loaded":
+    """The configuration, once nobody else may write the hub's folders. Raises: ConfigError."""
+    from mcp_hub.app.limits import check_state
     from mcp_hub.config.load.load import find_config, load  # pydantic and YAML, which commands with --url do without
 
-    return load(find_config(path, Path.cwd(), os.environ), os.environ)
+    loaded = load(find_config(path, Path.cwd(), os.environ), os.environ)
+    for folder in check_state(loaded.settings, os.environ, fixes=fixes):
+        say(f"fixed: nobody else may write {folder} any more")
+    return loaded
 
 
-def load_config(path: str | None) -> "Loaded":
-    """The configuration. If it is invalid, prints every finding and exits with 2."""
+def load_config(path: str | None, *, fixes: bool = False) -> "Loaded":
+    """The configuration. If it is invalid, or others may write the hub's folders, prints why and exits with 2.
+
+    If it `fixes`, it takes that right away from others.
+    """
     try:
-        loaded = read_config(path)
+        loaded = read_config(path, fixes=fixes)
     except ConfigError as exc:
         fail_with(exc)
     for warning in loaded.warnings:

@@ -44,14 +44,17 @@ _SPARE: Final = 5.0
     "--wait", type=Seconds(min=0), metavar="SECONDS",
     help="How long to wait for servers to start.  [default: the longest start_timeout]",
 )  # fmt: skip
+@click.option("--fix", "fixes", is_flag=True, help="Take the right to write the hub's folders away from other users.")
 @verbose_option
 @config_option
-def doctor(servers: tuple[str, ...], as_json: bool, wait: float | None, verbose: int, config: str | None) -> None:
+def doctor(
+    servers: tuple[str, ...], as_json: bool, wait: float | None, fixes: bool, verbose: int, config: str | None
+) -> None:
     """Start the servers and explain what is wrong.
 
     Checks all servers, or only those named. Exit code 3 if a server has a problem.
     """
-    loaded = load_config(config)
+    loaded = load_config(config, fixes=fixes)
     check_servers(loaded, servers)
     quiet_logs(verbose)
     chosen = _only(loaded, servers)

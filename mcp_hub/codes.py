@@ -266,6 +266,10 @@ HTTP: Final = _table(
     stopping=("The hub is stopping.", "Use another hub, or wait until it is back."),
     store_out_of_use=("The file of streams cannot be used: they are in memory.", "Check the disk."),
     no_server=("All enabled servers have failed.", "See `mcp-hub doctor`."),
+    watchdog_gave_up=(
+        "The watchdog process keeps ending, so servers may outlive a hub that is killed.",
+        "See why in the log, and end whatever kills it; the hub tries again each minute.",
+    ),
     not_kept=("The post was not stored in time.", "Post again under the same number."),
     store_unavailable=("The store of streams cannot be used.", "Try again; check the disk of the hub."),
 )

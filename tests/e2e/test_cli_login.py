@@ -95,7 +95,7 @@ async def test_a_login_is_that_of_all_principals_of_a_hub_and_of_no_other_hub(tm
         logged_in = f"{sys.executable} {browser} {tmp_path / 'visited'} %s"
         assert (await ran(tmp_path / "alice", "login", "far", BROWSER=logged_in, **env)).returncode == 0
         assert "[login_needed]" in (await ran(tmp_path / "bob", "list", **env)).stdout
-        async with http_hub(json.dumps(shared), tmp_path / "alice", **env) as hub:
+        async with http_hub(json.dumps(shared), tmp_path / "alice", relays_all=True, **env) as hub:
             for name in ("alice", "bob"):
                 async with HttpClient(hub.url, env[f"{name}_TOKEN"]) as client:
                     await client.initialize()

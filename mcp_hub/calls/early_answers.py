@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
-from mcp_hub.aio import call_later
+from mcp_hub.aio import call_soon
 from mcp_hub.call import EarlyOutput
 from mcp_hub.calls.hub_tools.transcript import Transcript, still_running
 from mcp_hub.calls.log import nobody
@@ -27,10 +27,11 @@ _AGAIN: Final = 0.25
 class EarlyAnswer(ABC):
     """Calls `ready` when the call has run for `after` seconds, and could be detached; never, if it cannot be.
 
-    The time counts from the start of the call, or from now on if its client comes back to it (`is_retry`).
+    The time counts from the start of the call, or from now on if its client comes back to it (`is_retry`). It is the
+    call's alarm: a timer of its own would cost half a kilobyte.
     """
 
-    __slots__ = ("_ready", "_record", "_streams", "_timer")
+    __slots__ = ("_ready", "_record", "_streams", "due")
 
     def __init__(
         self, record: CallRecord, streams: StreamPort, after: float, ready: Callable[[], None], *, is_retry: bool
@@ -38,11 +39,15 @@ class EarlyAnswer(ABC):
         self._record = record
         self._streams = streams
         self._ready = ready
-        passed = 0.0 if is_retry else record.times.clock.now() - record.times.started
-        self._timer = call_later(max(after - passed, 0), self._prepare)
+        now = record.times.clock.now()
+        self.due = after + (now if is_retry else record.times.started)
+        if self.due > now:
+            record.set_alarm(self)
+        else:  # the registry would ring a moment later
+            call_soon(self.ring)
 
-    def _prepare(self) -> None:
-        if not self._record.log.ended:
+    def ring(self) -> None:
+        if self._ready is not nobody and not self._record.log.ended:
             self._detach()
 
     @abstractmethod
@@ -55,7 +60,8 @@ class EarlyAnswer(ABC):
 
     def close(self) -> None:
         """The answer is not needed. Idempotent."""
-        self._timer.cancel()
+        if self._record.times.alarm is self:
+            self._record.set_alarm(None)
         self._ready = nobody
 
 
@@ -92,7 +98,8 @@ class OutputSoFar(EarlyAnswer):
 
     def _detach(self) -> None:
         if self._record.open_questions:
-            self._timer = call_later(_AGAIN, self._prepare)
+            self.due = self._record.times.clock.now() + _AGAIN
+            self._record.set_alarm(self)
             return
         stream = self._streams.table.begin(self._record).stream
         after = max(stream.row.last - _LATEST, stream.row.first - 1)

@@ -16,7 +16,7 @@ from mcp_hub.calls.log import CallLog
 from mcp_hub.calls.plan import ENDED, SENT, WITHOUT_PLAN, CallPlan, CallState, ResumePoint
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.streams.stream import LogWriter, Stream
-from mcp_hub.calls.timeouts import CallTimes
+from mcp_hub.calls.timeouts import Alarm, CallTimes
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed, InputReceived, InputRequired, Progressed
@@ -86,7 +86,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     def send(self, event: CallEvent) -> None:
         now = self.times.hear()
         if self.is_short:
-            self.become_durable()
+            self._become_durable()
         if type(event) is Progressed:
             admitted = self._progress.admit(event)
             if admitted is None:
@@ -118,7 +118,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         if known is None or how is not known.how or revoked is not known.revoked:
             self._resume_by(None if how is None else ResumePoint(how, revoked))
         if how is not None:
-            self.become_durable()
+            self._become_durable()
 
     def _resume_by(self, resumption: ResumePoint | None) -> None:
         self.resumption = resumption
@@ -156,7 +156,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
             question.answered(RpcError(f"{question.method} not passed on: {reason}"))
             return key
         self.times.hear()
-        self.become_durable()
+        self._become_durable()
         self.open_questions[key] = question
         self.log.append(InputRequired(key, question.method, question.params))
         self._owner.reschedule(self.due)
@@ -183,7 +183,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     # -- durable streams ----------------------------------------------------------------------------------------------
 
-    def become_durable(self) -> None:
+    def _become_durable(self) -> None:
         """The call is not a short quiet one: its owner hears of that, once, unless the call has ended."""
         if self.is_short:
             self.is_short = False
@@ -205,15 +205,24 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
+    def set_alarm(self, alarm: Alarm | None) -> None:
+        """In place of the one before; None: nothing is to be done any more."""
+        self.times.set_alarm(alarm)
+        if alarm is not None:
+            self._owner.reschedule(alarm.due)
+
     def look(self, now: float) -> float:
-        """Does what is due of a call that lasts: its durable stream, heartbeat. When there is more to do."""
-        if self.times.began is None or self.log.ended:
+        """Does what is due of a call that lasts: its alarm, durable stream, heartbeat. When there is more to do."""
+        if self.log.ended:
             return math.inf
+        due = self.times.ring(now)
+        if self.times.began is None:
+            return due
         if self.is_short:
             if now < self.times.started + QUIET:
-                return self.times.started + QUIET
-            self.become_durable()
-        return self._beat(now) if self.call.wants_progress else math.inf
+                return min(due, self.times.started + QUIET)
+            self._become_durable()
+        return min(due, self._beat(now)) if self.call.wants_progress else due
 
     def _beat(self, now: float) -> float:
         """The heartbeat, if it is due; when the next one is."""

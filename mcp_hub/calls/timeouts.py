@@ -1,25 +1,38 @@
 """The times of a call: when it runs out of time, by which limit, and the error that names the setting to raise."""
 
 import math
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
+from mcp_hub.aio import call_soon
 from mcp_hub.call import Call
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Failed
 
+_EARLY: Final = 0.01
+"""Seconds before its time that an alarm may ring: timers may be a little early, and the next look would be late."""
 _SUSPICION: Final = 30.0
 """Seconds that a call may stay silent after an answer of its upstream that belongs to no call."""
+
+
+class Alarm(Protocol):
+    """Something to do for a call once it has run for long. A timer of the event loop would cost half a kilobyte."""
+
+    @property
+    def due(self) -> float: ...
+
+    def ring(self) -> None:
+        """Does it."""
 
 
 class CallTimes(msgspec.Struct):
     """Times of one call by `clock`: it `started`, `began` when its turn came (None before), its upstream was `heard`.
 
     `spoken` is the last progress that its caller received, or the start. `suspected` is when an answer came that is
-    of no call.
+    of no call. `alarm` is what the registry is to ring.
     """
 
     clock: Clock
@@ -29,6 +42,7 @@ class CallTimes(msgspec.Struct):
     heard: float
     spoken: float
     suspected: float = -math.inf
+    alarm: Alarm | None = None
 
     def wait(self) -> None:
         """The call waits for its turn."""
@@ -53,6 +67,21 @@ class CallTimes(msgspec.Struct):
         if is_new:
             self.suspected = self.clock.now()
         return is_new
+
+    def set_alarm(self, alarm: Alarm | None) -> None:
+        """None: there is nothing to ring any more."""
+        self.alarm = alarm
+
+    def ring(self, now: float) -> float:
+        """Rings the alarm in the next pass of the loop, if it is due; when it will be."""
+        alarm = self.alarm
+        if alarm is None:
+            return math.inf
+        if now < alarm.due - _EARLY:
+            return alarm.due
+        self.alarm = None
+        call_soon(alarm.ring)
+        return math.inf
 
     def due(self, *, is_asking: bool) -> float:
         """When the call runs out of time, unless its upstream is heard of before. While it waits nobody is silent."""

@@ -96,7 +96,7 @@ class EventStore(Protocol):
     # -- the owner
 
     def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
-        """Adds a stream with its first events. `KeyTaken` if its key is in use."""
+        """Adds a stream with its first events, as `row` is with them. `KeyTaken` if its key is in use."""
 
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
         """Adds events behind the last one, with what they change of the row. An empty chunk changes the row alone.
@@ -176,11 +176,13 @@ def joined(chunk: Chunk) -> bytes:
 
 
 def begin(row: StreamInfo, chunk: Chunk) -> StreamInfo:
-    """The row of a new stream with its first events. Raises `StoreError` if they are not the next."""
-    if chunk.first != row.last + 1:
-        raise StoreError(f"stream {row.id}: begins with event {chunk.first} instead of {row.last + 1}")
+    """The row of a new stream as it is kept. Raises `StoreError` if its first events are not those of the row."""
+    if chunk.last != row.last:
+        raise StoreError(f"stream {row.id}: its first events end with {chunk.last} instead of {row.last}")
+    if chunk.first == row.first and not row.has_ended:
+        return row
     expires = row.updated + row.ttl if row.has_ended else None
-    return msgspec.structs.replace(row, first=chunk.first, last=chunk.last, expires=expires)
+    return msgspec.structs.replace(row, first=chunk.first, expires=expires)
 
 
 def unknown(stream: CallId) -> Fenced:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import structlog
 from anyio.from_thread import start_blocking_portal
 from hypothesis import settings
@@ -111,7 +112,8 @@ class AnyStore(RuleBasedStateMachine):
         row = new_row(self.store, **fields, **({} if owned else {"owner": GONE}))
         taken = key is not None and any((k.row.principal, k.row.key) == (principal, key) for k in self.known.values())
         lines = self.lines(1, count, size)
-        error = self.ask(lambda done: self.store.create(row, Chunk(1, lines), done))
+        begun = msgspec.structs.replace(row, last=count)
+        error = self.ask(lambda done: self.store.create(begun, Chunk(1, lines), done))
         assert isinstance(error, KeyTaken) if taken else error is None
         if not taken:
             self.known[row.id] = Known(row)

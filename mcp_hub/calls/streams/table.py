@@ -71,7 +71,7 @@ class StreamTable:
         if writer is not None:
             return writer
         if record.stream is not None:
-            return StreamWriter(record, record.stream, self.store, self.clock, self._written, is_over=True)
+            return StreamWriter(record, record.stream, self, is_over=True)
         wall = wall_time()
         row = StreamInfo(
             id=call.id,
@@ -92,7 +92,7 @@ class StreamTable:
         deadline = wall + record.times.limits.total - (self.clock.now() - record.times.started)
         until = deadline if deadline < _LAST_DEADLINE else None
         start = start_data(call.upstream, own_name(call), row.name, arguments, 1, until)
-        writer = StreamWriter(record, Stream(row, self.store), self.store, self.clock, self._written, start)
+        writer = StreamWriter(record, Stream(row, self.store), self, start)
         self._owned[call.id] = writer
         record.has_stream(writer.stream)
         return writer
@@ -100,7 +100,7 @@ class StreamTable:
     def take_up(self, record: CallRecord, row: StreamInfo) -> StreamWriter:
         """Continues a claimed stream: the call that `record` runs now writes behind its last event."""
         stream = self._known(row)  # readers that followed it at another hub continue
-        writer = StreamWriter(record, stream, self.store, self.clock, self._written)
+        writer = StreamWriter(record, stream, self)
         self._owned[row.id] = writer
         self._detached[row.principal] += 1
         writer.detach()
@@ -146,7 +146,7 @@ class StreamTable:
 
         return held
 
-    def _written(self, writer: StreamWriter) -> None:
+    def written(self, writer: StreamWriter) -> None:
         """Nothing more will be written: the call has ended, or belongs to another process now."""
         call = writer.record.call
         self._owned.pop(call.id, None)

@@ -5,10 +5,10 @@ slow store makes larger batches and not a queue. When too much waits, nothing mo
 treats the writer as the slow reader that it is.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import groupby
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 import anyio
 import msgspec
@@ -73,25 +73,36 @@ class _Batch(NamedTuple):
     row: StreamInfo
 
 
+class WriterOwner(Protocol):
+    """Has the writers of one process: with it a writer holds one thing instead of three."""
+
+    @property
+    def store(self) -> EventStore: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def written(self, writer: "StreamWriter") -> None:
+        """Nothing more will be written."""
+
+
 class StreamWriter:
-    """The owner's side of one stream; `on_end` is called once nothing more will be written.
+    """The owner's side of one stream.
 
     `start` is the data of the first event; without it the stream exists already and continues behind its last event.
     A writer that `is_over` from the start only stands for what has been written.
     """
 
     __slots__ = (
-        "_batch", "_clock", "_coalescer", "_is_due", "_on_end", "_reader", "_resumption", "_start", "_state", "_status",
-        "_store", "_taken", "_timer", "_unread", "_waiters", "absence", "error", "is_detached", "record", "stream",
+        "_batch", "_coalescer", "_is_due", "_owner", "_reader", "_resumption", "_start", "_state", "_status", "_taken",
+        "_timer", "_unread", "_waiters", "absence", "error", "is_detached", "record", "stream",
     )  # fmt: skip
 
     def __init__(
         self,
         record: CallRecord,
         stream: Stream,
-        store: EventStore,
-        clock: Clock,
-        on_end: Callable[["StreamWriter"], None],
+        owner: WriterOwner,
         start: RawJson | None = None,
         *,
         is_over: bool = False,
@@ -101,9 +112,7 @@ class StreamWriter:
         self.error: StoreError | None = stream.failed if isinstance(stream.failed, StoreError) else None
         self.absence = Absence()
         self.is_detached = False
-        self._store = store
-        self._clock = clock
-        self._on_end = on_end
+        self._owner = owner
         self._start = start
         self._state = WriterState.OVER if is_over else WriterState.NEW if start is not None else WriterState.IDLE
         self._coalescer: Coalescer | None = None  # most streams say nothing for long
@@ -132,7 +141,7 @@ class StreamWriter:
 
     def orphan(self, seconds: float) -> None:
         """The call's client is gone: it continues for at most that long, unless somebody follows it again."""
-        self.absence.begin(self._clock.now(), seconds)
+        self.absence.begin(self._owner.clock.now(), seconds)
 
     @property
     def _is_busy(self) -> bool:
@@ -161,7 +170,7 @@ class StreamWriter:
         if self._is_due:
             self._unread += 1
             if self._unread >= _HURRY:
-                self._collect(self._clock.now())
+                self._collect(self._owner.clock.now())
             return
         self._is_due = True
         if self.stream.readers or self._waiters or self.record.log.ended:
@@ -176,7 +185,7 @@ class StreamWriter:
             self._timer = None
         if self.is_over:
             return
-        now = self._clock.now()
+        now = self._owner.clock.now()
         self._collect(now)
         if not self._is_busy:
             self._flush(now)
@@ -243,10 +252,10 @@ class StreamWriter:
         chunk = Chunk(before.last + 1, tuple(lines))
         if is_new:
             self._start = None
-            self._store.create(msgspec.structs.replace(row, last=before.last), chunk, self._appended)
+            self._owner.store.create(row, chunk, self._appended)
         else:
             change = Change(wall, row.status, row.message, how, frees_key=frees_key)
-            self._store.append(row.id, row.epoch, chunk, change, self._appended)
+            self._owner.store.append(row.id, row.epoch, chunk, change, self._appended)
 
     def _encoded(self, events: list[CallEvent], wall: float) -> tuple[list[bytes], StreamInfo]:
         """The events' lines, and the row after them. What cannot be written is replaced in `events`."""
@@ -316,7 +325,7 @@ class StreamWriter:
         self.record.written_by(None)
         self._reader.close()
         self._notify()
-        self._on_end(self)
+        self._owner.written(self)
 
 
 def _may_repeat(last: CallEvent) -> bool:

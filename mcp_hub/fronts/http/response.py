@@ -79,10 +79,12 @@ async def respond(send: Send, status: int, body: bytes = b"", headers: Fields | 
     await send({"type": "http.response.body", "body": body})
 
 
-async def until_disconnect(receive: Receive) -> None:
-    """Returns when the client has left."""
+async def until_disconnect(receive: Receive, left: Callable[[], None] | None = None) -> None:
+    """Returns when the client has left, which it then says to `left`."""
     while (await receive())["type"] != "http.disconnect":
         pass
+    if left is not None:
+        left()
 
 
 class ClientGone(Exception):

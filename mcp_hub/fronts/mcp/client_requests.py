@@ -5,6 +5,7 @@ given twice or to nothing is dropped (2025-11-25, basic/index "Responses").
 """
 
 import secrets
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -21,6 +22,7 @@ from mcp_hub.wire.base import Pending, Requests
 
 _IDS: Final = 1 << 30
 """Where ids may begin: they stay what clients with 32 bits for them can keep."""
+_NOTHING: Final[Mapping[str, bytes | None]] = {}
 
 
 class ClientRequests:
@@ -86,7 +88,7 @@ class CallQuestions:
         self._call = call
         self._asking = asking
         self._version = version
-        self._asked: dict[str, bytes | None] = {}
+        self._asked = _NOTHING  # most calls ask nothing
         self._withdrawn: list[bytes] | None = None
 
     def ask(self, question: InputRequired) -> bytes | None:
@@ -97,13 +99,13 @@ class CallQuestions:
             return None
         frame = self._asking.ask(self._call, question, self._version)
         if frame is not None:
-            self._asked.setdefault(question.key)
+            self._asked = {**self._asked, question.key: self._asked.get(question.key)}
         return frame
 
     def answered(self, key: str) -> bytes | None:
         """The notification that a question is off, where somebody else than this client has answered it."""
         if key in self._asked and self._asked[key] is None:
-            self._asked[key] = self._withdraw(key)
+            self._asked = {**self._asked, key: self._withdraw(key)}
         return self._asked.get(key)
 
     def withdrawn(self) -> list[bytes]:

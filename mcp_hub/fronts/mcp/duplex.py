@@ -210,7 +210,7 @@ class Duplex:
 
     def _follow(self, key: int | str, quick: QuickCall) -> None:
         """Follows a call that is more than its result."""
-        responder = self._open[key] = quick.responder(partial(self._wake, key))
+        responder = self._open[key] = quick.responder(partial(Duplex._wake, self, key))
         if responder.has_more:
             self._put(key, responder)
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Final, TypeVar, cast
 from urllib.parse import unquote
 
@@ -115,10 +115,9 @@ class RestRequest(Request):
             raise Problem(413, "body_too_large", f"body over the limit of {limit} bytes", headers=close)
         return body
 
-    async def watch(self, left: Callable[[], None]) -> None:
+    def watch(self, left: Callable[[], None]) -> Coroutine[None, None, None]:
         """Says when the client has left."""
-        await until_disconnect(self.receive)
-        left()
+        return until_disconnect(self.receive, left)
 
     def streamed(self, headers: Fields = SSE_HEADERS) -> StreamedResponse:
         """The response to be sent in parts."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import anyio
-import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
@@ -150,7 +149,7 @@ class FailsafeStore:
             change = Change(row.updated, row.status, row.message, row.continuation, row.info, row.ttl, row.key is None)
             file.append(row.id, row.epoch, rest, change, on_done)
         else:
-            file.create(msgspec.structs.replace(row, last=rest.first - 1), rest, on_done)
+            file.create(row, rest, on_done)
 
     def _confirmed(self, row: StreamInfo) -> None:
         """The file holds the stream as the row says."""

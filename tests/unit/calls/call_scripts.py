@@ -30,14 +30,24 @@ def new_call(principal: str = "p", method: str = "tools/call") -> Call:
 
 
 class LoneOwner(CallOwner):
-    """The owner of a call without a registry; `cancelled` are those that were to be cancelled."""
+    """The owner of calls without a registry; `cancelled` are those that were to be cancelled."""
 
     def __init__(self, streams: StreamTable | None = None) -> None:
         self.cancelled: list[CallRecord] = []
         self._streams = streams
+        self._records: list[CallRecord] = []
 
     def record(self, call: Call, limits: TimeLimits = LONG, plan: CallPlan = WITHOUT_PLAN) -> CallRecord:
-        return new_record(call, never, limits, LoopClock(), plan, self)
+        record = new_record(call, never, limits, LoopClock(), plan, self)
+        self._records.append(record)
+        return record
+
+    def reschedule(self, due: float) -> None:
+        asyncio.get_running_loop().call_at(due, self._look)
+
+    def _look(self) -> None:
+        for record in self._records:
+            record.look(LoopClock().now())
 
     def becomes_durable(self, record: CallRecord) -> None:
         if self._streams is not None:

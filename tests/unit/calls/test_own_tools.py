@@ -113,7 +113,7 @@ async def test_a_foreign_call_is_as_unknown_as_none(hub: SoftHub) -> None:
 @in_virtual_time
 async def test_what_is_no_call_of_a_tool_is_unknown(hub: SoftHub) -> None:
     await hub.hello()
-    row = StreamInfo(CallId("st_r"), "me", "other", "git", "resources/read", "x:y", 0, 0)
+    row = StreamInfo(CallId("st_r"), "me", "other", "git", "resources/read", "x:y", 0, 0, last=1)
     kept: list[StoreError | None] = []
     hub.streams.store.create(row, Chunk(1, (b'{"v":1,"seq":1,"type":"start","data":{}}',)), kept.append)
     assert kept == [None]

@@ -36,7 +36,7 @@ def stored(hub: DurableHub, events: int | tuple[bytes, ...], **known: object) ->
     """A stream of so many events that nobody writes to, or of these lines, as just opened."""
     store = store_of(hub)
     chunk = Chunk(1, events if isinstance(events, tuple) else lines(1, events))
-    store.shared.core.create(row(store, **known), chunk, lambda error: None)
+    store.shared.core.create(row(store, last=chunk.last, **known), chunk, lambda error: None)
     return Stream(row_of(hub, "st_x"), store)
 
 

@@ -49,7 +49,7 @@ class Owner:
             written.set()
 
         if seq == 1:
-            row = StreamInfo(ID, "local", self._store.instance, "jobs", "tools/call", "job", 1.0, 1.0)
+            row = StreamInfo(ID, "local", self._store.instance, "jobs", "tools/call", "job", 1.0, 1.0, last=1)
             self._store.create(row, Chunk(1, (line,)), done)
         else:
             self._store.append(ID, 1, Chunk(seq, (line,)), Change(2.0, status), done)

@@ -272,7 +272,7 @@ class MadeCall:
         )
         self.record = world.owner.record(call, TimeLimits(9e9, 9e9), CallPlan(reads_only=lambda call: tool == "reads"))
         self.record.log.append(Started())
-        call_later(QUIET, self.record.become_durable)
+        world.owner.reschedule(self.record.times.started + QUIET)
         leg = CallHandle(self.record.call, self.record, world.hub.durable, early=early)
 
         async def answer(peer: Connection) -> None:

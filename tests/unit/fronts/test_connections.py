@@ -1,7 +1,9 @@
 """Connections that nobody reads from or writes to any more, at a real server in this process."""
 
+import asyncio
 import socket
 import sys
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +20,7 @@ from tests.upstreams.child import until
 pytestmark = pytest.mark.anyio
 
 LARGE = b"x" * 30_000_000
+PART = 1_000_000
 
 
 async def answer(scope: Any, receive: Any, send: Any) -> None:
@@ -27,6 +30,12 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
             message = await receive()
             body, more = body + message["body"], message["more_body"]
         await respond(send, 200, b"<%b|%b>" % (b",".join(name for name, _ in scope["headers"]), body))
+        return
+    if scope["path"] == "/parts":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for start in range(0, len(LARGE), PART):
+            await send({"type": "http.response.body", "body": LARGE[start : start + PART], "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
         return
     await respond(send, 200, LARGE if scope["path"] == "/large" else b"{}")
 
@@ -69,6 +78,31 @@ async def test_client_that_reads_slowly_is_not() -> None:
             if size < 20_000_000:
                 await anyio.sleep(0.02)
         assert len(server.server_state.connections) == 1
+
+
+async def test_an_answer_in_parts_waits_for_its_client_again_and_again() -> None:
+    async with serving() as (server, port), await anyio.connect_tcp("127.0.0.1", port) as client:
+        await client.send(b"GET /parts HTTP/1.1\r\nhost: x\r\n\r\n")
+        (connection,) = await opened(server)
+        size = pauses = 0
+        while size < len(LARGE):
+            await until(lambda: connection.flow.write_paused or not connection.is_answering)
+            pauses += connection.flow.write_paused
+            assert connection.transport.get_write_buffer_size() < PART * 2
+            size += len(await client.receive(PART * 8))
+        assert pauses > 2
+
+
+async def test_a_connection_that_waits_holds_no_queue() -> None:
+    async with serving() as (server, port), await anyio.connect_tcp("127.0.0.1", port):
+        (connection,) = await opened(server)
+        held = [*vars(connection).values(), *vars(connection.flow).values()]
+        assert not [thing for thing in held if isinstance(thing, deque | asyncio.Event)]
+
+
+async def opened(server: uvicorn.Server) -> list[Any]:
+    await until(lambda: bool(server.server_state.connections))
+    return list(server.server_state.connections)
 
 
 async def test_connections_beyond_those_that_get_an_answer_are_just_closed(

@@ -291,7 +291,7 @@ async def test_without_tokens_nothing_of_another_session_is_listed(tmp_path: Pat
         mine = answer.json["stream"]
         row, store = (await peer.app.streams.open("local", mine)).row, peer.app.streams.store
         confirmed = anyio.Event()
-        other = msgspec.structs.replace(row, id=new_call_id(), session="se_X", last=0)
+        other = msgspec.structs.replace(row, id=new_call_id(), session="se_X", last=1)
         store.create(other, Chunk(1, (b"{}",)), lambda error: confirmed.set())
         await confirmed.wait()
         assert {other.id, mine} == {each.id for each in await store.rows("local", 9)}

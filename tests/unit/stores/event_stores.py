@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from msgspec.structs import replace
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock, SystemClock
@@ -97,8 +98,9 @@ async def settled(ask: Callable[[Callable[[Any], None]], None]) -> Any:
 
 
 async def create(store: EventStore, row: StreamInfo, count: int = 1, size: int = 0) -> StreamInfo:
-    """Adds the stream with that many events; the row as the store has it."""
-    await settled(lambda done: store.create(row, events(row.last + 1, count, size), done))
+    """Adds the stream with that many events more; the row as the store has it."""
+    chunk = events(row.last + 1, count, size)
+    await settled(lambda done: store.create(replace(row, last=chunk.last), chunk, done))
     return await found(store, row)
 
 

@@ -225,7 +225,7 @@ async def test_what_cannot_be_stored_is_left_out_of_its_batch(tmp_path: Path) ->
         db = sqlite3.connect(store.path, isolation_level=None)
         db.execute("BEGIN IMMEDIATE")  # so that all but the first wait together
         told: list[StoreError | None] = []
-        rows = [new_row(store, name="\ud800" if number % 4 == 2 else "fine") for number in range(12)]
+        rows = [new_row(store, last=2, name="\ud800" if number % 4 == 2 else "fine") for number in range(12)]
         for row in rows:
             store.create(row, events(1, 2), told.append)
         db.execute("ROLLBACK")

@@ -58,7 +58,7 @@ async def test_an_id_is_used_once(store: EventStore) -> None:
 
 async def test_lines_are_kept_byte_for_byte(store: EventStore) -> None:
     lines = (b"", b'{"a":"\xc3\xa9"}', b"\x00\xff\r", b"", b"x" * 3000)
-    row = new_row(store)
+    row = new_row(store, last=len(lines))
     await settled(lambda done: store.create(row, Chunk(1, lines), done))
     assert tuple(await replayed(store, row)) == lines
 
@@ -66,7 +66,7 @@ async def test_lines_are_kept_byte_for_byte(store: EventStore) -> None:
 @pytest.mark.parametrize("lines", [(b"a\nb",), (b"a", b"b\n"), (b"\n", b"")])
 async def test_a_line_break_in_an_event_is_refused_and_nothing_kept(store: EventStore, lines: tuple[bytes]) -> None:
     row = await create(store, new_row(store))
-    other = new_row(store)
+    other = new_row(store, last=len(lines))
     with pytest.raises(StoreError, match="line break"):
         await settled(lambda done: store.append(row.id, 1, Chunk(2, lines), Change(5.0, message="no"), done))
     with pytest.raises(StoreError, match="line break"):
@@ -100,7 +100,7 @@ async def test_a_hole_or_a_repetition_is_fenced(store: EventStore, first: int) -
 async def test_what_cannot_be_stored_does_not_harm_its_neighbours(store: EventStore) -> None:
     """They may be committed together."""
     told: list[Any] = []
-    rows = [new_row(store) for _ in range(9)]
+    rows = [new_row(store, last=1) for _ in range(9)]
     for number, row in enumerate(rows):
         chunk = events(2 if number % 3 == 1 else 1, 1)
         store.create(row, chunk, told.append)

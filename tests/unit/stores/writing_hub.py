@@ -29,7 +29,8 @@ class Writer:
         self._store = store
 
     def begin(self) -> None:
-        row, count = new_row(self._store, ttl=1e9), random.randint(0, 3)
+        count = random.randint(0, 3)
+        row = new_row(self._store, ttl=1e9, last=count)
         told = partial(self._confirmed, row.id, count, "working", random.randint(1, 20))
         self._store.create(row, events(1, count), told)
 

@@ -28,6 +28,7 @@ from mcp_hub.app.limits import (
     time_limits,
 )
 from mcp_hub.app.logins import Logins, grant_store
+from mcp_hub.app.readiness import log_start
 from mcp_hub.app.reload import Reloader
 from mcp_hub.app.status import HubStatus
 from mcp_hub.app.telemetry import tracing_of
@@ -135,6 +136,8 @@ async def open_app(
         tasks.start_soon(app.watchdog.run, name="watchdog")
         tasks.start_soon(app.streams.run, name="streams")
         await tasks.start(app.upstream_set.run, name="upstreams")
+        enabled = [name for name, own in app.settings.servers.items() if own.enabled]
+        tasks.start_soon(log_start, app.hub, enabled, name="start")
         tasks.start_soon(_warn_of_unmatched, app, name="unmatched patterns")
         tasks.start_soon(app.approvals.run, name="approvals")
         tasks.start_soon(log_flags, app.hub.catalog, name="flags")

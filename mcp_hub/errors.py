@@ -207,6 +207,10 @@ class UnknownEntry(InvalidParams, symbol="unknown_entry"):
     """A name or URI that the caller's view does not hold (hidden and absent are the same)."""
 
 
+class ToolRemoved(UnknownEntry, symbol="tool_removed"):
+    """A tool that callers of this view were listed and are no longer."""
+
+
 class MethodNotFound(RpcError, code=-32601, symbol="method_not_found"):
     """The method does not exist, or not in this version or for this caller."""
 

@@ -26,7 +26,9 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.accounts import TokenAccounts
 from mcp_hub.catalog.discovery import definitions, meta_tools
-from mcp_hub.catalog.discovery.meta_tools import ToolFinder, explaining, finding, refusing
+from mcp_hub.catalog.discovery.finding import ToolFinder, finding
+from mcp_hub.catalog.discovery.meta_tools import explaining, refusing
+from mcp_hub.catalog.discovery.servers import absent, live
 from mcp_hub.catalog.exposure import results_of
 from mcp_hub.catalog.resources.links import mentions_uris
 from mcp_hub.catalog.routes import Route, Unlisted, route
@@ -105,8 +107,8 @@ class HubPort:
         self._client_kind = client_kind
         self._long_results = long_results
         self.catalog = catalog
-        self._accounts = TokenAccounts(catalog)
-        self.durable = StreamPort(streams, rules)
+        self._accounts = TokenAccounts(catalog, upstreams)
+        self.durable = StreamPort(streams, rules, lambda profile: catalog.rules(profile).servers)
         self.stream = self.durable.open
         self._own_tools = OwnTools(self.durable)
         self.session_store = SessionStore(streams.store, streams.limits.retention)
@@ -234,18 +236,20 @@ class HubPort:
             case definitions.READ if self._long_results is not None:
                 return self._long_results.reading.handler(self._most_tokens(session)), _SHORT
             case _:
-                caller = own_tools.OwnToolCaller(deadline, partial(self.exported, session))
+                caller = own_tools.OwnToolCaller(deadline, session.caller.profile, partial(self.exported, session))
                 return self._own_tools.handler(caller), own_tools.limits(deadline)
 
     async def _finding(self, session: Session) -> ToolFinder:
         """Where `find_tools` looks for the session, once a list could be answered."""
         profile = session.caller.profile
         await self.catalog.settled()
+        view, rules = self.catalog.view(profile), self.catalog.rules(profile)
         return ToolFinder(
-            view=self.catalog.view(profile),
+            view=view,
             search=partial(self.catalog.search, profile),
             budget=self._most_tokens(session),
-            starting=self.catalog.starting(profile),
+            servers=live(view, rules, self._upstreams),
+            absent=absent(rules, self._upstreams),
         )
 
     def _most_tokens(self, session: Session) -> int:

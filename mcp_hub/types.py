@@ -94,7 +94,7 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
     `defers_tools` says that it keeps definitions from its model until they are asked for. `max_result_tokens` are those
     above which its results are cut, 0 for never, None for the profile's. A call that runs for longer than its
     `soft_deadline` in seconds is answered with the output so far, None for never; for such a client `own` are the
-    definitions of the hub's own tools.
+    definitions of the hub's own tools. Its results follow the last progress of their call after `result_gap` seconds.
     """
 
     expose: Literal["auto"] | Mode | None = None
@@ -103,6 +103,7 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
     max_result_tokens: int | None = None
     own: tuple[bytes, ...] = ()
     soft_deadline: float | None = None
+    result_gap: float = 0.0
 
 
 PROGRAM: Final = ClientKind(expose="full", max_result_tokens=0)

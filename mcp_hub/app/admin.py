@@ -20,13 +20,16 @@ class Admin(msgspec.Struct, frozen=True):
         """The status of a profile's servers; of all servers for None."""
         return await self.watch.servers(profile)
 
-    def restart(self, server: str, profile: str | None) -> None:
-        """Replaces a server; its calls may end. Raises `Problem` 404, also for a server of another profile, or 409."""
+    def restart(self, server: str) -> None:
+        """Replaces a server, whose calls have `hub.drain_timeout` to end. Raises `Problem` 404, 409 or 503."""
         settings = self.reloader.settings
-        if server not in settings.servers or server not in self.applier.hub.catalog.rules(profile).servers:
+        if server not in settings.servers:
             raise unknown_server(server)
         if not settings.servers[server].enabled:
             raise Problem(409, "server_disabled", f'server "{server}" is disabled in the configuration')
+        if self.applier.upstream_set.is_crowded(server):
+            said = f'calls at earlier starts of "{server}" are still running. They have hub.drain_timeout to end.'
+            raise Problem(503, "busy", said, headers=((b"retry-after", b"5"),))
         self.applier.restart(server)
 
     async def reload(self) -> ReloadAnswer:

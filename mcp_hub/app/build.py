@@ -20,7 +20,6 @@ from mcp_hub.app.catalog_rules import executor_server, policies, view_rules
 from mcp_hub.app.limits import (
     Current,
     call_limits,
-    instructions,
     open_documents,
     open_store,
     state_dir,
@@ -44,6 +43,7 @@ from mcp_hub.calls.rules import SessionRules
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.tokens import estimate
+from mcp_hub.catalog.discovery.instructions import instructions
 from mcp_hub.catalog.trust.approvals import Approvals
 from mcp_hub.catalog.trust.scan_log import log_flags
 from mcp_hub.catalog.unmatched import Unmatched, has_patterns, unmatched
@@ -198,11 +198,11 @@ def _registry(
     return CallRegistry(clock, call_limits(settings), on_durable=streams.begin, turn=turn, tracer=tracer)
 
 
-def _binding(hub: HubPort, current: Current) -> Binding:
+def _binding(hub: HubPort, current: Current, upstreams: Mapping[str, Upstream]) -> Binding:
     own = current.settings.hub
     limits = FrontLimits(own.limits.depth, own.limits.batch, own.limits.open_requests, own.limits.listens)
     info = {"name": own.name, "version": __version__}
-    return Binding(hub, Identity(info, partial(instructions, current, hub.catalog)), limits)
+    return Binding(hub, Identity(info, partial(instructions, hub.catalog, upstreams)), limits)
 
 
 def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False, owns_process: bool = True) -> App:
@@ -233,6 +233,6 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
     reloader = Reloader(loaded, partial(load, loaded.path, env), applier)
     operations = Admin(reloader, applier, HubStatus(current, hub, servers.upstreams, approvals, reloader, watchdog))
     return App(
-        current, hub, _binding(hub, current), servers.upstreams, registry, changes, streams, documents, watchdog,
-        approvals, servers, operations, logins, executors,
+        current, hub, _binding(hub, current, servers.upstreams), servers.upstreams, registry, changes, streams,
+        documents, watchdog, approvals, servers, operations, logins, executors,
     )  # fmt: skip

@@ -55,6 +55,7 @@ def _view_rules(
         budget=hub.budget if profile.budget is None else profile.budget,
         compact=hub.compact if profile.compact is None else profile.compact,
         max_result_tokens=(hub.max_result_tokens if profile.max_result_tokens is None else profile.max_result_tokens),
+        instructions=hub.instructions,
     )
 
 
@@ -75,6 +76,7 @@ def _server_rules(settings: Settings, name: str) -> ServerRules:
         overrides={pattern: _override(own) for pattern, own in server.per_tool.items()},
         expose=server.expose,
         compact=server.compact,
+        description=server.description,
     )
 
 

@@ -32,6 +32,7 @@ from mcp_hub.fronts.http.streamable import StreamableHttp
 from mcp_hub.fronts.legacy_sse import LegacySse
 from mcp_hub.fronts.monitoring.health import Health
 from mcp_hub.fronts.monitoring.metrics import Metrics
+from mcp_hub.fronts.rest import pages
 from mcp_hub.fronts.rest.api import RestApi
 from mcp_hub.logs import get_logger
 from mcp_hub.sessions.session import Caller
@@ -66,7 +67,7 @@ class HttpFront:
         )
         self.rest = RestApi(
             app.hub, version=__version__, max_body=body, executors=app.executors, is_open=is_open,
-            limits=app.binding.limits, operator=app.operations,
+            limits=app.binding.limits, operator=app.operations, admission=admission,
         )  # fmt: skip
         self.auth = HttpAuthFactory(profile)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
@@ -74,7 +75,7 @@ class HttpFront:
             self.auth.made(settings),
             {**self.mcp.routes, **self.legacy.routes, **self.metrics.routes},
             self.rest,
-            self.health.routes,
+            {**self.health.routes, **pages.routes()},
             metadata_routes(settings),
             admission,
             self.metrics.refusals,
@@ -152,7 +153,7 @@ class HttpAuthFactory:
             verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys())
             hosts.append(urlsplit(http.oauth.resource).hostname or "")
         default = Caller(profile=self._profile)
-        return HttpAuth(tokens, hosts, http.allowed_origins, default, settings.profiles, verifier)
+        return HttpAuth(tokens, hosts, http.allowed_origins, default, settings.profiles, verifier, http.cors)
 
     def key_states(self) -> list[str]:
         """A line for each set of keys: how many, how old, what is wrong."""
@@ -240,6 +241,7 @@ def admission_of(http: HttpSettings) -> Admission:
         bodies_per_principal=http.bodies_per_principal,
         request_rate=http.request_rate,
         session_rate=http.session_rate,
+        admin_rate=http.admin_rate,
     )
     return Admission(limits, SystemClock())
 

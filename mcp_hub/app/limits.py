@@ -12,8 +12,6 @@ import platformdirs
 
 from mcp_hub.app.catalog_rules import executor_server
 from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
-from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.discovery.instructions import compose
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.clients import ClientRules
 from mcp_hub.config.schema.settings import Settings
@@ -23,9 +21,7 @@ from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents.base import DocumentLimits, Documents
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.types import ClientKind
 
-_ANYBODY: Final = ClientKind()
 _FOLDERS: Final = ("approvals", "executors", "instances", "keys", "lists", "oauth", stores.DOCUMENTS)
 """The folders of the hub in its state folder."""
 
@@ -118,19 +114,3 @@ def time_limits(settings: Settings, executor_name: str | None = None) -> dict[st
     of_executors = TimeLimits(general.timeout, general.max_duration, answer=answer)
     limits[executor_name or executor_server(settings)] = of_executors, of_executors
     return limits
-
-
-def instructions(current: Current, catalog: Catalog, profile: str | None) -> str | None:
-    """The instructions for clients of a profile; without servers if the profile is no longer configured."""
-    settings = current.settings
-    own = settings.profiles.get(profile) if profile is not None else None
-    chosen = own.servers if own is not None else None if profile is None else []
-    said = catalog.instructions()
-    servers = {
-        name: server.description or said.get(name)
-        for name, server in settings.servers.items()
-        if server.enabled and (chosen is None or name in chosen)
-    }
-    is_partial = catalog.rules(profile).expose == "auto" and bool(catalog.starting(profile))
-    is_search = is_partial or catalog.mode(profile, _ANYBODY) != "full"
-    return compose(settings.hub.instructions, servers, is_search=is_search)

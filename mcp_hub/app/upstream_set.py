@@ -86,6 +86,13 @@ class UpstreamSet:
         if isinstance(upstream := self.upstreams.get(name), Scoped):
             upstream.relist()
 
+    def is_crowded(self, name: str) -> bool:
+        """Whether the next replacement of the server would cut the calls of its oldest predecessor."""
+        return len(self._draining(name)) >= _MOST_OLD
+
+    def _draining(self, name: str) -> list[anyio.CancelScope]:
+        return [scope for one, scope in self._old.items() if one.name == name]
+
     def wake(self, name: str) -> None:
         """Starts one that would wait until it is needed."""
         if isinstance(upstream := self.upstreams[name], ManagedUpstream):
@@ -104,7 +111,7 @@ class UpstreamSet:
     def _retire(self, old: Upstream, seconds: float, why: str) -> None:
         if old in self._old:
             return
-        earlier = [scope for one, scope in self._old.items() if one.name == old.name]
+        earlier = self._draining(old.name)
         if len(earlier) >= _MOST_OLD:
             earlier[0].cancel()
         self._old[old] = anyio.CancelScope()

@@ -11,6 +11,7 @@ import anyio
 
 from mcp_hub.call import Call, Upstream
 from mcp_hub.catalog.definitions import Quarantined, in_era
+from mcp_hub.catalog.exported import ExportedNames
 from mcp_hub.catalog.exposure import decided, exposed
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.names import begins_with
@@ -59,7 +60,7 @@ class Catalog:
         self._held: Mapping[Origin, UnapprovedTool] = {}
         self._starting: tuple[str, ...] = ()
         self._views: dict[str | None, CatalogView] = {}
-        self._names: dict[str | None, dict[Origin, str]] = {}
+        self._names: dict[str | None, ExportedNames] = {}
         self._left_out: dict[str | None, set[Quarantined]] = {}
         self._exposed: dict[tuple[str | None, ClientKind, Mode | None], CatalogView] = {}
         self._modes: dict[tuple[str | None, ClientKind], Mode] = {}
@@ -91,8 +92,10 @@ class Catalog:
         self._look()
         view = self._views.get(profile)
         if view is None:
-            view = self._views[profile] = build(self._snapshots, self._rules[profile], self._remembered, self._held)
-            self._note_names(profile, view)
+            names = self._names.setdefault(profile, ExportedNames())
+            rules, removed = self._rules[profile], names.removed
+            view = self._views[profile] = build(self._snapshots, rules, self._remembered, self._held, removed)
+            names.note(view.tool_names(), profile)
             self._note_left_out(profile, view)
         return view
 
@@ -106,14 +109,6 @@ class Catalog:
                 news.setdefault(own.server, []).append(decoded(own.text, _LONGEST_REASON))
         for server, changed in news.items():
             log.warning("definitions_left_out", upstream=server, count=len(changed), which=changed[:_MOST_LOGGED])
-
-    def _note_names(self, profile: str | None, view: CatalogView) -> None:
-        """Logs tools whose names have changed."""
-        before, now = self._names.get(profile, {}), view.tool_names()
-        self._names[profile] = now
-        changed = [f"{before[origin]} -> {name}" for origin, name in now.items() if before.get(origin, name) != name]
-        if changed:
-            log.warning("tools_renamed", profile=profile, count=len(changed), tools=changed[:_MOST_LOGGED])
 
     def tools(self, profile: str | None, client: ClientKind, era: Era) -> list[bytes]:
         """The definitions of all tools that clients of this kind are listed now, as this era has them."""
@@ -186,11 +181,6 @@ class Catalog:
             return self.view(profile).exported_uri(call.upstream, uri)
 
         return readdress(call.method, result, exported)
-
-    def instructions(self) -> dict[str, str | None]:
-        """The instructions of each server whose lists are known."""
-        self._look()
-        return {snapshot.server: snapshot.instructions for snapshot in self._snapshots}
 
     @property
     def is_settled(self) -> bool:

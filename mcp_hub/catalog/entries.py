@@ -10,6 +10,7 @@ from mcp_hub.catalog import names
 from mcp_hub.catalog.definitions import Definition, Quarantined, encode_as, parse
 from mcp_hub.catalog.overrides import UNCHANGED, Override, Supplied, find_override, overridden
 from mcp_hub.catalog.resources import uris
+from mcp_hub.catalog.resources.readings import is_denied
 from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.globs import any_matches
 from mcp_hub.types import Kind, Origin, Snapshot
@@ -119,7 +120,11 @@ def is_admitted(kind: Kind, offer: Offer, rules: ViewRules) -> bool:
         case Kind.PROMPT:
             return own.prompts.admits(*both, traits=traits) and rules.prompts.admits(offer.exported, traits=traits)
         case _:
-            return own.resources.admits(*both, traits=traits) and rules.resources.admits(*both, traits=traits)
+            filters, is_template = (own.resources, rules.resources), kind is Kind.TEMPLATE
+            if not all(each.admits(*both, traits=traits) for each in filters):
+                return False
+            # in doubt a template is shown: its expansions are judged one by one
+            return not is_denied(filters, both, traits=traits, in_doubt=not is_template)
 
 
 def entry_of(kind: Kind, offer: Offer, rules: ViewRules) -> Entry:

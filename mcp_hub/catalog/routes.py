@@ -12,7 +12,7 @@ import msgspec
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.view import CatalogView
-from mcp_hub.errors import InvalidParams, NotApproved, UnknownEntry
+from mcp_hub.errors import InvalidParams, NotApproved, ToolRemoved, UnknownEntry
 from mcp_hub.masking import hide
 from mcp_hub.types import Era, JsonObject, Kind, RawObject, UpstreamStatus, condition
 
@@ -90,6 +90,10 @@ def _unknown(view: CatalogView, kind: Kind, name: str, server: UpstreamStatus | 
         return _unlisted(kind, name, server)
     near = view.nearest(kind, name)
     hint = f". Did you mean {', '.join(near)}?" if near else ""
+    if kind is _TOOL and name in view.removed:
+        return ToolRemoved(
+            f"Tool {name} is no longer offered{hint or '. List the tools again.'}", data={"nearest": near}
+        )
     return UnknownEntry(f"Unknown {kind.value}: {name[:200]}{hint}", data={"nearest": near})
 
 

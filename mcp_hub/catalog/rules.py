@@ -14,7 +14,8 @@ class ServerRules(msgspec.Struct, frozen=True):
     """The settings of one server's listing. No `prefix` means `never`; `always` repeats one that a name has already.
 
     Filters see the upstream's and the exported names and URIs; `rename` and `overrides` (globs, too) the upstream's.
-    `expose` and `compact` None are those of the view. What `yields` takes no name from another server's.
+    `expose` and `compact` None are those of the view. What `yields` takes no name from another server's. `description`
+    takes the place of what the server says of itself.
     """
 
     prefix: str | None = None
@@ -27,6 +28,7 @@ class ServerRules(msgspec.Struct, frozen=True):
     expose: Literal["full", "search"] | None = None
     compact: bool | None = None
     yields: bool = False
+    description: str | None = None
 
 
 class ViewRules(msgspec.Struct, frozen=True):
@@ -34,6 +36,7 @@ class ViewRules(msgspec.Struct, frozen=True):
 
     `tools`, `prompts` and `pinned` see exported names, `resources` both URIs. `shared` claims that no profile, token or
     session influences the answer. `budget` and `max_result_tokens` in tokens, the latter 0 for never.
+    `instructions` come before those of the hub.
     """
 
     servers: Mapping[str, ServerRules]
@@ -47,3 +50,4 @@ class ViewRules(msgspec.Struct, frozen=True):
     budget: int = 8000
     compact: bool = False
     max_result_tokens: int = 8000
+    instructions: str | None = None

@@ -4,7 +4,7 @@ Names are assigned before filters apply (`entries`), so a tool has the same name
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher, get_close_matches
 from functools import cached_property
 from heapq import nlargest
@@ -22,6 +22,7 @@ from mcp_hub.catalog.filters import EVERYTHING, Filter
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.resources import uris
 from mcp_hub.catalog.resources.links import Remembered
+from mcp_hub.catalog.resources.readings import is_denied, readings
 from mcp_hub.catalog.resources.uri_variants import uri_variants
 from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.errors import InvalidParams
@@ -70,6 +71,10 @@ class _Resources:
         filters = [own for own in self._filters[server] if own != EVERYTHING]
         if not filters:
             return True
+        if any(own.deny for own in filters) and is_denied(
+            filters, (upstream_uri, uri), hidden=self._hidden_readings[server]
+        ):
+            return False
         variants = uri_variants(upstream_uri)
         if variants is None or any((server, text) in self._hidden for text in variants.denied):
             return False
@@ -82,6 +87,14 @@ class _Resources:
             or (not is_hidden and all(own.admits(text, wrapping + text) for own in filters))
             for text in variants.allowed
         )
+
+    @cached_property
+    def _hidden_readings(self) -> Mapping[str, Collection[str]]:
+        """The hidden resources of each server as they may be read, but for what they wrap."""
+        found: dict[str, set[str]] = {server: set() for server in self._filters}
+        for server, uri in self._unlisted:
+            found[server] |= readings(uri, with_nested=False) or set()
+        return found
 
     @cached_property
     def _hidden(self) -> frozenset[Origin]:
@@ -101,6 +114,7 @@ class CatalogView:
         quarantined: tuple[Quarantined, ...],
         withheld: Mapping[str, UnapprovedTool],
         tools: Mapping[str, Entry] | None = None,
+        removed: Collection[str] = (),
     ) -> None:
         """`tools` are those that can be used, by exported name: by default the listed ones."""
         self._entries = entries
@@ -114,6 +128,8 @@ class CatalogView:
         self.quarantined = quarantined
         self.withheld = withheld
         """Tools that callers could use if they were approved, by exported name."""
+        self.removed = removed
+        """Exported names of tools that an earlier view listed."""
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{len(listed)} {kind}s" for kind, listed in self._entries.items())
@@ -181,7 +197,7 @@ class CatalogView:
         if is_partial:
             hints = {kind: replace(hint, ttl_ms=0) for kind, hint in hints.items()}
         entries = MappingProxyType({**self._entries, _TOOL: tuple(listed)})
-        return CatalogView(entries, self._resources, hints, self.quarantined, self.withheld, found)
+        return CatalogView(entries, self._resources, hints, self.quarantined, self.withheld, found, self.removed)
 
     def _after(self, kind: Kind, cursor: str | None) -> int:
         if cursor is None:
@@ -223,11 +239,13 @@ def build(
     rules: ViewRules,
     remembered: Remembered | None = None,
     held: Mapping[Origin, UnapprovedTool] = MappingProxyType({}),
+    removed: Collection[str] = (),
 ) -> CatalogView:
     """The view of these servers, one snapshot each in any order; servers without rules are left out.
 
     Nobody is listed, finds or can call tools that are `held`; they keep their names, but one that is new takes no name
-    from another. `remembered` holds the unlisted URIs that servers mentioned, and outlives the view.
+    from another. `remembered` holds the unlisted URIs that servers mentioned, `removed` the names of tools that are no
+    longer listed; both outlive the view.
     """
     servers = present(snapshots, rules)
     new = {origin for origin, finding in held.items() if finding.kind == "new"}
@@ -254,7 +272,7 @@ def build(
     filters = {snapshot.server: (rules.servers[snapshot.server].resources, rules.resources) for snapshot in servers}
     resources = _Resources(shown, hidden, table, templates, filters)
     hints = {kind: _hint(kind, servers, rules) for kind in Kind}
-    return CatalogView(MappingProxyType(shown), resources, hints, quarantined, withheld)
+    return CatalogView(MappingProxyType(shown), resources, hints, quarantined, withheld, removed=removed)
 
 
 def _lists(snapshot: Snapshot, kind: Kind) -> bool:

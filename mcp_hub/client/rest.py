@@ -79,7 +79,9 @@ class RestClient:
         media: str = "application/json",
     ) -> Answer:
         """An answer of this media type, to be read and closed. Raises `RequestRefused`, `ConnectionLost`."""
-        sent = {"accept": media, **(headers or {}), **({} if body is None else {"content-type": "application/json"})}
+        sent = {"accept": media, "x-mcp-hub": "1", **(headers or {})}  # which no web page could send
+        if body is not None:
+            sent["content-type"] = "application/json"
         answer = await self._transport.send(method, url, sent, body)
         kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         if 200 <= answer.status < 300 and kind == media:

@@ -106,7 +106,7 @@ class InnerHub:
 
         Raises `UnknownStream`, `EventsGone`, `InvalidParams` for a place beyond its end, `Busy`, `StoreError`.
         """
-        return _StreamFollower(self, await self._hub.stream(self._caller.principal, id_), after)
+        return _StreamFollower(self, await self._hub.stream(self._caller.principal, id_, self._caller.profile), after)
 
     async def _started(self, name: str, arguments: bytes, meta: Mapping[str, Raw], *, asks: bool) -> CallHandle:
         session = self._session(asks=asks)

@@ -25,6 +25,8 @@ class ClientFacts(Protocol):
     def defers_tools(self) -> bool: ...
     @property
     def max_result_tokens(self) -> int | None: ...
+    @property
+    def result_gap(self) -> float: ...
 
 
 class ClientKinds:
@@ -68,5 +70,6 @@ class ClientKinds:
                 max_result_tokens=rules.max_result_tokens,
                 own=self._own if deadline is not None else (),
                 soft_deadline=deadline,
+                result_gap=rules.result_gap,
             )
         return kind

@@ -18,7 +18,7 @@ class RestClient:
     """Requests to one hub, which may be given as its URL; each wait for bytes is bounded."""
 
     def __init__(self, hub: Hub | str, token: str | None = None) -> None:
-        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        headers = {"x-mcp-hub": "1"} if token is None else {"authorization": f"Bearer {token}"}
         base = (hub if isinstance(hub, str) else hub.url).removesuffix("/mcp") + "/v1"
         self._http = httpx2.AsyncClient(base_url=base, timeout=WAIT, headers=headers, trust_env=False)
 

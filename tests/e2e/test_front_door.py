@@ -110,6 +110,7 @@ async def door(issuer: FakeIssuer, tmp_path_factory: pytest.TempPathFactory) -> 
         yield running
 
 
+PAGES = ("/", "/v1", "/v1/docs")
 HEALTH = ("/livez", "/healthz", "/readyz")
 LITTLE = len("not ready\n")
 """Bytes: what probes ask without a token says no more than that."""
@@ -127,8 +128,8 @@ def paths(document: Any) -> list[str]:
     assert len(rest) > 8 and len(fronts) >= 3
     below = [f"{path}/p/small" for path in fronts]
     known = [WELL_KNOWN, f"{WELL_KNOWN}/mcp", f"{WELL_KNOWN}/sse"]
-    future = ["/", "/metrics", "/healthz", "/readyz", "/livez", "/ui", "/static/app.js", "/favicon.ico", "/v1/nothing"]
-    return [*rest, *fronts, *below, *known, *future]
+    future = ["/metrics", "/healthz", "/readyz", "/livez", "/ui", "/static/app.js", "/favicon.ico", "/v1/nothing"]
+    return [*rest, *fronts, *below, *known, *PAGES, *future]
 
 
 def _routes(front: Any) -> list[str]:
@@ -171,7 +172,7 @@ async def test_every_route_but_the_published_ones_wants_a_token(door: Hub) -> No
         for path in paths(document):
             for method in METHODS:
                 answer = await http.request(method, origin(door) + path)
-                is_open = path in HEALTH or path.startswith(WELL_KNOWN)
+                is_open = path in HEALTH or path in PAGES or path.startswith(WELL_KNOWN)
                 assert answer.status_code in ((200, 405) if is_open else (401, 404)), (method, path, answer.status_code)
                 assert path not in HEALTH or answer.status_code == 405 or len(answer.content) <= LITTLE, answer.text
                 assert answer.status_code != 401 or "resource_metadata=" in answer.headers["www-authenticate"]

@@ -74,6 +74,8 @@ async def hubs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[
             await stack.enter_async_context(http_hub(config(root, tools), root, relays_all=False))
             for root, tools in zip(roots, (mixed(), SHOWN), strict=True)
         ]
+        for running in started:
+            await running.wait_stderr("upstream_ready")  # instructions name the servers that are up
         yield started[0], started[1]
         assert called(roots[0]) <= {"get_note", *(HIDDEN[how]["name"] for how in BY_PROFILE)}
 

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient
 from tests.e2e.sse_client import SseClient
-from tests.interaction.fronts import ERAS, HANDSHAKE, Peer, connected, http_hub, stdio_hub
+from tests.interaction.fronts import ERAS, HANDSHAKE, MODERN, Peer, connected, http_hub, stdio_hub
 from tests.upstreams.child import WAIT
 from tests.upstreams.launch import entry, received
 
@@ -168,6 +168,22 @@ async def test_rest_takes_the_profile_from_the_query(hub: Hub) -> None:
         unknown = await client.ask("GET", "/tools?profile=nothing")
         assert (unknown.status_code, unknown.json()["code"]) == (404, "unknown_profile")
         assert unknown.headers["content-type"] == "application/problem+json"
+
+
+async def test_rest_lists_the_resources_and_prompts_that_mcp_lists(hub: Hub) -> None:
+    async with RestClient(hub) as client:
+        for profile in ("", "small"):
+            query, path = (f"?profile={profile}", f"/p/{profile}") if profile else ("", "")
+            async with peer_at(f"{hub.url}{path}", MODERN) as peer:
+                for kind, key in (("resources", "uri"), ("prompts", "name")):
+                    shown = (await client.ask("GET", f"/{kind}{query}")).json()
+                    assert [one[key] for one in shown[kind]] == await peer.names(f"{kind}/list", kind, key)
+                templates = await peer.names("resources/templates/list", "resourceTemplates", "uriTemplate")
+                shown = (await client.ask("GET", f"/resources{query}")).json()
+                assert [one["uriTemplate"] for one in shown["resourceTemplates"]] == templates
+        assert templates == [] and BLOB not in str(shown) and README in str(shown)
+        everything = (await client.ask("GET", "/resources")).json()
+        assert everything["resourceTemplates"] and BLOB in str(everything)
 
 
 # -- by token and by flag

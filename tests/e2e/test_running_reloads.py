@@ -74,7 +74,8 @@ async def test_added_and_removed_servers_are_announced_once_and_no_change_is_not
         await until(lambda: notices(client))
         assert {name.partition("_")[0] for name in await names(client)} == {"a", "c"}
         refused = await client.request("tools/call", params("b_echo", text="x"))
-        assert refused["error"]["code"] == -32602 and "b_echo" in refused["error"]["message"]
+        (said,) = refused["result"]["content"]
+        assert refused["result"]["isError"] and said["text"].startswith("Tool b_echo is no longer offered")
         assert not is_alive(file.pids("b")[0])
         before = notices(client)
         assert before <= 2  # b goes at once, c comes once it is ready

@@ -63,8 +63,8 @@ def test_tables_have_every_mode_every_server_and_as_many_tools_as_are_asked_for(
     done = hub(folder, "tokens", "--top", "2")
     assert (done.returncode, done.stderr) == (0, "")
     firsts = [line.split()[0] for line in done.stdout.splitlines() if line and "─" not in line]
-    assert firsts[:9] == ["an", "expose", "full", "search", "names", "auto", "server", "jobs", "good"]
-    assert firsts[9:11] == ["together", "heaviest"] and len(firsts) == 13
+    assert firsts[:10] == ["an", "The", "expose", "full", "search", "names", "auto", "server", "jobs", "good"]
+    assert firsts[10:12] == ["together", "heaviest"] and len(firsts) == 14
     own = hub(folder, "tokens", "--server", "good").stdout.partition("heaviest")[2].splitlines()[2:]
     assert len(own) > 10 and all(line.startswith(" good_") for line in own), "all of its tools, and no others"
 
@@ -134,7 +134,7 @@ def test_search_as_json_has_the_answer_its_cost_and_the_hits(folder: Path) -> No
     assert found["query"] == "count words" and found["answer"].startswith("jobs_count_words(text:str)")
     assert found["tokens"] > 0 and found["weak"] is False
     assert found["hits"][0]["id"] == "jobs_count_words" and len(found["hits"]) <= 2
-    assert set(found["hits"][0]) == {"id", "score", "also", "parts"}
+    assert set(found["hits"][0]) == {"id", "score", "also", "parts", "weak"}
     (exact,) = json.loads(hub(folder, "search", "--json", "jobs_wait", "--server", "good").stdout)["hits"]
     assert exact["id"] == "jobs_wait"
 

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.discovery.definitions import answer, exact
-from mcp_hub.catalog.discovery.instructions import compose
+from mcp_hub.catalog.discovery.answers import answer, exact, overview
 from mcp_hub.catalog.discovery.plain_text import cut, first_sentence, one_line, sentences
+from mcp_hub.catalog.discovery.servers import ServerAbout
 from mcp_hub.catalog.discovery.signatures import all_names, counted, parameter_notes, signature
 from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
 
@@ -119,8 +119,7 @@ def test_text_of_strangers_is_shown_on_one_line(text: str, limit: int) -> None:
 
 
 @unhurried
-@given(st.dictionaries(texts, st.none() | st.text(odd, max_size=300), min_size=1, max_size=6), st.booleans())
-def test_instructions_have_a_line_a_server(servers: dict[str, str | None], is_search: bool) -> None:
-    composed = compose(None, servers, is_search=is_search)
-    assert composed is not None and len(composed.split("\n")) == 1 + len(servers)
-    assert all(map(is_seen, composed.split("\n")))
+@given(st.lists(st.text(odd, max_size=300), min_size=1, max_size=6))
+def test_servers_have_a_line_each_whatever_they_say(purposes: list[str]) -> None:
+    lines = overview([ServerAbout("s", 1, purpose) for purpose in purposes], 10_000).split("\n")
+    assert len(lines) == len(purposes) and all(map(is_seen, lines))

@@ -128,8 +128,10 @@ def comparable(value: object) -> object:
         case RpcError():
             extra = {name: getattr(value, name, None) for name in ("status", "earliest")}
             data = json.loads(msgspec.json.encode(hide_within(value.data, shown)))  # no control characters are kept
-            if value.raw is None and data is not None and data.get("code") == value.symbol:
-                data = {name: member for name, member in data.items() if name != "code"} or None  # it goes out anyway
+            if value.raw is None and value.symbol is not None and data is not None:  # its code goes out anyway
+                data = {
+                    name: member for name, member in data.items() if (name, member) != ("code", value.symbol)
+                } or None
             return (type(value), value.message, value.code, data, comparable(value.raw), str(value), extra)
         case msgspec.Struct():
             return (type(value), [comparable(getattr(value, name)) for name in value.__struct_fields__])
@@ -170,6 +172,7 @@ def strict(line: bytes) -> dict[str, Any]:
 @example(Failed(HttpRefused("git", 503, "HTTP 503")), 1)
 @example(Failed(HttpRefused("\x1f", 503, "HTTP 503")), 1)
 @example(Failed(RpcError("no", data={"code": "internal_error"})), 1)
+@example(Failed(RpcError("no", data={})), 1)
 @example(Progressed(-0.0, 5e-324, None, 3), 1)
 def test_what_is_read_is_what_was_written(event: CallEvent, seq: int) -> None:
     line = encoded(STREAM, seq, TS, event)

@@ -15,6 +15,7 @@ from mcp_hub.app.build import App, open_app
 from mcp_hub.config.load.load import load
 from mcp_hub.fronts.mcp.announcer import Announcer
 from mcp_hub.fronts.rest.calls import rest_session
+from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era, Kind, UpstreamState
@@ -211,11 +212,17 @@ async def test_a_server_that_is_started_again_and_again_keeps_a_few_old_processe
         async with anyio.create_task_group() as tasks:
             session, ended = hub.session(), list[object]()
             pids: list[int] = []
-            for _ in range(6):
+            for number in range(6):
                 await until(lambda: hub.app.upstreams["b"].status().pid not in (None, *pids))
                 pids.append(hub.app.upstreams["b"].status().pid or 0)
                 await hub.begin(tasks, session, "b_slow", ended, seconds=60)
-                hub.app.operations.restart("b", None)
+                if number < 4:
+                    hub.app.operations.restart("b")
+                    continue
+                with pytest.raises(Problem) as refused:  # no request cuts calls short
+                    hub.app.operations.restart("b")
+                assert (refused.value.status, refused.value.code) == (503, "busy")
+                hub.app.operations.applier.restart("b")
             await until(lambda: len(ended) == 2)
             assert ended == ["failed", "failed"] and not is_alive(pids[0]) and all(map(is_alive, pids[2:]))
             tasks.cancel_scope.cancel()

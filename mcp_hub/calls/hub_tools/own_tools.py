@@ -69,9 +69,10 @@ OFFERED: Final = tuple(map(msgspec.json.encode, _DEFINITIONS))
 
 
 class OwnToolCaller(msgspec.Struct, frozen=True):
-    """The client that calls: its soft deadline in seconds, and how the URIs of a result look to it."""
+    """The client that calls: its soft deadline in seconds, its profile, and how the URIs of a result look to it."""
 
     deadline: float
+    profile: str | None
     exported: Callable[[Call, RawJson], RawJson]
 
 
@@ -111,23 +112,23 @@ class OwnTools:
     async def _answered(self, caller: OwnToolCaller, call: Call, channel: CallChannel) -> Completed:
         name = msgspec.json.decode(call.params["name"], type=str)
         try:
-            answer = await (self._cancel(call) if name == CANCEL else self._wait(caller, call, channel))
+            answer = await (self._cancel(caller, call) if name == CANCEL else self._wait(caller, call, channel))
         except (StoreError, InvalidParams, EventsGone, Busy) as problem:
             return Completed.of(f"{name}: {problem}", is_error=True)
         return _passed_on(caller, call, answer) if isinstance(answer, _Ended) else answer
 
-    async def _cancel(self, call: Call) -> Completed:
+    async def _cancel(self, caller: OwnToolCaller, call: Call) -> Completed:
         id_ = _arguments(call, _Stream).stream
-        stream = await self._opened(call, id_)
+        stream = await self._opened(caller, call, id_)
         name = stream.info.name
         if stream.info.has_ended:
             return Completed.of(f"The call of {name} has ended already: {WAIT} returns its result.")
         await stream.cancel(f"cancelled by the client ({CANCEL})")
         return Completed.of(f"The call of {name} is being cancelled.")
 
-    async def _opened(self, call: Call, id_: str) -> StreamHandle:
+    async def _opened(self, caller: OwnToolCaller, call: Call, id_: str) -> StreamHandle:
         """Raises `UnknownStream`, also for a stream of another method: its result would not be that of a tool."""
-        stream = await self._streams.open(call.principal, id_)
+        stream = await self._streams.open(call.principal, id_, caller.profile)
         if stream.info.method != "tools/call":
             raise UnknownStream
         return stream
@@ -135,7 +136,7 @@ class OwnTools:
     async def _wait(self, caller: OwnToolCaller, call: Call, channel: CallChannel) -> Completed | _Ended:
         wanted = _arguments(call, _Wait)
         after = _cursor(wanted.after)
-        stream = await self._opened(call, wanted.stream)
+        stream = await self._opened(caller, call, wanted.stream)
         if stream.info.has_ended:
             return _Ended(stream.info, ending_of(stream.info, await stream.ending()))
         was_orphan = stream.is_orphan

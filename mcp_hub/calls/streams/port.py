@@ -5,7 +5,7 @@ runs the call. A stream of another principal is as unknown as one that never was
 knows writers and other processes (`table`), and the shapes that fronts give to events.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
 from mcp_hub.call import Call, StreamInfo
 from mcp_hub.calls.rules import CallRules
@@ -115,11 +115,20 @@ class StreamHandle:
 
 
 class StreamPort:
-    """The streams of all principals. `rules` are those of a server's tool."""
+    """The streams of all principals. `rules` are those of a server's tool, `servers` those of a profile.
 
-    def __init__(self, table: StreamTable, rules: Callable[[str, str], CallRules]) -> None:
+    A caller of a profile has the streams of its servers only, and of the hub's own tools.
+    """
+
+    def __init__(
+        self,
+        table: StreamTable,
+        rules: Callable[[str, str], CallRules],
+        servers: Callable[[str], Container[str]] = lambda profile: (),
+    ) -> None:
         self.table = table
         self.tool_rules = rules
+        self._servers = servers
 
     @property
     def is_durable(self) -> bool:
@@ -130,13 +139,20 @@ class StreamPort:
         """The rules of the tool that is called; the defaults for a call of another method."""
         return self.tool_rules(call.upstream, own_name(call)) if call.method == "tools/call" else CallRules()
 
-    async def open(self, principal: str, id_: str) -> StreamHandle:
-        """A principal's stream. Raises `UnknownStream`, the same for a foreign one; `StoreError`."""
-        return StreamHandle(self, await self.table.open(principal, id_))
+    async def open(self, principal: str, id_: str, profile: str | None) -> StreamHandle:
+        """A caller's stream. Raises `UnknownStream`, the same for a foreign one; `StoreError`."""
+        stream = StreamHandle(self, await self.table.open(principal, id_))
+        if not self.shows(profile, stream.info):
+            raise UnknownStream
+        return stream
 
-    async def newest(self, principal: str, most: int) -> list[StreamInfo]:
-        """The principal's streams, the newest first. Raises `StoreError`."""
-        return await self.table.store.rows(principal, most)
+    async def newest(self, principal: str, most: int, profile: str | None) -> list[StreamInfo]:
+        """The caller's streams among the principal's `most` newest ones, the newest first. Raises `StoreError`."""
+        return [row for row in await self.table.store.rows(principal, most) if self.shows(profile, row)]
+
+    def shows(self, profile: str | None, row: StreamInfo) -> bool:
+        """Whether the stream is of a server of the profile; of any for None."""
+        return profile is None or row.server == OWN or row.server in self._servers(profile)
 
     def survives(self, stream: CallId) -> bool:
         """Whether all that is committed of the stream survives this process."""
@@ -189,7 +205,7 @@ class StreamPort:
 
     async def _joined(self, row: StreamInfo, digest: str) -> StreamHandle:
         _check_digest(row, digest)
-        return await self.open(row.principal, row.id)
+        return await self.open(row.principal, row.id, None)
 
     # -- clients that leave
 

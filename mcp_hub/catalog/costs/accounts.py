@@ -1,12 +1,15 @@
 """Accounts of what tools cost, one at a time: texts that were measured once are not measured again."""
 
+from collections.abc import Mapping
 from functools import partial
 
 import anyio
 import anyio.to_thread
 
+from mcp_hub.call import Upstream
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.token_costs import HEAVIEST, CostQuery, Measures, account
+from mcp_hub.catalog.discovery.instructions import instructions
 from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.types import ClientKind
 
@@ -14,8 +17,9 @@ from mcp_hub.types import ClientKind
 class TokenAccounts:
     """Of one catalog."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, upstreams: Mapping[str, Upstream]) -> None:
         self._catalog = catalog
+        self._upstreams = upstreams
         self._measures = Measures()
         self._turn = anyio.Lock()
 
@@ -24,9 +28,8 @@ class TokenAccounts:
     ) -> TokenAccount:
         """The account of a profile's tools, as clients of this kind are listed them now; counted in a worker thread."""
         catalog = self._catalog
-        asked = CostQuery(
-            client, profile, catalog.starting(profile), server, HEAVIEST if heaviest is None else heaviest
-        )
+        most, text = HEAVIEST if heaviest is None else heaviest, instructions(catalog, self._upstreams, profile)
+        asked = CostQuery(client, profile, catalog.starting(profile), server, most, text or "")
         async with self._turn:
             count = partial(account, catalog.view(profile), catalog.rules(profile), kind, asked, self._measures)
             return await anyio.to_thread.run_sync(count, abandon_on_cancel=True)

@@ -33,7 +33,8 @@ _REMEMBERED: Final = 1 << 16  # texts whose tokens are remembered: some 10 MB
 class CostQuery(msgspec.Struct, frozen=True):
     """The subject of an account: the names go into it as they are. `starting` are servers that have never been listed.
 
-    With `server` only its tools are counted one by one and in `total`. `heaviest` is how many to name.
+    With `server` only its tools are counted one by one and in `total`. `heaviest` is how many to name. `instructions`
+    are those that the clients get.
     """
 
     client: str = ""
@@ -41,6 +42,7 @@ class CostQuery(msgspec.Struct, frozen=True):
     starting: Sequence[str] = ()
     server: str | None = None
     heaviest: int = HEAVIEST
+    instructions: str = ""
 
 
 class Measures:
@@ -111,6 +113,7 @@ def account(
         defers=client.defers_tools,
         starting=tuple(asked.starting),
         total=_sum(tools),
+        instructions=estimate(asked.instructions),
         servers=tuple(ServerTokens(server, len(own), _sum(own)) for server, own in groups.items()),
         heaviest=tuple(tool.name for tool in heaviest[: asked.heaviest]),
         tools=tuple(tools),

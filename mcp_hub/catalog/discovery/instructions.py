@@ -1,74 +1,75 @@
-"""The hub's own instructions: which servers there are and what they say of themselves, at most 2,000 bytes.
+"""The hub's own instructions, at most 150 tokens: how to reach tools, which servers there are, what each is for.
 
-The most important first: what the configuration says, how to reach tools that are not listed, the names of all
-servers, the first sentence of each, then more of what each says, shared fairly.
+Clients put instructions into the model's context on every turn. Text of the configuration comes first and is not part
+of the 150 tokens: it has up to 2,000 bytes.
 """
 
-from collections.abc import Mapping
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from mcp_hub.catalog.discovery.plain_text import cut, one_line, sentences
+from mcp_hub.call import Upstream
+from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.costs.tokens import estimate
+from mcp_hub.catalog.discovery.plain_text import one_line
+from mcp_hub.catalog.discovery.servers import ServerAbout, absent, is_starting, live
+from mcp_hub.catalog.discovery.signatures import greatest
+from mcp_hub.types import ClientKind
 
-LIMIT: Final = 2000  # bytes of UTF-8: clients put instructions into the model's context on every turn
-_LEAST: Final = 400  # bytes that text of the configuration leaves to the names of the servers, if they need them
-_MAX_FIRST: Final = 160  # characters of what a server says first; a longer sentence is cut
-_MAX_NAME: Final = 64
-_MOST_SENTENCES: Final = 64  # sentences of one server that are looked at
-
-_OPENING: Final = "One MCP server in front of several; a tool's name begins with the server it belongs to."
-_SEARCH: Final = (
-    "Tools that are not listed: search with find_tools for one step of the task at a time, then call what it found with"
-    " run_tool."
-)
+MOST_OWN: Final = 2000
+"""Bytes of UTF-8 of the configuration's text."""
+MOST_TOKENS: Final = 142
+"""As estimated: 150 of a real tokenizer."""
+_OPENING: Final = "One MCP server in front of several; a tool's name begins with its server."
+_SEARCH: Final = "Not all tools are listed: find_tools searches them, run_tool runs them."
+_WIDTHS: Final = (120, 60, 30, 0)  # characters of what a server is for: the most that fit for all
+_ANYBODY: Final = ClientKind()
 
 
-def compose(own: str | None, servers: Mapping[str, str | None], *, is_search: bool = False) -> str | None:
-    """`own` text as it is, then a line a server with as much of what it says of itself as its share of the room allows.
+def instructions(catalog: Catalog, upstreams: Mapping[str, Upstream], profile: str | None) -> str | None:
+    """The instructions for clients of a profile, as of now. Raises `KeyError` for one that is not configured."""
+    view, rules = catalog.view(profile), catalog.rules(profile)
+    is_partial = rules.expose == "auto" and bool(catalog.starting(profile))
+    starting = [status.server for status in absent(rules, upstreams) if is_starting(status)]
+    servers = live(view, rules, upstreams)
+    is_search = is_partial or catalog.mode(profile, _ANYBODY) != "full"
+    return compose(rules.instructions, servers, starting, is_search=is_search)
 
-    With `is_search` it says how to find and run tools that are not listed. None if there is nothing to say.
+
+def compose(
+    own: str | None, servers: Sequence[ServerAbout], starting: Sequence[str] = (), *, is_search: bool = False
+) -> str | None:
+    """`own` text, then a line a server as far as they fit; with `is_search` how to find and run tools.
+
+    None if there is nothing to say.
     """
-    if not servers:
-        return _cut(own, LIMIT) if own else None
-    names = [one_line(name, _MAX_NAME) for name in servers]
-    opening = " ".join([_OPENING, *([_SEARCH] if is_search else []), "Servers:"])
-    if own:
-        room = LIMIT - _size(opening) - min(_size("\n".join(names)), _LEAST) - len("\n\n\n")
-        opening = f"{_cut(own, room)}\n\n{opening}"
-    said = [_said(about or "") for about in servers.values()]
-    shares = _shared(said, LIMIT - _size("\n".join([opening, *names])))
-    lines = [" ".join([f"{name}:" if share else name, *share]) for name, share in zip(names, shares, strict=True)]
-    return _cut("\n".join([opening, *lines]), LIMIT)
+    parts = [_cut(own, MOST_OWN)] if own else []
+    if servers or starting:
+        parts.append(_introduction(servers, starting, f"{_OPENING} {_SEARCH}" if is_search else _OPENING))
+    return "\n\n".join(parts) or None
 
 
-def _said(about: str) -> list[str]:
-    """The sentences, each with a full stop."""
-    first, *others = sentences(about[:LIMIT])[:_MOST_SENTENCES] or [""]
-    whole = [cut(first, _MAX_FIRST), *others] if first else []
-    return [text if text[-1] in ".!?…。！？:;" else f"{text}." for text in whole]
+def _introduction(servers: Sequence[ServerAbout], starting: Sequence[str], opening: str) -> str:
+    names = ", ".join(map(one_line, starting))
+    end = [f"Starting: {names}."] if names else []
+    for width in _WIDTHS:
+        lines = [server.line(width) for server in servers]
+        text = "\n".join([opening, *lines, *end])
+        if estimate(text) <= MOST_TOKENS:
+            return text
+    return _crowded({server.name: server.tools for server in servers}, starting, opening)
 
 
-def _shared(said: list[list[str]], room: int) -> list[list[str]]:
-    """The sentences that fit into `room` bytes: first ones first, then always of the server that has the least."""
-    shares: list[list[str]] = [[] for _ in said]
-    waiting = [(False, _size(texts[0]), place) for place, texts in enumerate(said) if texts]
-    heapify(waiting)
-    while waiting:
-        _, used, place = heappop(waiting)
-        given = len(shares[place])
-        text = said[place][given]
-        cost = _size(text) + (1 if given else len(": "))
-        if cost > room:
-            continue
-        room -= cost
-        shares[place].append(text)
-        if given + 1 < len(said[place]):
-            heappush(waiting, (True, used + _size(said[place][given + 1]), place))
-    return shares
+def _crowded(counts: Mapping[str, int], starting: Sequence[str], opening: str) -> str:
+    """The largest servers on one line, and as many of those that are starting as there is room for."""
 
+    def fits(before: str) -> Callable[[str], bool]:
+        return lambda text: estimate(f"{before}{text}.") <= MOST_TOKENS
 
-def _size(text: str) -> int:
-    return len(text.encode(errors="replace"))
+    text = opening
+    for head, some, form in (("Servers", counts, "{} ({})"), ("Starting", dict.fromkeys(starting, 0), "{}")):
+        if shown := greatest(some, fits(f"{text}\n{head}: "), form):
+            text = f"{text}\n{head}: {shown}."
+    return text
 
 
 def _cut(text: str, limit: int) -> str:

@@ -4,30 +4,24 @@
 the tool that it runs. Only a refusal is different: it comes with what the tool takes.
 """
 
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import Final
 
-import anyio.to_thread
 import msgspec
 
 from mcp_hub.call import Call, CallChannel, CallHandler
-from mcp_hub.catalog.discovery import definitions
+from mcp_hub.catalog.discovery.answers import exact
 from mcp_hub.catalog.discovery.arguments import look_wrong
 from mcp_hub.catalog.discovery.definitions import FIND, RUN
 from mcp_hub.catalog.discovery.signatures import signature
 from mcp_hub.catalog.entries import Entry
 from mcp_hub.catalog.routes import Route, Unlisted, route
-from mcp_hub.catalog.search.ranker import SearchAnswer
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.errors import InvalidParams, RpcError, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.protocol.jsonrpc.envelope import one_line, raw_object
 from mcp_hub.types import OWN, Era, Kind, RawJson, RawObject
 
-MOST_HITS: Final = 50
-_HITS: Final = 8
 _RUN: Final = b'"run_tool"'
 _MOST_SPELLED: Final = len('""') + len(RUN) * len(r"\u0072")  # bytes of the longest spelling of that name
 _MOST_ARGUMENTS: Final = 1 << 20  # bytes of refused arguments that are still looked at for what is wrong with them
@@ -170,7 +164,7 @@ def _explained(message: str, entry: Entry | None) -> str:
 
 def _takes(entry: Entry) -> str:
     """The definition of a tool, or a line of it where that is long."""
-    text = definitions.exact(entry.raw)
+    text = exact(entry.raw)
     if len(text) <= _MOST_TAKES:
         return text
     return f"{signature(entry.exported, entry.raw)}\n(definition: {FIND} with the query {entry.exported!r})"
@@ -180,7 +174,7 @@ def refusing(problem: RpcError) -> CallHandler:
     """Answers a call of `run_tool` that stands for none, in words for the model."""
 
     async def refused(call: Call, channel: CallChannel) -> Completed:
-        return _text(problem.message, is_error=True)
+        return text_result(problem.message, is_error=True)
 
     return refused
 
@@ -234,86 +228,6 @@ def _with_schema(done: Completed, given: RawJson, entry: Entry) -> Completed:
     return Completed(msgspec.json.encode({**members, "content": content}), done.era)
 
 
-# -- find_tools
-
-
-class _Find(msgspec.Struct, forbid_unknown_fields=True):
-    query: str
-    server: str | None = None
-    limit: int | str | None = None
-    detail: str | None = None
-
-
-class ToolFinder(msgspec.Struct, frozen=True):
-    """Where one caller's `find_tools` looks: the view without the hub's own tools, and `search(query, limit, server)`.
-
-    `budget` in tokens bounds an answer; `starting` are the servers whose tools are not known yet.
-    """
-
-    view: CatalogView
-    search: Callable[[str, int, str | None], Awaitable[SearchAnswer]]
-    budget: int
-    starting: Sequence[str]
-
-
-def finding(found: Callable[[], Awaitable[ToolFinder]]) -> CallHandler:
-    """Runs one call of `find_tools`."""
-
-    async def answered(call: Call, channel: CallChannel) -> Completed:
-        try:
-            return _text(await _answer(_arguments(call), await found()))
-        except InvalidParams as problem:
-            return _text(f"{FIND}: {problem}", is_error=True)
-
-    return answered
-
-
-def _arguments(call: Call) -> _Find:
-    """Raises `InvalidParams`."""
-    try:
-        wanted = msgspec.json.decode(call.params.get("arguments", b"{}"), type=_Find, strict=False)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
-        known = ", ".join(_Find.__struct_fields__)
-        raise InvalidParams(f"wrong arguments: {str(problem)[:_REASON]}. Known arguments: {known}.") from None
-    if wanted.detail not in (None, "", "brief", "full"):
-        raise InvalidParams(f'wrong arguments: `detail` is "brief" or "full", not {wanted.detail[:50]!r}.')
-    return wanted
-
-
-def _limit(given: int | str | None) -> int:
-    """Models write numbers as text now and then. Raises `InvalidParams`."""
-    text = str(given or _HITS)
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise InvalidParams(f"wrong arguments: `limit` is a number from 1 to {MOST_HITS}, not {text[:50]!r}.")
-    return min(max(int(text), 1), MOST_HITS)
-
-
-async def _answer(wanted: _Find, where: ToolFinder) -> str:
-    limit = _limit(wanted.limit)
-    tools = where.view.entries(Kind.TOOL)
-    servers = Counter(entry.server for entry in tools)
-    if wanted.server and wanted.server not in servers:
-        raise InvalidParams(_no_server(wanted.server, servers, where.starting))
-    entry = where.view.find(Kind.TOOL, wanted.query.strip())
-    if entry is not None:
-        return await anyio.to_thread.run_sync(definitions.exact, entry.raw)
-    found = await where.search(wanted.query, limit, wanted.server or None)
-    raws = {entry.exported: entry.raw for entry in tools}
-    detail: definitions.Detail = "full" if wanted.detail == "full" else "brief"
-    shown = partial(definitions.answer, found, raws, servers, detail=detail, limit=limit, budget_tokens=where.budget)
-    # a stranger's schema may take long to be compacted
-    text = await anyio.to_thread.run_sync(shown) if detail == "full" else shown()
-    if where.starting:
-        text += f"\nThese servers are starting, so their tools are not known yet: {', '.join(where.starting)}"
-    return text
-
-
-def _no_server(name: str, servers: Iterable[str], starting: Sequence[str]) -> str:
-    if name in starting:
-        return f'Server "{name}" is starting, so its tools are not known yet. Search again in a few seconds.'
-    later = f" (starting: {', '.join(starting)})" if starting else ""
-    return f"There is no server {name[:100]!r}. Servers: {', '.join(servers) or 'none'}{later}."
-
-
-def _text(text: str, *, is_error: bool = False) -> Completed:
+def text_result(text: str, *, is_error: bool = False) -> Completed:
+    """A result that a model reads."""
     return Completed(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": is_error}))

@@ -30,17 +30,18 @@ class Hit(msgspec.Struct, frozen=True):
     """A tool that fits, with the ids of near-duplicates that it stands for.
 
     `parts` add up to `score`: `words`, `name` and `pairs` (`scores`), `server` (its other tools fit, or the query names
-    it) and `exact` (the query is the tool's name).
+    it) and `exact` (the query is the tool's name). `weak`: it has little of what is sought.
     """
 
     id: str
     score: float
     also: tuple[str, ...]
     parts: Mapping[str, float]
+    weak: bool = False
 
 
 class SearchAnswer(msgspec.Struct, frozen=True):
-    """The best first; `is_weak` when nothing fits well."""
+    """The best first; `is_weak` when there is nothing, or the best is weak."""
 
     hits: tuple[Hit, ...]
     is_weak: bool
@@ -116,7 +117,7 @@ class SearchIndex:
             ranked = sorted(self._weigh(number, asked, bonuses, exactness) for number, exactness in best.items())
             hits = tuple(self._hits(ranked, limit))
             if len(hits) >= limit or few >= len(found):
-                return SearchAnswer(hits, is_weak=not hits or (not ranked[0].inexactness and ranked[0].score.is_weak))
+                return SearchAnswer(hits, is_weak=not hits or hits[0].weak)
             few *= 4  # most of them were near-duplicates
 
     def _clear(self, server: _Server) -> None:
@@ -181,7 +182,9 @@ class SearchIndex:
                 ids = (documents[other.number].id for other in also if other is not one)
                 score = one.score
                 parts = {"words": score.words, "name": score.name, "pairs": score.pairs, "server": one.bonus}
-                yield Hit(documents[one.number].id, -one.less, tuple(ids), parts | {"exact": _EXACT[-one.inexactness]})
+                parts["exact"] = _EXACT[-one.inexactness]
+                is_weak = not one.inexactness and score.is_weak
+                yield Hit(documents[one.number].id, -one.less, tuple(ids), parts, is_weak)
 
     def _is_alike(self, one: _Found, other: _Found) -> bool:
         servers = {word for found in (one, other) for word in self._server_of[found.number].name}

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from mcp_hub.catalog.discovery.definitions import FIND
-from mcp_hub.catalog.discovery.meta_tools import MOST_HITS
+from mcp_hub.catalog.discovery.finding import MOST_HITS
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.commands.tokens import missing
 from mcp_hub.cli.render import tables

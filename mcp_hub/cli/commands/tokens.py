@@ -104,6 +104,8 @@ def print_account(account: "TokenAccount") -> None:
     listed, cost = tables.plural(now.listed, "tool"), tables.plural(now.tokens, "token")
     who = "an unrecognized client" if account.client == "unknown" else f"client {account.client}"
     click.echo(visible(f"{who} gets {listed} ({cost}; expose: {now.expose}{comes_to})"))
+    if account.instructions:
+        click.echo(f"The hub's instructions take {tables.plural(account.instructions, 'more token')}.")
     if account.defers:
         click.echo("These clients show their model a definition only when it is asked for.")
     made = tables.table("expose", "comes to", "listed", "tokens", right=("listed", "tokens"))

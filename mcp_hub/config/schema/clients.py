@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from mcp_hub.config.findings import nearest, quoted
-from mcp_hub.config.schema.scalars import Amount, Count, Expose, SoftDeadline, Text
+from mcp_hub.config.schema.scalars import Amount, Count, Expose, ResultGap, SoftDeadline, Text
 from mcp_hub.config.schema.section import Section, finding
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.globs import first_match
@@ -24,6 +24,7 @@ class ClientSettings(Section):
     defers_tools: bool | None = None
     expose: Expose | None = None
     max_result_tokens: Amount | None = None
+    result_gap: ResultGap | None = None
 
 
 class ClientRules(msgspec.Struct, frozen=True):
@@ -34,6 +35,7 @@ class ClientRules(msgspec.Struct, frozen=True):
     soft_deadline: float | None
     expose: Expose | None = None
     max_result_tokens: int | None = None
+    result_gap: float = 0.0
 
 
 UNKNOWN_CLIENT: Final = "unknown"  # the entry for every client that no other entry matches
@@ -41,16 +43,20 @@ UNKNOWN_CLIENT: Final = "unknown"  # the entry for every client that no other en
 _MAX_TOOLS: Final = 240
 # the default timeout of the TypeScript SDK is 60 s
 _UNKNOWN: Final = ClientSettings(soft_deadline=45.0, max_tools=_MAX_TOOLS, defers_tools=False)
+# seconds: its clients lose progress that they read together with the result (docs/clients.md)
+_TYPESCRIPT: Final = 0.005
 _OPENAI: Final = 120  # tools: more than 128, some of them the client's own, are refused by OpenAI-style interfaces
 
 BUILT_IN_CLIENTS: Final[Mapping[str, ClientSettings]] = {
     # every progress notification restarts its idle timer; it searches tools by itself
-    "claude-code": ClientSettings(soft_deadline="never", max_tools=400, defers_tools=True),
+    "claude-code": ClientSettings(soft_deadline="never", max_tools=400, defers_tools=True, result_gap=_TYPESCRIPT),
     # its timeout is 240 s, even with progress; it silently drops tools beyond 256
-    "claude-desktop": ClientSettings(soft_deadline=200.0, matches=["claude-ai"], max_tools=_MAX_TOOLS),
+    "claude-desktop": ClientSettings(
+        soft_deadline=200.0, matches=["claude-ai"], max_tools=_MAX_TOOLS, result_gap=_TYPESCRIPT
+    ),
     # its timeout is 300 s
     "codex": ClientSettings(soft_deadline=240.0, matches=["codex-mcp-client"], max_tools=_OPENAI),
-    "cursor": ClientSettings(matches=["cursor-vscode"], max_tools=_OPENAI),
+    "cursor": ClientSettings(matches=["cursor-vscode"], max_tools=_OPENAI, result_gap=_TYPESCRIPT),
     "openai": ClientSettings(matches=["openai-mcp*"], max_tools=_OPENAI),
     "vscode": ClientSettings(matches=["Visual Studio Code*"], max_tools=_OPENAI),
     # a hub in front of this one: it applies these rules for its own clients
@@ -98,6 +104,7 @@ class ClientTable:
             soft_deadline=None if deadline == "never" else deadline,
             expose=_first(entry.expose for entry in general),
             max_result_tokens=_first(entry.max_result_tokens for entry in general),
+            result_gap=_first(entry.result_gap for entry in general) or 0.0,
         )
 
     def _name(self, client_name: str | None) -> str:

@@ -17,6 +17,7 @@ from mcp_hub.config.schema.scalars import (
     KiB,
     MiB,
     NoFlag,
+    Origin,
     PositiveDuration,
     Size,
     Text,
@@ -33,11 +34,13 @@ class HttpSettings(Section):
     port: Annotated[int, Field(ge=0, le=65535), NoFlag] = 8765
     allowed_hosts: AtOnce[list[Text]] = []
     allowed_origins: AtOnce[list[Text]] = []
+    cors: AtOnce[list[Origin]] = []
     allow_public: AtOnce[bool] = False
     max_body: Size = 32 * MiB
     max_sessions: Count = 1000
     sessions_per_principal: Count = 500
     session_rate: Amount = 100
+    admin_rate: Amount = 1
     requests_per_principal: Count = 3072
     request_rate: Amount = 0
     bodies_per_principal: Size = 256 * MiB

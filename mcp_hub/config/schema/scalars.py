@@ -4,12 +4,15 @@ Durations are float seconds and sizes int bytes once validated. Messages never r
 """
 
 import json
+import re
 from collections.abc import Callable
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StringConstraints
 
 from mcp_hub.config.quantities import parse_duration, parse_size
+
+_ORIGIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/@\\?#*]+/?")
 
 KiB: Final = 1 << 10
 MiB: Final = 1 << 20
@@ -39,6 +42,14 @@ def _server_name(name: str) -> str:
     if any(ord(char) < 32 or 127 <= ord(char) < 160 for char in name):
         raise ValueError("a server's name must not contain control characters")
     return name
+
+
+def _origin(text: str) -> str:
+    if not _ORIGIN.fullmatch(text):
+        raise ValueError(
+            'expected the origin of a page, for example "https://app.example.com", and neither "*" nor a path'
+        )
+    return text.rstrip("/")
 
 
 def _variable_name(name: str) -> str:
@@ -98,6 +109,7 @@ def _never_at_zero(value: object) -> object:
 
 
 Duration = Annotated[float, BeforeValidator(parse_duration)]
+ResultGap = Annotated[float, BeforeValidator(parse_duration), Field(le=0.1)]
 PositiveDuration = Annotated[Duration, AfterValidator(_more_than_nothing)]
 Size = Annotated[int, BeforeValidator(parse_size)]
 Text = Annotated[str, StringConstraints(min_length=1)]
@@ -106,6 +118,8 @@ Lines = Annotated[str, AfterValidator(_no_nul)]
 TextLine = Annotated[Text, AfterValidator(_one_line)]
 ServerName = Annotated[str, AfterValidator(_server_name)]
 VariableName = Annotated[str, AfterValidator(_variable_name)]
+Origin = Annotated[Text, AfterValidator(_origin)]
+"""Scheme, host and port of web pages."""
 Reference = Annotated[str, AfterValidator(_reference)]
 # names that every model vendor accepts; 64 is the hard limit of models
 ExportedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$", max_length=64)]

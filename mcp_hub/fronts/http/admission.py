@@ -26,12 +26,16 @@ class TooFast(Busy):
 
 
 class AdmissionLimits(msgspec.Struct, frozen=True):
-    """Of one principal: requests in flight, bytes of large bodies, requests and new sessions a second (0: no limit)."""
+    """Of one principal: requests in flight, bytes of large bodies, requests, new sessions and operations a second.
+
+    0: no limit. Restarts and reloads are operations, each counted by itself.
+    """
 
     requests_per_principal: int = 3072
     bodies_per_principal: int = 256 << 20
     request_rate: int = 0
     session_rate: int = 100
+    admin_rate: int = 1
 
 
 class Rate:
@@ -69,6 +73,8 @@ class Admission:
         self._bytes: dict[str, int] = {}
         self._requests = Rate(limits.request_rate, "requests", "hub.http.request_rate", clock)
         self.sessions = Rate(limits.session_rate, "new sessions", "hub.http.session_rate", clock)
+        self.restarts = Rate(limits.admin_rate, "restarts", "hub.http.admin_rate", clock)
+        self.reloads = Rate(limits.admin_rate, "reloads", "hub.http.admin_rate", clock)
 
     @property
     def under_way(self) -> int:

@@ -1,7 +1,8 @@
 """The checks of every HTTP request before anything reads it: Host, Origin, bearer token, profile.
 
 DNS rebinding needs a name: a Host passes that is an address, `localhost` or a configured name. An Origin must be this
-machine, the host that is asked, a configured name, or listed itself. A `Verifier` checks access tokens.
+machine, the host that is asked, a configured name, or listed itself, and be nothing but scheme, host and port. A
+`Verifier` checks access tokens.
 """
 
 import hashlib
@@ -11,7 +12,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 from typing import Final, Protocol
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -65,7 +65,8 @@ class Verifier(Protocol):
 class HttpAuth:
     """Checks requests. With neither tokens nor a verifier everybody is `default`; else every request needs a token.
 
-    A caller that is bound to none of the `profiles`, by a token or by `default`, may name one.
+    A caller that is bound to none of the `profiles`, by a token or by `default`, may name one. Pages of the origins in
+    `cors` are let in, and may read the answers.
     """
 
     def __init__(
@@ -76,13 +77,15 @@ class HttpAuth:
         default: Caller = LOCAL,
         profiles: Collection[str] = (),
         verifier: Verifier | None = None,
+        cors: Iterable[str] = (),
     ) -> None:
         self._verifier = verifier
         self._profiles = frozenset(profiles)
         # looked up by digest, so that the time taken says nothing about the token
         self._callers = {_digest(token.encode()): caller for token, caller in tokens.items()}
         self._hosts = {host.lower() for host in hosts} | {"localhost"}
-        self._origins = {origin.lower().rstrip("/") for origin in origins}
+        self._readers = {origin.lower().rstrip("/") for origin in cors}
+        self._origins = {origin.lower().rstrip("/") for origin in origins} | self._readers
         self._default = default
         self._passed_hosts: dict[bytes, bool] = {}
 
@@ -94,9 +97,13 @@ class HttpAuth:
             return Refusal(421, "host_not_served", said)
         origin = headers.get(b"origin")
         if origin is not None and not self._origin_passes(_text(origin), _host_name(_text(host))):
-            said = f"origin {_text(origin)} is not allowed. Allow it with hub.http.allowed_origins."
+            said = f"origin {_text(origin)} is not allowed. Allow it with hub.http.cors or hub.http.allowed_origins."
             return Refusal(403, "origin_not_allowed", said)
         return None
+
+    def is_reader(self, origin: bytes) -> bool:
+        """Whether pages of this origin may read answers."""
+        return bool(self._readers) and _text(origin).lower() in self._readers
 
     def identify(self, headers: Mapping[bytes, bytes]) -> Caller | Refusal | Unverified:
         """Whose request it is, of one that was admitted."""
@@ -141,13 +148,10 @@ class HttpAuth:
         """A page may come from this machine, from the host it asks, or from where the configuration says."""
         if origin.lower().rstrip("/") in self._origins:
             return True
-        try:
-            parts = urlsplit(origin)
-            name = (parts.hostname or "").lower()
-        except ValueError:
-            return False
+        scheme, _, place = origin.lower().partition("://")
+        name = _host_name(place)
         known = name in self._hosts or is_loopback(name) or name == host.lower()
-        return parts.scheme in ("http", "https") and bool(name) and known
+        return scheme in ("http", "https") and bool(name) and known
 
 
 def repeated(raw_headers: Iterable[tuple[bytes, bytes]]) -> Refusal | None:

@@ -28,10 +28,15 @@ def accepts(headers: Headers) -> tuple[bool, bool]:
     )
 
 
+def media_type(headers: Headers) -> bytes:
+    """That of a request's body, without parameters; empty if none is given."""
+    return headers.get(b"content-type", b"").partition(b";")[0].strip(b" \t").lower()
+
+
 async def read_text(http: HttpExchange, max_body: int) -> bytes:
     """The body of a POST, on one line. Raises `ErrorResponse` 415 and 413, `ClientGone`."""
     headers = http.headers
-    if not headers.get(b"content-type", b"").lower().startswith(b"application/json"):
+    if media_type(headers) != b"application/json":
         raise ErrorResponse(415, "unsupported_media_type", "Content-Type must be application/json")
     declared = headers.get(b"content-length", b"0")
     body = await read_body(http.receive, max_body) if len(declared) < _HUGE and int(declared) <= max_body else None

@@ -61,13 +61,6 @@ class _Trailers(list[tuple[bytes, bytes]]):
         """Drops it."""
 
 
-class _Pipeline(list[Any]):
-    """Requests that wait on a connection, nearly always none: an empty deque holds 0.7 kB."""
-
-    def appendleft(self, request: Any) -> None:
-        self.insert(0, request)
-
-
 class _Flow(FlowControl):
     """Has an event only once the client has stopped reading: one of asyncio holds 0.7 kB."""
 
@@ -79,6 +72,23 @@ class _Flow(FlowControl):
         if not self.write_paused:
             self.write_paused = True
             self._is_writable_event = anyio.Event()
+
+
+class _Unread:
+    """For how long a client has taken nothing of what waits for it."""
+
+    __slots__ = ("_bytes", "_since")
+
+    def __init__(self, since: float) -> None:
+        self._bytes = 0
+        self._since = since
+
+    def seconds(self, waiting: int, now: float) -> float:
+        """Takes how many bytes wait now."""
+        if not self._bytes or waiting < self._bytes:
+            self._since = now
+        self._bytes = waiting
+        return now - self._since
 
 
 class _Joined:
@@ -114,7 +124,7 @@ class Bounded(HttpToolsProtocol):
 
     # in the instance's dict they would be too many for one that shares its keys: 1.5 kB a connection
     __slots__ = (
-        "_is_surplus", "_is_upgrade", "_overhead", "_part", "_running", "_unread", "_unread_since", "since",
+        "_is_surplus", "_is_upgrade", "_overhead", "_part", "_running", "_unread", "since",
     )  # fmt: skip
     limits = ConnectionLimits()
 
@@ -125,9 +135,7 @@ class Bounded(HttpToolsProtocol):
         self._overhead = 0  # bytes of the head, or since the last ones of the body: chunk extensions, trailers
         self._is_upgrade = self._is_surplus = False
         self._running: RequestResponseCycle | None = None
-        self._unread = 0
-        self._unread_since = self.since
-        self.pipeline: Any = _Pipeline()
+        self._unread = _Unread(self.since)
 
     @property
     def is_answering(self) -> bool:
@@ -294,12 +302,8 @@ class Bounded(HttpToolsProtocol):
         if self._part is not None and now - self.since > seconds:
             said = f"the {self._part} of the request did not arrive within {seconds:g} s"
             self._refuse_over(408, "request_timeout", said, limit, seconds)
-        unread = self.transport.get_write_buffer_size()
-        if not self._unread or unread < self._unread:
-            self._unread_since = now
-        elif now - self._unread_since > limits.stalled:
+        if self._unread.seconds(self.transport.get_write_buffer_size(), now) > limits.stalled:
             self.transport.abort()
-        self._unread = unread
 
     def _refuse_over(self, status: int, code: str, said: str, limit: str, value: float) -> None:
         setting = f"hub.http.{limit}"

@@ -2,7 +2,7 @@
 
 Host and Origin are checked first, on every path; then the token, except on `public` paths. A token in the query is
 refused, because URLs are logged. `/mcp/p/<name>` is `/mcp` with a profile, and so for each route; below a mount it is
-a query parameter, `?profile=<name>`.
+a query parameter, `?profile=<name>`. A preflight of a page that may read answers (`cors`) needs no token.
 
 Everything that is not MCP is Starlette: routes of single pages, and a mount. A Starlette route around `/mcp` would cost
 36 to 75 % more a call.
@@ -22,6 +22,7 @@ from starlette.routing import Route
 from mcp_hub import aio
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Busy, RpcError
+from mcp_hub.fronts.http import cors
 from mcp_hub.fronts.http.admission import Admission, AdmissionLimits, TooFast
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal, Unverified, repeated
 from mcp_hub.fronts.http.response import ClientGone, ErrorResponse, Headers, HttpExchange, Receive, Scope, Send, respond
@@ -149,10 +150,17 @@ class Endpoints:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers, path = dict(scope["headers"]), scope["path"]
         mount = self._mount if self._mount is not None and path.startswith(f"{self._mount.prefix}/") else None
-        if scope["method"] == "HEAD":
-            send = _bodiless(send)
+        if scope["method"] == "HEAD" or b"origin" in headers:
+            send = self._sender(scope["method"], headers, send)
         if (refusal := self._at_the_door(scope, headers)) is not None:
             await self._refuse(refusal, mount, scope, receive, send)
+            return
+        if (
+            scope["method"] == "OPTIONS"
+            and cors.is_preflight(headers)
+            and self._auth.is_reader(headers.get(b"origin", b""))
+        ):
+            await respond(send, 204, headers=cors.preflight(headers))
             return
         if (open_page := self.public.get(path) or self._pages.get(path)) is not None:
             await open_page.handle({**scope, "who": partial(self._caller, headers, None)}, receive, send)
@@ -176,6 +184,13 @@ class Endpoints:
                 await mount.failed(error)(scope, receive, send)
             else:
                 await fail(send, error)
+
+    def _sender(self, method: str, headers: Headers, send: Send) -> Send:
+        """Sends what HEAD wants, and what a page of another origin may read."""
+        origin = headers.get(b"origin", b"")
+        if self._auth.is_reader(origin):
+            send = cors.readable(send, origin)
+        return _bodiless(send) if method == "HEAD" else send
 
     def _found(self, mount: Mount | None, scope: Scope) -> tuple[Serve | None, str | None]:
         """The front of the path, if there is one, and the profile that the URL names."""

@@ -83,11 +83,11 @@ async def cancel_stored(hub: HubPort, session: Session, reason: str, key: int | 
 
     Looks at the newest `_MOST_ROWS` streams of the principal.
     """
-    principal = session.caller.principal
+    caller = session.caller
     try:
-        for row in await hub.durable.newest(principal, _MOST_ROWS):
+        for row in await hub.durable.newest(caller.principal, _MOST_ROWS, caller.profile):
             if row.session == session.id and not row.has_ended and key in (None, _key_in(row)):
-                await (await hub.stream(principal, row.id)).cancel(reason)
+                await (await hub.stream(caller.principal, row.id, caller.profile)).cancel(reason)
     except (UnknownStream, StoreError) as error:
         log.warning("cancel_not_passed_on", session=session.id, reason=str(error))
 

@@ -210,7 +210,8 @@ class Resumption:
         return stream
 
     async def _open(self, client: ClientCalls, stream: CallId) -> StreamHandle:
-        return await self._hub.stream(client.session.caller.principal, stream)
+        caller = client.session.caller
+        return await self._hub.stream(caller.principal, stream, caller.profile)
 
     async def _attached(
         self, client: ClientCalls, stream: StreamHandle, cursor: Cursor, response: StreamedResponse

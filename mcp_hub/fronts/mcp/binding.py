@@ -10,7 +10,8 @@ from typing import Final, TypeVar, final
 
 import msgspec
 
-from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, UnknownEntry
+from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, ToolRemoved, UnknownEntry
+from mcp_hub.events import Completed
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.mcp.stream_reads import stream_methods
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
@@ -23,6 +24,7 @@ from mcp_hub.protocol.kinds import BY_LIST_METHOD
 from mcp_hub.protocol.meta import SERVER_INFO, RequestMeta
 from mcp_hub.protocol.notifications import ListenFilter
 from mcp_hub.protocol.rpc_errors import UNSUPPORTED_VERSION
+from mcp_hub.protocol.shape.results import call_result
 from mcp_hub.protocol.shape.tasks import missing_tasks
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
@@ -87,11 +89,19 @@ class Binding:
             return self._other(session, method, params)
         try:
             return self._hub.call(session, method, params, meta)
-        except UnknownEntry:
-            if self._hub.catalog.is_settled:
-                raise
-            # its server may be on its way up: wait as long as a list would
-            return Deferred(self._settled(partial(self._hub.call, session, method, params, meta)))
+        except UnknownEntry as problem:
+            if not self._hub.catalog.is_settled:
+                # its server may be on its way up: wait as long as a list would
+                return Deferred(self._settled(partial(self._call, session, method, params, meta)))
+            if isinstance(problem, ToolRemoved):
+                return _removed(problem, session.era)
+            raise
+
+    def _call(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> bytes | CallHandle:
+        try:
+            return self._hub.call(session, method, params, meta)
+        except ToolRemoved as problem:
+            return _removed(problem, session.era)
 
     def _other(self, session: Session, method: str, params: RawObject) -> Reply:
         """Answers every request that is not a call."""
@@ -210,6 +220,12 @@ def _value(raw: RawJson | None, what: str, kind: type[_T]) -> _T:
         return msgspec.json.decode(raw or b"", type=kind)
     except (msgspec.DecodeError, RecursionError) as exc:
         raise InvalidParams(f"params._meta io.modelcontextprotocol/{what}: {exc}") from None
+
+
+def _removed(problem: ToolRemoved, era: Era) -> bytes:
+    """As the result of a tool: a model gets to read that, and can call another one."""
+    text = {"content": [{"type": "text", "text": problem.message}], "isError": True}
+    return b"".join(call_result("tools/call", Completed(object_bytes(text)), era))
 
 
 def _level(raw: RawJson | None, what: str) -> str:

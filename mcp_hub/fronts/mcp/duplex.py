@@ -17,6 +17,7 @@ from mcp_hub.events import BY_CLIENT
 from mcp_hub.fronts.mcp.announcer import Announcer
 from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen, uninitialized
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
+from mcp_hub.fronts.mcp.held_answers import HeldAnswers
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import CallResponder
 from mcp_hub.fronts.mcp.subscriptions import ListenStream
@@ -52,9 +53,6 @@ class ClientWire(Protocol):
     def send(self, frame: bytes) -> None:
         """Queues one message; it leaves with everything else queued in this loop pass."""
 
-    def flush(self) -> None:
-        """Later messages leave in a write of their own."""
-
     def soon(self, callback: Callable[[], object]) -> None:
         """Runs `callback` in the next loop pass."""
 
@@ -89,7 +87,7 @@ class Duplex:
         self._session: Session | None = None
         self._open: dict[int | str, QuickCall | CallResponder | _Later | ListenStream] = {}
         self._ready: dict[int | str, QuickCall | CallResponder] = {}
-        self._deliver_due = False
+        self._held = HeldAnswers()
         self._room = anyio.Event()
         self._settled: anyio.Event | None = None  # set with every request that is settled, once somebody waits for that
         self._tasks: anyio.abc.TaskGroup
@@ -303,9 +301,9 @@ class Duplex:
             self._put(key, responder)
 
     def _put(self, key: int | str, responder: QuickCall | CallResponder) -> None:
+        is_due = bool(self._ready)
         self._ready[key] = responder
-        if not self._deliver_due:
-            self._deliver_due = True
+        if not is_due:
             self._wire.soon(self.deliver)
 
     def on_writable(self) -> None:
@@ -320,7 +318,6 @@ class Duplex:
 
     def deliver(self) -> None:
         """Moves events from the logs to the wire, as far as the client reads."""
-        self._deliver_due = False
         while self._ready and not self._wire.is_congested and not self._wire.is_closed:
             key, responder = next(iter(self._ready.items()))
             del self._ready[key]
@@ -334,15 +331,25 @@ class Duplex:
             frames = responder.take()
             for frame in frames:
                 self._wire.send(frame)
+            if frames and responder.token is not None:
+                self._held.progressed()
             if responder.ended:
-                self._finish(key, responder, bool(frames))
+                self._finish(key, responder)
 
-    def _finish(self, key: int | str, responder: CallResponder, notified: bool) -> None:
+    def _finish(self, key: int | str, responder: CallResponder) -> None:
+        if responder.token is None:
+            self._end(key, responder)
+        else:
+            gap = self._hub.client_kind(responder.session).result_gap
+            self._held.send(gap, partial(self._end, key, responder))
+
+    def _end(self, key: int | str, responder: CallResponder) -> None:
+        """Sends the answer, unless the client has cancelled the request while it was held back."""
+        if self._open.get(key) is not responder:
+            return
         self._settle(key, responder)
         responder.close()
         if responder.answer is not None:
-            if notified:
-                self._wire.flush()  # some clients lose a notification that shares a read with the result
             self._wire.send(responder.answer)
 
     def _settle(self, key: int | str, responder: QuickCall | CallResponder | _Later) -> None:

@@ -1,6 +1,5 @@
 """The messages for a client that fetches them: an event stream of the old SSE transport, a client in this process."""
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -23,7 +22,6 @@ class MessageQueue:
         self._is_ending = False
         self._due: list[Callable[[], object]] = []
         self._out: list[bytes] = []
-        self._batches: deque[list[bytes]] = deque()
         self._queued = 0
         self._work = anyio.Event()
 
@@ -33,9 +31,9 @@ class MessageQueue:
             due, self._due = self._due, []
             for callback in due:
                 callback()
-            self.flush()
-            if self._batches:
-                return self._batches.popleft()
+            if self._out:
+                out, self._out = self._out, []
+                return out
             if self.is_closed or (self._is_ending and not self._duplex.is_busy):
                 return []
             await self._work.wait()
@@ -77,11 +75,6 @@ class MessageQueue:
         self._out.append(frame)
         self._queued += len(frame)
         self._work.set()
-
-    def flush(self) -> None:
-        if self._out:
-            self._batches.append(self._out)
-            self._out = []
 
     def soon(self, callback: Callable[[], object]) -> None:
         self._due.append(callback)

@@ -73,7 +73,7 @@ def _wanted(params: RawObject) -> _Wanted:
 async def _read(hub: HubPort, session: Session, wanted: _Wanted) -> bytes:
     """Raises `UnknownStream`, `InvalidParams`, `Busy`, `StoreError`."""
     after = wanted.after()
-    stream = await hub.stream(session.caller.principal, wanted.stream)
+    stream = await hub.stream(session.caller.principal, wanted.stream, session.caller.profile)
     was_orphan = stream.is_orphan
     is_truncated = False
     try:

@@ -56,9 +56,10 @@ class TaskNotices:
 
     async def watch(self, ids: Iterable[str]) -> tuple[str, ...]:
         """Those of the tasks that are this client's, in their order: their changes are sent from now on."""
+        caller = self._session.caller
         for id_ in dict.fromkeys(ids).keys() - self._watched.keys():
             try:
-                stream = await self._hub.stream(self._session.caller.principal, id_)
+                stream = await self._hub.stream(caller.principal, id_, caller.profile)
                 reader = stream.follow(self._wake, stream.info.last)
             except HubError as refused:
                 log.info("task_not_listened_to", stream=id_[:100], reason=str(refused))

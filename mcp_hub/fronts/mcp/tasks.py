@@ -53,7 +53,7 @@ class TaskRequests:
         return task_shape.ACKNOWLEDGED
 
     async def _stream(self, session: Session, params: RawObject) -> StreamHandle:
-        return await self._hub.stream(session.caller.principal, task_shape.task_id(params))
+        return await self._hub.stream(session.caller.principal, task_shape.task_id(params), session.caller.profile)
 
     def _renew(self, stream: StreamHandle) -> None:
         """Its client is there, so the time that the call may continue without one begins again."""

@@ -7,9 +7,9 @@ Out: JSON bodies, server-sent events or NDJSON; every error is a problem documen
 Held together by the table in `routes`: `api` dispatches by it and `openapi` generates the OpenAPI document from it.
 `exchange` is one request, `problem` translates errors.
 
-`calls` lists and calls tools, and reports what they cost a model; `idempotency` finds the earlier call of a repeated
-request. `streams`, `follow` and `info` serve durable streams. `executors` is for workers that run tools themselves.
-`servers` restarts and reloads.
+`lists` shows and searches what there is, and reports what it costs a model. `calls` calls tools; `idempotency` finds
+the earlier call of a repeated request. `streams`, `follow` and `info` serve durable streams. `executors` is for workers
+that run tools themselves. `servers` restarts and reloads. `pages` has the pages for people, which need no token.
 
 Not here: MCP, the shapes of bodies (`protocol.rest`), authentication (`fronts.http.auth`), and the rules about what a
 worker may post (`upstreams.executors.posts`).

@@ -11,7 +11,9 @@ import anyio
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
+from mcp_hub.clock import SystemClock
 from mcp_hub.errors import HubError, RpcError
+from mcp_hub.fronts.http.admission import Admission, AdmissionLimits
 from mcp_hub.fronts.http.auth import Refusal
 from mcp_hub.fronts.http.response import ClientGone, HttpExchange, Receive, Scope, Send
 from mcp_hub.fronts.limits import FrontLimits
@@ -20,6 +22,7 @@ from mcp_hub.fronts.rest.calls import RestCalls
 from mcp_hub.fronts.rest.exchange import JSON, RestRequest, refusal
 from mcp_hub.fronts.rest.executors import Executors, RestExecutors
 from mcp_hub.fronts.rest.follow import Closing
+from mcp_hub.fronts.rest.lists import RestLists
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.fronts.rest.routes import PREFIX, RestRoute, by_path
 from mcp_hub.fronts.rest.servers import Operator, RestServers
@@ -49,14 +52,19 @@ class RestApi:
         max_body: int,
         limits: FrontLimits,
         operator: Operator,
+        admission: Admission | None = None,
         executors: Executors | None = None,
         is_open: bool = False,
     ) -> None:
         self._closing = Closing()
+        admission = Admission(AdmissionLimits(), SystemClock()) if admission is None else admission
         self._document = openapi.document(version)
-        calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing)
+        lists, calls, streams = RestLists(hub), RestCalls(hub, self._closing), RestStreams(hub, self._closing)
         workers = RestExecutors(executors, self._closing, is_open=is_open)
-        handlers = {**_handlers(calls, streams, workers, RestServers(operator)), "describe": self._describe}
+        handlers = {
+            **_handlers(lists, calls, streams, workers, RestServers(operator, admission)),
+            "describe": self._describe,
+        }
         routes = [Route(path, _Resource(own, handlers, max_body, limits)) for path, own in by_path().items()]
         self._router = Router(routes, redirect_slashes=False, default=_nothing)
 
@@ -92,12 +100,15 @@ class RestApi:
 
 
 def _handlers(
-    calls: RestCalls, streams: RestStreams, workers: RestExecutors, servers: RestServers
+    lists: RestLists, calls: RestCalls, streams: RestStreams, workers: RestExecutors, servers: RestServers
 ) -> Mapping[str, Handler]:
     """By operation of `routes`."""
     return {
-        "listTools": calls.list_tools,
-        "countTokens": calls.count_tokens,
+        "listTools": lists.list_tools,
+        "listResources": lists.list_resources,
+        "listPrompts": lists.list_prompts,
+        "searchTools": lists.search,
+        "countTokens": lists.count_tokens,
         "callTool": calls.call_tool,
         "listStreams": streams.list_streams,
         "getStream": streams.get_stream,
@@ -132,12 +143,13 @@ async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class _Resource:
-    """The handler of one path, by method. Raises `Problem` 405."""
+    """The handler of one path, by method. Raises `Problem` 405, and 415 for what any web page could send."""
 
     def __init__(
         self, routes: Mapping[str, RestRoute], handlers: Mapping[str, Handler], max_body: int, limits: FrontLimits
     ) -> None:
         methods = {method: handlers[route.operation] for method, route in routes.items()}
+        self._guarded = {method for method, route in routes.items() if route.needs_header}
         if any(route.has_head for route in routes.values()):
             methods["HEAD"] = methods["GET"]
         self._allowed = ", ".join([*methods, "OPTIONS"])
@@ -151,7 +163,10 @@ class _Resource:
         if method == "OPTIONS":
             response = Response(status_code=204, headers={"allow": self._allowed})
         elif (handler := self._methods.get(method)) is not None:
-            response = await handler(RestRequest(scope, receive, send, self._max_body, self._limits))
+            request = RestRequest(scope, receive, send, self._max_body, self._limits)
+            if method in self._guarded:
+                request.check_header()
+            response = await handler(request)
         else:
             allow = ((b"allow", self._allowed.encode()),)
             said = f"{method[:20]} is not allowed here. Allowed: {self._allowed}."

@@ -1,4 +1,4 @@
-"""Tools over REST: the list, their token costs, and calls.
+"""Calls of tools over REST.
 
 A call is a durable stream from its start: closing its connection is only a disconnect. Questions of its tool go to the
 stream and wait for an answer there.
@@ -6,16 +6,15 @@ stream and wait for an answer there.
 
 import re
 from contextlib import suppress
-from typing import Final, Literal
+from typing import Final
 
 import anyio
 import msgspec
 from msgspec import UNSET, Raw
-from msgspec.structs import replace
 from starlette.responses import Response
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.errors import ConfigError, EventsGone, InvalidParams
+from mcp_hub.errors import EventsGone, InvalidParams
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.rest import idempotency
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, MOST_WAIT, RestRequest, answer
@@ -30,15 +29,11 @@ from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.meta import RequestMeta, take_meta
 from mcp_hub.protocol.rest.calls import CallAnswer, CallBody
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
-from mcp_hub.types import PROGRAM, ClientKind, Era, JsonObject, Kind, Mode, RawObject
+from mcp_hub.types import PROGRAM, Era, JsonObject, Kind, RawObject
 
 OF_REST: Final = "rest#"
 """The beginning of the session ids of REST callers."""
 
-ANY_CLIENT: Final = "unknown"
-"""The kind of every client that no other kind matches."""
-_LONGEST_CLIENT: Final = 256
-"""Characters of a kind of client."""
 _WAIT: Final = 25.0
 """Seconds that a call is waited for unless its caller prefers another time."""
 _QUICK: Final = 0.25
@@ -48,8 +43,6 @@ _TOKEN: Final = b'"rest"'
 """Progress is wanted; each upstream is given a token of the hub's own."""
 _BATCH: Final = 256
 _EMPTY: Final = Raw(b"{}")
-_EXPOSE: Final[tuple[Mode | Literal["auto"], ...]] = ("full", "search", "names", "auto")
-_CLIENT_KINDS: Final = {expose: PROGRAM if expose == "full" else replace(PROGRAM, expose=expose) for expose in _EXPOSE}
 _CAPABILITIES: Final[JsonObject] = {**SUPERSET, "extensions": {TASKS: {}}}
 """Everything can be asked, and is asked on the stream, as it is on a task."""
 
@@ -62,32 +55,12 @@ def rest_session(caller: Caller, key: str) -> Session:
 
 
 class RestCalls:
-    """Serves `/v1/tools` and `/v1/tokens`."""
+    """Serves calls of `/v1/tools/…`."""
 
     def __init__(self, hub: HubPort, closing: Closing) -> None:
         self._hub = hub
         self._closing = closing
         self._requests = 0
-
-    async def list_tools(self, request: RestRequest) -> Response:
-        """All in one answer; the same bytes as long as nothing changes."""
-        wanted = request.query_params.get("format", "mcp")
-        if wanted != "mcp":
-            raise Problem(400, "unknown_format", f"unknown format {wanted[:50]!r}; known: mcp")
-        await self._hub.catalog.settled()
-        tools = b",".join(self._hub.catalog.tools(request.caller.profile, _client_kind(request), Era.MODERN))
-        return Response(b'{"tools":[%b]}' % tools, media_type=JSON)
-
-    async def count_tokens(self, request: RestRequest) -> Response:
-        """The token costs of the tools of the caller's profile, for the kind of client that the query names."""
-        client = request.query_params.get("client", ANY_CLIENT)
-        if len(client) > _LONGEST_CLIENT:
-            raise Problem(400, "unknown_client", f"unknown client: a name of {len(client)} characters")
-        await self._hub.catalog.settled()
-        try:
-            return answer(await self._hub.token_account(request.caller, client))
-        except ConfigError as problem:
-            raise Problem(400, "unknown_client", str(problem)) from None
 
     async def call_tool(self, request: RestRequest) -> Response | None:
         """JSON when the call is done in time, 202 when it is not, or its events as SSE."""
@@ -130,7 +103,9 @@ class RestCalls:
         elif hub.view(session).find(Kind.TOOL, name) is not None:
             joined = await hub.durable.equal_call(principal, digest)
         if joined is not None:
-            return joined
+            if hub.durable.shows(session.caller.profile, joined.info):
+                return joined
+            key = None  # an equal name of another server
         params: RawObject = {"name": Raw(object_bytes(name)), "arguments": arguments}
         call = hub.call(session, "tools/call", params, meta, in_place=False)
         return await hub.begin_stream(call, key, digest)  # what is acknowledged is not lost
@@ -195,14 +170,6 @@ class _Accepted(Problem):
 
     def encoded(self) -> bytes:
         return msgspec.json.encode(self._info)
-
-
-def _client_kind(request: RestRequest) -> ClientKind:
-    """For whom `expose` asks. Raises `Problem`."""
-    wanted = request.query_params.get("expose", "full")
-    if wanted not in _CLIENT_KINDS:
-        raise Problem(400, "unknown_expose", f"unknown expose {wanted[:50]!r}; known: {', '.join(_CLIENT_KINDS)}")
-    return _CLIENT_KINDS[wanted]
 
 
 def _arguments(body: CallBody) -> Raw:

@@ -27,6 +27,11 @@ MOST_WAIT: Final = 300.0
 _SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?")
 _COUNT: Final = re.compile(r"[0-9]{1,18}")
 
+_MARKS: Final = ("x-mcp-hub", "producer-epoch")
+"""Headers that show that a request comes from a program, whatever they hold."""
+_OF_CURL: Final = "application/x-www-form-urlencoded"
+"""The type that `curl -d` gives to any text."""
+
 T = TypeVar("T")
 
 
@@ -86,12 +91,27 @@ class RestRequest(Request):
             raise Problem(400, "invalid_parameter", f"{name} has to be a whole number from 1 on, not {text[:50]!r}")
         return min(int(text), most)
 
+    @property
+    def _media(self) -> str:
+        return (self.header("content-type") or "").partition(";")[0].strip().lower()
+
+    @property
+    def _is_marked(self) -> bool:
+        """Whether it has a header that a web page cannot add to a request without permission (a preflight)."""
+        scheme = (self.header("authorization") or "").partition(" ")[0]  # a browser sends Basic by itself
+        return scheme.lower() == "bearer" or any(name in self.headers for name in _MARKS)
+
+    def check_header(self) -> None:
+        """Raises `Problem` 415 for a request that any web page could send."""
+        if self._media != JSON and not self._is_marked:
+            raise _unsupported()
+
     async def shaped(self, shape: type[T], limit: float = math.inf) -> T:
         """The JSON body; none at all is an empty object. Raises `Problem` 415, 413, 400, `ClientGone`."""
         text = await self._read(int(min(limit, self.max_body)))
-        media = (self.header("content-type") or "").partition(";")[0].strip().lower()
-        if media != JSON and (text or media):
-            raise Problem(415, "unsupported_media_type", f"Content-Type must be {JSON}")
+        media = self._media
+        if media != JSON and (text or media) and not (self._is_marked and media in ("", _OF_CURL)):
+            raise _unsupported()
         try:
             msgspec.json.decode(text or b"{}")
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:
@@ -122,6 +142,11 @@ class RestRequest(Request):
     def streamed(self, headers: Fields = SSE_HEADERS) -> StreamedResponse:
         """The response to be sent in parts."""
         return StreamedResponse(self.receive, self._out, headers)
+
+
+def _unsupported() -> Problem:
+    said = f"Send the header Content-Type: {JSON}. With an Authorization or X-MCP-Hub header no type is needed."
+    return Problem(415, "unsupported_media_type", said)
 
 
 def _media_ranges(accept: str) -> set[str]:

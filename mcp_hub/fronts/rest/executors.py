@@ -19,8 +19,10 @@ from mcp_hub.fronts.http.response import KEEP_ALIVE
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer
 from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.problem import Problem, problem_for
+from mcp_hub.fronts.rest.servers import check_unbound
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.rest.executors import ExecutorBody, ExecutorEpoch, OfferPage, PostAnswer, PostBody
+from mcp_hub.sessions.session import Caller
 from mcp_hub.types import RawJson
 
 _WAIT: Final = 25.0
@@ -75,8 +77,8 @@ class RestExecutors:
         self._is_open = is_open
         self._followed: dict[tuple[str, str], anyio.CancelScope] = {}
 
-    @property
-    def _executors(self) -> Executors:
+    def _executors(self, caller: Caller) -> Executors:
+        check_unbound(caller, "Registered tools are listed in all profiles.")
         if not self._is_open:
             raise Problem(403, "token_required", "executors need a token (hub.tokens) unless the hub is on loopback")
         if self._found is None:
@@ -84,11 +86,7 @@ class RestExecutors:
         return self._found
 
     async def register(self, request: RestRequest) -> Response:
-        executors = self._executors
-        if request.caller.profile is not None:
-            raise Problem(
-                403, "profile_bound", "Registered tools are listed in all profiles. Use a token without a profile."
-            )
+        executors = self._executors(request.caller)
         body = await request.shaped(ExecutorBody)
         lease = float(body.lease.removesuffix("s")) if isinstance(body.lease, str) else float(body.lease)
         tools = [bytes(tool) for tool in body.tools]
@@ -98,7 +96,7 @@ class RestExecutors:
 
     async def remove(self, request: RestRequest) -> Response:
         with _as_problems():
-            self._executors.remove(request.caller.principal, request.path["id"])
+            self._executors(request.caller).remove(request.caller.principal, request.path["id"])
         return Response(status_code=204)
 
     async def calls(self, request: RestRequest) -> Response | None:
@@ -106,7 +104,7 @@ class RestExecutors:
 
         A request ends the event stream that followed this executor before: its reader may be long gone.
         """
-        executors = self._executors
+        executors = self._executors(request.caller)
         form = request.accepts(JSON, EVENT_STREAM)[-1]
         epoch = _number(request, "Producer-Epoch", request.query_params.get("epoch"))
         wait, most = request.seconds("wait", _WAIT), request.count("limit", _OFFERS, _OFFERS)
@@ -153,7 +151,7 @@ class RestExecutors:
             await writer.end(b"event: problem\ndata: %b\n\n" % problem_for(problem).encoded())
 
     async def post(self, request: RestRequest) -> Response:
-        executors = self._executors
+        executors = self._executors(request.caller)
         epoch, seq = _number(request, "Producer-Epoch"), _number(request, "Producer-Seq")
         body = await request.shaped(PostBody, _MOST_POST)
         post = Post(

@@ -59,7 +59,7 @@ class _Code(msgspec.Struct):
 
 _STATUS: Final[Mapping[str, int]] = {
     "invalid_params": 400,
-    "unknown_entry": 404,
+    **dict.fromkeys(("unknown_entry", "tool_removed"), 404),
     "busy": 503,
     "upstream_unavailable": 503,
     "hub_stopped": 503,

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.protocol.rest import calls, executors, servers, streams
+from mcp_hub.protocol.rest import calls, executors, lists, servers, streams
 from mcp_hub.protocol.rest.tokens import TokenAccount
 
 PREFIX: Final = "/v1"
@@ -30,7 +30,10 @@ class ResponseSpec(msgspec.Struct, frozen=True):
 
 
 class RestRoute(msgspec.Struct, frozen=True):
-    """One method of one path; `operation` names its handler. `problems` are the statuses of its own problems."""
+    """One method of one path; `operation` names its handler. `problems` are the statuses of its own problems.
+
+    `takes_away` is for a GET that changes something.
+    """
 
     method: str
     path: str
@@ -41,6 +44,12 @@ class RestRoute(msgspec.Struct, frozen=True):
     parameters: tuple[Parameter, ...] = ()
     problems: tuple[int, ...] = ()
     has_head: bool = False
+    takes_away: bool = False
+
+    @property
+    def needs_header(self) -> bool:
+        """Whether it has an effect, and any web page could send it: PUT and DELETE need permission (a preflight)."""
+        return self.method == "POST" or self.takes_away
 
 
 _JSON: Final = "application/json"
@@ -62,6 +71,28 @@ ROUTES: Final = (
         (ResponseSpec(200, "the tools", {_JSON: calls.ToolList}),),
         parameters=(Parameter("format", "mcp"), _PROFILE),
         problems=(400, 404), has_head=True,
+    ),
+    RestRoute(
+        "GET", "/v1/search", "searchTools", "The tools that fit a description of what one is needed for",
+        (ResponseSpec(200, "the tools that fit", {_JSON: lists.FoundTools}),),
+        parameters=(
+            Parameter("q", "what the tool is needed for, or words of its name", is_required=True),
+            Parameter("server", "only tools of this server"),
+            Parameter("limit", "most hits, at most 50 (8)", "integer"),
+            Parameter("detail", "brief, or full with each definition (brief)"),
+            _PROFILE,
+        ),
+        problems=(400, 404), has_head=True,
+    ),
+    RestRoute(
+        "GET", "/v1/resources", "listResources", "Every resource and template that the caller may use",
+        (ResponseSpec(200, "the resources", {_JSON: lists.ResourceList}),),
+        parameters=(_PROFILE,), problems=(404,), has_head=True,
+    ),
+    RestRoute(
+        "GET", "/v1/prompts", "listPrompts", "Every prompt that the caller may use",
+        (ResponseSpec(200, "the prompts", {_JSON: lists.PromptList}),),
+        parameters=(_PROFILE,), problems=(404,), has_head=True,
     ),
     RestRoute(
         "GET", "/v1/tokens", "countTokens", "What the tools cost a model, each and in every way to list them",
@@ -128,7 +159,7 @@ ROUTES: Final = (
     RestRoute(
         "GET", "/v1/executors/{id}/calls", "fetchCalls", "The calls that a worker has to execute",
         (ResponseSpec(200, "what there is to do", {_JSON: executors.OfferPage, _SSE: None}),),
-        parameters=(_EPOCH, _WAIT, _LIMIT), problems=(400, 403, 404, 406),
+        parameters=(_EPOCH, _WAIT, _LIMIT), problems=(400, 403, 404, 406, 415), takes_away=True,
     ),
     RestRoute(
         "POST", "/v1/tool-results/stream", "postResults", "Output and result of a call, from its worker",
@@ -146,12 +177,13 @@ ROUTES: Final = (
         parameters=(_PROFILE,), problems=(404,), has_head=True,
     ),
     RestRoute(
-        "POST", "/v1/servers/{name}/restart", "restartServer", "Start a server again; its running calls may end",
-        (ResponseSpec(202, "a fresh one is being started", {_JSON: servers.RestartAnswer}),), problems=(404, 409),
+        "POST", "/v1/servers/{name}/restart", "restartServer", "Start a server again; its calls have time to end",
+        (ResponseSpec(202, "a fresh one is being started", {_JSON: servers.RestartAnswer}),),
+        problems=(403, 404, 409, 415),
     ),
     RestRoute(
         "POST", "/v1/reload", "reload", "Read the configuration again",
-        (ResponseSpec(200, "what changed", {_JSON: servers.ReloadAnswer}),), problems=(403, 404, 422),
+        (ResponseSpec(200, "what changed", {_JSON: servers.ReloadAnswer}),), problems=(403, 404, 415, 422),
     ),
     RestRoute(
         "GET", "/v1/openapi.json", "describe", "This description",

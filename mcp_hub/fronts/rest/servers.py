@@ -4,9 +4,11 @@ from typing import Protocol
 
 from starlette.responses import Response
 
+from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.rest.exchange import RestRequest, answer
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
 from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo, ServerList
+from mcp_hub.sessions.session import Caller
 
 
 class Operator(Protocol):
@@ -15,18 +17,25 @@ class Operator(Protocol):
     async def servers(self, profile: str | None) -> list[ServerInfo]:
         """The status of a profile's servers; of all servers for None."""
 
-    def restart(self, server: str, profile: str | None) -> None:
-        """Has a server replaced by a fresh one; what runs at it may end. Raises `Problem` 404 or 409."""
+    def restart(self, server: str) -> None:
+        """Has a server replaced by a fresh one. Raises `Problem` 404 or 409, 503 while old ones drain."""
 
     async def reload(self) -> ReloadAnswer:
         """Reads the configuration and applies it. Raises `Problem` 422 with what is wrong with it."""
 
 
-class RestServers:
-    """Serves `/v1/servers/…` and `/v1/reload`. A caller bound to a profile operates its servers and nothing else."""
+def check_unbound(caller: Caller, why: str) -> None:
+    """Raises `Problem` 403 for a caller that is bound to a profile."""
+    if caller.profile is not None:
+        raise Problem(403, "profile_bound", f"{why} Use a token without a profile.")
 
-    def __init__(self, operator: Operator) -> None:
+
+class RestServers:
+    """Serves `/v1/servers/…` and `/v1/reload`. A caller bound to a profile sees its servers, and operates nothing."""
+
+    def __init__(self, operator: Operator, admission: Admission) -> None:
         self._operator = operator
+        self._admission = admission
 
     async def servers(self, request: RestRequest) -> Response:
         return answer(ServerList(await self._operator.servers(request.caller.profile)))
@@ -40,13 +49,13 @@ class RestServers:
         raise unknown_server(name)
 
     async def restart(self, request: RestRequest) -> Response:
+        check_unbound(request.caller, "A restart concerns the calls of all profiles.")
+        self._admission.restarts.take(request.caller.principal)
         server = request.path["name"]
-        self._operator.restart(server, request.caller.profile)
+        self._operator.restart(server)
         return answer(RestartAnswer(server), 202)
 
     async def reload(self, request: RestRequest) -> Response:
-        if request.caller.profile is not None:
-            raise Problem(
-                403, "profile_bound", "The configuration belongs to all profiles. Use a token without a profile."
-            )
+        check_unbound(request.caller, "The configuration belongs to all profiles.")
+        self._admission.reloads.take(request.caller.principal)
         return answer(await self._operator.reload())

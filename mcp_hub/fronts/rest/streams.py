@@ -36,11 +36,12 @@ class RestStreams:
         self._closing = closing
 
     async def list_streams(self, request: RestRequest) -> Response:
-        """A token's all; without tokens those that were made over REST, and none of a session."""
+        """A token's all, of its profile if it has one; without tokens those made over REST, and none of a session."""
         most = request.count("limit", _STREAMS, _MOST_STREAMS)
         caller = request.caller
         is_open = caller.principal == LOCAL.principal
-        rows = await self._hub.durable.newest(caller.principal, _MOST_STREAMS if is_open else most)
+        is_part = is_open or caller.profile is not None
+        rows = await self._hub.durable.newest(caller.principal, _MOST_STREAMS if is_part else most, caller.profile)
         shown = [row for row in rows if not is_open or row.session.startswith(OF_REST)][:most]
         return answer(StreamList([info(self._hub, row) for row in shown]))
 
@@ -51,7 +52,7 @@ class RestStreams:
         return answer(await detailed(self._hub, stream))
 
     async def _opened(self, request: RestRequest) -> StreamHandle:
-        return await self._hub.stream(request.caller.principal, request.path["id"])
+        return await self._hub.stream(request.caller.principal, request.path["id"], request.caller.profile)
 
     async def cancel_stream(self, request: RestRequest) -> Response:
         """Idempotent."""

@@ -51,6 +51,7 @@ class TokenAccount(msgspec.Struct, frozen=True):
     `modes` are all ways to list them side by side, `current` is the one that holds. `budget` in tokens and `max_tools`
     are what `auto` goes by; a client that `defers` keeps definitions from its model until they are asked for.
     `starting` are servers whose tools are not known yet. `heaviest` names the tools with the longest definitions.
+    `instructions` are the tokens of the hub's instructions, which clients get besides.
     """
 
     client: str
@@ -65,3 +66,4 @@ class TokenAccount(msgspec.Struct, frozen=True):
     servers: tuple[ServerTokens, ...]
     heaviest: tuple[str, ...]
     tools: tuple[ToolTokens, ...]
+    instructions: int = 0

@@ -4,12 +4,14 @@ Every URL in here has been named by somebody who is not trusted: a server, or th
 """
 
 from typing import Final
+from urllib.parse import urlsplit
 
 import anyio
 import httpx2
 
-from mcp_hub.config.schema.remote import is_this_machine, origin_parts, refused_place
+from mcp_hub.config.schema.remote import is_this_machine, origin_parts, refused_address, refused_place
 from mcp_hub.upstreams.auth.grants import LoginFailed
+from mcp_hub.upstreams.auth.pinned import Pinned, resolved
 from mcp_hub.upstreams.remote.http_client import USER_AGENT, proxy, tls
 from mcp_hub.wire.bodies import chunks
 from mcp_hub.wire.responses import origin, reason_of
@@ -22,33 +24,64 @@ _LARGEST: Final = 1 << 20
 
 
 class Addresses:
-    """Sends the requests of logins to `server`; others on this machine may be asked only if it is here itself."""
+    """Sends the requests of logins to `server`; others on this machine may be asked only if it is here itself.
+
+    What counts is the address that a name stands for. Behind a proxy, which looks names up by itself, it is the name.
+    """
 
     def __init__(self, server: str) -> None:
-        self._is_near = is_this_machine(origin_parts(server)[1])
+        self._host = origin_parts(server)[1]
+        self._is_near = is_this_machine(self._host)
 
-    def check(self, url: str, what: str) -> None:
-        """Raises `LoginFailed` for a URL that must not be followed, nor shown to a browser."""
-        if (problem := refused_place(url, is_near=self._is_near)) is not None:
-            scheme, host, _ = origin_parts(url)
-            shown = f"{scheme[:20]}://{host[:80]}" if host else f"{scheme[:20] or 'no'}: URL"
-            raise LoginFailed(f"the {what} {shown!r} is refused: {problem}")
+    async def check_page(self, url: str) -> None:
+        """Raises `LoginFailed` for a URL that must not be shown to a browser."""
+        what = "authorization endpoint"
+        self._check_name(url, what)
+        if proxy(url) is None:
+            try:
+                with anyio.fail_after(_SECONDS):
+                    await self.allowed(urlsplit(url).hostname or "", what, url)
+            except (OSError, TimeoutError):
+                pass  # who goes there will see; a name may mean something to a browser alone
 
-    async def send(self, request: httpx2.Request) -> httpx2.Response:
+    async def send(self, request: httpx2.Request, what: str = "address") -> httpx2.Response:
         """The whole answer; of a redirect, which is not followed here, the head alone. Raises `LoginFailed`."""
         url = str(request.url)
-        self.check(url, "address")
+        self._check_name(url, what)
         request.headers["user-agent"] = USER_AGENT
         request.headers["accept-encoding"] = "identity"
         try:
             with anyio.fail_after(_SECONDS):
-                transport = httpx2.AsyncHTTPTransport(verify=tls(), proxy=proxy(url))
-                async with httpx2.AsyncClient(transport=transport, timeout=_SECONDS) as http:
+                async with httpx2.AsyncClient(transport=self._transport(url, what), timeout=_SECONDS) as http:
                     return await _whole(http, request)
         except TimeoutError:
             raise LoginFailed(f"{origin(url)} did not answer within {_SECONDS:g} s", is_final=False) from None
         except httpx2.HTTPError as exc:
             raise LoginFailed(f"{origin(url)} could not be asked: {reason_of(exc)}", is_final=False) from None
+
+    async def allowed(self, host: str, what: str, url: str) -> list[str]:
+        """The addresses of a host that may be connected to. Raises `LoginFailed` without any, `OSError` for no host."""
+        is_near = self._is_near or host == self._host  # whose certificate proves which service it is
+        found = await resolved(host)
+        problems = {str(address): refused_address(address, is_near=is_near) for address in found}
+        checked = [address for address, problem in problems.items() if problem is None]
+        if not checked:
+            place, problem = next(iter(problems.items()))
+            said = f"the {what} {origin(url)!r} is refused: it leads to {place}, and {problem}"
+            raise LoginFailed(said, is_final=False)  # a name server may lead elsewhere tomorrow
+        return checked
+
+    def _transport(self, url: str, what: str) -> httpx2.AsyncBaseTransport:
+        via = proxy(url)
+        if via is not None:
+            return httpx2.AsyncHTTPTransport(verify=tls(), proxy=via)
+        return Pinned(lambda host: self.allowed(host, what, url))
+
+    def _check_name(self, url: str, what: str) -> None:
+        if (problem := refused_place(url, is_near=self._is_near)) is not None:
+            scheme, host, _ = origin_parts(url)
+            shown = f"{scheme[:20]}://{host[:80]}" if host else f"{scheme[:20] or 'no'}: URL"
+            raise LoginFailed(f"the {what} {shown!r} is refused: {problem}")
 
 
 async def _whole(http: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:

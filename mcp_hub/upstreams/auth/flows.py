@@ -183,7 +183,7 @@ async def login_in_browser(
     async def visit(authorization_url: str) -> None:
         _check_client(provider, client, prior)
         _check_pkce(provider)
-        addresses.check(authorization_url, "authorization endpoint")
+        await addresses.check_page(authorization_url)
         redirect.expect(authorization_url)
         await show(authorization_url, _issuer(provider) or authorization_url)
 

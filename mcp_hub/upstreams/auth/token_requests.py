@@ -26,8 +26,8 @@ async def refreshed(grant: Grant, client: ClientRegistration, addresses: Address
         form["resource"] = grant.resource
     headers = {"accept": "application/json"}
     _identify(grant, client, form, headers)
-    addresses.check(grant.token_endpoint, "token endpoint")
-    response = await addresses.send(httpx2.Request("POST", grant.token_endpoint, data=form, headers=headers))
+    request = httpx2.Request("POST", grant.token_endpoint, data=form, headers=headers)
+    response = await addresses.send(request, "token endpoint")
     answer = issued(response, "renew the login")
     return replace(
         grant,

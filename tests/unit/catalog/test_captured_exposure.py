@@ -163,7 +163,7 @@ async def test_611_tools_are_left_to_the_search_for_every_kind_of_client(lists: 
         kind: [*SEARCH, *early] for kind, early in FIRST.items()
     }
     for kind, answer in answers.items():
-        assert sum(estimate(encoded(tool)) for tool in tools_in(answer)[: len(SEARCH)]) <= 250, kind
+        assert sum(estimate(encoded(tool)) for tool in tools_in(answer)[: len(SEARCH)]) <= 333, kind
     stdio = {kind: names_in(hub.list_of(hub.session(kind, has_own_hub=True))) for kind in FIRST}
     waits_by_itself = {kind: [*SEARCH, *(EARLY if kind in (DESKTOP, OLD) else [])] for kind in FIRST}
     assert stdio == waits_by_itself

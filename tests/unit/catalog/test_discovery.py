@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from mcp_hub.catalog.costs.tokens import estimate
-from mcp_hub.catalog.discovery.definitions import FIND, READ, READ_RESULT, RUN, answer, definitions, exact
+from mcp_hub.catalog.discovery.answers import answer, exact, listing, overview
+from mcp_hub.catalog.discovery.definitions import FIND, READ, READ_RESULT, RUN, definitions
+from mcp_hub.catalog.discovery.servers import ServerAbout
 from mcp_hub.catalog.names import RESERVED
 from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
 
@@ -34,9 +36,10 @@ def found(*names: str, is_weak: bool = False) -> SearchAnswer:
 
 
 def described(groups: Mapping[str, list[str]], **options: Any) -> tuple[str, str | None]:
-    """The description of `find_tools`, and that of the name in `run_tool`."""
+    """The description of `find_tools`, and that of the name in `run_tool`, if it has names."""
     find, run = map(json.loads, definitions(groups, is_names=True, **options))
-    return find["description"], run["inputSchema"]["properties"]["name"].get("description")
+    name = run["inputSchema"]["properties"]["name"]["description"]
+    return find["description"], None if name == "As find_tools gave it" else name
 
 
 def servers(count: int, tools: int) -> dict[str, list[str]]:
@@ -58,15 +61,17 @@ def test_the_three_are_reserved_and_always_loaded() -> None:
 
 def test_how_many_tools_there_are_and_of_whom_is_said() -> None:
     find, _ = definitions(GIT, is_names=False)
-    assert json.loads(find)["description"] == "Search 3 tools of git, web for one step, as 'create GitHub issue'."
+    assert json.loads(find)["description"] == (
+        "Search 3 tools of git, web. Returns lines name(parameters): purpose. Then use run_tool."
+    )
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 40, 400])
 @pytest.mark.parametrize("prefix", ["server", "google-workspace-", "x9Qz-KJ_qq", "服务器"])
-def test_the_three_together_cost_at_most_250_tokens(count: int, prefix: str) -> None:
+def test_the_three_together_cost_at_most_350_tokens(count: int, prefix: str) -> None:
     groups = {f"{prefix}{number}": ["tool"] * 300 for number in range(count)}
     # the real encoding has up to 5 % more tokens for these very texts
-    assert sum(map(estimate, (*definitions(groups, is_names=False), READ_RESULT))) <= 240
+    assert sum(map(estimate, (*definitions(groups, is_names=False), READ_RESULT))) <= 333
 
 
 def test_the_order_in_which_servers_came_is_of_no_account() -> None:
@@ -112,8 +117,78 @@ def test_no_more_hits_are_shown_than_were_asked_for() -> None:
 
 def test_a_weak_answer_says_so_and_who_is_there() -> None:
     assert answer(found("git_log", is_weak=True), RAWS, SERVERS) == (
-        "No close match. Servers: web (12), git (3). Nearest:\ngit_log(count:int): Show commits"
+        "No close match. Servers: web (12), git (3). Weak matches:\ngit_log(count:int): Show commits"
     )
+
+
+def test_every_parameter_says_what_it_is_for() -> None:
+    tools = [json.loads(raw) for raw in (*definitions(GIT, is_names=False), READ_RESULT)]
+    described = [
+        parameter.get("description") for one in tools for parameter in one["inputSchema"]["properties"].values()
+    ]
+    assert len(described) == 11 and all(described)
+    assert "run_tool" in tools[0]["description"] and "Example: " in tools[1]["description"]
+
+
+def test_weak_hits_among_others_are_marked_and_keep_their_place() -> None:
+    hits = SearchAnswer((hit("git_commit"), Hit("git_log", 0.5, (), {}, weak=True), hit("git_diff")), False)
+    for detail in ("brief", "full"):
+        lines = answer(hits, RAWS, SERVERS, detail=detail).split("\n")
+        assert [line.endswith("[weak match]") for line in lines if "git_log" in line] == [True]
+        assert sum("[weak match]" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    "harmful",
+    [
+        {"name": "git_gc", "annotations": {"destructiveHint": True}},
+        {"name": "git_gc", "annotations": {"destructiveHint": True, "readOnlyHint": False}},
+        {"name": "git_deleteBranch"},
+        {"name": "git_branch_remove", "annotations": {"title": "x"}},
+    ],
+)
+def test_a_weak_answer_never_begins_with_a_tool_that_destroys_something(harmful: dict[str, Any]) -> None:
+    raws = {**RAWS, "git_harm": json.dumps(harmful).encode()}
+    lines = answer(found("git_harm", "git_log", "git_diff", is_weak=True), raws, SERVERS).split("\n")
+    assert [line.partition("(")[0] for line in lines[1:]] == ["git_log", "git_diff", "git_harm"]
+    alone = answer(found("git_harm", is_weak=True), raws, SERVERS)
+    assert alone == (
+        "No close match. Servers: web (12), git (3). Weak matches that may destroy data, not shown: git_harm"
+    )
+    assert answer(found("git_harm", "git_log"), raws, SERVERS).startswith("git_harm("), "a close match stays first"
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        {"name": "git_remove", "annotations": {"readOnlyHint": True}},
+        {"name": "git_reset", "annotations": {"destructiveHint": False}},
+        {"name": "git_dropbox_list"},
+    ],
+)
+def test_hints_and_whole_words_decide_what_destroys(harmless: dict[str, Any]) -> None:
+    raws = {**RAWS, "git_ok": json.dumps(harmless).encode()}
+    lines = answer(found("git_ok", "git_log", is_weak=True), raws, SERVERS).split("\n")
+    assert lines[1].startswith("git_ok(")
+
+
+def test_all_tools_of_a_server_are_listed_a_line_each_or_by_name() -> None:
+    raws = {name: RAWS[name] for name in ("git_log", "git_diff")}
+    assert listing(raws) == "git_log(count:int): Show commits\ngit_diff(path:str): Show changes"
+    assert listing(raws, limit=1) == "git_log(count:int): Show commits"
+    assert listing(raws, detail="full") == f"{exact(RAWS['git_log'])}\n{exact(RAWS['git_diff'])}"
+    many = {f"git_tool_{number}": RAWS["git_log"] for number in range(100)}
+    assert "git_tool_{0 1 2" in listing(many, budget_tokens=400)
+    assert listing(many, budget_tokens=60).endswith(" more were left out.")
+
+
+def test_all_servers_are_listed_a_line_each_as_far_as_they_fit() -> None:
+    servers = [ServerAbout("git", 3, "Reads repositories and writes them"), ServerAbout("notes", 0, "")]
+    assert overview(servers) == "git (3): Reads repositories and writes them\nnotes"
+    many = [ServerAbout(f"server{number}", 5, "word " * 20) for number in range(100)]
+    assert overview(many, 800).count("\n") == 99 and "word" not in overview(many, 800)
+    assert estimate(overview(many, 100)) <= 110
+    assert overview([]) == "There are no tools."
 
 
 def test_nothing_found_is_no_answer_to_run() -> None:

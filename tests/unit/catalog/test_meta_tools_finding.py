@@ -9,12 +9,13 @@ import pytest
 
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.catalog.costs.tokens import estimate
-from mcp_hub.catalog.discovery.meta_tools import MOST_HITS, ToolFinder, finding
+from mcp_hub.catalog.discovery.finding import MOST_HITS, ToolFinder, finding
+from mcp_hub.catalog.discovery.servers import ServerAbout
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.search.indexes import Indexes
 from mcp_hub.catalog.search.ranker import SearchAnswer
 from mcp_hub.catalog.view import CatalogView, build
-from mcp_hub.types import CallId, Era, Kind, Snapshot
+from mcp_hub.types import CallId, Era, Kind, Snapshot, UpstreamState, UpstreamStatus
 
 pytestmark = pytest.mark.anyio
 
@@ -39,21 +40,29 @@ OFFERS = [
 ]
 VIEW: CatalogView = build(OFFERS, ViewRules({server: ServerRules(server) for server in TOOLS}))
 
+ABOUT = [ServerAbout("git", 12, "Repositories on a forge"), ServerAbout("web", 2, ""), ServerAbout("empty", 0, "")]
+SLOW, LATER = (UpstreamStatus(name, UpstreamState.STARTING) for name in ("slow", "later"))
+BROKEN = UpstreamStatus("broken", UpstreamState.BACKING_OFF, "no such file", code="command_not_found", failures=3)
+AGAIN = UpstreamStatus("again", UpstreamState.STARTING, "it crashed", failures=1)
+DEAD = UpstreamStatus("web", UpstreamState.FAILED, "wants a login", code="login_needed")
+
 
 class Model:
     """Calls `find_tools`; `limits` has how many hits the search was asked for."""
 
-    def __init__(self, *, budget: int = 8000, starting: tuple[str, ...] = ()) -> None:
+    def __init__(self, *, budget: int = 8000, absent: tuple[UpstreamStatus, ...] = ()) -> None:
         self.limits: list[int] = []
         self._indexes = Indexes({})
-        self._finding = ToolFinder(VIEW, self._search, budget, starting)
+        self.servers = ABOUT
+        self._budget = budget
+        self._absent = absent
 
     async def _search(self, query: str, limit: int, server: str | None) -> SearchAnswer:
         self.limits.append(limit)
         return await self._indexes.search(None, VIEW, query, limit, server)
 
     async def _found(self) -> ToolFinder:
-        return self._finding
+        return ToolFinder(VIEW, self._search, self._budget, self.servers, self._absent)
 
     async def says(self, arguments: bytes | None) -> tuple[str, bool]:
         """What the answer to these encoded arguments says, and whether it is an error."""
@@ -80,11 +89,8 @@ class Model:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (None, "`query`"),
-        (b"{}", "`query`"),
         (b"null", "object"),
         (b"[]", "object"),
-        (b'{"query":null}', "$.query"),
         (b'{"query":["create issue"]}', "$.query"),
         (b'{"query":7}', "$.query"),
         (b'{"query":"x","server":["git"]}', "$.server"),
@@ -137,7 +143,7 @@ async def test_what_is_left_empty_is_left_out() -> None:
     assert await Model().finds("create issue", server=None, detail=None) == await Model().finds("create issue")
 
 
-@pytest.mark.parametrize("query", ["", " \n", "the of and to", "?!…", "\x00\x1b[2J"])
+@pytest.mark.parametrize("query", ["the of and to", "?!…", "\x00\x1b[2J"])
 async def test_a_query_that_says_nothing_gets_a_hint_where_to_look(query: str) -> None:
     text = await Model().finds(query)
     assert text.startswith("No ") and "git (12), web (2)" in text and "\x1b" not in text
@@ -165,18 +171,42 @@ async def test_an_answer_keeps_to_its_budget() -> None:
         assert estimate(text) <= 140 and "left out" in text
 
 
-async def test_servers_that_are_starting_are_named() -> None:
-    model = Model(starting=("slow", "later"))
+@pytest.mark.parametrize(
+    "arguments", [None, b"{}", b'{"query":null}', b'{"query":" \\n"}', b'{"query":"","server":""}']
+)
+async def test_without_a_query_all_servers_are_listed_with_a_line_each(arguments: bytes | None) -> None:
+    text, is_error = await Model().says(arguments)
+    assert not is_error and text == "git (12): Repositories on a forge\nweb (2)\nempty"
+
+
+async def test_without_a_query_all_tools_of_a_server_are_listed() -> None:
+    model = Model()
+    lines = (await model.finds("", server="git")).split("\n")
+    assert [line.partition("(")[0] for line in lines] == [f"git_create_{word}" for word in WORDS]
+    assert len((await model.finds("", server="git", limit=3)).split("\n")) == 3
+    assert model.limits == [], "nothing is searched for"
+    assert "Servers: git, web." in await Model().is_refused(b'{"query":"","server":"empty"}'), "that has no tools"
+
+
+async def test_servers_that_are_starting_are_named_and_those_that_failed_are_not_called_so() -> None:
     known = await Model().finds("create issue")
-    assert "starting" not in known
-    assert (
-        await model.finds("create issue")
-        == f"{known}\nThese servers are starting, so their tools are not known yet: slow, later"
-    )
+    assert "tarting" not in known and "ailed" not in known
+    text = await Model(absent=(SLOW, BROKEN, LATER, AGAIN)).finds("create issue")
+    assert text == (f"{known}\nStarting, tools not known yet: slow, later.\nFailed: broken (command_not_found), again.")
 
 
-async def test_a_server_that_is_starting_is_not_called_unknown() -> None:
-    starting = ("slow", "later")
-    assert 'Server "slow" is starting' in await Model(starting=starting).is_refused(b'{"query":"x","server":"slow"}')
-    text = await Model(starting=starting).is_refused(b'{"query":"x","server":"other"}')
-    assert text.endswith("There is no server 'other'. Servers: git, web (starting: slow, later).")
+@pytest.mark.parametrize("query", ["", "zzqx", "create issue", "?"])
+async def test_a_server_that_failed_is_named_once(query: str) -> None:
+    model = Model(absent=(DEAD, BROKEN))
+    model.servers = ABOUT[:1]
+    text = await model.finds(query)
+    assert text.count("broken") == 1 and text.count("web (") == 1 and text.endswith("broken (command_not_found).")
+
+
+async def test_a_server_that_is_not_there_yet_is_not_called_unknown() -> None:
+    absent = (SLOW, LATER, BROKEN)
+    assert 'Server "slow" is starting' in await Model(absent=absent).is_refused(b'{"query":"x","server":"slow"}')
+    text = await Model(absent=absent).is_refused(b'{"query":"x","server":"broken"}')
+    assert 'Server "broken" has failed (command_not_found)' in text and "starting" not in text
+    text = await Model(absent=absent).is_refused(b'{"query":"x","server":"other"}')
+    assert "There is no server 'other'. Servers: git, web" in text and text.count("broken") == text.count("slow") == 1

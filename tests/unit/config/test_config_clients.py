@@ -25,12 +25,12 @@ def settings(clients: str = "", name: str = "servers.yaml") -> Settings:
 @pytest.mark.parametrize(
     ("client_name", "rules"),
     [
-        ("claude-code", ClientRules(400, True, None)),
-        ("claude-ai", ClientRules(240, False, 200.0)),
-        ("claude-desktop", ClientRules(240, False, 200.0)),
+        ("claude-code", ClientRules(400, True, None, result_gap=0.005)),
+        ("claude-ai", ClientRules(240, False, 200.0, result_gap=0.005)),
+        ("claude-desktop", ClientRules(240, False, 200.0, result_gap=0.005)),
         ("Codex-MCP-Client", ClientRules(120, False, 240.0)),
         ("OpenAI-MCP (ChatGPT)", ClientRules(120, False, 45.0)),
-        ("cursor-vscode", ClientRules(120, False, 45.0)),
+        ("cursor-vscode", ClientRules(120, False, 45.0, result_gap=0.005)),
         ("Visual Studio Code - Insiders", ClientRules(120, False, 45.0)),
         ("claude-code-fork", ClientRules(240, False, 45.0)),
         ("", ClientRules(240, False, 45.0)),
@@ -142,13 +142,13 @@ PARTS = """
 @pytest.mark.parametrize(
     ("client_name", "rules"),
     [
-        ("claude-ai", ClientRules(9, False, 200.0)),  # the rest is what is built in for it
-        ("claude-code", ClientRules(400, True, 5.0)),
+        ("claude-ai", ClientRules(9, False, 200.0, result_gap=0.005)),  # the rest is what is built in for it
+        ("claude-code", ClientRules(400, True, 5.0, result_gap=0.005)),
         ("my-agent", ClientRules(7, True, 70.0)),  # nothing is built in: the rest is that of unknown clients
         ("quick", ClientRules(7, False, 1.0)),
         ("other", ClientRules(7, False, 70.0)),
         ("codex-mcp-client", ClientRules(120, False, 240.0)),
-        ("cursor-vscode", ClientRules(120, False, 70.0)),
+        ("cursor-vscode", ClientRules(120, False, 70.0, result_gap=0.005)),
         ("else", ClientRules(7, False, 70.0)),
     ],
 )

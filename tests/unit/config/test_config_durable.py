@@ -37,6 +37,14 @@ def test_a_text_is_short_for_a_store_and_its_folder() -> None:
     assert hub("store: sqlite:streams/x").store == hub("store: {path: streams/x}").store
 
 
+NO_ORIGINS = ["*", "null", "app.example", "https://*.example", "https://app.example/a", "https://a@app.example"]
+
+
+def test_origins_of_pages_may_end_with_a_slash() -> None:
+    origins = ["https://app.example", "vscode-webview://x", "http://[::1]:80"]
+    assert hub(f"http: {{cors: ['https://app.example/', '{origins[1]}', '{origins[2]}']}}").http.cors == origins
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -64,6 +72,7 @@ def test_a_text_is_short_for_a_store_and_its_folder() -> None:
         ("limits: {stream_events: 0}", "limits.stream_events [out_of_range]"),
         ("limits: {stream_size: 0}", "limits.stream_size [invalid_value]"),
         ("limits: {event: huge}", "limits.event [invalid_value]"),
+        *((f"http: {{cors: ['{origin}']}}", "http.cors[0] [invalid_value]") for origin in NO_ORIGINS),
         ("limits: {events: 1}", "limits.events [unknown_key]"),
     ],
 )

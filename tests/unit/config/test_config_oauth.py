@@ -114,7 +114,11 @@ def test_logins_of_other_servers_and_clients_are_others() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["https://auth.example/authorize?x=1", "https://auth.example:8443", "https://10.0.0.1/"]
+    "url",
+    [
+        *("https://auth.example/authorize?x=1", "https://auth.example:8443", "https://10.0.0.1/", "https://1.example/"),
+        *("https://[2001:db8::1]/", "https://[64:ff9b::808:808]/", "https://[::ffff:8.8.8.8]/", "https://0x8.8.8.8/"),
+    ],
 )
 @pytest.mark.parametrize("is_near", [True, False])
 def test_https_may_be_asked(url: str, is_near: bool) -> None:
@@ -127,6 +131,32 @@ def test_https_may_be_asked(url: str, is_near: bool) -> None:
 def test_this_machine_may_be_asked_only_on_behalf_of_a_server_on_it(url: str) -> None:
     assert refused_place(url, is_near=True) is None
     assert refused_place(url, is_near=False) is not None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1.", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "localhost.", "a.localhost", "LOCALHOST"),
+        *("[::ffff:127.0.0.1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]", "[64:ff9b:1::7f00:1]", "[2002:7f00:1::]"),
+    ],
+)
+def test_this_machine_is_known_by_every_form_of_its_address(host: str) -> None:
+    problem = refused_place(f"https://{host}:8080/x", is_near=False)
+    assert problem is not None and "this machine" in problem
+    assert refused_place(f"https://{host}:8080/x", is_near=True) is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("169.254.169.254", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "[::a9fe:a9fe]", "2852039166", "0"),
+        *("169.254.43518", "[2002:a9fe:a9fe::1]", "[fd00:ec2::254]", "100.100.100.200", "[::ffff:0.0.0.0]"),
+        *("127%2e0.0.1", "[fe80::1%25lo]", "[::ffff:224.0.0.1]", "[2001:0:a9fe:a9fe::1]"),
+    ],
+)
+@pytest.mark.parametrize("is_near", [True, False])
+def test_metadata_of_clouds_is_never_asked_in_any_form(host: str, is_near: bool) -> None:
+    assert refused_place(f"https://{host}/", is_near=is_near) is not None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,10 @@ from mcp_hub.config.schema.hub import HttpSettings, LimitSettings
 from mcp_hub.config.schema.section import Section
 
 TEXT = (Path(__file__).parents[3] / "docs" / "limits.md").read_text("utf-8")
-NO_LIMITS = {*("host", "port", "allowed_hosts", "allowed_origins", "allow_public"), *("close_streams_after", "oauth")}
+NO_LIMITS = {
+    *("host", "port", "allowed_hosts", "allowed_origins", "cors", "allow_public"),
+    *("close_streams_after", "oauth"),
+}
 """Keys of `hub.http` that bound nothing."""
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "s": 1, "min": 60, "d": 86400}
 

@@ -17,6 +17,13 @@ async def peer(tmp_path: Path) -> AsyncIterator[RestPeer]:
 
 
 @pytest.fixture
+async def open_peer(tmp_path: Path) -> AsyncIterator[RestPeer]:
+    """Without tokens: every program on this machine may come in, and so might web pages."""
+    async with rest_hub(tmp_path, tokens=False) as peer:
+        yield peer
+
+
+@pytest.fixture
 async def mcp_peer(tmp_path: Path) -> AsyncIterator[RestPeer]:
     async with mcp_hub(tmp_path) as peer:
         yield peer

@@ -95,7 +95,7 @@ async def local_hub(root: Path, **hub: Any) -> AsyncIterator[tuple[App, Tools]]:
     settings = Settings.model_validate(
         {
             "servers": {"local": {"local": f"{__name__}:current.registry", "per_tool": per_tool}},
-            "profiles": {"narrow": {"tools": {"allow": ["echo"]}}},
+            "profiles": {"narrow": {"tools": {"allow": ["echo"]}}, "elsewhere": {"servers": []}},
             "hub": {"prefix": "never", "store": {"type": "memory"}, **hub},
         }
     )

@@ -10,6 +10,7 @@ import anyio
 import anyio.abc
 
 from mcp_hub.app.build import App
+from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.auth import HttpAuth
 from mcp_hub.fronts.http.endpoints import Endpoints
 from mcp_hub.fronts.http.streamable import StreamableHttp
@@ -19,8 +20,13 @@ from tests.e2e.client import SseEvent, SseParser
 from tests.unit.fronts.local_hub import Tools, local_hub
 from tests.upstreams.child import WAIT
 
-ALICE, BOB, NARROW = "alice-token", "bob-token", "narrow-token"
-CALLERS = {ALICE: Caller("alice"), BOB: Caller("bob"), NARROW: Caller("alice", "narrow")}
+ALICE, BOB, NARROW, ELSEWHERE = "alice-token", "bob-token", "narrow-token", "elsewhere-token"
+CALLERS = {
+    ALICE: Caller("alice"),
+    BOB: Caller("bob"),
+    NARROW: Caller("alice", "narrow"),
+    ELSEWHERE: Caller("alice", "elsewhere"),
+}
 
 
 class Response:
@@ -163,7 +169,9 @@ class RestPeer:
 
 
 @asynccontextmanager
-async def rest_hub(root: Path, *, tokens: bool = True, is_open: bool = True, **hub: Any) -> AsyncIterator[RestPeer]:
+async def rest_hub(
+    root: Path, *, tokens: bool = True, is_open: bool = True, admission: Admission | None = None, **hub: Any
+) -> AsyncIterator[RestPeer]:
     """A `local_hub` behind its REST front."""
     async with local_hub(root, **hub) as (app, tools), anyio.create_task_group() as tasks:
         limits, operator = app.binding.limits, app.operations
@@ -175,6 +183,7 @@ async def rest_hub(root: Path, *, tokens: bool = True, is_open: bool = True, **h
             operator=operator,
             executors=app.executors,
             is_open=is_open,
+            admission=admission,
         )
         endpoints = Endpoints(HttpAuth(CALLERS if tokens else {}), {}, rest)
         yield RestPeer(app, tools, rest, endpoints, tasks)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,13 +17,14 @@ from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import LOCAL, Session
 from tests.unit.fakes import KeptWire
-from tests.unit.fronts.local_hub import Tools, hello
+from tests.unit.fronts.local_hub import Tools, hello, local_hub
 from tests.upstreams.child import until
-from tests.upstreams.messages import modern
+from tests.upstreams.messages import CLIENT, modern
 
 pytestmark = pytest.mark.anyio
 
 Message = dict[str, Any]
+GAP = 0.1
 
 
 class Wire(KeptWire):
@@ -32,11 +34,13 @@ class Wire(KeptWire):
         super().__init__()
         self.duplex = duplex
         self.writes: list[list[Message]] = [[]]
+        self.times: list[float] = []
 
     def send(self, frame: bytes) -> None:
         super().send(frame)
         if not self.writes[-1]:
             self.soon(self.flush)
+            self.times.append(anyio.current_time())
         self.writes[-1].append(self.sent[-1])
 
     def flush(self) -> None:
@@ -116,8 +120,18 @@ async def test_request_with_an_envelope_gets_the_session_that_the_front_makes_of
         assert len(asked) == 1
 
 
+@pytest.fixture
+async def patient(tmp_path: Path) -> AsyncIterator[Wire]:
+    """A client that loses progress which it reads together with the result, and so gets the result later."""
+    clients = {CLIENT["name"]: {"result_gap": GAP}}
+    async with local_hub(tmp_path, clients=clients) as (app, _), serving(app) as connected:
+        await connected.ask(0, "initialize", hello())
+        yield connected
+
+
 @pytest.mark.parametrize("is_late", [False, True])
-async def test_progress_leaves_in_an_earlier_write_than_the_answer(wire: Wire, is_late: bool) -> None:
+async def test_an_answer_leaves_a_moment_after_the_progress(patient: Wire, is_late: bool) -> None:
+    wire = patient
     wire.is_congested = is_late
     wire.call(1, "hurry", token="p", n=5)
     if is_late:
@@ -129,6 +143,27 @@ async def test_progress_leaves_in_an_earlier_write_than_the_answer(wire: Wire, i
     told = [message["params"] for write in before for message in write if "method" in message]
     assert [(params["progressToken"], params["progress"]) for params in told] == [("p", i) for i in range(1, 6)]
     assert [message["id"] for message in last] == [1]
+    assert wire.times[-1] - wire.times[-2] >= GAP
+
+
+async def test_answers_that_wait_keep_their_order_and_others_do_not_wait(patient: Wire) -> None:
+    for id_ in (1, 2, 3):
+        patient.call(id_, "hurry", token=id_, n=2)
+    patient.call(4, "hurry", n=2)
+    patient.call(5, "echo", text="five")
+    await patient.answer(3)
+    answered = [message["id"] for message in patient.sent if "method" not in message]
+    assert sorted(answered[:3]) == [0, 4, 5] and answered[3:] == [1, 2, 3]
+
+
+async def test_an_answer_that_waits_is_not_sent_once_its_request_is_cancelled(patient: Wire) -> None:
+    patient.call(1, "hurry", token=1, n=2)
+    patient.call(2, "hurry", token=2, n=2)
+    await until(lambda: len(patient.sent) >= 5)
+    assert patient.duplex.is_busy
+    patient.receive("notifications/cancelled", {"requestId": 1})
+    await patient.answer(2)
+    assert not patient.has_answered(1) and not patient.duplex.is_busy
 
 
 async def test_nothing_is_taken_from_a_call_while_the_client_does_not_read(wire: Wire) -> None:

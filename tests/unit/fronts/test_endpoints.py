@@ -194,3 +194,53 @@ async def test_a_token_that_has_to_be_checked_is(target: str) -> None:
     good, bad = ([FREE[0], (b"authorization", b"Bearer " + token)] for token in (b"good.one.x", b"bad.one.x"))
     assert await sent_to(front, target, good) == (200, [target, "issuer#carol", None])
     assert (await sent_to(front, target, bad))[0] == 403
+
+
+PAGE, LOCAL_PAGE = b"https://app.example", b"http://localhost:3000"
+SHARED = HttpAuth(TOKENS, cors=[PAGE.decode()])
+PREFLIGHT = [
+    (b"host", b"localhost"),
+    (b"access-control-request-method", b"POST"),
+    (b"access-control-request-headers", b"authorization,mcp-param-city"),
+]
+
+
+async def headers_for(origin: bytes, path: str, headers: list[tuple[bytes, bytes]], method: str) -> tuple[int, Any]:
+    """The status, and the headers of a response that concern pages."""
+    found: list[MutableMapping[str, Any]] = []
+
+    async def send(event: MutableMapping[str, Any]) -> None:
+        found.append(event)
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request"}
+
+    sent = [*headers, (b"origin", origin)]
+    await endpoints(SHARED)(
+        {"type": "http", "path": path, "query_string": b"", "headers": sent, "method": method}, receive, send
+    )
+    shown = {
+        name: value for name, value in found[0]["headers"] if name.startswith(b"access-control") or name == b"vary"
+    }
+    return found[0]["status"], shown
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/v1/tools", "/nothing", "/.well-known/x"])
+async def test_a_page_of_cors_is_answered_before_it_sends_a_token(path: str) -> None:
+    status, shown = await headers_for(PAGE, path, PREFLIGHT, "OPTIONS")
+    assert status == 204 and shown[b"access-control-allow-origin"] == PAGE and shown[b"vary"] == b"Origin"
+    assert shown[b"access-control-allow-headers"] == b"authorization,mcp-param-city"
+    assert b"DELETE" in shown[b"access-control-allow-methods"] and b"access-control-allow-credentials" not in shown
+    status, shown = await headers_for(LOCAL_PAGE, path, PREFLIGHT, "OPTIONS")
+    assert shown == {} and status in (200, 401, 404, 405)
+    assert await headers_for(b"https://evil.example", path, PREFLIGHT, "OPTIONS") == (403, {})
+
+
+@pytest.mark.parametrize(("path", "headers", "status"), [("/mcp", FREE, 200), ("/v1/x", FREE[:1], 401)])
+async def test_a_page_of_cors_may_read_every_answer_and_no_other_page(
+    path: str, headers: list[tuple[bytes, bytes]], status: int
+) -> None:
+    found, shown = await headers_for(PAGE, path, headers, "POST")
+    assert found == status and shown[b"access-control-allow-origin"] == PAGE
+    assert b"Mcp-Session-Id" in shown[b"access-control-expose-headers"]
+    assert await headers_for(LOCAL_PAGE, path, headers, "POST") == (status, {})

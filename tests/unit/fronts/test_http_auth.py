@@ -96,6 +96,10 @@ def test_no_origin_or_one_of_this_machine_passes(origin: str | None) -> None:
         *("null", "", "http://evil.example", "https://localhost.evil.example", "http://127.0.0.1.evil.example"),
         *("file://", "file://localhost", "chrome-extension://abc", "ftp://localhost", "localhost", "//localhost"),
         *("http://localhost@evil.example", "http://[::1", "http://", "http://hub.example", "https://app.example"),
+        *("http://evil.example\\@127.0.0.1", "http://evil.example\\@localhost:80", "http://x@localhost"),
+        *("http://localhost/", "http://localhost/a", "http://localhost?a", "http://localhost#a", "http:///localhost"),
+        *("http://localhost:", "http://localhost:x", "http://localhost:123456", "http://[::1]x", "http://[::1"),
+        *("http://local\thost", " http://localhost", "http://localhost evil", "http:localhost", "http:\\\\localhost"),
     ],
 )
 def test_a_foreign_origin_is_forbidden(origin: str) -> None:
@@ -118,6 +122,13 @@ def test_a_page_of_the_hubs_own_passes_where_the_hub_is_reached_by_its_address()
 )
 def test_a_configured_origin_or_one_of_a_configured_host_passes(origin: str) -> None:
     assert checked(CONFIGURED, origin=origin) == LOCAL
+
+
+def test_a_page_of_cors_passes_and_may_read_and_one_that_is_only_allowed_may_not() -> None:
+    guard = HttpAuth({}, origins=["https://other.example"], cors=["https://App.example"])
+    assert checked(guard, origin="https://app.example") == checked(guard, origin="https://other.example") == LOCAL
+    readers = [b"https://app.example", b"https://other.example", b"http://localhost", b"https://app.example.evil"]
+    assert [guard.is_reader(origin) for origin in readers] == [True, False, False, False]
 
 
 @pytest.mark.parametrize(

@@ -220,8 +220,15 @@ async def test_registration_that_cannot_be_is_refused(peer: RestPeer, body: obje
 
 
 async def test_who_is_bound_to_a_profile_publishes_no_tools_beyond_it(peer: RestPeer) -> None:
-    problem(await peer.ask("PUT", "/v1/executors/w1", {"tools": [BUILD]}, token=NARROW), 403, "profile_bound")
     assert await register(peer) == 1
+    for method, path in (
+        ("PUT", "/v1/executors/w1"),
+        ("GET", "/v1/executors/w1/calls?epoch=1"),
+        ("DELETE", "/v1/executors/w1"),
+        ("POST", "/v1/tool-results/stream"),
+    ):
+        problem(await peer.ask(method, path, {"tools": [BUILD]}, token=NARROW), 403, "profile_bound")
+    assert await register(peer) == 2
 
 
 async def test_hub_that_anybody_may_reach_takes_no_executors_without_tokens(tmp_path: Path) -> None:

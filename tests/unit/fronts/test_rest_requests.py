@@ -47,10 +47,49 @@ async def test_body_that_is_none_is_refused(peer: RestPeer, body: bytes, code: s
     assert (await peer.ask("GET", "/v1/streams")).json == {"streams": []}
 
 
-@pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", None])
-async def test_body_of_another_type_is_refused(peer: RestPeer, media: str | None) -> None:
+@pytest.mark.parametrize("media", ["text/plain", "multipart/form-data; boundary=x", "application/jsonx", "text/json"])
+async def test_body_of_another_type_is_refused(peer: RestPeer, media: str) -> None:
     response = await peer.ask("POST", ECHO, {"arguments": {}}, headers={"content-type": media})
     problem(response, 415, "unsupported_media_type")
+
+
+CURL = "application/x-www-form-urlencoded"
+SIMPLE = ("text/plain", CURL, "multipart/form-data; boundary=x", "text/plain; application/json", None)
+"""Types of bodies that a page may send anywhere without a preflight."""
+
+
+@pytest.mark.parametrize("media", SIMPLE)
+@pytest.mark.parametrize("path", [ECHO, "/v1/reload", "/v1/servers/local/restart", "/v1/streams/st_x/input"])
+async def test_no_page_changes_anything_by_a_request_that_needs_no_preflight(
+    open_peer: RestPeer, path: str, media: str | None
+) -> None:
+    for body in (None, b"{}"):
+        response = await open_peer.ask("POST", path, body, headers={"content-type": media}, token=None)
+        detail = problem(response, 415, "unsupported_media_type")["detail"]
+        assert "Content-Type: application/json" in detail and "X-MCP-Hub" in detail
+    basic = {"content-type": media, "authorization": "Basic bWU6bWU="}  # which a browser sends by itself
+    problem(await open_peer.ask("POST", path, b"{}", headers=basic, token=None), 415, "unsupported_media_type")
+    assert (await open_peer.ask("GET", "/v1/streams")).json == {"streams": []}
+
+
+@pytest.mark.parametrize("media", [CURL, None])
+@pytest.mark.parametrize("mark", [{"x-mcp-hub": "1"}, {"authorization": "Bearer x"}])
+async def test_a_program_that_shows_itself_by_a_header_needs_no_type(
+    open_peer: RestPeer, media: str | None, mark: dict[str, str]
+) -> None:
+    sent = {"content-type": media, **mark}
+    answer = await open_peer.ask("POST", ECHO, b'{"arguments":{"text":"x"}}', headers=sent, token=None)
+    assert answer.json["result"]["content"][0]["text"] == "x"
+    problem(await open_peer.ask("POST", "/v1/servers/none/restart", headers=mark, token=None), 404, "unknown_server")
+
+
+async def test_a_page_takes_no_calls_from_a_worker(open_peer: RestPeer) -> None:
+    tools = {"tools": [{"name": "build", "inputSchema": {"type": "object"}}]}
+    epoch = (await open_peer.ask("PUT", "/v1/executors/w", tools, token=None)).json["epoch"]
+    path = f"/v1/executors/w/calls?wait=0&epoch={epoch}"
+    problem(await open_peer.ask("GET", path, token=None), 415, "unsupported_media_type")
+    for mark in ({"x-mcp-hub": "1"}, {"producer-epoch": str(epoch)}, {"content-type": "application/json"}):
+        assert (await open_peer.ask("GET", path, headers=mark, token=None)).json == {"offers": []}
 
 
 async def test_body_may_have_a_charset_line_breaks_or_not_be_there_at_all(peer: RestPeer) -> None:

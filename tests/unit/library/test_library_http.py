@@ -63,6 +63,7 @@ async def test_places_that_the_hub_names_can_be_reached(tmp_path: Path) -> None:
     async with mounted(tmp_path) as http:
         body = {"arguments": {"seconds": 0.01}}
         call = await http.post("/tools/hub/v1/tools/jobs_wait/call", json=body, headers={"prefer": "respond-async"})
+        assert (await http.get("/tools/hub/")).json()["mcp"] == "/tools/hub/mcp"
         assert call.status_code == 202 and call.headers["location"].startswith("/tools/hub/v1/streams/st_")
         assert (await http.get(call.headers["location"])).json()["stream"] == call.json()["stream"]
 

@@ -104,6 +104,7 @@ ERRORS: list[tuple[errors.RpcError, str, str, bool]] = [
     (errors.RpcError("internal error of the hub"), "internal_error", "internal", False),
     (errors.InvalidParams("x"), "invalid_params", "client", False),
     (errors.UnknownEntry("x"), "unknown_entry", "client", False),
+    (errors.ToolRemoved("x"), "tool_removed", "client", False),
     (errors.UnknownStream(), "unknown_stream", "client", False),
     (errors.EventsGone(7), "events_gone", "client", False),
     (errors.MethodNotFound("x"), "method_not_found", "client", False),

@@ -1,0 +1,160 @@
+"""The answers of `find_tools` as text: hits, all tools of a server, all servers.
+
+Strangers wrote what answers show: a line that is not indented and no JSON is the hub's, or begins with the name of a
+tool or server.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from mcp_hub.catalog.compact.schema import compact_tool
+from mcp_hub.catalog.costs.tokens import estimate
+from mcp_hub.catalog.discovery.definitions import FIND, HOW_TO_READ
+from mcp_hub.catalog.discovery.plain_text import escaped, one_line
+from mcp_hub.catalog.discovery.servers import ServerAbout
+from mcp_hub.catalog.discovery.signatures import all_names, counted, parameter_notes, signature
+from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
+from mcp_hub.protocol.jsonrpc.envelope import raw_object
+
+Detail = Literal["brief", "full"]
+
+_SERVERS_BYTES: Final = 200  # bytes of servers before weak hits, some 60 tokens
+_ONLY_SERVERS_BYTES: Final = 600  # bytes of servers in an answer without hits
+_NOTED: Final = 2  # hits whose parameters are explained: the tool that is called is mostly one of them
+_NOTES: Final = 220  # characters of notes on one hit's parameters
+_MOST_ALSO: Final = 4  # near-duplicates that are named with a hit
+_WEAK: Final = " [weak match]"
+_OF_A_TOOL: Final = ("name", "description", "inputSchema")
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_DESTROYS: Final = frozenset(
+    "clear delete destroy drop erase expunge kill overwrite prune purge remove reset revoke shutdown terminate trash "
+    "truncate uninstall unlink wipe".split()
+)
+"""Words in the names of tools that do not say by hints whether they destroy something."""
+
+
+def answer(
+    found: SearchAnswer,
+    raws: Mapping[str, bytes],
+    servers: Mapping[str, int],
+    *,
+    detail: Detail = "brief",
+    limit: int = 8,
+    budget_tokens: int = 2000,
+) -> str:
+    """A line a hit, the first two with notes on parameters; in full, their definitions.
+
+    `raws` has the encoded definition of every hit, `servers` how many tools each has. Of at most `limit` hits those
+    that do not fit into `budget_tokens` are in full shown as lines, else counted. Weak hits are marked. A weak answer
+    says that it is one, and does not begin with a tool that destroys something.
+    """
+    hits = [hit for hit in found.hits if hit.id in raws][: max(limit, 1)]
+    if found.is_weak or not hits:
+        return _weak(hits, raws, servers, detail, budget_tokens)
+    return "\n".join(_lines(hits, raws, detail, budget_tokens, _NOTED)[0])
+
+
+def listing(raws: Mapping[str, bytes], *, detail: Detail = "brief", limit: int = 0, budget_tokens: int = 2000) -> str:
+    """All tools of one server in its order, at most `limit` if that is not 0; by name alone if lines do not fit."""
+    hits = [Hit(name, 0.0, (), {}) for name in raws][: limit or None]
+    lines, is_whole = _lines(hits, raws, detail, budget_tokens, 0)
+    names = HOW_TO_READ + all_names({"": [hit.id for hit in hits]})
+    return "\n".join(lines) if is_whole or estimate(names) > budget_tokens else names
+
+
+def overview(servers: Sequence[ServerAbout], budget_tokens: int = 2000) -> str:
+    """A line for each server: its name, how many tools it has, what it is for."""
+    if not servers:
+        return "There are no tools."
+    for width in (120, 40, 0):
+        text = "\n".join(server.line(width) for server in servers)
+        if estimate(text) <= budget_tokens:
+            return text
+    return counted({server.name: server.tools for server in servers}, 2 * budget_tokens)
+
+
+def exact(raw: bytes) -> str:
+    """The compact definition of one tool as JSON on one line: name, description and input schema. Never raises."""
+    try:
+        fields = raw_object(compact_tool(raw)) or {}
+        shown = msgspec.json.encode({name: fields[name] for name in _OF_A_TOOL if name in fields})
+        return escaped(msgspec.json.format(shown, indent=-1).decode())
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "{}"
+
+
+def _weak(
+    hits: Sequence[Hit], raws: Mapping[str, bytes], servers: Mapping[str, int], detail: Detail, budget_tokens: int
+) -> str:
+    """Those that may be tried first; such as destroy something come after them, or by name alone."""
+    if not servers:
+        return "No tool fits: there are none."
+    if not hits:
+        return f"No tool fits. Servers: {counted(servers, _ONLY_SERVERS_BYTES)}."
+    head = f"No close match. Servers: {counted(servers, _SERVERS_BYTES)}."
+    harmful = [hit for hit in hits if _destroys(raws[hit.id])]
+    if len(harmful) == len(hits):
+        names = ", ".join(one_line(hit.id) for hit in hits)
+        return f"{head} Weak matches that may destroy data, not shown: {names}"
+    ordered = [hit for hit in hits if hit not in harmful] + harmful
+    head += " Weak matches:"
+    lines, _ = _lines(ordered, raws, detail, budget_tokens - estimate(head), 0, is_marked=False)
+    return "\n".join([head, *lines])
+
+
+class _Annotated(msgspec.Struct):
+    name: str = ""
+    annotations: dict[str, object] | None = None
+
+
+def _destroys(raw: bytes) -> bool:
+    """Whether a tool says so by its hints, or, if it says nothing, by its name."""
+    try:
+        said = msgspec.json.decode(raw, type=_Annotated)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return True
+    hints = said.annotations or {}
+    if isinstance(destroys := hints.get("destructiveHint"), bool) or hints.get("readOnlyHint") is True:
+        return destroys is True and hints.get("readOnlyHint") is not True
+    return not _DESTROYS.isdisjoint(word.lower() for word in _WORD.findall(said.name))
+
+
+def _lines(
+    hits: Sequence[Hit], raws: Mapping[str, bytes], detail: Detail, left: int, noted: int, *, is_marked: bool = True
+) -> tuple[list[str], bool]:
+    """The hits that fit into so many tokens, the first `noted` with notes, and whether these are all."""
+    lines: list[str] = []
+    is_short, missing = False, 0
+    for place, hit in enumerate(hits):
+        text, is_full = _shown(hit, raws[hit.id], detail, _NOTES if place < noted else 0, left, is_marked)
+        cost = estimate(text) + 1
+        if cost > left:
+            missing = len(hits) - place
+            break
+        left -= cost
+        is_short = is_short or not is_full
+        lines.append(text)
+    if is_short and detail == "full":
+        lines.append(f"Those in one line were too long in full: ask {FIND} for one by its exact name.")
+    if missing:
+        lines.append(f"{missing} more were left out.")
+    return lines, not missing
+
+
+def _shown(hit: Hit, raw: bytes, detail: Detail, notes: int, left: int, is_marked: bool) -> tuple[str, bool]:
+    """One hit, and whether in the detail that was asked for."""
+    mark = _WEAK if is_marked and hit.weak else ""
+    also = "\nalso: " + _listed(hit.also) if hit.also else ""
+    if detail == "full" and estimate(text := exact(raw) + mark + also) < left:
+        return text, True
+    lines = parameter_notes(raw, notes) if detail == "brief" and notes else []
+    noted = "\n  " + "; ".join(lines) if lines else ""
+    return signature(hit.id, raw) + mark + noted + also, detail == "brief"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = ", …" if len(names) > _MOST_ALSO else ""
+    return ", ".join(map(one_line, names[:_MOST_ALSO])) + more

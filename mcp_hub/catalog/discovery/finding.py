@@ -1,0 +1,117 @@
+"""One call of `find_tools`: what a model may write for its arguments, and which answer it gets."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final
+
+import anyio.to_thread
+import msgspec
+
+from mcp_hub.call import Call, CallChannel, CallHandler
+from mcp_hub.catalog.discovery.answers import Detail, answer, exact, listing, overview
+from mcp_hub.catalog.discovery.definitions import FIND
+from mcp_hub.catalog.discovery.meta_tools import text_result
+from mcp_hub.catalog.discovery.servers import ServerAbout, is_starting, why_absent
+from mcp_hub.catalog.search.ranker import SearchAnswer
+from mcp_hub.catalog.view import CatalogView
+from mcp_hub.errors import InvalidParams
+from mcp_hub.events import Completed
+from mcp_hub.types import Kind, UpstreamStatus
+
+MOST_HITS: Final = 50
+_HITS: Final = 8
+_REASON: Final = 200  # characters of what is wrong with arguments, which may repeat some
+
+
+class _Find(msgspec.Struct, forbid_unknown_fields=True):
+    query: str | None = None
+    server: str | None = None
+    limit: int | str | None = None
+    detail: str | None = None
+
+
+class ToolFinder(msgspec.Struct, frozen=True):
+    """Where one caller's `find_tools` looks: the view without the hub's own tools, and `search(query, limit, server)`.
+
+    `budget` in tokens bounds an answer; `servers` are those that can be used, `absent` those whose tools are not known.
+    """
+
+    view: CatalogView
+    search: Callable[[str, int, str | None], Awaitable[SearchAnswer]]
+    budget: int
+    servers: Sequence[ServerAbout]
+    absent: Sequence[UpstreamStatus]
+
+
+def finding(found: Callable[[], Awaitable[ToolFinder]]) -> CallHandler:
+    """Runs one call of `find_tools`."""
+
+    async def answered(call: Call, channel: CallChannel) -> Completed:
+        try:
+            return text_result(await _answer(_arguments(call), await found()))
+        except InvalidParams as problem:
+            return text_result(f"{FIND}: {problem}", is_error=True)
+
+    return answered
+
+
+def _arguments(call: Call) -> _Find:
+    """Raises `InvalidParams`."""
+    try:
+        wanted = msgspec.json.decode(call.params.get("arguments", b"{}"), type=_Find, strict=False)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
+        known = ", ".join(_Find.__struct_fields__)
+        raise InvalidParams(f"wrong arguments: {str(problem)[:_REASON]}. Known arguments: {known}.") from None
+    if wanted.detail not in (None, "", "brief", "full"):
+        raise InvalidParams(f'wrong arguments: `detail` is "brief" or "full", not {wanted.detail[:50]!r}.')
+    return wanted
+
+
+def _limit(given: int | str | None) -> int:
+    """0 for none. Models write numbers as text now and then. Raises `InvalidParams`."""
+    if not given:
+        return 0
+    text = str(given)
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InvalidParams(f"wrong arguments: `limit` is a number from 1 to {MOST_HITS}, not {text[:50]!r}.")
+    return min(max(int(text), 1), MOST_HITS)
+
+
+async def _answer(wanted: _Find, where: ToolFinder) -> str:
+    limit, detail, budget = _limit(wanted.limit), _detail(wanted), where.budget
+    query, server = (wanted.query or "").strip(), wanted.server or None
+    tools = where.view.entries(Kind.TOOL)
+    down = {status.server for status in where.absent}
+    servers = Counter(entry.server for entry in tools)
+    if server is not None and server not in servers:
+        raise InvalidParams(_no_server(server, where))
+    if entry := where.view.find(Kind.TOOL, query):
+        return await anyio.to_thread.run_sync(exact, entry.raw)
+    raws = {entry.exported: entry.raw for entry in tools if server in (None, entry.server)}
+    if query:
+        found = await where.search(query, limit or _HITS, server)
+        up = {name: count for name, count in servers.items() if name not in down}
+        text = partial(answer, found, raws, up, detail=detail, limit=limit or _HITS, budget_tokens=budget)
+    elif server is not None:
+        text = partial(listing, raws, detail=detail, limit=limit, budget_tokens=budget)
+    else:
+        text = partial(overview, where.servers, budget)
+    # a stranger's schema may take long to be compacted
+    shown = await anyio.to_thread.run_sync(text) if detail == "full" else text()
+    return "\n".join([shown, *why_absent(where.absent)])
+
+
+def _detail(wanted: _Find) -> Detail:
+    return "full" if wanted.detail == "full" else "brief"
+
+
+def _no_server(name: str, where: ToolFinder) -> str:
+    for status in where.absent:
+        if status.server == name:
+            if is_starting(status):
+                return f'Server "{name}" is starting, so its tools are not known yet. Search again in a few seconds.'
+            code = f" ({status.code})" if status.code else ""
+            return f'Server "{name}" has failed{code}, so its tools are not known. Use another server.'
+    known = ", ".join(server.name for server in where.servers if server.tools) or "none"
+    return "\n".join([f"There is no server {name[:100]!r}. Servers: {known}.", *why_absent(where.absent)])

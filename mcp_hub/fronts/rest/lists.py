@@ -1,0 +1,106 @@
+"""Lists over REST: the tools, resources and prompts that a caller may use, the search among tools, and their cost.
+
+Each list is whole, in one answer: the same bytes as long as nothing changes.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+from starlette.responses import Response
+
+from mcp_hub.errors import ConfigError
+from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer
+from mcp_hub.fronts.rest.problem import Problem, unknown_server
+from mcp_hub.hub import HubPort
+from mcp_hub.protocol.rest.lists import FoundTool, FoundTools, PromptList, ResourceList
+from mcp_hub.types import PROGRAM, ClientKind, Era, Kind, Mode
+
+ANY_CLIENT: Final = "unknown"
+"""The kind of every client that no other kind matches."""
+_LONGEST_CLIENT: Final = 256
+"""Characters of a kind of client."""
+_HITS, _MOST_HITS = 8, 50
+_EXPOSE: Final[tuple[Mode | Literal["auto"], ...]] = ("full", "search", "names", "auto")
+_CLIENT_KINDS: Final = {expose: PROGRAM if expose == "full" else replace(PROGRAM, expose=expose) for expose in _EXPOSE}
+_ALL: Final = 1 << 30
+
+
+class _Page(msgspec.Struct, rename="camel"):
+    """The list in a result of MCP."""
+
+    resources: list[Raw] = []
+    resource_templates: list[Raw] = []
+    prompts: list[Raw] = []
+
+
+class RestLists:
+    """Serves `/v1/tools`, `/v1/resources`, `/v1/prompts`, `/v1/search` and `/v1/tokens`."""
+
+    def __init__(self, hub: HubPort) -> None:
+        self._hub = hub
+
+    async def list_tools(self, request: RestRequest) -> Response:
+        wanted = request.query_params.get("format", "mcp")
+        if wanted != "mcp":
+            raise Problem(400, "unknown_format", f"unknown format {wanted[:50]!r}; known: mcp")
+        await self._hub.catalog.settled()
+        tools = b",".join(self._hub.catalog.tools(request.caller.profile, _client_kind(request), Era.MODERN))
+        return Response(b'{"tools":[%b]}' % tools, media_type=JSON)
+
+    async def list_resources(self, request: RestRequest) -> Response:
+        """Resources and templates."""
+        resources, templates = await self._page(request, Kind.RESOURCE), await self._page(request, Kind.TEMPLATE)
+        return answer(ResourceList(resources.resources, templates.resource_templates))
+
+    async def list_prompts(self, request: RestRequest) -> Response:
+        return answer(PromptList((await self._page(request, Kind.PROMPT)).prompts))
+
+    async def _page(self, request: RestRequest, kind: Kind) -> _Page:
+        await self._hub.catalog.settled()
+        page = self._hub.catalog.view(request.caller.profile).page(kind, Era.MODERN, None, _ALL)
+        return msgspec.json.decode(page, type=_Page)
+
+    async def search(self, request: RestRequest) -> Response:
+        """The tools that fit a query, as `find_tools` ranks them."""
+        query, server = request.query_params.get("q", "").strip(), request.query_params.get("server")
+        if not query:
+            raise Problem(400, "invalid_parameter", "q has to say what the tool is needed for: /v1/search?q=…")
+        detail = request.query_params.get("detail", "brief")
+        if detail not in ("brief", "full"):
+            raise Problem(400, "invalid_parameter", f"detail has to be brief or full, not {detail[:50]!r}")
+        most, profile, catalog = request.count("limit", _HITS, _MOST_HITS), request.caller.profile, self._hub.catalog
+        await catalog.settled()
+        if server is not None and server not in catalog.rules(profile).servers:
+            raise unknown_server(server)
+        view = catalog.view(profile)
+        found = await catalog.search(profile, query, most, server)
+        hits = [
+            FoundTool(
+                entry.exported, entry.server, entry.summary, hit.score, hit.parts, list(hit.also),
+                Raw(entry.raw) if detail == "full" else UNSET,
+            )
+            for hit in found.hits
+            if (entry := view.find(Kind.TOOL, hit.id)) is not None
+        ]  # fmt: skip
+        return answer(FoundTools(query, found.is_weak, hits, catalog.starting(profile)))
+
+    async def count_tokens(self, request: RestRequest) -> Response:
+        """The token costs of the tools of the caller's profile, for the kind of client that the query names."""
+        client = request.query_params.get("client", ANY_CLIENT)
+        if len(client) > _LONGEST_CLIENT:
+            raise Problem(400, "unknown_client", f"unknown client: a name of {len(client)} characters")
+        await self._hub.catalog.settled()
+        try:
+            return answer(await self._hub.token_account(request.caller, client))
+        except ConfigError as problem:
+            raise Problem(400, "unknown_client", str(problem)) from None
+
+
+def _client_kind(request: RestRequest) -> ClientKind:
+    """For whom `expose` asks. Raises `Problem`."""
+    wanted = request.query_params.get("expose", "full")
+    if wanted not in _CLIENT_KINDS:
+        raise Problem(400, "unknown_expose", f"unknown expose {wanted[:50]!r}; known: {', '.join(_CLIENT_KINDS)}")
+    return _CLIENT_KINDS[wanted]

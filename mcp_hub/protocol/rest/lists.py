@@ -1,0 +1,44 @@
+"""Lists over REST besides that of tools, and the search among tools."""
+
+from collections.abc import Mapping
+
+from msgspec import UNSET, Struct, UnsetType
+
+from mcp_hub.protocol.rest.calls import JsonObjectText
+
+
+class ResourceList(Struct, rename="camel"):
+    """Every resource and template that the caller may use, as MCP defines them, under the URIs to read them by."""
+
+    resources: list[JsonObjectText]
+    resource_templates: list[JsonObjectText]
+
+
+class PromptList(Struct):
+    """Every prompt that the caller may use, as MCP defines it, under the name to get it by."""
+
+    prompts: list[JsonObjectText]
+
+
+class FoundTool(Struct, omit_defaults=True):
+    """A tool that fits: `name` to call it by, the first line of its `description`, and near-duplicates in `also`.
+
+    `parts` add up to `score`. The `definition` is there if it was asked for.
+    """
+
+    name: str
+    server: str
+    description: str
+    score: float
+    parts: Mapping[str, float]
+    also: list[str] = []
+    definition: JsonObjectText | UnsetType = UNSET
+
+
+class FoundTools(Struct):
+    """The tools that fit a query, the best first. `weak`: none fits well. Tools of `starting` servers are unknown."""
+
+    query: str
+    weak: bool
+    hits: list[FoundTool]
+    starting: list[str]

@@ -1,0 +1,61 @@
+"""Connections to addresses that were checked, whatever a name is resolved to afterwards."""
+
+import socket
+from collections.abc import Awaitable, Callable
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
+
+import anyio
+import httpx2
+
+from mcp_hub.config.schema.remote import address_of
+from mcp_hub.upstreams.remote.http_client import tls
+
+_NEXT: Final = 2.0
+"""Seconds for one of several addresses: a network without IPv6 may drop what goes there."""
+
+
+class Pinned(httpx2.AsyncBaseTransport):
+    """Resolves the host of each request once, and tries the addresses that `checked` lets through in their order.
+
+    The server is asked, and its certificate checked, under its name. `checked` may raise, which ends the request.
+    """
+
+    def __init__(self, checked: Callable[[str], Awaitable[list[str]]]) -> None:
+        self._checked = checked
+        self._transport = httpx2.AsyncHTTPTransport(verify=tls())
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Raises: `httpx2.ConnectError` also for a host that does not exist."""
+        try:
+            *others, last = await self._checked(request.url.host)
+        except OSError as exc:
+            raise httpx2.ConnectError(str(exc), request=request) from exc
+        for address in others:
+            with_less = {**request.extensions.get("timeout", {}), "connect": _NEXT}
+            try:
+                return await self._transport.handle_async_request(_pinned(request, address, timeout=with_less))
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                continue
+        return await self._transport.handle_async_request(_pinned(request, last))
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+
+def _pinned(request: httpx2.Request, address: str, **extensions: object) -> httpx2.Request:
+    """The same request to an address; its `Host` stays."""
+    name = {} if address_of(request.url.host) is not None else {"sni_hostname": request.url.host}
+    return httpx2.Request(
+        request.method,
+        request.url.copy_with(host=address),
+        headers=request.headers,
+        stream=request.stream,
+        extensions={**request.extensions, **name, **extensions},
+    )
+
+
+async def resolved(host: str) -> list[IPv4Address | IPv6Address]:
+    """The addresses of a host, as the system orders them. Raises: OSError without any."""
+    found = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return [ip_address(place[0]) for *_, place in found]

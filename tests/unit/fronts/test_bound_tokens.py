@@ -1,0 +1,100 @@
+"""A token that is bound to a profile: the streams of its servers are its own, and it operates nothing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_hub.fronts.http.admission import Admission, AdmissionLimits
+from tests.unit.fakes import HandClock
+from tests.unit.fronts.rest_peer import ELSEWHERE, NARROW, RestPeer, problem, rest_hub
+
+pytestmark = pytest.mark.anyio
+
+UNKNOWN = "st_00000000000000000000000000"
+MODERN = "2026-07-28"
+
+
+async def mcp(peer: RestPeer, method: str, params: dict[str, Any], token: str) -> Any:
+    """The error or the result of a modern request over `/mcp`."""
+    extensions: dict[str, object] = {"dev.mcp-hub/streams": {}, "io.modelcontextprotocol/tasks": {}}
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientInfo": {"name": "claude-ai", "version": "1"},  # has a soft deadline
+        # clients that take tasks are not offered the hub's own tools
+        "io.modelcontextprotocol/clientCapabilities": {} if method == "tools/call" else {"extensions": extensions},
+    }
+    headers = {"mcp-protocol-version": MODERN, "mcp-method": method, "accept": "application/json, text/event-stream"}
+    if method != "dev.mcp-hub/streams.read":
+        headers["mcp-name"] = params.get("name") or params["taskId"]
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+    response = await peer.ask("POST", "/mcp", body, headers=headers, token=token)
+    answer = json.loads(response.body)
+    return answer.get("error") or answer["result"]
+
+
+@pytest.mark.parametrize(
+    ("method", "rest", "body"),
+    [
+        ("GET", "", None),
+        ("DELETE", "", None),
+        ("GET", "/events?wait=0", None),
+        ("POST", "/input", {"key": "k", "action": "decline"}),
+    ],
+)
+async def test_a_stream_of_a_server_beyond_the_profile_is_as_unknown_as_one_that_never_was(
+    peer: RestPeer, method: str, rest: str, body: object
+) -> None:
+    running = await peer.detached("hold", {"nonce": "a"})
+    foreign, never = [
+        await peer.ask(method, f"/v1/streams/{id_}{rest}", body, token=ELSEWHERE) for id_ in (running, UNKNOWN)
+    ]
+    problem(foreign, 404, "unknown_stream")
+    assert (foreign.headers, foreign.body) == (never.headers, never.body)
+    assert (await peer.ask("GET", f"/v1/streams/{running}")).json["status"] == "working"
+
+
+async def test_the_list_of_streams_has_those_of_the_profiles_servers(peer: RestPeer) -> None:
+    stream = (await peer.call("echo", {"text": "x"}).ended()).json["stream"]
+    listed = [(await peer.ask("GET", "/v1/streams?limit=1", token=token)).json for token in (NARROW, ELSEWHERE)]
+    assert [[own["stream"] for own in page["streams"]] for page in listed] == [[stream], []]
+
+
+@pytest.mark.parametrize("method", ["dev.mcp-hub/streams.read", "tasks/get", "tasks/cancel"])
+async def test_mcp_requests_find_no_stream_beyond_the_profile(mcp_peer: RestPeer, method: str) -> None:
+    running = await mcp_peer.detached("hold", {"nonce": "a"})
+    params = [{"stream": id_, "taskId": id_} for id_ in (running, UNKNOWN)]
+    foreign, never = [await mcp(mcp_peer, method, given, ELSEWHERE) for given in params]
+    assert foreign["code"] == -32602 and foreign == never
+    assert "code" not in await mcp(mcp_peer, method, params[0], NARROW)
+
+
+async def test_the_hubs_own_tools_find_no_stream_beyond_the_profile(mcp_peer: RestPeer) -> None:
+    ended = (await mcp_peer.call("echo", {"text": "words of it"}).ended()).json["stream"]
+    answers = [
+        await mcp(mcp_peer, "tools/call", {"name": "hub_wait", "arguments": {"stream": ended}}, token)
+        for token in (NARROW, ELSEWHERE)
+    ]
+    assert ["words of it" in json.dumps(answer) for answer in answers] == [True, False]
+
+
+async def test_a_bound_token_can_neither_restart_a_server_nor_reload(peer: RestPeer) -> None:
+    running = await peer.detached("hold", {"nonce": "a"})
+    await peer.tools.has_come("a")
+    for path in ("/v1/servers/local/restart", "/v1/servers/nothing/restart", "/v1/reload"):
+        problem(await peer.ask("POST", path, token=NARROW), 403, "profile_bound")
+    peer.tools.go.set()
+    assert (await peer.until(running, "completed", "failed"))["status"] == "completed"
+    problem(await peer.ask("POST", "/v1/servers/nothing/restart"), 404, "unknown_server")
+
+
+async def test_restarts_and_reloads_have_a_rate_each(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with rest_hub(tmp_path, admission=Admission(AdmissionLimits(admin_rate=1), clock)) as peer:
+        for path, status in (("/v1/servers/nothing/restart", 404), ("/v1/reload", 422)):
+            assert {(await peer.ask("POST", path)).status for _ in range(10)} == {status}
+            refused = problem(await peer.ask("POST", path), 429, "busy")
+            assert refused["setting"] == "hub.http.admin_rate"
+        clock.time += 1
+        problem(await peer.ask("POST", "/v1/servers/nothing/restart"), 404, "unknown_server")

@@ -29,6 +29,7 @@ from mcp_hub.masking import hide
 from mcp_hub.protocol.rest.servers import FlagInfo, LastReload, ServerInfo, UnapprovedInfo
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.types import Kind, StoreState, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.process.watchdog import Watchdog
 
 _LINES: Final = 20
 """Of what a server wrote to stderr last; `hub.limits.stderr_lines` are kept."""
@@ -51,6 +52,7 @@ class HubStatus(msgspec.Struct):
     upstreams: Mapping[str, Upstream]
     approvals: Approvals
     reloader: Reloader
+    watchdog: Watchdog
     _inspector: Inspector = msgspec.field(default_factory=Inspector)
     _turn: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     _flagged: tuple[CatalogView | None, Grouped[Flagged]] = (None, {})
@@ -68,6 +70,10 @@ class HubStatus(msgspec.Struct):
         if self.current.settings.hub.store.type == "memory":
             return "memory"
         return "durable" if self.hub.durable.is_durable else "out_of_use"
+
+    @property
+    def is_unguarded(self) -> bool:
+        return self.watchdog.has_given_up
 
     def states(self) -> Mapping[str, UpstreamState]:
         """Of the servers that are configured and enabled."""

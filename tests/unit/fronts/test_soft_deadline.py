@@ -252,6 +252,7 @@ async def test_a_client_that_cancels_before_the_answer_ends_the_call_and_not_aft
     assert [call.is_cancelled for call in hub.server.calls] == [True, False] and not before.messages
 
 
+@pytest.mark.slow
 @in_virtual_time
 async def test_a_call_that_nobody_asks_after_ends_within_the_hour(hub: SoftHub) -> None:
     await hub.hello()

@@ -13,6 +13,7 @@ READS, OTHERS = 30, 600
 # -- how long
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tool", "seconds"), [("reads", READS), ("runs", OTHERS)])
 @virtual
 async def test_a_call_continues_for_a_while_without_a_client(tool: str, seconds: float) -> None:

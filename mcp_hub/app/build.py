@@ -225,7 +225,11 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
     fixed = None if executors is None else executors.name
     applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)
     reloader = Reloader(loaded, partial(load, loaded.path, env), applier)
-    operations = Admin(reloader, applier, HubStatus(current, hub, servers.upstreams, approvals, reloader, watchdog))
+    operations = Admin(
+        reloader,
+        applier,
+        HubStatus(current, hub, servers.upstreams, approvals, reloader, lambda: watchdog.has_given_up),
+    )
     return App(
         current, hub, _binding(hub, current, servers.upstreams), servers.upstreams, registry, changes, streams,
         documents, watchdog, approvals, servers, operations, logins, executors,

@@ -4,7 +4,7 @@ Everything is sampled when somebody asks. Texts of servers are masked, and cut w
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 import anyio
@@ -29,7 +29,6 @@ from mcp_hub.masking import hide
 from mcp_hub.protocol.rest.servers import FlagInfo, LastReload, ServerInfo, UnapprovedInfo
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.types import Kind, StoreState, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.process.watchdog import Watchdog
 
 _LINES: Final = 20
 """Of what a server wrote to stderr last; `hub.limits.stderr_lines` are kept."""
@@ -52,7 +51,7 @@ class HubStatus(msgspec.Struct):
     upstreams: Mapping[str, Upstream]
     approvals: Approvals
     reloader: Reloader
-    watchdog: Watchdog
+    is_unguarded: Callable[[], bool]
     _inspector: Inspector = msgspec.field(default_factory=Inspector)
     _turn: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     _flagged: tuple[CatalogView | None, Grouped[Flagged]] = (None, {})
@@ -70,10 +69,6 @@ class HubStatus(msgspec.Struct):
         if self.current.settings.hub.store.type == "memory":
             return "memory"
         return "durable" if self.hub.durable.is_durable else "out_of_use"
-
-    @property
-    def is_unguarded(self) -> bool:
-        return self.watchdog.has_given_up
 
     def states(self) -> Mapping[str, UpstreamState]:
         """Of the servers that are configured and enabled."""

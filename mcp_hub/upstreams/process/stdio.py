@@ -23,6 +23,7 @@ from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import LAST_WORDS
 from mcp_hub.upstreams.process.child import Child, describe_exit
+from mcp_hub.upstreams.process.last_output import with_output
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.wire.files import unread
 from mcp_hub.wire.server_pipe import ServerPipe
@@ -178,8 +179,7 @@ class StdioConnection:
         return Cause("not_mcp" if is_other else cause.code, self._with_output(cause.reason))
 
     def _with_output(self, reason: str) -> str:
-        lines = [*(self.peer.strays.lines if self.peer else ()), *self.stderr][-5:]
-        return f"{reason}. Last output: {' | '.join(lines)}" if lines else reason
+        return with_output(reason, [*(self.peer.strays.lines if self.peer else ()), *self.stderr])
 
     async def close(self) -> None:
         """Ends the process group: end of file, SIGTERM, SIGKILL. Shielded and bounded."""

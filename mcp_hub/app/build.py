@@ -27,6 +27,7 @@ from mcp_hub.app.limits import (
     time_limits,
 )
 from mcp_hub.app.logins import Logins, grant_store
+from mcp_hub.app.readiness import log_start
 from mcp_hub.app.reload import Reloader
 from mcp_hub.app.status import HubStatus
 from mcp_hub.app.telemetry import tracing_of
@@ -45,7 +46,7 @@ from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.discovery.instructions import instructions
 from mcp_hub.catalog.trust.approvals import Approvals
 from mcp_hub.catalog.trust.scan_log import log_flags
-from mcp_hub.catalog.unmatched import Unmatched, has_patterns, unmatched
+from mcp_hub.catalog.unmatched import Unmatched, has_patterns
 from mcp_hub.clock import SystemClock, process_start, wall_time
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.schema.settings import Settings
@@ -114,12 +115,6 @@ class App(msgspec.Struct, frozen=True):
                 upstream.leave_tasks()
         await self.registry.close(_LAST_CALLS)
 
-    def unmatched(self) -> list[Unmatched]:
-        """Patterns of the settings that nothing matches of what servers have listed so far."""
-        absent = [name for name, own in self.settings.servers.items() if not own.enabled]
-        listed = [snapshot for own in self.upstreams.values() if (snapshot := own.snapshot()) is not None]
-        return unmatched(listed, view_rules(self.settings), [*absent, executor_server(self.settings)])
-
 
 @asynccontextmanager
 async def open_app(
@@ -142,6 +137,8 @@ async def open_app(
         tasks.start_soon(app.watchdog.run, name="watchdog")
         tasks.start_soon(app.streams.run, name="streams")
         await tasks.start(app.upstream_set.run, name="upstreams")
+        enabled = [name for name, own in app.settings.servers.items() if own.enabled]
+        tasks.start_soon(log_start, app.hub, enabled, name="start")
         tasks.start_soon(_warn_of_unmatched, app, name="unmatched patterns")
         tasks.start_soon(app.approvals.run, name="approvals")
         tasks.start_soon(log_flags, app.hub.catalog, name="flags")
@@ -167,7 +164,7 @@ async def _warn_of_unmatched(app: App) -> None:
         listed = {name for name, own in app.upstreams.items() if own.snapshot() is not None}
         if settings is not judged[0] or not listed <= judged[1]:
             judged = settings, listed
-            for found in app.unmatched() if has_patterns(view_rules(settings)) else ():
+            for found in app.operations.watch.unmatched() if has_patterns(view_rules(settings)) else ():
                 if found not in logged:
                     log.warning("pattern_unmatched", path=".".join(map(str, found.path)), pattern=found.pattern)
                 logged.add(found)
@@ -198,9 +195,10 @@ def _executor_upstream(settings: Settings, env: Mapping[str, str], changes: Noti
 
 
 def _catalog(
-    settings: Settings, servers: UpstreamSet, changes: Notices, approvals: Approvals, started: float | None
+    settings: Settings, servers: UpstreamSet, changes: Notices, approvals: Approvals, *, owns_process: bool
 ) -> Catalog:
     rules, aliases, wait = view_rules(settings), settings.hub.aliases, settings.client_table.rules(None, None)
+    started = process_start() if owns_process else None
     return Catalog(
         servers.upstreams, rules, changes, SystemClock(), wait.first_list_wait, aliases, approvals.held, started
     )
@@ -243,19 +241,20 @@ def build(
     streams = StreamTable(open_store(settings, env), clock, stream_limits(settings), lambda row: hub.take_up(row))
     registry = _registry(settings, env, servers, streams, turn, is_http=has_executors)
     documents, kinds = open_documents(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
-    started = process_start() if owns_process else None
     key = partial(stored_key, KeyedFiles(state / "keys"), "request-state")
     pending_input = PendingInput(clock, settings.hub.limits.question_timeout, registry.cancel, key)
     durations, rules = time_limits(settings), SessionRules(settings.hub.page_size, settings.hub.task_after)
     results = LongResults(Retention(documents, estimate), ReadResult(documents, estimate, clock))
+    catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
     hub = HubPort(
-        _catalog(settings, servers, changes, approvals, started), registry, servers.upstreams, durations, rules,
-        pending_input, changes, streams, current.call_rules, follow_up, kinds, results, turn,
+        catalog, registry, servers.upstreams, durations, rules, pending_input,
+        changes, streams, current.call_rules, follow_up, kinds, results, turn,
     )  # fmt: skip
     fixed = None if executors is None else executors.name
     applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)
     reloader = Reloader(loaded, partial(load, loaded.path, env), applier)
-    operations = Admin(reloader, applier, HubStatus(current, hub, servers.upstreams, approvals, reloader))
+    status = HubStatus(current, hub, servers.upstreams, approvals, reloader, lambda: watchdog.has_given_up)
+    operations = Admin(reloader, applier, status)
     return App(
         current, hub, _binding(hub, current, servers.upstreams), servers.upstreams, registry, changes, streams,
         documents, watchdog, approvals, servers, operations, logins, executors,

@@ -23,6 +23,7 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import StartFailed
 from mcp_hub.notices import Notices
 from mcp_hub.types import Era
+from mcp_hub.upstreams.functions.source import check_reference
 from mcp_hub.upstreams.functions.upstream import LocalUpstream
 from mcp_hub.upstreams.lists.list_cache import ListFile, list_key
 from mcp_hub.upstreams.lists.list_reader import ListLimits
@@ -73,17 +74,15 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             connect = _remote(name, settings, server, server.url, eras, self.logins)
         rules = _supervisor_rules(settings, name)
         lists = ListFile(self.last_lists, name, _list_key(name, server)) if self.last_lists is not None else None
-        clock, changes, gate, asks = self.clock, self.changes, self.gate, eras.is_interactive
+        clock, changes, gate = self.clock, self.changes, self.gate
         if server.scope in ("session", "call"):
             idle = _member_idle(settings, name)
             return Scoped(
                 name, connect, rules, server.scope, idle, eras, clock=clock, changes=changes, lists=lists, gate=gate
             )
         if server.era == "follow" and server.type != "sse":
-            return BothEras(
-                name, connect, rules, eras, clock=clock, changes=changes, lists=lists, takes_turns=asks, gate=gate
-            )
-        pinned = partial(connect, ANY_ERA)
+            return BothEras(name, connect, rules, eras, clock=clock, changes=changes, lists=lists, gate=gate)
+        pinned, asks = partial(connect, ANY_ERA), eras.is_interactive and server.era != "modern"
         return ManagedUpstream(
             name, pinned, rules, clock=clock, changes=changes, lists=lists, takes_turns=asks, gate=gate
         )
@@ -91,8 +90,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
 
 def _list_key(name: str, server: ServerSettings) -> str:
     """Identifies the command or URL of the entry; its secrets are not part of it, except for those in arguments."""
-    era = "auto" if server.era == "follow" else server.era
-    what = (server.command, server.cwd, server.url, server.type, era)
+    what = (server.command, server.cwd, server.url, server.type, server.era)
     return list_key(name, *what, server.args, sorted(server.env), sorted(server.headers))
 
 
@@ -160,8 +158,8 @@ def _member_idle(settings: Settings, name: str) -> float:
 def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) -> str:
     """The path of the server's program, its `local` reference, or its URL without the query, which may be secret.
 
-    Nothing is run or reached, and of a `local` only the top module is looked for: looking further would import it.
-    `folder` is that of the configuration. Raises `StartFailed`.
+    Nothing is run or reached, and of a `local` only the source is read. `folder` is that of the configuration.
+    Raises `StartFailed`.
     """
     if server.url is not None:
         return server.url.partition("?")[0].partition("#")[0]
@@ -170,6 +168,7 @@ def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) ->
         if not _is_module(top, folder):
             said = f"module not found: {top}. Install it, or put it next to the configuration."
             raise StartFailed("module_not_found", said, tuple(dict.fromkeys((*sys.path, folder))))
+        check_reference(server.local, folder)
         return server.local
     return _command(server, env, folder)
 

@@ -20,7 +20,7 @@ async def warm(app: "App") -> int:
     for name in names:
         app.upstream_set.wake(name)
     limits = [settings.effective(name).start_timeout for name in names]
-    await waiting.settle(app.hub, max(limits, default=0.0))
+    await waiting.settle(app.hub, 2 * max(limits, default=0.0))  # it may take two processes to find the era
     statuses = app.hub.statuses()
     missing = not_ready(statuses)
     ready = sum(status.state is UpstreamState.READY for status in statuses)

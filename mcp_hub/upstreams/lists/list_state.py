@@ -1,10 +1,10 @@
 """The lists of one server as they were read last, by this hub or an earlier one; read again when they change."""
 
+from collections.abc import Callable
 from typing import Final
 
 import anyio
 import anyio.to_thread
-from msgspec.structs import replace
 
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import StartFailed
@@ -27,13 +27,24 @@ _LAST: Final = 0.5
 
 
 class ListState:
-    """The lists of one server. They outlive the hub in `file`, whose content is offered from the beginning."""
+    """The lists of one server. They outlive the hub in `file`, whose content is offered from the beginning.
 
-    def __init__(self, name: str, limits: ListLimits, changes: Notices, file: ListFile | None = None) -> None:
+    `other` tells apart what the server lists in its other era now, None if that is not known.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        limits: ListLimits,
+        changes: Notices,
+        file: ListFile | None = None,
+        other: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self.name = name
         self._limits = limits
         self._changes = changes
         self._file = file
+        self._other = other
         self._is_unwritten = anyio.Event()
         self.last: CachedList | None = None
         self.snapshot: Snapshot | None = None
@@ -49,14 +60,11 @@ class ListState:
         if last is not None:
             self.last, self.snapshot = last, last.snapshot
 
-    def match(self, other: str) -> None:
-        """The lists were read after `other` in the server's other era."""
-        if self.last is not None and self.last.other != other:
-            self.last = replace(self.last, other=other)
-            self._is_unwritten.set()
-
     async def read(self, peer: Peer, kinds: set[Kind], silence: float | None = None) -> None:
         """Reads the lists of these kinds; a late one stays as it was and is soon read again. Raises as `list_kinds`."""
+        other = self._other() if kinds == set(Kind) else None
+        if other is None and self.last is not None:
+            other = self.last.other
         found = await list_kinds(peer, kinds, self._limits, silence)
         if late := {kind for kind, listed in found.items() if listed.is_late}:
             peer.list_changes.announce(late)
@@ -74,7 +82,7 @@ class ListState:
         await prepared(fresh, self._limits)
         if Kind.TOOL in lists:
             peer.tasks.learn(info.capabilities, lists[Kind.TOOL])
-        self.inherit(CachedList(fresh if fresh != old else old, info.version, info.server_info, wall_time()))
+        self.inherit(CachedList(fresh if fresh != old else old, info.version, info.server_info, wall_time(), other))
         self.is_fresh = True
         self._is_unwritten.set()
         if fresh != old:

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.logs import get_logger
+from mcp_hub.stores.locks import open_plain
 from mcp_hub.types import HANDSHAKE, MODERN, Era
 
 log = get_logger(__name__)
@@ -154,11 +155,16 @@ class EraCache:
 
     def _on_disk(self) -> dict[str, str]:
         try:
-            loaded = json.loads(self._path.read_text()) if self._path else {}
+            loaded = json.loads(self._read(self._path)) if self._path else {}
             return {k: v for k, v in loaded.items() if isinstance(v, str)}
         except (OSError, ValueError, AttributeError):
             log.debug("era_memory_unread", path=str(self._path))
             return {}
+
+    @staticmethod
+    def _read(path: Path) -> bytes:
+        with open(open_plain(path, os.O_RDONLY), "rb") as file:
+            return file.read()
 
     def _save(self, facts: dict[str, str]) -> None:
         if self._path is None:

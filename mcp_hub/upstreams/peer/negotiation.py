@@ -48,12 +48,16 @@ class InitializeRefused(StartFailed):
     """The server answered `initialize` with an error, or not as MCP does."""
 
 
-class ProbeKilled(StartFailed):
-    """The process ended when it was asked `server/discover`: start it again and ask `initialize`."""
+class AnotherProcess(StartFailed):
+    """The process is spent on the probe; another one that begins with `initialize` may do."""
 
 
-class FreshNeeded(StartFailed):
-    """The process is modern and may take `initialize`, but not after `server/discover`: start it again and ask."""
+class ProbeKilled(AnotherProcess):
+    """The process ended when it was asked `server/discover`: it may know `initialize` only."""
+
+
+class FreshNeeded(AnotherProcess):
+    """The process is modern and may take `initialize`, but not after `server/discover`."""
 
 
 async def _modern() -> Era:
@@ -89,7 +93,7 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 async def negotiate(peer: Peer, terms: Terms) -> PeerInfo:
-    """Settles era and version of a fresh peer. Raises `StartFailed`, `ProbeKilled` and `FreshNeeded` among them."""
+    """Settles era and version of a fresh peer. Raises `StartFailed`, `AnotherProcess` among them."""
     if terms.only is not None:
         return await _only(peer, terms.only, terms)
     if terms.known.are_both:

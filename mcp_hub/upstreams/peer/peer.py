@@ -49,7 +49,7 @@ class Peer(WireHandler):
     """The client side of one connection over the wire that `connect` makes; the negotiation settles `info`.
 
     `is_remote`: the server is not a process of the hub, so its tasks outlive the connection, an exit code is not to be
-    expected, and in the modern era arguments travel in headers, too. `is_interactive`: it is known to ask its callers.
+    expected, and in the modern era arguments travel in headers, too. `is_interactive`: it has asked its callers.
     """
 
     def __init__(
@@ -59,7 +59,6 @@ class Peer(WireHandler):
         info: PeerInfo = NOT_SETTLED,
         *,
         is_remote: bool = False,
-        is_interactive: bool = False,
     ) -> None:
         self.name = name
         self.info = info
@@ -69,7 +68,7 @@ class Peer(WireHandler):
         self.said = 0  # messages besides answers to requests of the hub's own
         self.strays = StrayMessages(name)
         self.mirrors: Mirrors | None = None
-        self.is_interactive = is_interactive
+        self.is_interactive = False
         self._is_remote = is_remote
         self._observer: Observer | None = None
         self._elicitations = Elicitations()
@@ -329,9 +328,11 @@ class Peer(WireHandler):
         self.said += 1
         self.callers.answered(id_)
 
-    def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
-        if self.strays.unreadable(bad, line):
-            self.callers.suspect()
+    def on_bad_line(self, bad: BadMessage, line: bytes, source: Pending | None = None) -> None:
+        key = envelope.id_key(bad.id) if bad.id is not None else None
+        is_of_one = type(key) is int and self.wire.requests.was_asked(key)  # which has its answer
+        if self.strays.unreadable(bad, line) and not is_of_one:
+            self.callers.suspect(None if source is None else [source])
 
     def on_closed(self, reason: str, code: str) -> None:
         self.ending.close(Cause(code, hide(reason)))

@@ -38,15 +38,20 @@ class ClientEra:
 
 
 class ServerEras(msgspec.Struct, frozen=True):
-    """The eras of one server as far as they are known: remembered in `cache` under `key`. `client` is the hub's."""
+    """The eras of one server as far as they are known: remembered in `cache` under `key`. `client` is the hub's.
+
+    `guesses` are eras that nobody has tried yet.
+    """
 
     cache: EraCache
     key: str
     client: ClientEra = msgspec.field(default_factory=ClientEra)
+    guesses: set[Era] = msgspec.field(default_factory=set)
 
     @property
     def known(self) -> KnownEras:
-        return self.cache.known(self.key)
+        known = self.cache.known(self.key)
+        return KnownEras(known.speaks | self.guesses, known.refuses - self.guesses) if self.guesses else known
 
     def listed(self, last: Era | None) -> Era | None:
         """The era that the lists of the server come from, if that is settled; `last` is that of the known lists."""
@@ -67,7 +72,12 @@ class ServerEras(msgspec.Struct, frozen=True):
 
     def learn(self, era: Era, speaks: bool) -> None:
         """The server was found to speak an era, or not to."""
+        self.guesses.discard(era)
         self.cache.learn(self.key, era, speaks=speaks)
+
+    def guess(self, era: Era) -> None:
+        """The next start tries whether the server speaks this era."""
+        self.guesses.add(era)
 
     @property
     def is_interactive(self) -> bool:
@@ -79,8 +89,11 @@ class ServerEras(msgspec.Struct, frozen=True):
         self.cache.put_interactive(self.key)
 
     def forget(self) -> None:
-        """Forgets which eras the server speaks: that no longer leads to a session."""
-        self.cache.forget(self.key)
+        """Forgets which eras the server speaks, or refutes a guess: it did not lead to a session."""
+        if not self.guesses:
+            self.cache.forget(self.key)
+        for era in tuple(self.guesses):
+            self.learn(era, False)
 
     async def terms(self, wish: "EraWish", pinned: Era | None) -> Terms:
         """The terms of the next connection; `pinned` is the era that the configuration names."""

@@ -18,12 +18,12 @@ from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.peer import negotiation
-from mcp_hub.upstreams.peer.era_cache import KnownEras
-from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, FreshNeeded, ProbeKilled, ProbeTime, Terms
+from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, AnotherProcess, ProbeTime, Terms
 from mcp_hub.upstreams.peer.peer import Peer
-from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras, wish
+from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import LAST_WORDS
 from mcp_hub.upstreams.process.child import Child, describe_exit
+from mcp_hub.upstreams.process.last_output import with_output
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.wire.files import unread
 from mcp_hub.wire.server_pipe import ServerPipe
@@ -85,40 +85,28 @@ class StdioConnection:
         return self.child is not None
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
-        """Starts the process and settles the era; a process that dies of the probe is started once more."""
+        """Starts the process and settles the era."""
         self.spec = self.make_spec()
         terms = await self.eras.terms(self.wish, self.spec.era)
         try:
             return await self._negotiated(tasks, terms)
-        except ProbeKilled as exc:
-            log.info("upstream_probe_killed", upstream=self.name, reason=str(exc))
-            await self.close()
-            return await self._negotiated(tasks, replace(terms, only=Era.HANDSHAKE))
-        except FreshNeeded as exc:
-            log.info("upstream_started_again", upstream=self.name, reason=str(exc))
-            return await self._afresh(tasks, terms)
-        except (StartFailed, anyio.get_cancelled_exc_class()):  # cancelled: it did not get ready in time
-            if not self.wish.is_only:
-                self.eras.forget()
+        except AnotherProcess:
+            self.eras.guess(Era.HANDSHAKE)
+            raise
+        except StartFailed:
+            self._forget_eras()
             raise
 
-    async def _afresh(self, tasks: anyio.abc.TaskGroup, terms: Terms) -> Peer:
-        """A handshake with a process that was not probed; if that fails, too, the server is modern only."""
-        await self.close()
-        both, handshake = KnownEras(frozenset(Era)), wish(Era.HANDSHAKE)
-        try:
-            return await self._negotiated(tasks, replace(terms, known=both, prefer=handshake.era))
-        except StartFailed:
-            self.eras.learn(Era.HANDSHAKE, False)
-        await self.close()
-        return await self._negotiated(tasks, replace(terms, only=Era.MODERN))
+    def _forget_eras(self) -> None:
+        if not self.wish.is_only:
+            self.eras.forget()
 
     async def _negotiated(self, tasks: anyio.abc.TaskGroup, terms: Terms) -> Peer:
         self.child = child = self.watchdog.spawn(self.spec.argv, self.spec.env, self.spec.cwd)
         stdin, stdout, stderr = child.hand_over()
         limit, turn = self.spec.line_limit, self.turn
         connect = partial(ServerPipe, line_limit=limit, write_limit=_WRITE_LIMIT, patience=_DEAF, turn=turn)
-        self.peer = peer = Peer(self.name, connect, is_interactive=self.eras.is_interactive)
+        self.peer = peer = Peer(self.name, connect)
         pipe = peer.wire
         assert isinstance(pipe, ServerPipe)
         await pipe.open(stdout, stdin)
@@ -128,7 +116,7 @@ class StdioConnection:
         probe = ProbeTime(self.spec.probe, partial(_runs, pipe, stdin))
         try:
             await negotiation.negotiate(peer, replace(terms, probe=probe))
-        except (ProbeKilled, FreshNeeded):
+        except AnotherProcess:
             raise
         except StartFailed as exc:
             raise type(exc)(*await self.last_words(exc.cause)) from None
@@ -181,6 +169,8 @@ class StdioConnection:
     async def last_words(self, cause: Cause) -> Cause:
         """The cause with the last output of the process; waits a moment for an exit code that explains more."""
         peer = self.peer
+        if cause.code == "start_timeout":
+            self._forget_eras()
         if peer is not None and peer.ending.closed.is_set():
             await peer.ending.last_words()
             if peer.ending.explained.is_set():
@@ -189,8 +179,7 @@ class StdioConnection:
         return Cause("not_mcp" if is_other else cause.code, self._with_output(cause.reason))
 
     def _with_output(self, reason: str) -> str:
-        lines = [*(self.peer.strays.lines if self.peer else ()), *self.stderr][-5:]
-        return f"{reason}. Last output: {' | '.join(lines)}" if lines else reason
+        return with_output(reason, [*(self.peer.strays.lines if self.peer else ()), *self.stderr])
 
     async def close(self) -> None:
         """Ends the process group: end of file, SIGTERM, SIGKILL. Shielded and bounded."""

@@ -121,9 +121,6 @@ class HttpConnection:
                 wire.close()
                 return await self._over_sse(http, tasks, exc)
             raise self._refused(wire.status, exc.cause) from None
-        except anyio.get_cancelled_exc_class():  # it did not get ready in time
-            self._forget_era()
-            raise
         if peer.info.era is Era.HANDSHAKE:
             await wire.drained()  # nothing may reach the server before `notifications/initialized`
             await wire.listen()
@@ -198,6 +195,8 @@ class HttpConnection:
         return denial.reason
 
     async def last_words(self, cause: Cause) -> Cause:
+        if cause.code == "start_timeout":
+            self._forget_era()
         return cause
 
     async def close(self) -> None:

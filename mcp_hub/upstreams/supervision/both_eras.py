@@ -55,23 +55,21 @@ class BothEras(ManagedUpstream):
         changes: Notices,
         jitter: Callable[[], float] = random.random,
         lists: ListFile | None = None,
-        takes_turns: bool = False,
         gate: Gate | None = None,
     ) -> None:
+        asks, is_modern = eras.is_interactive, eras.listed(None) is MODERN  # it asks in the handshake era only
         super().__init__(
-            name, self._connect_listed, rules, clock=clock, changes=changes, jitter=jitter, lists=lists,
-            takes_turns=takes_turns, gate=gate,
+            name, partial(connect, EraWish(self._listed_era)), rules, clock=clock, changes=changes, jitter=jitter,
+            lists=lists, takes_turns=asks and not is_modern, gate=gate, other_lists=self._lists_of_other,
         )  # fmt: skip
         self._eras = eras
-        self._connect_as = connect
         self._whole_rules = rules
         self._needed: Era | None = None  # the era of the last caller, or of the one who is expected
-        self._direct: Era | None = None  # the era of the listed connection, while that is needed
-        self._before: str | None = None  # what the other connection listed before the listed one was started
+        self._way: tuple[Era | None, bool] = None, False  # of the last call: its era, and whether it was for the other
         self._other_changes = Notices()
         self._other = ManagedUpstream(
             name, partial(connect, EraWish(self._other_era, is_only=True)), _spare(rules), clock=clock,
-            changes=self._other_changes, jitter=jitter, takes_turns=takes_turns,
+            changes=self._other_changes, jitter=jitter, takes_turns=asks and is_modern,
             gate=None if gate is None else self._check_listed, starts=False, logs=self._logs,
         )  # fmt: skip
 
@@ -93,14 +91,18 @@ class BothEras(ManagedUpstream):
         return HANDSHAKE if await self._listed_era() is MODERN else MODERN
 
     def _is_for_other(self, call: Call) -> bool:
-        """Whether the call goes to the connection that is not listed."""
+        """Whether the call, and those after it in its era, go to the connection that is not listed."""
         era, listed = call.server_era, self._listed
-        if listed is None or not (era is listed or self._eras.known.may(era)):
+        if listed is None:
             return False
-        if era is not self._needed:
+        is_for_other = era is not listed and self._eras.known.may(era)
+        if era is not self._needed and (is_for_other or era is listed):
             self._need(era, listed)
-        self._direct = era if era is listed else None
-        return era is not listed and self._other.may_get_ready
+        if is_for_other and not self._other.may_get_ready:
+            self._way = None, False  # until it may again
+            return False
+        self._way = era, is_for_other
+        return is_for_other
 
     def _need(self, era: Era, listed: Era) -> None:
         """Callers of this era are there: its connection goes by the rules of the server, the other one is spare."""
@@ -116,17 +118,11 @@ class BothEras(ManagedUpstream):
 
     # -- lists --------------------------------------------------------------------------------------------------
 
-    def _connect_listed(self) -> Connection:
-        self._before = self._lists_of_other()
-        return self._connect_as(EraWish(self._listed_era))
-
     def _on_ready(self, peer: Peer) -> None:
-        """The lists were read: they belong together with those that the other connection had before."""
+        """The listed connection is there."""
         super()._on_ready(peer)
-        self._direct = None
+        self._way = None, False
         self._eras.list_from(peer.info)
-        if self._before is not None:
-            self._lists.match(self._before)
 
     async def _follow_other(self) -> None:
         """Takes note of what becomes of the other connection, until cancelled.
@@ -139,17 +135,17 @@ class BothEras(ManagedUpstream):
             await self._other_changes.wait(version)
             known, last, listed = self._lists_of_other(), self._lists.last, self._listed
             if known != seen and last is not None and last.other != known:
-                self._read_again(is_change=seen is not None)
+                self._read_again()
             seen = known
             if listed is not None and self._needed is not listed and not self._other.may_get_ready:
                 self._need(listed, listed)
             self._changes.bump()
 
-    def _read_again(self, *, is_change: bool) -> None:
+    def _read_again(self) -> None:
         """Has the lists read: a server may announce a change over one of its connections only."""
         if self._connected is None:
             self.wake()
-        elif is_change:
+        else:
             self._connected.list_changes.announce(Kind)
 
     def _lists_of_other(self) -> str | None:
@@ -158,7 +154,7 @@ class BothEras(ManagedUpstream):
         if snapshot is None:
             return None
         about = (snapshot.lists, snapshot.capabilities, snapshot.instructions, self._other.status().server_info)
-        return hashlib.sha256(msgspec.json.encode(about)).hexdigest()
+        return hashlib.sha256(msgspec.json.encode(about, order="deterministic")).hexdigest()
 
     def _check_listed(self, call: Call, snapshot: Snapshot) -> None:
         """The `Gate` of the other connection: what is approved are the lists."""
@@ -194,7 +190,8 @@ class BothEras(ManagedUpstream):
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
         """As `ManagedUpstream.begin`."""
         era = HANDSHAKE if call.is_program else call.era
-        if era is not self._direct and self._is_for_other(call):
+        last, is_for_other = self._way
+        if is_for_other if era is last else self._is_for_other(call):
             return self._other.begin(call, channel)
         return super().begin(call, channel)
 

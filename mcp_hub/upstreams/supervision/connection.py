@@ -27,10 +27,13 @@ class Connection(Protocol):
     def lost_session(self) -> bool: ...
 
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
-        """Connects and settles the era; `tasks` run while it is open. Raises `StartFailed` with the reason."""
+        """Connects and settles the era; `tasks` run while it is open. Raises `StartFailed` with the reason.
+
+        `AnotherProcess` is one of them: another connection is to be opened at once, and that is not a failure.
+        """
 
     async def last_words(self, cause: Cause) -> Cause:
-        """`cause`, with what else is known of why the connection ended. May wait a moment."""
+        """`cause`, with what else is known of why the connection ended or was not open in time. May wait a moment."""
 
     async def close(self) -> None:
         """Ends it. Shielded and bounded."""

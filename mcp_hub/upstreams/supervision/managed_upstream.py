@@ -198,6 +198,7 @@ class ManagedUpstream(Supervisor):
             code=life.code,
             failures=life.streak,
             logs=self._logs.flow(),
+            noise=peer.strays.summary if peer else None,
         )
 
     def snapshot(self) -> Snapshot | None:

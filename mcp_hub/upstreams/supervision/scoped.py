@@ -156,9 +156,11 @@ class Scoped(ManagedUpstream):
         rules = replace(self._rules, ready_wait=self._rules.start_timeout, lazy=False, idle_stop=None)
         clock, changes, jitter = self._clock, Notices(), self._jitter
         connect, gate = partial(self._connect_as, wish(era)), None if self._gate is None else self._check_member
+        asks = era is Era.HANDSHAKE and self._eras.is_interactive
         return ManagedUpstream(
-            self.name, connect, rules, clock=clock, changes=changes, jitter=jitter, gate=gate, logs=self._logs
-        )
+            self.name, connect, rules, clock=clock, changes=changes, jitter=jitter, takes_turns=asks, gate=gate,
+            logs=self._logs,
+        )  # fmt: skip
 
     def _check_member(self, call: Call, snapshot: Snapshot) -> None:
         """The `Gate` of a member; one of the other era lists the same tools in another form."""

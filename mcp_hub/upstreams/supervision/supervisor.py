@@ -23,7 +23,7 @@ from mcp_hub.upstreams.lists.list_cache import ListFile
 from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.lists.list_state import ListState
 from mcp_hub.upstreams.peer.callers import ServerLogs
-from mcp_hub.upstreams.peer.negotiation import Incompatible
+from mcp_hub.upstreams.peer.negotiation import AnotherProcess, Incompatible
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import CONNECTION_LOST
 from mcp_hub.upstreams.peer.subscriptions import ServerSubscriptions
@@ -31,6 +31,7 @@ from mcp_hub.upstreams.supervision import lifecycle
 from mcp_hub.upstreams.supervision.connection import Connection
 from mcp_hub.upstreams.supervision.lifecycle import Life, RestartRule
 from mcp_hub.upstreams.supervision.liveness import LivenessCheck
+from mcp_hub.upstreams.supervision.state_log import log_failure, log_ready
 from mcp_hub.upstreams.supervision.turns import Turns
 
 log = get_logger(__name__)
@@ -39,7 +40,6 @@ _SESSION: Final = 1.0
 """Seconds that a session has to last for its loss to be followed by the next one at once."""
 _CLOSED: Final = lifecycle.FINAL | {UpstreamState.DRAINING}
 """States in which no call waits."""
-_BAD: Final = frozenset({UpstreamState.BACKING_OFF, UpstreamState.FAILED, UpstreamState.INCOMPATIBLE})
 _CHECKS: Final = 4
 """Looks at a server within `idle_stop`, all of which have to find nothing."""
 _SILENCE: Final = 10.0
@@ -84,8 +84,8 @@ class Supervisor:
 
     `lists` is the file in which its lists outlive the hub; its content is offered from the beginning. `takes_turns` if
     it is known to ask its callers questions. `gate` checks each call when it is sent, maybe long after it was let in.
-    Unless it `starts` it rests until it is needed, also if its lists are not known. Connections of one server count its
-    `logs` together.
+    Unless it `starts` it rests until it is needed, also if its lists are not known. `other_lists` as for `ListState`.
+    Connections of one server count its `logs` together.
     """
 
     def __init__(
@@ -101,6 +101,7 @@ class Supervisor:
         takes_turns: bool = False,
         gate: Gate | None = None,
         starts: bool = True,
+        other_lists: Callable[[], str | None] = lambda: None,
         logs: ServerLogs | None = None,
     ) -> None:
         self.name = name
@@ -110,7 +111,7 @@ class Supervisor:
         self._clock = clock
         self._changes = changes
         self._jitter = jitter
-        self._lists = ListState(name, rules.lists, changes, lists)
+        self._lists = ListState(name, rules.lists, changes, lists, other_lists)
         self._turns = Turns(name, is_on=takes_turns)
         self._logs = logs or ServerLogs(rules.logs)
         self._subscriptions = ServerSubscriptions(name, changes)
@@ -253,7 +254,7 @@ class Supervisor:
         """Works in the present state until it changes, or an order cancels the `scope`."""
         if self._life.state is UpstreamState.STARTING:
             ended = await self._attempt()
-            if not scope.cancel_called:
+            if ended is not None and not scope.cancel_called:
                 self._become(self._after(ended))
         elif self._life.state is UpstreamState.BACKING_OFF:
             await anyio.sleep(self._life.delay)
@@ -271,9 +272,9 @@ class Supervisor:
             return lifecycle.renewed(self._life, ended.cause)
         return lifecycle.died(self._life, self._rules.restart, now, ended.cause, self._jitter(), lasted)
 
-    async def _attempt(self) -> _Ended:
-        """One process from start to end; says why it ended."""
-        ended = _Ended(_STOPPED)
+    async def _attempt(self) -> _Ended | None:
+        """One process from start to end; says why it ended, None for one after which another is started at once."""
+        ended: _Ended | None = _Ended(_STOPPED)
         async with anyio.create_task_group() as tasks:
             try:
                 connection = self._connection = self._connect()
@@ -284,6 +285,9 @@ class Supervisor:
                     self._changes.bump()
                     self._last_output = tuple(connection.stderr)
                     await connection.close()
+            except AnotherProcess as exc:
+                log.info("upstream_started_again", upstream=self.name, reason=str(exc))
+                ended = None
             except Incompatible as exc:
                 ended = _Ended(exc.cause, UpstreamState.INCOMPATIBLE)
             except StartFailed as exc:
@@ -311,7 +315,7 @@ class Supervisor:
             self._peer = self._connected = peer
             self._on_ready(peer)
             self._become(lifecycle.ready(self._life, self._clock.now()))
-            log.info("upstream_ready", upstream=self.name, era=peer.info.era.value, version=peer.info.version)
+            log_ready(self.name, self._life, peer.info)
         if self._connected is None:
             late = Cause("start_timeout", f"it was not ready within {limit:g} s")
             raise StartFailed(*await connection.last_words(late))
@@ -339,8 +343,6 @@ class Supervisor:
 
     def _become(self, life: Life) -> None:
         if life != self._life:
-            if life.state in _BAD:
-                state = life.state.value
-                log.warning("upstream_state", upstream=self.name, state=state, code=life.code, reason=life.reason)
+            log_failure(self.name, self._life, life)
             self._life = life
             self._changes.bump()

@@ -13,7 +13,7 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
 from mcp_hub.notices import Notices
 from mcp_hub.types import Era, LogFlow
-from mcp_hub.upstreams.peer.era_cache import EraCache
+from mcp_hub.upstreams.peer.era_cache import EraCache, server_key
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.both_eras import BothEras
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
@@ -25,9 +25,9 @@ def settings(server: str, defaults: str = "{}") -> Settings:
     return parse(text, "servers.yaml", {"LAZY": "lazy", "REST": "5m"}, Path("/base")).settings
 
 
-def made(server: str, defaults: str = "{}") -> Any:
+def made(server: str, defaults: str = "{}", memory: EraCache | None = None) -> Any:
     clock = SystemClock()
-    sources = UpstreamFactory({}, "/base", EraCache(None), clock, Notices(), Watchdog(clock))
+    sources = UpstreamFactory({}, "/base", memory or EraCache(None), clock, Notices(), Watchdog(clock))
     return sources.make(settings(server, defaults), "a")
 
 
@@ -114,3 +114,10 @@ def test_a_list_belongs_to_what_is_run_and_not_to_the_values_of_its_secrets() ->
         "{url: 'https://x.example/mcp'}",
     )
     assert len({plain, key("{command: x, args: [y], env: {TOKEN: one}}", "b"), *map(key, others)}) == len(others) + 2
+
+
+@pytest.mark.parametrize(("era", "takes_turns"), [("handshake", True), ("modern", False)])
+def test_sessions_take_turns_at_a_pinned_server_that_asks_unless_it_is_modern(era: str, takes_turns: bool) -> None:
+    memory = EraCache(None)
+    memory.put_interactive(server_key("x", []))
+    assert made(f"{{command: x, era: {era}}}", memory=memory)._turns._is_on is takes_turns

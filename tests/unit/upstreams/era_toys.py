@@ -1,8 +1,10 @@
 """A toy server that speaks some eras, and the upstream that follows the eras of its callers. On virtual time."""
 
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 
 import anyio
 import anyio.abc
@@ -82,15 +84,33 @@ class Followed:
     eras: ServerEras
     tasks: anyio.abc.TaskGroup
 
-    async def call(self, era: Era, *, is_program: bool = False) -> Era | str:
+    async def call(self, era: Era, *, is_program: bool = False, session: str = "s") -> Era | str:
         """The era of the connection that took it, or the reason why there is none."""
-        call = msgspec.structs.replace(request("x"), era=era, is_program=is_program)
+        call = msgspec.structs.replace(request("x"), era=era, is_program=is_program, session=session)
         before = len(self.toys.called)
         try:
             await self.upstream.call(call, Recorder())
         except Exception as exc:
             return str(exc)
         return self.toys.called[before]
+
+    def begin(self, era: Era) -> list[str]:
+        """The functions that are called for a call that is begun in place, up to its upstream."""
+        call = msgspec.structs.replace(request("x"), era=era)
+        steps: list[str] = []
+
+        def step(frame: FrameType, event: str, arg: object) -> None:
+            if event == "call" and "mcp_hub" in frame.f_code.co_filename:
+                steps.append(frame.f_code.co_name)
+
+        sys.setprofile(step)
+        try:
+            sent = self.upstream.begin(call, Recorder())
+        finally:
+            sys.setprofile(None)
+        assert sent is not None
+        sent.leave()
+        return steps
 
     @property
     def status(self) -> UpstreamStatus:

@@ -1,5 +1,7 @@
 """Servers that speak both eras: which connection a call takes, when it is made and ended, and where lists come from."""
 
+from functools import partial
+
 import anyio
 import pytest
 
@@ -41,6 +43,23 @@ def test_a_server_of_one_era_has_one_connection_for_all(spoken: Era) -> None:
                 assert await far.call(era) is spoken
             await anyio.sleep(5000)
             assert far.status.state is READY and far.toys.begun == [spoken]
+
+    check()
+
+
+@pytest.mark.parametrize("eras", [set(Era), {HANDSHAKE}])
+def test_a_quick_call_takes_as_many_steps_in_either_era(eras: set[Era]) -> None:
+    @virtual
+    async def check() -> None:
+        async with following(EraToys(eras=eras)) as far:
+            steps = {}
+            for era in Era:
+                await far.call(era)
+                far.toys.wire.is_pipe = True
+                far.begin(era)
+                steps[era] = far.begin(era)
+            assert far.toys.called == [HANDSHAKE] * 3 + [MODERN if MODERN in eras else HANDSHAKE] * 3
+            assert steps[HANDSHAKE] == steps[MODERN]
 
     check()
 
@@ -151,6 +170,32 @@ async def test_lists_are_read_again_in_their_era_when_the_other_connection_lists
         assert len(far.tools) == 3 and toys.begun == [MODERN, HANDSHAKE]
 
 
+@pytest.mark.parametrize("announced", [[], [HANDSHAKE], [HANDSHAKE, MODERN], [MODERN, HANDSHAKE]])
+def test_a_hub_starts_with_one_connection_when_an_earlier_one_has_read_the_lists_over_both(
+    announced: list[Era],
+) -> None:
+    @virtual
+    async def check() -> None:
+        cache, toys = EraCache(None), EraToys()
+        async with following(toys, cache) as far:
+            wires = {}
+            for era in Era:
+                await far.call(era)
+                wires[era] = toys.wire
+            await anyio.sleep(10)
+            toys.tools += ["y"] * (len(announced) == 2)
+            for era in announced:
+                wires[era].announces(Kind.TOOL)
+                await anyio.sleep(10)
+            lists = far.state()
+        toys.begun.clear()
+        async with following(toys, cache, ClientEra(MODERN), lists):
+            await anyio.sleep(100)
+        assert toys.begun == [MODERN]
+
+    check()
+
+
 @virtual
 async def test_a_change_that_only_the_other_connection_announces_is_seen_in_the_lists() -> None:
     async with following(EraToys()) as far:
@@ -171,6 +216,29 @@ async def test_lists_change_their_era_only_when_the_server_stops_speaking_it() -
     async with following(toys, cache, known=lists) as far:
         assert await far.call(HANDSHAKE) is MODERN
         assert b"modern" in far.tools[0] and cache.listed("toy") is MODERN
+
+
+# -- questions
+
+
+@pytest.mark.parametrize("listed", list(Era))
+def test_sessions_take_turns_at_the_handshake_connection_of_a_server_that_asks_and_not_at_the_modern_one(
+    listed: Era,
+) -> None:
+    @virtual
+    async def check() -> None:
+        cache = EraCache(None)
+        cache.put_interactive("toy")
+        cache.put_listed("toy", listed)
+        async with following(EraToys(calls=100.0), cache, ClientEra(listed)) as far:
+            await far.until(READY)
+            for era in Era:
+                for session in ("a", "b"):
+                    far.tasks.start_soon(partial(far.call, era, session=session))
+                await anyio.sleep(10)
+            assert sorted(far.toys.called) == [HANDSHAKE, MODERN, MODERN]
+
+    check()
 
 
 # -- failures

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from mcp_hub.errors import StartFailed, UpstreamLost
-from mcp_hub.types import Era
+from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.peer.era_cache import KnownEras
 from mcp_hub.upstreams.peer.server_eras import ServerEras, wish
 from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
@@ -101,6 +101,22 @@ async def test_a_refused_version_that_is_on_offer_is_asked_for_again() -> None:
     async with serving(remote) as server, connection(server) as (_, peer):
         assert peer.info.era is MODERN
     assert [request.rpc for request in server.seen] == ["server/discover"] * 2
+
+
+async def test_an_era_is_forgotten_when_a_start_takes_too_long_and_not_when_the_hub_ends_meanwhile() -> None:
+    async def silent(request: Request, reply: Reply) -> None:
+        await reply.gone()
+
+    memory = remembering(HANDSHAKE)
+    async with serving(Remote(does={"initialize": silent})) as server, anyio.create_task_group() as tasks:
+        made = HttpConnection("far", HttpSpec(server.url), memory)
+        tasks.start_soon(made.open, tasks)
+        await server.until("initialize")
+        tasks.cancel_scope.cancel()
+    assert memory.known.speaks == {HANDSHAKE}
+    await made.last_words(Cause("start_timeout", "it was not ready"))
+    assert memory.known == KnownEras()
+    await made.close()
 
 
 async def test_a_server_that_has_become_modern_is_found_out_again() -> None:

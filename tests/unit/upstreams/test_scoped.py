@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 import anyio.abc
@@ -33,8 +34,8 @@ class Sessions:
     tasks: anyio.abc.TaskGroup
     outcomes: list[str] = field(default_factory=list)
 
-    async def call(self, session: str = "s") -> str:
-        call = msgspec.structs.replace(request("x"), session=session, era=Era.HANDSHAKE)
+    async def call(self, session: str = "s", **more: object) -> str:
+        call = msgspec.structs.replace(request("x"), **{"session": session, "era": Era.HANDSHAKE, **more})
         try:
             await self.scoped.call(call, Recorder())
             came = "ok"
@@ -55,9 +56,11 @@ class Sessions:
         assert "has failed: killed" in await self.call()
 
 
-def made(toys: Toys, intensity: int = 1, idle: float = 600.0) -> Scoped:
+def made(toys: Toys, intensity: int = 1, idle: float = 600.0, *, asks: bool = False) -> Scoped:
     rules, clock, changes = SupervisorRules(restart=RestartRule(intensity)), LoopClock(), Notices()
     eras = ServerEras(EraCache(None), "toy")
+    if asks:
+        eras.put_interactive()
     return Scoped(
         "toy",
         lambda wish: toys.connect(),
@@ -72,10 +75,10 @@ def made(toys: Toys, intensity: int = 1, idle: float = 600.0) -> Scoped:
 
 
 @asynccontextmanager
-async def sessions(toys: Toys | None = None, idle: float = 600.0) -> AsyncIterator[Sessions]:
+async def sessions(toys: Toys | None = None, idle: float = 600.0, *, asks: bool = False) -> AsyncIterator[Sessions]:
     toys = toys or Toys()
     async with anyio.create_task_group() as tasks:
-        scoped = made(toys, idle=idle)
+        scoped = made(toys, idle=idle, asks=asks)
         tasks.start_soon(scoped.run)
         await anyio.sleep(1)
         yield Sessions(toys, scoped, tasks)
@@ -104,6 +107,21 @@ async def test_a_failed_process_is_made_anew_by_the_next_call_once_revived() -> 
         starts = far.toys.starts
         assert far.scoped.revive() and far.toys.starts == starts and not far.scoped.revive()
         assert await far.call() == await far.call("other") == "ok" and far.toys.starts == starts + 1
+
+
+@pytest.mark.parametrize(("is_program", "at_once"), [(True, 1), (False, 2)])
+def test_sessions_of_programs_take_turns_at_the_process_that_they_share_if_it_asks(
+    is_program: bool, at_once: int
+) -> None:
+    @virtual
+    async def check() -> None:
+        async with sessions(Toys(calls=100.0), asks=True) as far:
+            for session in ("a", "b"):
+                far.tasks.start_soon(partial(far.call, session, era=Era.MODERN, is_program=is_program))
+            await anyio.sleep(10)
+            assert len(far.toys.called) == at_once and far.toys.starts == 2, "one of them is only listed"
+
+    check()
 
 
 @virtual

@@ -3,20 +3,24 @@
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 
 import anyio
+import anyio.abc
 import pytest
 
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import StartFailed
-from mcp_hub.types import HANDSHAKE, MODERN, Era
+from mcp_hub.types import HANDSHAKE, MODERN, Cause, Era
 from mcp_hub.upstreams.peer.era_cache import EraCache, KnownEras
+from mcp_hub.upstreams.peer.negotiation import AnotherProcess
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras, wish
 from mcp_hub.upstreams.peer.state import PeerInfo
 from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.process.watchdog import Watchdog
+from tests.upstreams.child import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes]
 
@@ -30,7 +34,9 @@ for line in sys.stdin:
     if "id" not in request:
         continue
     wanted = "handshake" if request["method"] == "initialize" else "modern"
-    is_ok = speaks in ("both", wanted) and era in (None, wanted)
+    if speaks == "deaf" and wanted == "handshake" and era is None:
+        continue  # and no answer
+    is_ok = speaks in ("both", "deaf", wanted) and era in (None, wanted)
     era = wanted if is_ok else era
     error = {"code": -32022 if era == "modern" or speaks == "modern" else -32601, "message": "not in this session"}
     answer = {"result": known} if is_ok else {"error": error}
@@ -38,24 +44,41 @@ for line in sys.stdin:
 """
 
 
+@dataclass
+class Starts:
+    """The connections to a server, one after the other until it takes no other process; `started` counts them."""
+
+    speaks: str
+    eras: ServerEras
+    wanted: EraWish
+    watchdog: Watchdog
+    started: int = 0
+    last: StdioConnection | None = None
+
+    async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
+        spec = StdioSpec([sys.executable, "-c", LOCKED, self.speaks], dict(os.environ), None)
+        while True:
+            self.started += 1
+            self.last = StdioConnection("git", lambda: spec, self.eras, self.watchdog, wish=self.wanted)
+            with suppress(AnotherProcess):
+                return await self.last.open(tasks)
+            await self.last.close()
+
+    async def close(self) -> None:
+        assert self.last is not None
+        await self.last.close()
+
+
 @asynccontextmanager
 async def opened(speaks: str, eras: ServerEras, wanted: EraWish) -> AsyncIterator[tuple[Peer, int]]:
     """A session with a server that speaks this, and how many processes it took."""
-    spec = StdioSpec([sys.executable, "-c", LOCKED, speaks], dict(os.environ), None)
-    started: list[None] = []
-
-    class Counted(Watchdog):
-        def spawn(self, *given, **more):  # type: ignore[no-untyped-def]
-            started.append(None)
-            return super().spawn(*given, **more)
-
     with anyio.fail_after(WAIT):
-        async with Counted(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
-            connection = StdioConnection("git", lambda: spec, eras, watchdog, wish=wanted)
+        async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
+            starts = Starts(speaks, eras, wanted, watchdog)
             try:
-                yield await connection.open(tasks), len(started)
+                yield await starts.open(tasks), starts.started
             finally:
-                await connection.close()
+                await starts.close()
                 tasks.cancel_scope.cancel()
 
 
@@ -89,3 +112,41 @@ async def test_a_server_in_another_version_is_asked_again_what_it_speaks() -> No
         async with opened(speaks, eras, wish(MODERN)) as (peer, _):
             assert peer.info.era is spoken
             eras.list_from(PeerInfo(spoken, "", {"name": "git", "version": version}))
+
+
+@asynccontextmanager
+async def starting(eras: ServerEras, process: int = 1) -> AsyncIterator[StdioConnection]:
+    """A connection whose server, this process of it, has not answered `initialize` when the hub gives it up."""
+    with anyio.fail_after(WAIT):
+        async with Watchdog(SystemClock()) as watchdog, anyio.create_task_group() as tasks:
+            starts = Starts("deaf", eras, wish(HANDSHAKE), watchdog)
+            tasks.start_soon(starts.open, tasks)
+            await until(lambda: starts.started == process and asked(starts.last) == ["initialize"])
+            tasks.cancel_scope.cancel()
+    assert starts.last is not None
+    yield starts.last
+    await starts.close()
+
+
+def asked(connection: StdioConnection | None) -> list[str]:
+    """The requests that the server has not answered."""
+    peer = None if connection is None else connection.peer
+    return [] if peer is None else [str(one.method) for one in peer.wire.requests.pending.values()]
+
+
+async def test_a_hub_that_ends_while_a_server_starts_forgets_nothing_and_a_start_that_takes_too_long_does() -> None:
+    eras = ServerEras(EraCache(None), "key")
+    for era in Era:
+        eras.learn(era, True)
+    async with starting(eras) as connection:
+        assert eras.known.are_both
+        await connection.last_words(Cause("start_timeout", "it was not ready"))
+        assert eras.known == KnownEras()
+
+
+async def test_a_server_that_never_answers_initialize_is_modern_at_the_next_start() -> None:
+    eras = ServerEras(EraCache(None), "key")
+    async with starting(eras, process=2) as connection:
+        await connection.last_words(Cause("start_timeout", "it was not ready"))
+    async with opened("deaf", eras, wish(HANDSHAKE)) as (peer, started):
+        assert (peer.info.era, started) == (MODERN, 1)

@@ -5,7 +5,7 @@ import pytest
 
 from mcp_hub.errors import StartFailed
 from mcp_hub.types import UpstreamState
-from mcp_hub.upstreams.peer.negotiation import Incompatible
+from mcp_hub.upstreams.peer.negotiation import FreshNeeded, Incompatible
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
 from tests.unit.calls.virtual_time import virtual
 from tests.unit.upstreams.toy_servers import Toys, kept, up
@@ -238,3 +238,10 @@ async def test_a_server_that_has_just_died_hears_of_a_log_level_when_it_is_back(
         await far.until(BACKING_OFF)
         await far.until(READY)
         assert far.toys.levels == ["debug"]
+
+
+@virtual
+async def test_each_process_that_it_takes_to_find_the_era_has_the_whole_time_to_start() -> None:
+    spent = FreshNeeded("handshake_failed", "it does not take initialize after server/discover")
+    async with up(Toys(starting=40.0, fails=[spent]), start_timeout=60.0) as far:
+        assert (far.now, far.toys.starts, far.status.failures, far.status.restarts) == (80.2, 2, 0, 0)

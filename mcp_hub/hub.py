@@ -173,8 +173,8 @@ class HubPort:
         return page
 
     def list_digest(self, session: Session, kind: Kind) -> int:
-        """Tells the session's lists apart by their content, without keeping them."""
-        return hash(tuple(entry.raw for entry in self.view(session).entries(kind)))
+        """Tells the session's lists apart, without keeping them."""
+        return self.view(session).digest(kind)
 
     def call(
         self, session: Session, method: str, params: RawObject, meta: RequestMeta, *, in_place: bool = True

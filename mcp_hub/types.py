@@ -133,7 +133,8 @@ class CacheHint(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True):
     """The lists of one server when they were last read: raw definitions in the upstream's own order.
 
-    `warnings` say what is missing from the lists: pages that were cut off, a kind that could not be listed.
+    `warnings` say what is missing from the lists: pages that were cut off, a kind that could not be listed. `announced`
+    counts changes that the server announced and that these lists do not show.
     """
 
     server: str
@@ -143,6 +144,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     capabilities: JsonObject = msgspec.field(default_factory=dict)
     instructions: str | None = None
     warnings: tuple[str, ...] = ()
+    announced: int = 0
 
 
 class Cause(NamedTuple):

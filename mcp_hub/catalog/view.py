@@ -115,6 +115,7 @@ class CatalogView:
         withheld: Mapping[str, UnapprovedTool],
         tools: Mapping[str, Entry] | None = None,
         removed: Collection[str] = (),
+        announced: int = 0,
     ) -> None:
         """`tools` are those that can be used, by exported name: by default the listed ones."""
         self._entries = entries
@@ -130,6 +131,8 @@ class CatalogView:
         """Tools that callers could use if they were approved, by exported name."""
         self.removed = removed
         """Exported names of tools that an earlier view listed."""
+        self._announced = announced
+        """Changes that servers announced and that their lists do not show."""
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{len(listed)} {kind}s" for kind, listed in self._entries.items())
@@ -138,6 +141,10 @@ class CatalogView:
     def entries(self, kind: Kind) -> tuple[Entry, ...]:
         """The listed entries, in configured order of servers, then in the server's order."""
         return self._entries[kind]
+
+    def digest(self, kind: Kind) -> int:
+        """Tells lists apart by their content and by the changes that were announced."""
+        return hash((self._announced, *(entry.raw for entry in self._entries[kind])))
 
     def tool_names(self) -> dict[Origin, str]:
         """The exported names of the listed tools."""
@@ -197,7 +204,9 @@ class CatalogView:
         if is_partial:
             hints = {kind: replace(hint, ttl_ms=0) for kind, hint in hints.items()}
         entries = MappingProxyType({**self._entries, _TOOL: tuple(listed)})
-        return CatalogView(entries, self._resources, hints, self.quarantined, self.withheld, found, self.removed)
+        return CatalogView(
+            entries, self._resources, hints, self.quarantined, self.withheld, found, self.removed, self._announced
+        )
 
     def _after(self, kind: Kind, cursor: str | None) -> int:
         if cursor is None:
@@ -272,7 +281,8 @@ def build(
     filters = {snapshot.server: (rules.servers[snapshot.server].resources, rules.resources) for snapshot in servers}
     resources = _Resources(shown, hidden, table, templates, filters)
     hints = {kind: _hint(kind, servers, rules) for kind in Kind}
-    return CatalogView(MappingProxyType(shown), resources, hints, quarantined, withheld, removed=removed)
+    announced = sum(snapshot.announced for snapshot in servers)
+    return CatalogView(MappingProxyType(shown), resources, hints, quarantined, withheld, None, removed, announced)
 
 
 def _lists(snapshot: Snapshot, kind: Kind) -> bool:

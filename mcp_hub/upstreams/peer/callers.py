@@ -58,6 +58,10 @@ class Callers:
     def any_in_flight(self) -> bool:
         return any(pending.context is not None for pending in self._requests())
 
+    def may_ask(self) -> int:
+        """Calls in flight that may ask questions."""
+        return sum(asker[0].method in PARKABLE for asker in self._in_flight(with_tasks=False))
+
     def abandon(self, call: Call, id_: int) -> None:
         """The caller has given the call up; its server may still log or ask for it for a while."""
         self._abandoned.add(id_, call, anyio.current_time())

@@ -29,7 +29,14 @@ from mcp_hub.types import HANDSHAKE, MODERN, Cause, JsonObject, Kind, RawJson, R
 from mcp_hub.upstreams.peer.callers import Callers, context
 from mcp_hub.upstreams.peer.input_questions import follow_up
 from mcp_hub.upstreams.peer.modern_tasks import made_task
-from mcp_hub.upstreams.peer.questions import PARKABLE, RETRY, Elicitations, OpenRequests, with_retry
+from mcp_hub.upstreams.peer.questions import (
+    PARKABLE,
+    RETRY,
+    Elicitations,
+    OpenRequests,
+    UnclearQuestions,
+    with_retry,
+)
 from mcp_hub.upstreams.peer.state import CLIENT_INFO, NOT_SETTLED, ListChanges, Observer, PeerEnding, PeerInfo
 from mcp_hub.upstreams.peer.stray_messages import StrayMessages
 from mcp_hub.upstreams.peer.task_poll import TaskConnection, TaskPoll
@@ -73,8 +80,9 @@ class Peer(WireHandler):
         self._observer: Observer | None = None
         self._elicitations = Elicitations()
         self._last_envelope: tuple[JsonObject | None, str | None, PeerInfo | None, RawObject] = None, None, None, {}
-        self._asked = OpenRequests(lambda frame: self.wire.send(frame))
         self.callers = Callers(lambda: self.wire.requests.pending.values(), self.tasks)
+        unclear = UnclearQuestions(self.callers.may_ask, lambda message: self.callers.asker(message, None))
+        self._asked = OpenRequests(lambda frame: self.wire.send(frame), self._elicitations.asked, unclear)
         self.wire = connect(self)
 
     def settle(self, info: PeerInfo) -> PeerInfo:
@@ -269,9 +277,7 @@ class Peer(WireHandler):
         if source is None:  # on a stream of its own a question says whose it is
             self.is_interactive |= self.callers.any_in_flight()
         asker = self.callers.asker(message, source)
-        if asker is not None and isinstance(message.params, msgspec.Raw):
-            self._elicitations.asked(asker[0], message.params)
-        self._asked.take(message, asker)
+        self._asked.take(message, asker, may_wait=source is None)
 
     def _take_nameless(self, message: Envelope, source: Pending | None) -> None:
         """A request without a usable id, which cannot be answered: the call that it belongs to may wait forever."""

@@ -1,15 +1,18 @@
 """Questions of servers to their callers: requests of handshake servers, and the members of retries at modern ones.
 
 A question goes to the caller of exactly one call or is declined with a clear error; the server's call continues either
-way. Source: specification 2025-11-25, client/*; 2026-07-28, basic/patterns/mrtr.
+way. One that may be of several calls waits until only one of them is left. Source: specification 2025-11-25, client/*;
+2026-07-28, basic/patterns/mrtr.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+import anyio
 import msgspec
 
+from mcp_hub import aio
 from mcp_hub.call import Call, CallChannel, Question
 from mcp_hub.errors import MethodNotFound, RpcError
 from mcp_hub.protocol import questions
@@ -23,6 +26,9 @@ PARKABLE: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 RETRY: Final = frozenset({"inputResponses", "requestState"})
 MOST_QUESTIONS: Final = 256
 """Questions of one server that may be open at once."""
+_UNCLEAR: Final = 10.0
+_LOOK: Final = 0.02
+"""Seconds that a question waits whose call is not known, and between two looks for it."""
 _MOST_URLS: Final = 256
 """Elicitations by URL of one server that are remembered; the oldest goes first."""
 
@@ -39,15 +45,78 @@ def with_retry(call: Call) -> RawObject:
     return params
 
 
-class OpenRequests:
-    """The requests that one handshake server has open. `send` writes a frame to it."""
+class UnclearQuestions:
+    """Questions of one handshake server that came while calls of several sessions were in flight.
 
-    def __init__(self, send: Callable[[bytes], None]) -> None:
+    A call that has asked waits for the answer, and calls of other sessions wait for their turn from the first question
+    on: the calls in flight end, and the last one is the one that asked. `calls` is the number of those in flight that
+    may ask; `find` looks for the call of a question.
+    """
+
+    def __init__(self, calls: Callable[[], int], find: Callable[[Envelope], Asker | None]) -> None:
+        self._calls = calls
+        self._find = find
+        self._held: dict[int | str, tuple[float, Envelope, Callable[[Envelope, Asker | None], None]]] = {}
+        self._timer: aio.Timer | None = None
+
+    def hold(self, message: Envelope, take: Callable[[Envelope, Asker | None], None]) -> bool:
+        """Keeps a question, for `take` with its call, or without if that is not found in time.
+
+        False if that is of no use: every call in flight may be waiting for an answer.
+        """
+        key = id_key(envelope.usable_id(message.id) or b"")
+        is_question = message.method in questions.QUESTIONS and key not in self._held
+        if not is_question or len(self._held) + 1 >= min(self._calls(), MOST_QUESTIONS):
+            return False
+        self._held[key] = anyio.current_time() + _UNCLEAR, message, take
+        self._look_later()
+        return True
+
+    def withdraw(self, params: RawJson) -> None:
+        """As `OpenRequests.withdraw`."""
+        raw = (raw_object(params) or {}).get("requestId")
+        if raw is not None:
+            self._held.pop(id_key(bytes(raw)), None)
+
+    def close(self) -> None:
+        """The connection has ended."""
+        self._held.clear()
+
+    def _look_later(self) -> None:
+        if self._held and self._timer is None:
+            self._timer = aio.call_later(_LOOK, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = anyio.current_time()
+        for key, (until, message, take) in list(self._held.items()):
+            asker = self._find(message)
+            if asker is not None or now >= until:
+                del self._held[key]
+                take(message, asker)
+        self._look_later()
+
+
+class OpenRequests:
+    """The requests that one handshake server has open. `send` writes a frame to it, `noted` hears of questions."""
+
+    def __init__(
+        self, send: Callable[[bytes], None], noted: Callable[[Call, RawJson], None], unclear: UnclearQuestions
+    ) -> None:
         self._send = send
+        self._noted = noted
+        self._unclear = unclear
         self._open: dict[int | str, tuple[CallChannel, str]] = {}
 
-    def take(self, message: Envelope, asker: Asker | None) -> None:
-        """Passes a request on to the caller of the call that it belongs to, or declines it."""
+    def take(self, message: Envelope, asker: Asker | None, *, may_wait: bool = False) -> None:
+        """Passes a request on to the caller of the call that it belongs to, or declines it.
+
+        A question without a call `may_wait` until it is clear whose it is.
+        """
+        if asker is not None and isinstance(message.params, msgspec.Raw):
+            self._noted(asker[0], message.params)
+        elif asker is None and may_wait and self._unclear.hold(message, self.take):
+            return
         id_ = envelope.usable_id(message.id)
         if id_ is None:
             return
@@ -87,6 +156,7 @@ class OpenRequests:
 
     def withdraw(self, params: RawJson) -> None:
         """The server cancels one of its requests (`notifications/cancelled`)."""
+        self._unclear.withdraw(params)
         raw = (raw_object(params) or {}).get("requestId")
         found = self._open.pop(id_key(bytes(raw)), None) if raw is not None else None
         if found is not None:
@@ -95,6 +165,7 @@ class OpenRequests:
 
     def close(self) -> None:
         """The connection has ended: the questions are withdrawn."""
+        self._unclear.close()
         for channel, key in list(self._open.values()):
             channel.withdraw(key)
 

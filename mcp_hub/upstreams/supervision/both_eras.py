@@ -67,6 +67,7 @@ class BothEras(ManagedUpstream):
         self._needed: Era | None = None  # the era of the last caller, or of the one who is expected
         self._way: tuple[Era | None, bool] = None, False  # of the last call: its era, and whether it was for the other
         self._other_changes = Notices()
+        self._announced = 0  # changes of what the other connection lists, while it is up
         self._other = ManagedUpstream(
             name, partial(connect, EraWish(self._other_era, is_only=True)), _spare(rules), clock=clock,
             changes=self._other_changes, jitter=jitter, takes_turns=asks and is_modern,
@@ -135,6 +136,7 @@ class BothEras(ManagedUpstream):
             await self._other_changes.wait(version)
             known, last, listed = self._lists_of_other(), self._lists.last, self._listed
             if known != seen and last is not None and last.other != known:
+                self._announced += seen is not None and known is not None
                 self._read_again()
             seen = known
             if listed is not None and self._needed is not listed and not self._other.may_get_ready:
@@ -147,6 +149,11 @@ class BothEras(ManagedUpstream):
             self.wake()
         else:
             self._connected.list_changes.announce(Kind)
+
+    def snapshot(self) -> Snapshot | None:
+        """Its last lists. A change that only the other connection shows is announced: its callers asked for it."""
+        last = super().snapshot()
+        return last if last is None or not self._announced else replace(last, announced=self._announced)
 
     def _lists_of_other(self) -> str | None:
         """Tells apart what the other connection lists, and the versions of the server."""

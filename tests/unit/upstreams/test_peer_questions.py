@@ -81,14 +81,45 @@ async def test_what_the_caller_cannot_answer_is_declined_by_name(
         await ended(server, request, made)
 
 
-async def test_with_calls_of_two_sessions_nobody_is_asked() -> None:
+async def test_a_question_beside_calls_of_other_sessions_is_that_of_the_call_which_is_left() -> None:
     async with talking() as (peer, server), group() as tasks:
         made = [Running(tasks, peer.call, call(session=session, **HANDSHAKE)) for session in "ab"]
-        await server.expect("tools/call")
-        await server.expect("tools/call")
+        first, second = [await server.expect("tools/call") for _ in made]
         await server.send(id=1, method="elicitation/create", params=FORM)
-        assert "nobody to ask" in (await declined(server, 1))["message"]
-        assert not any(one.record.open_questions for one in made) and peer.is_interactive
+        await until(lambda: peer.is_interactive)
+        assert not any(one.record.open_questions for one in made)
+        await ended(server, first, made[0])
+        assert await made[1].asked()
+        made[1].record.answer("q1", b'{"action":"decline"}')
+        answer = await server.line()
+        assert answer["id"] == 1 and answer["result"] == {"action": "decline"}
+        await ended(server, second, made[1])
+
+
+async def test_when_all_calls_may_be_waiting_the_newest_question_is_declined() -> None:
+    async with talking() as (peer, server), group() as tasks:
+        made = [Running(tasks, peer.call, call(session=session, **HANDSHAKE)) for session in "ab"]
+        first, _ = [await server.expect("tools/call") for _ in made]
+        for id_ in (1, 2):
+            await server.send(id=id_, method="elicitation/create", params=FORM)
+        assert "nobody to ask" in (await declined(server, 2))["message"]
+        await ended(server, first, made[0])  # the second question was its own
+        assert await made[1].asked()
+
+
+async def test_a_question_that_stays_unclear_is_declined_and_one_that_is_withdrawn_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mcp_hub.upstreams.peer.questions._UNCLEAR", 0.1)
+    async with talking() as (peer, server), group() as tasks:
+        made = [Running(tasks, peer.call, call(session=session, **HANDSHAKE)) for session in "abc"]
+        for _ in made:
+            await server.expect("tools/call")
+        await server.send(id=1, method="elicitation/create", params=FORM)
+        await server.send(method="notifications/cancelled", params={"requestId": 1})
+        await server.send(id=2, method="elicitation/create", params=FORM)
+        assert "nobody to ask" in (await declined(server, 2))["message"]
+        assert not any(one.record.open_questions for one in made)
 
 
 async def test_outside_any_call_nobody_is_asked_and_the_server_does_not_count_as_interactive() -> None:

@@ -16,10 +16,11 @@ from typing import Self
 
 from rigs.client import JudgingClient
 from rigs.soak.clients import answers
-from tests.e2e.client import Hub
+from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient
 from tests.upstreams.child import Child, until
 from tests.upstreams.launch import argv, free_port
+from tests.upstreams.messages import modern
 
 SAFE = "good"
 KILLED = ("h", "m", "q", "w")
@@ -118,12 +119,16 @@ class SoakHub:
         self._start_remote()
 
     async def answers(self, name: str) -> bool:
-        """Whether a call to this server has a result now."""
+        """Whether calls to this server have a result now, over HTTP in both eras."""
         tool, arguments = f"{name}_echo", {"text": "up"}
         if self.pipe is not None:
             return (await self.pipe.call(tool, arguments, seconds=_START)).ending == "result"
         async with RestClient(self.url) as rest:
-            return (await rest.call(tool, arguments, accept="application/json")).status_code == 200
+            if (await rest.call(tool, arguments, accept="application/json")).status_code != 200:
+                return False
+        async with HttpClient(self.url, seconds=_START) as client:
+            params = modern({"name": tool, "arguments": arguments})
+            return "result" in (await client.request("tools/call", params)).last
 
     def child_named(self, name: str) -> int | None:
         """The process of this server, if there is one."""

@@ -39,7 +39,7 @@ _SHARE: Final = 0.9
 _DAY: Final = 86400.0
 
 _META: Final = {"anthropic/alwaysLoad": True}
-_STREAM: Final = {"type": "string"}
+_STREAM: Final = {"type": "string", "description": "from that answer"}
 _DEFINITIONS: Final = (
     {
         "name": WAIT,

@@ -5,10 +5,11 @@ In: the view of a caller, a query or a call of `run_tool`, and hits from `catalo
 Out: short text for the model, and for `run_tool` the call that it stands for, unwrapped before routing, so that
 progress, questions and cancellation are those of the tool itself.
 
-Held together by `meta_tools`. `definitions` writes the definitions of the meta-tools and the answers of `find_tools`;
-`signatures` writes a tool on one line; `instructions` composes the text that introduces the hub to a client;
-`arguments` recognizes arguments that were probably wrong, so that a refusal can explain what the tool takes.
-`plain_text` makes foreign text harmless: one line, bounded, nothing invisible.
+`definitions` writes the definitions of the meta-tools. `finding` runs a call of `find_tools`, `answers` writes its
+answer, `signatures` a tool on one line, `servers` a server. `meta_tools` finds the call that `run_tool` stands for.
+`instructions` composes the text that introduces the hub to a client. `arguments` recognizes arguments that were
+probably wrong, so that a refusal can explain what the tool takes. `plain_text` makes foreign text harmless: one line,
+bounded, nothing invisible.
 
 Not here: ranking (`catalog.search`), shorter schemas (`catalog.compact`), and the decision which clients get these
 tools (`catalog.exposure`).

@@ -33,7 +33,7 @@ Frames = list[tuple[int, bytes]]
 class QuickWait:
     """Waits for the plain result of a call that ends soon; the housekeeper wakes it if the call does not.
 
-    A call that takes long, or says anything else, is followed from then on: by `responder`, which rings `bell`.
+    A call that takes long, or says anything else, is followed from then on, and rings `bell`.
     """
 
     __slots__ = ("_quick", "_responder", "bell")
@@ -43,9 +43,8 @@ class QuickWait:
         self._responder: CallResponder | None = None
         self.bell = Bell()
 
-    @property
-    def responder(self) -> CallResponder:
-        """Follows the call from the first use on."""
+    def follow(self) -> CallResponder:
+        """The responder that follows the call, from the first time on."""
         if self._responder is None:
             self._quick.close()
             self._responder = self._quick.responder(self.bell.ring)
@@ -54,11 +53,11 @@ class QuickWait:
     def wake(self) -> None:
         """The call has ended, or is more than a quick one."""
         if not self._quick.call.has_ended:
-            _ = self.responder
+            self.follow()
         self.bell.ring()
 
     async def answer(self, housekeeper: "Housekeeper") -> bytes | None:
-        """The answer of a call that ended soon with a plain result; None for any other, which `responder` follows."""
+        """The answer of a call that ended soon with a plain result; None for any other, which has to be followed."""
         quick = self._quick
         if not quick.is_quick:
             return None

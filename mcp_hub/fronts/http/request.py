@@ -111,7 +111,7 @@ async def answer_call(
 
 async def _follow(quick: QuickWait, request: HttpRequest) -> bool:
     """Responds to a modern request with all that its call says; whether the call continues without the client."""
-    responder = quick.responder
+    responder = quick.follow()
     response = StreamedResponse(request.receive, request.send)
     is_complete = False
     try:

@@ -147,10 +147,10 @@ class Resumption:
         try:
             answer = await quick.answer(self._housekeeper)
         except anyio.get_cancelled_exc_class():  # the hub stops: the client may come back to another
-            self._left(self._line(client, key, quick.responder))
+            self._left(self._line(client, key, quick.follow()))
             raise
         if answer is None:
-            await self._follow(self._line(client, key, quick.responder), quick, request)
+            await self._follow(self._line(client, key, quick.follow()), quick, request)
             return
         if client.requests.get(key) is call:
             del client.requests[key]

@@ -145,7 +145,7 @@ class RestRequest(Request):
 
 
 def _unsupported() -> Problem:
-    said = f"Send the header Content-Type: {JSON}. With an Authorization or X-MCP-Hub header no type is needed."
+    said = f"Send the header Content-Type: {JSON}. With a Bearer token or an X-MCP-Hub header no type is needed."
     return Problem(415, "unsupported_media_type", said)
 
 

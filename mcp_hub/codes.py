@@ -289,6 +289,8 @@ COMMANDS: Final = _table(
         "Streams are kept in the memory of the hub that runs.",
         "Start `mcp-hub serve --http`, or ask a hub with --url.",
     ),
+    unknown_parameter=("The tool or prompt does not have this parameter.", "Correct its name; see `mcp-hub tools`."),
+    missing_parameter=("The tool or prompt needs an argument that is missing.", "Add it as KEY=VALUE."),
     output_exists=("The file to write exists already.", "Choose another one with --output."),
     output_unwritable=("The file cannot be written.", "Check its folder, or choose another one with --output."),
     state_unreadable=("A file of approvals cannot be read.", "Remove it with `mcp-hub approve --forget`."),

@@ -61,6 +61,7 @@ def test_call_does_not_wait_for_other_servers(folder: Path) -> None:
 def test_bad_arguments_end_with_2_and_start_nothing(folder: Path) -> None:
     for options, message in [
         (["--arg", "text"], "as name=value"),
+        (["text=a", "--arg", "text=b"], "given twice"),
         (["--args-json", "[1]"], "as a JSON object"),
         (["--json", "{oops"], "the text is not JSON"),
         (["--json", "{}", "--args-json", "{}"], "both give arguments"),

@@ -38,6 +38,7 @@ class _Wanted(msgspec.Struct, frozen=True):
 
     name: str
     base: RawObject
+    has_json: bool
     pairs: dict[str, str]
     output: str
     is_verbose: bool
@@ -48,21 +49,10 @@ class _CallCommand(click.Command):
         return super().parse_args(ctx, arguments.spelled_out(args))
 
 
-def _refuse_loose(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> None:
-    """Refuses arguments behind the tool's name and says how they are given."""
-    if values:
-        loose = values[0][:100]
-        how = f"--arg {loose!r}" if "=" in loose and loose[0] != "{" else "--arg NAME=VALUE or --args-json TEXT"
-        raise click.UsageError(f"{loose!r}: the tool's arguments are given as options: {how}", ctx)
-
-
 @click.command(cls=_CallCommand)
 @click.argument("name")
-@click.argument("loose", nargs=-1, metavar="", expose_value=False, callback=_refuse_loose)
-@click.option(
-    "--arg", "pairs", multiple=True, metavar="NAME=VALUE",
-    help="One argument, as JSON, or as plain text where the tool expects a string. Repeatable.",
-)  # fmt: skip
+@click.argument("loose", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--arg", "pairs", multiple=True, metavar="KEY=VALUE", help="The same as KEY=VALUE. Repeatable.")
 @click.option("--args-json", metavar="TEXT|@FILE|-", help="All arguments as one JSON object; - reads it from stdin.")
 @click.option(
     "--json", "json_lines", is_flag=False, flag_value="", metavar="[TEXT|@FILE]",
@@ -73,6 +63,7 @@ def _refuse_loose(ctx: click.Context, param: click.Parameter, values: tuple[str,
 @hub_options
 def call(
     name: str,
+    loose: Sequence[str],
     pairs: Sequence[str],
     args_json: str | None,
     json_lines: str | None,
@@ -82,7 +73,8 @@ def call(
 ) -> None:
     """Call the tool NAME and show its progress and result.
 
-    NAME is a name that `mcp-hub tools` lists. In a running hub, the call survives a lost connection. Use
+    NAME is a name that `mcp-hub tools` lists. Each KEY=VALUE is one argument: as JSON, or as plain text where the tool
+    expects a string. In a running hub, the call survives a lost connection. Use
     `mcp-hub resume` to follow a detached call; for other calls, -v shows the stream id.
     """
     arguments.check_text(name, f"NAME {name!r}")
@@ -90,7 +82,9 @@ def call(
         raise click.UsageError("--detach leaves the call to a hub that keeps running. Drop --local, or --detach.")
     base = _base(args_json, json_lines)
     chosen = output or ("text" if json_lines is None else "jsonl")
-    wanted = _Wanted(name, base, arguments.split_pairs(pairs), chosen, reach.verbose > 0)
+    wanted = _Wanted(
+        name, base, bool(args_json or json_lines), arguments.split_pairs([*pairs, *loose]), chosen, reach.verbose > 0
+    )
     if detach:
         run_with_client(reach, lambda client: _detach(client, wanted))
     run_with_hub(reach, lambda hub: _call(hub, wanted))
@@ -137,12 +131,17 @@ async def _detach(client: "HubClient", wanted: _Wanted) -> int:
 
 
 async def _arguments(client: "HubClient", wanted: _Wanted) -> RawJson:
-    """The arguments; texts of `--arg` become what the tool's definition says. An unknown tool is left to the hub."""
+    """The arguments; texts become what the tool's definition says. An unknown tool is left to the hub.
+
+    Raises `ConfigError` for a text whose name the tool does not have, and for arguments that are missing unless any
+    came as JSON.
+    """
     definition: RawJson = b"{}"
-    if wanted.pairs:
+    if wanted.pairs or not wanted.has_json:
         name = msgspec.json.encode(wanted.name)
         named = (raw for raw in await client.tools() if (raw_object(raw) or {}).get("name") == msgspec.Raw(name))
         definition = next(named, definition)
+        arguments.check_names(wanted.name, wanted.pairs, wanted.base, definition)
     return arguments.compose(wanted.base, wanted.pairs, definition)
 
 

@@ -292,7 +292,10 @@ COMMANDS: Final = _table(
     unknown_parameter=("The tool or prompt does not have this parameter.", "Correct its name; see `mcp-hub tools`."),
     missing_parameter=("The tool or prompt needs an argument that is missing.", "Add it as KEY=VALUE."),
     output_exists=("The file to write exists already.", "Choose another one with --output."),
-    output_unwritable=("The file cannot be written.", "Check its folder, or choose another one with --output."),
+    output_unwritable=(
+        "The file or folder cannot be written.",
+        "Check its folder, or choose another one with --output.",
+    ),
     state_unreadable=("A file of approvals cannot be read.", "Remove it with `mcp-hub approve --forget`."),
     state_unwritable=("A file of approvals cannot be written.", "Check its permissions and the disk."),
     no_terminal=("The command cannot ask: stdin is not a terminal.", "Add --yes."),

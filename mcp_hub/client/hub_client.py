@@ -12,11 +12,10 @@ from mcp_hub.client.rest import RestClient
 from mcp_hub.client.retrying import Patience
 from mcp_hub.client.streams import HubStream, OnPause, Start, ignore, started
 from mcp_hub.client.transport import HubTransport
-from mcp_hub.errors import RpcError
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.rest.calls import ToolList
 from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo
-from mcp_hub.protocol.rest.streams import ErrorBody, InputBody, StreamList, StreamStatus
+from mcp_hub.protocol.rest.streams import InputBody, StreamList, StreamStatus
 from mcp_hub.types import RawJson
 
 
@@ -92,10 +91,10 @@ class HubClient:
         """Asks for the end of a call; its state then, an ending if it had ended before. Raises `UnknownStream`."""
         return await self._rest.send(StreamStatus, "DELETE", self._rest.url("streams", stream))
 
-    async def refuse(self, stream: str, key: str, error: RpcError) -> None:
-        """Answers an open question with an error. Raises `UnknownStream`, `InvalidParams` if it is not open."""
-        body = msgspec.json.encode(InputBody(key, error=ErrorBody(error.code, error.message)))
-        await self._rest.send(StreamStatus, "POST", self._rest.url("streams", stream, "input"), body)
+    async def answer(self, stream: str, body: InputBody) -> None:
+        """Answers an open question. Raises `UnknownStream`, `InvalidParams` if it is not open."""
+        url = self._rest.url("streams", stream, "input")
+        await self._rest.send(StreamStatus, "POST", url, msgspec.json.encode(body))
 
     def _start(self, name: str, arguments: RawJson, key: str | None) -> Start:
         body = object_bytes({"arguments": Raw(bytes(arguments))})

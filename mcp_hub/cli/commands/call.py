@@ -16,9 +16,10 @@ import msgspec
 from mcp_hub.cli import arguments
 from mcp_hub.cli.access.following import followed, refuse, show_for
 from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_client, run_with_hub
+from mcp_hub.cli.questions.answering import answered
 from mcp_hub.cli.render.renderers import Show
-from mcp_hub.cli.setup import EXIT_INTERRUPTED, output_option
-from mcp_hub.errors import HubError, InvalidParams, RpcError
+from mcp_hub.cli.setup import EXIT_INTERRUPTED, Output, output_options
+from mcp_hub.errors import HubError, RpcError
 from mcp_hub.events import InputRequired
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import RawJson, RawObject
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 _CANCELLING: Final = 3.0
 """Seconds in which a hub has to take in that a call is cancelled."""
-_TRIES: Final = (0.5, 2.0, 5.0)
-"""Seconds after each attempt to answer a question."""
-_NOBODY: Final = RpcError("nobody can be asked: the call was made by a command", code=-32601)
 
 
 class _Wanted(msgspec.Struct, frozen=True):
@@ -40,7 +38,7 @@ class _Wanted(msgspec.Struct, frozen=True):
     base: RawObject
     has_json: bool
     pairs: dict[str, str]
-    output: str
+    output: Output
     is_verbose: bool
 
 
@@ -58,7 +56,7 @@ class _CallCommand(click.Command):
     "--json", "json_lines", is_flag=False, flag_value="", metavar="[TEXT|@FILE]",
     help="Print JSON lines. An optional value gives all arguments as JSON.",
 )  # fmt: skip
-@output_option
+@output_options(lambda given: "text" if given["json_lines"] is None else "jsonl")
 @click.option("--detach", is_flag=True, help="Start the call in the running hub, print its stream id and exit.")
 @hub_options
 def call(
@@ -67,7 +65,7 @@ def call(
     pairs: Sequence[str],
     args_json: str | None,
     json_lines: str | None,
-    output: str | None,
+    output: Output,
     detach: bool,
     reach: Reach,
 ) -> None:
@@ -80,10 +78,11 @@ def call(
     arguments.check_text(name, f"NAME {name!r}")
     if detach and reach.local:
         raise click.UsageError("--detach leaves the call to a hub that keeps running. Drop --local, or --detach.")
+    if detach and output.folder is not None:
+        raise click.UsageError("--detach does not wait for a result. Give --output to mcp-hub resume.")
     base = _base(args_json, json_lines)
-    chosen = output or ("text" if json_lines is None else "jsonl")
     wanted = _Wanted(
-        name, base, bool(args_json or json_lines), arguments.split_pairs([*pairs, *loose]), chosen, reach.verbose > 0
+        name, base, bool(args_json or json_lines), arguments.split_pairs([*pairs, *loose]), output, reach.verbose > 0
     )
     if detach:
         run_with_client(reach, lambda client: _detach(client, wanted))
@@ -103,15 +102,14 @@ async def _call(hub: ReachedHub, wanted: _Wanted) -> int:
     show = show_for(wanted.output, wanted.name)
     client = hub.client
 
-    async def declined(question: InputRequired) -> str:
-        await _decline(client, stream.stream or "", question.key)
-        return f"declined what the tool asks: {question.method}"
+    async def asked(question: InputRequired) -> str:
+        return await answered(client, stream.stream or "", question, show, wanted.name)
 
     try:
         await hub.find(wanted.name, show.doing)
         stream = client.stream(wanted.name, await _arguments(client, wanted), on_pause=show.doing)
         async with stream, _cancelled_unless_ended(stream, show):
-            code = await followed(stream, show, declined, names_stream=wanted.is_verbose)
+            code = await followed(stream, show, asked, folder=wanted.output.folder, names_stream=wanted.is_verbose)
         return EXIT_INTERRUPTED if code is None else code
     except RpcError as error:
         return refuse(show, error)
@@ -120,13 +118,14 @@ async def _call(hub: ReachedHub, wanted: _Wanted) -> int:
 
 
 async def _detach(client: "HubClient", wanted: _Wanted) -> int:
-    show = show_for("text" if wanted.output == "text" else "jsonl", wanted.name)
+    form = "text" if wanted.output.form == "text" else "jsonl"
+    show = show_for(Output(form), wanted.name)
     show.close()
     try:
         stream = await client.start(wanted.name, await _arguments(client, wanted))
     except RpcError as error:
         return refuse(show, error)
-    click.echo(stream if wanted.output == "text" else msgspec.json.encode({"stream": stream}))
+    click.echo(stream if form == "text" else msgspec.json.encode({"stream": stream}))
     return 0
 
 
@@ -162,15 +161,3 @@ async def _cancelled_unless_ended(stream: "HubStream", show: Show) -> AsyncItera
             named = f"stream {stream.stream}" if stream.stream else "no stream yet"
             show.note(f"cancelled ({named})" if done else f"interrupted, but the hub did not confirm it ({named})")
         raise
-
-
-async def _decline(client: "HubClient", stream: str, key: str) -> None:
-    """Answers a question with an error, in a few attempts: without an answer the call would wait for minutes."""
-    for pause in _TRIES:
-        try:
-            await client.refuse(stream, key, _NOBODY)
-            return
-        except InvalidParams:  # it is not open any more
-            return
-        except RpcError:
-            await anyio.sleep(pause)

@@ -1,6 +1,6 @@
 """Events and results of a call, as text for people and as JSON lines for programs. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -11,13 +11,16 @@ from mcp_hub.types import JsonObject, RawJson, RawObject
 
 
 class ShownResult(msgspec.Struct, frozen=True):
-    """A tool's result: all of it (`raw`), and the text for people. A result that cannot be read is shown raw."""
+    """The result of a call: all of it (`raw`), and its parts for people. A result that cannot be read is shown raw."""
 
     raw: RawJson
     is_error: bool = False
     text: str = ""
     joined: str = ""
     """The text blocks put together, to be compared with the text that was streamed."""
+    others: str = ""
+    """A line for each block that is not text."""
+    blocks: Sequence[object] = ()
 
     @classmethod
     def of(cls, raw: RawJson) -> "ShownResult":
@@ -28,21 +31,21 @@ class ShownResult(msgspec.Struct, frozen=True):
             return cls(raw, text=text)
         listed = result.get("content")
         blocks = listed if isinstance(listed, list) else []
-        return cls(raw, result.get("isError") is True, _readable(blocks, result), "".join(_texts(blocks)))
+        others = "\n".join(_block_text(block) for block in blocks if not _is_text(block))
+        joined = "".join(_block_text(block) for block in blocks if _is_text(block))
+        return cls(raw, result.get("isError") is True, _readable(blocks, result), joined, others, blocks)
 
 
 def _readable(blocks: list[object], result: JsonObject) -> str:
     parts = [_block_text(block) for block in blocks]
     structured = result.get("structuredContent")
-    if structured is not None and not any(True for _ in _texts(blocks)):
+    if structured is not None and not any(map(_is_text, blocks)):
         parts.append(msgspec.json.format(msgspec.json.encode(structured), indent=2).decode())
     return "\n".join(parts)
 
 
-def _texts(blocks: Iterable[object]) -> Iterable[str]:
-    for block in blocks:
-        if isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str):
-            yield block["text"]
+def _is_text(block: object) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
 
 
 def content_text(content: RawJson) -> str:
@@ -59,7 +62,7 @@ def _block_text(block: object) -> str:
     if not isinstance(block, dict):
         return f"[{block!r}]"
     kind, resource = str(block.get("type")), block.get("resource")
-    if kind == "text" and isinstance(block.get("text"), str):
+    if _is_text(block):
         return str(block["text"])
     if kind == "resource" and isinstance(resource, dict):
         if isinstance(resource.get("text"), str):

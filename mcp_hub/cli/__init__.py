@@ -36,6 +36,8 @@ _COMMANDS: Final = {
     "tokens": "tokens:tokens",
     "search": "search:search",
     "call": "call:call",
+    "read": "read:read",
+    "prompt": "read:prompt",
     "streams": "streams:streams",
     "resume": "resume:resume",
     "cancel": "streams:cancel",

@@ -113,7 +113,7 @@ def check_names(tool: str, given: Collection[str], base: Collection[str], defini
     required = root.get("required")
     wanted = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
     is_open = not isinstance(root.get("properties"), dict) or any(root.get(keyword) for keyword in _OPEN)
-    check_known(tool, given, {*base, *given}, properties, wanted, is_open=is_open)
+    check_known(tool, given, {*base, *given}, properties, wanted, is_open=is_open, more=" --args-json sends any.")
 
 
 def check_known(
@@ -124,15 +124,19 @@ def check_known(
     required: Sequence[str],
     *,
     is_open: bool = False,
+    more: str = "",
 ) -> None:
-    """Raises `ConfigError` for an unknown name in `given`, unless `is_open`, and for `required` ones not `present`."""
+    """Raises `ConfigError` for an unknown name in `given`, unless `is_open`, and for `required` ones not `present`.
+
+    `more` is advice for an unknown name.
+    """
     from mcp_hub.config.findings import nearest
 
     listed = f"Its parameters: {', '.join(known)}." if known else "It takes no arguments."
     for name in given:
         if not is_open and name not in known:
             hint = nearest(name, known) or "."
-            said = f'{what} does not have a parameter "{name}"{hint} {listed} --args-json sends any.'
+            said = f'{what} does not have a parameter "{name}"{hint} {listed}{more}'
             raise ConfigError(ConfigFinding("unknown_parameter", said))
     if missing := [name for name in required if name not in present]:
         said = f"{what} needs {' '.join(f'{name}=…' for name in missing)}. {listed}"

@@ -64,7 +64,7 @@ wait_option: Callable[[Any], Any] = click.option(
 )  # fmt: skip
 _FORMATS: Final = ("text", "json", "jsonl")
 _format_option = click.option(
-    "--format", "form", type=click.Choice(_FORMATS), help="Output format. Default: text, or jsonl with --json."
+    "--format", "form", type=click.Choice(_FORMATS), help="Output format. Default: text, or JSON with --json."
 )
 _output_option = click.option(
     "--output", metavar="DIR", help="Save images, audio and other binary content of the result in this folder."

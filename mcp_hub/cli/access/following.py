@@ -56,10 +56,11 @@ async def followed(
     show: Show,
     asked: Asked,
     *,
+    method: str = "tools/call",
     folder: Path | None = None,
     names_stream: bool = False,
 ) -> int | None:
-    """Shows the events as they come; the exit code of their ending, None if they end without one.
+    """Shows the events of a call of `method` as they come; the exit code of their ending, None if they end without one.
 
     `asked` is called for each question of the tool and returns the note to show. With `names_stream` a note has the id
     of the stream. Binary content of the result is saved in `folder`.
@@ -70,7 +71,8 @@ async def followed(
             names_stream = False
         match event:
             case Completed():
-                outcome = results.ShownResult.of(b"".join(shape.call_result("tools/call", event, Era.HANDSHAKE)))
+                raw = b"".join(shape.call_result(method, event, Era.HANDSHAKE))
+                outcome = results.ShownResult.of(raw, method, is_saved=folder is not None)
                 show.outcome(outcome)
                 is_saved = folder is None or _save(outcome, folder, show)
                 return EXIT_TOOL if outcome.is_error or not is_saved else 0

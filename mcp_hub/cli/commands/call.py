@@ -5,7 +5,7 @@ SIGINT and SIGTERM end the call, wherever it runs: the hub cancels it at its ser
 """
 
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -22,13 +22,14 @@ from mcp_hub.cli.setup import EXIT_INTERRUPTED, Output, output_options
 from mcp_hub.errors import HubError, RpcError
 from mcp_hub.events import InputRequired
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
-from mcp_hub.types import RawJson, RawObject
+from mcp_hub.types import Kind, RawJson, RawObject
 
 if TYPE_CHECKING:
     from mcp_hub.client import HubClient, HubStream
 
 _CANCELLING: Final = 3.0
 """Seconds in which a hub has to take in that a call is cancelled."""
+_METHODS: Final = {Kind.TOOL: "tools/call", Kind.PROMPT: "prompts/get", Kind.RESOURCE: "resources/read"}
 
 
 class _Wanted(msgspec.Struct, frozen=True):
@@ -99,17 +100,38 @@ def _base(args_json: str | None, json_lines: str | None) -> RawObject:
 
 
 async def _call(hub: ReachedHub, wanted: _Wanted) -> int:
-    show = show_for(wanted.output, wanted.name)
+    async def arguments_now() -> RawJson:
+        return await _arguments(hub.client, wanted)
+
+    return await run_call(hub, wanted.name, arguments_now, wanted.output, is_verbose=wanted.is_verbose)
+
+
+async def run_call(
+    hub: ReachedHub,
+    name: str,
+    arguments_of: Callable[[], Awaitable[RawJson]],
+    output: Output,
+    *,
+    kind: Kind = Kind.TOOL,
+    is_verbose: bool = False,
+) -> int:
+    """Calls a tool, gets a prompt or reads a resource, and shows it to its end; the exit code.
+
+    The arguments are made when its server is there. Raises `ConfigError` as they do.
+    """
+    show = show_for(output, name)
     client = hub.client
 
     async def asked(question: InputRequired) -> str:
-        return await answered(client, stream.stream or "", question, show, wanted.name)
+        return await answered(client, stream.stream or "", question, show, name)
 
     try:
-        await hub.find(wanted.name, show.doing)
-        stream = client.stream(wanted.name, await _arguments(client, wanted), on_pause=show.doing)
+        await hub.find(name, show.doing, kind)
+        stream = client.stream(name, await arguments_of(), kind=kind, on_pause=show.doing)
         async with stream, _cancelled_unless_ended(stream, show):
-            code = await followed(stream, show, asked, folder=wanted.output.folder, names_stream=wanted.is_verbose)
+            code = await followed(
+                stream, show, asked, method=_METHODS[kind], folder=output.folder, names_stream=is_verbose
+            )
         return EXIT_INTERRUPTED if code is None else code
     except RpcError as error:
         return refuse(show, error)

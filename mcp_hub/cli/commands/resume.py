@@ -57,21 +57,21 @@ async def _resume(access: "StreamAccess", stream: str, after: int | None, output
         if begin and after is None:
             show.note(f"events 1 to {begin} are no longer kept")
         async with access.resume(stream, begin, on_pause=show.note) as events:
-            return await _followed(events, show, asked, stream, again, output.folder)
+            return await _followed(events, show, asked, status.method, again, output.folder)
     finally:
         show.close()
 
 
-async def _followed(events: "Events", show: Show, asked: Asked, stream: str, again: str, folder: Path | None) -> int:
+async def _followed(events: "Events", show: Show, asked: Asked, method: str, again: str, folder: Path | None) -> int:
     """Follows the events; the exit code. Raises `RpcError` for a stream that cannot be followed."""
     try:
-        code = await followed(events, show, asked, folder=folder)
+        code = await followed(events, show, asked, method=method, folder=folder)
     except UpstreamLost as error:
         return refuse(show, error)
     except anyio.get_cancelled_exc_class():
         show.close()
-        show.note(f"Stopped following {stream}. The call continues: {again} --after {events.cursor}")
+        show.note(f"Stopped following {events.stream}. The call continues: {again} --after {events.cursor}")
         raise
     if code is None:
-        show.note(f"{stream} has ended; event {events.cursor} is its last")
+        show.note(f"{events.stream} has ended; event {events.cursor} is its last")
     return code or 0

@@ -146,7 +146,10 @@ class PlainText(Show):
     def outcome(self, outcome: ShownResult) -> None:
         more, lines = self._streamed.left(outcome)
         self._write(more)
-        if lines:
+        if outcome.data is not None:
+            self._out.write(outcome.data)
+            self._out.flush()
+        elif lines:
             self.close()
             self._write(lines)
         super().outcome(outcome)

@@ -1,5 +1,6 @@
 """Events and results of a call, as text for people and as JSON lines for programs. Pure."""
 
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -21,19 +22,59 @@ class ShownResult(msgspec.Struct, frozen=True):
     others: str = ""
     """A line for each block that is not text."""
     blocks: Sequence[object] = ()
+    data: bytes | None = None
+    """The bytes of a resource that is not text."""
 
     @classmethod
-    def of(cls, raw: RawJson) -> "ShownResult":
+    def of(cls, raw: RawJson, method: str = "tools/call", *, is_saved: bool = False) -> "ShownResult":
+        """The result of a call of `method`. Data that are saved in a file are not for stdout."""
         try:
             result = msgspec.json.decode(raw, type=JsonObject)
         except (msgspec.DecodeError, RecursionError):
             text = bytes(raw).decode("utf-8", "replace")
             return cls(raw, text=text)
-        listed = result.get("content")
-        blocks = listed if isinstance(listed, list) else []
+        if method == "prompts/get":
+            messages = _listed(result, "messages")
+            return cls(raw, text="\n".join(map(_message_text, messages)), blocks=[*map(_content, messages)])
+        if method == "resources/read":
+            contents = _listed(result, "contents")
+            data = None if is_saved else _only_data(contents)
+            parts: list[object] = [{"type": "resource", "resource": content} for content in contents]
+            return cls(raw, text=_only_text(contents) or "\n".join(map(_block_text, parts)), blocks=parts, data=data)
+        blocks = _listed(result, "content")
         others = "\n".join(_block_text(block) for block in blocks if not _is_text(block))
         joined = "".join(_block_text(block) for block in blocks if _is_text(block))
         return cls(raw, result.get("isError") is True, _readable(blocks, result), joined, others, blocks)
+
+
+def _listed(result: JsonObject, key: str) -> list[object]:
+    listed = result.get(key)
+    return listed if isinstance(listed, list) else []
+
+
+def _content(message: object) -> object:
+    return message.get("content") if isinstance(message, dict) else None
+
+
+def _message_text(message: object) -> str:
+    """`role: text` of a message of a prompt."""
+    role = message.get("role") if isinstance(message, dict) else None
+    return f"{role}: {_block_text(_content(message))}"
+
+
+def _only_text(contents: list[object]) -> str:
+    """The text of a resource that has one part only."""
+    text = contents[0].get("text") if len(contents) == 1 and isinstance(contents[0], dict) else None
+    return text if isinstance(text, str) else ""
+
+
+def _only_data(contents: list[object]) -> bytes | None:
+    """The bytes of a resource that has one part only; None for text, and for what is not Base64."""
+    blob = contents[0].get("blob") if len(contents) == 1 and isinstance(contents[0], dict) else None
+    try:
+        return b64decode(blob, validate=True) if isinstance(blob, str) else None
+    except ValueError:
+        return None
 
 
 def _readable(blocks: list[object], result: JsonObject) -> str:

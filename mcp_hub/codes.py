@@ -137,6 +137,10 @@ CONFIGURATION: Final = _table(
         "Another user can write the file, and so run commands as you.",
         "Make the file yours and take away others' right to write; MCP_HUB_TRUST_CONFIG=1 switches the check off.",
     ),
+    state_untrusted=(
+        "Another user can write a folder of the hub: streams, logins, approvals.",
+        "Run `mcp-hub doctor --fix`; MCP_HUB_TRUST_CONFIG=1 switches the check off.",
+    ),
     config_too_large=("The file is too large for a configuration.", "Check which file it is."),
     config_empty=("The file is empty.", "Add servers."),
     invalid_yaml=("The file is not valid YAML, or uses YAML that is not data.", "Correct the line."),
@@ -203,7 +207,10 @@ CALLS: Final = _table(
         "The connection to the server was lost during the call.",
         "Check whether the call took effect, then retry.",
     ),
-    upstream_refused=("The server answered with an HTTP status.", "See `data.upstream.code` and the server's log."),
+    upstream_refused=(
+        "The server answered with an HTTP status.",
+        "Wait `retryAfter` s if it has them, else see `data.upstream.code`.",
+    ),
     upstream_error=("The server broke the protocol.", "Report it to the authors of the server."),
     client_error=("The client sent an invalid answer to a question.", "Correct the client."),
     tool_error=("The server answered with an error, which is relayed.", "See `jsonrpc`."),
@@ -265,6 +272,10 @@ HTTP: Final = _table(
     stopping=("The hub is stopping.", "Use another hub, or wait until it is back."),
     store_out_of_use=("The file of streams cannot be used: they are in memory.", "Check the disk."),
     no_server=("All enabled servers have failed.", "See `mcp-hub doctor`."),
+    watchdog_gave_up=(
+        "The watchdog process keeps ending, so servers may outlive a hub that is killed.",
+        "See why in the log, and end whatever kills it; the hub tries again each minute.",
+    ),
     not_kept=("The post was not stored in time.", "Post again under the same number."),
     store_unavailable=("The store of streams cannot be used.", "Try again; check the disk of the hub."),
 )

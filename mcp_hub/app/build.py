@@ -27,6 +27,7 @@ from mcp_hub.app.limits import (
     time_limits,
 )
 from mcp_hub.app.logins import Logins, grant_store
+from mcp_hub.app.readiness import log_start
 from mcp_hub.app.reload import Reloader
 from mcp_hub.app.status import HubStatus
 from mcp_hub.app.telemetry import tracing_of
@@ -129,6 +130,8 @@ async def open_app(
         tasks.start_soon(app.watchdog.run, name="watchdog")
         tasks.start_soon(app.streams.run, name="streams")
         await tasks.start(app.upstream_set.run, name="upstreams")
+        enabled = [name for name, own in app.settings.servers.items() if own.enabled]
+        tasks.start_soon(log_start, app.hub, enabled, name="start")
         tasks.start_soon(_warn_of_unmatched, app, name="unmatched patterns")
         tasks.start_soon(app.approvals.run, name="approvals")
         tasks.start_soon(log_flags, app.hub.catalog, name="flags")
@@ -222,7 +225,11 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
     fixed = None if executors is None else executors.name
     applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)
     reloader = Reloader(loaded, partial(load, loaded.path, env), applier)
-    operations = Admin(reloader, applier, HubStatus(current, hub, servers.upstreams, approvals, reloader))
+    operations = Admin(
+        reloader,
+        applier,
+        HubStatus(current, hub, servers.upstreams, approvals, reloader, lambda: watchdog.has_given_up),
+    )
     return App(
         current, hub, _binding(hub, current, servers.upstreams), servers.upstreams, registry, changes, streams,
         documents, watchdog, approvals, servers, operations, logins, executors,

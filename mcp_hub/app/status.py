@@ -4,7 +4,7 @@ Everything is sampled when somebody asks. Texts of servers are masked, and cut w
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 import anyio
@@ -51,6 +51,7 @@ class HubStatus(msgspec.Struct):
     upstreams: Mapping[str, Upstream]
     approvals: Approvals
     reloader: Reloader
+    is_unguarded: Callable[[], bool]
     _inspector: Inspector = msgspec.field(default_factory=Inspector)
     _turn: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     _flagged: tuple[CatalogView | None, Grouped[Flagged]] = (None, {})
@@ -148,7 +149,8 @@ class HubStatus(msgspec.Struct):
         left_out: Grouped[Quarantined],
         offered: Counter[tuple[str, Kind]],
     ) -> ServerInfo:
-        missing = (*status.warnings, *(own.text for own in left_out.get(status.server, ())))
+        noise = () if status.noise is None else (status.noise,)
+        missing = (*status.warnings, *noise, *(own.text for own in left_out.get(status.server, ())))
         listed, info = status.listed_at, status.server_info or {}
         software = [text for key in ("name", "version") if isinstance(text := info.get(key), str)]
         return ServerInfo(
@@ -172,14 +174,14 @@ class HubStatus(msgspec.Struct):
                 UnapprovedInfo(_safe(own.tool), own.kind, list(own.members), own.is_held)
                 for own in unapproved.get(status.server, ())[:_MOST]
             ],
-            flags=[
-                FlagInfo(
-                    _safe(own.tool), own.flag.kind, _safe(own.flag.where), _safe(own.flag.why), _safe(own.flag.text)
-                )
-                for own in flagged.get(status.server, ())[:_MOST]
-            ],
+            flags=[_flag(own) for own in flagged.get(status.server, ())[:_MOST]],
             stderr=[_safe(line) for line in status.stderr[-_LINES:]],
         )
+
+
+def _flag(own: Flagged) -> FlagInfo:
+    flag = own.flag
+    return FlagInfo(_safe(own.tool), flag.kind, _safe(flag.where), _safe(flag.why), _safe(flag.text))
 
 
 def _grouped(found: Iterable[_Found]) -> dict[str, list[_Found]]:

@@ -121,17 +121,25 @@ def config_path(path: str | None) -> Path:
         fail_with(exc)
 
 
-def read_config(path: str | None, *, partly: bool = False) -> "Loaded":
-    """The configuration; `partly` as in `load`. Raises: ConfigError."""
+def read_config(path: str | None, *, partly: bool = False, fixes: bool = False) -> "Loaded":
+    """The configuration, once nobody else may write the hub's folders; `partly` as in `load`. Raises: ConfigError."""
+    from mcp_hub.app.limits import check_state
     from mcp_hub.config.load.load import find_config, load
 
-    return load(find_config(path, Path.cwd(), os.environ), os.environ, partly=partly)
+    loaded = load(find_config(path, Path.cwd(), os.environ), os.environ, partly=partly)
+    for folder in check_state(loaded.settings, os.environ, fixes=fixes):
+        say(f"fixed: nobody else may write {folder} any more")
+    return loaded
 
 
-def load_config(path: str | None, *, partly: bool = False) -> "Loaded":
-    """The configuration; `partly` as in `load`. If it is invalid, prints every finding and exits with 2."""
+def load_config(path: str | None, *, partly: bool = False, fixes: bool = False) -> "Loaded":
+    """The configuration; `partly` as in `load`.
+
+    If it is invalid, or others may write the hub's folders, prints why and exits with 2. If it `fixes`, it takes that
+    right away from others.
+    """
     try:
-        loaded = read_config(path, partly=partly)
+        loaded = read_config(path, partly=partly, fixes=fixes)
     except ConfigError as exc:
         fail_with(exc)
     for warning in loaded.warnings:

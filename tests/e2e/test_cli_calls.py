@@ -104,7 +104,8 @@ def test_interrupt_cancels_the_call_upstream(folder: Path, number: signal.Signal
     shown = re.fullmatch(r"cancelled \(stream (st_\w+)\)\n", said)
     assert shown is not None, said
     [last] = hub(folder, "resume", shown[1], "--json").stdout.splitlines()[-1:]
-    assert json.loads(last)["type"] == "cancelled"
+    ended = json.loads(last)
+    assert (ended["type"], ended["outcome"]) == ("end", "cancelled")
     [asked] = received(folder / "journal", "tools/call")
     [cancelled] = received(folder / "journal", "notifications/cancelled")
     assert cancelled["params"]["requestId"] == asked["id"]

@@ -95,7 +95,7 @@ async def test_detached_call_is_followed_to_its_end(place: Place, url: bool) -> 
     stream = begun.stdout.decode().removesuffix("\n")
     done = await place.run("resume", stream, "--json", url=url)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert kinds(done) == ["progress", "delta"] * 3 + ["result"]
+    assert kinds(done) == ["progress", "delta"] * 3 + ["end"]
     rest = await place.run("resume", stream, "--json", "--after", "3", url=url)
     assert rest.stdout.splitlines() == done.stdout.splitlines()[2:]
     text = await place.run("resume", stream, url=url)
@@ -247,7 +247,7 @@ async def test_streams_outlive_their_hub(tmp_path: Path) -> None:
         done = await own.detached("jobs_run_job", steps=2, seconds=0)
         assert (await own.run("resume", done)).returncode == 0
         stopped = await own.detached("jobs_wait", seconds=600)
-    for stream, code, kind in ((done, 0, "result"), (stopped, 3, "error")):
+    for stream, code, kind in ((done, 0, "end"), (stopped, 3, "error")):
         after = await own.run("resume", stream, "--json")
         assert (after.returncode, kinds(after)[-1]) == (code, kind)
 
@@ -315,7 +315,7 @@ async def test_call_survives_cuts_of_its_connection(place: Place) -> None:
     stream = done.stderr.decode().removeprefix("stream ").removesuffix("\n")
     assert done.stdout == (await place.run("resume", stream, "--json")).stdout
     assert done.stdout.count(b" done\\n") == 20
-    assert kinds(done)[-1] == "result"
+    assert kinds(done)[-1] == "end"
     assert passed[:4] == [700, 0, 900, 1500]
     assert len(passed) == 5
 

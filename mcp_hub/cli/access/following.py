@@ -69,6 +69,7 @@ async def followed(
         if names_stream:
             show.note(f"stream {events.stream}")
             names_stream = False
+        show.at(events.cursor)
         match event:
             case Completed():
                 raw = b"".join(shape.call_result(method, event, Era.HANDSHAKE))

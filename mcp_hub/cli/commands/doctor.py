@@ -15,7 +15,7 @@ from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, own_wait_option
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose
 from mcp_hub.cli.render.notices import notices
-from mcp_hub.cli.setup import EXIT_UNAVAILABLE, Seconds
+from mcp_hub.cli.setup import EXIT_UNAVAILABLE, Seconds, load_config
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import StartFailed
@@ -34,8 +34,9 @@ _SPARE: Final = 5.0
     "--wait", "patience", type=Seconds(min=0), metavar="SECONDS",
     help="How long to wait for servers to start.  [default: the longest start_timeout]",
 )  # fmt: skip
+@click.option("--fix", "fixes", is_flag=True, help="Take the right to write the hub's folders away from other users.")
 @own_wait_options
-def doctor(servers: tuple[str, ...], as_json: bool, patience: float | None, reach: Reach) -> None:
+def doctor(servers: tuple[str, ...], as_json: bool, patience: float | None, fixes: bool, reach: Reach) -> None:
     """Explain what is wrong with the servers.
 
     Asks the hub that runs for the configuration; without one, starts the servers. Checks all servers, or only those
@@ -45,6 +46,8 @@ def doctor(servers: tuple[str, ...], as_json: bool, patience: float | None, reac
     def chosen(loaded: Loaded) -> Loaded:
         return _only(loaded, servers)
 
+    if fixes:
+        load_config(reach.config, partly=True, fixes=True)
     run_with_hub(reach, lambda hub: _doctor(hub, servers, patience, as_json), Selection(servers), start=chosen)
 
 

@@ -219,7 +219,4 @@ def _announce(app: App, listener: socket.socket) -> None:
     shown = f"[{host}]" if ":" in host else host
     servers = app.settings.servers
     names = ", ".join(servers) or "none"
-    url = f"http://{shown}:{port}/mcp"
-    say(f"mcp-hub serves {plural(len(servers), 'server')} ({names}) at {url}")
-    if sys.__stdout__ is not None and not sys.stdout.isatty():  # without a stdout nobody reads it
-        click.echo(url)  # for the program that reads it
+    say(f"mcp-hub serves {plural(len(servers), 'server')} ({names}) at http://{shown}:{port}/mcp")

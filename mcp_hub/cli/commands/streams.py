@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_hub.cli.access.hub import StreamAccess
     from mcp_hub.protocol.rest.streams import StreamStatus
 
-_STYLES: Final = {"completed": "green", "failed": "red", "cancelled": "dim"}
+_STYLES: Final = {"completed": "green", "tool_error": "red", "failed": "red", "cancelled": "dim"}
 _MESSAGE: Final = 80
 """Characters of a message in the table."""
 

@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LARGEST_FILE = 64 * 1024  # a key or a certificate chain fits; a device or a log does not
 SHORTEST_SECRET = 6  # "true", "debug", a port: blacking those out would ruin every log
 # places and names, which are not secret and are part of most paths
-_PUBLIC = frozenset("HOME USER LOGNAME PWD PATH SHELL LANG TMPDIR TEMP TMP USERPROFILE APPDATA LOCALAPPDATA".split())
+PUBLIC = frozenset("HOME USER LOGNAME PWD PATH SHELL LANG TMPDIR TEMP TMP USERPROFILE APPDATA LOCALAPPDATA".split())
 
 
 class Unresolved(ValueError):
@@ -91,7 +91,7 @@ def _look_up(reference: str, env: Mapping[str, str], base: Path) -> Resolved:
     if name not in env:
         said = f"environment variable {name} is not set. Set it, or write ${{{name}:-default}}"
         raise Unresolved("variable_not_set", said)
-    return Resolved(env[name]) if name in _PUBLIC else _secret(env[name])
+    return Resolved(env[name]) if name in PUBLIC else _secret(env[name])
 
 
 def _secret(text: str, *warnings: str) -> Resolved:

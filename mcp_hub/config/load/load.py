@@ -1,7 +1,7 @@
 """`servers.yaml` from disk to `Loaded`: find it, read it, fill in `${…}`, check it, report everything at once."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from mcp_hub.config.load.interpolate import (
     resolve,
 )
 from mcp_hub.config.load.locate import LocatedData, read_document
-from mcp_hub.config.load.secrets import secret_texts
+from mcp_hub.config.load.secrets import secret_arguments, secret_texts
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.config.schema.hub import written_out
 from mcp_hub.config.schema.remote import is_cleartext
@@ -144,8 +144,8 @@ def parse(text: str, name: str, env: Mapping[str, str], base: Path, *, partly: b
     settings = validated(tree, report, partly=partly or others is not None)
     _check(settings, env, report)
     report.warnings += interpolation.warnings
-    secrets = frozenset(interpolation.secrets | secret_texts(settings))
-    notes = report.located(_notes(settings, interpolation))
+    secrets = frozenset(interpolation.secrets | secret_texts(settings, interpolation.secrets))
+    notes = report.located(_notes(settings, interpolation.secret_at))
     return Loaded(settings, Path(name), secrets, report.located(report.warnings), notes=notes)
 
 
@@ -169,14 +169,14 @@ def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None
             report.warn((*path, "budget"), "budget_too_small", said)
 
 
-def _notes(settings: Settings, interpolation: Interpolation) -> Iterator[Finding]:
+def _notes(settings: Settings, secret_at: Collection[DataPath]) -> Iterator[Finding]:
     """Advice about settings that are valid."""
-    for place in interpolation.secret_at:
-        if place[0] == "servers" and place[2:3] == ("args",):
-            said = (
-                "everybody on this machine can read arguments (ps). If the value is secret, set it under env instead."
-            )
-            yield Finding(place, "secret_in_arguments", said)
+    places = {place for place in secret_at if place[0] == "servers" and place[2:3] == ("args",)}
+    for name, server in settings.servers.items():
+        places |= {("servers", name, "args", index) for index in secret_arguments(server.args)}
+    for place in places:
+        said = "everybody on this machine can read arguments (ps). If the value is secret, set it under env instead."
+        yield Finding(place, "secret_in_arguments", said)
     for index, own in enumerate(settings.hub.tokens):
         if len(own.token.get_secret_value()) < _GUESSED:
             said = f"is shorter than {_GUESSED} characters, which can be guessed"

@@ -230,7 +230,7 @@ def _meta(given: Raw | UnsetType) -> RequestMeta:
         meta = take_meta({} if given is UNSET else {"_meta": given})
     except InvalidParams as problem:
         raise Problem(400, "invalid_body", f"the body does not fit: {problem}") from None
-    return msgspec.structs.replace(meta, token=_TOKEN)
+    return msgspec.structs.replace(meta, token=_TOKEN, takes_events=True)
 
 
 def _preferred_wait(prefer: str | None) -> float:

@@ -61,8 +61,8 @@ _LIMIT: Final = Parameter("limit", "most entries of the answer", "integer")
 _PROFILE: Final = Parameter("profile", "the profile whose tools these are (that of the token, else all tools)")
 _EPOCH: Final = Parameter("epoch", "the registration's; or the header Producer-Epoch", "integer")
 _PRODUCER: Final = (
-    Parameter("Producer-Epoch", "the registration's", "integer", is_header=True, is_required=True),
-    Parameter("Producer-Seq", "1, 2, 3… for each call", "integer", is_header=True, is_required=True),
+    Parameter("Producer-Epoch", "the registration's; a post with events needs it", "integer", is_header=True),
+    Parameter("Producer-Seq", "1, 2, 3… for each call; comes with Producer-Epoch", "integer", is_header=True),
 )
 
 

@@ -16,13 +16,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from mcp_hub.config.findings import DataPath, Finding
+from mcp_hub.config.load.public import is_taken_for_secret
 from mcp_hub.config.trust import problem_of_secret
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LARGEST_FILE = 64 * 1024  # a key or a certificate chain fits; a device or a log does not
 _SHORTEST_SECRET = 6  # "true", "debug", a port: blacking those out would ruin every log
-# places and names, which are not secret and are part of most paths
-PUBLIC = frozenset("HOME USER LOGNAME PWD PATH SHELL LANG TMPDIR TEMP TMP USERPROFILE APPDATA LOCALAPPDATA".split())
 
 
 class Unresolved(ValueError):
@@ -88,7 +87,7 @@ def _look_up(reference: str, env: Mapping[str, str], base: Path) -> Resolved:
     if name not in env:
         said = f"environment variable {name} is not set. Set it, or write ${{{name}:-default}}"
         raise Unresolved("variable_not_set", said)
-    return Resolved(env[name]) if name in PUBLIC else _secret(env[name])
+    return _secret(env[name]) if is_taken_for_secret(name, env[name]) else Resolved(env[name])
 
 
 def _secret(text: str, *warnings: str) -> Resolved:

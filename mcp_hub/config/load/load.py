@@ -37,7 +37,8 @@ class Loaded:
     """Settings, their file, and findings: `notes` are those that only `check` shows, because they are not mistakes.
 
     `secrets` are texts to keep out of logs and pages: those of `load.secrets`, and values that servers and tokens took
-    from the environment (not `HOME` and its like), files or the keyring. `stamp` differs between versions of the file.
+    from the environment (but no paths, flags and public names), files or the keyring. `stamp` differs between versions
+    of the file.
     """
 
     settings: Settings = field(repr=False)
@@ -153,7 +154,7 @@ def _notes(settings: Settings, secret_at: Collection[DataPath]) -> Iterator[Find
     places = {place for place in secret_at if place[0] == "servers" and place[2:3] == ("args",)}
     for name, server in settings.servers.items():
         places |= {("servers", name, "args", index) for index in secret_arguments(server.args)}
-    for place in places:
+    for place in sorted(places):
         said = "everybody on this machine can read arguments (ps). If the value is secret, set it under env instead."
         yield Finding(place, "secret_in_arguments", said)
     for index, own in enumerate(settings.hub.tokens):

@@ -11,6 +11,7 @@ import msgspec
 import platformdirs
 
 from mcp_hub.app.catalog_rules import executor_server
+from mcp_hub.calls.retries.rules import RetryRule
 from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.clients import ClientRules
@@ -38,7 +39,11 @@ class Current(msgspec.Struct):
     def call_rules(self, server: str, tool: str) -> CallRules:
         """The rules for calls of a tool, by the server's own name for it."""
         rules = self.settings.tool_rules(server, tool)
-        return CallRules(rules.task, rules.orphan, rules.idempotent)
+        own = rules.retry
+        on = None if own.on is None else frozenset(own.on)
+        return CallRules(
+            rules.task, rules.orphan, rules.idempotent, RetryRule(own.attempts, on, rules.idempotent, own.trust_hints)
+        )
 
     def client(self, client_name: str | None, chosen: str | None) -> ClientRules:
         """As `ClientTable.rules`."""

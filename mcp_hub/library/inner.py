@@ -112,7 +112,8 @@ class InnerHub:
         session = self._session(asks=asks)
         await self._find(name)
         params = {"name": Raw(msgspec.json.encode(name)), "arguments": Raw(arguments)}
-        return self._hub.call(session, "tools/call", params, RequestMeta(_TOKEN, None, None, None, None, dict(meta)))
+        about = RequestMeta(_TOKEN, None, None, None, None, dict(meta), takes_events=True)
+        return self._hub.call(session, "tools/call", params, about)
 
     async def _find(self, name: str) -> None:
         """Returns as soon as a server has the tool, all servers have settled, or the time is over.

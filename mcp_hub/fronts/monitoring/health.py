@@ -38,7 +38,6 @@ class Watched(Protocol):
     @property
     def store(self) -> StoreState: ...
 
-    @property
     def is_unguarded(self) -> bool:
         """Whether servers may outlive the hub, because its watchdog process keeps ending."""
 
@@ -104,7 +103,7 @@ class Health:
     def warnings(self) -> list[Reason]:
         """The troubles of a hub that serves all the same."""
         said = "The watchdog process keeps ending: servers may outlive the hub if it is killed. See the log."
-        return [Reason("watchdog_gave_up", said)] if self._watched.is_unguarded else []
+        return [Reason("watchdog_gave_up", said)] if self._watched.is_unguarded() else []
 
     async def _livez(self, request: Request) -> Response:
         """That this is answered is the answer: the event loop turns."""

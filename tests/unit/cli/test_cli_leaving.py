@@ -53,6 +53,18 @@ def test_a_hub_that_is_started_without_a_standard_stream_ends_well(
     assert (done.returncode, b"Traceback" in done.stderr) == (ends_with, False)
 
 
+@pytest.mark.parametrize("command", ["doctor", "list", "tools", "tokens", "check", "search job", "list --json"])
+def test_command_whose_reader_has_left_ends_quietly(tmp_path: Path, command: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        line = [*COMMAND, *command.split()]
+        done = subprocess.run(line, stdout=write, stderr=subprocess.PIPE, env=command_env(tmp_path), timeout=SECONDS)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
 @pytest.mark.parametrize("command", ["--help", "call jobs_wait --arg seconds=0"])
 def test_output_that_is_closed_cannot_be_written(tmp_path: Path, command: str) -> None:
     line = f"{shlex.join(COMMAND)} {command} >&-"

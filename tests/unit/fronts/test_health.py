@@ -28,8 +28,11 @@ class Told:
     def __init__(self) -> None:
         self.is_settled = True
         self.store: StoreState = "durable"
-        self.is_unguarded = False
+        self.unguarded = False
         self.known: dict[str, UpstreamState] = {"secret-name": READY}
+
+    def is_unguarded(self) -> bool:
+        return self.unguarded
 
     def states(self) -> Mapping[str, UpstreamState]:
         return self.known
@@ -118,7 +121,7 @@ async def test_readiness_follows_the_hub_through_its_life() -> None:
 async def test_a_watchdog_that_gave_up_is_a_detail_of_a_hub_that_is_ready() -> None:
     front = Front(tokens=False)
     assert "warnings" not in json.loads((await front.ask("/readyz?verbose"))[1])
-    front.told.is_unguarded = True
+    front.told.unguarded = True
     status, body, _ = await front.ask("/readyz?verbose")
     shown = json.loads(body)
     assert status == 200 and [warning["code"] for warning in shown["warnings"]] == ["watchdog_gave_up"]

@@ -162,12 +162,12 @@ class ParsedCall:
     def too_large(self, what: str = "") -> None:
         """The call ends because its arguments, or `what` of them, are over the limit."""
         limit = what or f"{MAX_ARGUMENTS >> 20} MiB"
-        self.fail("arguments_too_large", f'The arguments of "{self.name}" are larger than {limit}. Send less.')
+        self.fail("arguments_too_large", f"The arguments of {self._title} are larger than {limit}. Send less.")
 
     def too_deep(self) -> None:
         """The call ends because its arguments nest too deep."""
         self.fail(
-            "arguments_too_deep", f'The arguments of "{self.name}" nest deeper than {MAX_DEPTH} levels. Flatten them.'
+            "arguments_too_deep", f"The arguments of {self._title} nest deeper than {MAX_DEPTH} levels. Flatten them."
         )
 
     def fail(self, code: str, message: str) -> None:
@@ -194,10 +194,14 @@ class ParsedCall:
         try:
             msgspec.json.decode(arguments, type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError) as error:
-            self.fail("invalid_arguments", f'The arguments of "{self.name}" are not a JSON object: {error}.')
+            self.fail("invalid_arguments", f"The arguments of {self._title} are not a JSON object: {error}.")
         else:
             self.is_over = True
             self._output.add(ToolCallEnd(self._id, arguments))
+
+    @property
+    def _title(self) -> str:
+        return "a call" if self.name is None else f'"{self.name}"'
 
     def _start(self, name: str | None) -> None:
         self._id = self._output.new_id()

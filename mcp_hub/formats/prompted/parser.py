@@ -39,8 +39,8 @@ class PromptedParser:
         self._is_after_block = False
         bare = format.bare[0] if format.bare else ""
         self._tags = (*format.begins, *format.ends, *format.ignored, format.thinking[0])
-        heads = re.escape("".join(sorted({tag[0] for tag in self._tags} | set(bare))))
-        self._plain = re.compile(f"(?s:.)[^{heads}]*")
+        self._heads = frozenset(tag[0] for tag in self._tags)
+        self._plain = re.compile(f"(?s:.)[^{re.escape(''.join(sorted(self._heads)) + bare)}]*")
         self._steps = self._message(is_thinking)
         next(self._steps)
 
@@ -100,7 +100,7 @@ class PromptedParser:
             elif self._format.bare and char == self._format.bare[0] and self._fences.is_line_start:
                 source.hold("")
                 return self._format.bare[1]
-            elif any(tag[0] == char for tag in self._tags):
+            elif char in self._heads:
                 tag, is_whole = yield from source.match(self._tags)
                 if is_whole and tag in self._format.begins:
                     source.hold(tag)

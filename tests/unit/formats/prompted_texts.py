@@ -49,9 +49,15 @@ def characters(text: str) -> list[str]:
     return list(text)
 
 
-def parsed(format: str, text: str, split: Split = whole, **options: Any) -> list[ModelEvent]:
+def parsed(
+    format: str,
+    text: str,
+    split: Split = whole,
+    tools: Iterable[Mapping[str, Any]] = TOOLS,
+    is_thinking: bool = False,
+) -> list[ModelEvent]:
     """The events of a text with adjacent pieces put together, its start left out."""
-    parser = PromptedParser(FORMATS[format], TOOLS, "m", **options)
+    parser = PromptedParser(FORMATS[format], tools, "m", is_thinking=is_thinking)
     events = [event for piece in split(text) for event in parser.feed(piece)]
     return list(merged([*events, *parser.close()]))[1:]
 
@@ -176,6 +182,10 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
         ('<tool_call>{"name": "now", "arguments": [1]}</tool_call>ok', [("now", "malformed_call"), "ok", "stop"]),
         ('<tool_call>{"name": "now", "arguments": "[1]"}</tool_call>ok', [("now", "malformed_call"), "ok", "stop"]),
         ('<tool_call>{"arguments": {"a": 1}}</tool_call>ok', [(None, "malformed_call"), "ok", "stop"]),
+        (
+            '<tool_call>{"name": "now", "arguments": {"a": 1}, "parameters": {"b": 2}}</tool_call>ok',
+            [("now", "malformed_call"), "ok", "stop"],
+        ),
         ('<tool_call>{"name": 3}</tool_call>ok', [(None, "malformed_call"), "ok", "stop"]),
         ('<tool_call>{"name": "now", "arguments": {"a": "b', [("now", "truncated_call"), "interrupted"]),
         ("Hm <tool_call>\n", ["Hm ", (None, "truncated_call"), "interrupted"]),
@@ -282,8 +292,8 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
             ],
         ),
         (
-            '[get_weather(city="""a "b" \n\\n""" \'c\', note=\'\', any="\\d\\x41\\u00e9")]',
-            [("get_weather", '{"city": "a \\"b\\" \\n\\nc", "note": "", "any": "\\\\dAé"}'), "tool_calls"],
+            '[get_weather(city="""a "b" "c" \n\\n""" \'c\', note=\'\', any="\\d\\x41\\u00e9")]',
+            [("get_weather", '{"city": "a \\"b\\" \\"c\\" \\n\\nc", "note": "", "any": "\\\\dAé"}'), "tool_calls"],
         ),
         ('[get_weather("Bern", 2)]\nThere.', [("get_weather", '{"city": "Bern", "days": 2}'), "There.", "tool_calls"]),
         ("[git.log( n = +1_0 , ) , ]", [("git.log", '{"n": 10}'), "tool_calls"]),

@@ -1,5 +1,6 @@
 """Every format: calls alone, in parallel and in text; tags that do not count; mistakes."""
 
+import ast
 from typing import Any
 
 import pytest
@@ -49,6 +50,14 @@ def test_python_arguments_pass_through_one_by_one() -> None:
     parser = PromptedParser(FORMATS["pythonic"], TOOLS, "m")
     parser.feed("[get_weather(city='Bern'")
     assert parser.feed(", days=") == [ToolCallChunk("m_1", '{"city": "Bern"')]
+
+
+@pytest.mark.parametrize(
+    "value", ['__import__("os")', "f'{x}'", "b'x'", "x", "1 if 1 else 2", "1 # x", "-(-1)", "[*x]"]
+)
+def test_only_literals_reach_the_parser_of_python(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ast, "parse", lambda *_, **__: pytest.fail("it was parsed"))
+    assert short(parsed("pythonic", f"[now(a={value})]"))[0] == ("now", "malformed_call")
 
 
 def test_the_prompt_may_have_opened_the_thinking() -> None:

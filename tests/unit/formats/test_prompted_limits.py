@@ -55,9 +55,9 @@ def test_arguments_may_be_as_large_as_the_limit(format: str) -> None:
 
 
 def test_pieces_end_exactly_at_the_limit() -> None:
-    events = parsed("hermes", '<tool_call>{"name": "now", "arguments": {"": "' + "é" * MAX_ARGUMENTS)
+    events = parsed("hermes", '<tool_call>{"name": "now", "arguments": {"a": "' + "é" * MAX_ARGUMENTS)
     chunk = next(event for event in events if isinstance(event, ToolCallChunk))
-    assert MAX_ARGUMENTS - 1 <= len(chunk.arguments.encode()) <= MAX_ARGUMENTS
+    assert chunk.arguments.endswith("éé") and len(chunk.arguments.encode()) == MAX_ARGUMENTS - 1
 
 
 @pytest.mark.parametrize(("format", "text"), TOO_DEEP)
@@ -66,6 +66,11 @@ def test_arguments_that_nest_too_deep_end_their_call_and_nothing_else(format: st
     assert parsed(format, text, characters) == parsed(format, text)
     flatter = text.replace("[[", "[", 1).replace("]]", "]", 1)
     assert short(parsed(format, flatter))[1:] == ["ok", "tool_calls"]
+
+
+def test_python_that_nests_too_deep_for_its_parser_is_too_deep() -> None:
+    text = "[now(a=" + "[" * 500 + "]" * 500 + ")]ok"
+    assert short(parsed("pythonic", text)) == [("now", "arguments_too_deep"), "ok", "stop"]
 
 
 def test_names_are_bounded() -> None:

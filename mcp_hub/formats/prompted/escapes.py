@@ -14,9 +14,10 @@ _TAGS: Final = re.compile(
     r"|<(?=(?:function|parameter)=)|</(?:function|parameter|s)>|<s>|<(?:start|end)_of_turn>"
     r"|<(?=[|｜][^|｜<>\s]{1,64}[|｜]>)"
     rf"|\[/?(?:{_WORDS})\]"
+    r"|(?m:^)#(?=# Return of )"
 )
 """Tags of the formats, and those with which chat templates mark turns."""
-_REFERENCES: Final = {"<": "&lt;", "[": "&#91;"}
+_REFERENCES: Final = {"<": "&lt;", "[": "&#91;", "#": "&#35;"}
 
 
 def escaped_json(text: str) -> str:

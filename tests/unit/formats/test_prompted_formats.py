@@ -1,6 +1,7 @@
 """Every format: calls alone, in parallel and in text; tags that do not count; mistakes."""
 
 import ast
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -20,6 +21,15 @@ def test_every_format_has_texts() -> None:
 def test_a_text_gives_its_events(format: str, text: str, events: list[Any]) -> None:
     assert short(parsed(format, text)) == events
     assert parsed(format, text, characters) == parsed(format, text)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_no_tag_begins_or_contains_another_one(format: str) -> None:
+    one = FORMATS[format]
+    tags = [*one.begins, *one.ends, *one.ignored, one.thinking[0]]
+    assert not [(tag, other) for tag, other in permutations(tags, 2) if tag.startswith(other)]
+    repeating = [tag for tag in [*tags, one.thinking[1]] if tag[0] in tag[1:]]
+    assert repeating in ([], ["```"])  # which no other tag begins like, and counts after a call only
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -41,7 +41,7 @@ class Fences:
         return self._line is _Line.INDENT and not self._open[0]
 
     def restart(self) -> None:
-        """A new line begins, without a line break."""
+        """The next character stands as at the start of a line."""
         self._line, self._mark, self._count = _Line.INDENT, "", 0
 
     def passes(self, text: str) -> None:

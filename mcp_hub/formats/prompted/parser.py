@@ -86,7 +86,6 @@ class PromptedParser:
             except TruncatedCall:
                 return self._truncated()
             self._is_after_block = True
-            self._fences.restart()
         return False
 
     def _text(self) -> Steps[Grammar | None]:
@@ -116,7 +115,10 @@ class PromptedParser:
         if tag == self._format.thinking[0] and self._is_at_start:
             yield from self._think()
             return True
-        return tag in self._format.ignored or (tag in self._format.ends and self._is_after_block)
+        if tag in self._format.ignored:
+            self._fences.restart()
+            return True
+        return tag in self._format.ends and self._is_after_block
 
     def _think(self) -> Steps[None]:
         end = self._format.thinking[1]

@@ -48,9 +48,9 @@ def _types(schema: Any, root: Mapping[str, Any]) -> Iterator[str]:
 
 
 def referred(reference: str, root: Mapping[str, Any]) -> Any:
-    """The schema that a reference into `root` by names means, as `#/$defs/Point`; None if there is none."""
+    """The schema that a reference into `root` by names means, as `#/$defs/Point` or `#`; None if there is none."""
     found: Any = root
-    for step in reference.removeprefix("#/").split("/", _MAX_SCHEMAS):
+    for step in reference.split("/", _MAX_SCHEMAS)[1:]:
         found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
     return found
 

@@ -258,6 +258,7 @@ CASES: Final[Mapping[str, list[tuple[str, list[Any]]]]] = {
             '{"name": "now", "arguments": {}}<|eom_id|>',
             [NOW, NOW, "tool_calls"],
         ),
+        ('Sure. <|python_tag|>{"name": "now"}', ["Sure. ", NOW, "tool_calls"]),
         ('Sure:\n  {"name": "now"}\nand more', ["Sure:\n  ", NOW, "and more", "tool_calls"]),
         ('{"name": "Bob", "age": 3}', ['{"name": "Bob", "age": 3}', "stop"]),
         ('{"name": "Bob"}', ['{"name": "Bob"}', "stop"]),

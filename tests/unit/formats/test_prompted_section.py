@@ -58,7 +58,8 @@ def test_a_signature_has_types_and_descriptions() -> None:
 
 def test_a_signature_of_a_schema_that_repeats_itself_ends() -> None:
     properties = {f"p{number}": {"$ref": "#"} for number in range(100)}
-    assert len(signature({"name": "x", "inputSchema": {"type": "object", "properties": properties}})) < 100_000
+    line = signature({"name": "x", "inputSchema": {"type": "object", "properties": properties}})
+    assert line.startswith("- x(p0?: {p0?: {p0?: ") and line.endswith("…)") and len(line) < 30_000
 
 
 @pytest.mark.parametrize("schema", [None, [], "x", {"properties": []}, {"properties": {"a": 1}, "required": {"a": 1}}])

@@ -16,7 +16,7 @@ from mcp_hub.formats.prompted.characters import (
     all_of,
     expect,
 )
-from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_DEPTH, MAX_NAME, Output, ParsedCall
+from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_DEPTH, MAX_NAME, ParsedCall, ParsedOutput
 
 _ARGUMENTS: Final = ("arguments", "parameters")
 _BESIDE: Final = ("type", "id")  # members beside name and arguments that an object without a tag may begin with
@@ -28,7 +28,7 @@ _NAME: Final = re.compile(r"[\w.:/@-]+")
 PassOn = Callable[[str], None]
 
 
-def tagged_object(source: Characters, output: Output) -> Steps[None]:
+def tagged_object(source: Characters, output: ParsedOutput) -> Steps[None]:
     """`{"name": …, "arguments": {…}}` after a tag."""
     if (yield from source.skip_to()) != "{":
         raise NotACall
@@ -36,12 +36,12 @@ def tagged_object(source: Characters, output: Output) -> Steps[None]:
     yield from _call_object(source, output.call())
 
 
-def bare_object(source: Characters, output: Output) -> Steps[None]:
+def bare_object(source: Characters, output: ParsedOutput) -> Steps[None]:
     """The same without a tag: it is a call as soon as a name and then arguments are there."""
     yield from _call_object(source, output.call())
 
 
-def mistral_calls(source: Characters, output: Output) -> Steps[None]:
+def mistral_calls(source: Characters, output: ParsedOutput) -> Steps[None]:
     """After `[TOOL_CALLS]`: `[{…}, {…}]`, or `name{…}` with `[ARGS]` or `[CALL_ID]id[ARGS]` in between."""
     char = yield from source.skip_to()
     if char == "{":
@@ -60,7 +60,7 @@ def mistral_calls(source: Characters, output: Output) -> Steps[None]:
         yield from _named(source, output, name)
 
 
-def kimi_call(source: Characters, output: Output) -> Steps[None]:
+def kimi_call(source: Characters, output: ParsedOutput) -> Steps[None]:
     """After `<|tool_call_begin|>`: `functions.name:0<|tool_call_argument_begin|>{…}`."""
     yield from source.skip()
     name = yield from _name(source)
@@ -69,7 +69,7 @@ def kimi_call(source: Characters, output: Output) -> Steps[None]:
     yield from _named(source, output, name)
 
 
-def deepseek_call(source: Characters, output: Output) -> Steps[None]:
+def deepseek_call(source: Characters, output: ParsedOutput) -> Steps[None]:
     """After `<｜tool▁call▁begin｜>`: `name<｜tool▁sep｜>{…}`; of V3 `function<｜tool▁sep｜>name`, a fence, `{…}`."""
     yield from source.skip()
     name = yield from _name(source)
@@ -89,7 +89,7 @@ def _name(source: Characters) -> Steps[str]:
     return name
 
 
-def _named(source: Characters, output: Output, name: str) -> Steps[None]:
+def _named(source: Characters, output: ParsedOutput, name: str) -> Steps[None]:
     """The arguments of a call whose name is known."""
     if (yield from source.skip_to()) != "{":
         raise NotACall
@@ -101,7 +101,7 @@ def _named(source: Characters, output: Output, name: str) -> Steps[None]:
     call.finish()
 
 
-def _array(source: Characters, output: Output) -> Steps[None]:
+def _array(source: Characters, output: ParsedOutput) -> Steps[None]:
     source.step()
     while True:
         if (yield from source.skip_to()) != "{":

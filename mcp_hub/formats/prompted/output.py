@@ -28,7 +28,7 @@ Tools = Mapping[str, Mapping[str, Any]]
 """Names → input schemas."""
 
 
-class Output:
+class ParsedOutput:
     """Collects the events of one output until they are taken."""
 
     def __init__(self, tools: Tools, id: str) -> None:
@@ -105,7 +105,7 @@ class ParsedCall:
     Arguments that come before the name wait for it. After an error the rest of the call is ignored.
     """
 
-    def __init__(self, output: Output, tools: Tools) -> None:
+    def __init__(self, output: ParsedOutput, tools: Tools) -> None:
         self._output = output
         self._tools = tools
         self._id = ""

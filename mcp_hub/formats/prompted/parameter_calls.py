@@ -7,7 +7,7 @@ from typing import Final
 
 from mcp_hub.formats.prompted.characters import Characters, MalformedCall, NotACall, Steps, all_of, expect
 from mcp_hub.formats.prompted.members import Members, typed
-from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_NAME, Output, ParsedCall
+from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_NAME, ParsedCall, ParsedOutput
 from mcp_hub.formats.prompted.schemas import types_of
 
 _NAME: Final = re.compile(r"[\w.:/@-]+")
@@ -37,7 +37,7 @@ QWEN_TAGS: Final = ParameterTags("<function=", ">", "<parameter=", ">", "", "</p
 GLM_TAGS: Final = ParameterTags("", "", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "</tool_call>", False)
 
 
-def qwen_call(source: Characters, output: Output) -> Steps[None]:
+def qwen_call(source: Characters, output: ParsedOutput) -> Steps[None]:
     """After `<tool_call>`."""
     if (yield from source.skip_to()) != "<":
         raise NotACall
@@ -45,18 +45,18 @@ def qwen_call(source: Characters, output: Output) -> Steps[None]:
     yield from _call(source, output, QWEN_TAGS)
 
 
-def qwen_function(source: Characters, output: Output) -> Steps[None]:
+def qwen_function(source: Characters, output: ParsedOutput) -> Steps[None]:
     """After `<function=`: the model often forgets the tag around it."""
     yield from _call(source, output, QWEN_TAGS)
 
 
-def glm_call(source: Characters, output: Output) -> Steps[None]:
+def glm_call(source: Characters, output: ParsedOutput) -> Steps[None]:
     """After `<tool_call>`."""
     yield from source.skip()
     yield from _call(source, output, GLM_TAGS)
 
 
-def _call(source: Characters, output: Output, tags: ParameterTags) -> Steps[None]:
+def _call(source: Characters, output: ParsedOutput, tags: ParameterTags) -> Steps[None]:
     name = yield from all_of(source, _NAME, MAX_NAME)
     yield from source.need()
     if not name:

@@ -12,7 +12,7 @@ from mcp_hub.formats.prompted.characters import (
     TruncatedCall,
 )
 from mcp_hub.formats.prompted.fences import Fences
-from mcp_hub.formats.prompted.output import Output
+from mcp_hub.formats.prompted.output import ParsedOutput
 from mcp_hub.formats.prompted.schemas import input_schema
 from mcp_hub.formats.prompted.table import Grammar, PromptFormat
 
@@ -32,7 +32,7 @@ class PromptedParser:
     ) -> None:
         self._format = format
         self._source = Characters()
-        self._output = Output({tool["name"]: input_schema(tool) for tool in tools}, id)
+        self._output = ParsedOutput({tool["name"]: input_schema(tool) for tool in tools}, id)
         self._output.add(OutputStart(id))
         self._fences = Fences()
         self._is_at_start = True

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mcp_hub.formats.prompted.characters import Characters, MalformedCall, NotACall, Steps, all_of, expect
 from mcp_hub.formats.prompted.members import Members
-from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_DEPTH, MAX_NAME, Output, ParsedCall
+from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_DEPTH, MAX_NAME, ParsedCall, ParsedOutput
 from mcp_hub.formats.prompted.schemas import properties_of
 
 _MAX_CODE: Final = 1 << 16  # characters of an argument outside strings: `ast` needs 400 times their size
@@ -76,7 +76,7 @@ class _Argument:
         return name, text
 
 
-def pythonic_calls(source: Characters, output: Output) -> Steps[None]:
+def pythonic_calls(source: Characters, output: ParsedOutput) -> Steps[None]:
     """From `[` to `]`."""
     source.step()
     yield from source.skip()

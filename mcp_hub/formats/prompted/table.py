@@ -18,11 +18,11 @@ from mcp_hub.formats.prompted.json_calls import (
     mistral_calls,
     tagged_object,
 )
-from mcp_hub.formats.prompted.output import Output
+from mcp_hub.formats.prompted.output import ParsedOutput
 from mcp_hub.formats.prompted.parameter_calls import glm_call, qwen_call, qwen_function
 from mcp_hub.formats.prompted.pythonic_calls import pythonic_calls
 
-Grammar: TypeAlias = Callable[[Characters, Output], Steps[None]]
+Grammar: TypeAlias = Callable[[Characters, ParsedOutput], Steps[None]]
 Arguments: TypeAlias = Mapping[str, Any]
 
 

@@ -83,7 +83,7 @@ $(HUB): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mcp-hub needs Python 3.11 or newer: make PYTHON=python3.12 …")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[uvx]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[uvx]'
 	touch $@
 
 $(STAMP): $(HUB)

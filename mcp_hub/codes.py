@@ -281,6 +281,15 @@ HTTP: Final = _table(
 )
 """Refusals over HTTP: `code` of `application/problem+json`, of `/readyz?verbose`, `data.code` of JSON-RPC errors."""
 
+OUTPUT: Final = _table(
+    malformed_call=("A model's call breaks the rules of its format.", "Send the message back to the model."),
+    truncated_call=("A model's text ends inside a call.", "Let the model write more, or ask it again."),
+    invalid_arguments=("The arguments are not a JSON object.", "Send the message back to the model."),
+    arguments_too_large=("The arguments are over the limit.", "Send the message back to the model."),
+    arguments_too_deep=("The arguments nest too deep.", "Send the message back to the model."),
+)
+"""Mistakes in the output of a model: `code` of its `error` events; `unknown_tool` is in `COMMANDS`."""
+
 COMMANDS: Final = _table(
     usage=("Options or arguments do not fit together.", "See `--help` of the command."),
     unknown_server=("There is not a server of this name.", "Use a configured name: `mcp-hub list`."),
@@ -300,8 +309,13 @@ COMMANDS: Final = _table(
         "Streams are kept in the memory of the hub that runs.",
         "Start `mcp-hub serve --http`, or ask a hub with --url.",
     ),
+    unknown_parameter=("The tool or prompt does not have this parameter.", "Correct its name; see `mcp-hub tools`."),
+    missing_parameter=("The tool or prompt needs an argument that is missing.", "Add it as KEY=VALUE."),
     output_exists=("The file to write exists already.", "Choose another one with --output."),
-    output_unwritable=("The file cannot be written.", "Check its folder, or choose another one with --output."),
+    output_unwritable=(
+        "The file or folder cannot be written.",
+        "Check its folder, or choose another one with --output.",
+    ),
     state_unreadable=("A file of approvals cannot be read.", "Remove it with `mcp-hub approve --forget`."),
     state_unwritable=("A file of approvals cannot be written.", "Check its permissions and the disk."),
     no_terminal=("The command cannot ask: stdin is not a terminal.", "Add --yes."),
@@ -311,7 +325,10 @@ COMMANDS: Final = _table(
 """Failures of commands, in brackets behind the message; names that do not exist also in the configuration and REST."""
 
 GROUPS: Final[Mapping[str, Mapping[str, Advice]]] = MappingProxyType(
-    {"Servers": SERVERS, "Configuration": CONFIGURATION, "Calls": CALLS, "HTTP": HTTP, "Commands": COMMANDS}
+    {
+        **{"Servers": SERVERS, "Configuration": CONFIGURATION, "Calls": CALLS, "HTTP": HTTP},
+        **{"Model output": OUTPUT, "Commands": COMMANDS},
+    }
 )
 
 CODES: Final[Mapping[str, Advice]] = MappingProxyType(

@@ -8,7 +8,7 @@ import anyio
 
 from mcp_hub.logs import get_logger
 from mcp_hub.types import UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.supervision.state_log import LONGEST, brief
+from mcp_hub.upstreams.supervision.state_log import LONGEST, brief, cut
 
 if TYPE_CHECKING:
     from mcp_hub.hub import HubPort
@@ -61,5 +61,5 @@ def summary(statuses: Sequence[UpstreamStatus]) -> str:
     more = f"; and {len(failed) - _MOST} more failed" if len(failed) > _MOST else ""
     room = (LONGEST - len(said) - len(more)) // max(1, min(len(failed), _MOST))
     for status in failed[:_MOST]:
-        said += f"; {status.server} failed: {brief(status.reason)}"[:room]
+        said += cut(f"; {status.server} failed: {brief(status.reason)}", room)
     return said + more

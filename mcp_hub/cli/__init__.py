@@ -10,7 +10,8 @@ Held together by the table of commands below and by `setup`, which has the commo
 chooses the event loop and turns errors into exit codes. `signals` is for a hub that serves; `arguments` reads the
 arguments of `mcp-hub call`.
 
-Sub-packages: `commands`, `access` (ways to reach a hub), `render` (all that people read).
+Sub-packages: `commands`, `access` (ways to reach a hub), `render` (all that people read), `questions` (of a tool, to
+the person at the terminal).
 
 Not here: the work of a hub. Commands open one through `app`, and ask it, or a running one, through `client`.
 """
@@ -35,6 +36,8 @@ _COMMANDS: Final = {
     "tokens": "tokens:tokens",
     "search": "search:search",
     "call": "call:call",
+    "read": "read:read",
+    "prompt": "read:prompt",
     "streams": "streams:streams",
     "resume": "resume:resume",
     "cancel": "streams:cancel",

@@ -1,23 +1,26 @@
-"""The arguments of `mcp-hub call`: `--arg name=value` and JSON text become one encoded object.
+"""The arguments of `mcp-hub call`: `name=value` and JSON text become one encoded object.
 
-Texts are checked before a server starts; only the type of an `--arg` waits for the tool's schema. JSON is sent as it
-was written, so numbers of any size keep their digits.
+Texts are checked before a server starts; the name and the type of a `name=value` wait for the tool's schema. JSON is
+sent as it was written: its names are not checked, and numbers of any size keep their digits.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import click
 import msgspec
 
+from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import JsonObject, RawJson, RawObject
 
 _DEEPEST: Final = 8
 """Steps through `$ref` and `anyOf` of a property; real schemas need two or three."""
 _KINDS: Final = {str: "string", bool: "boolean", type(None): "null", list: "array", dict: "object", float: "number"}
 _ALTERNATIVES: Final = ("anyOf", "oneOf")
+_OPEN: Final = ("additionalProperties", "patternProperties", "allOf", "anyOf", "oneOf", "$ref", "if")
+"""Keywords of a schema under which names that it does not list may still be meant."""
 
 
 def spelled_out(args: Sequence[str]) -> list[str]:
@@ -41,10 +44,11 @@ def split_pairs(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals:
-            raise click.UsageError(f"Write --arg {text!r} as name=value.")
+            how = " Give a JSON object with --args-json." if text.lstrip()[:1] in ("{", "@") else ""
+            raise click.UsageError(f"{text[:100]!r}: write an argument as name=value.{how}")
         if name in pairs:
-            raise click.UsageError(f"--arg {name} is given twice. Write a list as {name}='[…, …]'.")
-        check_text(text, f"--arg {name!r}")
+            raise click.UsageError(f"The argument {name} is given twice. Write a list as {name}='[…, …]'.")
+        check_text(text, f"The argument {name!r}")
         pairs[name] = value
     return pairs
 
@@ -98,6 +102,45 @@ def _text(source: str, option: str, stdin: BinaryIO) -> bytes:
         return Path(source[1:]).read_bytes().removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
         raise click.UsageError(f"{option}: cannot read the file {source[1:]}: {error.strerror}. Correct it.") from None
+
+
+def check_names(tool: str, given: Collection[str], base: Collection[str], definition: RawJson) -> None:
+    """Raises `ConfigError` for a name in `given` that the tool does not have, and for a required one that is missing.
+
+    `base` are the names that came as JSON, which are the server's to check.
+    """
+    properties, root = _properties(definition)
+    required = root.get("required")
+    wanted = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+    is_open = not isinstance(root.get("properties"), dict) or any(root.get(keyword) for keyword in _OPEN)
+    check_known(tool, given, {*base, *given}, properties, wanted, is_open=is_open, more=" --args-json sends any.")
+
+
+def check_known(
+    what: str,
+    given: Collection[str],
+    present: Collection[str],
+    known: Mapping[str, object],
+    required: Sequence[str],
+    *,
+    is_open: bool = False,
+    more: str = "",
+) -> None:
+    """Raises `ConfigError` for an unknown name in `given`, unless `is_open`, and for `required` ones not `present`.
+
+    `more` is advice for an unknown name.
+    """
+    from mcp_hub.config.findings import nearest
+
+    listed = f"Its parameters: {', '.join(known)}." if known else "It takes no arguments."
+    for name in given:
+        if not is_open and name not in known:
+            hint = nearest(name, known) or "."
+            said = f'{what} does not have a parameter "{name}"{hint} {listed}{more}'
+            raise ConfigError(ConfigFinding("unknown_parameter", said))
+    if missing := [name for name in required if name not in present]:
+        said = f"{what} needs {' '.join(f'{name}=…' for name in missing)}. {listed}"
+        raise ConfigError(ConfigFinding("missing_parameter", said))
 
 
 def compose(base: RawObject, pairs: dict[str, str], definition: RawJson) -> msgspec.Raw:

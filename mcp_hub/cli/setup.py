@@ -5,13 +5,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import anyio
 import click
+import msgspec
 from msgspec.structs import replace
 
 from mcp_hub import logs
@@ -60,9 +62,52 @@ wait_option: Callable[[Any], Any] = click.option(
     "--wait", type=Seconds(min=0), default=30.0, show_default=True, metavar="SECONDS",
     help="How long to wait for servers to start.",
 )  # fmt: skip
-output_option: Callable[[Any], Any] = click.option(
-    "--output", type=click.Choice(["text", "json", "jsonl"]), help="Output format. Default: text, or jsonl with --json."
+_FORMATS: Final = ("text", "json", "jsonl")
+_format_option = click.option(
+    "--format", "form", type=click.Choice(_FORMATS), help="Output format. Default: text, or JSON with --json."
 )
+_output_option = click.option(
+    "--output", metavar="DIR", help="Save images, audio and other binary content of the result in this folder."
+)
+
+
+def _made(folder: Path) -> Path:
+    """The folder, which exists then. Exits with 2 if it cannot be made."""
+    from mcp_hub.cli.render.media import make_folder
+
+    try:
+        make_folder(folder)
+    except OSError as problem:
+        fail("output_unwritable", f"{folder} is not a folder to write to: {problem.strerror}. Choose another --output.")
+    return folder
+
+
+class Output(msgspec.Struct, frozen=True):
+    """The format in which the result of a call is printed (text, json, jsonl), and the folder for what is not text."""
+
+    form: str
+    folder: Path | None = None
+
+
+def output_options(default: Callable[[Mapping[str, Any]], str]) -> Callable[[Callable[..., Any]], Any]:
+    """Adds --format and --output to a command, which gets them as its `output`. `default` is the format without them.
+
+    A format as the value of --output is taken for one, as before there was --format.
+    """
+
+    def decorated(command: Callable[..., Any]) -> Any:
+        @wraps(command)
+        def run(form: str | None, output: str | None, **given: Any) -> Any:
+            if output in _FORMATS:
+                form, output = form or output, None
+            folder = None if output is None else _made(Path(output))
+            return command(output=Output(form or default(given), folder), **given)
+
+        return _format_option(_output_option(run))
+
+    return decorated
+
+
 stream_argument: Callable[[Any], Any] = click.argument("stream", callback=_named)
 
 

@@ -12,12 +12,11 @@ from mcp_hub.client.rest import RestClient
 from mcp_hub.client.retrying import Patience
 from mcp_hub.client.streams import HubStream, OnPause, Start, ignore, started
 from mcp_hub.client.transport import HubTransport
-from mcp_hub.errors import RpcError
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.rest.calls import ToolList
 from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo
-from mcp_hub.protocol.rest.streams import ErrorBody, InputBody, StreamList, StreamStatus
-from mcp_hub.types import RawJson
+from mcp_hub.protocol.rest.streams import InputBody, StreamList, StreamStatus
+from mcp_hub.types import Kind, RawJson
 
 
 class HubClient:
@@ -60,13 +59,19 @@ class HubClient:
     # -- durable calls
 
     def stream(
-        self, name: str, arguments: RawJson = b"{}", *, key: str | None = None, on_pause: OnPause = ignore
+        self,
+        name: str,
+        arguments: RawJson = b"{}",
+        *,
+        kind: Kind = Kind.TOOL,
+        key: str | None = None,
+        on_pause: OnPause = ignore,
     ) -> HubStream:
-        """Calls a tool as a durable stream.
+        """Calls a tool as a durable stream, gets a prompt, or reads a resource, whose name is its URI.
 
         A call with the same `key` is the same call; without one it gets a key of its own.
         """
-        start = self._start(name, arguments, key)
+        start = self._start(name, arguments, key, kind)
         return HubStream(self._rest, self._patient(), start, on_pause=on_pause)
 
     def resume(self, stream: str, after: int = 0, *, on_pause: OnPause = ignore) -> HubStream:
@@ -92,14 +97,18 @@ class HubClient:
         """Asks for the end of a call; its state then, an ending if it had ended before. Raises `UnknownStream`."""
         return await self._rest.send(StreamStatus, "DELETE", self._rest.url("streams", stream))
 
-    async def refuse(self, stream: str, key: str, error: RpcError) -> None:
-        """Answers an open question with an error. Raises `UnknownStream`, `InvalidParams` if it is not open."""
-        body = msgspec.json.encode(InputBody(key, error=ErrorBody(error.code, error.message)))
-        await self._rest.send(StreamStatus, "POST", self._rest.url("streams", stream, "input"), body)
+    async def answer(self, stream: str, body: InputBody) -> None:
+        """Answers an open question. Raises `UnknownStream`, `InvalidParams` if it is not open."""
+        url = self._rest.url("streams", stream, "input")
+        await self._rest.send(StreamStatus, "POST", url, msgspec.json.encode(body))
 
-    def _start(self, name: str, arguments: RawJson, key: str | None) -> Start:
-        body = object_bytes({"arguments": Raw(bytes(arguments))})
-        return Start(self._rest.url("tools", name, "call"), body, key or secrets.token_hex(16))
+    def _start(self, name: str, arguments: RawJson, key: str | None, kind: Kind = Kind.TOOL) -> Start:
+        path, body = ("tools", name, "call"), {"arguments": Raw(bytes(arguments))}
+        if kind is Kind.PROMPT:
+            path = ("prompts", name, "get")
+        elif kind is Kind.RESOURCE:
+            path, body = ("resources", "read", ""), {"uri": Raw(msgspec.json.encode(name))}
+        return Start(self._rest.url(*filter(None, path)), object_bytes(body), key or secrets.token_hex(16))
 
     def _patient(self) -> Patience:
         return Patience(self._patience, random.random)

@@ -1,7 +1,7 @@
 """The lists of a hub: its servers, its tools found and counted, as its REST front answers."""
 
 from mcp_hub.client.rest import RestClient
-from mcp_hub.protocol.rest.lists import FoundTools
+from mcp_hub.protocol.rest.lists import FoundTools, PromptList
 from mcp_hub.protocol.rest.servers import ServerList
 from mcp_hub.protocol.rest.tokens import TokenAccount
 
@@ -26,6 +26,10 @@ class HubLists:
         """The tools that fit the query, the best first."""
         only = {} if server is None else {"server": server}
         return await self._rest.get(FoundTools, "search", q=query, limit=str(most), **only)
+
+    async def prompts(self) -> PromptList:
+        """The prompts."""
+        return await self._rest.get(PromptList, "prompts")
 
     async def owners(self) -> dict[str, str]:
         """The name of each tool with the name of its server."""

@@ -78,7 +78,7 @@ def _error_named(problem: RestProblem, status: int) -> HubError:
             return UnknownStream()
         case "events_gone":
             return EventsGone(problem.earliest)
-        case "unknown_tool":
+        case "unknown_tool" | "unknown_entry":
             return UnknownEntry(problem.detail, data={"upstream": problem.upstream} if problem.upstream else None)
         case "busy":
             return Busy(problem.detail)

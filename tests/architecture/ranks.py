@@ -8,7 +8,7 @@ ORDER = [
     {"hub"},
     {"calls", "catalog", "sessions", "upstreams"},
     {"stores", "wire"},
-    {"call"},
+    {"call", "formats"},
     {"protocol"},
     {"config", "events"},
     {"aio", "errors", "ids"},
@@ -24,7 +24,7 @@ CLIENT_MAY = {"types", "errors", "events", "protocol", "client"}
 
 FRONTS_MAY = {
     *("fronts", "hub", "call", "events", "notices", "protocol", "sessions", "types", "errors", "clock", "ids", "aio"),
-    *("masking", "wire", "logs"),
+    *("masking", "wire", "logs", "formats"),
 }
 """Everything else that a front needs goes through the port, `hub`."""
 
@@ -37,7 +37,7 @@ SEAMS = {"upstreams.executors.posts", "stores.base", "stores.documents.base"}
 """The abstract packages import nothing of the concrete ones but these."""
 
 PURE = {
-    *("types", "events", "errors", "call", "config.plan", "protocol"),
+    *("types", "events", "errors", "call", "config.plan", "protocol", "formats"),
     *("catalog.names", "catalog.filters", "catalog.view", "catalog.definitions", "catalog.routes", "catalog.rules"),
     *("catalog.overrides", "catalog.entries", "catalog.unmatched", "catalog.pins", "catalog.flags"),
     "catalog.costs.tokens",

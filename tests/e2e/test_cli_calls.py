@@ -1,20 +1,16 @@
 """`mcp-hub call` with servers of its own: arguments, waiting, interrupts, a terminal. Results: test_cli_url."""
 
-import fcntl
 import json
 import os
-import pty
 import re
 import select
 import signal
-import struct
 import subprocess
-import sys
-import termios
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.terminal import terminal
 from tests.unit.cli.command import COMMAND, JOBS, SECONDS, command_env, hub
 from tests.upstreams.launch import argv, events, received
 
@@ -43,6 +39,29 @@ def test_arguments_come_as_json_too(folder: Path, options: list[str], stdin: str
     assert json.loads(done.stdout)["structuredContent"] == {"text": "a"}
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_images_are_saved_where_the_user_says(folder: Path, form: str) -> None:
+    image = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
+    given = json.dumps({"json": json.dumps({"content": [{"type": "text", "text": "a"}, image]})})
+    done = hub(folder, "call", "fix_raw", "--args-json", given, "--output", "pictures", "--format", form)
+    assert (done.returncode, done.stderr) == (0, "saved pictures/2.png (image/png, 8 bytes)\n")
+    assert (folder / "pictures" / "2.png").read_bytes() == b"\x89PNG\r\n\x1a\n"
+    if form == "text":
+        assert done.stdout == "a\n[image image/png 8 bytes]\n"
+    done = hub(folder, "call", "fix_raw", "--args-json", given, "--output", "servers.yaml")
+    assert done.returncode == 2 and "[output_unwritable]" in done.stderr
+
+
+def test_text_goes_into_a_pipe_as_it_comes(folder: Path) -> None:
+    call = [*COMMAND, "call", "jobs_run_job", "steps=10000", "seconds=3600"]
+    with subprocess.Popen(call, env=command_env(folder), cwd=folder, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert select.select([process.stdout], [], [], SECONDS)[0]
+        assert os.read(process.stdout.fileno(), 100).startswith(b"step 1 done\n")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SECONDS) == 130
+
+
 def test_server_that_is_down_ends_with_3(folder: Path) -> None:
     down = hub(folder, "call", "gone_anything")
     assert down.returncode == 3
@@ -61,6 +80,7 @@ def test_call_does_not_wait_for_other_servers(folder: Path) -> None:
 def test_bad_arguments_end_with_2_and_start_nothing(folder: Path) -> None:
     for options, message in [
         (["--arg", "text"], "as name=value"),
+        (["text=a", "--arg", "text=b"], "given twice"),
         (["--args-json", "[1]"], "as a JSON object"),
         (["--json", "{oops"], "the text is not JSON"),
         (["--json", "{}", "--args-json", "{}"], "both give arguments"),
@@ -93,30 +113,10 @@ def test_interrupt_cancels_the_call_upstream(folder: Path, number: signal.Signal
     assert not Path(f"/proc/{start['pid']}").exists()
 
 
-def on_terminal(folder: Path, *args: str) -> tuple[int, str]:
-    """Runs the command with a terminal of 100 columns as stdin, stdout and stderr: exit code and all it wrote."""
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-    env = {**command_env(folder), "TERM": "xterm-256color"}
-    env.pop("NO_COLOR", None)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mcp_hub", *args], stdin=slave, stdout=slave, stderr=slave, env=env, cwd=folder
-    )
-    os.close(slave)
-    written = bytearray()
-    while select.select([master], [], [], SECONDS)[0]:
-        try:
-            chunk = os.read(master, 65536)
-        except OSError:  # how Linux says that nobody has the terminal open any more
-            break
-        written += chunk
-    os.close(master)
-    return process.wait(SECONDS), written.decode()
-
-
 def test_terminal_shows_a_progress_bar_then_the_result(folder: Path) -> None:
-    code, shown = on_terminal(folder, "call", "jobs_run_job", "--arg", "steps=3", "--arg", "seconds=1.2")
-    assert code == 0
+    with terminal(folder, "call", "jobs_run_job", "--arg", "steps=3", "--arg", "seconds=1.2") as person:
+        assert person.end() == 0
+        shown = person.text
     assert "━━━" in shown
     assert "1/3" in shown
     assert "step 2 of 3" in shown

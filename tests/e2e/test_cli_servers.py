@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from mcp_hub.codes import CODES
+from tests.e2e.terminal import terminal
 from tests.unit.cli.command import COMMAND, JOBS, SECONDS, command_env, hub
 from tests.upstreams.launch import argv, events
 
@@ -122,6 +123,24 @@ def test_tools_are_those_that_clients_get(tmp_path: Path) -> None:
     table = hub(tmp_path, "tools", "--server", "jobs").stdout
     assert "jobs_wait" in table
     assert "good_echo" not in table
+
+
+def test_tools_are_one_on_a_line_and_full_shows_all_of_them(tmp_path: Path) -> None:
+    long = {"name": "long", "description": f"One\x1b[2J. {'More. ' * 50}\nAnd more.", "inputSchema": {"type": "object"}}
+    schema = {"type": "object", "properties": {"a": {"type": "string", "description": "An a"}}, "required": ["a"]}
+    (tmp_path / "tools.json").write_text(json.dumps([long, {"name": "short", "inputSchema": schema}]))
+    configure(tmp_path, own=command(*argv(tools_json=tmp_path / "tools.json")))
+    lines = hub(tmp_path, "tools", "--server", "own").stdout.splitlines()
+    assert [line.split() for line in lines if "own_" in line][-2:] == [
+        ["own_long", "own", "One"],
+        ["own_short", "own"],
+    ]
+    full = hub(tmp_path, "tools", "--server", "own", "--full").stdout
+    assert "own_long (own)\n  One\\x1b[2J. More." in full and "\n  And more.\n" in full
+    assert "own_short (own)\n    a:str: An a\n" in full
+    with terminal(tmp_path, "tools") as person:
+        assert person.end() == 0
+        assert len([line for line in person.text.splitlines() if "own_" in line]) == len(lines) - 2
 
 
 def test_tools_of_a_server_that_is_down_or_unknown(tmp_path: Path) -> None:

@@ -99,7 +99,8 @@ async def test_detached_call_is_followed_to_its_end(place: Place, url: bool) -> 
     rest = await place.run("resume", stream, "--json", "--after", "3", url=url)
     assert rest.stdout.splitlines() == done.stdout.splitlines()[2:]
     text = await place.run("resume", stream, url=url)
-    assert (text.returncode, text.stdout) == (0, b'{"steps":3,"seconds":1.5,"status":"done"}\n')
+    steps = b"step 1 done\nstep 2 done\nstep 3 done\n"
+    assert (text.returncode, text.stdout) == (0, steps + b'{"steps":3,"seconds":1.5,"status":"done"}\n')
     over = await place.run("resume", stream, "--after", "8", url=url)
     assert (over.returncode, over.stdout) == (0, b"")
     assert over.stderr.decode() == f"{stream} has ended; event 8 is its last\n"
@@ -331,6 +332,6 @@ async def test_verbose_call_names_its_stream(place: Place) -> None:
 @pytest.mark.parametrize("url", [True, False])
 async def test_question_to_a_command_is_declined_at_once(place: Place, url: bool) -> None:
     done = await place.run("call", "fix_ask_form", "--json", "{}", url=url)
-    assert done.stderr.decode().startswith("declined what the tool asks: elicitation/create\n")
+    assert done.stderr.decode().startswith("declined what the tool asks: elicitation/create (nobody can be")
     assert kinds(done)[:2] == ["input-required", "input-received"]
     assert "-32601" in done.stdout.decode()

@@ -86,6 +86,17 @@ async def test_pipe_gets_the_result_and_nothing_else(where: list[str]) -> None:
     assert "resultType" not in json.loads(done.stdout)
 
 
+async def test_arguments_follow_the_name_and_are_checked_by_the_tools_schema(where: list[str]) -> None:
+    done = await run("call", "fix_echo", "text=5", "nonce=a=b", *where)
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"text": "5", "nonce": "a=b"})
+    done = await run("call", "fix_echo", "txt=5", *where)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b'"txt". Did you mean "text"?' in done.stderr and b"[unknown_parameter]" in done.stderr
+    done = await run("call", "fix_echo", *where)
+    assert done.returncode == 2 and b"fix_echo needs text=" in done.stderr
+    assert (await run("call", "fix_echo", "--json", '{"txt": 5}', *where)).returncode == 0
+
+
 async def test_progress_content_and_logs_come_as_json_lines(where: list[str]) -> None:
     done = await run("call", "fix_progress", "--arg", "n=3", "--json", *where)
     assert done.returncode == 0

@@ -1,6 +1,7 @@
 """`tokens` and `search` as they are really run: the account of a running hub, and what its model would read."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import httpx2
 import pytest
 
 from tests.e2e.client import Hub
+from tests.e2e.terminal import terminal
 from tests.interaction.fronts import http_hub
 from tests.unit.cli.command import JOBS, hub
 from tests.upstreams.launch import entry
@@ -108,15 +110,26 @@ async def told(running: Hub, **arguments: object) -> str:
 async def test_search_prints_what_find_tools_tells_a_model(
     folder: Path, running: Hub, arguments: dict[str, Any]
 ) -> None:
-    line = [
-        word for name in ("server", "limit", "detail") if name in arguments for word in (f"--{name}", arguments[name])
-    ]
+    given = {"detail": "brief", **arguments}
+    line = [word for name in ("server", "limit", "detail") if name in given for word in (f"--{name}", given[name])]
     done = hub(folder, "search", *map(str, line), "--", arguments["query"])
     text = await told(running, **arguments)
     assert done.stdout == text + "\n"
     assert done.returncode == text.startswith("No tool fits")
     cost, _, hits = done.stderr.removesuffix("\n").partition(" tokens, ")
     assert int(cost) > 0 and hits.endswith(("hit", "hits")) and hits.startswith("0") == (done.returncode == 1)
+
+
+def test_search_shows_one_line_a_hit_and_full_the_rest(folder: Path) -> None:
+    lines = hub(folder, "search", "run a job").stdout.splitlines()
+    assert lines[0].startswith("jobs_run_job(steps?:int") and not any(line.startswith(" ") for line in lines)
+    full = hub(folder, "search", "run a job", "--full", "--limit", "1").stdout.splitlines()
+    assert full[0] == "jobs_run_job (jobs)" and "  Run a simulated job that reports each step while it works." in full
+    assert "    steps?:int: into how many steps the job is divided" in full
+    with terminal(folder, "search", "run a job") as person:
+        assert person.end() == 0
+        shown = [line for line in person.text.splitlines() if "(" in line and ":" in line]
+        assert shown and all(len(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line)) <= 100 for line in shown)
 
 
 def test_explained_search_shows_what_scores_are_made_of(folder: Path) -> None:

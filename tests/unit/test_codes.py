@@ -45,6 +45,8 @@ problems of the REST API. Errors whose `data` the specification of MCP defines (
 their number says all. An error of a server is relayed as it is: the hub adds nothing to it.""",
     "HTTP": """`code` of `application/problem+json` and of `reasons` in `/readyz?verbose`, and `data.code` of the
 JSON-RPC error with which the MCP endpoints refuse a request.""",
+    "Model output": """`code` of the `error` events of a model's output ([prompted.md](prompted.md)), whose message is
+written for the model. A tool that does not exist has the code `unknown_tool`.""",
     "Commands": """The code stands in brackets at the end of the message of a command. Names that do not exist have the
 same codes in the configuration and the REST API.""",
 }

@@ -27,7 +27,7 @@ def recipe(target: str, venv: Path) -> str:
 @needs_make
 def test_running_installs_the_hub_with_uvx_and_no_tool_of_development(tmp_path: Path) -> None:
     said = recipe("run", tmp_path / "venv")
-    assert "--editable '.[uvx]'" in said and "mcp-hub serve --http" in said
+    assert "--no-compile --editable '.[uvx]'" in said and "mcp-hub serve --http" in said
     assert "--group" not in said
     assert "--group dev" in recipe("test", tmp_path / "venv")
 

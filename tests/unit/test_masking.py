@@ -1,5 +1,6 @@
 """What is blacked out of what the hub says, and what is not."""
 
+import hashlib
 import json
 import time
 from base64 import b64encode, urlsafe_b64encode
@@ -11,7 +12,7 @@ import pytest
 
 from mcp_hub import masking
 from mcp_hub.errors import RpcError, UpstreamUnavailable
-from mcp_hub.masking import MASK, Mask, hide
+from mcp_hub.masking import MASK, Mask, hide, hide_head
 
 ODD = 'pa"ss\\w ö/rd?'
 
@@ -175,6 +176,25 @@ def test_no_text_of_a_server_takes_long(part: str) -> None:
     text = part * (8_000_000 // len(part))
     assert len(hide(text)) < 300_000
     assert time.process_time() - started < 5
+
+
+@pytest.mark.slow
+def test_many_secrets_do_not_make_a_text_take_long() -> None:
+    """A hang guard: a text that is compared with each secret at each place takes minutes for this."""
+    masking.learn([b64encode(hashlib.sha256(b"%d" % number).digest()).decode() for number in range(500)])
+    text = "connection refused to https://db.example " * 6000
+    started = time.process_time()
+    assert hide(text) == text
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("before", [0, 10, 1000])
+def test_the_head_of_a_text_holds_no_half_of_a_secret(before: int) -> None:
+    secrets = [f"{number:03}" + "s3cret" * 30 for number in range(60)]
+    masking.learn(secrets)
+    head = hide_head(("x" * before + "".join(secrets)).encode(), 100)
+    assert head.startswith("x" * min(before, 100)) and "s3" not in head and len(head) <= 100
+    assert hide_head(b"plain text", 100) == "plain text" and hide_head(b"plain " * 10_000, 5) == "plain"
 
 
 def test_a_text_without_end_is_cut_and_says_so() -> None:

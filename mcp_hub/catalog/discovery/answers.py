@@ -26,7 +26,7 @@ _ONLY_SERVERS_BYTES: Final = 600  # bytes of servers in an answer without hits
 _NOTED: Final = 2  # hits whose parameters are explained: the tool that is called is mostly one of them
 _NOTES: Final = 220  # characters of notes on one hit's parameters
 _MOST_ALSO: Final = 4  # near-duplicates that are named with a hit
-_WEAK: Final = " [weak match]"
+WEAK: Final = " [weak match]"
 _OF_A_TOOL: Final = ("name", "description", "inputSchema")
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _DESTROYS: Final = frozenset(
@@ -146,7 +146,7 @@ def _lines(
 
 def _shown(hit: Hit, raw: bytes, detail: Detail, notes: int, left: int, is_marked: bool) -> tuple[str, bool]:
     """One hit, and whether in the detail that was asked for."""
-    mark = _WEAK if is_marked and hit.weak else ""
+    mark = WEAK if is_marked and hit.weak else ""
     also = "\nalso: " + _listed(hit.also) if hit.also else ""
     if detail == "full" and estimate(text := exact(raw) + mark + also) < left:
         return text, True

@@ -68,6 +68,16 @@ def parameter_notes(raw: bytes, budget: int) -> list[str]:
     return notes
 
 
+def parameter_lines(raw: bytes) -> list[str]:
+    """`steps?:int: into how many steps` of each parameter, required ones first, for people."""
+    tool = _object(raw)
+    lines: list[str] = []
+    for name, schema, is_required in _listed(tool):
+        about = one_line(_text(schema, "description"))
+        lines.append(f"{_parameter(name, schema, is_required, tool['inputSchema'])}{f': {about}' if about else ''}")
+    return lines
+
+
 def all_names(groups: Mapping[str, Sequence[str]]) -> str:
     """The names of every server's tools, a line a server, such as `github_{create_issue list_issues}`.
 

@@ -2,12 +2,15 @@
 
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_hub.cli.render import results
-from mcp_hub.cli.render.renderers import JsonLines, OnTerminal, Quiet, Show
+from mcp_hub.cli.render.media import saved
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.renderers import JsonLines, OnTerminal, PlainText, ResultJson, Show
 from mcp_hub.cli.render.results import with_code
-from mcp_hub.cli.setup import EXIT_CONFIG, EXIT_INTERRUPTED, EXIT_TOOL, EXIT_UNAVAILABLE
+from mcp_hub.cli.setup import EXIT_CONFIG, EXIT_INTERRUPTED, EXIT_TOOL, EXIT_UNAVAILABLE, Output
 from mcp_hub.errors import (
     DeadlineExceeded,
     ExecutorLost,
@@ -31,25 +34,36 @@ if TYPE_CHECKING:
 
 _ABSENT = (UpstreamUnavailable, UpstreamLost, DeadlineExceeded, HubStopping, HubRestarted, ExecutorLost)
 
+Asked = Callable[[InputRequired], Awaitable[str]]
+"""Takes care of a question of the tool; returns a note about it."""
 
-def show_for(output: str, title: str) -> Show:
-    """The renderer for `output` (text, json, jsonl), as fits the place that stdout leads to."""
-    if output == "jsonl":
+
+def show_for(output: Output, title: str) -> Show:
+    """The renderer for the format, as fits the place that stdout leads to."""
+    if output.form == "jsonl":
         return JsonLines(sys.stdout.buffer)
-    if output == "json" or not sys.stdout.isatty():
-        return Quiet(sys.stdout.buffer, as_json=output == "json")
+    if output.form == "json":
+        return ResultJson(sys.stdout.buffer)
+    if not sys.stdout.isatty():
+        return PlainText(sys.stdout.buffer)
     from rich.console import Console
 
     return OnTerminal(title, Console(), Console(stderr=True), sys.stderr.isatty())
 
 
 async def followed(
-    events: "Events", show: Show, asked: Callable[[InputRequired], Awaitable[str]], *, names_stream: bool = False
+    events: "Events",
+    show: Show,
+    asked: Asked,
+    *,
+    method: str = "tools/call",
+    folder: Path | None = None,
+    names_stream: bool = False,
 ) -> int | None:
-    """Shows the events as they come; the exit code of their ending, None if they end without one.
+    """Shows the events of a call of `method` as they come; the exit code of their ending, None if they end without one.
 
     `asked` is called for each question of the tool and returns the note to show. With `names_stream` a note has the id
-    of the stream.
+    of the stream. Binary content of the result is saved in `folder`.
     """
     async for event in events:
         if names_stream:
@@ -58,9 +72,11 @@ async def followed(
         show.at(events.cursor)
         match event:
             case Completed():
-                outcome = results.ShownResult.of(b"".join(shape.call_result("tools/call", event, Era.HANDSHAKE)))
+                raw = b"".join(shape.call_result(method, event, Era.HANDSHAKE))
+                outcome = results.ShownResult.of(raw, method, is_saved=folder is not None)
                 show.outcome(outcome)
-                return EXIT_TOOL if outcome.is_error else 0
+                is_saved = folder is None or _save(outcome, folder, show)
+                return EXIT_TOOL if outcome.is_error or not is_saved else 0
             case Failed(error):
                 return refuse(show, error)
             case Cancelled(reason):
@@ -71,6 +87,17 @@ async def followed(
                 if isinstance(event, InputRequired):
                     show.note(await asked(event))
     return None
+
+
+def _save(outcome: results.ShownResult, folder: Path, show: Show) -> bool:
+    """Whether all binary content is saved."""
+    try:
+        for said in saved(outcome.blocks, folder):
+            show.note(said)
+    except OSError as problem:
+        say(f"Cannot write {problem.filename or folder}: {problem.strerror}.")
+        return False
+    return True
 
 
 def refuse(show: Show, error: RpcError) -> int:

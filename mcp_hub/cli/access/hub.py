@@ -85,15 +85,20 @@ class ReachedHub(msgspec.Struct, frozen=True):
         if self.app is not None:
             await waiting.settle(self.app.hub, self.wait)
 
-    async def find(self, tool: str, doing: Callable[[str], None]) -> None:
-        """Waits until a server of our own has the tool, or all have settled. `doing` is handed what it waits for."""
+    async def find(self, name: str, doing: Callable[[str], None], kind: Kind = Kind.TOOL) -> None:
+        """Waits until a server of our own has it, or all have settled. `doing` is handed what it waits for.
+
+        A resource is known by its URI.
+        """
         if self.app is None:
             return
         hub = self.app.hub
 
         def is_enough() -> bool:
             doing(waiting.starting_text(hub.statuses()))
-            return hub.catalog.view(None).find(Kind.TOOL, tool) is not None or readiness.all_settled(hub)
+            view = hub.catalog.view(None)
+            is_there = view.resolve_uri(name) if kind is Kind.RESOURCE else view.find(kind, name)
+            return is_there is not None or readiness.all_settled(hub)
 
         await readiness.wait_until(hub, is_enough, self.wait)
         doing("")

@@ -5,7 +5,8 @@ In: parsed options from click, which are complete except for the configuration.
 Out: an exit code, and output by way of `cli.render`.
 
 Held together by the table in `mcp_hub.cli`, which names the module and function of every command and imports it only
-when it is called. `serve` runs a hub. `call`, `resume`, `streams` work with calls. `list`, `tools`, `tokens`,
+when it is called. `serve` runs a hub. `call`, `resume`, `streams` work with calls, `read` and
+`prompt` with resources and prompts. `list`, `tools`, `tokens`,
 `search`, `check` and `doctor` inspect a configuration and its servers. `approve`, `login`, `reload` change what
 running hubs do.
 

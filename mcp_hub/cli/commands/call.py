@@ -5,7 +5,7 @@ SIGINT and SIGTERM end the call, wherever it runs: the hub cancels it at its ser
 """
 
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -16,21 +16,20 @@ import msgspec
 from mcp_hub.cli import arguments
 from mcp_hub.cli.access.following import followed, refuse, show_for
 from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_client, run_with_hub
+from mcp_hub.cli.questions.answering import answered
 from mcp_hub.cli.render.renderers import Show
-from mcp_hub.cli.setup import EXIT_INTERRUPTED, output_option
-from mcp_hub.errors import HubError, InvalidParams, RpcError
+from mcp_hub.cli.setup import EXIT_INTERRUPTED, Output, output_options
+from mcp_hub.errors import HubError, RpcError
 from mcp_hub.events import InputRequired
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
-from mcp_hub.types import RawJson, RawObject
+from mcp_hub.types import Kind, RawJson, RawObject
 
 if TYPE_CHECKING:
     from mcp_hub.client import HubClient, HubStream
 
 _CANCELLING: Final = 3.0
 """Seconds in which a hub has to take in that a call is cancelled."""
-_TRIES: Final = (0.5, 2.0, 5.0)
-"""Seconds after each attempt to answer a question."""
-_NOBODY: Final = RpcError("nobody can be asked: the call was made by a command", code=-32601)
+_METHODS: Final = {Kind.TOOL: "tools/call", Kind.PROMPT: "prompts/get", Kind.RESOURCE: "resources/read"}
 
 
 class _Wanted(msgspec.Struct, frozen=True):
@@ -38,8 +37,9 @@ class _Wanted(msgspec.Struct, frozen=True):
 
     name: str
     base: RawObject
+    has_json: bool
     pairs: dict[str, str]
-    output: str
+    output: Output
     is_verbose: bool
 
 
@@ -48,49 +48,43 @@ class _CallCommand(click.Command):
         return super().parse_args(ctx, arguments.spelled_out(args))
 
 
-def _refuse_loose(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> None:
-    """Refuses arguments behind the tool's name and says how they are given."""
-    if values:
-        loose = values[0][:100]
-        how = f"--arg {loose!r}" if "=" in loose and loose[0] != "{" else "--arg NAME=VALUE or --args-json TEXT"
-        raise click.UsageError(f"{loose!r}: the tool's arguments are given as options: {how}", ctx)
-
-
 @click.command(cls=_CallCommand)
 @click.argument("name")
-@click.argument("loose", nargs=-1, metavar="", expose_value=False, callback=_refuse_loose)
-@click.option(
-    "--arg", "pairs", multiple=True, metavar="NAME=VALUE",
-    help="One argument, as JSON, or as plain text where the tool expects a string. Repeatable.",
-)  # fmt: skip
+@click.argument("loose", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--arg", "pairs", multiple=True, metavar="KEY=VALUE", help="The same as KEY=VALUE. Repeatable.")
 @click.option("--args-json", metavar="TEXT|@FILE|-", help="All arguments as one JSON object; - reads it from stdin.")
 @click.option(
     "--json", "json_lines", is_flag=False, flag_value="", metavar="[TEXT|@FILE]",
     help="Print JSON lines. An optional value gives all arguments as JSON.",
 )  # fmt: skip
-@output_option
+@output_options(lambda given: "text" if given["json_lines"] is None else "jsonl")
 @click.option("--detach", is_flag=True, help="Start the call in the running hub, print its stream id and exit.")
 @hub_options
 def call(
     name: str,
+    loose: Sequence[str],
     pairs: Sequence[str],
     args_json: str | None,
     json_lines: str | None,
-    output: str | None,
+    output: Output,
     detach: bool,
     reach: Reach,
 ) -> None:
     """Call the tool NAME and show its progress and result.
 
-    NAME is a name that `mcp-hub tools` lists. In a running hub, the call survives a lost connection. Use
+    NAME is a name that `mcp-hub tools` lists. Each KEY=VALUE is one argument: as JSON, or as plain text where the tool
+    expects a string. In a running hub, the call survives a lost connection. Use
     `mcp-hub resume` to follow a detached call; for other calls, -v shows the stream id.
     """
     arguments.check_text(name, f"NAME {name!r}")
     if detach and reach.local:
         raise click.UsageError("--detach leaves the call to a hub that keeps running. Drop --local, or --detach.")
+    if detach and output.folder is not None:
+        raise click.UsageError("--detach does not wait for a result. Give --output to mcp-hub resume.")
     base = _base(args_json, json_lines)
-    chosen = output or ("text" if json_lines is None else "jsonl")
-    wanted = _Wanted(name, base, arguments.split_pairs(pairs), chosen, reach.verbose > 0)
+    wanted = _Wanted(
+        name, base, bool(args_json or json_lines), arguments.split_pairs([*pairs, *loose]), output, reach.verbose > 0
+    )
     if detach:
         run_with_client(reach, lambda client: _detach(client, wanted))
     run_with_hub(reach, lambda hub: _call(hub, wanted))
@@ -106,18 +100,38 @@ def _base(args_json: str | None, json_lines: str | None) -> RawObject:
 
 
 async def _call(hub: ReachedHub, wanted: _Wanted) -> int:
-    show = show_for(wanted.output, wanted.name)
+    async def arguments_now() -> RawJson:
+        return await _arguments(hub.client, wanted)
+
+    return await run_call(hub, wanted.name, arguments_now, wanted.output, is_verbose=wanted.is_verbose)
+
+
+async def run_call(
+    hub: ReachedHub,
+    name: str,
+    arguments_of: Callable[[], Awaitable[RawJson]],
+    output: Output,
+    *,
+    kind: Kind = Kind.TOOL,
+    is_verbose: bool = False,
+) -> int:
+    """Calls a tool, gets a prompt or reads a resource, and shows it to its end; the exit code.
+
+    The arguments are made when its server is there. Raises `ConfigError` as they do.
+    """
+    show = show_for(output, name)
     client = hub.client
 
-    async def declined(question: InputRequired) -> str:
-        await _decline(client, stream.stream or "", question.key)
-        return f"declined what the tool asks: {question.method}"
+    async def asked(question: InputRequired) -> str:
+        return await answered(client, stream.stream or "", question, show, name)
 
     try:
-        await hub.find(wanted.name, show.doing)
-        stream = client.stream(wanted.name, await _arguments(client, wanted), on_pause=show.doing)
+        await hub.find(name, show.doing, kind)
+        stream = client.stream(name, await arguments_of(), kind=kind, on_pause=show.doing)
         async with stream, _cancelled_unless_ended(stream, show):
-            code = await followed(stream, show, declined, names_stream=wanted.is_verbose)
+            code = await followed(
+                stream, show, asked, method=_METHODS[kind], folder=output.folder, names_stream=is_verbose
+            )
         return EXIT_INTERRUPTED if code is None else code
     except RpcError as error:
         return refuse(show, error)
@@ -126,23 +140,29 @@ async def _call(hub: ReachedHub, wanted: _Wanted) -> int:
 
 
 async def _detach(client: "HubClient", wanted: _Wanted) -> int:
-    show = show_for("text" if wanted.output == "text" else "jsonl", wanted.name)
+    form = "text" if wanted.output.form == "text" else "jsonl"
+    show = show_for(Output(form), wanted.name)
     show.close()
     try:
         stream = await client.start(wanted.name, await _arguments(client, wanted))
     except RpcError as error:
         return refuse(show, error)
-    click.echo(stream if wanted.output == "text" else msgspec.json.encode({"stream": stream}))
+    click.echo(stream if form == "text" else msgspec.json.encode({"stream": stream}))
     return 0
 
 
 async def _arguments(client: "HubClient", wanted: _Wanted) -> RawJson:
-    """The arguments; texts of `--arg` become what the tool's definition says. An unknown tool is left to the hub."""
+    """The arguments; texts become what the tool's definition says. An unknown tool is left to the hub.
+
+    Raises `ConfigError` for a text whose name the tool does not have, and for arguments that are missing unless any
+    came as JSON.
+    """
     definition: RawJson = b"{}"
-    if wanted.pairs:
+    if wanted.pairs or not wanted.has_json:
         name = msgspec.json.encode(wanted.name)
         named = (raw for raw in await client.tools() if (raw_object(raw) or {}).get("name") == msgspec.Raw(name))
         definition = next(named, definition)
+        arguments.check_names(wanted.name, wanted.pairs, wanted.base, definition)
     return arguments.compose(wanted.base, wanted.pairs, definition)
 
 
@@ -163,15 +183,3 @@ async def _cancelled_unless_ended(stream: "HubStream", show: Show) -> AsyncItera
             named = f"stream {stream.stream}" if stream.stream else "no stream yet"
             show.note(f"cancelled ({named})" if done else f"interrupted, but the hub did not confirm it ({named})")
         raise
-
-
-async def _decline(client: "HubClient", stream: str, key: str) -> None:
-    """Answers a question with an error, in a few attempts: without an answer the call would wait for minutes."""
-    for pause in _TRIES:
-        try:
-            await client.refuse(stream, key, _NOBODY)
-            return
-        except InvalidParams:  # it is not open any more
-            return
-        except RpcError:
-            await anyio.sleep(pause)

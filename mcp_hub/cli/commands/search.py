@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from mcp_hub.catalog.discovery.answers import WEAK
 from mcp_hub.catalog.discovery.definitions import FIND
 from mcp_hub.catalog.discovery.finding import MOST_HITS
 from mcp_hub.catalog.search.ranker import Hit
@@ -51,9 +52,10 @@ class SearchReport(msgspec.Struct, frozen=True):
     help="Maximum number of hits.",
 )  # fmt: skip
 @click.option(
-    "--detail", type=click.Choice(["brief", "full"]), default="brief", show_default=True,
-    help="One line per hit, or whole definitions.",
+    "--detail", type=click.Choice(["brief", "full"]),
+    help="Print the answer as a model reads it, with the lines or the whole definitions of the hits.",
 )  # fmt: skip
+@click.option("--full", is_flag=True, help="Show whole descriptions, and the parameters.")
 @click.option("--explain", is_flag=True, help="Show how each score is computed.")
 @click.option("--profile", metavar="NAME", help="Search only what this profile exposes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with scores.")
@@ -62,21 +64,23 @@ def search(
     query: Sequence[str],
     server: str | None,
     limit: int,
-    detail: str,
+    detail: str | None,
+    full: bool,
     explain: bool,
     profile: str | None,
     as_json: bool,
     reach: Reach,
 ) -> None:
-    """Show the find_tools answer for QUERY.
+    """Search the tools as find_tools does, one hit on a line.
 
-    Prints the answer on stdout as a model would read it, and its cost in tokens on stderr. Exit code 1 if no tool
-    matches, or 3 if no tool matches and a server is not ready. Weak hits, which the answer marks as such, count as
-    hits.
+    The cost of the answer for a model, in tokens, goes to stderr. Exit code 1 if no tool matches, or 3 if no tool
+    matches and a server is not ready. Weak hits, which the answer marks as such, count as hits.
     """
     # a client could not send text that is not UTF-8 either
     text = " ".join(query)[:_LONGEST].encode(errors="replace").decode()
-    given = {"query": text, "limit": limit, "detail": detail, **({} if server is None else {"server": server})}
+    given = {"query": text, "limit": limit, "detail": detail or "brief"} | (
+        {} if server is None else {"server": server}
+    )
 
     async def searched(hub: ReachedHub) -> int:
         await hub.settle()
@@ -86,7 +90,11 @@ def search(
         except RpcError as error:
             say(with_code(error))
             return EXIT_TOOL
-        _print(found, as_json, explain)
+        if as_json:
+            tables.print_json(found)
+        else:
+            await _print(hub, found, full=full, is_whole=detail is not None)
+            _print_costs(found, explain)
         tables.print_missing(absent)
         return 0 if found.hits else EXIT_UNAVAILABLE if absent else EXIT_TOOL
 
@@ -141,11 +149,29 @@ async def _events(hub: "HubPort", profile: str | None, given: JsonObject) -> Seq
     return reader.take()
 
 
-def _print(found: SearchReport, as_json: bool, explain: bool) -> None:
-    if as_json:
-        tables.print_json(found)
-        return
-    click.echo(visible(found.answer))
+async def _print(hub: ReachedHub, found: SearchReport, *, full: bool, is_whole: bool) -> None:
+    """The `full` definitions of the hits, or the answer; unless `is_whole`, without the notes below its lines."""
+    if full and found.hits:
+        await _print_pages(hub, found)
+    elif is_whole:
+        click.echo(visible(found.answer))
+    else:
+        tables.print_short((line for line in found.answer.splitlines() if not line.startswith("  ")), WEAK)
+
+
+async def _print_pages(hub: ReachedHub, found: SearchReport) -> None:
+    definitions = {name: raw for raw in await hub.client.tools() if (name := _name(raw))}
+    owners = await hub.client.lists.owners()
+    for hit in found.hits:
+        if (raw := definitions.get(hit.id)) is not None:
+            tables.print_page(hit.id, owners.get(hit.id, ""), bytes(raw))
+
+
+def _name(raw: msgspec.Raw) -> str:
+    return str(msgspec.json.decode(raw, type=JsonObject).get("name", ""))
+
+
+def _print_costs(found: SearchReport, explain: bool) -> None:
     if explain:
         click.echo()
         if found.hits:

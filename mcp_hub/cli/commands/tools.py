@@ -1,6 +1,7 @@
 """`mcp-hub tools`: the tools as clients get them."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import click
 
@@ -13,21 +14,25 @@ from mcp_hub.cli.setup import EXIT_UNAVAILABLE
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import Era, Kind
 
+_WIDEST: Final = 200
+"""Characters of a description on one line."""
+
 
 @click.command()
 @click.option("--server", metavar="NAME", help="Show only the tools of this server.")
+@click.option("--full", is_flag=True, help="Show whole descriptions, and the parameters.")
 @click.option("--json", "as_json", is_flag=True, help="Print the definitions as a JSON array.")
 @hub_options
-def tools(server: str | None, as_json: bool, reach: Reach) -> None:
-    """List the tools under the names that clients use.
+def tools(server: str | None, full: bool, as_json: bool, reach: Reach) -> None:
+    """List the tools under the names that clients use, one on a line.
 
     Asks the hub that runs for the configuration; without one, starts the servers. Exit code 3 if a server that
     may have tools is not ready.
     """
-    run_with_hub(reach, lambda hub: _tools(hub, server, as_json), Selection([] if server is None else [server]))
+    run_with_hub(reach, lambda hub: _tools(hub, server, full, as_json), Selection([] if server is None else [server]))
 
 
-async def _tools(hub: ReachedHub, server: str | None, as_json: bool) -> int:
+async def _tools(hub: ReachedHub, server: str | None, full: bool, as_json: bool) -> int:
     # all servers, whichever is asked for: a name can depend on what the others have
     await hub.settle()
     client = hub.client
@@ -41,6 +46,9 @@ async def _tools(hub: ReachedHub, server: str | None, as_json: bool) -> int:
         entries = [entry for entry in entries if entry[0] == server]
     if as_json:
         click.echo(b"[" + b",\n ".join(raw for _, _, raw, _ in entries) + b"]")
+    elif full:
+        for own, name, raw, _ in entries:
+            tables.print_page(name, own, raw)
     else:
         _print_table([(name, own, summary) for own, name, _, summary in entries])
     missing = [own for own in not_ready(map(status_of, servers)) if server in (None, own.server)]
@@ -69,9 +77,11 @@ def _parsed(definitions: Sequence[bytes]) -> list[tuple[str, bytes, str]]:
 
 
 def _print_table(rows: Sequence[tuple[str, str, str]]) -> None:
-    listed = tables.table("tool", "server", "description")
-    for row in rows:
-        listed.add_row(*(tables.cell(text) for text in row))
+    from mcp_hub.catalog.discovery.plain_text import first_sentence
+
+    listed = tables.table("tool", "server", "description", whole=("tool", "server"))
+    for name, server, summary in rows:
+        listed.add_row(tables.cell(name), tables.cell(server), tables.short_cell(first_sentence(summary, _WIDEST)))
     if rows:
         tables.print_table(listed)
     else:

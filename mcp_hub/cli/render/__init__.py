@@ -6,9 +6,9 @@ Out: text on stdout, messages on stderr. Text that comes from a server reaches a
 characters, and secrets of the configuration are masked.
 
 Held together by `output`, which detects that stdout cannot be written, and `tables`, which prints tables, lines and
-JSON. `servers` shows the servers of a hub, `renderers` a running call in one of three ways, `results` its result as
-text or JSON lines. `diagnosis` maps the state of a server to a code and advice; `notices` are warnings, and
-`definition_diff` shows a changed tool before a person approves it.
+JSON. `servers` shows the servers of a hub, `renderers` a running call in one of four ways, `results` its result as
+text or JSON lines; `media` saves what is not text in a folder. `diagnosis` maps the state of a server to a code and
+advice; `notices` are warnings, and `definition_diff` shows a changed tool before a person approves it.
 
 rich is imported inside functions, because most commands and `serve` run without it.
 

@@ -1,4 +1,4 @@
-"""The three renderers of a running call: JSON lines, the result alone, and a live view on a terminal.
+"""The renderers of a running call: JSON lines, the result object, plain text, and a live view on a terminal.
 
 A renderer never waits and never decides: it gets the events in order, and the outcome or the error last. Text of a
 server reaches a terminal, and stderr wherever that leads, without control characters.
@@ -6,6 +6,8 @@ server reaches a terminal, and stderr wherever that leads, without control chara
 
 import hashlib
 import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from mcp_hub.cli.render import results
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 _TAIL: Final = 400
 """Characters shown of a streamed line that has not ended yet."""
+_OF_ANOTHER: Final = "The text so far belongs to a failed attempt."
 
 
 class Show:
@@ -54,6 +57,10 @@ class Show:
     def note(self, text: str) -> None:
         """Something for people that is not an event of the call."""
         self._say(text, "dim")
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Nothing is shown within the block, where somebody else writes to the terminal."""
+        return nullcontext()
 
     def close(self) -> None:
         """Nothing more follows. Idempotent."""
@@ -94,19 +101,81 @@ class JsonLines(Show):
             self._out.flush()
 
 
-class Quiet(Show):
-    """The result and nothing else on stdout: its text, or (`as_json`) the result object as the server sent it."""
+class ResultJson(Show):
+    """The result object, as the server sent it, and nothing else on stdout."""
 
-    def __init__(self, out: BinaryIO, as_json: bool = False) -> None:
+    def __init__(self, out: BinaryIO) -> None:
         self._out = out
-        self._as_json = as_json
 
     def outcome(self, outcome: ShownResult) -> None:
-        if self._as_json or outcome.text:
-            body = bytes(outcome.raw) if self._as_json else outcome.text.encode("utf-8", "replace")
-            self._out.write(body if body.endswith(b"\n") else body + b"\n")
-            self._out.flush()
+        body = bytes(outcome.raw)
+        self._out.write(body if body.endswith(b"\n") else body + b"\n")
+        self._out.flush()
         super().outcome(outcome)
+
+
+class _Streamed:
+    """The text that came before the result."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._length = 0
+
+    def add(self, text: str) -> None:
+        said = text.encode("utf-8", "replace")
+        self._digest.update(said)
+        self._length += len(said)
+
+    def left(self, outcome: ShownResult) -> tuple[str, str]:
+        """The text that continues what came, and the lines that follow it."""
+        said = outcome.joined.encode("utf-8", "replace")
+        if not self._length or hashlib.sha256(said[: self._length]).digest() != self._digest.digest():
+            return "", outcome.text
+        return said[self._length :].decode(), outcome.others
+
+
+class PlainText(Show):
+    """The text of a call in a pipe and nothing else on stdout: partial content as it comes, then the rest."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self._streamed = _Streamed()
+        self._index = 0
+        self._is_within_line = False
+
+    def event(self, event: CallEvent) -> None:
+        if isinstance(event, Delta) and event.channel == "content":
+            if event.index != self._index:
+                self.close()
+            self._index = event.index
+            text = results.content_text(event.content)
+            self._streamed.add(text)
+            self._write(text)
+        elif isinstance(event, Reset):
+            self.close()
+            self._streamed = _Streamed()
+            self.note(_OF_ANOTHER)
+
+    def outcome(self, outcome: ShownResult) -> None:
+        more, lines = self._streamed.left(outcome)
+        self._write(more)
+        if outcome.data is not None:
+            self._out.write(outcome.data)
+            self._out.flush()
+        elif lines:
+            self.close()
+            self._write(lines)
+        super().outcome(outcome)
+
+    def close(self) -> None:
+        if self._is_within_line:
+            self._write("\n")
+
+    def _write(self, text: str) -> None:
+        if text:
+            self._out.write(text.encode("utf-8", "replace"))
+            self._out.flush()
+            self._is_within_line = not text.endswith("\n")
 
 
 class OnTerminal(Show):
@@ -131,8 +200,7 @@ class OnTerminal(Show):
         self._task = self._bar.add_task(visible(title), total=None, count="", message="")
         self._growing = ""
         self._index = 0
-        self._streamed = hashlib.sha256()
-        self._has_streamed = False
+        self._streamed = _Streamed()
         self._live = Live(
             get_renderable=self._region, console=out, transient=True, redirect_stdout=False, redirect_stderr=False
         )
@@ -165,8 +233,7 @@ class OnTerminal(Show):
 
     def _content(self, index: int, text: str) -> None:
         """Whole lines go above the bar; content at another index begins a line of its own."""
-        self._has_streamed = True
-        self._streamed.update(text.encode("utf-8", "replace"))
+        self._streamed.add(text)
         if index != self._index and self._growing:
             self._growing += "\n"
         self._index = index
@@ -176,22 +243,26 @@ class OnTerminal(Show):
 
     def _discard(self) -> None:
         """The content so far is not that of the result, which is printed whole unless it is streamed again."""
-        self._growing, self._streamed, self._has_streamed = "", hashlib.sha256(), False
-        self.note("The text so far belongs to a failed attempt.")
+        self._growing, self._streamed = "", _Streamed()
+        self.note(_OF_ANOTHER)
 
     def _say(self, text: str, style: str) -> None:
-        is_live = self._shares_terminal and self._live.is_started
-        if is_live:
-            self._live.stop()
-        _print(self._err, text, style)
+        with self.paused() if self._shares_terminal else nullcontext():
+            _print(self._err, text, style)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        is_live = self._live.is_started
+        self._live.stop()
+        yield
         if is_live:
             self._live.start()
 
     def outcome(self, outcome: ShownResult) -> None:
+        more, lines = self._streamed.left(outcome)
+        self._growing += more
         self.close()
-        said = outcome.joined.encode("utf-8", "replace")
-        if not self._has_streamed or hashlib.sha256(said).digest() != self._streamed.digest():
-            _print(self._out, outcome.text)
+        _print(self._out, lines)
         super().outcome(outcome)
 
     def close(self) -> None:

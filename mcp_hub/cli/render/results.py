@@ -1,6 +1,7 @@
 """Events and results of a call, as text for people and as JSON lines for programs. Pure."""
 
-from collections.abc import Iterable, Mapping
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -26,38 +27,81 @@ _HEAD: Final = ("type", "seq")
 
 
 class ShownResult(msgspec.Struct, frozen=True):
-    """A tool's result: all of it (`raw`), and the text for people. A result that cannot be read is shown raw."""
+    """The result of a call: all of it (`raw`), and its parts for people. A result that cannot be read is shown raw."""
 
     raw: RawJson
     is_error: bool = False
     text: str = ""
     joined: str = ""
     """The text blocks put together, to be compared with the text that was streamed."""
+    others: str = ""
+    """A line for each block that is not text."""
+    blocks: Sequence[object] = ()
+    data: bytes | None = None
+    """The bytes of a resource that is not text."""
 
     @classmethod
-    def of(cls, raw: RawJson) -> "ShownResult":
+    def of(cls, raw: RawJson, method: str = "tools/call", *, is_saved: bool = False) -> "ShownResult":
+        """The result of a call of `method`. Data that are saved in a file are not for stdout."""
         try:
             result = msgspec.json.decode(raw, type=JsonObject)
         except (msgspec.DecodeError, RecursionError):
             text = bytes(raw).decode("utf-8", "replace")
             return cls(raw, text=text)
-        listed = result.get("content")
-        blocks = listed if isinstance(listed, list) else []
-        return cls(raw, result.get("isError") is True, _readable(blocks, result), "".join(_texts(blocks)))
+        if method == "prompts/get":
+            messages = _listed(result, "messages")
+            return cls(raw, text="\n".join(map(_message_text, messages)), blocks=[*map(_content, messages)])
+        if method == "resources/read":
+            contents = _listed(result, "contents")
+            data = None if is_saved else _only_data(contents)
+            parts: list[object] = [{"type": "resource", "resource": content} for content in contents]
+            return cls(raw, text=_only_text(contents) or "\n".join(map(_block_text, parts)), blocks=parts, data=data)
+        blocks = _listed(result, "content")
+        others = "\n".join(_block_text(block) for block in blocks if not _is_text(block))
+        joined = "".join(_block_text(block) for block in blocks if _is_text(block))
+        return cls(raw, result.get("isError") is True, _readable(blocks, result), joined, others, blocks)
+
+
+def _listed(result: JsonObject, key: str) -> list[object]:
+    listed = result.get(key)
+    return listed if isinstance(listed, list) else []
+
+
+def _content(message: object) -> object:
+    return message.get("content") if isinstance(message, dict) else None
+
+
+def _message_text(message: object) -> str:
+    """`role: text` of a message of a prompt."""
+    role = message.get("role") if isinstance(message, dict) else None
+    return f"{role}: {_block_text(_content(message))}"
+
+
+def _only_text(contents: list[object]) -> str:
+    """The text of a resource that has one part only."""
+    text = contents[0].get("text") if len(contents) == 1 and isinstance(contents[0], dict) else None
+    return text if isinstance(text, str) else ""
+
+
+def _only_data(contents: list[object]) -> bytes | None:
+    """The bytes of a resource that has one part only; None for text, and for what is not Base64."""
+    blob = contents[0].get("blob") if len(contents) == 1 and isinstance(contents[0], dict) else None
+    try:
+        return b64decode(blob, validate=True) if isinstance(blob, str) else None
+    except ValueError:
+        return None
 
 
 def _readable(blocks: list[object], result: JsonObject) -> str:
     parts = [_block_text(block) for block in blocks]
     structured = result.get("structuredContent")
-    if structured is not None and not any(True for _ in _texts(blocks)):
+    if structured is not None and not any(map(_is_text, blocks)):
         parts.append(msgspec.json.format(msgspec.json.encode(structured), indent=2).decode())
     return "\n".join(parts)
 
 
-def _texts(blocks: Iterable[object]) -> Iterable[str]:
-    for block in blocks:
-        if isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str):
-            yield block["text"]
+def _is_text(block: object) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
 
 
 def content_text(content: RawJson) -> str:
@@ -74,7 +118,7 @@ def _block_text(block: object) -> str:
     if not isinstance(block, dict):
         return f"[{block!r}]"
     kind, resource = str(block.get("type")), block.get("resource")
-    if kind == "text" and isinstance(block.get("text"), str):
+    if _is_text(block):
         return str(block["text"])
     if kind == "resource" and isinstance(resource, dict):
         if isinstance(resource.get("text"), str):

@@ -11,7 +11,7 @@ import msgspec
 from mcp_hub.cli.render.output import say
 from mcp_hub.clock import wall_time
 from mcp_hub.masking import hide, visible
-from mcp_hub.types import UpstreamState, UpstreamStatus, condition
+from mcp_hub.types import RawJson, UpstreamState, UpstreamStatus, condition
 from mcp_hub.upstreams.process.last_output import OUTPUT
 from mcp_hub.upstreams.supervision.lifecycle import GAVE_UP
 
@@ -32,6 +32,12 @@ STYLES: Final = {
     UpstreamState.STOPPED: "dim",
 }
 _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+class _About(msgspec.Struct):
+    """The text of a definition."""
+
+    description: object = ""
 
 
 def console() -> "Console":
@@ -74,6 +80,36 @@ def cell(text: str, style: str = "") -> "Text":
     from rich.text import Text
 
     return Text(visible(text), style)
+
+
+def short_cell(text: str) -> "Text":
+    """The content of a cell on one line, of which a terminal shows as much as fits."""
+    from rich.text import Text
+
+    return Text(" ".join(visible(text).split()), no_wrap=True, overflow="ellipsis")
+
+
+def print_short(lines: Iterable[str], mark: str) -> None:
+    """Prints each on a line of its own, of which a terminal shows as much as fits, and a `mark` at the end."""
+    out = console()
+    for line in lines:
+        if out.is_terminal:
+            text, kept = short_cell(line.removesuffix(mark)), mark if line.endswith(mark) else ""
+            text.truncate(max(1, out.width - len(kept)), overflow="ellipsis")
+            out.print(text.append(kept))
+        else:
+            click.echo(visible(line))
+
+
+def print_page(name: str, server: str, definition: RawJson) -> None:
+    """Prints all that people need of a tool: its whole description, and a line for each parameter."""
+    from mcp_hub.catalog.discovery.signatures import parameter_lines
+
+    about = msgspec.json.decode(definition, type=_About).description
+    said = about.strip() if isinstance(about, str) else ""
+    lines = [f"{name} ({server})" if server else name, *(f"  {line}" for line in said.splitlines())]
+    lines += [f"    {line}" for line in parameter_lines(bytes(definition))]
+    click.echo(visible("\n".join(lines)))
 
 
 def reason(status: UpstreamStatus) -> str:

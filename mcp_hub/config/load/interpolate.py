@@ -17,13 +17,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from mcp_hub.config.findings import DataPath, Finding
+from mcp_hub.config.load.public import is_taken_for_secret
 from mcp_hub.config.trust import problem_of_secret
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LARGEST_FILE = 64 * 1024  # a key or a certificate chain fits; a device or a log does not
-SHORTEST_SECRET = 6  # "true", "debug", a port: blacking those out would ruin every log
-# places and names, which are not secret and are part of most paths
-PUBLIC = frozenset("HOME USER LOGNAME PWD PATH SHELL LANG TMPDIR TEMP TMP USERPROFILE APPDATA LOCALAPPDATA".split())
+_SHORTEST_SECRET = 6  # "true", "debug", a port: blacking those out would ruin every log
 
 
 class Unresolved(ValueError):
@@ -50,7 +49,7 @@ def resolve(text: str, env: Mapping[str, str], base: Path, others: Mapping[str, 
         if reference is not None:
             known = None if others is None else _of_others(reference, env, others)
             parts.append(known or _look_up(reference, env, base))
-    secrets = frozenset(secret for part in parts for secret in part.secrets if len(secret) >= SHORTEST_SECRET)
+    secrets = frozenset(secret for part in parts for secret in part.secrets if len(secret) >= _SHORTEST_SECRET)
     warnings = tuple(warning for part in parts for warning in part.warnings)
     return Resolved("".join(part.text for part in parts), secrets, warnings)
 
@@ -91,7 +90,7 @@ def _look_up(reference: str, env: Mapping[str, str], base: Path) -> Resolved:
     if name not in env:
         said = f"environment variable {name} is not set. Set it, or write ${{{name}:-default}}"
         raise Unresolved("variable_not_set", said)
-    return Resolved(env[name]) if name in PUBLIC else _secret(env[name])
+    return _secret(env[name]) if is_taken_for_secret(name, env[name]) else Resolved(env[name])
 
 
 def _secret(text: str, *warnings: str) -> Resolved:

@@ -19,7 +19,6 @@ from mcp_hub.config.load.foreign import (
 )
 from mcp_hub.config.load.interpolate import (
     LEFT_OUT,
-    SHORTEST_SECRET,
     Interpolation,
     OnFailure,
     Unresolved,
@@ -27,6 +26,7 @@ from mcp_hub.config.load.interpolate import (
     resolve,
 )
 from mcp_hub.config.load.locate import LocatedData, read_document
+from mcp_hub.config.load.public import is_taken_for_secret
 from mcp_hub.config.load.secrets import secret_arguments, secret_texts
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.config.schema.hub import written_out
@@ -52,7 +52,8 @@ class Loaded:
     """Settings, their file, and findings: `notes` are those that only `check` shows, because they are not mistakes.
 
     `secrets` are texts to keep out of logs and pages: those of `load.secrets`, and values that servers and tokens took
-    from the environment (not `HOME` and its like), files or the keyring. `stamp` differs between versions of the file.
+    from the environment (but no paths, flags and public names), files or the keyring. `stamp` differs between versions
+    of the file.
     """
 
     settings: Settings = field(repr=False)
@@ -174,7 +175,7 @@ def _notes(settings: Settings, secret_at: Collection[DataPath]) -> Iterator[Find
     places = {place for place in secret_at if place[0] == "servers" and place[2:3] == ("args",)}
     for name, server in settings.servers.items():
         places |= {("servers", name, "args", index) for index in secret_arguments(server.args)}
-    for place in places:
+    for place in sorted(places):
         said = "everybody on this machine can read arguments (ps). If the value is secret, set it under env instead."
         yield Finding(place, "secret_in_arguments", said)
     for index, own in enumerate(settings.hub.tokens):
@@ -283,7 +284,7 @@ def _variables(file: str, path: DataPath, interpolation: Interpolation, on_failu
     except Unresolved as problem:
         on_failure((*path, "envFile"), file, problem)
         return {}
-    secrets = [value for value in found.values() if len(value) >= SHORTEST_SECRET]
+    secrets = [value for name, value in found.items() if is_taken_for_secret(name, value)]
     interpolation.take((*path, "envFile"), secrets, warnings)
     return found
 

@@ -12,35 +12,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 from urllib.parse import unquote, unquote_plus
 
-from mcp_hub.config.load.interpolate import PUBLIC
+from mcp_hub.config.load.public import is_path, is_public_name, is_secret, is_secret_name
 from mcp_hub.config.schema.settings import Settings
 
-_SHORTEST: Final = 6  # characters: shorter values are rarely secret, and masking them would ruin every log
-_SHORTEST_NAMED: Final = 4  # of a value whose name says that it is secret
-_PUBLIC_NAME: Final = re.compile(
-    r"LANG(UAGE)?|LC_[A-Z]+|TZ|TERM|EDITOR|PAGER|NO_COLOR|FORCE_COLOR|DISPLAY|XDG_\w+|no_proxy|NO_PROXY"
-    r"|PYTHON[A-Z]+|VIRTUAL_ENV|NODE_(ENV|OPTIONS|PATH)|GO(PATH|ROOT|FLAGS)|JAVA_(HOME|OPTS)|RUST_(LOG|BACKTRACE)|DEBUG"
-    r"|(?i:(\w+_)?(log_?level|region|locale|timezone))"
-    r"|(?i:accept(-\w+)?|content-(type|language)|user-agent|cache-control|pragma|origin|referer|mcp-protocol-version)"
-)
-_SECRET_NAME: Final = re.compile(
-    r"token(?!s)|passw|passphrase|(?<![a-z])p(wd|ass|at|in)(?![a-z])|secret|auth(?!or(?!i[sz]))|key|credential|signature"
-    r"|(?<![a-z])sig(?![a-z])|dsn|cookie|bearer|jwt|webhook",
-    re.I,
-)
-_SETTING_NAME: Final = re.compile(
-    r"(.*[_-])?(file|path|dir|sock|type|method|mode|level|name|id|url|uri|host|port|timeout|limit|ttl|size|count)", re.I
-)
-"""Names of settings around a secret (`TOKEN_FILE`, `AUTH_MODE`); their values are judged as those of other names."""
-_FLAG: Final = re.compile(r"true|false|yes|no|on|off|none|null|auto|default|enabled|disabled", re.I)
-_WORD: Final = r"(?:[a-z]{1,24}|[A-Z][a-z]{0,23}|[A-Z]{1,15})"
-_PATH: Final = re.compile(r"(file://)?([/\\]|~|\.{1,2}[/\\]|[A-Za-z]:[/\\])[^+=?]*")
-_ORDINARY: Final = re.compile(
-    rf"{_WORD}(,{_WORD})*"
-    r"|[+-]?\d[\d.,:_/+-]*[A-Za-z%]{0,3}"  # a number, a version, an address, 30s
-    r"|--?[A-Za-z]+(-[a-z]+)*(=([a-z]+|\d+))?"  # a flag
-    r"|[a-z]+://[a-z0-9.-]+(:\d+)?/?"  # a URL that names a host only
-)
 _USER: Final = re.compile(r"//([^\s/?#:@]+)@")
 _USER_INFO: Final = re.compile(r"(?:^|//)([^\s/?#:@]*):(?:([^\s/?#]*)|(?!\d*[/?#])(\S{0,256}))@(?!sha256:)")
 _QUERY: Final = re.compile(r"[?&]([\w.~%-]+)=([^&#\s]+)")
@@ -90,30 +64,15 @@ def secret_arguments(args: list[str]) -> dict[int, set[str]]:
 
 def _value(name: str, value: str) -> Iterator[str]:
     """The value of that name, unless it is public, and the secrets within it."""
-    if not _is_public(name):
-        if _is_secret(name, value):
+    if not is_public_name(name):
+        if is_secret(name, value):
             yield value
         yield from _parts(value)
 
 
-def _is_public(name: str) -> bool:
-    return name in PUBLIC or _PUBLIC_NAME.fullmatch(name) is not None
-
-
-def _is_secret(name: str, value: str) -> bool:
-    """Whether the value of a name that is not public is one."""
-    if _is_named_so(name):
-        return len(value) >= _SHORTEST_NAMED and not _FLAG.fullmatch(value)
-    return len(value) >= _SHORTEST and not _ORDINARY.fullmatch(value) and not _PATH.fullmatch(value)
-
-
-def _is_named_so(name: str) -> bool:
-    return _SECRET_NAME.search(name) is not None and _SETTING_NAME.fullmatch(name) is None
-
-
 def _named(name: str, value: str) -> Iterator[str]:
     """The value if its name says that it is secret, but not the path of a file with it."""
-    if _is_named_so(name) and _is_secret(name, value) and not _PATH.fullmatch(value):
+    if is_secret_name(name) and is_secret(name, value) and not is_path(value):
         yield value
 
 
@@ -136,7 +95,7 @@ def _parts(text: str) -> Iterator[str]:
 def _of_url(name: str, value: str) -> Iterator[str]:
     """A part of a URL, as it is written and as it is meant."""
     for text in {value, unquote(value), unquote_plus(value)}:
-        if not _is_public(name) and _is_secret(name, text):
+        if not is_public_name(name) and is_secret(name, text):
             yield text
 
 

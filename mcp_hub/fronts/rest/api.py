@@ -110,6 +110,8 @@ def _handlers(
         "searchTools": lists.search,
         "countTokens": lists.count_tokens,
         "callTool": calls.call_tool,
+        "getPrompt": calls.get_prompt,
+        "readResource": calls.read_resource,
         "listStreams": streams.list_streams,
         "getStream": streams.get_stream,
         "cancelStream": streams.cancel_stream,

@@ -1,4 +1,4 @@
-"""Calls of tools over REST.
+"""Calls of tools over REST, and what is as them: getting a prompt, reading a resource.
 
 A call is a durable stream from its start: closing its connection is only a disconnect. Questions of its tool go to the
 stream and wait for an answer there.
@@ -10,11 +10,11 @@ from typing import Final
 
 import anyio
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 from starlette.responses import Response
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.errors import EventsGone, InvalidParams
+from mcp_hub.errors import EventsGone, InvalidParams, UnknownEntry
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.rest import idempotency
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, MOST_WAIT, RestRequest, answer
@@ -27,7 +27,7 @@ from mcp_hub.protocol.capabilities import SUPERSET
 from mcp_hub.protocol.extensions import TASKS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.meta import RequestMeta, take_meta
-from mcp_hub.protocol.rest.calls import CallAnswer, CallBody
+from mcp_hub.protocol.rest.calls import CallAnswer, CallBody, PromptBody, ReadBody
 from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.types import PROGRAM, Era, JsonObject, Kind, RawObject
 
@@ -43,6 +43,7 @@ _TOKEN: Final = b'"rest"'
 """Progress is wanted; each upstream is given a token of the hub's own."""
 _BATCH: Final = 256
 _EMPTY: Final = Raw(b"{}")
+_CALL: Final = "tools/call"
 _CAPABILITIES: Final[JsonObject] = {**SUPERSET, "extensions": {TASKS: {}}}
 """Everything can be asked, and is asked on the stream, as it is on a task."""
 
@@ -54,8 +55,27 @@ def rest_session(caller: Caller, key: str) -> Session:
     )
 
 
+class _Asked(msgspec.Struct, frozen=True):
+    """A request of MCP that becomes a stream; `name` is the tool, the prompt, or the URI."""
+
+    method: str
+    name: str
+    params: RawObject
+    meta: RequestMeta
+
+    @property
+    def arguments(self) -> Raw:
+        return self.params.get("arguments", _EMPTY)
+
+    @property
+    def digest(self) -> str:
+        return idempotency.digest_of(
+            self.name if self.method == _CALL else f"{self.method} {self.name}", self.arguments
+        )
+
+
 class RestCalls:
-    """Serves calls of `/v1/tools/…`."""
+    """Serves calls of `/v1/tools/…`, `/v1/prompts/…` and `/v1/resources/read`."""
 
     def __init__(self, hub: HubPort, closing: Closing) -> None:
         self._hub = hub
@@ -64,20 +84,42 @@ class RestCalls:
 
     async def call_tool(self, request: RestRequest) -> Response | None:
         """JSON when the call is done in time, 202 when it is not, or its events as SSE."""
+        body = await request.shaped(CallBody)
+        name, arguments = request.path["name"], _arguments(body.arguments)
+        if body.tools is not UNSET:
+            for wanted in (name, self._hub.selected(name, arguments)):
+                if wanted not in body.tools:
+                    raise Problem(404, "unknown_tool", f"Unknown tool: {wanted[:200]} is not among the selected tools")
+        params: RawObject = {"name": Raw(object_bytes(name)), "arguments": arguments}
+        return await self._serve(request, _Asked(_CALL, name, params, _meta(body.meta)))
+
+    async def get_prompt(self, request: RestRequest) -> Response | None:
+        """As `call_tool`."""
+        body = await request.shaped(PromptBody)
+        name = request.path["name"]
+        params: RawObject = {"name": Raw(object_bytes(name)), "arguments": _arguments(body.arguments)}
+        return await self._serve(request, _Asked("prompts/get", name, params, _meta(body.meta)))
+
+    async def read_resource(self, request: RestRequest) -> Response | None:
+        """As `call_tool`."""
+        body = await request.shaped(ReadBody)
+        params: RawObject = {"uri": Raw(object_bytes(body.uri))}
+        return await self._serve(request, _Asked("resources/read", body.uri, params, _meta(body.meta)))
+
+    async def _serve(self, request: RestRequest, asked: _Asked) -> Response | None:
         forms = request.accepts(JSON, EVENT_STREAM)
         wait = _preferred_wait(request.header("prefer"))
         key = request.header("idempotency-key")
         if key is not None:
             idempotency.check_key(key)
-        body = await request.shaped(CallBody)
-        name, arguments = request.path["name"], _arguments(body)
-        if body.tools is not UNSET:
-            for wanted in (name, self._hub.selected(name, arguments)):
-                if wanted not in body.tools:
-                    raise Problem(404, "unknown_tool", f"Unknown tool: {wanted[:200]} is not among the selected tools")
         self._requests += 1
         session = rest_session(request.caller, f"{OF_REST}{self._requests}")
-        stream = await self._stream(session, name, arguments, _meta(body), key)
+        try:
+            stream = await self._stream(session, asked, key)
+        except UnknownEntry as error:
+            if asked.method == _CALL:
+                raise
+            raise Problem(404, "unknown_entry", str(error)) from None
         try:
             return await self._closing.connected(request, self._answer(request, stream, forms, wait))
         except Stopping:  # its stream is there to come back to: who made the call again would make it twice
@@ -87,33 +129,36 @@ class RestCalls:
 
     # -- which call
 
-    async def _stream(
-        self, session: Session, name: str, arguments: Raw, meta: RequestMeta, key: str | None
-    ) -> StreamHandle:
+    async def _stream(self, session: Session, asked: _Asked, key: str | None) -> StreamHandle:
         """The stream of the call, which is a new one unless it may be joined."""
-        hub, principal = self._hub, session.caller.principal
-        digest = idempotency.digest_of(name, arguments)
-        if hub.view(session).find(Kind.TOOL, name) is None:
+        hub, principal, digest = self._hub, session.caller.principal, asked.digest
+        if not self._is_known(session, asked, asked.name):
             await hub.catalog.settled()  # its server may be on its way up: wait as long as a list would
         joined = None
-        if self._is_hidden(session, name, arguments):
+        if self._is_hidden(session, asked):
             key = None  # it names a call of another of the principal's tokens, if any
         elif key is not None:
             joined = await hub.durable.with_key(principal, key, digest)
-        elif hub.view(session).find(Kind.TOOL, name) is not None:
+        elif self._is_known(session, asked, asked.name):
             joined = await hub.durable.equal_call(principal, digest)
         if joined is not None:
             if hub.durable.shows(session.caller.profile, joined.info):
                 return joined
             key = None  # an equal name of another server
-        params: RawObject = {"name": Raw(object_bytes(name)), "arguments": arguments}
-        call = hub.call(session, "tools/call", params, meta, in_place=False)
+        call = hub.call(session, asked.method, asked.params, asked.meta, in_place=False)
         return await hub.begin_stream(call, key, digest)  # what is acknowledged is not lost
 
-    def _is_hidden(self, session: Session, name: str, arguments: Raw) -> bool:
-        """Whether the caller's profile lacks the tool; its other tokens may have called it. Raises `InvalidParams`."""
-        view, tool = self._hub.view(session), self._hub.selected(name, arguments)
-        return session.caller.profile is not None and view.find(Kind.TOOL, tool) is None
+    def _is_hidden(self, session: Session, asked: _Asked) -> bool:
+        """Whether the caller's profile lacks it; its other tokens may have called it. Raises `InvalidParams`."""
+        tool = self._hub.selected(asked.name, asked.arguments) if asked.method == _CALL else asked.name
+        return session.caller.profile is not None and not self._is_known(session, asked, tool)
+
+    def _is_known(self, session: Session, asked: _Asked, name: str) -> bool:
+        """Whether the session has what is asked for under this name."""
+        view = self._hub.view(session)
+        if asked.method == "resources/read":
+            return view.resolve_uri(name) is not None
+        return view.find(Kind.TOOL if asked.method == _CALL else Kind.PROMPT, name) is not None
 
     # -- its answer
 
@@ -172,17 +217,17 @@ class _Accepted(Problem):
         return msgspec.json.encode(self._info)
 
 
-def _arguments(body: CallBody) -> Raw:
-    arguments = _EMPTY if body.arguments is UNSET else body.arguments
+def _arguments(given: Raw | UnsetType) -> Raw:
+    arguments = _EMPTY if given is UNSET else given
     if raw_object(arguments) is None:
         raise Problem(400, "invalid_body", "the body does not fit: `arguments` has to be an object")
     return Raw(bytes(arguments))
 
 
-def _meta(body: CallBody) -> RequestMeta:
+def _meta(given: Raw | UnsetType) -> RequestMeta:
     """The caller's `_meta` without reserved keys; progress is always asked for. Raises `Problem`."""
     try:
-        meta = take_meta({} if body.meta is UNSET else {"_meta": body.meta})
+        meta = take_meta({} if given is UNSET else {"_meta": given})
     except InvalidParams as problem:
         raise Problem(400, "invalid_body", f"the body does not fit: {problem}") from None
     return msgspec.structs.replace(meta, token=_TOKEN, takes_events=True)

@@ -65,6 +65,24 @@ _PRODUCER: Final = (
     Parameter("Producer-Seq", "1, 2, 3… for each call; comes with Producer-Epoch", "integer", is_header=True),
 )
 
+
+def _call(path: str, operation: str, summary: str, body: type) -> RestRoute:
+    return RestRoute(
+        "POST", path, operation, summary,
+        (
+            ResponseSpec(200, "the result, or the events of the call", {_JSON: calls.CallAnswer, _SSE: None}),
+            ResponseSpec(202, "not done in time: Location has the stream", {_JSON: streams.StreamStatus}),
+        ),
+        body=body,
+        parameters=(
+            Parameter("Prefer", "wait=N: seconds to wait for the result, at most 300 (25)", is_header=True),
+            Parameter("Idempotency-Key", "the same key and request: the same call", is_header=True),
+            _PROFILE,
+        ),
+        problems=(400, 403, 404, 406, 409, 413, 415, 422, 500, 502, 503, 504),
+    )  # fmt: skip
+
+
 ROUTES: Final = (
     RestRoute(
         "GET", "/v1/tools", "listTools", "Every tool that the caller may use",
@@ -105,20 +123,9 @@ ROUTES: Final = (
         ),
         problems=(400, 404), has_head=True,
     ),
-    RestRoute(
-        "POST", "/v1/tools/{name}/call", "callTool", "Call a tool; the call continues when the connection closes",
-        (
-            ResponseSpec(200, "the result, or the events of the call", {_JSON: calls.CallAnswer, _SSE: None}),
-            ResponseSpec(202, "not done in time: Location has the stream", {_JSON: streams.StreamStatus}),
-        ),
-        body=calls.CallBody,
-        parameters=(
-            Parameter("Prefer", "wait=N: seconds to wait for the result, at most 300 (25)", is_header=True),
-            Parameter("Idempotency-Key", "the same key and request: the same call", is_header=True),
-            _PROFILE,
-        ),
-        problems=(400, 403, 404, 406, 409, 413, 415, 422, 500, 502, 503, 504),
-    ),
+    _call("/v1/tools/{name}/call", "callTool", "Call a tool; a lost connection does not end the call", calls.CallBody),
+    _call("/v1/prompts/{name}/get", "getPrompt", "Get a prompt, as a tool is called", calls.PromptBody),
+    _call("/v1/resources/read", "readResource", "Read a resource, as a tool is called", calls.ReadBody),
     RestRoute(
         "GET", "/v1/streams", "listStreams", "The caller's streams, the newest first",
         (ResponseSpec(200, "the streams", {_JSON: streams.StreamList}),),

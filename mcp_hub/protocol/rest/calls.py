@@ -25,8 +25,22 @@ class CallBody(Struct, forbid_unknown_fields=True):
     tools: list[str] | UnsetType = UNSET
 
 
+class PromptBody(Struct, forbid_unknown_fields=True):
+    """A prompt to be got."""
+
+    arguments: JsonObjectText | UnsetType = UNSET
+    meta: JsonObjectText | UnsetType = msgspec.field(name="_meta", default=UNSET)
+
+
+class ReadBody(Struct, forbid_unknown_fields=True):
+    """A resource to be read, by a URI that the list has or that a template admits."""
+
+    uri: str
+    meta: JsonObjectText | UnsetType = msgspec.field(name="_meta", default=UNSET)
+
+
 class CallAnswer(Struct):
-    """A call that has ended; a result with `isError` is the tool's own error."""
+    """A call that has ended, of whatever method; a result with `isError` is the tool's own error."""
 
     stream: str
     status: Status

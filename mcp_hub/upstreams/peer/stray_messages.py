@@ -8,7 +8,7 @@ import msgspec
 from mcp_hub.call import Call
 from mcp_hub.errors import RpcError
 from mcp_hub.logs import get_logger
-from mcp_hub.masking import hide, shown
+from mcp_hub.masking import hide_head, shown
 from mcp_hub.protocol.eras import LOG_LEVELS
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, read_as
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, METHOD_NOT_FOUND
@@ -25,6 +25,8 @@ _MOST: Final = {True: 20, False: 200}
 """Messages of one connection within a minute that are logged, by whether they are grave."""
 _MINUTE: Final = 60.0
 _SHOWN: Final = 500
+_STRAY: Final = 200
+"""Characters of a line that are kept."""
 _ECHO: Final = 5.0
 """Seconds of silence after which no more messages of a call that was given up are expected."""
 
@@ -49,7 +51,7 @@ class StrayMessages:
         """
         head = line[:_HEAD]
         is_message = b'"jsonrpc"' in head or b'"result"' in head  # its content is for one caller, stray text is for all
-        self._keep(f"a message ({bad.reason})" if is_message else hide(head[:800].decode("utf-8", "replace"))[:200])
+        self._keep(f"a message ({bad.reason})" if is_message else hide_head(line, _STRAY))
         return is_message and b'"method"' not in head and _NO_METHOD not in head
 
     def nameless(self, method: str) -> RpcError | None:
@@ -92,9 +94,9 @@ class StrayMessages:
 
 def _text(raw: msgspec.Raw) -> str:
     """The beginning of a text, or of what else was sent, without secrets and control characters."""
-    head = bytes(memoryview(raw)[: 8 * _SHOWN])
-    text = read_as(head, str)
-    return shown(head.decode("utf-8", "replace") if text is None else text)[:_SHOWN]
+    whole = memoryview(raw)
+    text = read_as(raw, str) if len(whole) <= 8 * _SHOWN else None
+    return shown(hide_head(whole if text is None else text.encode(), _SHOWN))[:_SHOWN]
 
 
 class _Abandoned(msgspec.Struct):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from mcp_hub.aio import Turn
 from mcp_hub.errors import StartFailed
 from mcp_hub.logs import get_logger
-from mcp_hub.masking import hide
+from mcp_hub.masking import hide_head
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.peer import negotiation
 from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, AnotherProcess, ProbeTime, Terms
@@ -32,6 +32,8 @@ log = get_logger(__name__)
 
 _STDERR_LINE: Final = 2000
 """Characters kept of one stderr line."""
+_STDERR_HEAD: Final = 1 << 18
+"""Bytes of a line that are looked at, so that a long secret in it is masked as a whole."""
 _LAST_LINES: Final = 5.0
 """Seconds that an output is read at most, once its process has ended: something else may hold it and write on."""
 _GRACE_EOF: Final = 0.7
@@ -154,14 +156,14 @@ class StdioConnection:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines[-self.spec.stderr_lines :]:
                     self._keep(line)
-                rest = rest[: 4 * _STDERR_LINE]
+                rest = rest[:_STDERR_HEAD]
         finally:
             self._keep(rest)
             stderr.close()
             drained.set()
 
     def _keep(self, line: bytes) -> None:
-        text = hide(line[: 4 * _STDERR_LINE].decode("utf-8", "replace").rstrip())[:_STDERR_LINE]
+        text = hide_head(line.rstrip(), _STDERR_LINE)
         if text:
             log.debug("upstream_stderr", upstream=self.name, line=text)
             self.stderr.append(text)

@@ -41,7 +41,7 @@ def _count(life: Life) -> dict[str, int]:
     return {"failures": life.streak} if life.streak > 1 else {}
 
 
-def brief(reason: str | None, longest: int = LONGEST) -> str:
+def brief(reason: str | None) -> str:
     """A reason as one line: without the output of the server, except for a last line that says more than the rest."""
     text = " ".join((reason or "").split())
     at = text.rfind(GAVE_UP)
@@ -50,5 +50,9 @@ def brief(reason: str | None, longest: int = LONGEST) -> str:
     last = output.rpartition(" | ")[2]
     if last and last not in said and exception_of([said]) is None:
         said = f"{said}{OUTPUT}{last}"
-    room = longest - len(end)
-    return (said if len(said) <= room else f"{said[: room - 1]}…") + end
+    return cut(said, LONGEST - len(end)) + end
+
+
+def cut(text: str, room: int) -> str:
+    """The text, or as much of it as there is room for."""
+    return text if len(text) <= room else f"{text[: room - 1]}…"

@@ -102,6 +102,7 @@ async def test_the_notice_says_where_to_read_on(hub: Hub) -> None:
     assert whole.startswith(head + page)
 
 
+@pytest.mark.slow
 async def test_the_rows_that_were_cut_come_back_by_the_path_that_is_named(hub: Hub) -> None:
     rows = [{"id": number, "name": f"row {number}"} for number in range(100_000)]
     whole = json.dumps(rows)

@@ -133,6 +133,7 @@ async def test_news_that_are_older_than_what_is_known_or_not_the_next_are_not_mi
 
 
 @virtual
+@pytest.mark.slow
 async def test_of_sixteen_followers_a_slow_one_is_bounded_and_the_others_get_every_event() -> None:
     shared = Shared(StoreLimits(stream_events=1_000_000))
     hub, call = await one_call(DurableHub(HubStore(shared)))

@@ -209,6 +209,7 @@ async def test_a_client_that_defers_tools_is_listed_as_many_as_it_takes_and_othe
 # -- always the same bytes
 
 
+@pytest.mark.slow
 async def test_the_lists_are_the_same_after_a_restart_and_whatever_order_the_servers_come_up_in(lists: Lists) -> None:
     for chosen in (lists, some(lists, 390), some(lists, 60, 7500)):
         expected = Hub(chosen).come_up().lists_of_all()

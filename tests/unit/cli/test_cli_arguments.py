@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.cli import main
-from mcp_hub.cli.arguments import compose, read_object, spelled_out, split_pairs
+from mcp_hub.cli.arguments import check_names, compose, read_object, spelled_out, split_pairs
+from mcp_hub.errors import ConfigError
 
 SCHEMA = {
     "type": "object",
@@ -140,13 +141,48 @@ def test_json_flag_takes_only_what_looks_like_arguments(args: list[str], meant: 
 
 
 @pytest.mark.parametrize(
-    ("loose", "how"),
-    [("zone=UTC", "--arg 'zone=UTC'"), ('{"zone": "a=b"}', "--args-json TEXT"), ("UTC", "--arg NAME=VALUE"), ("", "")],
+    ("loose", "how"), [('{"zone": 1}', "--args-json"), ("UTC", "as name=value"), ("", "as name=value")]
 )
-def test_positional_arguments_are_refused_with_the_right_form(loose: str, how: str) -> None:
+def test_argument_without_a_name_is_refused_with_the_right_form(loose: str, how: str) -> None:
     result = CliRunner().invoke(main, ["call", "time_now", loose, "--url", "http://127.0.0.1:1"])
     assert result.exit_code == 2
-    assert f"{loose!r}: the tool's arguments are given as options: --arg" in result.output and how in result.output
+    assert f"{loose!r}: write an argument as name=value." in result.output and how in result.output
+
+
+STRICT = json.dumps(
+    {"inputSchema": {"properties": {"steps": {}, "seconds": {}}, "required": ["steps"], "additionalProperties": False}}
+).encode()
+
+
+def test_unknown_argument_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_names("run", ["stps"], ["steps"], STRICT)
+    [found] = refused.value.findings
+    assert found.code == "unknown_parameter"
+    assert 'run does not have a parameter "stps". Did you mean "steps"?' in found.message
+    assert "steps, seconds" in found.message
+
+
+def test_missing_argument_is_named_unless_it_came_as_json() -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_names("run", ["seconds"], [], STRICT)
+    [found] = refused.value.findings
+    assert found.code == "missing_parameter" and "run needs steps=…" in found.message
+    check_names("run", ["seconds"], ["steps", "whatever"], STRICT)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        True,
+        {},
+        {"properties": {"a": {}}, "additionalProperties": {"type": "string"}},
+        {"properties": {"a": {}}, "anyOf": [{"properties": {"b": {}}}]},
+        {"properties": {"a": {}}, "patternProperties": {"^x": {}}},
+    ],
+)
+def test_schema_that_may_mean_other_names_lets_them_pass(schema: object) -> None:
+    check_names("run", ["b"], [], json.dumps({"inputSchema": schema}).encode())
 
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3))

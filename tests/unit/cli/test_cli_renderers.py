@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from mcp_hub.cli.render.renderers import JsonLines, OnTerminal, Quiet
+from mcp_hub.cli.render.renderers import JsonLines, OnTerminal, PlainText, ResultJson
 from mcp_hub.cli.render.results import ShownResult
 from mcp_hub.cli.setup import fail
 from mcp_hub.errors import RpcError
@@ -56,25 +56,59 @@ def screen(output: str) -> list[str]:
     return [line.rstrip() for line in lines if line.strip()]
 
 
-def test_pipe_gets_the_text_of_the_result_only(capsys: pytest.CaptureFixture[str]) -> None:
+def piped(*texts: str, then: ShownResult) -> bytes:
+    """All that a pipe gets of a call."""
     out = io.BytesIO()
-    show = Quiet(out)
-    show.event(HALF)
-    show.event(Delta(text("streamed")))
+    show = PlainText(out)
+    for index, words in enumerate(texts):
+        before = len(out.getvalue())
+        show.event(Delta(text(words)))
+        assert out.getvalue()[before:] == words.encode(), index  # at once
+    show.outcome(then)
+    return out.getvalue()
+
+
+def test_pipe_gets_text_as_it_comes_then_the_rest_of_the_result() -> None:
+    assert piped(then=result("done")) == b"done\n"
+    assert piped("do", "ne", then=result("done")) == b"done\n"
+    assert piped("d\u00f6", then=result("d\u00f6ne")) == "d\u00f6ne\n".encode()
+    assert piped("step 1", then=result("done")) == b"step 1\ndone\n"
+    image = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+    both = ShownResult.of(msgspec.json.encode({"content": [{"type": "text", "text": "done"}, image]}))
+    assert piped("done", then=both) == b"done\n[image image/png 3 bytes]\n"
+
+
+def test_pipe_gets_the_result_whole_after_the_text_of_a_failed_attempt(capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.BytesIO()
+    show = PlainText(out)
+    for event in (Delta(text("do")), Reset(2, "lost", 2)):
+        show.event(event)
     show.outcome(result("done"))
-    assert out.getvalue() == b"done\n"
-    assert capsys.readouterr().err == ""
+    assert out.getvalue() == b"do\ndone\n"
+    assert capsys.readouterr().err == "The text so far belongs to a failed attempt.\n"
+
+
+def test_pipe_gets_no_progress_no_logs_and_whole_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.BytesIO()
+    show = PlainText(out)
+    for event in (HALF, Log("info", b'{"level":"info","data":1}'), Delta(text("aux"), channel="aux")):
+        show.event(event)
+    show.event(Delta(text("a")))
+    show.event(Delta(text("b"), index=1))
+    show.error(RpcError("no", code=-5), "error -5: no")
+    assert out.getvalue() == b"a\nb\n"
+    assert capsys.readouterr().err == "error -5: no\n"
 
 
 def test_pipe_gets_the_result_object_as_sent_if_json_is_asked_for() -> None:
     out = io.BytesIO()
-    Quiet(out, as_json=True).outcome(ShownResult.of(b'{"content":[], "x": 1.0}'))
+    ResultJson(out).outcome(ShownResult.of(b'{"content":[], "x": 1.0}'))
     assert out.getvalue() == b'{"content":[], "x": 1.0}\n'
 
 
 def test_tool_error_is_noted_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     out = io.BytesIO()
-    Quiet(out).outcome(result("sorry", isError=True))
+    PlainText(out).outcome(result("sorry", isError=True))
     assert out.getvalue() == b"sorry\n"
     assert capsys.readouterr().err == "The tool reported an error.\n"
 
@@ -164,9 +198,9 @@ def test_upstream_text_is_no_markup_and_no_escape_sequence() -> None:
     assert terminal.lines == ["[red]a[/red] \\x1b[2J"]
 
 
-@pytest.mark.parametrize("show", [Quiet, JsonLines])
+@pytest.mark.parametrize("show", [PlainText, ResultJson, JsonLines])
 def test_errors_hold_no_escape_sequence_wherever_stderr_goes(
-    show: type[Quiet] | type[JsonLines], capsys: pytest.CaptureFixture[str]
+    show: type[PlainText] | type[ResultJson] | type[JsonLines], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What is no terminal is soon shown on one; and a sequence that went would put together what it had split."""
     message = "error 1: s3c\x1b[0mret \x1b]0;title\x07\nnext"

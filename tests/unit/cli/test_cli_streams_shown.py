@@ -10,7 +10,7 @@ import pytest
 
 from mcp_hub.cli.access.following import followed
 from mcp_hub.cli.commands.streams import stream_table
-from mcp_hub.cli.render.renderers import JsonLines, Quiet
+from mcp_hub.cli.render.renderers import JsonLines, PlainText
 from mcp_hub.cli.render.tables import age
 from mcp_hub.client import HubStream
 from mcp_hub.errors import HubRestarted
@@ -116,5 +116,5 @@ async def test_error_that_is_no_event_has_no_number() -> None:
 
 async def test_pipe_gets_no_word_of_a_cancelled_call(capsys: pytest.CaptureFixture[str]) -> None:
     out = io.BytesIO()
-    assert await followed(given(Progressed(1), Cancelled("\x1b[2J")), Quiet(out), said) == 130
+    assert await followed(given(Progressed(1), Cancelled("\x1b[2J")), PlainText(out), said) == 130
     assert (out.getvalue(), capsys.readouterr().err) == (b"", "The call was cancelled: \\x1b[2J.\n")

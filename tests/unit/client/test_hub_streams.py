@@ -11,12 +11,12 @@ from mcp_hub.errors import (
     ConfigError,
     HubError,
     InvalidParams,
-    RpcError,
     UnknownStream,
     UpstreamLost,
     UpstreamUnavailable,
 )
 from mcp_hub.events import Started
+from mcp_hub.protocol.rest.streams import ErrorBody, InputBody
 from tests.unit.client.scripted_peer import STREAM, connected, events_answer, json_answer, lines, problem, sse
 
 pytestmark = pytest.mark.anyio
@@ -96,7 +96,7 @@ async def test_state_list_and_cancel_are_one_request_each() -> None:
 
 async def test_question_is_refused_with_an_error() -> None:
     async with connected([json_answer(202, ROW)]) as (hub, client):
-        await client.refuse(STREAM, "q", RpcError("no", code=-5))
+        await client.answer(STREAM, InputBody("q", error=ErrorBody(-5, "no")))
     [asked] = hub.asked
     assert (asked.method, asked.path) == ("POST", f"/v1/streams/{STREAM}/input")
     assert asked.headers["content-type"] == "application/json"
@@ -109,7 +109,7 @@ async def test_refusals_are_errors_by_what_they_name() -> None:
         with pytest.raises(UnknownStream):
             await client.status("st_nope")
         with pytest.raises(InvalidParams, match="said unknown_question"):
-            await client.refuse(STREAM, "q", RpcError("no"))
+            await client.answer(STREAM, InputBody("q", action="decline"))
         with pytest.raises(UpstreamLost, match="lost the connection"):
             await client.cancel(STREAM)
     assert len(hub.asked) == 3

@@ -147,14 +147,25 @@ def test_references_of_others_mean_nothing_in_our_own_files(reference: str) -> N
 
 
 def test_env_file_gives_variables_and_env_goes_before_it(tmp_path: Path) -> None:
-    lines = ["# comment", "", "export A=1 # one", 'B="two # \\n$3"', "C='three'", "D=", "E=a#b", "SECRET=s-123456"]
+    lines = [
+        "# comment",
+        "",
+        "export A=1 # one",
+        'B="two # \\n$3"',
+        "C='three'",
+        "D=",
+        "E=a#b",
+        "SECRET=s-123456",
+        "F=/usr/bin",
+    ]
     file = tmp_path / ".env"
     file.write_text("\n".join(lines))
     file.chmod(0o600)
     own = {**X, "envFile": "${workspaceFolder}/.env", "env": {"A": "own"}}
     found = loaded({"mcpServers": {"a": own}}, base=tmp_path)
-    values = {"A": "own", "B": "two # \n$3", "C": "three", "D": "", "E": "a#b", "SECRET": "s-123456"}
-    assert found.settings.servers["a"].env == values and "s-123456" in found.secrets
+    values = {"A": "own", "B": "two # \n$3", "C": "three", "D": "", "E": "a#b", "SECRET": "s-123456", "F": "/usr/bin"}
+    assert found.settings.servers["a"].env == values
+    assert "s-123456" in found.secrets and "/usr/bin" not in found.secrets
     assert found.warnings == ()
     file.chmod(0o644)
     found = loaded({"mcpServers": {"a": own}}, base=tmp_path)

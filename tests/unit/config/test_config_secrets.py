@@ -50,6 +50,8 @@ def test_what_is_named_like_a_secret_is_one_though_the_file_holds_it() -> None:
         ("PASSWORD", "hunter", "hunter"),
         ("OPENAPI_HEADERS", '{"Authorization": "Bearer ntn_1234", "Version": "2022-06-28"}', "ntn_1234"),
         ("SENT", "Basic dXNlcjpodW50ZXI=", "user hunter"),
+        ("LOGIN", "admin:12345", "admin:12345"),
+        ("DB_PW", "hunter", "hunter"),
     ],
 )
 def test_a_value_that_is_not_public_is_masked_and_so_are_the_secrets_within_it(
@@ -70,6 +72,15 @@ def test_a_value_that_is_not_public_is_masked_and_so_are_the_secrets_within_it(
         ("ROOT", "C:\\Users\\alice"),
         ("OPTIONS", "--max-old-space-size=4096"),
         ("SERVER", "https://gitlab.example.com"),
+        ("SERVER", "https://api.example.com/v1"),
+        ("SERVER", "http://localhost:11434/"),
+        ("SERVER", "localhost:5432"),
+        ("SERVER", "db-1.internal.example.com:5432"),
+        ("HOSTS", "*.example.com"),
+        ("DATABASE", "sqlite:///data/file.sqlite"),
+        ("VERSION", "v1.2.3"),
+        ("SINCE", "2024-11-05T10:00:00Z"),
+        ("OPTIONS", "--verbose --debug"),
         ("SHORT", "a1b2c"),
         ("AWS_REGION", "europe-west-1"),
         ("LC_ALL", "en_US.UTF-8"),
@@ -100,6 +111,20 @@ def test_the_parts_of_what_came_from_outside_are_secret_wherever_it_stands() -> 
     env = {"DATABASE": "postgres://u:PW12@h/db"}
     found = parse("servers: {a: {command: x, args: ['${DATABASE}']}}", "s", env, Path("/base"))
     assert found.secrets == {"postgres://u:PW12@h/db", "PW12"}
+
+
+def test_paths_flags_and_public_names_from_outside_stay_readable() -> None:
+    env = {
+        "PROJECTS": "/srv/projects",
+        "MODE": "disabled",
+        "AWS_REGION": "eu-west-1",
+        "KEY": "/srv/key",
+        "WORD": "hunter",
+    }
+    text = ", ".join(f"${{{name}}}" for name in env)
+    found = parse(f"servers: {{a: {{command: x, args: ['{text}', '${{PROJECTS}}']}}}}", "s", env, Path("/base"))
+    assert found.secrets == {"/srv/key", "hunter"}
+    assert [said.split(" ")[1] for said in map(shown, found.notes)] == ["servers.a.args[0]"]
 
 
 def test_what_came_from_outside_is_secret_in_urls_too() -> None:
@@ -149,6 +174,12 @@ def test_a_secret_that_the_file_gives_as_an_argument_is_masked_and_a_note_for_ch
     place = next(index for index, text in enumerate(args) if secret in text)
     assert shown(note) == f"s:1: servers.a.args[{place}] [secret_in_arguments]"
     assert secret not in Mask(found.secrets)(" ".join(args))
+
+
+def test_notes_about_arguments_stand_in_their_order() -> None:
+    args = [f"API_KEY=hunter{number}" for number in range(12)]
+    found = loaded(json.dumps({"servers": {"a": {"command": "x", "args": args}}}))
+    assert [shown(note).split(" ")[1] for note in found.notes] == [f"servers.a.args[{index}]" for index in range(12)]
 
 
 @pytest.mark.parametrize(

@@ -93,5 +93,5 @@ def test_the_summary_of_many_failures_is_short() -> None:
     long = "-".join(["long"] * 30)
     many = [status(f"server-{number}{long}", UpstreamState.BACKING_OFF, "x" * 300) for number in range(50)]
     said = summary([status("a"), *many])
-    assert said.startswith("1 of 51 servers ready; server-0long") and said.endswith("; and 47 more failed")
+    assert said.startswith("1 of 51 servers ready; server-0long") and said.endswith("…; and 47 more failed")
     assert len(said) <= 200

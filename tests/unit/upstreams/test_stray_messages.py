@@ -9,6 +9,7 @@ import pytest
 import structlog
 
 from mcp_hub import masking
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage
 from mcp_hub.upstreams.peer.stray_messages import AbandonedCalls, StrayMessages
 from tests.unit.upstreams.scripted import talking
 from tests.unit.upstreams.task_calls import call
@@ -57,6 +58,18 @@ async def test_it_is_short_and_shows_neither_secrets_nor_escapes(told: list[Any]
         masking.forget()
     (entry,) = told
     assert entry["data"].startswith('"\\u001b[31m*** xxx') and len(entry["data"]) == 500
+
+
+@pytest.mark.anyio
+async def test_a_long_secret_is_masked_as_a_whole(told: list[Any]) -> None:
+    secret, strays = "s3cr3t" * 2000, StrayMessages("s")
+    masking.learn([secret])
+    try:
+        strays.log("error", params(data=f"cannot use {secret}!"))
+        strays.unreadable(BadMessage(-32700, "not JSON"), f"cannot use {secret}!".encode())
+    finally:
+        masking.forget()
+    assert told[0]["data"] == '"cannot use ***!"' and strays.lines == ["stdout: cannot use ***!"]
 
 
 @pytest.mark.anyio

@@ -1,0 +1,107 @@
+"""Answers the questions of a call: asks the person at the terminal, or refuses with the reason.
+
+A question that is answered elsewhere, withdrawn, or out of time is taken away from the person.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import anyio
+import msgspec
+from msgspec import UNSET, Raw
+
+from mcp_hub.cli.questions.dialog import Reply, elicited
+from mcp_hub.cli.questions.terminal import Terminal, can_ask
+from mcp_hub.errors import InvalidParams, RpcError
+from mcp_hub.events import InputRequired
+from mcp_hub.protocol.rest.streams import ErrorBody, InputBody
+from mcp_hub.types import JsonObject
+
+if TYPE_CHECKING:
+    from mcp_hub.cli.render.renderers import Show
+    from mcp_hub.client import HubClient
+
+_TRIES: Final = (0.5, 2.0, 5.0)
+"""Seconds after each attempt to send an answer."""
+_LOOK: Final = 1.0
+"""Seconds between two looks at whether a question is still open."""
+_REFUSED: Final = -32601
+_NOBODY: Final = "nobody can be asked: the call was made by a command without a terminal"
+_REASONS: Final = {
+    "sampling/createMessage": "the command does not have a model to sample",
+    "roots/list": "the command does not have roots",
+}
+_LATE: Final = "The question is not open any more."
+
+_T = TypeVar("_T")
+
+
+def is_for_person(question: InputRequired) -> bool:
+    """Whether somebody at the terminal can answer it."""
+    return question.method == "elicitation/create" and can_ask()
+
+
+async def answered(client: "HubClient", stream: str, question: InputRequired, show: "Show", asker: str) -> str:
+    """Answers a question of the tool `asker`; a note about it."""
+    if not is_for_person(question):
+        reason = _REASONS.get(question.method, _NOBODY)
+        await _send(client, stream, InputBody(question.key, error=ErrorBody(_REFUSED, reason)))
+        return f"declined what the tool asks: {question.method} ({reason})"
+    with show.paused():
+        reply = await _while_open(client, stream, question.key, lambda: _asked(question, asker))
+    if reply is None:
+        return _LATE
+    content = UNSET if reply.content is None else Raw(msgspec.json.encode(reply.content))
+    is_in_time = await _send(client, stream, InputBody(question.key, action=reply.action, content=content))
+    said = "declined" if reply.action == "decline" else "answered"
+    return f"{said} what the tool asks" if is_in_time else _LATE
+
+
+async def _asked(question: InputRequired, asker: str) -> Reply:
+    try:
+        params = msgspec.json.decode(question.params, type=JsonObject)
+    except (msgspec.DecodeError, RecursionError):
+        params = {}
+    return await elicited(Terminal(), asker, params)
+
+
+async def _while_open(client: "HubClient", stream: str, key: str, ask: Callable[[], Awaitable[_T]]) -> _T | None:
+    """The result of `ask`; None if the question is closed before that."""
+    found: _T | None = None
+    if not await _is_open(client, stream, key):
+        return None
+    async with anyio.create_task_group() as tasks:
+
+        async def watch() -> None:
+            while True:
+                await anyio.sleep(_LOOK)
+                if not await _is_open(client, stream, key):
+                    tasks.cancel_scope.cancel()
+
+        tasks.start_soon(watch)
+        found = await ask()
+        tasks.cancel_scope.cancel()
+    return found
+
+
+async def _is_open(client: "HubClient", stream: str, key: str) -> bool:
+    """Whether the question is open, as far as the hub can be asked."""
+    try:
+        status = await client.status(stream)
+    except RpcError:
+        return True
+    return status.questions is not UNSET and any(question.key == key for question in status.questions)
+
+
+async def _send(client: "HubClient", stream: str, body: InputBody) -> bool:
+    """Sends an answer, in a few attempts: without one the call would wait for minutes. False: it is not wanted."""
+    for pause in _TRIES:
+        try:
+            await client.answer(stream, body)
+        except InvalidParams:
+            return False
+        except RpcError:
+            await anyio.sleep(pause)
+        else:
+            return True
+    return False

@@ -1,0 +1,265 @@
+"""The form of an elicitation: its fields, what may be typed into them, and the values that come of it. Pure.
+
+Source: specification 2026-07-28, client/elicitation "Requested Schema". A `pattern` is shown but not checked here: one
+that a server made could take forever. The server checks every answer itself.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from typing import Final, cast
+from urllib.parse import urlsplit
+
+import msgspec
+
+from mcp_hub.types import JsonObject
+
+_YES: Final = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no": False, "false": False, "0": False}
+_EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
+_NOTHING: Final = "-"
+"""Typed for a choice of none."""
+_EXAMPLES: Final = {
+    "email": "an email address",
+    "uri": "a URI, such as https://example.org/",
+    "date": "a date, such as 2026-07-28",
+    "date-time": "a time, such as 2026-07-28T12:00:00Z",
+}
+
+
+class Unfit(Exception):
+    """A text that is not a value of its field; the message says what is wrong."""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One value of an enumeration and its name for people."""
+
+    value: str
+    title: str
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A field. `kind` is string, integer, number, boolean, one (of the choices), many, or json for anything else."""
+
+    name: str
+    kind: str
+    schema: JsonObject
+    is_required: bool
+    choices: Sequence[Choice] = ()
+
+    @property
+    def title(self) -> str:
+        return _text(self.schema, "title") or self.name
+
+    @property
+    def description(self) -> str:
+        return _text(self.schema, "description")
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether a choice may be named by its number: none of them looks like a number itself."""
+        return not any(text.strip().isdecimal() for each in self.choices for text in (each.value, each.title))
+
+    @property
+    def hint(self) -> str:
+        """The texts that may be typed."""
+        match self.kind:
+            case "boolean":
+                return "y or n"
+            case "one":
+                return "one of them"
+            case "many":
+                return f"several, with commas; {_NOTHING} for none{_bounds(self.schema, 'minItems', 'maxItems', '')}"
+            case "json":
+                return "JSON"
+            case "string":
+                parts = [_EXAMPLES.get(_text(self.schema, "format"), "")]
+                parts.append(_bounds(self.schema, "minLength", "maxLength", " characters").removeprefix("; "))
+                parts.append(f"pattern {pattern}" if (pattern := _text(self.schema, "pattern")) else "")
+                return "; ".join(filter(None, parts))
+        return f"{self.kind}{_bounds(self.schema, 'minimum', 'maximum', '')}"
+
+    def value(self, text: str) -> object:
+        """The value that a text, which is not empty, stands for. Raises `Unfit`."""
+        return _READERS[self.kind](self, text if self.kind == "string" else text.strip())
+
+    def shown(self, value: object) -> str:
+        """A value as it could be typed."""
+        if self.kind == "boolean" and isinstance(value, bool):
+            return "y" if value else "n"
+        titles = {each.value: each.title for each in self.choices}
+        if isinstance(value, list) and self.kind == "many":
+            return ", ".join(titles.get(each, str(each)) for each in value) or _NOTHING
+        return titles.get(value, value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    @property
+    def default(self) -> object:
+        """The value without an answer; None without one, and for one that is not a value of the field."""
+        value = self.schema.get("default")
+        if value is None:
+            return None
+        try:
+            if self.kind == "many":
+                return _items(self, [each if isinstance(each, str) else "" for each in cast(list[object], value)])
+            fits = self.value(value if isinstance(value, str) else self.shown(value)) == value
+        except (Unfit, TypeError):
+            return None
+        return value if fits else None
+
+
+def fields_of(schema: object) -> list[Field]:
+    """The fields of a requested schema, in its order; none for one that cannot be read."""
+    root: JsonObject = schema if isinstance(schema, dict) else {}
+    properties, required = root.get("properties"), root.get("required")
+    needed = required if isinstance(required, list) else []
+    if not isinstance(properties, dict):
+        return []
+    return [_field(name, own if isinstance(own, dict) else {}, name in needed) for name, own in properties.items()]
+
+
+def _field(name: str, schema: JsonObject, is_required: bool) -> Field:
+    kind, items = schema.get("type"), schema.get("items")
+    if kind == "array" and (choices := _choices(items)):
+        return Field(name, "many", schema, is_required, choices)
+    if choices := _choices(schema):
+        return Field(name, "one", schema, is_required, choices)
+    is_known = isinstance(kind, str) and kind in ("string", "integer", "number", "boolean")
+    return Field(name, str(kind) if is_known else "json", schema, is_required)
+
+
+def _choices(schema: object) -> list[Choice]:
+    """The texts that a schema admits, with their titles: `enum`, with `enumNames` or without, `oneOf` or `anyOf`."""
+    if not isinstance(schema, dict):
+        return []
+    titled = schema.get("oneOf", schema.get("anyOf"))
+    if isinstance(titled, list):
+        named = [own for own in titled if isinstance(own, dict) and isinstance(own.get("const"), str)]
+        return [Choice(own["const"], _text(own, "title") or own["const"]) for own in named]
+    values, names = schema.get("enum"), schema.get("enumNames")
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        return []
+    titles = names if isinstance(names, list) and len(names) == len(values) else values
+    return [Choice(value, str(title)) for value, title in zip(values, titles, strict=True)]
+
+
+def _text(schema: JsonObject, key: str) -> str:
+    value = schema.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _number(schema: JsonObject, key: str) -> float | None:
+    value = schema.get(key)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _bounds(schema: JsonObject, low: str, high: str, unit: str) -> str:
+    least, most = _number(schema, low), _number(schema, high)
+    said = [f"at least {least:g}" if least is not None else "", f"at most {most:g}" if most is not None else ""]
+    return f"; {', '.join(filter(None, said))}{unit}" if any(said) else ""
+
+
+def _check(size: float, schema: JsonObject, low: str, high: str, unit: str = "") -> None:
+    """Raises `Unfit` for a size out of bounds."""
+    least, most = _number(schema, low), _number(schema, high)
+    if (least is not None and size < least) or (most is not None and size > most):
+        raise Unfit(f"It has to be {_bounds(schema, low, high, unit).removeprefix('; ')}.")
+
+
+def _string(field: Field, text: str) -> str:
+    _check(len(text), field.schema, "minLength", "maxLength", " characters")
+    form = _text(field.schema, "format")
+    if not _FORMATS.get(form, bool)(text):
+        raise Unfit(f"It has to be {_EXAMPLES[form]}.")
+    return text
+
+
+def _has_date(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+def _has_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None and "T" in text.upper()
+    except ValueError:
+        return False
+
+
+def _has_scheme(text: str) -> bool:
+    try:
+        return bool(urlsplit(text).scheme) and not re.search(r"\s", text)
+    except ValueError:
+        return False
+
+
+_FORMATS: Final[Mapping[str, Callable[[str], object]]] = {
+    "email": _EMAIL.fullmatch, "uri": _has_scheme, "date": _has_date, "date-time": _has_time,
+}  # fmt: skip
+
+
+def _integer(field: Field, text: str) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]{1,100}", text):
+        raise Unfit("It has to be a whole number.")
+    _check(int(text), field.schema, "minimum", "maximum")
+    return int(text)
+
+
+def _real(field: Field, text: str) -> float:
+    try:
+        number = int(text) if re.fullmatch(r"[+-]?[0-9]{1,100}", text) else float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise Unfit("It has to be a number.")
+    _check(number, field.schema, "minimum", "maximum")
+    return number
+
+
+def _boolean(field: Field, text: str) -> bool:
+    if text.lower() not in _YES:
+        raise Unfit("It has to be y or n.")
+    return _YES[text.lower()]
+
+
+def _one(field: Field, text: str) -> str:
+    """By number, by value, or by title, whose case does not count."""
+    if field.is_numbered and text.isdecimal() and 1 <= int(text[:9]) <= len(field.choices):
+        return field.choices[int(text[:9]) - 1].value
+    for each in field.choices:
+        if text == each.value:
+            return each.value
+    for each in field.choices:
+        if text.lower() in (each.value.lower(), each.title.lower()):
+            return each.value
+    raise Unfit(f"{text[:50]!r} is not one of the choices.")
+
+
+def _many(field: Field, text: str) -> list[str]:
+    if text == _NOTHING:
+        return _items(field, [])
+    return _items(field, [_one(field, part.strip()) for part in text.split(",") if part.strip()])
+
+
+def _items(field: Field, values: list[str]) -> list[str]:
+    """Each once. Raises `Unfit` for those that are not choices, and too few or too many."""
+    if not {each.value for each in field.choices}.issuperset(values):
+        raise Unfit("It has to be of the choices.")
+    found = list(dict.fromkeys(values))
+    _check(len(found), field.schema, "minItems", "maxItems", " of them")
+    return found
+
+
+def _json(field: Field, text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise Unfit("It has to be JSON.") from None
+
+
+_READERS: Final[Mapping[str, Callable[[Field, str], object]]] = {
+    "string": _string, "integer": _integer, "number": _real, "boolean": _boolean,
+    "one": _one, "many": _many, "json": _json,
+}  # fmt: skip

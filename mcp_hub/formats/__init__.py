@@ -1,0 +1,12 @@
+"""Provider formats: tools, calls, results and model output in the shapes of model providers, without I/O.
+
+In: definitions and results of MCP as decoded JSON, the calls of a model, the chunks of its streamed output.
+
+Out: JSON values that a provider's API takes, calls and results of MCP, and normalised events of model output.
+
+Held together by `events`, the vocabulary in which all streams of model output are read, whoever made them.
+
+A provider's SDK is never imported: all values are plain JSON, which the types of an SDK take and give.
+
+Not here: requests to a provider, routes and commands that use these functions, and calls themselves.
+"""

@@ -1,0 +1,159 @@
+"""The parser of a model's text: `feed` it as it arrives, `close` it at its end."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from mcp_hub.formats.events import FinishReason, ModelEvent, OutputEnd, OutputStart
+from mcp_hub.formats.prompted.characters import (
+    Characters,
+    MalformedCall,
+    Steps,
+    TruncatedCall,
+)
+from mcp_hub.formats.prompted.fences import Fences
+from mcp_hub.formats.prompted.output import ParsedOutput
+from mcp_hub.formats.prompted.schemas import input_schema
+from mcp_hub.formats.prompted.table import Grammar, PromptFormat
+
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
+
+
+class PromptedParser:
+    """Turns the text of one output into events: the same ones for every split of the text.
+
+    `tools` are definitions of MCP; `id` becomes that of the output, and its calls are numbered behind it. Where the
+    prompt has opened the thinking already, `is_thinking` says so. Whatever the text is, nothing is raised: mistakes of
+    the model are events, and each call that begins ends by one.
+    """
+
+    def __init__(
+        self, format: PromptFormat, tools: Iterable[Mapping[str, Any]], id: str, *, is_thinking: bool = False
+    ) -> None:
+        self._format = format
+        self._source = Characters()
+        self._output = ParsedOutput({tool["name"]: input_schema(tool) for tool in tools}, id)
+        self._output.add(OutputStart(id))
+        self._fences = Fences()
+        self._is_at_start = True
+        self._is_after_block = False
+        bare = format.bare[0] if format.bare else ""
+        self._tags = (*format.begins, *format.ends, *format.ignored, format.thinking[0])
+        self._heads = frozenset(tag[0] for tag in self._tags)
+        self._plain = re.compile(f"(?s:.)[^{re.escape(''.join(sorted(self._heads)) + bare)}]*")
+        self._steps = self._message(is_thinking)
+        next(self._steps)
+
+    def feed(self, text: str) -> list[ModelEvent]:
+        """The events of the next piece of text."""
+        if text:
+            self._source.feed(_SURROGATES.sub("\ufffd", text))
+            next(self._steps, None)
+        return self._output.take()
+
+    def close(self, finish_reason: FinishReason = "stop") -> list[ModelEvent]:
+        """The events of the end of the text. `finish_reason` is the one of the model's provider.
+
+        Where that is `stop`, it becomes `tool_calls` if there were any, and `interrupted` if a call is cut off.
+        """
+        self._source.end()
+        is_cut = self._rest()
+        if finish_reason == "stop" and (is_cut or self._output.has_calls):
+            finish_reason = "interrupted" if is_cut else "tool_calls"
+        self._output.add(OutputEnd(finish_reason))
+        return self._output.take()
+
+    def _rest(self) -> bool:
+        """Parse to the end. Returns whether a call is cut off."""
+        try:
+            next(self._steps)
+        except StopIteration as end:
+            return bool(end.value)
+        raise AssertionError("a parser waits for text that does not come")
+
+    def _message(self, is_thinking: bool) -> Steps[bool]:
+        if is_thinking:
+            yield from self._think()
+        while grammar := (yield from self._text()):
+            try:
+                yield from grammar(self._source, self._output)
+            except MalformedCall as error:
+                if self._source.is_holding:
+                    self._pass(self._source.release())
+                    continue
+                self._output.fail("malformed_call", f"The call cannot be read: {error}. Write it again.")
+                yield from self._drop_call()
+            except TruncatedCall:
+                return self._truncated()
+            self._is_after_block = True
+        return False
+
+    def _text(self) -> Steps[Grammar | None]:
+        """Pass on text until a call may begin: its parser, None at the end. The tag that begins it is held."""
+        source = self._source
+        while char := (yield from source.peek()):
+            if self._is_after_block and char in self._format.between:
+                source.step()
+            elif self._fences.is_code:
+                self._pass(source.run(self._plain))
+            elif self._format.bare and char == self._format.bare[0] and self._fences.is_line_start:
+                source.hold("")
+                return self._format.bare[1]
+            elif char in self._heads:
+                tag, is_whole = yield from source.match(self._tags)
+                if is_whole and tag in self._format.begins:
+                    source.hold(tag)
+                    return self._format.begins[tag]
+                if not is_whole or not (yield from self._is_consumed(tag)):
+                    self._pass(tag)
+            else:
+                self._pass(source.run(self._plain))
+        return None
+
+    def _is_consumed(self, tag: str) -> Steps[bool]:
+        """Whether the tag is none of the text. The thinking follows at the start only."""
+        if tag == self._format.thinking[0] and self._is_at_start:
+            yield from self._think()
+            return True
+        if tag in self._format.ignored:
+            self._fences.restart()
+            return True
+        return tag in self._format.ends and self._is_after_block
+
+    def _think(self) -> Steps[None]:
+        end = self._format.thinking[1]
+        plain = re.compile(f"[^{re.escape(end[0])}]+")
+        while char := (yield from self._source.peek()):
+            if char != end[0]:
+                self._output.thinking(self._source.run(plain))
+                continue
+            held, is_whole = yield from self._source.match((end,))
+            if is_whole:
+                self._is_after_block = True
+                self._is_at_start = False
+                return
+            self._output.thinking(held)
+
+    def _pass(self, text: str) -> None:
+        self._output.text(text)
+        self._fences.passes(text)
+        self._is_after_block = False
+        self._is_at_start = self._is_at_start and text.isspace()
+
+    def _drop_call(self) -> Steps[None]:
+        """Drop the rest of a call that cannot be read, to its end tag or line."""
+        end = self._format.ends[-1] if self._format.ends else "\n"
+        others = re.compile(f"[^{re.escape(end[0])}]+")
+        while char := (yield from self._source.peek()):
+            if char != end[0]:
+                self._source.run(others)
+            elif (yield from self._source.match((end,)))[1]:
+                return
+
+    def _truncated(self) -> bool:
+        """Whether the text that ended was in a call."""
+        if self._source.is_holding and self._format.bare and not self._output.is_call_known:
+            self._pass(self._source.release())
+            return False
+        self._output.fail("truncated_call", "The text ends inside a call. Write the call again, whole.")
+        return True

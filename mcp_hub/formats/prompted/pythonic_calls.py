@@ -1,0 +1,220 @@
+"""Calls as a list of Python calls, `[f(a=1), g()]`. `ast` parses each argument as a literal; nothing is evaluated.
+
+Before `ast` sees an argument, its characters outside strings must be those of literals, so that neither deep
+expressions nor formatted strings reach the parser.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mcp_hub.formats.prompted.characters import Characters, MalformedCall, NotACall, Steps, all_of, expect
+from mcp_hub.formats.prompted.members import Members
+from mcp_hub.formats.prompted.output import MAX_ARGUMENTS, MAX_DEPTH, MAX_NAME, ParsedCall, ParsedOutput
+from mcp_hub.formats.prompted.schemas import properties_of
+
+_MAX_CODE: Final = 1 << 16  # characters of an argument outside strings: `ast` needs 400 times their size
+_NAME: Final = re.compile(r"[\w.-]+")
+_WORD: Final = re.compile(r"\w+")
+_CODE: Final = re.compile(r"""[^"'()\[\]{},]+""")
+_PLAIN: Final = {"'": re.compile(r"[^'\\\n]+"), '"': re.compile(r'[^"\\\n]+')}
+_ESCAPES: Final = "\n\\'\"abfnrtv0123xNuU"
+_LITERALS: Final = re.compile(
+    r"""\s*+(?:[^\W\d]\w*+\s*+=)?(?:\s+|""|[\[\](){},:]|(?:True|False|None|true|false|null)(?![\w"])"""
+    r"|[-+]?(?:\d[\d_]*+(?:\.[\d_]*+)?|\.\d[\d_]*+)(?:[eE][-+]?\d+)?(?![\w.]))*+"
+)
+_WORDS: Final = {"true": True, "false": False, "null": None}
+
+
+class _Argument:
+    """The source of one argument, and its code: the same with empty strings."""
+
+    def __init__(self, call: ParsedCall, begun: str) -> None:
+        self._call = call
+        self._source: list[str] = []
+        self._code: list[str] = []
+        self._room = MAX_ARGUMENTS
+        self._code_room = _MAX_CODE
+        self.code(begun)
+
+    def code(self, piece: str) -> None:
+        self._code_room -= len(piece)
+        if self._code_room < 0:
+            self._call.too_large(f"{_MAX_CODE >> 10} KiB of values in one argument")
+        self.string(piece)
+        if not self._call.is_over:
+            self._code.append(piece)
+
+    def string(self, piece: str) -> None:
+        self._room -= len(piece)
+        if self._room < 0:
+            self._call.too_large()
+        if not self._call.is_over:
+            self._source.append(piece)
+
+    def string_ends(self) -> None:
+        self._code.append('""')
+
+    def read(self) -> tuple[str | None, str] | None:
+        """Name and JSON text; the name is None if the argument goes by its position, all is if there is nothing.
+
+        Raises: MalformedCall, if it is not a literal.
+        """
+        source, code = "".join(self._source), "".join(self._code)
+        if not code.strip():
+            return None
+        try:
+            if not _LITERALS.fullmatch(code):
+                raise ValueError
+            name, node = _parts(ast.parse(f"f({source})", mode="eval").body)
+            text = json.dumps(_value(node), ensure_ascii=False, allow_nan=False)
+            text.encode()
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise MalformedCall("an argument is not written as name=value with a literal value") from None
+        return name, text
+
+
+def pythonic_calls(source: Characters, output: ParsedOutput) -> Steps[None]:
+    """From `[` to `]`."""
+    source.step()
+    yield from source.skip()
+    while True:
+        name = yield from all_of(source, _NAME, MAX_NAME)
+        if not name:
+            raise MalformedCall("expected the name of a tool")
+        yield from source.skip()
+        yield from expect(source, "(")
+        call = output.call()
+        call.set_name(name)
+        begun = "" if call.is_known or not source.is_holding else (yield from _keyword(source))
+        source.release()
+        call.begin()
+        yield from _arguments(source, call, begun)
+        if (yield from source.skip_to(",]")) == ",":
+            source.step()
+            yield from source.skip()
+        if (yield from source.need()) == "]":
+            source.step()
+            return
+
+
+def _keyword(source: Characters) -> Steps[str]:
+    """The begin of `name=` or nothing before `)`: the shape of a call of a tool that is not known."""
+    begun = ""
+    if (yield from source.skip_to()) != ")":
+        begun = yield from all_of(source, _WORD, MAX_NAME)
+        yield from source.skip()
+        if not begun or (yield from source.need()) != "=":
+            raise NotACall
+    return begun
+
+
+def _arguments(source: Characters, call: ParsedCall, begun: str) -> Steps[None]:
+    members = Members(call)
+    positions = list(properties_of(call.schema))
+    while True:
+        argument = yield from _argument(source, call, begun)
+        begun = ""
+        if not call.is_over and (found := argument.read()):
+            name = found[0] if found[0] is not None else _next(positions)
+            members.begin(name)
+            members.value(found[1])
+        if source.step() == ")":
+            members.end()
+            return
+
+
+def _next(positions: list[str]) -> str:
+    if not positions:
+        raise MalformedCall("arguments need names: name=value")
+    return positions.pop(0)
+
+
+def _argument(source: Characters, call: ParsedCall, begun: str) -> Steps[_Argument]:
+    """All before the comma or parenthesis that ends it."""
+    argument = _Argument(call, begun)
+    closing: list[str] = []
+    while True:
+        argument.code(source.run(_CODE))
+        char = yield from source.need()
+        if char in "\"'":
+            yield from _quoted(source, argument)
+            continue
+        if char in ",)" and not closing:
+            return argument
+        if char in "([{":
+            closing.append({"(": ")", "[": "]", "{": "}"}[char])
+            if len(closing) >= MAX_DEPTH:
+                call.too_deep()
+        elif char in ")]}" and (not closing or closing.pop() != char):
+            raise MalformedCall(f"{char} does not close anything")
+        argument.code(source.step())
+
+
+def _quoted(source: Characters, argument: _Argument) -> Steps[None]:
+    """A string in one or three quotes. Escapes that Python does not have keep their backslash, as in Python."""
+    quote = yield from _opening(source)
+    argument.string(quote)
+    closing = 0
+    while closing < len(quote) and len(quote) != 2:
+        if piece := source.run(_PLAIN[quote[0]]):
+            argument.string(piece)
+            closing = 0
+        char = yield from source.need()
+        if char == quote[0]:
+            argument.string(source.step())
+            closing += 1
+        elif char == "\n":
+            source.step()
+            argument.string("\\n")
+            closing = 0
+        elif char == "\\":
+            source.step()
+            char = yield from source.need()
+            argument.string(("\\" if char in _ESCAPES else "\\\\") + source.step())
+            closing = 0
+    argument.string_ends()
+
+
+def _opening(source: Characters) -> Steps[str]:
+    """One quote, three, or two: the empty string."""
+    quote = source.step()
+    if (yield from source.need()) == quote:
+        quote += source.step()
+        if (yield from source.need()) == quote[0]:
+            quote += source.step()
+    return quote
+
+
+def _parts(node: ast.expr) -> tuple[str | None, ast.expr]:
+    match node:
+        case ast.Call(args=[], keywords=[ast.keyword(arg=str(name), value=value)]):
+            return name, value
+        case ast.Call(args=[value], keywords=[]):
+            return None, value
+    raise ValueError
+
+
+def _value(node: ast.expr) -> Any:
+    """A literal as JSON has it. Raises: ValueError."""
+    match node:
+        case ast.Constant(value=str() | int() | float() | None as value):
+            return value
+        case ast.Name(id=name) if name in _WORDS:
+            return _WORDS[name]
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=ast.Constant(value=int() | float() as value)):
+            return -value if isinstance(sign, ast.USub) else value
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_value(item) for item in items]
+        case ast.Dict(keys=keys, values=values):
+            return dict(zip(_texts(keys), map(_value, values), strict=True))
+    raise ValueError
+
+
+def _texts(keys: Sequence[ast.expr | None]) -> list[str]:
+    texts = [key.value if isinstance(key, ast.Constant) else None for key in keys]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError
+    return [str(text) for text in texts]

@@ -1,0 +1,205 @@
+"""The formats: for each the tags around calls, the parser of what is inside, and how calls and results are written.
+
+A format for another family of models is one more entry.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from mcp_hub.formats.prompted.characters import Characters, Steps
+from mcp_hub.formats.prompted.escapes import escaped_json, escaped_text
+from mcp_hub.formats.prompted.json_calls import (
+    bare_object,
+    deepseek_call,
+    kimi_call,
+    mistral_calls,
+    tagged_object,
+)
+from mcp_hub.formats.prompted.output import ParsedOutput
+from mcp_hub.formats.prompted.parameter_calls import glm_call, qwen_call, qwen_function
+from mcp_hub.formats.prompted.pythonic_calls import pythonic_calls
+
+Grammar: TypeAlias = Callable[[Characters, ParsedOutput], Steps[None]]
+Arguments: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class PromptFormat:
+    """One way in which models write calls as text.
+
+    `begins` are the tags that begin a call; where there is `bare`, a line that begins with its first character may be
+    a call without a tag. `ends` are consumed after a call, with the characters of `between`; `ignored` tags anywhere.
+    """
+
+    name: str
+    models: str
+    rule: str
+    call: Callable[[str, Arguments], str]
+    result: Callable[[str, str, bool, int], str]
+    begins: Mapping[str, Grammar] = field(default_factory=dict)
+    bare: tuple[str, Grammar] | None = None
+    ends: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    between: str = " \t\r\n"
+    thinking: tuple[str, str] = ("<think>", "</think>")
+
+
+def _json(value: Any) -> str:
+    return escaped_json(json.dumps(value, ensure_ascii=False))
+
+
+def _object(key: str) -> Callable[[str, Arguments], str]:
+    return lambda name, arguments: _json({"name": name, key: arguments})
+
+
+def _tagged_call(tag: str) -> Callable[[str, Arguments], str]:
+    return lambda name, arguments: f"<{tag}>\n{_object('arguments')(name, arguments)}\n</{tag}>"
+
+
+def _tagged_result(tag: str) -> Callable[[str, str, bool, int], str]:
+    return lambda name, text, is_error, _: f"<{tag}>\n{_named_result(name, text, is_error)}\n</{tag}>"
+
+
+def _named_result(name: str, text: str, is_error: bool) -> str:
+    return _json({"name": name, "error" if is_error else "content": text})
+
+
+def _output_object(name: str, text: str, is_error: bool, _: int) -> str:
+    return _json({"error" if is_error else "output": text})
+
+
+def _plain(text: str, is_error: bool) -> str:
+    return escaped_text(f"Error: {text}" if is_error else text)
+
+
+def _qwen(name: str, arguments: Arguments) -> str:
+    parameters = "".join(f"<parameter={key}>\n{_bare_value(value)}\n</parameter>\n" for key, value in arguments.items())
+    return f"<tool_call>\n<function={name}>\n{parameters}</function>\n</tool_call>"
+
+
+def _glm(name: str, arguments: Arguments) -> str:
+    pairs = "".join(
+        f"<arg_key>{key}</arg_key>\n<arg_value>{_bare_value(value)}</arg_value>\n" for key, value in arguments.items()
+    )
+    return f"<tool_call>{name}\n{pairs}</tool_call>"
+
+
+def _bare_value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _pythonic(name: str, arguments: Arguments) -> str:
+    return f"[{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})]"
+
+
+def _kimi(name: str, arguments: Arguments) -> str:
+    call = f"<|tool_call_begin|>functions.{name}:0<|tool_call_argument_begin|>{_json(arguments)}<|tool_call_end|>"
+    return f"<|tool_calls_section_begin|>{call}<|tool_calls_section_end|>"
+
+
+def _deepseek(name: str, arguments: Arguments) -> str:
+    call = f"<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{_json(arguments)}<｜tool▁call▁end｜>"
+    return f"<｜tool▁calls▁begin｜>{call}<｜tool▁calls▁end｜>"
+
+
+_ALL: Final = (
+    PromptFormat(
+        "function_call",
+        "any model",
+        "Write a call as a JSON object with `name` and `arguments` inside a function_call element. "
+        "Several calls are several elements.",
+        _tagged_call("function_call"),
+        _tagged_result("function_result"),
+        {"<function_call>": tagged_object},
+        ends=("</function_call>",),
+    ),
+    PromptFormat(
+        "hermes",
+        "Hermes, Qwen 2.5, Qwen 3",
+        "Write a call as a JSON object with `name` and `arguments` inside a tool_call element. "
+        "Several calls are several elements.",
+        _tagged_call("tool_call"),
+        _tagged_result("tool_response"),
+        {"<tool_call>": tagged_object},
+        ends=("</tool_call>",),
+    ),
+    PromptFormat(
+        "qwen3-coder",
+        "Qwen3-Coder, Qwen 3.5",
+        "Write a call as a tool_call element with a function element inside, and each argument as a parameter element. "
+        "Strings are written as they are, all other values as JSON. Several calls are several tool_call elements.",
+        _qwen,
+        lambda name, text, is_error, _: f"<tool_response>\n{_plain(text, is_error)}\n</tool_response>",
+        {"<tool_call>": qwen_call, "<function=": qwen_function},
+        ends=("</tool_call>",),
+    ),
+    PromptFormat(
+        "llama",
+        "Llama 3.1 to 4",
+        "Write a call as a JSON object with `name` and `parameters`, at the start of a line and without a code block. "
+        "Separate several calls by a semicolon.",
+        _object("parameters"),
+        _output_object,
+        bare=("{", bare_object),
+        ignored=("<|python_tag|>", "<|eom_id|>", "<|eot_id|>"),
+        between=" \t\r\n;",
+    ),
+    PromptFormat(
+        "pythonic",
+        "Llama 3.2 and 4, Olmo 3, Gemma 3",
+        "Write calls as a Python list of calls with named arguments and literal values, at the start of a line and "
+        "without a code block. Several calls are several elements of the list.",
+        _pythonic,
+        _output_object,
+        bare=("[", pythonic_calls),
+        ignored=("<|python_start|>", "<|python_end|>", "<|eom_id|>", "<|eot_id|>"),
+    ),
+    PromptFormat(
+        "mistral",
+        "Mistral, Ministral, Devstral",
+        "Write calls as a JSON array of objects with `name` and `arguments` after the word TOOL_CALLS in brackets.",
+        lambda name, arguments: f"[TOOL_CALLS] [{_object('arguments')(name, arguments)}]",
+        lambda name, text, is_error, _: f"[TOOL_RESULTS]{_named_result(name, text, is_error)}[/TOOL_RESULTS]",
+        {"[TOOL_CALLS]": mistral_calls},
+        thinking=("[THINK]", "[/THINK]"),
+    ),
+    PromptFormat(
+        "glm",
+        "GLM 4.5 and later",
+        "Write a call as a tool_call element that begins with the name of the tool, and each argument as an arg_key "
+        "and an arg_value element. Strings are written as they are, all other values as JSON. "
+        "Several calls are several tool_call elements.",
+        _glm,
+        lambda name, text, is_error, _: f"<tool_response>\n{_plain(text, is_error)}\n</tool_response>",
+        {"<tool_call>": glm_call},
+        ends=("</tool_call>",),
+    ),
+    PromptFormat(
+        "deepseek",
+        "DeepSeek V3, V3.1, R1",
+        "Write calls exactly as in the example, the arguments as a JSON object. "
+        "Several calls stand one after the other inside the same outer tags.",
+        _deepseek,
+        lambda name, text, is_error, _: f"<｜tool▁output▁begin｜>{_plain(text, is_error)}<｜tool▁output▁end｜>",
+        {"<｜tool▁call▁begin｜>": deepseek_call},
+        ends=("```", "<｜tool▁call▁end｜>"),
+        ignored=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
+    ),
+    PromptFormat(
+        "kimi",
+        "Kimi K2",
+        "Write calls exactly as in the example, the arguments as a JSON object. The number behind the name counts the "
+        "calls of the conversation. Several calls stand one after the other inside the same outer tags.",
+        _kimi,
+        lambda name, text, is_error, index: f"## Return of functions.{name}:{index}\n{_plain(text, is_error)}",
+        {"<|tool_call_begin|>": kimi_call},
+        ends=("<|tool_call_end|>",),
+        ignored=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+    ),
+)
+
+FORMATS: Final[Mapping[str, PromptFormat]] = MappingProxyType({one.name: one for one in _ALL})
+"""All formats by name."""

@@ -117,6 +117,21 @@ async def test_url_is_shown_and_agreed_to_or_declined(place: Place, where: str) 
     assert answers(await typed(lambda: work("d"))) == {"url": {"action": "decline"}}
 
 
+async def test_page_that_a_call_requires_is_shown_with_the_error(place: Place) -> None:
+    pages = {"elicitations": [{"mode": "url", "message": "m", "url": "https://example.org/\u202elogin"}]}
+    given = json.dumps({"code": -32042, "message": "first a page", "data": pages})
+
+    def work() -> str:
+        with place.terminal("own", "call", "fix_error", "--args-json", given) as person:
+            person.until("-32042")
+            person.until("URL:  https://example.org/%E2%80%AElogin")
+            person.until("Host: example.org")
+            assert person.end() == 1
+            return person.text
+
+    await typed(work)
+
+
 @WHERE
 async def test_two_questions_at_once_are_asked_one_after_the_other(place: Place, where: str) -> None:
     def work() -> str:

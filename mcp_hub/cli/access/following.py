@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mcp_hub.cli.questions.dialog import url_lines
 from mcp_hub.cli.render import results
 from mcp_hub.cli.render.media import saved
 from mcp_hub.cli.render.output import say
@@ -105,6 +106,9 @@ def refuse(show: Show, error: RpcError) -> int:
     code = exit_code(error)
     said = f"error {error.code}: {error.message}" if code == EXIT_TOOL else error.message
     show.error(error, with_code(error, said))
+    for url in results.urls_of(error):
+        for line in ("Open this page if you trust it, and call again:", *url_lines(url)):
+            show.note(line)
     return code
 
 

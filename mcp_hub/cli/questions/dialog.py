@@ -103,11 +103,16 @@ async def _take(person: Conversation, field: Field, content: dict[str, object]) 
 async def _visited(person: Conversation, asker: str, url: str, message: str) -> Reply:
     """The URL is shown whole, in ASCII, and never opened: whoever agrees opens it."""
     _quote(person, f"{_one_line(asker)} asks you to open a page (Ctrl-D declines, Ctrl-C cancels the call):", message)
-    person.tell(f"│ URL:  {quote(url[:_MOST], safe=_IN_URLS)}")
-    person.tell(f"│ Host: {_host(url)}")
+    for line in url_lines(url):
+        person.tell(f"│ {line}")
     known = {"y": True, "yes": True, "d": False}
     is_agreed = await _chosen(person, "Open it in a browser yourself if you trust it. [y] done, [d]ecline: ", known)
     return Reply("accept") if is_agreed else _DECLINED
+
+
+def url_lines(url: str) -> tuple[str, str]:
+    """The URL in ASCII, and its host."""
+    return f"URL:  {quote(url[:_MOST], safe=_IN_URLS)}", f"Host: {_host(url)}"
 
 
 def _host(url: str) -> str:

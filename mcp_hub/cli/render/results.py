@@ -20,6 +20,7 @@ from mcp_hub.events import (
     ToolResult,
 )
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
+from mcp_hub.protocol.rpc_errors import URL_ELICITATION_REQUIRED
 from mcp_hub.types import JsonObject, RawJson, RawObject
 
 _HEAD: Final = ("type", "seq")
@@ -139,6 +140,28 @@ def with_code(error: RpcError, message: str | None = None) -> str:
     said = error.message if message is None else message
     is_own = error.raw is None or type(error).symbol != RpcError.symbol
     return f"{said} [{error.symbol}]" if is_own else said
+
+
+class _Elicitation(msgspec.Struct):
+    url: str = ""
+
+
+class _Required(msgspec.Struct):
+    elicitations: list[_Elicitation] = []
+
+
+class _Refusal(msgspec.Struct):
+    data: _Required = msgspec.field(default_factory=_Required)
+
+
+def urls_of(error: RpcError) -> list[str]:
+    """The pages that a person has to visit before the call can be made, if the error says so."""
+    if error.code != URL_ELICITATION_REQUIRED:
+        return []
+    try:
+        return [one.url for one in msgspec.json.decode(error.encoded(), type=_Refusal).data.elicitations if one.url]
+    except (msgspec.DecodeError, RecursionError):
+        return []
 
 
 def message_of(event: Progressed) -> str:

@@ -14,6 +14,7 @@ from mcp_hub.cli.render.results import (
     log_text,
     message_of,
     result_line,
+    urls_of,
 )
 from mcp_hub.errors import RpcError, UpstreamLost
 from mcp_hub.events import (
@@ -133,3 +134,11 @@ def test_error_line_has_code_message_and_data() -> None:
     raw = b'{"code":-5,"message":"no","data":{"a":1},"type":"theirs"}'
     relayed = json.loads(error_line(RpcError("no", code=-5, raw=raw)))
     assert relayed == {"type": "error", "code": -5, "message": "no", "data": {"a": 1}}
+
+
+def test_pages_that_a_call_requires_are_found_in_its_error() -> None:
+    data = {"elicitations": [{"mode": "url", "url": "https://a/b", "message": "m"}, {"mode": "url"}]}
+    assert urls_of(RpcError("first a page", code=-32042, data=data)) == ["https://a/b"]
+    assert urls_of(RpcError("other", code=-5, data=data)) == []
+    for odd in (None, {"elicitations": 5}, {"elicitations": [1]}):
+        assert urls_of(RpcError("odd", code=-32042, data=odd)) == []

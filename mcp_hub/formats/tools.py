@@ -8,7 +8,7 @@ from mcp_hub.formats.providers import FACTS, Format, FormatFacts
 from mcp_hub.formats.records import Exported, Loss
 from mcp_hub.formats.schemas.canonical import canonical
 from mcp_hub.formats.schemas.dialects import STRICT_OPTIONAL, STRICT_TOOLS, STRICT_UNIONS
-from mcp_hub.formats.schemas.emitters import Strictness, plain, strict
+from mcp_hub.formats.schemas.emitters import OVER, Strictness, plain, strict
 from mcp_hub.formats.schemas.nodes import Node, text_of
 from mcp_hub.formats.schemas.subset import NotStrict
 from mcp_hub.types import JsonObject
@@ -110,7 +110,7 @@ class _Emitter:
         if may_be_strict and dialect is not None:
             lost: list[Loss] = []
             try:
-                found = strict(schema, dialect, lost)
+                found = strict(schema, dialect, lost, self._left[1] if self._left else None)
                 self._spend(found)
             except NotStrict as reason:
                 losses.append(Loss("", "not_strict", str(reason)))
@@ -125,10 +125,7 @@ class _Emitter:
             return
         left = [have - cost for have, cost in zip(self._left, (1, found.optional, found.unions), strict=True)]
         if min(left) < 0:
-            raise NotStrict(
-                f"one request takes {STRICT_TOOLS} strict tools with {STRICT_OPTIONAL} optional parameters and "
-                f"{STRICT_UNIONS} with alternatives, and those before this tool use them"
-            )
+            raise NotStrict(OVER)
         self._left = left
 
 

@@ -81,7 +81,9 @@ class _Normaliser:
         source = self._understood(schema)
         node: Node = {}
         for keyword, value in source.items():
-            if keyword in _SPECIAL:
+            if keyword == "type" and value in TYPES:
+                node["type"] = value
+            elif keyword in _SPECIAL:
                 _SPECIAL[keyword](self, node, source, path, depth)
             elif keyword in NESTED:
                 self._nested(node, source, keyword, path, depth)

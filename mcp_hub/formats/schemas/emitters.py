@@ -3,11 +3,17 @@
 from typing import NamedTuple
 
 from mcp_hub.formats.records import Loss
-from mcp_hub.formats.schemas.dialects import Dialect
+from mcp_hub.formats.schemas.dialects import STRICT_OPTIONAL, STRICT_TOOLS, STRICT_UNIONS, Dialect
 from mcp_hub.formats.schemas.nodes import Node, children, definition, types_of
 from mcp_hub.formats.schemas.renames import renamed, renames
 from mcp_hub.formats.schemas.root import rooted
 from mcp_hub.formats.schemas.subset import NotStrict, Subset
+
+OVER = (
+    f"one request takes {STRICT_TOOLS} strict tools with {STRICT_OPTIONAL} optional parameters and {STRICT_UNIONS} "
+    "with alternatives, and those before this tool use them"
+)
+"""The reason of a tool that Anthropic would enforce in a smaller request."""
 
 
 class Strictness(NamedTuple):
@@ -27,12 +33,18 @@ def plain(schema: Node, dialect: Dialect, losses: list[Loss]) -> Node:
     return _with_items(root)
 
 
-def strict(schema: Node, dialect: Dialect, losses: list[Loss]) -> Strictness:
-    """The canonical schema in a strict subset. Raises: NotStrict, with the reason, where the subset cannot say it."""
+def strict(schema: Node, dialect: Dialect, losses: list[Loss], most_optional: int | None = None) -> Strictness:
+    """The canonical schema in a strict subset. Raises: NotStrict, with the reason, where the subset cannot say it, or
+    where the top alone has more than `most_optional` properties that are optional.
+    """
     root = _named(rooted(schema, losses), dialect, losses)
+    if most_optional is not None and len(root["properties"]) - len(root.get("required", ())) > most_optional:
+        raise NotStrict(OVER)
     found = Subset(root, dialect, losses).document()
-    _measure(found, dialect)
     nodes = _all(found)
+    _measure(found, nodes, dialect)
+    if dialect.all_required:
+        return Strictness(found, 0, 0)
     optional = sum(len(node.get("properties", ())) - len(node.get("required", ())) for node in nodes)
     parts = (part for node in nodes for part in node.get("properties", {}).values())
     return Strictness(found, optional, sum("anyOf" in part or isinstance(part.get("type"), list) for part in parts))
@@ -63,21 +75,23 @@ def _all(root: Node) -> list[Node]:
     return found
 
 
-def _measure(root: Node, dialect: Dialect) -> None:
+def _measure(root: Node, nodes: list[Node], dialect: Dialect) -> None:
     """Raises: NotStrict if the whole schema is over a bound of the provider."""
-    nodes = _all(root)
+    if not dialect.levels:
+        return
     values = [value for node in nodes for value in node.get("enum", ())]
     names = [name for node in nodes for name in node.get("properties", ())]
     strings = [*names, *root.get("$defs", ()), *(value for value in values if isinstance(value, str))]
-    if dialect.properties and len(names) > dialect.properties:
+    if len(names) > dialect.properties:
         raise NotStrict(f"it has more than {dialect.properties} properties")
-    if dialect.values and len(values) > dialect.values:
+    if len(values) > dialect.values:
         raise NotStrict(f"its enums have more than {dialect.values} values")
-    if dialect.strings and sum(map(len, strings)) > dialect.strings:
+    if sum(map(len, strings)) > dialect.strings:
         raise NotStrict(f"its names and values have more than {dialect.strings} characters")
-    if dialect.values and any(_is_long(node["enum"]) for node in nodes if "enum" in node):
+    if any(_is_long(node["enum"]) for node in nodes if "enum" in node):
         raise NotStrict("an enum of more than 250 values has more than 15000 characters")
-    if dialect.levels and _levels(root, root, frozenset(), 0, dialect.levels) > dialect.levels:
+    containers = sum(not {"properties", "items"}.isdisjoint(node) for node in nodes)
+    if containers > dialect.levels and _levels(root, root, frozenset(), 0, dialect.levels) > dialect.levels:
         raise NotStrict(f"it has more than {dialect.levels} levels")
 
 

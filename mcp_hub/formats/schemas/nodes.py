@@ -1,6 +1,6 @@
 """Small facts about JSON Schema nodes: where subschemas are, the types that keywords speak of, the way to a target."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -68,15 +68,18 @@ def inferred_type(node: Node) -> str | None:
     return next((name for name, keywords in OF_TYPE.items() if not node.keys().isdisjoint(keywords)), None)
 
 
-def children(node: Node) -> Iterator[Node]:
+def children(node: Node) -> list[Node]:
     """Its subschemas."""
-    for keyword in node.keys() & NESTED:
-        value = node[keyword]
-        if keyword in ONE:
-            yield from (value,) if isinstance(value, dict) else ()
-        else:
-            parts = value.values() if isinstance(value, dict) else value
-            yield from (part for part in parts if isinstance(part, dict))
+    if NESTED.isdisjoint(node):
+        return []
+    found: list[Node] = []
+    for keyword, value in node.items():
+        if keyword in NESTED:
+            if keyword in ONE:
+                found += (value,) if isinstance(value, dict) else ()
+            else:
+                found += value.values() if isinstance(value, dict) else value
+    return found
 
 
 def mapped(node: Node, change: Callable[[Node], Node]) -> Node:

@@ -17,7 +17,7 @@ def renames(schema: Node, pattern: re.Pattern[str] | None) -> dict[str, str]:
     if pattern is None:
         return {}
     names = _property_names(schema)
-    odd = [name for name in names if pattern.fullmatch(name) is None]
+    odd = [name for name in names if not _is_plain(name) and pattern.fullmatch(name) is None]
     found: dict[str, str] = {}
     for name in odd:
         base = _ODD.sub("_", name)[:_LENGTH]
@@ -28,6 +28,11 @@ def renames(schema: Node, pattern: re.Pattern[str] | None) -> dict[str, str]:
             new, number = base[: _LENGTH - len(ending)] + ending, number + 1
         found[name] = new
     return found
+
+
+def _is_plain(name: str) -> bool:
+    """A name that every provider takes: most are."""
+    return name.isidentifier() and name.isascii() and len(name) <= _LENGTH
 
 
 def _property_names(schema: Node) -> dict[str, None]:

@@ -25,13 +25,15 @@ from mcp_hub.formats.schemas.notes import noted
 _MOST_NODES: Final = 4000
 _HARD_PATTERN: Final = re.compile(r"\(\?|\\[bB1-9pPkK]|\{\d{3,}|\{\d*,\d{3,}")
 """Look-around, boundaries, back references, classes by property and long repetitions: not enforced anywhere."""
-_KEPT_SILENT: Final = frozenset(("deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType"))
 _KNOWN: Final = frozenset(
     (
         *(keyword for keywords in OF_TYPE.values() for keyword in keywords),
         *("default", "examples", "not", "if", "then", "else", "allOf", "anyOf", "oneOf", "enum", "type"),
     )
 )
+_ALWAYS: Final = frozenset(("type", "title", "description"))
+_CHECKED: Final = frozenset(("format", "pattern", "minItems"))
+_COMPOSED: Final = frozenset(("$ref", "allOf", "anyOf", "oneOf", "enum"))
 _KEEP: Final = frozenset(("$ref", "anyOf", "properties", "items", "prefixItems", "additionalProperties", "required"))
 
 
@@ -49,6 +51,7 @@ class Subset:
         self._cyclic = cyclic(root) if "$defs" in root else frozenset()
         self._used: dict[str, Node | None] = {}
         self._nodes = 0
+        self._wanted = (dialect.keywords or frozenset()) - _KEEP
 
     def document(self) -> Node:
         """The whole schema, with the definitions that it uses."""
@@ -65,6 +68,10 @@ class Subset:
         self._nodes += 1
         if self._nodes > _MOST_NODES or depth > MAX_DEPTH:
             return self._any(path, "the schema is too large")
+        if isinstance(node.get("type"), str) and _COMPOSED.isdisjoint(node):
+            said: Node = {}
+            found = self._typed(node, said, path, depth)
+            return self._noted(found, said, path) if said else found
         node, notes = self._flat(node, path)
         if node.keys() == {"$ref"}:
             return self._reference(node)
@@ -76,9 +83,9 @@ class Subset:
             node = self._split(node, notes)
         if "anyOf" in node:
             parts = [part for part in node["anyOf"] if part != {"not": {}}]
-            found = {key: node[key] for key in node if key in ("title", "description") or key in self._kept(node)}
+            found = self._carried({key: value for key, value in node.items() if key != "anyOf"}, notes, path)
             found["anyOf"] = [self._node(part, path, depth + 1) for part in parts]
-            return self._noted(found if parts else {}, {**notes, **self._extra(node, path)}, path)
+            return self._noted(found if parts else {}, notes, path)
         return self._noted(self._typed(node, notes, path, depth), notes, path)
 
     def _any(self, path: str, reason: str) -> Node:
@@ -191,24 +198,33 @@ class Subset:
         return {"type": name}
 
     def _typed(self, node: Node, notes: Node, path: str, depth: int) -> Node:
-        name = next(iter(types_of(node)), None)
+        name = node.get("type")
         if name is None and self._dialect.is_strict:
             name = inferred_type(node)
             if name is None:
                 raise NotStrict(f"{path or 'the top'}: it takes any value")
-            node = {"type": name, **node}
-        found: Node = {key: value for key, value in node.items() if key in ("title", "description")}
-        found |= {"type": name} if name else {}
-        notes |= self._extra(node, path)
-        found |= {key: node[key] for key in node if key in self._kept(node)}
-        self._array(found, node, notes, name, path, depth)
-        self._object(found, node, notes, name, path, depth)
+            node = {**node, "type": name}
+        found = self._carried(node, notes, path)
+        if name in ("array", None):
+            self._array(found, node, name, path, depth)
+        if name in ("object", None):
+            self._object(found, node, name, path, depth)
         return found
 
-    def _kept(self, node: Node) -> set[str]:
-        """Keywords without subschemas that the provider takes with their values."""
-        wanted = self._dialect.keywords or frozenset()
-        return {key for key in node.keys() & wanted - _KEEP if self._takes(key, node[key])}
+    def _carried(self, node: Node, notes: Node, path: str) -> Node:
+        """Keywords without subschemas that the provider takes with their values. Constraints among the others become
+        notes; unknown keywords go."""
+        found: Node = {}
+        for key, value in node.items():
+            if key in _ALWAYS or (key in self._wanted and (key not in _CHECKED or self._takes(key, value))):
+                found[key] = value
+            elif key in _KEEP:
+                continue  # done where their subschemas are
+            elif key in _KNOWN:
+                notes[key] = value
+            else:
+                self._losses.append(Loss(path, "dropped", key))
+        return found
 
     def _takes(self, keyword: str, value: Any) -> bool:
         match keyword:
@@ -216,24 +232,12 @@ class Subset:
                 return self._dialect.formats is None or value in self._dialect.formats
             case "pattern":
                 return _HARD_PATTERN.search(value) is None
-            case "minItems":
-                return self._dialect.least_items or value in (0, 1)
             case _:
-                return True
+                return self._dialect.least_items or value in (0, 1)
 
-    def _extra(self, node: Node, path: str) -> Node:
-        """Constraints that become text; unknown keywords go."""
-        kept = self._kept(node) | _KEEP | {"type", "title", "description", "enum"}
-        rest = {key: value for key, value in node.items() if key not in kept}
-        for keyword in [key for key in rest if key not in _KNOWN]:
-            self._losses.append(Loss(path, "dropped", keyword))
-            del rest[keyword]
-        return rest
-
-    def _array(self, found: Node, node: Node, notes: Node, name: str | None, path: str, depth: int) -> None:
-        keywords = self._dialect.keywords or frozenset()
+    def _array(self, found: Node, node: Node, name: str | None, path: str, depth: int) -> None:
         if "prefixItems" in node:
-            if "prefixItems" in keywords:
+            if "prefixItems" in (self._dialect.keywords or ()):
                 found["prefixItems"] = [self._node(part, f"{path}[]", depth + 1) for part in node["prefixItems"]]
             elif self._dialect.is_strict:
                 raise NotStrict(f"{path}: it is a tuple")
@@ -245,9 +249,10 @@ class Subset:
             if "prefixItems" not in found:
                 found["items"] = {}
 
-    def _object(self, found: Node, node: Node, notes: Node, name: str | None, path: str, depth: int) -> None:
+    def _object(self, found: Node, node: Node, name: str | None, path: str, depth: int) -> None:
+        below = depth + 1
         named = {
-            key: self._node(part, f"{path}.{key}" if path else key, depth + 1)
+            key: self._node(part, f"{path}.{key}" if path else key, below)
             for key, part in node.get("properties", {}).items()
         }
         if self._dialect.is_strict:

@@ -62,7 +62,7 @@ def broken_for_openai(schema: Json) -> list[str]:
         if node.get("type") == "object":
             # "additionalProperties: false must always be set in objects"; "All fields must be required"
             found += [] if node.get("additionalProperties") is False else ["an open object"]
-            found += [] if node.get("required") == list(node["properties"]) else ["an optional property"]
+            found += [] if node.get("required", []) == list(node.get("properties", ())) else ["an optional property"]
         if node.get("type") == "array" and "items" not in node:
             found.append("an array without items")
         if "format" in node and node["format"] not in FORMATS:

@@ -81,7 +81,7 @@ def responses(cut: Cut) -> list[Json]:
             },
         ]
 
-    events = [
+    events: list[Json] = [
         {"type": "response.created", "response": {"id": "out_1"}},
         {"type": "response.in_progress", "response": {"id": "out_1"}},
         {"type": "response.output_item.added", "output_index": 0, "item": {"type": "reasoning", "id": "rs"}},

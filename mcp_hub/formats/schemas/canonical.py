@@ -122,7 +122,7 @@ class _Normaliser:
 
     def _type(self, node: Node, source: Node, path: str, depth: int) -> None:
         named = source["type"]
-        known = [one for one in ([named] if isinstance(named, str) else named or ()) if one in TYPES]
+        known = [one for one in (named if isinstance(named, list) else [named]) if one in TYPES]
         if known:
             node["type"] = known[0] if len(known) == 1 else known
 

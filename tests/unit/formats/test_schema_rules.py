@@ -19,8 +19,8 @@ Json = dict[str, Any]
 def under(schema: Json, into: Format) -> tuple[Json, list[Loss]]:
     """The export of a property `p` with this schema; what it refers to is at the top."""
     losses: list[Loss] = []
-    top = {key: schema[key] for key in ("$defs", "definitions", "$schema") if key in schema}
-    root = {"type": "object", "properties": {"p": schema}, **top}
+    top: Json = {key: schema[key] for key in ("$defs", "definitions", "$schema") if key in schema}
+    root: Json = {"type": "object", "properties": {"p": schema}, **top}
     return plain(canonical(root, losses), FACTS[into].plain, losses), losses
 
 

@@ -1,7 +1,9 @@
-# Everything runs in .venv, which is made from the package indexes when it is missing or pyproject.toml changed.
+# Everything runs in .venv, which is made from the package indexes when it is missing or pyproject.toml changed: for
+# `make run` with what the hub needs (150 MB), for everything else with the tools of development, too (500 MB).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+HUB := $(VENV)/.hub
 STAMP := $(VENV)/.installed
 # test processes side by side: they wait most of the time, so one more than the cores that are asked for
 WORKERS ?= 3
@@ -12,7 +14,7 @@ PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope
 
 .PHONY: run check lint test test-fast proof fmt bench picture long conformance clients chaos orphans hostile soak fuzz clean
 
-run: $(STAMP)
+run: $(HUB)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
 
 # before every commit, and what CI runs
@@ -26,9 +28,10 @@ lint: $(STAMP)
 test: lint
 	$(PYTEST)
 
-# what needs no process of its own
+# what needs neither processes of its own nor data: under a minute on two cores
 test-fast: $(STAMP)
-	$(PYTEST) -m 'not processes and not proof' tests/unit tests/property tests/test_architecture.py
+	EXAMPLES=few $(PYTEST) -m 'not processes and not proof and not data and not slow' \
+		tests/unit tests/property tests/test_architecture.py
 
 # everything: the checks, then each rig for as long as it takes to believe it
 proof: check
@@ -55,7 +58,7 @@ conformance: $(STAMP)
 # the tests that only this runs, and the properties with all of their examples
 long: $(STAMP)
 	$(PYTEST) -m proof
-	PROOF=1 $(PYTEST) tests/property
+	EXAMPLES=all $(PYTEST) tests/property
 
 chaos: $(STAMP)
 	$(BIN)/python -m rigs.chaos $(CHAOS)
@@ -76,11 +79,15 @@ fuzz: $(STAMP)
 clients: $(STAMP)
 	$(BIN)/python -m rigs.clients $(CLIENTS)
 
-$(STAMP): pyproject.toml
+$(HUB): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mcp-hub needs Python 3.11 or newer: make PYTHON=python3.12 …")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[uvx]'
+	touch $@
+
+$(STAMP): $(HUB)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
 	touch $@
 
 $(VENV)/bench/.installed: $(STAMP)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         UpstreamUnavailable,
     )
     from mcp_hub.events import (
+        Attempt,
         CallEvent,
         Cancelled,
         Completed,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         InputRequired,
         Log,
         Progressed,
+        Reset,
         ToolCall,
         ToolResult,
     )
@@ -48,8 +50,8 @@ _MODULES = {
         *("ModelMismatch", "RpcError", "UnknownEntry", "UnknownStream", "UpstreamLost", "UpstreamUnavailable"),
     ),
     "mcp_hub.events": (
-        *("CallEvent", "Cancelled", "Completed", "Delta", "Failed", "InputReceived", "InputRequired", "Log"),
-        *("Progressed", "ToolCall", "ToolResult"),
+        *("Attempt", "CallEvent", "Cancelled", "Completed", "Delta", "Failed", "InputReceived", "InputRequired", "Log"),
+        *("Progressed", "Reset", "ToolCall", "ToolResult"),
     ),
     "mcp_hub.library.hub": ("Hub",),
     "mcp_hub.library.stream": ("ToolStream",),
@@ -58,10 +60,11 @@ _MODULES = {
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
-    "Busy", "CallCancelled", "CallEvent", "Cancelled", "Completed", "ConfigError", "Context", "DeadlineExceeded",
-    "Delta", "EventsGone", "Failed", "Hub", "HubError", "HubMisuse", "InputReceived", "InputRequired", "Log",
-    "ModelMismatch", "Progress", "Progressed", "Registry", "Result", "RpcError", "ToolCall", "ToolResult", "ToolStream",
-    "UnknownEntry", "UnknownStream", "UpstreamLost", "UpstreamUnavailable", "tool",
+    "Attempt", "Busy", "CallCancelled", "CallEvent", "Cancelled", "Completed", "ConfigError", "Context",
+    "DeadlineExceeded", "Delta", "EventsGone", "Failed", "Hub", "HubError", "HubMisuse", "InputReceived",
+    "InputRequired", "Log", "ModelMismatch", "Progress", "Progressed", "Registry", "Reset", "Result", "RpcError",
+    "ToolCall", "ToolResult", "ToolStream", "UnknownEntry", "UnknownStream", "UpstreamLost", "UpstreamUnavailable",
+    "tool",
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from mcp_hub.errors import HubError, RpcError
 from mcp_hub.events import CallEvent, Completed
-from mcp_hub.types import CallId, Era, JsonObject, RawJson, RawObject, Snapshot, Status, UpstreamStatus
+from mcp_hub.types import CallId, Era, JsonObject, PartialForm, RawJson, RawObject, Snapshot, Status, UpstreamStatus
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
@@ -17,7 +17,9 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     `meta` is the client's `_meta` without the reserved keys. `era`, `version` and `capabilities` are the caller's.
     `input_responses` and `request_state` belong to a retry that a modern server asked for.
     `exported_uri` is the URI that the client read, where the upstream knows it by another; `asked` is the name or URI
-    as the client sent it. `result_tokens` are those above which its result is cut, 0 for never.
+    as the client sent it. `takes_events`: its caller reads events, not messages. `result_tokens` are those above which
+    its result is cut, 0 for never. `partials` is the form in which its client gets partial content as progress
+    messages, if it does.
     """
 
     id: CallId
@@ -32,19 +34,22 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     version: str = ""
     exported_uri: str | None = None
     wants_progress: bool = False
+    takes_events: bool = False
     log_level: str | None = None
     asked: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     input_responses: RawObject | None = None
     request_state: str | None = None
     result_tokens: int = 0
+    partials: PartialForm | None = None
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A question of an upstream to its caller, params as sent."""
+    """A question of an upstream to its caller, params as sent. `late` takes an answer that comes after its call."""
 
     method: str
     params: RawJson
     answered: Callable[[RawJson | RpcError], None]
+    late: Callable[[RawJson | RpcError], None] | None = None
 
 
 class CallChannel(Protocol):
@@ -250,12 +255,12 @@ class EarlyOutput(msgspec.Struct, frozen=True):
 class Post(msgspec.Struct, frozen=True):
     """A post of a worker that executes a tool, for one call, as it came.
 
-    `content` is short for one text delta; without it and `events` it is a sign of life.
-    `result` and `error`, at most one of them, belong to `complete`.
+    A post without `epoch` and `seq` is the next one. `content` is short for one text delta; without it and `events` it
+    is a sign of life. `result` and `error`, at most one of them, belong to `complete`.
     """
 
-    epoch: int
-    seq: int
+    epoch: int | None
+    seq: int | None
     events: Sequence[RawJson] = ()
     content: str | None = None
     complete: bool = False

@@ -182,6 +182,11 @@ class RpcError(HubError):
         found = (self.data or {}).get("upstream")
         return found if isinstance(found, dict) else {}
 
+    @property
+    def is_outcome_unknown(self) -> bool:
+        """Whether the call may have had its effect."""
+        return (self.data or {}).get("outcome") == "unknown"
+
     def encoded(self) -> RawJson:
         """The error object for the wire, with `symbol` as `data.code`.
 
@@ -224,11 +229,23 @@ class UpstreamLost(RpcError, code=1002, symbol="upstream_crashed"):
 
 
 class HttpRefused(UpstreamLost, symbol="upstream_refused"):
-    """The answer to a request is an HTTP status rather than a message."""
+    """The answer to a request is an HTTP status rather than a message.
 
-    def __init__(self, server: str, status: int, said: str) -> None:
-        data: JsonObject = {"upstream": {"server": server, "status": status, "code": _code_of_status(status)}}
-        if not 300 <= status < 500:
+    `retry_after`: the seconds that the server wants to be left alone for. Then it has not begun with the request.
+    `answer` is the JSON-RPC error that came along.
+    """
+
+    def __init__(
+        self, server: str, status: int, said: str, retry_after: int | None = None, answer: RawJson | None = None
+    ) -> None:
+        about: JsonObject = {"server": server, "status": status, "code": _code_of_status(status)}
+        if answer is not None:
+            about["error"] = msgspec.Raw(bytes(answer))
+        data: JsonObject = {"upstream": about}
+        if retry_after is not None:
+            data["retryAfter"] = retry_after
+            said += f". Try again in {retry_after} s"
+        elif not 300 <= status < 500:
             data["outcome"] = "unknown"
         super().__init__(f'server "{server}" answered with {said}', data=data)
 

@@ -31,12 +31,21 @@ class Progressed(msgspec.Struct, frozen=True, gc=False):
 
     `progress` and `total` are decoded for the monotony guard; `rest` holds every other member (message, `_meta`,
     unknown ones) encoded. `skipped` counts earlier progress that was merged into this one for a slow reader.
+    `own` is the server's last value where `progress` is another, None if it has sent none. `is_hubs`: the server did
+    not send this, it is a sign of life or a message of the hub.
     """
 
     progress: float
     total: float | None = None
     rest: RawObject | None = None
     skipped: int = 0
+    own: float | None | msgspec.UnsetType = msgspec.UNSET
+    is_hubs: bool = False
+
+    @property
+    def sent(self) -> float:
+        """The value that the server sent; that of the hub where the server has sent none."""
+        return self.progress if self.own is None or self.own is msgspec.UNSET else self.own
 
     @property
     def message(self) -> str | None:
@@ -70,7 +79,7 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
         """The text of its text blocks; empty if there is none."""
         try:
             blocks = msgspec.json.decode(self.content, type=list[_Block])
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return ""
         return "".join(block.text for block in blocks if block.type == "text")
 
@@ -117,6 +126,29 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False):
     is_error: bool = False
 
 
+class Attempt(msgspec.Struct, frozen=True, gc=False):
+    """The call failed and is made again: this is the attempt of that `number`, `after` so many seconds.
+
+    `reason` is the class of the failure (`calls.retries.rules.RetryClass`), `detail` a sentence about it.
+    """
+
+    number: int
+    reason: str
+    after: float
+    detail: str = ""
+
+
+class Reset(msgspec.Struct, frozen=True, gc=False):
+    """Partial content so far belongs to a failed attempt: content from event `discard_from` on is to be discarded.
+
+    The number is that of the durable stream, whose writer puts it in.
+    """
+
+    number: int
+    reason: str
+    discard_from: int = 0
+
+
 class Completed(msgspec.Struct, frozen=True, gc=False):
     """The result object as sent, and the era whose shape it has."""
 
@@ -152,6 +184,8 @@ CallEvent = (
     | ToolResult
     | InputRequired
     | InputReceived
+    | Attempt
+    | Reset
     | Completed
     | Failed
     | Cancelled

@@ -44,7 +44,7 @@ from mcp_hub.protocol.shape import tasks
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.sessions.stored import SessionStore
 from mcp_hub.sessions.subscriptions import SessionSubscriptions
-from mcp_hub.types import HANDSHAKE, MODERN, OWN, ClientKind, Era, Kind, RawJson, RawObject, UpstreamStatus
+from mcp_hub.types import HANDSHAKE, MODERN, OWN, ClientKind, Era, Kind, PartialForm, RawJson, RawObject, UpstreamStatus
 
 __all__ = [
     "Durations", "Figures", "FollowUp", "HubPort", "LoadFigures", "LongResults", "MethodFigures", "RemoteCall",
@@ -72,6 +72,8 @@ class _Facts(msgspec.Struct, frozen=True):
     is_settled: Callable[[], bool]
     early: Early | None
     reads_only: Callable[[Call], bool]
+    partials: PartialForm | None
+    takes_events: bool
 
 
 class LongResults(msgspec.Struct, frozen=True):
@@ -113,7 +115,7 @@ class HubPort:
         self._own_tools = OwnTools(self.durable)
         self.session_store = SessionStore(streams.store, streams.limits.retention)
         retention = long_results.keeping if long_results is not None else None
-        self._starter = CallStarter(registry, streams, upstreams, limits, follow_up, retention)
+        self._starter = CallStarter(registry, streams, upstreams, limits, follow_up, retention, rules)
         self.take_up = self._starter.take_up
         self.changes = changes
         self._registry = registry
@@ -147,6 +149,8 @@ class HubPort:
             lambda: self.catalog.is_settled,
             None if deadline is None else Early(deadline, is_task=False),
             partial(_is_read_only, view),
+            client_kind.partials,
+            extensions.declares(session.capabilities, session.era, extensions.STREAMS),
         )
         offer.derive(facts)
         return facts
@@ -189,7 +193,7 @@ class HubPort:
         early = None
         if method == "tools/call" and meant.to.server != OWN:
             early = facts.early if session.era is HANDSHAKE else self._early(session, meant.to, facts.early)
-        call = _routed(session, method, meant, meta, facts.result_tokens if method in _CUT else 0, early)
+        call = _routed(session, method, meant, meta, facts, early)
         if retried is not None:
             found = self._retried(call, *retried, early)
             if isinstance(found, CallHandle):
@@ -363,7 +367,7 @@ class HubPort:
 
 
 def _routed(
-    session: Session, method: str, meant: meta_tools.Meant, meta: RequestMeta, result_tokens: int, early: Early | None
+    session: Session, method: str, meant: meta_tools.Meant, meta: RequestMeta, facts: _Facts, early: Early | None
 ) -> Call:
     to = meant.to
     return Call(
@@ -380,8 +384,11 @@ def _routed(
         exported_uri=to.exported_uri,
         asked=meant.params.get("name", meant.params.get("uri", msgspec.UNSET)),
         wants_progress=early is not None or meta.token is not None,
+        takes_events=meta.takes_events,
         log_level=session.log_level,
-        result_tokens=result_tokens,
+        result_tokens=facts.result_tokens if method in _CUT else 0,
+        # a client that takes events gets partial content by them, but for the hub's own tools
+        partials=None if meta.token is None or (facts.takes_events and to.server != OWN) else facts.partials,
     )
 
 

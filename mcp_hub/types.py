@@ -33,6 +33,11 @@ class FileStamp(NamedTuple):
     changed: int
     size: int
 
+    @property
+    def text(self) -> str:
+        """The same on one line, to compare."""
+        return "-".join(map(str, self))
+
 
 OWN: Final = ""
 """The server of the hub's own tools: no configured one can have this name."""
@@ -83,8 +88,12 @@ Expose = Literal["auto", "full", "search", "names"]
 StoreState = Literal["durable", "memory", "out_of_use"]
 """Where streams go: to a file, to memory because that is configured, or to memory because the file cannot be used."""
 
-Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
-"""Of a durable stream, as of a task of 2026-07-28; the last three are endings."""
+Status = Literal["working", "input_required", "completed", "tool_error", "failed", "cancelled"]
+"""Of a durable stream; the last four are endings. As of a task of 2026-07-28, but `tool_error` for a result that is."""
+
+
+PartialForm = Literal["line", "text"]
+"""The form of partial content as progress messages: one short line, or up to 1 kB of text."""
 
 
 class ClientKind(msgspec.Struct, frozen=True, eq=False):
@@ -94,7 +103,8 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
     `defers_tools` says that it keeps definitions from its model until they are asked for. `max_result_tokens` are those
     above which its results are cut, 0 for never, None for the profile's. A call that runs for longer than its
     `soft_deadline` in seconds is answered with the output so far, None for never; for such a client `own` are the
-    definitions of the hub's own tools. Its results follow the last progress of their call after `result_gap` seconds.
+    definitions of the hub's own tools. `partials` is the form in which it gets partial content as progress messages,
+    None for never. Its results follow the last progress of their call after `result_gap` seconds.
     """
 
     expose: Literal["auto"] | Mode | None = None
@@ -103,6 +113,7 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
     max_result_tokens: int | None = None
     own: tuple[bytes, ...] = ()
     soft_deadline: float | None = None
+    partials: PartialForm | None = None
     result_gap: float = 0.0
 
 
@@ -144,7 +155,8 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
 
     One that is ready has a `reason` where processes of its own for single sessions have failed.
     `listed_at` is when its lists were read last, in Unix seconds, None if they never were; `rests` says that it is
-    stopped only until it is needed. `failures` counts those in a row.
+    stopped only until it is needed. `failures` counts those in a row. `noise` counts the lines of its output that are
+    not messages, with the last one.
     """
 
     server: str
@@ -161,6 +173,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     rests: bool = False
     code: str | None = None
     failures: int = 0
+    noise: str | None = None
 
 
 def condition(state: UpstreamState, reason: str | None, failures: int = 0) -> str:

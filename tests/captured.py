@@ -9,7 +9,9 @@ import pytest
 
 DATA = Path(os.environ.get("MCP_HUB_EVAL_DATA") or "nowhere")
 FILES = sorted((DATA / "tool-lists").glob("*.json"))
-needs_lists = pytest.mark.skipif(not FILES, reason="MCP_HUB_EVAL_DATA names no folder with tool-lists/*.json")
+needs_lists = pytest.mark.data("tool-lists")
+needs_queries = pytest.mark.data("toolsearch")
+MISSING = "needs data that is not here: $MCP_HUB_EVAL_DATA, a folder with tool-lists/ and toolsearch/ (CONTRIBUTING.md)"
 
 
 def captured() -> dict[str, list[dict[str, Any]]]:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from mcp_hub import logs, masking
+from tests.captured import DATA, MISSING
 from tests.examples import examples
 
 # how long an input takes to draw or to try says nothing on a busy machine
@@ -25,6 +26,14 @@ def _note_processes(event: str, arguments: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_note_processes)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips tests without their data here, so that the report has one line for all of them."""
+    needed = item.get_closest_marker("data")
+    if needed is not None and not (DATA / needed.args[0]).is_dir():
+        pytest.skip(MISSING)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,8 @@ from mcp_hub.app.apply import Applier
 from mcp_hub.app.reload import Reloader
 from mcp_hub.app.status import HubStatus
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
-from mcp_hub.protocol.rest.servers import ReloadAnswer, ServerInfo
+from mcp_hub.masking import hide
+from mcp_hub.protocol.rest.servers import ReloadAnswer, ServerInfo, ServerList, UnmatchedInfo
 
 
 class Admin(msgspec.Struct, frozen=True):
@@ -19,6 +20,15 @@ class Admin(msgspec.Struct, frozen=True):
     async def servers(self, profile: str | None) -> list[ServerInfo]:
         """The status of a profile's servers; of all servers for None."""
         return await self.watch.servers(profile)
+
+    async def listed(self, profile: str | None) -> ServerList:
+        """The servers; for callers without a profile also the configuration's patterns that match nothing."""
+        servers = await self.watch.servers(profile)
+        if profile is not None:
+            return ServerList(servers)
+        stamp, found = self.reloader.stamp, self.watch.unmatched()
+        patterns = [UnmatchedInfo(list(own.path), hide(own.reason)) for own in found]
+        return ServerList(servers, patterns, stamp.text if stamp is not None else "")
 
     def restart(self, server: str) -> None:
         """Replaces a server, whose calls have `hub.drain_timeout` to end. Raises `Problem` 404, 409 or 503."""

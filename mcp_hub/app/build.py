@@ -27,6 +27,7 @@ from mcp_hub.app.limits import (
     time_limits,
 )
 from mcp_hub.app.logins import Logins, grant_store
+from mcp_hub.app.readiness import log_start
 from mcp_hub.app.reload import Reloader
 from mcp_hub.app.status import HubStatus
 from mcp_hub.app.telemetry import tracing_of
@@ -45,7 +46,7 @@ from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.discovery.instructions import instructions
 from mcp_hub.catalog.trust.approvals import Approvals
 from mcp_hub.catalog.trust.scan_log import log_flags
-from mcp_hub.catalog.unmatched import Unmatched, has_patterns, unmatched
+from mcp_hub.catalog.unmatched import Unmatched, has_patterns
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.schema.settings import Settings
@@ -112,12 +113,6 @@ class App(msgspec.Struct, frozen=True):
                 upstream.leave_tasks()
         await self.registry.close(_LAST_CALLS)
 
-    def unmatched(self) -> list[Unmatched]:
-        """Patterns of the settings that nothing matches of what servers have listed so far."""
-        absent = [name for name, own in self.settings.servers.items() if not own.enabled]
-        listed = [snapshot for own in self.upstreams.values() if (snapshot := own.snapshot()) is not None]
-        return unmatched(listed, view_rules(self.settings), [*absent, executor_server(self.settings)])
-
 
 @asynccontextmanager
 async def open_app(
@@ -135,6 +130,8 @@ async def open_app(
         tasks.start_soon(app.watchdog.run, name="watchdog")
         tasks.start_soon(app.streams.run, name="streams")
         await tasks.start(app.upstream_set.run, name="upstreams")
+        enabled = [name for name, own in app.settings.servers.items() if own.enabled]
+        tasks.start_soon(log_start, app.hub, enabled, name="start")
         tasks.start_soon(_warn_of_unmatched, app, name="unmatched patterns")
         tasks.start_soon(app.approvals.run, name="approvals")
         tasks.start_soon(log_flags, app.hub.catalog, name="flags")
@@ -160,7 +157,7 @@ async def _warn_of_unmatched(app: App) -> None:
         listed = {name for name, own in app.upstreams.items() if own.snapshot() is not None}
         if settings is not judged[0] or not listed <= judged[1]:
             judged = settings, listed
-            for found in app.unmatched() if has_patterns(view_rules(settings)) else ():
+            for found in app.operations.watch.unmatched() if has_patterns(view_rules(settings)) else ():
                 if found not in logged:
                     log.warning("pattern_unmatched", path=".".join(map(str, found.path)), pattern=found.pattern)
                 logged.add(found)
@@ -228,7 +225,11 @@ def build(loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False
     fixed = None if executors is None else executors.name
     applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)
     reloader = Reloader(loaded, partial(load, loaded.path, env), applier)
-    operations = Admin(reloader, applier, HubStatus(current, hub, servers.upstreams, approvals, reloader))
+    operations = Admin(
+        reloader,
+        applier,
+        HubStatus(current, hub, servers.upstreams, approvals, reloader, lambda: watchdog.has_given_up),
+    )
     return App(
         current, hub, _binding(hub, current, servers.upstreams), servers.upstreams, registry, changes, streams,
         documents, watchdog, approvals, servers, operations, logins, executors,

@@ -5,19 +5,26 @@ Parts that are asked for each call are handed `Current`, so that a reload needs 
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import platformdirs
 
 from mcp_hub.app.catalog_rules import executor_server
+from mcp_hub.calls.retries.rules import RetryRule
 from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.clients import ClientRules
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.trust import close_folder, untrusted_folders
+from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents.base import DocumentLimits, Documents
 from mcp_hub.stores.limits import StoreLimits
+
+_FOLDERS: Final = ("approvals", "executors", "instances", "keys", "lists", "oauth", stores.DOCUMENTS)
+"""The folders of the hub in its state folder."""
 
 
 class Current(msgspec.Struct):
@@ -32,7 +39,11 @@ class Current(msgspec.Struct):
     def call_rules(self, server: str, tool: str) -> CallRules:
         """The rules for calls of a tool, by the server's own name for it."""
         rules = self.settings.tool_rules(server, tool)
-        return CallRules(rules.task, rules.orphan, rules.idempotent)
+        own = rules.retry
+        on = None if own.on is None else frozenset(own.on)
+        return CallRules(
+            rules.task, rules.orphan, rules.idempotent, RetryRule(own.attempts, on, rules.idempotent, own.trust_hints)
+        )
 
     def client(self, client_name: str | None, chosen: str | None) -> ClientRules:
         """As `ClientTable.rules`."""
@@ -46,6 +57,19 @@ class Current(msgspec.Struct):
 def state_dir(env: Mapping[str, str]) -> Path:
     """Where the hub keeps what it remembers: `MCP_HUB_STATE_DIR`, else the platform's place."""
     return Path(env.get("MCP_HUB_STATE_DIR") or platformdirs.user_state_dir("mcp-hub"))
+
+
+def check_state(settings: Settings, env: Mapping[str, str], *, fixes: bool = False) -> list[Path]:
+    """Refuses folders for the hub's files that others may write: raises `ConfigError` with each.
+
+    If it `fixes`, it takes that right away first. Returns the folders that it fixed.
+    """
+    homes = {state_dir(env), _store_folder(settings, env)}
+    folders = [folder for home in sorted(homes) for folder in (home, *(home / name for name in _FOLDERS))]
+    fixed = [folder for folder, _ in untrusted_folders(folders, env) if fixes and close_folder(folder)]
+    if found := list(untrusted_folders(folders, env)):
+        raise ConfigError(*(ConfigFinding("state_untrusted", problem, str(folder)) for folder, problem in found))
+    return fixed
 
 
 def open_documents(settings: Settings, env: Mapping[str, str]) -> Documents:

@@ -1,14 +1,22 @@
-"""Which servers have settled since the hub started, and waiting for them."""
+"""Which servers have settled since the hub started, waiting for them, and the line of the log that ends the start."""
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from mcp_hub.logs import get_logger
 from mcp_hub.types import UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.supervision.state_log import LONGEST, brief
 
 if TYPE_CHECKING:
     from mcp_hub.hub import HubPort
+
+log = get_logger(__name__)
+
+_MOST: Final = 3
+"""Servers whose failures the summary names; it counts the others."""
 
 
 def has_settled(status: UpstreamStatus) -> bool:
@@ -33,3 +41,25 @@ async def wait_until(hub: "HubPort", is_enough: Callable[[], bool], seconds: flo
             if is_enough():
                 return
             await hub.catalog.wait_changed(version)
+
+
+async def log_start(hub: "HubPort", servers: Collection[str]) -> None:
+    """Logs once how many of these servers are ready and why others are not, when each of them has settled."""
+    if servers:
+        await wait_until(hub, lambda: all_settled(hub), math.inf)
+        statuses = [status for status in hub.statuses() if status.server in servers]
+        is_fine = all(status.state is UpstreamState.READY or status.rests for status in statuses)
+        (log.info if is_fine else log.warning)("servers_settled", summary=summary(statuses))
+
+
+def summary(statuses: Sequence[UpstreamStatus]) -> str:
+    """`3 of 4 servers ready; time failed: …`, in at most 200 characters."""
+    ready = sum(status.state is UpstreamState.READY for status in statuses)
+    resting = sum(status.rests for status in statuses)
+    said = f"{ready} of {len(statuses)} servers ready" + (f", {resting} when needed" if resting else "")
+    failed = not_ready(statuses)
+    more = f"; and {len(failed) - _MOST} more failed" if len(failed) > _MOST else ""
+    room = (LONGEST - len(said) - len(more)) // max(1, min(len(failed), _MOST))
+    for status in failed[:_MOST]:
+        said += f"; {status.server} failed: {brief(status.reason)}"[:room]
+    return said + more

@@ -77,6 +77,11 @@ class Reloader:
         self._target = target
         self._turn = anyio.Lock()
 
+    @property
+    def stamp(self) -> FileStamp | None:
+        """The version of the file that was read last."""
+        return self._file.stamp
+
     async def reload(self, trigger: str) -> Reload:
         """Reads the file and applies it. The outcome is logged, too."""
         async with self._turn:

@@ -4,7 +4,7 @@ Everything is sampled when somebody asks. Texts of servers are masked, and cut w
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 import anyio
@@ -12,6 +12,7 @@ import anyio.to_thread
 import msgspec
 from msgspec import UNSET
 
+from mcp_hub.app.catalog_rules import executor_server, view_rules
 from mcp_hub.app.limits import Current
 from mcp_hub.app.reload import Reloader
 from mcp_hub.call import Upstream
@@ -20,6 +21,7 @@ from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.trust.approvals import Approvals
 from mcp_hub.catalog.trust.scan import Flagged, Inspector
+from mcp_hub.catalog.unmatched import Unmatched, unmatched
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.clock import wall_time
 from mcp_hub.hub import Figures, HubPort
@@ -49,6 +51,7 @@ class HubStatus(msgspec.Struct):
     upstreams: Mapping[str, Upstream]
     approvals: Approvals
     reloader: Reloader
+    is_unguarded: Callable[[], bool]
     _inspector: Inspector = msgspec.field(default_factory=Inspector)
     _turn: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     _flagged: tuple[CatalogView | None, Grouped[Flagged]] = (None, {})
@@ -78,7 +81,9 @@ class HubStatus(msgspec.Struct):
 
     def statuses(self, profile: str | None) -> list[UpstreamStatus]:
         """Of the servers of a profile; None for all."""
-        every = self.hub.statuses()
+        servers = self.current.settings.servers
+        # that of executors belongs to no file: it is there as soon as a program has registered tools
+        every = [one for one in self.hub.statuses() if one.server in servers or any(self.entries(one.server).values())]
         if profile is None:
             return every
         chosen = self.hub.catalog.rules(profile).servers
@@ -92,6 +97,13 @@ class HubStatus(msgspec.Struct):
         left_out = _grouped(view.quarantined)
         offered = Counter((own.server, kind) for kind in Kind for own in view.entries(kind))
         return [self._info(status, unapproved, flagged, left_out, offered) for status in self.statuses(profile)]
+
+    def unmatched(self) -> list[Unmatched]:
+        """Patterns of the settings that nothing matches of what servers have listed so far."""
+        settings = self.current.settings
+        absent = [name for name, own in settings.servers.items() if not own.enabled]
+        listed = [snapshot for own in self.upstreams.values() if (snapshot := own.snapshot()) is not None]
+        return unmatched(listed, view_rules(settings), [*absent, executor_server(settings)])
 
     def last_reload(self, profile: str | None) -> LastReload | None:
         last = self.reloader.last
@@ -137,7 +149,8 @@ class HubStatus(msgspec.Struct):
         left_out: Grouped[Quarantined],
         offered: Counter[tuple[str, Kind]],
     ) -> ServerInfo:
-        missing = (*status.warnings, *(own.text for own in left_out.get(status.server, ())))
+        noise = () if status.noise is None else (status.noise,)
+        missing = (*status.warnings, *noise, *(own.text for own in left_out.get(status.server, ())))
         listed, info = status.listed_at, status.server_info or {}
         software = [text for key in ("name", "version") if isinstance(text := info.get(key), str)]
         return ServerInfo(
@@ -156,18 +169,19 @@ class HubStatus(msgspec.Struct):
             entries={kind.value: count for kind, count in self.entries(status.server).items()},
             offered={kind.value: offered[status.server, kind] for kind in Kind if offered[status.server, kind]},
             warnings=[_safe(text) for text in missing[:_MOST]],
+            quarantined=max(min(len(missing), _MOST) - len(status.warnings), 0),
             unapproved=[
                 UnapprovedInfo(_safe(own.tool), own.kind, list(own.members), own.is_held)
                 for own in unapproved.get(status.server, ())[:_MOST]
             ],
-            flags=[
-                FlagInfo(
-                    _safe(own.tool), own.flag.kind, _safe(own.flag.where), _safe(own.flag.why), _safe(own.flag.text)
-                )
-                for own in flagged.get(status.server, ())[:_MOST]
-            ],
+            flags=[_flag(own) for own in flagged.get(status.server, ())[:_MOST]],
             stderr=[_safe(line) for line in status.stderr[-_LINES:]],
         )
+
+
+def _flag(own: Flagged) -> FlagInfo:
+    flag = own.flag
+    return FlagInfo(_safe(own.tool), flag.kind, _safe(flag.where), _safe(flag.why), _safe(flag.text))
 
 
 def _grouped(found: Iterable[_Found]) -> dict[str, list[_Found]]:

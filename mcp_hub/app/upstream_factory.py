@@ -23,6 +23,7 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import StartFailed
 from mcp_hub.notices import Notices
 from mcp_hub.types import Era
+from mcp_hub.upstreams.functions.source import check_reference
 from mcp_hub.upstreams.functions.upstream import LocalUpstream
 from mcp_hub.upstreams.lists.list_cache import ListFile, list_key
 from mcp_hub.upstreams.lists.list_reader import ListLimits
@@ -147,8 +148,8 @@ def _member_idle(settings: Settings, name: str) -> float:
 def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) -> str:
     """The path of the server's program, its `local` reference, or its URL without the query, which may be secret.
 
-    Nothing is run or reached, and of a `local` only the top module is looked for: looking further would import it.
-    `folder` is that of the configuration. Raises `StartFailed`.
+    Nothing is run or reached, and of a `local` only the source is read. `folder` is that of the configuration.
+    Raises `StartFailed`.
     """
     if server.url is not None:
         return server.url.partition("?")[0].partition("#")[0]
@@ -157,6 +158,7 @@ def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) ->
         if not _is_module(top, folder):
             said = f"module not found: {top}. Install it, or put it next to the configuration."
             raise StartFailed("module_not_found", said, tuple(dict.fromkeys((*sys.path, folder))))
+        check_reference(server.local, folder)
         return server.local
     return _command(server, env, folder)
 

@@ -17,6 +17,9 @@ LAG: Final = 8192
 """Unread events above which a reader counts as slow and merging begins: more than one read of an upstream's pipe can
 hold (256 KiB of the shortest notifications), so that a reader which takes all there is each time never loses any."""
 
+LAG_BYTES: Final = 1 << 20
+"""The same in bytes of payload, of which a few events can have as many."""
+
 OFTEN: Final = 50
 """Progress events in any second that are kept each by itself."""
 _PROGRESS_EVERY: Final = 0.25
@@ -156,7 +159,7 @@ class Coalescer:
         taken, self._pending = self._pending, kept
         self._held = 0 if kept else None
         self._due = None
-        self.size = sum(map(_payload, kept))
+        self.size = sum(map(payload, kept))
         for event in taken:
             if isinstance(event, Progressed):
                 self._progress_at = now
@@ -172,7 +175,7 @@ class Coalescer:
 
     def _append(self, event: CallEvent, due: float) -> None:
         self._pending.append(event)
-        self.size += _payload(event)
+        self.size += payload(event)
         self._due = due if self._due is None else min(self._due, due)
 
     def _add_urgent(self, event: CallEvent, now: float) -> None:
@@ -194,11 +197,11 @@ class Coalescer:
         else:
             held = self._pending.pop(self._held)
             assert isinstance(held, Progressed)
-            self.size -= _payload(held)
+            self.size -= payload(held)
             event = merge(held, event)
         self._held = len(self._pending)
         self._pending.append(event)
-        self.size += _payload(event)
+        self.size += payload(event)
 
     def _add_delta(self, event: Delta, now: float) -> None:
         place = len(self._pending) - 1
@@ -231,7 +234,7 @@ def _joined(first: RawJson, second: RawJson) -> bytes | None:
     return b"[%b]" % b",".join(inner for text in texts if (inner := text[1:-1].strip()))
 
 
-def _payload(event: CallEvent) -> int:
+def payload(event: CallEvent) -> int:
     """Bytes of what peers sent, which is what makes an event large."""
     match event:
         case Progressed(rest=rest):

@@ -20,8 +20,6 @@ _MOST: Final = 2000
 """Bytes of the output that is shown: the end of it."""
 _LATEST: Final = 1024
 """Events that are looked at for it."""
-_AGAIN: Final = 0.25
-"""Seconds between two looks whether the questions of a call that is overdue are answered."""
 
 
 class EarlyAnswer(ABC):
@@ -87,20 +85,15 @@ class TaskAnswer(EarlyAnswer):
 
 
 class OutputSoFar(EarlyAnswer):
-    """The client gets the output so far, and the tools `hub_wait` and `hub_cancel` do the rest.
+    """The client gets the output so far and what is asked, and the tools `hub_wait` and `hub_cancel` do the rest.
 
-    While the call asks a handshake client something, that is busy with the question and gets no early answer; a modern
-    client is asked by the answer to its request anyway.
+    A modern client is asked by the answer to its request anyway.
     """
 
     __slots__ = ("_reader", "_said")
     _reader: StreamReader | None
 
     def _detach(self) -> None:
-        if self._record.open_questions:
-            self.due = self._record.times.clock.now() + _AGAIN
-            self._record.set_alarm(self)
-            return
         stream = self._streams.table.begin(self._record).stream
         after = max(stream.row.last - _LATEST, stream.row.first - 1)
         self._said = Transcript(_MOST, is_cut=after > 0)
@@ -130,4 +123,5 @@ class OutputSoFar(EarlyAnswer):
         assert self._reader is not None
         self._streams.leave(self._record)
         row, cursor = self._reader.stream.row, self._reader.cursor
-        return EarlyOutput(row, cursor, still_running(row.id, cursor, self._said, "Output so far"))
+        asked = self._record.open_questions.values()
+        return EarlyOutput(row, cursor, still_running(row.id, cursor, self._said, "Output so far", asked))

@@ -1,8 +1,9 @@
 """The log of one call while it runs: append-only, read by cursor, held in memory.
 
-What the slowest reader has seen is let go; what it has not is bounded: above `coalesce.LAG` unread events progress is
-held back, newest wins, and log messages are counted, until the reader has caught up or something comes that may not
-wait. A log without readers keeps its last events only. Sequence numbers are 1, 2, 3… without holes.
+What the slowest reader has seen is let go; what it has not is bounded: above `coalesce.LAG` unread events, or
+`coalesce.LAG_BYTES`, progress is held back, newest wins, and log messages are counted, until the reader has caught up
+or something comes that may not wait. A log without readers keeps its last events only. Sequence numbers are 1, 2, 3…
+without holes.
 
 Not here: what survives its readers. The writer of a durable stream is one more reader (`streams.writer`).
 """
@@ -16,10 +17,14 @@ import msgspec
 from mcp_hub.call import Reader, StoredEvent
 from mcp_hub.calls import coalesce
 from mcp_hub.calls.machine import CallStatus, IllegalEvent, advance
-from mcp_hub.events import CallEvent, Completed, Ending, Log, Progressed, Started
+from mcp_hub.events import CallEvent, Completed, Delta, Ending, Log, Progressed, Started
 
 _KEPT: Final = 64
 """Seen events that may stay before they are let go together: most calls end sooner and never pay for it."""
+_KEPT_BYTES: Final = 64 << 10
+"""The same in bytes of payload."""
+_MANY: Final = frozenset({Progressed, Delta, Log})
+"""Kinds of events of which a call may have any number: their bytes are counted."""
 
 _BEGUN: Final = Started()
 _WORKING: Final = CallStatus.WORKING
@@ -30,6 +35,28 @@ def nobody() -> None:
     """Takes the place of a callback: a closed reader that held its owner would leave both to the garbage collector."""
 
 
+class HeldBack(msgspec.Struct):
+    """Events that a slow reader does not get: `progress` of which the newest stands for all, and so many `logs`."""
+
+    progress: Progressed | None = None
+    logs: int = 0
+
+    def take(self, event: CallEvent) -> bool:
+        """Keeps the event back if that loses nothing that matters."""
+        if isinstance(event, Log):
+            self.logs += 1
+        elif isinstance(event, Progressed):
+            self.progress = event if self.progress is None else coalesce.merge(self.progress, event)
+        else:
+            return False
+        return True
+
+    def events(self) -> list[CallEvent]:
+        """They stand for all that was kept back."""
+        progress: list[CallEvent] = [] if self.progress is None else [self.progress]
+        return progress + ([coalesce.suppressed(self.logs)] if self.logs else [])
+
+
 class CallLog(msgspec.Struct, eq=False):
     """Events of one call and the readers that follow it. `held` were merged or left out because a reader was slow."""
 
@@ -38,10 +65,10 @@ class CallLog(msgspec.Struct, eq=False):
     refused: int = 0
     _events: list[CallEvent] = msgspec.field(default_factory=list)
     _first: int = 1  # sequence number of _events[0]
+    _size: int = 0  # bytes of payload in _events
     _readers: "list[LogReader]" = msgspec.field(default_factory=list)
     _room: anyio.Event | None = None
-    _held: Progressed | None = None
-    _suppressed: int = 0
+    _back: HeldBack | None = None
     _news: Callable[[], object] | None = None
 
     def begin(self) -> None:
@@ -104,11 +131,13 @@ class CallLog(msgspec.Struct, eq=False):
         except IllegalEvent:
             self.refused += 1
             return False
-        if len(self._events) >= coalesce.LAG and self._waits(event):
+        if (len(self._events) >= coalesce.LAG or self._size >= coalesce.LAG_BYTES) and self._waits(event):
             return True
-        if self._held is not None or self._suppressed:
+        if self._back is not None:
             self._release()
         self._events.append(event)
+        if type(event) in _MANY:
+            self._size += coalesce.payload(event)
         self.status = status
         for reader in self._readers:
             reader.wake()
@@ -122,32 +151,27 @@ class CallLog(msgspec.Struct, eq=False):
         if not self._readers:
             self._drop(len(self._events) // 2)
             return False
-        return self._is_crowded and self._hold(event)
+        if not self._is_crowded:
+            return False
+        back = self._back or HeldBack()
+        if not back.take(event):
+            return False
+        self._back = back
+        self.held += 1
+        return True
 
     @property
     def _is_crowded(self) -> bool:
         """Whether so much is unread that what can wait has to."""
-        return self._last_seq - min(reader.cursor for reader in self._readers) >= coalesce.LAG
-
-    def _hold(self, event: CallEvent) -> bool:
-        """Keeps the event back if that loses nothing that matters."""
-        if isinstance(event, Log):
-            self._suppressed += 1
-        elif isinstance(event, Progressed):
-            self._held = event if self._held is None else coalesce.merge(self._held, event)
-        else:
-            return False
-        self.held += 1
-        return True
+        unread = self._last_seq - min(reader.cursor for reader in self._readers)
+        return unread >= coalesce.LAG or (unread > 0 and self._size >= coalesce.LAG_BYTES)
 
     def _release(self) -> None:
         """Appends what was held back, in front of whatever comes now."""
-        if self._held is not None:
-            self._events.append(self._held)
-            self._held = None
-        if self._suppressed:
-            self._events.append(coalesce.suppressed(self._suppressed))
-            self._suppressed = 0
+        released = [] if self._back is None else self._back.events()
+        self._back = None
+        self._events += released
+        self._size += sum(map(coalesce.payload, released))
 
     def reader(
         self, wake: Callable[[], None], after: int = 0, moves: Callable[[Reader], None] | None = None
@@ -161,7 +185,7 @@ class CallLog(msgspec.Struct, eq=False):
         return reader
 
     async def drained(self) -> None:
-        """Waits until every reader is within `coalesce.LAG` events of the end."""
+        """Waits until every reader is within `coalesce.LAG` events and `coalesce.LAG_BYTES` of the end."""
         while self._readers and self._is_crowded:
             if self._room is None:
                 self._room = anyio.Event()
@@ -182,11 +206,11 @@ class CallLog(msgspec.Struct, eq=False):
         if self._readers:
             seen = min(reader.cursor for reader in self._readers)
             self._drop(min(seen - self._first + 1, len(self._events) - 1))
-        if self._held is None and not self._suppressed and self._room is None:
+        if self._back is None and self._room is None:
             return
         if self._readers and self._is_crowded:
             return
-        if self._held is not None or self._suppressed:
+        if self._back is not None:
             self._release()
             for reader in self._readers:
                 reader.wake()
@@ -196,6 +220,8 @@ class CallLog(msgspec.Struct, eq=False):
 
     def _drop(self, count: int) -> None:
         if count > 0:
+            if self._size:
+                self._size -= sum(coalesce.payload(event) for event in self._events[:count] if type(event) in _MANY)
             del self._events[:count]
             self._first += count
 
@@ -222,7 +248,7 @@ class LogReader:
         events = log._events[start : None if most is None else start + most]
         if events:
             self.cursor += len(events)
-            if self.cursor - log._first >= _KEPT:
+            if self.cursor - log._first >= _KEPT or log._size >= _KEPT_BYTES:
                 log._trim()
         return events
 

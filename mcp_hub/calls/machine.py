@@ -8,6 +8,7 @@ from typing import Final
 
 from mcp_hub.errors import HubError
 from mcp_hub.events import (
+    Attempt,
     CallEvent,
     Cancelled,
     Completed,
@@ -17,6 +18,7 @@ from mcp_hub.events import (
     InputRequired,
     Log,
     Progressed,
+    Reset,
     Started,
     ToolCall,
     ToolResult,
@@ -44,6 +46,8 @@ _NEXT: Final[dict[type[CallEvent], CallStatus | None]] = {
     Log: None,
     ToolCall: None,
     ToolResult: None,
+    Attempt: None,
+    Reset: None,
     InputRequired: _Q,
     Completed: CallStatus.COMPLETED,
     Failed: CallStatus.FAILED,

@@ -153,6 +153,10 @@ class Meters:
             meter.held += log.held
             meter.refused += log.refused
 
+    def ended_at(self, server: str) -> int:
+        """The calls of a server that have ended."""
+        return sum(sum(meter.outcomes) for key, meter in self._meters.items() if key[0] == server)
+
     def _fresh(self, server: str, method: str) -> Meter:
         if len(self._meters) >= _MOST:
             del self._meters[next(iter(self._meters))]

@@ -7,7 +7,8 @@ from typing import Final
 import msgspec
 
 from mcp_hub.call import Call, CallHandler, Upstream
-from mcp_hub.events import Completed
+from mcp_hub.calls.retries.rules import Retries
+from mcp_hub.events import Completed, Progressed
 from mcp_hub.types import RawJson
 
 Truncate = Callable[[Call, Completed], Awaitable[Completed]]
@@ -45,7 +46,8 @@ class CallPlan(msgspec.Struct, frozen=True):
     `upstream` can begin it in place, else the record's handler runs. `layers` wrap what finishes a call that was begun
     in place; a result that `passes` needs none of them. `truncate` makes what stands for a result that is too long.
     `may_last` unless the call is never to become a durable stream, or is one already. `reads_only` says whether the
-    tool claims to only read. A call that another hub began has a `resumption`, its last progress and so many `events`.
+    tool claims to only read. Without `retries` a call that fails is not made again. A call that another hub began has a
+    `resumption`, its last progress and so many `events`.
     """
 
     upstream: Upstream | None = None
@@ -54,8 +56,9 @@ class CallPlan(msgspec.Struct, frozen=True):
     truncate: Truncate | None = None
     may_last: bool = True
     reads_only: Callable[[Call], bool] | None = None
+    retries: Retries | None = None
     resumption: ResumePoint | None = None
-    progressed: float = 0  # not 0.0: sums with it stay whole numbers
+    progressed: Progressed | None = None
     events: int = 0
 
     def is_read_only(self, call: Call) -> bool:

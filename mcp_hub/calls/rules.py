@@ -4,17 +4,21 @@ from typing import Literal
 
 import msgspec
 
+from mcp_hub.calls.retries.rules import RetryRule
+
 
 class CallRules(msgspec.Struct, frozen=True):
     """`task`: whether modern clients are answered with a task: when it takes long, always, only so, never.
 
     `orphan` is what becomes of a call whose client is gone: ended, finished, finished within so many seconds, or (None)
-    what suits the tool. `idempotent`: a second identical call may join the first.
+    what suits the tool. `idempotent`: a second identical call may join the first, and one that failed may be made
+    again (`retry`).
     """
 
     task: Literal["auto", "always", "required", "never"] = "auto"
     orphan: Literal["cancel", "finish"] | float | None = None
     idempotent: bool = False
+    retry: RetryRule = RetryRule()
 
 
 class CallLimits(msgspec.Struct, frozen=True):

@@ -14,14 +14,25 @@ import msgspec
 from mcp_hub.call import Call, CallChannel, CallHandler, Question, SentCall
 from mcp_hub.calls.log import CallLog
 from mcp_hub.calls.plan import ENDED, SENT, WITHOUT_PLAN, CallPlan, CallState, ResumePoint
+from mcp_hub.calls.progress import CallProgress
+from mcp_hub.calls.retries.attempts import attempted
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.streams.stream import LogWriter, Stream
 from mcp_hub.calls.timeouts import Alarm, CallTimes
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, HubStopping, RpcError
-from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed, InputReceived, InputRequired, Progressed
+from mcp_hub.events import (
+    CallEvent,
+    Cancelled,
+    Completed,
+    Delta,
+    Ending,
+    Failed,
+    InputReceived,
+    InputRequired,
+    Progressed,
+)
 from mcp_hub.logs import get_logger
-from mcp_hub.protocol.progress import ProgressGuard
 from mcp_hub.protocol.questions import action_of
 from mcp_hub.types import RawJson
 
@@ -79,7 +90,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     writer: LogWriter | None = None
     info: Callable[[], bytes] | None = None
     _sent: SentCall | None = None
-    _guard: ProgressGuard | None = None
+    _made_progress: CallProgress | None = None
 
     # -- what the handler reports -------------------------------------------------------------------------------------
 
@@ -94,13 +105,18 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
                 return
             self.times.speak(now)
             event = admitted
+        elif type(event) is Delta and self.stream is not None:
+            self.stream.content.add()
         self.log.append(event)
+        if type(event) is Delta and self.call.partials is not None:
+            self._progress.show(event, now)
+            self._owner.reschedule(self._beat(now))
 
     @property
-    def _progress(self) -> ProgressGuard:
-        if self._guard is None:
-            self._guard = ProgressGuard(self.plan.progressed)
-        return self._guard
+    def _progress(self) -> CallProgress:
+        if self._made_progress is None:
+            self._made_progress = CallProgress(self.call.partials, self.plan.progressed)
+        return self._made_progress
 
     def touch(self) -> None:
         if not self.open_questions:
@@ -219,19 +235,22 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         if self.times.began is None:
             return due
         if self.is_short:
-            if now < self.times.started + QUIET:
-                return min(due, self.times.started + QUIET)
+            if now < self.times.began + QUIET:
+                return min(due, self.times.began + QUIET)
             self._become_durable()
         return min(due, self._beat(now)) if self.call.wants_progress else due
 
     def _beat(self, now: float) -> float:
-        """The heartbeat, if it is due; when the next one is."""
-        if now >= self.times.spoken + _SILENCE:
+        """Partial content as a message, or a heartbeat, if that is due; when the next one is."""
+        progress = self._progress
+        said = progress.message(now)
+        if said is None and now >= self.times.spoken + _SILENCE:
+            said = progress.heartbeat()
+            self.times.speak(now)  # also where there is none to send
+        if said is not None:
             self.times.speak(now)
-            beat = self._progress.heartbeat()
-            if beat is not None:
-                self.log.append(beat)
-        return self.times.spoken + _SILENCE
+            self.log.append(said)
+        return min(progress.due, self.times.spoken + _SILENCE)
 
     @property
     def due(self) -> float:
@@ -337,7 +356,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     async def _completed(self, handler: CallHandler) -> Completed:
         call, truncate = self.call, self.plan.truncate
-        done = await handler(call, self)
+        done = await (handler(call, self) if self.plan.retries is None else attempted(self, handler))
         if truncate is None or not call.result_tokens or len(done.result) <= call.result_tokens:
             return done
         return await truncate(call, done)

@@ -12,13 +12,14 @@ from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import CallPlan, ResumePoint, Truncate
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.retain import Retention
-from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.retries.rules import Retries, RetryRule
+from mcp_hub.calls.rules import CallRules, TimeLimits
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import DETACHED
-from mcp_hub.calls.streams.stored import last_progress
+from mcp_hub.calls.streams.stored import last_progress, own_name
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.errors import HubRestarted, RpcError
-from mcp_hub.events import Cancelled, Completed
+from mcp_hub.events import Cancelled, Completed, Progressed
 from mcp_hub.protocol import questions
 from mcp_hub.types import Era
 
@@ -43,7 +44,7 @@ class Continuation(msgspec.Struct):
         """Raises `msgspec.DecodeError`."""
         return msgspec.json.decode(row.continuation or b"", type=cls)
 
-    def plan(self, row: StreamInfo, progressed: float = 0, truncate: Truncate | None = None) -> CallPlan:
+    def plan(self, row: StreamInfo, progressed: Progressed | None = None, truncate: Truncate | None = None) -> CallPlan:
         """The plan of the call, whose stream continues behind its last event."""
         point = ResumePoint(self.how, self.revoked)
         return CallPlan(truncate=truncate, may_last=False, resumption=point, progressed=progressed, events=row.last)
@@ -74,7 +75,8 @@ class Continuation(msgspec.Struct):
 class CallStarter:
     """`limits` holds each server's time limits: of tool calls, and of everything else that is relayed (reads).
 
-    `follow_up` serves calls of modern servers that run without a request. Without `retention` no result is truncated.
+    `follow_up` serves calls of modern servers that run without a request. Without `retention` no result is truncated,
+    without `rules` no call is made again.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class CallStarter:
         limits: Mapping[str, tuple[TimeLimits, TimeLimits]],
         follow_up: FollowUp | None,
         retention: Retention | None,
+        rules: Callable[[str, str], CallRules] | None = None,
     ) -> None:
         self._registry = registry
         self._streams = streams
@@ -92,6 +95,9 @@ class CallStarter:
         self._limits = limits
         self._follow_up = follow_up
         self._retention = retention
+        self._retries = (
+            Retries(partial(_retry_rule, rules), registry.meters.ended_at, streams.clock) if rules is not None else None
+        )
 
     def start(
         self,
@@ -113,7 +119,7 @@ class CallStarter:
         upstream = self._upstreams[call.upstream]
         layers = partial(self._layered, explaining, asks) if asks or explaining is not None else None
         passes = _is_no_refusal if explaining is not None else None
-        plan = CallPlan(upstream if in_place else None, layers, passes, truncate, reads_only=reads_only)
+        plan = CallPlan(upstream if in_place else None, layers, passes, truncate, True, reads_only, self._retries)
         return self._registry.start(call, upstream.call if layers is None else layers(upstream.call), limits, plan)
 
     def _layered(
@@ -151,6 +157,11 @@ class CallStarter:
         plan = left.plan(row, progressed, self.truncation(None))
         record = left.started(self._upstreams.get(left.call.upstream), self._registry, limits, plan)
         self._streams.take_up(record, row).orphan(DETACHED)
+
+
+def _retry_rule(rules: Callable[[str, str], CallRules], call: Call) -> RetryRule:
+    """The rule for a call of a tool, or for another method of its server, which only reads."""
+    return rules(call.upstream, own_name(call) if call.method == "tools/call" else "").retry
 
 
 def _is_no_refusal(done: Completed) -> bool:

@@ -11,11 +11,12 @@ from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.clock import Clock
 from mcp_hub.errors import DeadlineExceeded, UpstreamLost
 from mcp_hub.events import Failed
+from mcp_hub.types import JsonObject
 
 _EARLY: Final = 0.01
 """Seconds before its time that an alarm may ring: timers may be a little early, and the next look would be late."""
 _SUSPICION: Final = 30.0
-"""Seconds that a call may stay silent after an answer of its upstream that belongs to no call."""
+"""Seconds that a call may stay silent after the last noise of its upstream that may have been its answer."""
 
 
 class Alarm(Protocol):
@@ -31,8 +32,8 @@ class Alarm(Protocol):
 class CallTimes(msgspec.Struct):
     """Times of one call by `clock`: it `started`, `began` when its turn came (None before), its upstream was `heard`.
 
-    `spoken` is the last progress that its caller received, or the start. `suspected` is when an answer came that is
-    of no call. `alarm` is what the registry is to ring.
+    `spoken` is the last progress that its caller received, or the start. `suspected` is when the last noise came that
+    may have been the answer. `alarm` is what the registry is to ring.
     """
 
     clock: Clock
@@ -62,10 +63,9 @@ class CallTimes(msgspec.Struct):
         self.spoken = now
 
     def suspect(self) -> bool:
-        """An answer belongs to no call; False if that is known already."""
+        """Something came that may have been the answer; False if that is known already."""
         is_new = self.suspected <= self.heard
-        if is_new:
-            self.suspected = self.clock.now()
+        self.suspected = self.clock.now()
         return is_new
 
     def set_alarm(self, alarm: Alarm | None) -> None:
@@ -95,7 +95,7 @@ class CallTimes(msgspec.Struct):
         """The ending of a call that ran out of time; `asked` is the method of its oldest open question."""
         limits, latest = self.limits, self.started + self.limits.total
         if asked is not None and self.heard + limits.answer <= latest:
-            return _unanswered(asked, limits.answer)
+            return _unanswered(call, asked, limits.answer)
         if self.suspected > self.heard and self.suspected + _SUSPICION == self.due(is_asking=asked is not None):
             return _not_answering(call)
         if self.began is None:
@@ -111,23 +111,30 @@ def _out_of_time(call: Call, what: str, seconds: float, key: str) -> Failed:
         DeadlineExceeded(
             f'server "{call.upstream}" {what} {seconds:g} s on {call.method}. '
             f"Raise `{key}` of the server if that is normal.",
-            data={"upstream": {"server": call.upstream}, "limit": key, "seconds": seconds},
+            data={"upstream": {"server": call.upstream}, "limit": key, "seconds": seconds, **_outcome(call)},
         )
     )
 
 
 def _not_answering(call: Call) -> Failed:
-    """The upstream answered no call in particular, and was silent afterwards."""
-    said = f"has said something that belongs to no call, and no answer to {call.method} for {_SUSPICION:g} s more"
-    data = {"upstream": {"server": call.upstream}, "outcome": "unknown"}
-    return Failed(UpstreamLost(f'upstream "{call.upstream}" {said}', data=data))
+    """The upstream sent something that may have been the answer, and was silent afterwards."""
+    said = f"sent a message that cannot be read or belongs to no call, then nothing for {_SUSPICION:g} s"
+    data = {"upstream": {"server": call.upstream, "code": "unreadable_answer"}, "outcome": "unknown"}
+    return Failed(
+        UpstreamLost(f'server "{call.upstream}" {said}: it may have been the answer to {call.method}.', data=data)
+    )
 
 
-def _unanswered(method: str, seconds: float) -> Failed:
+def _outcome(call: Call) -> JsonObject:
+    """A tool may have acted before its call ran out of time; everything else only reads."""
+    return {"outcome": "unknown"} if call.method == "tools/call" else {}
+
+
+def _unanswered(call: Call, method: str, seconds: float) -> Failed:
     """The caller did not answer a question."""
     return Failed(
         DeadlineExceeded(
             f"{method} was not answered for {seconds:g} s. Raise hub.limits.question_timeout if that is normal.",
-            data={"question": method, "limit": "question_timeout", "seconds": seconds},
+            data={"question": method, "limit": "question_timeout", "seconds": seconds, **_outcome(call)},
         )
     )

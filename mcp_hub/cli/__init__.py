@@ -42,6 +42,7 @@ _COMMANDS: Final = {
     "logout": "login:logout",
     "reload": "reload:reload",
     "restart": "reload:restart",
+    "import": "import_servers:import_servers",
     "check": "check:check",
     "doctor": "doctor:doctor",
     "approve": "approve:approve",

@@ -19,7 +19,6 @@ from mcp_hub.cli.render.output import say
 from mcp_hub.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mcp_hub.app.build import App
     from mcp_hub.config.load.load import Loaded
 
 EXIT_TOOL = 1
@@ -67,17 +66,35 @@ output_option: Callable[[Any], Any] = click.option(
 stream_argument: Callable[[Any], Any] = click.argument("stream", callback=_named)
 
 
-def read_config(path: str | None) -> "Loaded":
-    """The configuration. Raises: ConfigError."""
-    from mcp_hub.config.load.load import find_config, load  # pydantic and YAML, which commands with --url do without
+def config_path(path: str | None) -> Path:
+    """The configuration file. If there is none, says so and exits with 2."""
+    from mcp_hub.config.load.load import find_config  # pydantic and YAML, which commands with --url do without
 
-    return load(find_config(path, Path.cwd(), os.environ), os.environ)
-
-
-def load_config(path: str | None) -> "Loaded":
-    """The configuration. If it is invalid, prints every finding and exits with 2."""
     try:
-        loaded = read_config(path)
+        return find_config(path, Path.cwd(), os.environ)
+    except ConfigError as exc:
+        fail_with(exc)
+
+
+def read_config(path: str | None, *, partly: bool = False, fixes: bool = False) -> "Loaded":
+    """The configuration, once nobody else may write the hub's folders; `partly` as in `load`. Raises: ConfigError."""
+    from mcp_hub.app.limits import check_state
+    from mcp_hub.config.load.load import find_config, load
+
+    loaded = load(find_config(path, Path.cwd(), os.environ), os.environ, partly=partly)
+    for folder in check_state(loaded.settings, os.environ, fixes=fixes):
+        say(f"fixed: nobody else may write {folder} any more")
+    return loaded
+
+
+def load_config(path: str | None, *, partly: bool = False, fixes: bool = False) -> "Loaded":
+    """The configuration; `partly` as in `load`.
+
+    If it is invalid, or others may write the hub's folders, prints why and exits with 2. If it `fixes`, it takes that
+    right away from others.
+    """
+    try:
+        loaded = read_config(path, partly=partly, fixes=fixes)
     except ConfigError as exc:
         fail_with(exc)
     for warning in loaded.warnings:
@@ -151,18 +168,11 @@ def quiet_logs(verbose: int) -> None:
     logs.configure(("error", "info", "debug")[min(verbose, 2)], "console")
 
 
-def run_with_app(loaded: "Loaded", main: Callable[["App"], Awaitable[int]]) -> NoReturn:
-    """Starts the servers, runs `main`, stops them, and exits with its code; interrupted as `run_with` says."""
-    from mcp_hub.app.build import open_app
-
-    run_with(lambda: open_app(loaded, os.environ), main)
-
-
 def run_with(opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callable[[_T], Awaitable[int]]) -> NoReturn:
     """Runs `main` with the object that `opened` opens, closes it, and exits with the code of `main`.
 
     SIGINT or SIGTERM cancels `main`, which may clean up while the object is still open, and exits with 130. A reader
-    of stdout that leaves (`| head`) ends it, too, without a traceback.
+    of stdout that leaves (`| head`) ends it, too, with 1 and without a word.
     """
     code = EXIT_TOOL
     try:
@@ -170,6 +180,8 @@ def run_with(opened: Callable[[], AbstractAsyncContextManager[_T]], main: Callab
         sys.stdout.flush()
     except* BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+    except* SystemExit:
+        pass  # rich raises it for a reader that has left
     if code == EXIT_INTERRUPTED:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # one more, while Python exits, must not change the code
     raise SystemExit(code)

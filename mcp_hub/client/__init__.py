@@ -6,8 +6,9 @@ Out: `HubClient.stream` makes a durable call over the REST front. Its events arr
 necessary, each once and in order; `resume` continues it from a cursor, also after a restart of the hub.
 
 Held together by `hub_client.HubClient`, which speaks REST over a `transport`: `http.connect` reaches a URL,
-`in_process.AsgiTransport` a hub in this process. `rest` sends one request, `streams` follows one durable call across
-connections. `rest_messages`, `stream_reader` and `retrying` decide and parse without I/O.
+`in_process.AsgiTransport` a hub in this process. `rest` sends one request, `lists` asks for what the hub has,
+`streams` follows one durable call across connections. `rest_messages`, `stream_reader` and `retrying` decide and parse
+without I/O.
 
 It imports `types`, `errors`, `events` and `protocol` only. Only `http` imports the HTTP library, which a hub in this
 process does without.

@@ -7,6 +7,7 @@ from typing import Self
 import msgspec
 from msgspec import Raw
 
+from mcp_hub.client.lists import HubLists
 from mcp_hub.client.rest import RestClient
 from mcp_hub.client.retrying import Patience
 from mcp_hub.client.streams import HubStream, OnPause, Start, ignore, started
@@ -14,9 +15,8 @@ from mcp_hub.client.transport import HubTransport
 from mcp_hub.errors import RpcError
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.rest.calls import ToolList
-from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo, ServerList
+from mcp_hub.protocol.rest.servers import ReloadAnswer, RestartAnswer, ServerInfo
 from mcp_hub.protocol.rest.streams import ErrorBody, InputBody, StreamList, StreamStatus
-from mcp_hub.protocol.rest.tokens import TokenAccount
 from mcp_hub.types import RawJson
 
 
@@ -31,6 +31,7 @@ class HubClient:
         self.url = url
         self._transport = transport
         self._rest = RestClient(transport, url)
+        self.lists = HubLists(self._rest)
         self._patience = patience
 
     async def __aenter__(self) -> Self:
@@ -46,11 +47,7 @@ class HubClient:
 
     async def servers(self) -> list[ServerInfo]:
         """The servers that this client may use and their state, in the order of the hub's file."""
-        return (await self._rest.get(ServerList, "servers")).servers
-
-    async def owners(self) -> dict[str, str]:
-        """The name of each tool with the name of its server."""
-        return {tool.name: tool.server for tool in (await self._rest.get(TokenAccount, "tokens")).tools}
+        return (await self.lists.servers()).servers
 
     async def reload(self) -> ReloadAnswer:
         """Makes the hub read its configuration again. Raises `InvalidParams` for an invalid configuration."""

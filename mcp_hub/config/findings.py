@@ -33,13 +33,13 @@ class Flaw(NamedTuple):
 class Findings(msgspec.Struct):
     """Collects findings about one file, so that a person sees all of them at once.
 
-    `lines` is keyed by paths as written; `written` gives the file's own word for a top-level key. `slips` are warnings
+    `lines` is keyed by paths as written; `written` gives the file's own path of a top-level key. `slips` are warnings
     that may explain an error: they are reported with errors only.
     """
 
     name: str
     lines: Mapping[DataPath, int] = msgspec.field(default_factory=dict)
-    written: dict[str | int, str] = msgspec.field(default_factory=dict)
+    written: dict[str | int, DataPath] = msgspec.field(default_factory=dict)
     errors: list[Finding] = msgspec.field(default_factory=list)
     warnings: list[Finding] = msgspec.field(default_factory=list)
     slips: list[Finding] = msgspec.field(default_factory=list)
@@ -71,7 +71,7 @@ class Findings(msgspec.Struct):
         return finding.line or next((line for line in around if line is not None), None)
 
     def _as_written(self, path: DataPath) -> DataPath:
-        return (self.written.get(path[0], path[0]), *path[1:]) if path else path
+        return (*self.written.get(path[0], path[:1]), *path[1:]) if path else path
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -1,9 +1,10 @@
-"""Checks who could have written a configuration: it names commands that will run."""
+"""Checks who could have written a configuration, which names commands that will run, or the hub's own files."""
 
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 OVERRIDE: Final = "MCP_HUB_TRUST_CONFIG"
@@ -13,11 +14,16 @@ not a key of the file, because a file cannot vouch for itself.
 
 
 def problem_of_config(
-    found: os.stat_result, env: Mapping[str, str], user: int | None = None, power: str = "have the hub run any command"
+    found: os.stat_result,
+    env: Mapping[str, str],
+    user: int | None = None,
+    power: str = "have the hub run any command",
+    fix: str = "Run chmod go-w on it",
 ) -> str | None:
     """The reason why this file must not be used, and how to fix it; None if it may be used, and always on Windows.
 
-    `user` runs the hub, by default the effective user; `power` is what another writer of the file could do.
+    `user` runs the hub, by default the effective user; `power` is what another writer of the file could do; `fix` is
+    how others lose their right.
     """
     user = _user() if user is None else user
     if user is None or env.get(OVERRIDE) == "1":
@@ -29,11 +35,30 @@ def problem_of_config(
         )
     writers = _others(found, stat.S_IWGRP, stat.S_IWOTH)
     if writers is not None:
-        return (
-            f"can be written by {writers}, who could {power}. Run chmod go-w on it, "
-            f"or set {OVERRIDE}=1 if you trust them"
-        )
+        return f"can be written by {writers}, who could {power}. {fix}, or set {OVERRIDE}=1 if you trust them"
     return None
+
+
+def untrusted_folders(folders: Iterable[Path], env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    """Those of the folders that exist and that others may write, each with the problem and how to fix it."""
+    power = "read and replace what the hub remembers, logins and approvals among it"
+    for folder in folders:
+        try:
+            found = folder.stat()
+        except OSError:
+            continue
+        fix = f"Run mcp-hub doctor --fix, or chmod go-w {folder}"
+        if stat.S_ISDIR(found.st_mode) and (problem := problem_of_config(found, env, power=power, fix=fix)) is not None:
+            yield folder, problem
+
+
+def close_folder(folder: Path) -> bool:
+    """Takes the right to write away from others; whether this user may."""
+    try:
+        folder.chmod(stat.S_IMODE(folder.stat().st_mode) & ~0o022)
+    except OSError:
+        return False
+    return True
 
 
 def problem_of_secret(found: os.stat_result) -> str | None:

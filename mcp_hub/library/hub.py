@@ -93,7 +93,10 @@ class Hub:
         return f"<Hub: {', '.join(self._loaded.settings.servers)} ({'closed' if self._inner is None else 'open'})>"
 
     async def __aenter__(self) -> Self:
-        """Starts the servers and waits for none of them. Raises `HubMisuse` if the hub is open."""
+        """Starts the servers and waits for none of them.
+
+        Raises `HubMisuse` if the hub is open, `ConfigError` if others may write its folders.
+        """
         if self._exit is not None:
             raise HubMisuse("hub_open_already", "This hub is already open. Use it, or make another one.")
         self._exit = AsyncExitStack()

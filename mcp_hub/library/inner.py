@@ -17,6 +17,7 @@ from msgspec import Raw
 from mcp_hub.aio import Bell
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.http import HttpFront, is_authenticated
+from mcp_hub.app.limits import check_state
 from mcp_hub.app.readiness import all_settled, wait_until
 from mcp_hub.call import Call, Reader
 from mcp_hub.catalog.definitions import in_era
@@ -44,7 +45,11 @@ _CANCELLED: Final = "cancelled by its caller"
 
 @asynccontextmanager
 async def opened(loaded: Loaded, env: Mapping[str, str], profile: str | None, wait: float) -> AsyncIterator["InnerHub"]:
-    """Starts the servers and yields at once; on the way out calls get their ending and servers are stopped."""
+    """Starts the servers and yields at once; on the way out calls get their ending and servers are stopped.
+
+    Raises `ConfigError` if others may write the hub's folders.
+    """
+    check_state(loaded.settings, env)
     async with anyio.create_task_group() as tasks:
         async with open_app(loaded, env, has_executors=True, owns_process=False) as app:
             inner = InnerHub(app, tasks, profile, wait)
@@ -107,7 +112,8 @@ class InnerHub:
         session = self._session(asks=asks)
         await self._find(name)
         params = {"name": Raw(msgspec.json.encode(name)), "arguments": Raw(arguments)}
-        return self._hub.call(session, "tools/call", params, RequestMeta(_TOKEN, None, None, None, None, dict(meta)))
+        about = RequestMeta(_TOKEN, None, None, None, None, dict(meta), takes_events=True)
+        return self._hub.call(session, "tools/call", params, about)
 
     async def _find(self, name: str) -> None:
         """Returns as soon as a server has the tool, all servers have settled, or the time is over.

@@ -21,7 +21,10 @@ _ENVELOPE: Final = (VERSION, CLIENT_INFO, CAPABILITIES, LOG_LEVEL)
 
 
 class RequestMeta(msgspec.Struct, frozen=True, gc=False):
-    """A request's `_meta`, split: reserved keys lifted out (still encoded), everything else in `rest`."""
+    """A request's `_meta`, split: reserved keys lifted out (still encoded), everything else in `rest`.
+
+    `takes_events`: the caller reads the events of its call, not messages.
+    """
 
     token: bytes | None
     version: RawJson | None
@@ -29,6 +32,7 @@ class RequestMeta(msgspec.Struct, frozen=True, gc=False):
     capabilities: RawJson | None
     log_level: RawJson | None
     rest: RawObject
+    takes_events: bool = False
 
     @property
     def envelope(self) -> tuple[RawJson | None, ...]:

@@ -6,6 +6,7 @@ Source: specification, basic/utilities/progress ("the progress value MUST increa
 import math
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.events import Progressed
@@ -18,47 +19,69 @@ _STEP: Final = 1e-6
 class ProgressGuard:
     """Guards the progress of one call. `dropped` counts values that no client could use.
 
-    `progressed` is how far the call had come when another hub left it: what follows counts from there.
+    `left` is the last progress of a call that another hub began: what follows lies above it. `has_messages` once the
+    server has sent one.
     """
 
-    __slots__ = ("_base", "_last", "dropped")
+    __slots__ = ("_last", "_message", "_own", "_total", "dropped", "has_messages")
 
-    def __init__(self, progressed: float = 0) -> None:
-        self._last: float | None = progressed or None
-        self._base = progressed
+    def __init__(self, left: Progressed | None = None) -> None:
+        self._last: float | None = None
+        self._own: float | None = None
+        self._total: float | None = None
+        self._message: msgspec.Raw | None = None
         self.dropped = 0
+        self.has_messages = False
+        if left is not None:
+            self._remember(left)
 
     def admit(self, event: Progressed) -> Progressed | None:
-        """The event itself if it is larger than the one before, else one a hair larger; None if it is unusable.
-
-        After heartbeats value and total are shifted by as much as those have added.
-        """
+        """The server's event itself if its value is above the last one, else one a hair larger; None if unusable."""
         value = event.progress
         if not _is_number(value) or abs(value) > CEILING:
             self.dropped += 1
             return None
-        value += self._base
+        own: float | msgspec.UnsetType = msgspec.UNSET
         if self._last is not None and value <= self._last:
-            value = max(self._last + _STEP, math.nextafter(self._last, math.inf))
-        if value > CEILING:
-            self.dropped += 1
-            return None
-        self._last = value
-        total = event.total
-        if total is not None:
-            total = total + self._base if _is_number(total) else None
-        if value == event.progress and total == event.total:
-            return event
-        return replace(event, progress=value, total=total)
+            own, value = value, _above(self._last)
+            if value > CEILING:
+                self.dropped += 1
+                return None
+        total = event.total if _is_number(event.total) else None
+        if own is not msgspec.UNSET or total != event.total:
+            event = replace(event, progress=value, total=total, own=own)
+        self._remember(event)
+        return event
 
-    def heartbeat(self) -> Progressed | None:
-        """A sign of life: one more than the last value, and no total; None if there is no larger value to send."""
-        value = 1 if self._last is None else self._last + 1
+    def between(self, message: msgspec.Raw | None = None) -> Progressed | None:
+        """An event of the hub's own: a sign of life, or a `message`; None if there is no larger value to send.
+
+        It lies a hair above the last value, so that the server's next one passes as it is, and has the last total and
+        message. The total is left out where it is reached: the call is not done.
+        """
+        value = 0 if self._last is None else _above(self._last)
         if value > CEILING:
             return None
+        if message is not None:
+            self._message = message
         self._last = value
-        self._base += 1
-        return Progressed(value)
+        total = self._total if self._total is not None and value < self._total else None
+        rest = None if self._message is None else {"message": self._message}
+        return Progressed(value, total, rest, own=self._own, is_hubs=True)
+
+    def _remember(self, event: Progressed) -> None:
+        self._last = event.progress
+        self._own = event.progress if event.own is msgspec.UNSET else event.own
+        if event.total is not None:
+            self._total = event.total
+        if event.rest and "message" in event.rest:
+            self._message = event.rest["message"]
+            self.has_messages = self.has_messages or not event.is_hubs
+
+
+def _above(value: float) -> float:
+    """The smallest increase that a client can see."""
+    return max(value + _STEP, math.nextafter(value, math.inf))
 
 
 def _is_number(value: object) -> bool:

@@ -6,7 +6,7 @@ from typing import Final, Literal, Protocol
 
 from mcp_hub.protocol.extensions import TASKS, declares
 from mcp_hub.sessions.session import Session
-from mcp_hub.types import ClientKind, Era, Mode
+from mcp_hub.types import ClientKind, Era, Mode, PartialForm
 
 _NAME: Final = 256
 """Characters of a client's name that count."""
@@ -25,6 +25,10 @@ class ClientFacts(Protocol):
     def defers_tools(self) -> bool: ...
     @property
     def max_result_tokens(self) -> int | None: ...
+    @property
+    def partials(self) -> Literal["message", "off"]: ...
+    @property
+    def one_line(self) -> bool: ...
     @property
     def result_gap(self) -> float: ...
 
@@ -70,6 +74,13 @@ class ClientKinds:
                 max_result_tokens=rules.max_result_tokens,
                 own=self._own if deadline is not None else (),
                 soft_deadline=deadline,
+                partials=_form(rules),
                 result_gap=rules.result_gap,
             )
         return kind
+
+
+def _form(rules: ClientFacts) -> PartialForm | None:
+    if rules.partials == "off":
+        return None
+    return "line" if rules.one_line else "text"

@@ -14,7 +14,7 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.types import CallId, Status
 
-ENDINGS: Final = frozenset({"completed", "failed", "cancelled"})
+ENDINGS: Final = frozenset({"completed", "tool_error", "failed", "cancelled"})
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):

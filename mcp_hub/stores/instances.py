@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from mcp_hub.ids import ids
-from mcp_hub.stores.locks import is_at, lock_file, make_folder, remove, take
+from mcp_hub.stores.locks import is_at, lock_file, make_folder, open_plain, remove, take
 
 _fresh: Final = ids(os.urandom)
 
@@ -62,7 +62,7 @@ class Instances:
             if sys.platform == "win32":
                 path.unlink(missing_ok=True)
                 return True
-            asked = os.open(path, os.O_RDWR)
+            asked = open_plain(path, os.O_RDWR)
         except FileNotFoundError:
             return True
         except OSError:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from mcp_hub.stores.locks import lock_file, make_folder, remove, take
+from mcp_hub.stores.locks import lock_file, make_folder, open_plain, remove, take
 
 _LARGEST: Final = 64 << 20
 """Bytes of a file that is read; the hub writes far smaller ones."""
@@ -39,7 +39,7 @@ class KeyedFiles:
     def read(self, key: str) -> bytes | None:
         """The content; None if there is no file. Raises `OSError`."""
         try:
-            with self.place(key).open("rb") as file:
+            with open(open_plain(self.place(key), os.O_RDONLY), "rb") as file:
                 text = file.read(_LARGEST + 1)
         except FileNotFoundError:
             return None
@@ -72,7 +72,8 @@ class KeyedFiles:
     def _replace(self, key: str, text: bytes) -> None:
         fresh = self.place(key).with_suffix(f".{os.getpid()}")
         try:
-            file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            fresh.unlink(missing_ok=True)  # of a hub that was killed
+            file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with open(file, "wb") as out:
                 out.write(text)
                 out.flush()

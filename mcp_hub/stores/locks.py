@@ -1,16 +1,53 @@
-"""Locks on files that end with the process that holds them, however it ends.
+"""Files of the hub, and locks on them that end with the process that holds them, however it ends.
 
 `flock`: it belongs to the open file, which programs that the process starts are not given (PEP 446). Where there is no
 `flock` (Windows) every lock can be taken, and an open file protects itself: it can be neither removed nor renamed.
 """
 
 import os
+import stat
 import sys
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
+
+from mcp_hub.logs import get_logger
 
 if sys.platform != "win32":
     import fcntl
+
+log = get_logger(__name__)
+
+_NO_WAITING: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""A pipe that is put there between the look and the opening does not hold up the hub."""
+
+
+def open_plain(path: Path | str, flags: int) -> int:
+    """Opens a file as `os.open` does, for nobody else's eyes; a pipe or a device in its place is set aside first.
+
+    Raises `OSError`.
+    """
+    set_special_aside(path)
+    return os.open(path, flags | _NO_WAITING, 0o600)
+
+
+def set_special_aside(path: Path | str) -> None:
+    """Renames a pipe, a socket or a device to `<name>.corrupt-<time>`: to open one may block. Raises `OSError`."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return
+    aside = aside_of(path)
+    os.rename(path, aside)
+    log.error("file_set_aside", file=str(path), aside=aside, reason="it is a pipe, a socket or a device")
+
+
+def aside_of(path: Path | str) -> str:
+    """The name for a file that is set aside now."""
+    return f"{path}.corrupt-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
 
 
 def make_folder(path: Path) -> None:
@@ -20,7 +57,7 @@ def make_folder(path: Path) -> None:
 
 def lock_file(path: Path) -> int:
     """Opens a file to lock, for nobody else's eyes; makes it if need be. Raises `OSError`."""
-    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    return open_plain(path, os.O_RDWR | os.O_CREAT)
 
 
 def remove(path: Path | str) -> None:

@@ -31,7 +31,7 @@ class NotSent(WireClosed):
 
 
 class Pending(msgspec.Struct, eq=False):
-    """A request of ours that is under way; `context` is the sender's own.
+    """A request of ours that is under way; `context` is the sender's own. `doubtful` may have been its answer.
 
     Its answer is taken by `then`, in place, or awaited by `future`, which is made only then.
     """
@@ -41,6 +41,7 @@ class Pending(msgspec.Struct, eq=False):
     context: object
     answer: Envelope | None = None
     failure: Exception | None = None
+    doubtful: tuple[BadMessage, bytes] | None = None
     _then: Callable[[], object] | None = None
     _future: asyncio.Future[Envelope] | None = None
 
@@ -48,6 +49,10 @@ class Pending(msgspec.Struct, eq=False):
     def is_settled(self) -> bool:
         """Whether there is an answer, or there will be none."""
         return self.answer is not None or self.failure is not None
+
+    def doubt(self, bad: BadMessage, data: bytes) -> None:
+        """Something came that may have been the answer. If none follows, it was."""
+        self.doubtful = bad, data
 
     @property
     def future(self) -> "asyncio.Future[Envelope]":
@@ -103,8 +108,8 @@ class WireHandler(Protocol):
 
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None: ...
 
-    def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
-        """A line that is not a message; a pending request whose answer it was is settled already."""
+    def on_bad_line(self, bad: BadMessage, line: bytes, source: Pending | None = None) -> None:
+        """A line that is not a message; a pending request whose answer it certainly was is settled already."""
 
     def on_late_answer(self, id_: int) -> None:
         """A request that was abandoned has been answered after all."""

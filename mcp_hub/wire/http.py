@@ -12,7 +12,7 @@ import anyio
 import anyio.abc
 import httpx2
 
-from mcp_hub.errors import UpstreamLost
+from mcp_hub.errors import RpcError, UpstreamLost
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.headers import request_headers
@@ -23,7 +23,18 @@ from mcp_hub.protocol.sse import EventParser
 from mcp_hub.types import Era, RawJson
 from mcp_hub.wire.base import Headers, NotSent, Pending, WireHandler
 from mcp_hub.wire.remote import Explain, HttpStreams, RemoteWire
-from mcp_hub.wire.responses import DENIED, EVENT_STREAM, JSON, NO_CONNECTION, POSTED, is_stream, kind_of, reason_of
+from mcp_hub.wire.responses import (
+    DENIED,
+    EVENT_STREAM,
+    JSON,
+    NO_CONNECTION,
+    OVERLOADED,
+    POSTED,
+    is_stream,
+    kind_of,
+    reason_of,
+    refusal,
+)
 
 log = get_logger(__name__)
 
@@ -125,6 +136,8 @@ class HttpWire(RemoteWire):
             raise self._forget(_UNKNOWN)
         if await self._is_another_now(status, message, pending):
             raise self._forget("the server no longer speaks the era that was settled on", "era_changed")
+        if status in OVERLOADED and (error := _error(message)) is not None and error.raw is not None:
+            raise refusal(self._server, response, error.message, error.raw)
         if isinstance(message, Envelope) and message.method is Unset and (status == 200 or _code(message) is not None):
             self._begin(response, pending)
             self._settle_whole(pending, message)
@@ -270,11 +283,16 @@ def _longer(pause: float, silent: int) -> float:
     return max(pause, min(pause * 2.0 ** min(silent, _DOUBLINGS), _LONGEST))
 
 
-def _code(message: Envelope | BadMessage | None) -> int | None:
-    """The code of a JSON-RPC error; what merely has an `error` (OAuth's, say) is none."""
+def _error(message: Envelope | BadMessage | None) -> RpcError | None:
+    """The JSON-RPC error that a message is; what merely has an `error` (OAuth's, say) is none."""
     if not isinstance(message, Envelope) or message.error is Unset or message.jsonrpc is Unset:
         return None
-    return rpc_errors.from_wire(message.error).code
+    return rpc_errors.from_wire(message.error)
+
+
+def _code(message: Envelope | BadMessage | None) -> int | None:
+    error = _error(message)
+    return None if error is None else error.code
 
 
 def _is_unknown_session(status: int, message: Envelope | BadMessage | None) -> bool:

@@ -6,9 +6,12 @@ MCP. Uses asyncio directly: a memory stream and a task for each message cost 12 
 
 import asyncio
 import contextlib
+import re
 from collections import deque
 from collections.abc import Callable
 from typing import IO, cast
+
+import msgspec
 
 from mcp_hub.aio import Turn
 from mcp_hub.protocol.jsonrpc import envelope
@@ -16,7 +19,7 @@ from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.jsonrpc.framing import Framer, TooLong
 from mcp_hub.protocol.jsonrpc.repair import placeholder
 from mcp_hub.protocol.jsonrpc.salvage import is_answer, salvage_id
-from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
+from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR, from_wire
 from mcp_hub.types import Cause
 from mcp_hub.wire.base import Cancellation, Headers, Params, Pending, Requests, WireClosed, WireHandler
 from mcp_hub.wire.files import FileWriter, can_poll, read_in_thread, widen
@@ -28,6 +31,7 @@ _SLICE = 128
 """Lines of one read that are taken before everybody else has a turn: a few milliseconds, whatever a peer floods."""
 _LAST_ANSWERS, _ALL_ANSWERS = 1.0, 5.0
 """Seconds in which a peer that closed its input may still answer: since the last it wrote, and in all."""
+_INTEGRAL = re.compile(rb"(\d{1,18})\.0+")
 _CLOSED_OUTPUT = Cause("closed_output", "the peer closed its output")
 
 
@@ -225,7 +229,7 @@ class Pipe(asyncio.Protocol):
             return
         if isinstance(line, TooLong):
             bad = BadMessage(PARSE_ERROR, f"line over the limit of {self._line_limit} bytes", salvage_id(line.head))
-            self._take_bad(bad, line.head, is_huge=True)
+            self._take_bad(bad, line.head, is_certain=is_answer(line.head, is_huge=True))
             return
         message = envelope.decode(line)
         if type(message) is Envelope:
@@ -238,7 +242,7 @@ class Pipe(asyncio.Protocol):
                 if not self._settles(message):
                     self._take_answer(message, line)
             else:
-                self._take_bad(BadMessage(INVALID_REQUEST, "neither a method nor an id"), line)
+                self._take_nameless(message, line, "neither a method nor an id")
         else:
             parts, rest = self._cut(line, cast(BadMessage, message))
             for part in parts:
@@ -277,7 +281,7 @@ class Pipe(asyncio.Protocol):
     def _take_answer(self, message: Envelope, line: bytes) -> None:
         id_ = envelope.usable_id(message.id)
         if id_ is None:
-            self._take_bad(BadMessage(INVALID_REQUEST, "the id is neither a string nor an integer"), line)
+            self._take_nameless(message, line, "the id is neither a string nor an integer")
             return
         if message.result is Unset and message.error is Unset and message.jsonrpc is Unset:
             self._take_bad(BadMessage(INVALID_REQUEST, "neither a method nor a result"), line)
@@ -294,15 +298,30 @@ class Pipe(asyncio.Protocol):
         else:
             self.counts["stray"] += 1
 
-    def _take_bad(self, bad: BadMessage, line: bytes, *, is_huge: bool = False) -> None:
-        """Settles the request whose answer this must have been; tells the handler in any case."""
+    def _take_nameless(self, message: Envelope, line: bytes, reason: str) -> None:
+        """An answer without a usable id. An error may lack it: the peer could not read the request (JSON-RPC 2.0 §5).
+
+        Some peers refuse notifications like that, which must not end a call: its `context` tells it from others.
+        """
+        sole, is_certain = self.requests.sole(), False
+        if sole is not None and message.error is not Unset:
+            is_certain = sole.context is None or from_wire(message.error).code in (PARSE_ERROR, INVALID_REQUEST)
+        self._take_bad(BadMessage(INVALID_REQUEST, reason, _integral(message.id)), line, is_certain=is_certain)
+
+    def _take_bad(self, bad: BadMessage, line: bytes, *, is_certain: bool = False) -> None:
+        """Settles the request whose answer this must have been; tells the handler in any case.
+
+        Without a readable id it may be noise: the answer may yet come. `is_certain`: it is an answer all the same, that
+        of the only request.
+        """
         self.counts["bad"] += 1
         pending: Pending | None = None
-        if is_answer(line, is_huge=is_huge):
-            key = envelope.id_key(bad.id) if bad.id is not None else None
-            pending = self.requests.pending.pop(key, None) if type(key) is int else None
-            if bad.id is None and (sole := self.requests.sole()) is not None:
-                pending = self.requests.pending.pop(sole.id)
+        if bad.id is not None:
+            key = envelope.id_key(bad.id)
+            if type(key) is int and (is_certain or is_answer(line)):
+                pending = self.requests.pending.pop(key, None)
+        elif is_certain and (sole := self.requests.sole()) is not None:
+            pending = self.requests.pending.pop(sole.id)
         if pending is not None:
             pending.settle(placeholder(bad, line, pending.method))
         self._handler.on_bad_line(bad, line)
@@ -342,6 +361,12 @@ class Pipe(asyncio.Protocol):
             self.close(f"it has not read its input for {self._patience:g} s", "not_reading")
         else:
             self._loop.call_later(self._patience, self._look_at_peer, self._waiting)
+
+
+def _integral(id_: msgspec.Raw | msgspec.UnsetType) -> bytes | None:
+    """The integer that an id of the form `7.0` means."""
+    found = None if id_ is Unset else _INTEGRAL.fullmatch(id_)
+    return None if found is None else found[1]
 
 
 class _WriteSide(asyncio.Protocol):

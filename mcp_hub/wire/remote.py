@@ -16,7 +16,6 @@ import anyio
 import anyio.abc
 import httpx2
 import msgspec
-from msgspec.structs import replace
 
 from mcp_hub.errors import HttpRefused, UpstreamLost, UpstreamUnavailable
 from mcp_hub.logs import get_logger
@@ -226,16 +225,18 @@ class RemoteWire(ABC):
             self._drained.set()
 
     def _fail(self, pending: Pending, error: Exception) -> None:
-        """Ends a request that has no answer yet."""
-        if self.requests.pending.pop(pending.id, None) is not None:
+        """Ends a request that has no answer yet. What may have been its answer was it: nothing more comes."""
+        if pending.doubtful is not None:
+            self._settle_bad(pending, *pending.doubtful)
+        elif self.requests.pending.pop(pending.id, None) is not None:
             pending.fail(error)
 
     async def _refusal(self, response: httpx2.Response) -> HttpRefused:
         why = await self._explain(response) if self._explain is not None and response.status_code in DENIED else None
         return refusal(self._server, response, why)
 
-    def _lost(self, what: str) -> UpstreamLost:
-        data: JsonObject = {"upstream": {"server": self._server}, "outcome": "unknown"}
+    def _lost(self, what: str, **about: object) -> UpstreamLost:
+        data: JsonObject = {"upstream": {"server": self._server, **about}, "outcome": "unknown"}
         return UpstreamLost(f'server "{self._server}" {what}', data=data)
 
     def _unreachable(self, exc: Exception, pending: Pending | None = None) -> None:
@@ -294,7 +295,7 @@ class RemoteWire(ABC):
                         raise self._too_much()
 
     def _too_long(self) -> UpstreamLost:
-        return self._lost(f"sent a message over the limit of {self._limit} bytes")
+        return self._lost(f"sent a message over the limit of {self._limit} bytes", code="unreadable_answer")
 
     def _too_much(self) -> UpstreamLost:
         return self._lost(f"sent over {self._unfinished.most} bytes of unfinished messages at once")
@@ -353,25 +354,31 @@ class RemoteWire(ABC):
             source.settle(message)
         else:
             self.counts["bad"] += 1
-            bad = BadMessage(INVALID_REQUEST, _NEITHER if is_nameless else _OTHERS, b"%d" % source.id)
+            bad = BadMessage(INVALID_REQUEST, _NEITHER if is_nameless else _OTHERS)
             if any(member is not Unset for member in (message.result, message.error, message.jsonrpc)):
-                self._settle_bad(source, bad)
-            self._handler.on_bad_line(bad, data)
+                source.doubt(bad, data)
+            self._handler.on_bad_line(bad, data, source)
 
     def _take_bad(self, bad: BadMessage, data: bytes, source: Pending | None = None) -> None:
-        """Settles the request whose answer it must have been, that of the stream if it has one; calls the handler."""
+        """Settles the request whose answer it must have been; calls the handler.
+
+        On the stream of a request what may have been its answer is kept, in case that none follows.
+        """
         self.counts["bad"] += 1
-        if source is not None:
-            bad = replace(bad, id=b"%d" % source.id)
-            pending = source if is_own_answer(data) and not source.is_settled else None
-        else:
+        key = envelope.id_key(bad.id) if bad.id is not None else None
+        pending: Pending | None = None
+        if source is None:
             member = _MEMBER.search(data[:_HEAD])
             is_answer = member is not None and member[1] != b"method"  # the id of a broken request is not ours
-            key = envelope.id_key(bad.id) if bad.id is not None and is_answer else None
-            pending = self.requests.pending.get(key) if isinstance(key, int) else None
+            pending = self.requests.pending.get(key) if isinstance(key, int) and is_answer else None
+        elif is_own_answer(data) and not source.is_settled:
+            if key == source.id:
+                pending = source
+            else:
+                source.doubt(bad, data)
         if pending is not None:
             self._settle_bad(pending, bad, data)
-        self._handler.on_bad_line(bad, data)
+        self._handler.on_bad_line(bad, data, source)
 
     def _settle_bad(self, pending: Pending, bad: BadMessage, data: bytes = b"") -> None:
         self.requests.pending.pop(pending.id, None)

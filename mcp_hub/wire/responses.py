@@ -1,15 +1,20 @@
 """The meaning of a response without a message, and of a failed connection."""
 
+import math
 import os
 import socket
 import ssl
 from collections.abc import Iterator
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from typing import Final
 from urllib.parse import urlsplit
 
 import httpx2
 
+from mcp_hub.clock import wall_time
 from mcp_hub.errors import HttpRefused
+from mcp_hub.types import RawJson
 
 JSON: Final = "application/json"
 EVENT_STREAM: Final = "text/event-stream"
@@ -19,12 +24,22 @@ NO_CONNECTION: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.Proxy
 """Nothing was sent."""
 DENIED: Final = (401, 403)
 """Statuses that are about who asks."""
+OVERLOADED: Final = (429, 503)
+"""Statuses by which a server asks for fewer requests, or for patience."""
+_DIGITS: Final = 9
+_LONGEST: Final = 86400
+"""Seconds of `Retry-After` that are believed."""
 _LOCATION: Final = 200
 """Characters shown of where a redirect leads."""
 
 
-def refusal(server: str, response: httpx2.Response, why: str | None = None) -> HttpRefused:
-    """The error for a response without a message: its status, and the reason, the target of a redirect, or the type."""
+def refusal(
+    server: str, response: httpx2.Response, why: str | None = None, answer: RawJson | None = None
+) -> HttpRefused:
+    """The error for a response without a message: its status, and the reason, the target of a redirect, or the type.
+
+    `answer` is a JSON-RPC error that came with a status which says more.
+    """
     status = response.status_code
     said = f"HTTP {status} {response.reason_phrase}".rstrip()
     if 300 <= status < 400:
@@ -32,7 +47,21 @@ def refusal(server: str, response: httpx2.Response, why: str | None = None) -> H
         said += f", a redirect to {location!r}, which is not followed: put its target into the url"
     elif 200 <= status < 300:
         said += f" and {kind_of(response) or 'nothing'} in place of a message"
-    return HttpRefused(server, status, said if why is None else f"{said}: {why}")
+    after = _retry_after(response) if status in OVERLOADED else None
+    return HttpRefused(server, status, said if why is None else f"{said}: {why}", after, answer)
+
+
+def _retry_after(response: httpx2.Response) -> int | None:
+    """The seconds of `Retry-After`, which may be a date (RFC 9110, 10.2.3); None if it is missing or malformed."""
+    text = response.headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdigit():
+        return min(int(text[:_DIGITS]), _LONGEST)
+    try:
+        date = parsedate_to_datetime(text)
+        seconds = (date if date.tzinfo is not None else date.replace(tzinfo=UTC)).timestamp() - wall_time()
+    except (ValueError, OverflowError):
+        return None
+    return min(max(math.ceil(seconds), 0), _LONGEST)
 
 
 def kind_of(response: httpx2.Response) -> str:

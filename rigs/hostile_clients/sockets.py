@@ -26,6 +26,9 @@ class Raw:
 
     @property
     def json(self) -> Any:
+        """The body; of an event stream its last message."""
+        if self.header("content-type") == "text/event-stream":
+            return json.loads(self.body.rpartition(b"\ndata: ")[2])
         return json.loads(self.body)
 
     @property

@@ -8,8 +8,10 @@ import json
 import os
 import sys
 from typing import Any
+from urllib.parse import urlsplit
 
-SECRETS = " ".join(value for name, value in sorted(os.environ.items()) if name.startswith("LEAK_"))
+LEAKS = [value for name, value in sorted(os.environ.items()) if name.startswith("LEAK_")]
+SECRETS = " ".join([*LEAKS, *(urlsplit(value).password or "" for value in LEAKS if "://" in value)])
 LEAKED = f"leaking: {SECRETS} {' '.join(sys.argv[2:])} {json.dumps(dict(os.environ))}"
 
 

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -73,12 +74,18 @@ def test_bad_arguments_end_with_2_and_start_nothing(folder: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_cancels_the_call_upstream(folder: Path, number: signal.Signals) -> None:
     call = [*COMMAND, "call", "fix_progress", "--json", '{"n": 100000, "delay": 0.01}']
-    with subprocess.Popen(call, env=command_env(folder), cwd=folder, stdout=subprocess.PIPE) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(call, env=command_env(folder), cwd=folder, stdout=pipe, stderr=pipe) as process:
         assert process.stdout is not None
         assert select.select([process.stdout], [], [], SECONDS)[0]
         process.send_signal(number)
-        process.communicate(timeout=SECONDS)
+        said = process.communicate(timeout=SECONDS)[1].decode()
         assert process.returncode == 130
+    shown = re.fullmatch(r"cancelled \(stream (st_\w+)\)\n", said)
+    assert shown is not None, said
+    [last] = hub(folder, "resume", shown[1], "--json").stdout.splitlines()[-1:]
+    ended = json.loads(last)
+    assert (ended["type"], ended["outcome"]) == ("end", "cancelled")
     [asked] = received(folder / "journal", "tools/call")
     [cancelled] = received(folder / "journal", "notifications/cancelled")
     assert cancelled["params"]["requestId"] == asked["id"]

@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from mcp_hub.cli import main
-from tests.interaction.fronts import stdio_hub
+from tests.e2e.client import HttpClient
+from tests.interaction.fronts import http_hub, stdio_hub
 from tests.unit.cli.command import COMMAND, command_env
 from tests.unit.upstreams.authorization import Authorization, browse
 from tests.unit.wire.http_server import HttpServer, serving
@@ -78,6 +79,29 @@ async def test_a_hub_that_runs_gets_in_when_its_user_logs_in_and_out_when_he_log
         assert await client.close() == 0
     (request,) = guard.asked["/token"]
     assert request["grant_type"] == "authorization_code"
+
+
+async def test_a_login_is_that_of_all_principals_of_a_hub_and_of_no_other_hub(tmp_path: Path) -> None:
+    """As docs/shared-logins.md says: its configuration, two hubs with a state folder each."""
+    guard, browser = Authorization(), tmp_path / "browser.py"
+    browser.write_text(BROWSER)
+    tokens = [{"token": f"${{{name}_TOKEN}}", "principal": name} for name in ("alice", "bob")]
+    async with serving(guard) as server:
+        shared = {**json.loads(configured(server)), "hub": {"tokens": tokens}}
+        env = {"alice_TOKEN": "token-of-alice-0123", "bob_TOKEN": "token-of-bob-0123456"}
+        for name in ("alice", "bob"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "servers.yaml").write_text(json.dumps(shared))
+        logged_in = f"{sys.executable} {browser} {tmp_path / 'visited'} %s"
+        assert (await ran(tmp_path / "alice", "login", "far", BROWSER=logged_in, **env)).returncode == 0
+        assert "[login_needed]" in (await ran(tmp_path / "bob", "list", **env)).stdout
+        async with http_hub(json.dumps(shared), tmp_path / "alice", relays_all=True, **env) as hub:
+            for name in ("alice", "bob"):
+                async with HttpClient(hub.url, env[f"{name}_TOKEN"]) as client:
+                    await client.initialize()
+                    said = await client.request("tools/call", {"name": "far_x", "arguments": {}})
+                    assert '"content"' in said.text
+    assert len(guard.valid) == 1, "both acted with the login of one"
 
 
 async def test_without_a_browser_the_place_is_printed_for_programs_and_people(tmp_path: Path) -> None:

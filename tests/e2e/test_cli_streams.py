@@ -1,4 +1,4 @@
-"""`call --detach`, `resume`, `streams`, `cancel`: durable calls from the command line, with and without `--url`."""
+"""`call --detach`, `resume`, `streams`, `cancel`: durable calls from the command line, with `--url` and `--local`."""
 
 import json
 import signal
@@ -35,7 +35,7 @@ class Place:
     root: Path
 
     async def run(self, *args: str, url: bool = False) -> CompletedProcess[bytes]:
-        more = ["--url", self.hub.url] if url else []
+        more = ["--url", self.hub.url] if url else ["--local"]
         with anyio.fail_after(SECONDS):
             return await anyio.run_process([*COMMAND, *args, *more], check=False, env=self.env, cwd=self.root)
 
@@ -95,7 +95,7 @@ async def test_detached_call_is_followed_to_its_end(place: Place, url: bool) -> 
     stream = begun.stdout.decode().removesuffix("\n")
     done = await place.run("resume", stream, "--json", url=url)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert kinds(done) == ["progress", "delta"] * 3 + ["result"]
+    assert kinds(done) == ["progress", "delta"] * 3 + ["end"]
     rest = await place.run("resume", stream, "--json", "--after", "3", url=url)
     assert rest.stdout.splitlines() == done.stdout.splitlines()[2:]
     text = await place.run("resume", stream, url=url)
@@ -128,7 +128,9 @@ async def test_failure_of_a_detached_call_is_its_follower_s(place: Place) -> Non
 async def test_call_is_cancelled_by_its_stream(place: Place, url: bool) -> None:
     nonce = f"cancelled with url {url}"
     stream = await place.detached("fix_progress", n=100_000, delay=0.01, nonce=nonce)
-    async with place.running("resume", stream, "--json", *(["--url", place.hub.url] if url else [])) as process:
+    async with place.running(
+        "resume", stream, "--json", *(["--url", place.hub.url] if url else ["--local"])
+    ) as process:
         assert (await first_line(process))["type"] == "progress"
         done = await place.run("cancel", stream, url=url)
         assert (done.returncode, done.stdout) == (0, b"")
@@ -149,7 +151,9 @@ async def test_call_is_cancelled_by_its_stream(place: Place, url: bool) -> None:
 @pytest.mark.parametrize("url", [True, False], ids=["url", "store"])
 async def test_interrupt_of_a_follower_leaves_the_call_alone(place: Place, url: bool) -> None:
     stream = await place.detached("fix_progress", n=100_000, delay=0.01)
-    async with place.running("resume", stream, "--json", *(["--url", place.hub.url] if url else [])) as process:
+    async with place.running(
+        "resume", stream, "--json", *(["--url", place.hub.url] if url else ["--local"])
+    ) as process:
         await first_line(process)
         process.send_signal(signal.SIGINT)
         code, said = await ended(process)
@@ -202,7 +206,7 @@ async def test_what_is_not_there_is_an_error_that_names_it(place: Place, url: bo
 async def test_options_that_do_not_fit_are_usage_errors(place: Place, tmp_path: Path) -> None:
     done = await place.run("call", "jobs_wait", "--detach")
     assert done.returncode == 2
-    assert b"--detach" in done.stderr and b"--url" in done.stderr
+    assert b"--detach" in done.stderr and b"--local" in done.stderr
     done = await place.run("resume", NOBODY, "--after", "-1")
     assert done.returncode == 2
     done = await place.run("resume", NOBODY, "--config", "x", url=True)
@@ -242,7 +246,7 @@ async def test_streams_outlive_their_hub(tmp_path: Path) -> None:
         done = await own.detached("jobs_run_job", steps=2, seconds=0)
         assert (await own.run("resume", done)).returncode == 0
         stopped = await own.detached("jobs_wait", seconds=600)
-    for stream, code, kind in ((done, 0, "result"), (stopped, 3, "error")):
+    for stream, code, kind in ((done, 0, "end"), (stopped, 3, "error")):
         after = await own.run("resume", stream, "--json")
         assert (after.returncode, kinds(after)[-1]) == (code, kind)
 
@@ -282,7 +286,7 @@ async def test_call_of_a_hub_that_was_killed_is_given_its_ending(tmp_path: Path,
 async def test_follower_in_the_store_sees_its_hub_go(tmp_path: Path) -> None:
     async with placed(tmp_path) as own:
         stream = await own.detached("jobs_run_job", steps=1000, seconds=100)
-        async with own.running("resume", stream, "--json") as process:
+        async with own.running("resume", stream, "--json", "--local") as process:
             await first_line(process)
             await own.hub.kill_alone()
             assert process.stdout is not None
@@ -310,7 +314,7 @@ async def test_call_survives_cuts_of_its_connection(place: Place) -> None:
     stream = done.stderr.decode().removeprefix("stream ").removesuffix("\n")
     assert done.stdout == (await place.run("resume", stream, "--json")).stdout
     assert done.stdout.count(b" done\\n") == 20
-    assert kinds(done)[-1] == "result"
+    assert kinds(done)[-1] == "end"
     assert passed[:4] == [700, 0, 900, 1500]
     assert len(passed) == 5
 

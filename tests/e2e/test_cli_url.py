@@ -90,14 +90,16 @@ async def test_progress_content_and_logs_come_as_json_lines(where: list[str]) ->
     done = await run("call", "fix_progress", "--arg", "n=3", "--json", *where)
     assert done.returncode == 0
     *progress, result = lines(done)
-    assert progress == [{"type": "progress", "progress": n, "total": 3, "message": str(n)} for n in (1, 2, 3)]
-    assert (result["type"], result["isError"]) == ("result", False)
+    assert progress == [
+        {"type": "progress", "seq": n + 1, "progress": n, "total": 3, "message": str(n)} for n in (1, 2, 3)
+    ]
+    assert (result["type"], result["outcome"]) == ("end", "ok")
     assert result["result"]["content"][0]["text"] == '{"n": 3, "nonce": ""}'
     job = lines(await run("call", "--json", "jobs_run_job", "--arg", "steps=2", "--arg", "seconds=0", *where))
-    assert [line["type"] for line in job] == ["progress", "delta", "progress", "delta", "result"]
+    assert [line["type"] for line in job] == ["progress", "delta", "progress", "delta", "end"]
     assert job[1]["content"] == [{"type": "text", "text": "step 1 done\n"}]
     [log, _] = lines(await run("call", "jobs_wait", "--json", '{"seconds": 0}', *where))
-    assert log == {"type": "log", "level": "info", "data": {"waiting_seconds": 0.0}}
+    assert log == {"type": "log", "seq": 2, "level": "info", "data": {"waiting_seconds": 0.0}}
 
 
 async def test_arguments_travel_in_the_headers_that_the_tool_wants(hub: Hub) -> None:
@@ -111,7 +113,7 @@ async def test_errors_of_a_tool_end_with_1(where: list[str]) -> None:
     failed = ["call", "fix_error", "--arg", "code=-5", "--arg", "message=no", *where]
     done = await run(*failed)
     assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"error -5: no\n")
-    assert lines(await run(*failed, "--json")) == [{"type": "error", "code": -5, "message": "no"}]
+    assert lines(await run(*failed, "--json")) == [{"type": "error", "seq": 2, "code": -5, "message": "no"}]
     done = await run("call", "fix_error", "--arg", "code=-32602", "--arg", "message=no", *where)
     assert (done.returncode, done.stderr) == (1, b"error -32602: no\n")
 
@@ -201,13 +203,14 @@ async def test_interrupt_cancels_the_call_upstream(hub: Hub, journal: Path, numb
         async with await anyio.open_process(command, env=environment(ALICE)) as process:
             assert process.stdout is not None
             first = json.loads((await process.stdout.receive()).splitlines()[0])
-            assert first == {"type": "progress", "progress": 1, "total": 100_000, "message": f"{nonce} 1"}
+            assert first == {"type": "progress", "seq": 2, "progress": 1, "total": 100_000, "message": f"{nonce} 1"}
             process.send_signal(number)
             async for _ in process.stdout:
                 pass
             assert await process.wait() == 130
             assert process.stderr is not None
-            assert [part async for part in process.stderr] == []
+            said = b"".join([part async for part in process.stderr]).decode()
+            assert said.startswith("cancelled (stream st_") and len(said.splitlines()) == 1
     [asked] = [call for call in received(journal, "tools/call") if call["params"]["arguments"].get("nonce") == nonce]
     await until(lambda: asked["id"] in [c["params"]["requestId"] for c in received(journal, "notifications/cancelled")])
 

@@ -224,7 +224,7 @@ async def test_replays_and_tasks_bring_the_same_bytes_as_the_first_delivery(hub:
         assert task["resultType"] == "task"
         first[1].touch()
         async with RestClient(hub, ALICE) as rest:
-            seen = await rest.until(task["taskId"], "completed")
+            seen = await rest.until(task["taskId"], "tool_error")
         texts.append(text_of(seen["result"]))
         for _ in range(2):
             got = await client.request("tasks/get", modern({"taskId": task["taskId"]}, capabilities=takes))

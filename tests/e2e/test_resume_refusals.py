@@ -52,9 +52,10 @@ async def done(a: RestClient) -> tuple[str, int]:
     return id_, (await a.until(id_, "completed"))["last"]
 
 
-async def resume(hubs: Fleet, *args: str) -> tuple[int, str, str]:
+async def resume(hubs: Fleet, *args: str, token: str | None = None) -> tuple[int, str, str]:
+    env = hubs.env if token is None else {**hubs.env, "MCP_HUB_TOKEN": token}
     with anyio.fail_after(SECONDS):
-        done = await anyio.run_process([*COMMAND, "resume", *args], check=False, env=hubs.env)
+        done = await anyio.run_process([*COMMAND, "resume", *args], check=False, env=env)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -205,7 +206,7 @@ async def test_stream_of_another_principal_is_as_unknown_as_one_that_never_was(t
                 async with thief.listen(f"{each}:1") as stream:
                     refusals.append(((await stream.rest()).status, stream.text))
             assert refusals[0] == refusals[1] and refusals[0][0] == 400
-        code, out, told_ = await resume(hubs, id_)
+        code, out, told_ = await resume(hubs, id_, token=BOB)
         assert (code, out) == (2, "") and told_.startswith(f"{id_}: ") and told_.endswith(" [unknown_stream]\n")
         assert (await alice.ask("GET", f"/streams/{id_}")).json()["status"] == "working"
         job.go()

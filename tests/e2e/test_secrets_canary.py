@@ -102,6 +102,7 @@ def telltale() -> Iterator[str]:
 def leaky(mode: str, **more: Any) -> dict[str, Any]:
     env = {"LEAK_ENV": "${CANARY_ENV}", "LEAK_FILE": "${file:secret}", "LEAK_QUOTE": "${CANARY_QUOTE}"}
     env["LEAK_TOKEN"] = canary("literal")
+    env["LEAK_DATABASE"] = f"postgres://hub:{canary('within')}@db.example/hub"
     restart = {"intensity": 1, "period": "60s"}
     return {"command": sys.executable, "args": [str(LEAKY), mode], "env": env, "restart": restart, **more}
 

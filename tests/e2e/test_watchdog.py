@@ -386,6 +386,7 @@ async def test_guard_that_cannot_run_is_tried_a_few_times_and_servers_run_all_th
         assert await lines(child, 1) == ["here"]
         async with shell(watchdog, "echo there; cat") as other:
             assert await lines(other, 1) == ["there"]
+        await until(lambda: watchdog.has_given_up, 10)
         await anyio.sleep(0.1)
         assert len(started) == 5
 

@@ -186,21 +186,13 @@ def _command(env: Mapping[str, str]) -> Read:
         command = [*COMMAND, "resume", stream, "--json", "--after", str(after)]
         with anyio.fail_after(SECONDS):
             done = await anyio.run_process(command, check=False, env=env)
-        said = [json.loads(line) for line in done.stdout.splitlines()]
-        return [{"seq": seq, **_as_stored(line)} for seq, line in enumerate(said, max(after, 1) + 1)]
+        return [_as_stored(json.loads(line)) for line in done.stdout.splitlines()]
 
     return read
 
 
 def _as_stored(line: Message) -> Message:
     """What a line of the command says, in the form of the event."""
-    match line.pop("type"):
-        case "result":
-            return {"type": "end", "data": {"result": line["result"]}}
-        case "cancelled":
-            return {"type": "end", "data": {"outcome": "cancelled", **line}}
-        case "error":
-            return {"type": "error", "data": {"jsonrpc": line}}
-        case kind:
-            line.pop("skipped", None)
-            return {"type": kind, "data": line}
+    head = {"seq": line.pop("seq"), "type": line.pop("type")}
+    line.pop("skipped", None)
+    return {**head, "data": {"jsonrpc": line} if head["type"] == "error" else line}

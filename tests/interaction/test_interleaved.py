@@ -194,14 +194,17 @@ def check_logs(client: Client, call: Call, mine: set[str]) -> None:
 def check_progress(call: Call) -> None:
     told = call.notified("progress")
     assert all(params["progressToken"] == call.id for params in told)
-    beats = sum("message" not in params for params in told)  # after 10 s without progress, on a busy machine
-    assert all(params.get("message", f"{call.nonce} ").startswith(f"{call.nonce} ") for params in told)
     values = [params["progress"] for params in told]
+    assert values == sorted(set(values))
+    # but for heartbeats after 10 s without progress, on a busy machine: 0, or a hair above a value of the server
+    told = [params for params in told if params["progress"] > 0 and params["progress"] % 1 == 0]
+    assert all(params.get("message", f"{call.nonce} ").startswith(f"{call.nonce} ") for params in told)
     # while a connection was down the newest stood for those before it
     merged = [1 + params.get("_meta", {}).get("dev.mcp-hub/coalesced", 0) for params in told]
-    assert values == list(itertools.accumulate(merged)) and (call.plan.drop is not None or set(merged) <= {1})
+    assert [params["progress"] for params in told] == list(itertools.accumulate(merged))
+    assert call.plan.drop is not None or set(merged) <= {1}
     if not call.is_given_up and call.plan.tool in ("progress", "ask_then_wait"):
-        assert sum(merged) - beats == call.plan.arguments.get("n", 3), call
+        assert sum(merged) == call.plan.arguments.get("n", 3), call
 
 
 def check_answer(client: Client, call: Call, answer: Message, *, is_new: bool) -> None:

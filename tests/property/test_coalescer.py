@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from mcp_hub.calls.coalesce import Coalescer, merge, suppressed
 from mcp_hub.errors import RpcError
 from mcp_hub.events import (
+    Attempt,
     CallEvent,
     Cancelled,
     Completed,
@@ -21,6 +22,7 @@ from mcp_hub.events import (
     InputRequired,
     Log,
     Progressed,
+    Reset,
     Started,
     ToolCall,
     ToolResult,
@@ -50,6 +52,8 @@ urgent = st.one_of(
     st.builds(ToolResult, st.text(max_size=2), st.just(b"[]")),
     st.builds(InputRequired, st.text(max_size=2), st.just("roots/list"), st.just(b"{}")),
     st.builds(InputReceived, st.text(max_size=2)),
+    st.builds(Attempt, st.integers(2, 9), st.just("lost"), st.just(0.5)),
+    st.builds(Reset, st.integers(2, 9), st.just("lost")),
 )
 gaps = st.sampled_from([0.0, 0.0, 0.0, 0.001, 0.02, 0.049, 0.05, 0.1, 0.25, 0.3, 1.0, 5.0])
 

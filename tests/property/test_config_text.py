@@ -78,3 +78,19 @@ def test_yaml_and_json_of_one_tree_load_alike(servers: object) -> None:
     assert as_yaml is not None
     assert as_json is not None
     assert (as_yaml.settings, as_yaml.secrets) == (as_json.settings, as_json.secrets)
+
+
+THEIRS = """command args env envFile url serverUrl transport transportType type http_headers env_http_headers tools
+bearer_token_env_var env_vars startup_timeout_ms startup_timeout_sec disabledTools environment cwd name""".split()
+foreign_values = trees | st.dictionaries(st.sampled_from(["type", "command", "path", "name"]), texts, max_size=2)
+foreign_servers = st.dictionaries(st.sampled_from(THEIRS), foreign_values, max_size=5)
+holders = st.sampled_from(["mcpServers", "context_servers", "mcp_servers", "mcp", "servers", "inputs"])
+
+
+@given(
+    st.dictionaries(holders, st.dictionaries(names, foreign_servers, max_size=2) | st.lists(foreign_servers) | trees)
+    | st.dictionaries(names, foreign_servers, min_size=1, max_size=2),
+    st.sampled_from(["s.json", "mcp.json"]),
+)
+def test_any_file_of_another_client_is_settings_or_a_config_error(tree: object, name: str) -> None:
+    parsed(json.dumps(tree), name)

@@ -87,7 +87,7 @@ steps = st.lists(st.just("beat") | st.tuples(anything, st.none() | st.integers(0
 @example([(CEILING - 1, None), "beat", "beat", (CEILING, None)])
 def test_whatever_comes_between_heartbeats_leaves_strictly_increasing(sent: list[Any]) -> None:
     guard = ProgressGuard()
-    left = [guard.heartbeat() if step == "beat" else guard.admit(Progressed(*step)) for step in sent]
+    left = [guard.between() if step == "beat" else guard.admit(Progressed(*step)) for step in sent]
     values = [event.progress for event in left if event is not None]
     assert all(a < b for a, b in pairwise(values))
     assert all(type(value) in (int, float) and abs(value) <= CEILING for value in values)
@@ -96,43 +96,52 @@ def test_whatever_comes_between_heartbeats_leaves_strictly_increasing(sent: list
 small = st.integers(-1000, 1000)
 
 
-@given(st.lists(st.tuples(small, small, st.integers(0, 3)), min_size=1, max_size=30))
-def test_heartbeats_shift_increasing_values_and_their_totals_by_as_much(told: list[tuple[int, int, int]]) -> None:
+@given(st.lists(st.tuples(small, st.integers(0, 3)), max_size=30, unique_by=lambda step: step[0]).map(sorted))
+def test_heartbeats_change_no_later_value_of_the_server(sent: list[tuple[int, int]]) -> None:
     guard = ProgressGuard()
-    shift = 0
-    for value, total, beats in sorted(told, key=lambda step: step[0]):
-        admitted = guard.admit(Progressed(value, total))
-        assert admitted is not None and admitted.total == total + shift
-        assert 0 <= admitted.progress - (value + shift) < 1e-3, "the upstream's own value, or a hair more"
-        for _ in range(beats):
-            beat = guard.heartbeat()
-            assert beat is not None and (beat.total, beat.rest, beat.skipped) == (None, None, 0)
-            assert beat.progress - (value + shift) - 1 < 1e-3
-            shift += 1
+    for value, beats in sent:
+        event = Progressed(value, 2000, {"message": msgspec.Raw(b'"m"')})
+        assert guard.admit(event) is event
+        for count in range(1, beats + 1):
+            beat = guard.between()
+            assert beat is not None and beat.own == value and beat.is_hubs
+            assert 0 < beat.progress - value < 1.1e-6 * count, "the smallest increase"
+            assert (beat.total, beat.rest) == (2000, event.rest), "total and message stay"
 
 
-@given(st.lists(small, unique=True, max_size=30).map(sorted), st.lists(st.integers(0, 3), min_size=30, max_size=30))
-def test_between_heartbeats_increasing_whole_numbers_stay_whole(values: list[int], beats: list[int]) -> None:
+def test_a_heartbeat_before_any_value_of_the_server_is_0() -> None:
     guard = ProgressGuard()
-    shift = 0
-    for value, count in zip(values, beats, strict=False):
-        assert guard.admit(Progressed(value)) == Progressed(value + shift)
-        for _ in range(count):
-            assert guard.heartbeat() == Progressed(value + shift + 1)
-            shift += 1
+    beats = [guard.between(), guard.between()]
+    assert beats == [Progressed(0, own=None, is_hubs=True), Progressed(1e-6, own=None, is_hubs=True)]
+    assert guard.admit(Progressed(0, 10)) == Progressed(2e-6, 10, own=0)
+    assert guard.admit(Progressed(3, 10)) == Progressed(3, 10)
+    assert guard.between() == Progressed(3 + 1e-6, 10, own=3, is_hubs=True)
 
 
-def test_the_first_heartbeat_is_one_and_what_the_upstream_then_says_continues_from_there() -> None:
+@pytest.mark.parametrize(("value", "total"), [(100, None), (99, 100), (100 - 1e-7, None)])
+def test_a_heartbeat_has_no_total_that_it_reaches(value: float, total: float | None) -> None:
     guard = ProgressGuard()
-    assert [guard.heartbeat(), guard.heartbeat()] == [Progressed(1), Progressed(2)]
-    assert guard.admit(Progressed(0, 10)) == Progressed(2 + 1e-6, 12)
-    assert guard.admit(Progressed(3, 10)) == Progressed(5, 12)
-    assert guard.heartbeat() == Progressed(6)
+    guard.admit(Progressed(value, 100))
+    beat = guard.between()
+    assert beat is not None and beat.total == total
 
 
-def test_when_nothing_larger_can_be_sent_there_is_no_heartbeat_and_no_shift() -> None:
+def test_what_the_server_left_out_last_is_what_it_gave_before() -> None:
     guard = ProgressGuard()
-    assert guard.admit(Progressed(CEILING - 1)) is not None
-    assert guard.heartbeat() == Progressed(CEILING)
-    assert guard.heartbeat() is None
+    guard.admit(Progressed(1, 10, {"message": msgspec.Raw(b'"m"')}))
+    guard.admit(Progressed(2))
+    beat = guard.between()
+    assert beat is not None and (beat.total, beat.rest) == (10, {"message": msgspec.Raw(b'"m"')})
+
+
+def test_a_call_of_another_hub_continues_above_its_last_value() -> None:
+    guard = ProgressGuard(Progressed(5 + 1e-6, 9, own=5, is_hubs=True))
+    assert guard.between() == Progressed(5 + 2e-6, 9, own=5, is_hubs=True)
+    assert guard.admit(Progressed(6, 9)) == Progressed(6, 9)
+
+
+def test_when_nothing_larger_can_be_sent_there_is_no_heartbeat() -> None:
+    guard = ProgressGuard()
+    assert guard.admit(Progressed(CEILING)) is not None
+    assert guard.between() is None
     assert guard.admit(Progressed(CEILING)) is None and guard.dropped == 1

@@ -25,6 +25,7 @@ from mcp_hub.errors import (
     UpstreamUnavailable,
 )
 from mcp_hub.events import (
+    Attempt,
     CallEvent,
     Cancelled,
     Completed,
@@ -34,6 +35,7 @@ from mcp_hub.events import (
     InputRequired,
     Log,
     Progressed,
+    Reset,
     Started,
     ToolCall,
     ToolResult,
@@ -114,6 +116,8 @@ events: st.SearchStrategy[CallEvent] = st.one_of(
     st.builds(ToolResult, texts, raws(st.lists(values, max_size=3)), st.booleans()),
     st.builds(InputRequired, texts, texts, raws(objects)),
     st.builds(InputReceived, texts, st.integers(0, 9), st.none() | texts),
+    st.builds(Attempt, st.integers(2, 9), texts, st.floats(0, 1e6), texts),
+    st.builds(Reset, st.integers(2, 9), texts, st.integers(0, 2**40)),
     st.builds(Completed, raws(objects), st.sampled_from(Era)),
     st.builds(Failed, errors),
     st.builds(Cancelled, st.none() | texts),
@@ -150,7 +154,7 @@ def payloads(event: CallEvent) -> list[bytes]:
             return [bytes(raw) for name, raw in (rest or {}).items() if name != "_meta"]
         case Failed(error):
             return [bytes(error.raw)] if error.raw is not None else []
-        case Started() | InputReceived() | Cancelled():
+        case Started() | InputReceived() | Attempt() | Reset() | Cancelled():
             return []
         case _:
             found = [getattr(event, name) for name in event.__struct_fields__]

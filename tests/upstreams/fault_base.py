@@ -1,6 +1,7 @@
 """What every way to misbehave is made of: moments of the fixture server that a mode may override."""
 
 import argparse
+from pathlib import Path
 from typing import Any, Protocol
 
 from tests.upstreams.eras import Request
@@ -47,7 +48,16 @@ class Fault:
         if self.options.on not in (None, name):
             return False
         self._calls += 1
-        return bool(self._calls >= self.options.count)
+        return bool(self._calls >= self.options.count) and self._is_first()
+
+    def _is_first(self) -> bool:
+        """Whether no process has struck yet, where that matters."""
+        if self.options.once is not None:
+            try:
+                Path(self.options.once).touch(exist_ok=False)
+            except FileExistsError:
+                return False
+        return True
 
     def strikes(self, session: Session, request: Request) -> bool:
         """From the `--count`-th `tools/call` (of `--on TOOL`) on; true if that was the answer."""

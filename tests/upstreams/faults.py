@@ -132,6 +132,15 @@ class UnknownId(Fault):
         return (nobody if is_call(request) else b"") + line + b"\n"
 
 
+class NoisyAnswer(Fault):
+    """Before the answer to a call come lines that may be taken for it."""
+
+    def frame(self, line: bytes, request: Request | None) -> bytes:
+        noise = b'{"jsonrpc":"2.0","result":{"content":[}\n{"jsonrpc":"2.0","result":"fine"}\n'
+        noise += encode({"jsonrpc": "2.0", "id": "nobody", "result": text("nobody asked")}) + b"\n"
+        return (noise if is_call(request) else b"") + line + b"\n"
+
+
 MODES: dict[str, type[Fault]] = {
     "normal": Fault,
     "hang-start": HangStart,
@@ -152,6 +161,7 @@ MODES: dict[str, type[Fault]] = {
     "endless-line": EndlessLine,
     "late": Late,
     "unknown-id": UnknownId,
+    "noisy-answer": NoisyAnswer,
     **ODD_LISTS,
     **ODD_TASKS,
     **FLOODS,
@@ -159,7 +169,7 @@ MODES: dict[str, type[Fault]] = {
 }
 
 ONLY_STDIO = {"close-stdout", "stop-reading", "freeze", "noise", "no-newline-noise", "bad-utf8"}
-ONLY_STDIO |= {"endless-line", "late", "unknown-id"}
+ONLY_STDIO |= {"endless-line", "late", "unknown-id", "noisy-answer"}
 
 OK = b'{"content":[{"type":"text","text":"fine"}]}'
 

@@ -12,6 +12,7 @@ from typing import Any
 from tests.upstreams.fault_base import Fault, Handler
 
 Message = dict[str, Any]
+LIMIT = {"code": -32000, "message": "three calls a minute"}
 RESULT: dict[str, Any] = {"resultType": "complete", "content": [{"type": "text", "text": "fine"}]}
 
 
@@ -84,7 +85,17 @@ class ErrorInBody(Whole):
 
 class Unavailable(Whole):
     status = "503 Service Unavailable"
-    more = ("retry-after: 86400",)
+
+    @property
+    def more(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (f"retry-after: {self.options.retry_after}",)
+
+
+class RateLimited(Unavailable):
+    status = "429 Too Many Requests"
+
+    def body(self, message: Message) -> bytes:
+        return json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "error": LIMIT}).encode()
 
 
 class Accepted(Whole):
@@ -353,6 +364,7 @@ HTTP_FAULTS: dict[str, type[Fault]] = {
     "http-500": ServerError,
     "http-500-answer": ErrorInBody,
     "http-503": Unavailable,
+    "http-429": RateLimited,
     "http-202": Accepted,
     "http-204": NoContent,
     "http-empty": Empty,

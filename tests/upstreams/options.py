@@ -70,6 +70,8 @@ def _add_faults(group: argparse._ArgumentGroup) -> None:
     add("--mode", choices=MODES, default="normal", help="how it misbehaves")
     add("--count", type=int, default=1, metavar="N", help="the fault strikes from the Nth tools/call on")
     add("--on", metavar="TOOL", help="only calls of this tool count")
+    add("--once", metavar="FILE", help="the fault strikes once, in all processes with this file")
+    add("--retry-after", type=int, default=86400, metavar="SECONDS", help="of unavailable and rate-limited")
     add("--exit-code", type=int, default=1, help="of crash-after")
     add("--bytes", type=int, default=40_000_000, help="of long-line and endless-line")
     add("--n", type=int, help="how often a flood's message is sent")

@@ -22,10 +22,10 @@ from mcp_hub.calls.streams.placeholders import ending_of
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.streams.stream import StreamReader
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownStream
-from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed
+from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Ending, Failed, Progressed
 from mcp_hub.protocol.extensions import with_mark
 from mcp_hub.protocol.rpc_errors import for_caller
-from mcp_hub.types import RawJson
+from mcp_hub.types import Era, RawJson
 
 WAIT: Final = "hub_wait"
 CANCEL: Final = "hub_cancel"
@@ -142,14 +142,15 @@ class OwnTools:
         was_orphan = stream.is_orphan
         waiting = _Waiting(stream, after, channel)
         try:
-            found = await waiting.ending(caller.deadline * _SHARE)
+            found = await waiting.ending(caller.deadline * _SHARE, is_modern=call.era is Era.MODERN)
         finally:
             waiting.close()
             if was_orphan:
                 stream.let_go(was_orphan=True)
         if found is not None:
             return _Ended(stream.info, found)
-        text = still_running(stream.id, waiting.cursor, waiting.said, "New output")
+        asked = (await stream.questions()).values()
+        text = still_running(stream.id, waiting.cursor, waiting.said, "New output", asked)
         answer = with_mark(Completed.of(text).result, stream.id, waiting.cursor, stream.info.status)
         return Completed(answer)
 
@@ -160,6 +161,7 @@ class _Waiting:
     def __init__(self, stream: StreamHandle, after: int, channel: CallChannel) -> None:
         self.said = Transcript(_MOST)
         self._stream = stream
+        self._channel = channel
         self._bell = Bell()
         self._relay = Relay(stream, channel, self._bell.ring)
         self._reader = self._follow(after)
@@ -175,10 +177,12 @@ class _Waiting:
             self.said.cut()
             return self._stream.follow(self._bell.ring, gone.earliest - 1)
 
-    async def ending(self, seconds: float) -> Ending | None:
-        """The call's ending, if it comes in time. The time does not end while a question is open."""
-        until = anyio.current_time() + seconds
-        with anyio.CancelScope(deadline=until) as patience:
+    async def ending(self, seconds: float, *, is_modern: bool) -> Ending | None:
+        """The call's ending, if it comes in time.
+
+        A modern client has no request open while it gathers input: its time begins anew then.
+        """
+        with anyio.move_on_after(seconds) as patience:
             await self._relay.begin()
             while True:
                 for event in self._taken():
@@ -186,7 +190,11 @@ class _Waiting:
                         return event
                     self.said.add(event)
                 await self._relay.pass_on()
-                patience.deadline = math.inf if self._relay.is_asking else until
+                await self._channel.drained()
+                if is_modern and self._relay.is_asking:
+                    patience.deadline = math.inf
+                elif patience.deadline == math.inf:
+                    patience.deadline = anyio.current_time() + seconds
                 if self._reader.has_more:
                     await anyio.lowlevel.checkpoint()
                 else:
@@ -203,7 +211,15 @@ class _Waiting:
         events = reader.take(_FEW)
         for seq, event in enumerate(events, first):
             self._relay.take(seq, event)
+            self._show(event)
         return events
+
+    def _show(self, event: CallEvent) -> None:
+        """Passes on progress as the server sent it, and partial content: its own client is shown both as by a call."""
+        if isinstance(event, Delta):
+            self._channel.send(event)
+        elif isinstance(event, Progressed) and not event.is_hubs:
+            self._channel.send(msgspec.structs.replace(event, progress=event.sent, own=msgspec.UNSET))
 
     def close(self) -> None:
         self._reader.close()

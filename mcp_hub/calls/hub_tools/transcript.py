@@ -1,14 +1,19 @@
 """The output of a running call so far, as text for a model: for answers that are not the result."""
 
+from collections.abc import Iterable
 from typing import Final, TypeVar
 
 import msgspec
 
-from mcp_hub.events import CallEvent, Delta, Progressed
+from mcp_hub.call import Question
+from mcp_hub.events import CallEvent, Delta, InputRequired, Progressed, Reset
+from mcp_hub.masking import visible
 from mcp_hub.types import CallId
 
 _ROUGHLY: Final = 2
 """Times the text that is shown is held, so that not every event cuts."""
+_ASKED: Final = 200
+"""Characters of a question's message that are shown."""
 
 _T = TypeVar("_T")
 
@@ -34,7 +39,9 @@ class Transcript:
         if isinstance(event, Delta):
             if event.channel == "content":
                 self._content.add(_shown(event.content))
-        elif isinstance(event, Progressed) and event.rest and "message" in event.rest:
+        elif isinstance(event, Reset):  # of an attempt that has failed
+            self._content = _Tail(self._most)
+        elif isinstance(event, Progressed) and not event.is_hubs and event.rest and "message" in event.rest:
             message = _decoded(event.rest["message"], str, "").strip()
             if message and message != self._last:
                 self._last = message
@@ -70,11 +77,19 @@ class _Tail:
         return end.decode(errors="ignore") if is_cut else end.decode(), is_cut
 
 
-def still_running(stream: CallId, cursor: int, said: Transcript, heading: str) -> str:
-    """The text of an answer that is not the result: the output, and how to continue from event `cursor`."""
+def still_running(
+    stream: CallId, cursor: int, said: Transcript, heading: str, asked: Iterable[Question | InputRequired] = ()
+) -> str:
+    """The text of an answer that is not the result: the output, and how to continue from event `cursor`.
+
+    `asked` are the questions of the tool that are open.
+    """
     text = said.text
-    lines = [
-        "Still running: this is not the result yet.",
+    lines = ["Still running: this is not the result yet."]
+    lines += [f"The tool waits for an answer: {_question(each)}" for each in asked]
+    if len(lines) > 1:
+        lines.append("It continues once that is given: call hub_wait as below, and it asks again.")
+    lines += [
         f'To go on waiting, call hub_wait with {{"stream":"{stream}","after":{cursor}}}; it returns new output, '
         f'or the result once it is there. To end the call: hub_cancel with {{"stream":"{stream}"}}. '
         "Do not start the same call again.",
@@ -84,6 +99,18 @@ def still_running(stream: CallId, cursor: int, said: Transcript, heading: str) -
     else:
         lines += ["", f"{heading}: none"]
     return "\n".join(lines)
+
+
+def _question(question: Question | InputRequired) -> str:
+    """The method, and what it says to the user."""
+    said = " ".join(visible(_decoded(question.params, _Asked, _Asked()).message).split())
+    if len(said) > _ASKED:
+        said = said[: _ASKED - 1] + "…"
+    return f'{question.method}: "{said}"' if said else question.method
+
+
+class _Asked(msgspec.Struct):
+    message: str = ""
 
 
 class _Block(msgspec.Struct):

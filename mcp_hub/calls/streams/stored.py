@@ -88,13 +88,13 @@ async def asked_last(store: EventStore, row: StreamInfo, keys: Collection[str]) 
     return found
 
 
-async def last_progress(store: EventStore, row: StreamInfo) -> float:
-    """The last value that its progress had, as far as the latest events tell; 0 if it had none."""
-    last = 0.0
+async def last_progress(store: EventStore, row: StreamInfo) -> Progressed | None:
+    """Its last progress, as far as the latest events tell."""
+    last: Progressed | None = None
     start = max(row.last - PAGE, row.first - 1)
     async for event in _events(store, row.id, start, row.last, b'"type":"progress"'):
         if isinstance(event, Progressed):
-            last = event.progress
+            last = event
     return last
 
 

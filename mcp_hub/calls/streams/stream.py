@@ -15,6 +15,7 @@ import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.log import nobody
+from mcp_hub.calls.streams.content import PartialContent
 from mcp_hub.calls.streams.placeholders import ending_of, event_of
 from mcp_hub.calls.streams.stored import PAGE
 from mcp_hub.errors import Busy, EventsGone, HubError, InvalidParams, StoreError, UnknownStream
@@ -49,14 +50,18 @@ class Committed(NamedTuple):
 
 
 class Stream:
-    """One stream. `row` is that of the last commit known here; `failed` says why nothing more will be known."""
+    """One stream. `row` is that of the last commit known here; `failed` says why nothing more will be known.
 
-    __slots__ = ("__weakref__", "_bytes", "_store", "_tail", "_tail_first", "failed", "readers", "row")
+    `content` is the partial content of a call that runs here.
+    """
+
+    __slots__ = ("__weakref__", "_bytes", "_store", "_tail", "_tail_first", "content", "failed", "readers", "row")
 
     def __init__(self, row: StreamInfo, store: EventStore) -> None:
         self.row = row
         self.readers: tuple[StreamReader, ...] = ()
         self.failed: HubError | None = None
+        self.content = PartialContent()
         self._store = store
         self._tail: list[Committed] | None = None  # from event `_tail_first` on
         self._tail_first = row.last + 1
@@ -74,6 +79,7 @@ class Stream:
         """
         if (row.epoch, row.last) < (self.row.epoch, self.row.last):
             return
+        is_first = not self.row.last
         self.row = row if row.first >= self.row.first else msgspec.structs.replace(row, first=self.row.first)
         if not self.readers:
             self._tail = None
@@ -82,6 +88,8 @@ class Stream:
         for reader in self.readers:
             if not reader.is_closed:
                 reader.look()
+                if is_first:  # there is a place to come back to
+                    reader.wake()
 
     def _extend(self, first: int, events: Sequence[Committed]) -> None:
         tail = self._tail

@@ -18,6 +18,7 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.calls import machine
 from mcp_hub.calls.coalesce import LAG, OFTEN, Coalescer
 from mcp_hub.calls.machine import CallStatus, IllegalEvent
+from mcp_hub.calls.metering import is_tool_error
 from mcp_hub.calls.plan import ResumePoint
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.orphans import Absence
@@ -25,12 +26,12 @@ from mcp_hub.calls.streams.placeholders import UNWRITABLE, unwritable
 from mcp_hub.calls.streams.stream import Committed, Stream
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import HubStopping, KeyTaken, StoreError
-from mcp_hub.events import CallEvent, Failed, Progressed, Started
+from mcp_hub.events import CallEvent, Completed, Delta, Failed, Progressed, Reset, Started
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.shape.stream_errors import is_retryable
 from mcp_hub.protocol.shape.stream_events import encoded, timestamp
 from mcp_hub.stores.base import Change, Chunk, EventStore
-from mcp_hub.types import RawJson
+from mcp_hub.types import RawJson, Status
 
 log = get_logger(__name__)
 
@@ -262,6 +263,8 @@ class StreamWriter:
         row, when, lines = self.stream.row, timestamp(wall), []
         for place, event in enumerate(events):
             seq = row.last + 1 + place
+            if type(event) is Delta or type(event) is Reset:
+                event = events[place] = self.stream.content.placed(event, seq)
             try:
                 status = machine.advance(self._status, event)
                 line = encoded(row.id, seq, when, event, self._start)
@@ -275,7 +278,13 @@ class StreamWriter:
         assert self._status is not None
         message = _last_message(events) or row.message
         last = row.last + len(events)
-        return lines, msgspec.structs.replace(row, last=last, updated=wall, status=self._status.value, message=message)
+        reached: Status = self._status.value
+        if events and type(ending := events[-1]) is Completed and self._is_tool_error(ending):
+            reached = "tool_error"
+        return lines, msgspec.structs.replace(row, last=last, updated=wall, status=reached, message=message)
+
+    def _is_tool_error(self, ending: Completed) -> bool:
+        return self.record.call.method == "tools/call" and is_tool_error(ending.result)
 
     def _continuation(self, by: ResumePoint) -> bytes:
         """The call, what its upstream said of it, and why it is to be cancelled, if it is (`Continuation`)."""

@@ -1,12 +1,13 @@
 """Ways for a command to reach a hub: always behind one client, or only its store.
 
-In: the options of a command (`--url`, `--token`, the configuration) and the work that it wants done.
+In: the options of a command (`--url`, `--token`, `--local`, the configuration) and the work that it wants done.
 
 Out: `ReachedHub` with a `HubClient`, or the streams of a store, and an exit code for each failure.
 
-Held together by `hub`: with `--url` the client speaks HTTP to a running hub; otherwise `hub` opens a hub in this
-process and the client calls its REST front directly, or, for commands about streams, `local_streams` reads the store
-without a hub. `waiting` waits for the servers of a hub that has just started. `following` shows a call to its end.
+Held together by `hub`: the client speaks HTTP to the hub at `--url`, or to the one that runs for the configuration
+(`running`); otherwise `hub` opens a hub in this process and the client calls its REST front directly, or, for commands
+about streams, `local_streams` reads the store without a hub. `waiting` waits for the servers of a hub that has just
+started. `following` shows a call to its end.
 
 Not here: the client itself (`mcp_hub.client`), output (`cli.render`), and the commands (`cli.commands`).
 """

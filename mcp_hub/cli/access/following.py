@@ -55,6 +55,7 @@ async def followed(
         if names_stream:
             show.note(f"stream {events.stream}")
             names_stream = False
+        show.at(events.cursor)
         match event:
             case Completed():
                 outcome = results.ShownResult.of(b"".join(shape.call_result("tools/call", event, Era.HANDSHAKE)))

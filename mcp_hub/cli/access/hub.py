@@ -1,4 +1,7 @@
-"""A hub for a command, behind one client: the running one at `--url`, or one that the command starts. Or its store."""
+"""A hub for a command, behind one client: at `--url`, else the one that runs for the configuration, else its own.
+
+Without a running hub, commands about streams read the store.
+"""
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -6,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from urllib.parse import urlencode
 
 import click
 import msgspec
@@ -19,12 +23,15 @@ from mcp_hub.cli.render.results import with_code
 from mcp_hub.cli.setup import (
     EXIT_CONFIG,
     EXIT_UNAVAILABLE,
+    check_caller,
     check_servers,
     config_option,
+    config_path,
     fail,
     fail_with,
     load_config,
     quiet_logs,
+    read_config,
     run_with,
     verbose_option,
     wait_option,
@@ -45,6 +52,7 @@ if TYPE_CHECKING:
     from mcp_hub.cli.access.local_streams import LocalStreams
     from mcp_hub.client import HubClient
     from mcp_hub.config.load.load import Loaded
+    from mcp_hub.protocol.rest.servers import ServerList
 
     StreamAccess = HubClient | LocalStreams
 
@@ -55,17 +63,22 @@ _T = TypeVar("_T")
 
 
 class ReachedHub(msgspec.Struct, frozen=True):
-    """The hub that a command asks. One that runs already is not waited for: it answers when it can."""
+    """The hub that a command asks. One that runs already is not waited for: it answers when it can.
+
+    `app` is a hub of the command's own. `loaded` is the configuration, if there is one that can be read; `has_all` of
+    its servers, the hub.
+    """
 
     client: "HubClient"
-    app: "App | None" = None
     loaded: "Loaded | None" = None
+    app: "App | None" = None
     wait: float = 0.0
+    has_all: bool = True
 
     @property
     def place(self) -> str:
         """The file of our own configuration, or the URL."""
-        return self.client.url if self.loaded is None else str(self.loaded.path)
+        return self.client.url if self.app is None or self.loaded is None else str(self.loaded.path)
 
     async def settle(self) -> None:
         """Waits until every server of our own is ready or has failed, with a spinner on a terminal."""
@@ -85,11 +98,13 @@ class ReachedHub(msgspec.Struct, frozen=True):
         await readiness.wait_until(hub, is_enough, self.wait)
         doing("")
 
-    def unmatched(self) -> list[ConfigFinding]:
-        """Warnings about patterns of our own configuration that match nothing."""
+    def unmatched(self, listed: "ServerList") -> list[ConfigFinding]:
+        """Warnings about patterns of our configuration that match nothing in what the hub has listed."""
         from mcp_hub.cli.render.notices import unmatched_patterns
 
-        return unmatched_patterns(self.app, self.loaded) if self.app is not None and self.loaded is not None else []
+        if self.loaded is None:
+            return []
+        return unmatched_patterns(listed.unmatched, self.loaded, has_all=self.has_all)
 
 
 class Reach(msgspec.Struct, frozen=True):
@@ -100,6 +115,18 @@ class Reach(msgspec.Struct, frozen=True):
     config: str | None = None
     wait: float = 0.0
     verbose: int = 0
+    local: bool = False
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """Names that a command was given, and that the configuration has to have: servers, a profile, a kind of client."""
+
+    servers: Sequence[str] = ()
+    profile: str | None = None
+    client: str | None = None
+
+
+_EVERYTHING: Final = Selection()
 
 
 def _needs_url(context: click.Context, _: click.Parameter, token: str | None) -> str | None:
@@ -108,12 +135,23 @@ def _needs_url(context: click.Context, _: click.Parameter, token: str | None) ->
     return token
 
 
+def _without_url(context: click.Context, _: click.Parameter, is_local: bool) -> bool:
+    if is_local and context.params.get("url") is not None:
+        raise click.UsageError("--local and --url exclude each other. Give one of them.")
+    return is_local
+
+
 _url = click.option(
-    "--url", is_eager=True, metavar="URL", help="Use the running hub at this URL, e.g. http://127.0.0.1:8765."
-)
+    "--url", is_eager=True, metavar="URL",
+    help="Use the hub at this URL, e.g. http://127.0.0.1:8765, not the one that runs for the configuration.",
+)  # fmt: skip
 _token = click.option(
     "--token", callback=_needs_url, metavar="TOKEN",
     help="Bearer token for --url. Prefer $MCP_HUB_TOKEN: arguments show up in `ps`.",
+)  # fmt: skip
+_local = click.option(
+    "--local", is_flag=True, callback=_without_url,
+    help="Do not use a running hub: start the servers, or read the store.",
 )  # fmt: skip
 
 
@@ -131,30 +169,52 @@ def _reaching(*options: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], 
     return decorated
 
 
-url_options = _reaching(_url, _token)
-stream_options = _reaching(_url, _token, config_option)
-hub_options = _reaching(_url, _token, wait_option, verbose_option, config_option)
+url_options = _reaching(_url, _token, config_option)
+stream_options = _reaching(_url, _token, _local, config_option)
+hub_options = _reaching(_url, _token, _local, wait_option, verbose_option, config_option)
+own_wait_options = _reaching(_url, _token, _local, verbose_option, config_option)
+"""`hub_options` for a command with a `--wait` of its own."""
+check_options = _reaching(_url, _token, _local, wait_option, config_option)
 
 
-def run_with_hub(reach: Reach, main: Callable[[ReachedHub], Awaitable[int]], servers: Sequence[str] = ()) -> NoReturn:
-    """Runs `main` with the hub at `--url`, or with one of our own if it has these `servers`; exits with its code."""
+def run_with_hub(
+    reach: Reach,
+    main: Callable[[ReachedHub], Awaitable[int]],
+    chosen: Selection = _EVERYTHING,
+    *,
+    loaded: "Loaded | None" = None,
+    start: Callable[["Loaded"], "Loaded"] | None = None,
+) -> NoReturn:
+    """Runs `main` with the hub that `reach` means; exits with its code.
+
+    If that is a hub of our own, it is one with the whole configuration, which may be `loaded` already, or with what
+    `start` makes of it.
+    """
     if reach.url is not None:
-        run_with_url(reach, lambda client: main(ReachedHub(client)))
-    loaded = load_config(reach.config)
-    check_servers(loaded, servers)
+        _run_with_client(reach, reach.url, None, lambda client: main(ReachedHub(client)), profile=chosen.profile)
+    if (found := _running(reach)) is not None:
+        url, known = found
+        if known is not None:
+            _check(known, chosen)
+        _run_with_client(reach, url, known, lambda client: main(ReachedHub(client, known)), profile=chosen.profile)
+    loaded = loaded or load_config(reach.config)
+    _check(loaded, chosen)
     quiet_logs(reach.verbose)
-    _run(lambda: _own_hub(loaded, reach.wait), main)
+    started = loaded if start is None else start(loaded)
+    _run(lambda: _own_hub(loaded, started, reach.wait, chosen.profile), main)
 
 
 def run_with_streams(
     reach: Reach, main: Callable[["StreamAccess"], Awaitable[int]], stream: str | None = None
 ) -> NoReturn:
-    """Runs `main`, which is about `stream`, with the hub at `--url` or the configured store; exits with its code."""
+    """Runs `main`, which is about `stream`, with the hub that `reach` means or the store; exits with its code."""
     if reach.url is not None:
-        run_with_url(reach, main, stream)
+        run_with_client(reach, main, stream)
+    if (found := _running(reach)) is not None:
+        _run_with_client(reach, *found, main, stream)
     loaded = load_config(reach.config)
     if loaded.settings.hub.store.type == "memory":
-        said = "Hubs of this configuration keep streams in memory (hub.store). Ask the running hub, with --url."
+        said = f"Hubs of {loaded.path} keep streams in memory (hub.store), and none serves HTTP. Name one with --url."
         fail("store_in_memory", said)
     quiet_logs(0)
     from mcp_hub.cli.access.local_streams import open_streams
@@ -166,18 +226,69 @@ def run_with_streams(
         raise SystemExit(EXIT_UNAVAILABLE) from None
 
 
-def run_with_url(
-    reach: Reach, main: Callable[["HubClient"], Awaitable[int]], stream: str | None = None, *, default: str = ""
+def run_with_client(reach: Reach, main: Callable[["HubClient"], Awaitable[int]], stream: str | None = None) -> NoReturn:
+    """Runs `main` with a client of the running hub that `reach` means, and exits with its code."""
+    if reach.url is not None:
+        _run_with_client(reach, reach.url, None, main, stream)
+    if (found := _running(reach)) is None:
+        place = config_path(reach.config)
+        said = f"No hub serves {place} over HTTP. Start one with mcp-hub serve --http, or name one with --url."
+        fail("no_running_hub", said, EXIT_UNAVAILABLE)
+    _run_with_client(reach, *found, main, stream)
+
+
+def _running(reach: Reach) -> "tuple[str, Loaded | None] | None":
+    """The URL of the hub that runs for the configuration, and that, unless it cannot be read now."""
+    if reach.local:
+        return None
+    from mcp_hub.cli.access.running import running_hub
+
+    found = running_hub(os.path.abspath(config_path(reach.config)), os.environ)
+    if found is None:
+        return None
+    if reach.verbose:
+        say(f"asking the running hub at {found.url} (process {found.pid})")
+    try:
+        return found.url, read_config(reach.config, partly=True)
+    except ConfigError:  # the hub goes by an older version
+        return found.url, None
+
+
+def _check(loaded: "Loaded", chosen: Selection) -> None:
+    check_servers(loaded, chosen.servers)
+    check_caller(loaded, chosen.profile, chosen.client)
+
+
+def _run_with_client(
+    reach: Reach,
+    url: str,
+    loaded: "Loaded | None",
+    main: Callable[["HubClient"], Awaitable[int]],
+    stream: str | None = None,
+    *,
+    profile: str | None = None,
 ) -> NoReturn:
-    """Runs `main` with a client of the hub at `--url`, or at `default`, and exits with its code."""
+    """Runs `main` with a client of the hub at `url`; `loaded` has its tokens, if it is the hub of our configuration."""
     from mcp_hub.client.http import connect
 
-    _check_options()
+    if reach.url is not None:
+        _check_options()
+    token = reach.token or os.environ.get("MCP_HUB_TOKEN") or (_token_of(loaded) if loaded is not None else None)
     try:
-        client = connect(reach.url or default, reach.token or os.environ.get("MCP_HUB_TOKEN") or None)
+        client = connect(_in_profile(url, profile), token)
     except ConfigError as exc:
         fail_with(exc)
     _run(lambda: client, main, stream)
+
+
+def _token_of(loaded: "Loaded") -> str | None:
+    """A token of the configuration that is not bound to a profile."""
+    free = (own.token.get_secret_value() for own in loaded.settings.hub.tokens if own.profile is None)
+    return next(free, None)
+
+
+def _in_profile(url: str, profile: str | None) -> str:
+    return url if profile is None else f"{url}{'&' if '?' in url else '?'}{urlencode({'profile': profile})}"
 
 
 def _run(
@@ -203,7 +314,7 @@ def _run(
 
 
 @asynccontextmanager
-async def _own_hub(loaded: "Loaded", wait: float) -> AsyncIterator[ReachedHub]:
+async def _own_hub(loaded: "Loaded", started: "Loaded", wait: float, profile: str | None) -> AsyncIterator[ReachedHub]:
     """A hub in this process behind its REST front, whose lists do not wait for servers: the command itself waits."""
     from mcp_hub.app.build import open_app
     from mcp_hub.client import HubClient
@@ -211,26 +322,29 @@ async def _own_hub(loaded: "Loaded", wait: float) -> AsyncIterator[ReachedHub]:
     from mcp_hub.client.rest import LIMIT
     from mcp_hub.fronts.http.response import HttpExchange
     from mcp_hub.fronts.rest.api import RestApi
-    from mcp_hub.sessions.session import LOCAL
+    from mcp_hub.sessions.session import Caller
 
-    own = loaded.settings.hub.model_copy(update={"first_list_wait": 0.0})
-    at_once = replace(loaded, settings=loaded.settings.model_copy(update={"hub": own}))
+    own = started.settings.hub.model_copy(update={"first_list_wait": 0.0})
+    at_once = replace(started, settings=started.settings.model_copy(update={"hub": own}))
+    caller = Caller(profile=profile)
+    has_all = started.settings.servers.keys() == loaded.settings.servers.keys()
     async with open_app(at_once, os.environ) as app:
         limits, operator = app.binding.limits, app.operations
         api = RestApi(app.hub, version=__version__, max_body=LIMIT, limits=limits, operator=operator)
 
         async def application(scope: Any, receive: Any, send: Any) -> None:
-            await api.serve(HttpExchange(scope, {}, LOCAL, receive, send))
+            await api.serve(HttpExchange(scope, {}, caller, receive, send))
 
         async with HubClient(_OWN, AsgiTransport(application)) as client:
-            yield ReachedHub(client, app, loaded, wait)
+            yield ReachedHub(client, loaded, app, wait, has_all)
 
 
 def _check_options() -> None:
     """Raises `UsageError` for options that are about servers of the command itself."""
     context = click.get_current_context()
     for name in _OF_OWN_SERVERS:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        is_about_file = name == "config" and context.command.name == "check"
+        if not is_about_file and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(
                 f"--{name} is about servers that the command starts itself. It cannot be used with --url."
             )

@@ -15,7 +15,8 @@ import msgspec
 
 from mcp_hub.cli import arguments
 from mcp_hub.cli.access.following import followed, refuse, show_for
-from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_hub
+from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_client, run_with_hub
+from mcp_hub.cli.render.renderers import Show
 from mcp_hub.cli.setup import EXIT_INTERRUPTED, output_option
 from mcp_hub.errors import HubError, InvalidParams, RpcError
 from mcp_hub.events import InputRequired
@@ -68,7 +69,7 @@ def _refuse_loose(ctx: click.Context, param: click.Parameter, values: tuple[str,
     help="Print JSON lines. An optional value gives all arguments as JSON.",
 )  # fmt: skip
 @output_option
-@click.option("--detach", is_flag=True, help="Start the call in the hub at --url, print its stream id and exit.")
+@click.option("--detach", is_flag=True, help="Start the call in the running hub, print its stream id and exit.")
 @hub_options
 def call(
     name: str,
@@ -81,19 +82,18 @@ def call(
 ) -> None:
     """Call the tool NAME and show its progress and result.
 
-    NAME is a name that `mcp-hub tools` lists. With --url, the call survives a lost connection. Use `mcp-hub resume` to
-    follow a detached call; for other calls, -v shows the stream id.
+    NAME is a name that `mcp-hub tools` lists. In a running hub, the call survives a lost connection. Use
+    `mcp-hub resume` to follow a detached call; for other calls, -v shows the stream id.
     """
     arguments.check_text(name, f"NAME {name!r}")
-    if detach and reach.url is None:
-        raise click.UsageError(
-            "--detach leaves the call to a hub that keeps running. Give its --url, or drop --detach."
-        )
+    if detach and reach.local:
+        raise click.UsageError("--detach leaves the call to a hub that keeps running. Drop --local, or --detach.")
     base = _base(args_json, json_lines)
     chosen = output or ("text" if json_lines is None else "jsonl")
     wanted = _Wanted(name, base, arguments.split_pairs(pairs), chosen, reach.verbose > 0)
-    run = _detach if detach else _call
-    run_with_hub(reach, lambda hub: run(hub, wanted))
+    if detach:
+        run_with_client(reach, lambda client: _detach(client, wanted))
+    run_with_hub(reach, lambda hub: _call(hub, wanted))
 
 
 def _base(args_json: str | None, json_lines: str | None) -> RawObject:
@@ -116,7 +116,7 @@ async def _call(hub: ReachedHub, wanted: _Wanted) -> int:
     try:
         await hub.find(wanted.name, show.doing)
         stream = client.stream(wanted.name, await _arguments(client, wanted), on_pause=show.doing)
-        async with stream, _cancelled_unless_ended(stream):
+        async with stream, _cancelled_unless_ended(stream, show):
             code = await followed(stream, show, declined, names_stream=wanted.is_verbose)
         return EXIT_INTERRUPTED if code is None else code
     except RpcError as error:
@@ -125,11 +125,11 @@ async def _call(hub: ReachedHub, wanted: _Wanted) -> int:
         show.close()
 
 
-async def _detach(hub: ReachedHub, wanted: _Wanted) -> int:
+async def _detach(client: "HubClient", wanted: _Wanted) -> int:
     show = show_for("text" if wanted.output == "text" else "jsonl", wanted.name)
     show.close()
     try:
-        stream = await hub.client.start(wanted.name, await _arguments(hub.client, wanted))
+        stream = await client.start(wanted.name, await _arguments(client, wanted))
     except RpcError as error:
         return refuse(show, error)
     click.echo(stream if wanted.output == "text" else msgspec.json.encode({"stream": stream}))
@@ -147,15 +147,21 @@ async def _arguments(client: "HubClient", wanted: _Wanted) -> RawJson:
 
 
 @asynccontextmanager
-async def _cancelled_unless_ended(stream: "HubStream") -> AsyncIterator[None]:
-    """Cancels the call when the block is left in its middle, as an interrupted command does."""
+async def _cancelled_unless_ended(stream: "HubStream", show: Show) -> AsyncIterator[None]:
+    """Cancels the call when the block is left in its middle; says so when the command was interrupted."""
     try:
         yield
     except HubError:
         raise
-    except BaseException:
+    except BaseException as left:
+        done = False
         with anyio.move_on_after(_CANCELLING, shield=True), suppress(HubError):
             await stream.cancel()
+            done = True
+        if isinstance(left, anyio.get_cancelled_exc_class()):
+            show.close()
+            named = f"stream {stream.stream}" if stream.stream else "no stream yet"
+            show.note(f"cancelled ({named})" if done else f"interrupted, but the hub did not confirm it ({named})")
         raise
 
 

@@ -6,8 +6,9 @@ It starts servers only if there are patterns to compare with their lists.
 import os
 from collections.abc import Collection, Sequence
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import Final
 
+import anyio
 import click
 from msgspec import to_builtins
 
@@ -16,37 +17,39 @@ from mcp_hub.app.catalog_rules import view_rules
 from mcp_hub.app.http import why_not_listen
 from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.catalog.unmatched import has_patterns, untested
-from mcp_hub.cli.access import waiting
+from mcp_hub.cli.access.hub import Reach, ReachedHub, check_options, run_with_hub
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.notices import masked, notices, report_of, unmatched_patterns
 from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.render.tables import plural
-from mcp_hub.cli.setup import EXIT_CONFIG, config_option, quiet_logs, read_config, run_with_app, wait_option
+from mcp_hub.cli.setup import EXIT_CONFIG, read_config
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
 from mcp_hub.masking import hide, visible
+from mcp_hub.protocol.rest.servers import ServerList
 from mcp_hub.types import JsonObject
 
-if TYPE_CHECKING:
-    from mcp_hub.app.build import App
-
 _Findings = Sequence[ConfigFinding]
+_READING: Final = 5.0
+_LOOK: Final = 0.1
+"""Seconds in which a running hub reads a file that has changed, and between two looks at whether it has."""
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--no-start", is_flag=True, help="Do not start servers to test patterns.")
-@wait_option
-@config_option
-def check(as_json: bool, no_start: bool, wait: float, config: str | None) -> None:
+@check_options
+def check(as_json: bool, no_start: bool, reach: Reach) -> None:
     """Validate the configuration.
 
-    If the file has globs, renames or other patterns, the command starts the servers and warns about patterns that match
-    nothing. Exit code 2 if the configuration is invalid; warnings do not change the exit code.
+    If the file has globs, renames or other patterns, the command warns about patterns that match nothing. For that it
+    asks the hub that runs for the configuration; without one, it starts the servers. Exit code 2 if the configuration
+    is invalid; warnings do not change the exit code.
     """
     try:
-        loaded = read_config(config)
+        loaded = read_config(reach.config)
     except ConfigError as exc:
         _print({"ok": False}, exc.findings, (), as_json)
         raise SystemExit(EXIT_CONFIG) from None
@@ -56,23 +59,39 @@ def check(as_json: bool, no_start: bool, wait: float, config: str | None) -> Non
     if no_start or not has_patterns(view_rules(loaded.settings)):
         _print(report, (), warnings, as_json)
         return
-    quiet_logs(0)
 
-    async def compared(app: "App") -> int:
-        await waiting.settle(app.hub, wait)
-        late = [own.server for own in readiness.not_ready(app.hub.statuses())]
+    async def compared(hub: ReachedHub) -> int:
+        await hub.settle()
+        listed = await _listed(hub, loaded)
+        if listed is None:
+            said = "the running hub has not read this version of the file, so patterns were not checked. "
+            said += "Run mcp-hub reload, or add --local."
+            _print(report, (), [*warnings, ConfigFinding("hub_outdated", said)], as_json)
+            return 0
+        late = [own.server for own in readiness.not_ready(map(status_of, listed.servers))]
         rules = view_rules(loaded.settings)
         said = "did not start, so {} were not checked. Run: mcp-hub doctor {}"
         unknown = [
             ConfigFinding("server_not_ready", said.format(patterns, quote(own)), path=f"servers.{own}")
             for own in late
-            if (patterns := untested(rules, own))
+            if own in loaded.settings.servers and (patterns := untested(rules, own))
         ]
-        about_tools = notices(await app.operations.servers(None))
-        _print(report, (), [*warnings, *unmatched_patterns(app, loaded), *about_tools, *unknown], as_json, late)
+        unmatched, about_tools = unmatched_patterns(listed.unmatched, loaded), notices(listed.servers)
+        _print(report, (), [*warnings, *unmatched, *about_tools, *unknown], as_json, late)
         return 0
 
-    run_with_app(loaded, compared)
+    run_with_hub(reach, compared, loaded=loaded)
+
+
+async def _listed(hub: ReachedHub, loaded: Loaded) -> ServerList | None:
+    """The servers of a hub that has read the file as it is now; None if the hub does not read it in time."""
+    with anyio.move_on_after(_READING):
+        while True:
+            listed = await hub.client.lists.servers()
+            if hub.app is not None or hub.loaded is None or loaded.stamp is None or listed.stamp == loaded.stamp.text:
+                return listed
+            await anyio.sleep(_LOOK)
+    return None
 
 
 def _looked_up(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...]]:

@@ -1,9 +1,9 @@
-"""`mcp-hub doctor`: starts every server and shows what is wrong with it and how to fix it."""
+"""`mcp-hub doctor`: what is wrong with each server, started or in a running hub, and how to fix it."""
 
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 from msgspec import structs
@@ -11,27 +11,17 @@ from msgspec import structs
 from mcp_hub.app import readiness
 from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.cli.access import waiting
+from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, own_wait_options, run_with_hub
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose
-from mcp_hub.cli.render.notices import notices, unmatched_patterns
-from mcp_hub.cli.setup import (
-    EXIT_UNAVAILABLE,
-    Seconds,
-    check_servers,
-    config_option,
-    load_config,
-    quiet_logs,
-    run_with_app,
-    verbose_option,
-)
+from mcp_hub.cli.render.notices import notices
+from mcp_hub.cli.setup import EXIT_UNAVAILABLE, Seconds, load_config
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.errors import StartFailed
 from mcp_hub.masking import hide, visible
+from mcp_hub.protocol.rest.servers import ServerInfo
 from mcp_hub.types import JsonObject, UpstreamStatus
-
-if TYPE_CHECKING:
-    from mcp_hub.app.build import App
 
 _SPARE: Final = 5.0
 """Seconds beyond the longest `start_timeout`, for a server to stop and its last lines to be read."""
@@ -41,21 +31,24 @@ _SPARE: Final = 5.0
 @click.argument("servers", nargs=-1, metavar="[SERVER]...")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option(
-    "--wait", type=Seconds(min=0), metavar="SECONDS",
+    "--wait", "patience", type=Seconds(min=0), metavar="SECONDS",
     help="How long to wait for servers to start.  [default: the longest start_timeout]",
 )  # fmt: skip
-@verbose_option
-@config_option
-def doctor(servers: tuple[str, ...], as_json: bool, wait: float | None, verbose: int, config: str | None) -> None:
-    """Start the servers and explain what is wrong.
+@click.option("--fix", "fixes", is_flag=True, help="Take the right to write the hub's folders away from other users.")
+@own_wait_options
+def doctor(servers: tuple[str, ...], as_json: bool, patience: float | None, fixes: bool, reach: Reach) -> None:
+    """Explain what is wrong with the servers.
 
-    Checks all servers, or only those named. Exit code 3 if a server has a problem.
+    Asks the hub that runs for the configuration; without one, starts the servers. Checks all servers, or only those
+    named. Exit code 3 if a server has a problem.
     """
-    loaded = load_config(config)
-    check_servers(loaded, servers)
-    quiet_logs(verbose)
-    chosen = _only(loaded, servers)
-    run_with_app(chosen, lambda app: _doctor(app, loaded, wait, as_json))
+
+    def chosen(loaded: Loaded) -> Loaded:
+        return _only(loaded, servers)
+
+    if fixes:
+        load_config(reach.config, partly=True, fixes=True)
+    run_with_hub(reach, lambda hub: _doctor(hub, servers, patience, as_json), Selection(servers), start=chosen)
 
 
 def _only(loaded: Loaded, names: Collection[str]) -> Loaded:
@@ -69,18 +62,12 @@ def _only(loaded: Loaded, names: Collection[str]) -> Loaded:
     return replace(loaded, settings=loaded.settings.model_copy(update={"servers": chosen}))
 
 
-async def _doctor(app: "App", loaded: Loaded, wait: float | None, as_json: bool) -> int:
-    clock, settings = SystemClock(), app.settings
-    started, seconds = clock.now(), dict[str, float]()
-
-    def look(statuses: list[UpstreamStatus]) -> None:
-        for status in filter(readiness.has_settled, statuses):
-            seconds.setdefault(status.server, clock.now() - started)
-
-    longest = max((settings.effective(name).start_timeout for name in settings.servers), default=0)
-    await waiting.settle(app.hub, longest + _SPARE if wait is None else wait, look)
-    found, warnings = _diagnoses(app, loaded, seconds), unmatched_patterns(app, loaded)
-    warnings += notices(await app.operations.servers(None))
+async def _doctor(hub: ReachedHub, names: Collection[str], patience: float | None, as_json: bool) -> int:
+    seconds = await _settled(hub, patience)
+    listed = await hub.client.lists.servers()
+    servers = [own for own in listed.servers if not names or own.server in names]
+    found = [_diagnosis(own, hub.loaded, seconds.get(own.server)) for own in servers]
+    warnings = [*hub.unmatched(listed), *notices(servers)]
     wrong = sum(not one.is_ok for one in found)
     if as_json:
         tables.print_json({"servers": [*map(_data, found)], "warnings": [*map(str, warnings)]})
@@ -93,21 +80,34 @@ async def _doctor(app: "App", loaded: Loaded, wait: float | None, as_json: bool)
     return EXIT_UNAVAILABLE if wrong else 0
 
 
-def _diagnoses(app: "App", loaded: Loaded, seconds: Mapping[str, float]) -> list[Diagnosis]:
-    view, folder = app.hub.catalog.view(None), str(loaded.path.absolute().parent)
-    found = []
-    for status in app.hub.statuses():
-        name = status.server
-        diagnosis = structs.replace(diagnose(status, app.upstreams[name].snapshot(), view), seconds=seconds.get(name))
-        try:
-            diagnosis = structs.replace(
-                diagnosis, program=find_program(loaded.settings.servers[name], os.environ, folder)
-            )
-        except StartFailed as missing:
-            problem = missing.brief if diagnosis.code == missing.code else diagnosis.problem
-            diagnosis = structs.replace(diagnosis, problem=problem, searched=missing.searched)
-        found.append(diagnosis)
-    return found
+async def _settled(hub: ReachedHub, patience: float | None) -> Mapping[str, float]:
+    """Waits for the servers of a hub of our own; after how many seconds each was ready or had failed."""
+    seconds = dict[str, float]()
+    if hub.app is not None:
+        clock, settings = SystemClock(), hub.app.settings
+        started = clock.now()
+
+        def look(statuses: list[UpstreamStatus]) -> None:
+            for status in filter(readiness.has_settled, statuses):
+                seconds.setdefault(status.server, clock.now() - started)
+
+        longest = max((settings.effective(name).start_timeout for name in settings.servers), default=0)
+        await waiting.settle(hub.app.hub, longest + _SPARE if patience is None else patience, look)
+    return seconds
+
+
+def _diagnosis(own: ServerInfo, loaded: Loaded | None, seconds: float | None) -> Diagnosis:
+    """The verdict, with the program of a server that our configuration has."""
+    diagnosis = structs.replace(diagnose(own), seconds=seconds)
+    server = None if loaded is None else loaded.settings.servers.get(own.server)
+    if loaded is None or server is None:
+        return diagnosis
+    try:
+        program = find_program(server, os.environ, str(loaded.path.absolute().parent))
+        return structs.replace(diagnosis, program=program)
+    except StartFailed as missing:
+        problem = missing.brief if diagnosis.code == missing.code else diagnosis.problem
+        return structs.replace(diagnosis, problem=problem, searched=missing.searched)
 
 
 def _data(one: Diagnosis) -> JsonObject:

@@ -4,15 +4,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from mcp_hub.cli.access.hub import Reach, run_with_url, url_options
+from mcp_hub.cli.access.hub import Reach, run_with_client, url_options
 from mcp_hub.cli.render.output import say
 from mcp_hub.masking import visible
 
 if TYPE_CHECKING:
     from mcp_hub.client import HubClient
 
-_HERE: Final = "http://127.0.0.1:8765"
-"""Where a hub listens by default."""
 _WORDS: Final = {
     "added": "added",
     "removed": "removed",
@@ -30,10 +28,10 @@ _WORDS: Final = {
 def reload(reach: Reach) -> None:
     """Reload the configuration of a running hub.
 
-    The hub is the one at --url, or at port 8765 of this machine. Prints what changed. If the file is invalid, nothing
-    changes and the exit code is 2.
+    The hub is the one at --url, else the one that serves the configuration over HTTP. Prints what changed. If the file
+    is invalid, nothing changes and the exit code is 2.
     """
-    run_with_url(reach, _reload, default=_HERE)
+    run_with_client(reach, _reload)
 
 
 async def _reload(client: "HubClient") -> int:
@@ -50,10 +48,10 @@ async def _reload(client: "HubClient") -> int:
 def restart(name: str, reach: Reach) -> None:
     """Restart a SERVER of a running hub.
 
-    The hub is the one at --url, or at port 8765 of this machine. A failed server is restarted, too. Running calls may
-    finish on the old process; new calls wait for the new one.
+    The hub is the one at --url, else the one that serves the configuration over HTTP. A failed server is restarted,
+    too. Running calls may finish on the old process; new calls wait for the new one.
     """
-    run_with_url(reach, lambda client: _restart(client, name), default=_HERE)
+    run_with_client(reach, lambda client: _restart(client, name))
 
 
 async def _restart(client: "HubClient", server: str) -> int:

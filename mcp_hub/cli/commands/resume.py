@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 def resume(stream: str, after: int | None, json_lines: bool, output: str | None, reach: Reach) -> None:
     """Follow a call by its STREAM id.
 
-    Shows progress, partial output and the result, from the start or from event N. Without --url, the stream is read
-    from the configured store; the call may have ended, or run in a hub on this machine. Ctrl-C stops following, not the
-    call; use `mcp-hub cancel` to end the call.
+    Shows progress, partial output and the result, from the start or from event N. Without a running hub, the
+    stream is read from the configured store; the call may have ended, or run in a hub over stdio. Ctrl-C stops
+    following, not the call; use `mcp-hub cancel` to end the call.
     """
     chosen = output or ("jsonl" if json_lines else "text")
     again = f"mcp-hub resume {stream}" if reach.url is None else f"mcp-hub resume {stream} --url {reach.url}"

@@ -8,39 +8,29 @@ import msgspec
 
 from mcp_hub.catalog.discovery.definitions import FIND
 from mcp_hub.catalog.discovery.finding import MOST_HITS
-from mcp_hub.cli.access import waiting
+from mcp_hub.catalog.search.ranker import Hit
+from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, hub_options, run_with_hub
 from mcp_hub.cli.commands.tokens import missing
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.results import ShownResult, with_code
-from mcp_hub.cli.setup import (
-    EXIT_TOOL,
-    EXIT_UNAVAILABLE,
-    check_caller,
-    check_servers,
-    config_option,
-    load_config,
-    quiet_logs,
-    run_with_app,
-    verbose_option,
-    wait_option,
-)
+from mcp_hub.cli.setup import EXIT_TOOL, EXIT_UNAVAILABLE
 from mcp_hub.errors import RpcError
-from mcp_hub.events import Completed, Failed
+from mcp_hub.events import CallEvent, Completed, Failed
 from mcp_hub.masking import visible
 from mcp_hub.protocol.meta import RequestMeta
-from mcp_hub.types import Era, JsonObject, Kind
+from mcp_hub.types import Era, JsonObject
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mcp_hub.app.build import App
-    from mcp_hub.catalog.search.ranker import Hit
     from mcp_hub.hub import HubPort
 
 _HITS: Final = 8
 _LONGEST: Final = 1 << 20
 """Characters of a query; the search itself looks at fewer."""
+_SEARCHED: Final = 4000
+"""Characters of a query that go into a URL."""
 
 
 class SearchReport(msgspec.Struct, frozen=True):
@@ -50,7 +40,7 @@ class SearchReport(msgspec.Struct, frozen=True):
     answer: str
     tokens: int
     weak: bool
-    hits: tuple["Hit", ...]
+    hits: tuple[Hit, ...]
 
 
 @click.command()
@@ -67,9 +57,7 @@ class SearchReport(msgspec.Struct, frozen=True):
 @click.option("--explain", is_flag=True, help="Show how each score is computed.")
 @click.option("--profile", metavar="NAME", help="Search only what this profile exposes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with scores.")
-@wait_option
-@verbose_option
-@config_option
+@hub_options
 def search(
     query: Sequence[str],
     server: str | None,
@@ -78,9 +66,7 @@ def search(
     explain: bool,
     profile: str | None,
     as_json: bool,
-    wait: float,
-    verbose: int,
-    config: str | None,
+    reach: Reach,
 ) -> None:
     """Show the find_tools answer for QUERY.
 
@@ -88,19 +74,15 @@ def search(
     matches, or 3 if no tool matches and a server is not ready. Weak hits, which the answer marks as such, count as
     hits.
     """
-    loaded = load_config(config)
-    check_servers(loaded, [server] if server is not None else [])
-    check_caller(loaded, profile)
-    quiet_logs(verbose)
     # a client could not send text that is not UTF-8 either
     text = " ".join(query)[:_LONGEST].encode(errors="replace").decode()
     given = {"query": text, "limit": limit, "detail": detail, **({} if server is None else {"server": server})}
 
-    async def searched(app: "App") -> int:
-        await waiting.settle(app.hub, wait)
-        absent = missing(app.hub, profile, server)
+    async def searched(hub: ReachedHub) -> int:
+        await hub.settle()
+        absent = missing(await hub.client.servers(), server)
         try:
-            found = await _found(app.hub, profile, given)
+            found = await _found(hub, profile, given)
         except RpcError as error:
             say(with_code(error))
             return EXIT_TOOL
@@ -108,23 +90,43 @@ def search(
         tables.print_missing(absent)
         return 0 if found.hits else EXIT_UNAVAILABLE if absent else EXIT_TOOL
 
-    run_with_app(loaded, searched)
+    run_with_hub(reach, searched, Selection([] if server is None else [server], profile))
 
 
-async def _found(hub: "HubPort", profile: str | None, given: JsonObject) -> SearchReport:
+async def _found(hub: ReachedHub, profile: str | None, given: JsonObject) -> SearchReport:
     """The answer of find_tools, and the hits behind it. Raises `RpcError`."""
     from mcp_hub.catalog.costs.tokens import estimate
 
-    answer, query = await _answer(hub, profile, given), given["query"]
+    answer, query = await _answer(hub, profile, given), given["query"][:_SEARCHED]
+    if not query.strip():
+        return SearchReport(given["query"], answer, estimate(answer), True, ())
     # find_tools answers the exact name of a tool with that tool alone
-    is_exact = hub.catalog.view(profile).find(Kind.TOOL, query.strip()) is not None
-    limits = (1,) if is_exact else (given["limit"], given.get("server"))
-    found = await hub.catalog.search(profile, query, *limits)
-    return SearchReport(query, answer, estimate(answer), found.is_weak, found.hits)
+    found = await hub.client.lists.search(query, 1)
+    if not found.hits or found.hits[0].name != query.strip():
+        found = await hub.client.lists.search(query, given["limit"], given.get("server"))
+    hits = tuple(Hit(one.name, one.score, tuple(one.also), one.parts) for one in found.hits)
+    return SearchReport(given["query"], answer, estimate(answer), found.weak, hits)
 
 
-async def _answer(hub: "HubPort", profile: str | None, given: JsonObject) -> str:
+async def _answer(hub: ReachedHub, profile: str | None, given: JsonObject) -> str:
     """The result of a client's call of find_tools. Raises `RpcError`."""
+    if hub.app is None:
+        stream = hub.client.stream(FIND, msgspec.json.encode(given))
+        async with stream:
+            events: Sequence[CallEvent] = [event async for event in stream]
+    else:
+        events = await _events(hub.app.hub, profile, given)
+    match events[-1]:
+        case Completed(result):
+            return ShownResult.of(result).text
+        case Failed(error):
+            raise error
+        case _:
+            raise RpcError(f"{FIND} was cancelled")
+
+
+async def _events(hub: "HubPort", profile: str | None, given: JsonObject) -> Sequence[CallEvent]:
+    """A call in a hub of our own, which no stream is kept of."""
     from mcp_hub.aio import Bell
     from mcp_hub.ids import new_session_id
     from mcp_hub.protocol import eras
@@ -136,13 +138,7 @@ async def _answer(hub: "HubPort", profile: str | None, given: JsonObject) -> str
     reader = call.reader(bell.ring)
     while not call.has_ended:
         await bell.wait()
-    match reader.take()[-1]:
-        case Completed(result):
-            return ShownResult.of(result).text
-        case Failed(error):
-            raise error
-        case _:
-            raise RpcError(f"{FIND} was cancelled")
+    return reader.take()
 
 
 def _print(found: SearchReport, as_json: bool, explain: bool) -> None:
@@ -159,7 +155,7 @@ def _print(found: SearchReport, as_json: bool, explain: bool) -> None:
     say(f"{tables.plural(found.tokens, 'token')}, {tables.plural(len(found.hits), 'hit')}")
 
 
-def explanation(hits: Sequence["Hit"]) -> "Table":
+def explanation(hits: Sequence[Hit]) -> "Table":
     """A row for each hit with the parts that add up to its score (`catalog.search.Hit`)."""
     parts = tuple(hits[0].parts) if hits else ()
     made = tables.table("tool", "score", *parts, "also", right=("score", *parts))

@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -17,6 +17,7 @@ import click
 from mcp_hub import logs
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.reload import Reloader
+from mcp_hub.cli.access.running import recorded
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import check_caller, config_option, fail, leave, load_config, run
@@ -66,7 +67,7 @@ def serve(
         raise click.UsageError("--host and --port belong to --http.")
     if over_http and client is not None:
         raise click.UsageError("--client belongs to stdio. Over HTTP a client is known by the name that it gives.")
-    loaded = load_config(config)
+    loaded = load_config(config, partly=True)
     settings = loaded.settings
     check_caller(loaded, profile, client)
     _calm_collector()
@@ -166,8 +167,10 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
             tasks.start_soon(look_after, connections)
             tasks.start_soon(_keep_reloading, app.reloader, signals)
             tasks.start_soon(_stop_when, signals.stopped, app, server, front)
-            _announce(app, listener)
-            await server.serve(sockets=[listener])
+            # one that only has a profile does not answer for the whole configuration
+            with recorded(loaded.place, _url(listener), os.environ) if profile is None else nullcontext():
+                _announce(app, listener)
+                await server.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
 
 
@@ -204,12 +207,16 @@ async def _stop_when(event: anyio.Event, app: App, server: "uvicorn.Server", fro
     server.should_exit = True
 
 
+def _url(listener: socket.socket) -> str:
+    """The endpoint, as clients on this machine reach it."""
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
+
+
 def _announce(app: App, listener: socket.socket) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     servers = app.settings.servers
     names = ", ".join(servers) or "none"
-    url = f"http://{shown}:{port}/mcp"
-    say(f"mcp-hub serves {plural(len(servers), 'server')} ({names}) at {url}")
-    if sys.__stdout__ is not None and not sys.stdout.isatty():  # without a stdout nobody reads it
-        click.echo(url)  # for the program that reads it
+    say(f"mcp-hub serves {plural(len(servers), 'server')} ({names}) at http://{shown}:{port}/mcp")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_hub.cli.access.hub import StreamAccess
     from mcp_hub.protocol.rest.streams import StreamStatus
 
-_STYLES: Final = {"completed": "green", "failed": "red", "cancelled": "dim"}
+_STYLES: Final = {"completed": "green", "tool_error": "red", "failed": "red", "cancelled": "dim"}
 _MESSAGE: Final = 80
 """Characters of a message in the table."""
 
@@ -34,8 +34,8 @@ def streams(as_json: bool, limit: int, reach: Reach) -> None:
     """List durable calls, newest first.
 
     A call becomes durable when it sends anything before its result or runs for more than 250 ms; calls over REST and by
-    `mcp-hub call` always are. A durable call is kept for hub.store.retention (1 day) after its end. Without --url,
-    lists the calls of all hubs that use the configured store.
+    `mcp-hub call` always are. A durable call is kept for hub.store.retention (1 day) after its end. Asks the
+    hub that runs for the configuration; without one, lists the calls of all hubs that use the configured store.
     """
     run_with_streams(reach, lambda access: _streams(access, limit, as_json))
 
@@ -70,8 +70,8 @@ def stream_table(listed: "list[StreamStatus]", now: float) -> "Table":
 def cancel(stream: str, reach: Reach) -> None:
     """Cancel a call by its STREAM id.
 
-    Asks the hub at --url; without --url, the hub on this machine that runs the call, through the configured store. The
-    call ends a moment later; `mcp-hub resume` shows how.
+    Asks the hub that runs for the configuration; without one, the hub on this machine that runs the call, through the
+    configured store. The call ends a moment later; `mcp-hub resume` shows how.
     """
     run_with_streams(reach, lambda access: _cancel(access, stream), stream)
 

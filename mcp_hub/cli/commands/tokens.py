@@ -1,37 +1,29 @@
 """`mcp-hub tokens`: the cost of the tools in a model's context."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
+from msgspec import structs
 
 from mcp_hub.app import readiness
 from mcp_hub.catalog.costs.token_costs import HEAVIEST
-from mcp_hub.cli.access import waiting
+from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, hub_options, run_with_hub
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.notices import unmatched_patterns
 from mcp_hub.cli.render.output import say
-from mcp_hub.cli.setup import (
-    EXIT_UNAVAILABLE,
-    check_caller,
-    check_servers,
-    config_option,
-    load_config,
-    quiet_logs,
-    run_with_app,
-    verbose_option,
-    wait_option,
-)
+from mcp_hub.cli.render.servers import status_of
+from mcp_hub.cli.setup import EXIT_UNAVAILABLE
 from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
 from mcp_hub.masking import visible
-from mcp_hub.types import Kind, UpstreamStatus
+from mcp_hub.protocol.rest.servers import ServerInfo
+from mcp_hub.types import UpstreamStatus
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mcp_hub.app.build import App
-    from mcp_hub.hub import HubPort
     from mcp_hub.protocol.rest.tokens import TokenAccount, Tokens
 
+_ALL: Final = 100_000
 _FORMS: Final = ("full", "compact", "signature", "names")
 """Ways to list a tool: its whole definition, the compacted one, its line in an answer of find_tools, its name."""
 
@@ -47,18 +39,14 @@ _FORMS: Final = ("full", "compact", "signature", "names")
     "--top", type=click.IntRange(min=0), metavar="N", help=f"Show the N most expensive tools.  [default: {HEAVIEST}]"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, the same as GET /v1/tokens.")
-@wait_option
-@verbose_option
-@config_option
+@hub_options
 def tokens(
     server: str | None,
     profile: str | None,
     client: str,
     top: int | None,
     as_json: bool,
-    wait: float,
-    verbose: int,
-    config: str | None,
+    reach: Reach,
 ) -> None:
     """Show what the tools cost in a model's context.
 
@@ -66,35 +54,28 @@ def tokens(
     answer (signature) and its name alone (names). The counts are estimates, mostly within 10 % of the o200k tokenizer.
     Exit code 3 if a server is not ready.
     """
-    loaded = load_config(config)
-    check_servers(loaded, [server] if server is not None else [])
-    check_caller(loaded, profile, client)
-    quiet_logs(verbose)
-    most = top if top is not None else HEAVIEST if server is None else None
+    most = top if top is not None else HEAVIEST if server is None else _ALL
 
-    async def counted(app: "App") -> int:
-        from mcp_hub.sessions.session import Caller
-
-        hub = app.hub
-        await waiting.settle(hub, wait)
-        absent = missing(hub, profile, server)
-        heaviest = len(hub.catalog.view(profile).entries(Kind.TOOL)) if most is None else most
-        account = await hub.token_account(Caller(profile=profile), client, server, heaviest)
+    async def counted(hub: ReachedHub) -> int:
+        await hub.settle()
+        listed = await hub.client.lists.servers()
+        absent = missing(listed.servers, server)
+        account = await hub.client.lists.account(client, server, max(most, 1))
+        account = structs.replace(account, heaviest=account.heaviest[:most])
         if as_json:
             tables.print_json(account)
         else:
             print_account(account)
         tables.print_missing(absent)
-        tables.print_warnings(unmatched_patterns(app, loaded))
+        tables.print_warnings(hub.unmatched(listed))
         return EXIT_UNAVAILABLE if absent else 0
 
-    run_with_app(loaded, counted)
+    run_with_hub(reach, counted, Selection([] if server is None else [server], profile, client))
 
 
-def missing(hub: "HubPort", profile: str | None, server: str | None) -> list[UpstreamStatus]:
-    """The servers that are not ready, of those that the profile and `server` select."""
-    wanted = hub.catalog.rules(profile).servers
-    return [s for s in readiness.not_ready(hub.statuses()) if s.server in wanted and server in (None, s.server)]
+def missing(servers: Sequence[ServerInfo], server: str | None) -> list[UpstreamStatus]:
+    """The servers that are not ready, of those that `server` selects."""
+    return [one for one in readiness.not_ready(map(status_of, servers)) if server in (None, one.server)]
 
 
 def print_account(account: "TokenAccount") -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import click
 
 from mcp_hub.app.readiness import not_ready
-from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_hub
+from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, hub_options, run_with_hub
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.servers import status_of
@@ -21,19 +21,20 @@ from mcp_hub.types import Era, Kind
 def tools(server: str | None, as_json: bool, reach: Reach) -> None:
     """List the tools under the names that clients use.
 
-    Starts the servers itself; with --url, it asks a running hub instead. Exit code 3 if a server that may have tools is
-    not ready.
+    Asks the hub that runs for the configuration; without one, starts the servers. Exit code 3 if a server that
+    may have tools is not ready.
     """
-    run_with_hub(reach, lambda hub: _tools(hub, server, as_json), [] if server is None else [server])
+    run_with_hub(reach, lambda hub: _tools(hub, server, as_json), Selection([] if server is None else [server]))
 
 
 async def _tools(hub: ReachedHub, server: str | None, as_json: bool) -> int:
     # all servers, whichever is asked for: a name can depend on what the others have
     await hub.settle()
     client = hub.client
-    servers = await client.servers()
+    listed = await client.lists.servers()
+    servers = listed.servers
     definitions = await client.tools()
-    owners = await client.owners() if server is not None or not as_json else {}
+    owners = await client.lists.owners() if server is not None or not as_json else {}
     entries = [(owners.get(name, ""), name, raw, summary) for name, raw, summary in _parsed(definitions)]
     if server is not None:
         _check_there(server, {*(own.server for own in servers), *owners.values()}, client.url)
@@ -44,7 +45,7 @@ async def _tools(hub: ReachedHub, server: str | None, as_json: bool) -> int:
         _print_table([(name, own, summary) for own, name, _, summary in entries])
     missing = [own for own in not_ready(map(status_of, servers)) if server in (None, own.server)]
     tables.print_missing(missing)
-    tables.print_warnings(hub.unmatched())
+    tables.print_warnings(hub.unmatched(listed))
     return EXIT_UNAVAILABLE if missing else 0
 
 

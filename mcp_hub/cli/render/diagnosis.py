@@ -4,11 +4,13 @@ import re
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
-from mcp_hub.catalog.view import CatalogView
+from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.render.tables import last_lines, reason
 from mcp_hub.codes import CODES
-from mcp_hub.types import Kind, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.protocol.rest.servers import ServerInfo
+from mcp_hub.types import UpstreamState, UpstreamStatus
 
 _NO_PACKAGE: Final = re.compile(r"npm (error|ERR!).*\bE?404\b|not found in the package registry", re.IGNORECASE)
 """Output of npx and uvx about a package that does not exist."""
@@ -17,7 +19,8 @@ _NO_PACKAGE: Final = re.compile(r"npm (error|ERR!).*\bE?404\b|not found in the p
 class Diagnosis(msgspec.Struct, frozen=True):
     """The verdict about one server: a code, the problem, and its last lines.
 
-    `program` is what it runs or its URL; `seconds` until it was ready or had failed, None if it was neither in time.
+    `program` is what it runs or its URL; `seconds` until it was ready or had failed, None if it was neither in time,
+    or ran already.
     """
 
     status: UpstreamStatus
@@ -31,7 +34,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
     @property
     def is_ok(self) -> bool:
-        return self.code in ("ok", "disabled")
+        return self.status.rests or self.code in ("ok", "disabled")
 
     @property
     def fix(self) -> str:
@@ -41,26 +44,26 @@ class Diagnosis(msgspec.Struct, frozen=True):
         return CODES[self.code].fix
 
 
-def diagnose(status: UpstreamStatus, offered: Snapshot | None, view: CatalogView) -> Diagnosis:
-    """The verdict from a server's state, its lists, and the part of them that clients get."""
+def diagnose(own: ServerInfo) -> Diagnosis:
+    """The verdict from a server's state, and how much of its lists clients get."""
+    status = status_of(own)
     match status.state:
         case UpstreamState.DISABLED:
             return Diagnosis(status, "disabled")
         case UpstreamState.READY:
-            return Diagnosis(status, *_of_lists(status.server, offered, view))
+            return Diagnosis(status, *_of_lists(own))
         case UpstreamState.STARTING if status.reason is None:
             return Diagnosis(status, "start_timeout", "It is still starting.", tuple(last_lines(status)))
         case _:
             return Diagnosis(status, status.code or "start_failed", reason(status), tuple(last_lines(status)))
 
 
-def _of_lists(server: str, offered: Snapshot | None, view: CatalogView) -> tuple[str, str]:
+def _of_lists(own: ServerInfo) -> tuple[str, str]:
     """Code and problem of a server that is ready."""
-    unfit = [bad for bad in view.quarantined if bad.server == server]
-    if unfit:
-        return "definitions_quarantined", "; ".join(f"{bad.kind.value} {bad.key}: {bad.reason}" for bad in unfit)
-    if offered is None or not any(offered.lists.values()):
+    if own.quarantined:
+        return "definitions_quarantined", "; ".join(own.warnings[-own.quarantined :])
+    if not any(own.entries.values()):
         return "no_tools", "It lists nothing at all."
-    if not any(entry.server == server for kind in Kind for entry in view.entries(kind)):
+    if own.offered is not UNSET and not any(own.offered.values()):
         return "all_filtered", "The filters of the configuration hide everything it lists."
     return "ok", ""

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.config.findings import Findings
+from mcp_hub.config.load.foreign import place_of_servers
 from mcp_hub.config.load.locate import read_document
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.masking import hide
-from mcp_hub.protocol.rest.servers import ServerInfo
+from mcp_hub.protocol.rest.servers import ServerInfo, UnmatchedInfo
 
 if TYPE_CHECKING:
-    from mcp_hub.app.build import App
     from mcp_hub.config.load.load import Loaded
 
 _MOST: Final = 10
@@ -61,20 +61,22 @@ def report_of(loaded: "Loaded") -> Findings:
         document = read_document(loaded.path.read_text(), name)
     except (ConfigError, OSError, ValueError):
         return Findings(name)
-    is_named_otherwise = isinstance(document.data, dict) and "mcpServers" in document.data
-    return Findings(name, document.lines, {"servers": "mcpServers"} if is_named_otherwise else {})
+    data = document.data
+    place = place_of_servers(data, is_yaml=document.is_yaml) if isinstance(data, dict) else ("servers",)
+    return Findings(name, document.lines, {"servers": place})
 
 
-def unmatched_patterns(app: "App", loaded: "Loaded") -> list[ConfigFinding]:
+def unmatched_patterns(
+    patterns: Iterable[UnmatchedInfo], loaded: "Loaded", *, has_all: bool = True
+) -> list[ConfigFinding]:
     """Warnings about patterns that match nothing in the servers' lists, with their lines in the file.
 
-    With only some of the configured servers, patterns that are about all of them are not judged.
+    Without all of the configured servers, patterns that are about all of them are not judged.
     """
     report = report_of(loaded)
-    has_all = app.settings.servers.keys() == loaded.settings.servers.keys()
-    for found in app.unmatched():
+    for found in patterns:
         if has_all or found.path[0] == "servers":
-            report.warn(found.path, "unmatched_pattern", found.reason)
+            report.warn(tuple(found.path), "unmatched_pattern", found.reason)
     return [masked(own) for own in report.located(report.warnings)]
 
 

@@ -12,7 +12,7 @@ from mcp_hub.cli.render import results
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.results import ShownResult
 from mcp_hub.errors import RpcError
-from mcp_hub.events import CallEvent, Delta, Log, Progressed, said_of_cancel
+from mcp_hub.events import Attempt, CallEvent, Delta, Log, Progressed, Reset, said_of_cancel
 from mcp_hub.masking import visible
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ class Show:
 
     def doing(self, what: str) -> None:
         """The hub waits for `what`, and there is not an event yet; an empty text ends the wait."""
+
+    def at(self, seq: int) -> None:
+        """The number of the event that comes next."""
 
     def event(self, event: CallEvent) -> None:
         """One event that is not an ending."""
@@ -64,23 +67,28 @@ class JsonLines(Show):
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
+        self._seq = 0
+
+    def at(self, seq: int) -> None:
+        self._seq = seq
 
     def event(self, event: CallEvent) -> None:
-        self._write(results.event_line(event))
+        self._write(results.event_line(event, self._seq))
 
     def outcome(self, outcome: ShownResult) -> None:
-        self._write(results.result_line(outcome))
+        self._write(results.result_line(outcome, self._seq))
         super().outcome(outcome)
 
     def error(self, error: RpcError, message: str) -> None:
-        self._write(results.error_line(error))
+        self._write(results.error_line(error, self._seq))
         super().error(error, message)
 
     def cancelled(self, reason: str | None) -> None:
-        self._write(results.cancelled_line(reason))
+        self._write(results.cancelled_line(reason, self._seq))
         super().cancelled(reason)
 
     def _write(self, line: bytes | None) -> None:
+        self._seq = 0
         if line is not None:
             self._out.write(line)
             self._out.flush()
@@ -135,16 +143,23 @@ class OnTerminal(Show):
 
     def event(self, event: CallEvent) -> None:
         match event:
+            case Progressed(is_hubs=True):
+                pass  # the numbers shown are the server's
             case Progressed():
+                value = event.sent
                 message = " ".join(visible(results.message_of(event)).split())
-                count = f"{event.progress:g}" if event.total is None else f"{event.progress:g}/{event.total:g}"
-                self._bar.update(self._task, completed=event.progress, total=event.total, count=count, message=message)
+                count = f"{value:g}" if event.total is None else f"{value:g}/{event.total:g}"
+                self._bar.update(self._task, completed=value, total=event.total, count=count, message=message)
             case Delta(channel="content"):
                 self._content(event.index, results.content_text(event.content))
             case Delta():
                 self.note(results.content_text(event.content))
             case Log():
                 self.note(results.log_text(event))
+            case Attempt():
+                self.note(results.attempt_text(event))
+            case Reset():
+                self._discard()
             case _:
                 pass
 
@@ -158,6 +173,11 @@ class OnTerminal(Show):
         lines, newline, self._growing = (self._growing + text).rpartition("\n")
         if newline:
             _print(self._out, lines)
+
+    def _discard(self) -> None:
+        """The content so far is not that of the result, which is printed whole unless it is streamed again."""
+        self._growing, self._streamed, self._has_streamed = "", hashlib.sha256(), False
+        self.note("The text so far belongs to a failed attempt.")
 
     def _say(self, text: str, style: str) -> None:
         is_live = self._shares_terminal and self._live.is_started

@@ -1,13 +1,28 @@
 """Events and results of a call, as text for people and as JSON lines for programs. Pure."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
 from mcp_hub.errors import RpcError
-from mcp_hub.events import CallEvent, Delta, InputReceived, InputRequired, Log, Progressed, ToolCall, ToolResult
+from mcp_hub.events import (
+    Attempt,
+    CallEvent,
+    Delta,
+    InputReceived,
+    InputRequired,
+    Log,
+    Progressed,
+    Reset,
+    ToolCall,
+    ToolResult,
+)
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import JsonObject, RawJson, RawObject
+
+_HEAD: Final = ("type", "seq")
+"""Members of a line that are not the server's."""
 
 
 class ShownResult(msgspec.Struct, frozen=True):
@@ -101,6 +116,11 @@ def log_text(event: Log) -> str:
     return f"{event.level}{f' {logger}' if logger else ''}: {shown}"
 
 
+def attempt_text(event: Attempt) -> str:
+    """The failure, and when the call is made again."""
+    return f"{event.detail or event.reason} (attempt {event.number} in {event.after:g} s)"
+
+
 def _string(raw: msgspec.Raw | None) -> str | None:
     try:
         return msgspec.json.decode(raw, type=str) if raw is not None else None
@@ -108,49 +128,64 @@ def _string(raw: msgspec.Raw | None) -> str | None:
         return None
 
 
-def event_line(event: CallEvent) -> bytes | None:
-    """The line of an event that is not an ending; None for the start of a call."""
+def event_line(event: CallEvent, seq: int = 0) -> bytes | None:
+    """The line of an event that is not an ending, under its name in the REST API.
+
+    Without a number (`seq`) it is that of no event. None for the start, and for progress of the hub's own.
+    """
     match event:
-        case Progressed():
-            rest = {key: value for key, value in (event.rest or {}).items() if key != "type"}
+        case Progressed(is_hubs=False):
+            rest = {key: value for key, value in (event.rest or {}).items() if key not in _HEAD}
             total = {} if event.total is None else {"total": event.total}
             skipped = {"skipped": event.skipped} if event.skipped else {}
-            return _line("progress", {"progress": event.progress, **total, **rest, **skipped})
+            return _line("progress", seq, {"progress": event.sent, **total, **rest, **skipped})
         case Delta():
             channel = {} if event.channel == "content" else {"channel": event.channel}
-            return _line("delta", {**channel, "index": event.index, "content": msgspec.Raw(bytes(event.content))})
+            content = {"index": event.index, "content": msgspec.Raw(bytes(event.content))}
+            return _line("delta", seq, {**channel, **content})
         case Log():
             members: RawObject = raw_object(event.params) or {}
-            return _line("log", {"level": event.level, **{key: members[key] for key in members if key != "type"}})
+            kept = {key: members[key] for key in members if key not in _HEAD}
+            return _line("log", seq, {"level": event.level, **kept})
         case ToolCall():
             given = {"call": event.call, "name": event.name, "arguments": msgspec.Raw(bytes(event.arguments))}
-            return _line("tool-call", given)
+            return _line("tool-call", seq, given)
         case ToolResult():
             said = {"call": event.call, "isError": event.is_error, "content": msgspec.Raw(bytes(event.content))}
-            return _line("tool-result", said)
+            return _line("tool-result", seq, said)
         case InputRequired():
             asked = {"key": event.key, "method": event.method, "params": msgspec.Raw(bytes(event.params))}
-            return _line("input-required", asked)
+            return _line("input-required", seq, asked)
         case InputReceived():
             action = {} if event.action is None else {"action": event.action}
-            return _line("input-received", {"key": event.key, **action})
+            return _line("input-received", seq, {"key": event.key, **action})
+        case Attempt():
+            detail = {"detail": event.detail} if event.detail else {}
+            about = {"attempt": event.number, "reason": event.reason, "after": event.after}
+            return _line("attempt", seq, {**about, **detail})
+        case Reset():
+            failed = {"attempt": event.number, "reason": event.reason, "discard_from": event.discard_from}
+            return _line("reset", seq, failed)
         case _:
             return None
 
 
-def cancelled_line(reason: str | None) -> bytes:
-    return _line("cancelled", {} if reason is None else {"reason": reason})
+def cancelled_line(reason: str | None, seq: int = 0) -> bytes:
+    return _line("end", seq, {"outcome": "cancelled", **({} if reason is None else {"reason": reason})})
 
 
-def result_line(outcome: ShownResult) -> bytes:
-    return _line("result", {"isError": outcome.is_error, "result": msgspec.Raw(bytes(outcome.raw))})
+def result_line(outcome: ShownResult, seq: int = 0) -> bytes:
+    """The result as sent, and whether it is an error."""
+    said = "tool_error" if outcome.is_error else "ok"
+    return _line("end", seq, {"outcome": said, "result": msgspec.Raw(bytes(outcome.raw))})
 
 
-def error_line(error: RpcError) -> bytes:
+def error_line(error: RpcError, seq: int = 0) -> bytes:
     """`code`, `message` and `data`, if there is any, as the server or the hub sent them."""
     members: RawObject = raw_object(error.encoded()) or {}
-    return _line("error", {key: members[key] for key in members if key != "type"})
+    return _line("error", seq, {key: members[key] for key in members if key not in _HEAD})
 
 
-def _line(kind: str, members: Mapping[str, object]) -> bytes:
-    return object_bytes({"type": kind, **members}) + b"\n"
+def _line(kind: str, seq: int, members: Mapping[str, object]) -> bytes:
+    number = {"seq": seq} if seq else {}
+    return object_bytes({"type": kind, **number, **members}) + b"\n"

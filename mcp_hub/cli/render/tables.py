@@ -12,6 +12,8 @@ from mcp_hub.cli.render.output import say
 from mcp_hub.clock import wall_time
 from mcp_hub.masking import hide, visible
 from mcp_hub.types import UpstreamState, UpstreamStatus, condition
+from mcp_hub.upstreams.process.last_output import OUTPUT
+from mcp_hub.upstreams.supervision.lifecycle import GAVE_UP
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,8 +24,6 @@ LAST_LINES: Final = 5
 """Lines of a server's output that are shown with a failure."""
 _WIDEST: Final = 4000
 """Columns of a table in a pipe: nothing is wrapped where a program may read it."""
-_OUTPUT: Final = ". Last output: "
-_GAVE_UP: Final = " (gave up after "
 STYLES: Final = {
     UpstreamState.READY: "green",
     UpstreamState.FAILED: "red",
@@ -78,14 +78,14 @@ def cell(text: str, style: str = "") -> "Text":
 
 def reason(status: UpstreamStatus) -> str:
     """The reason why a server is not ready, without the output that `last_lines` has."""
-    said, _, output = (status.reason or "").partition(_OUTPUT)
-    gave_up = output.rfind(_GAVE_UP)
+    said, _, output = (status.reason or "").partition(OUTPUT)
+    gave_up = output.rfind(GAVE_UP)
     return said + output[gave_up:] if gave_up >= 0 else said
 
 
 def last_lines(status: UpstreamStatus) -> list[str]:
     """The last lines of the server: stray lines of its stdout, marked as such, then of its stderr."""
-    _, _, output = (status.reason or "").partition(_OUTPUT)
+    _, _, output = (status.reason or "").partition(OUTPUT)
     stray = [line for line in output.split(" | ") if line.startswith("stdout: ")]
     return [*stray, *status.stderr][-LAST_LINES:]
 

@@ -42,20 +42,37 @@ READ_AS_OTHERS_WRITE: Mapping[type[BaseModel], tuple[str, ...]] = {
 """Keys that are no fields and are read all the same."""
 
 
-def validated(tree: JsonObject, report: Findings) -> Settings:
-    """The settings. Raises `ConfigError` with all of `report`; a path that is already in it is not reported twice."""
+def validated(tree: JsonObject, report: Findings, *, partly: bool = False) -> Settings:
+    """The settings. Raises `ConfigError` with all of `report`; a path that is already in it is not reported twice.
+
+    With `partly` servers with errors are left out, and their errors are warnings, if that is all that is wrong and
+    other servers are left.
+    """
     known = {finding.path for finding in report.errors}
+    settings = None
     try:
         settings = Settings.model_validate(tree)
     except ValidationError as invalid:
-        for error in invalid.errors(include_url=False, include_input=False):
-            finding = _finding(error)
-            if finding.path not in known:
-                report.errors.append(finding)
-        raise report.failure() from None
-    if report.errors:
+        found = map(_finding, invalid.errors(include_url=False, include_input=False))
+        report.errors.extend(finding for finding in found if finding.path not in known)
+    if settings is not None and not report.errors:
+        return settings
+    right = _without_bad(tree, report) if partly else None
+    if right is None:
         raise report.failure()
-    return settings
+    return validated(right, report)
+
+
+def _without_bad(tree: JsonObject, report: Findings) -> JsonObject | None:
+    """The tree without servers that have errors, which become warnings; None if more is wrong, or nothing is left."""
+    bad = {finding.path[:2] for finding in report.errors}
+    right = {name: own for name, own in _mapping(tree.get("servers")).items() if ("servers", name) not in bad}
+    if not right or any(path[:1] != ("servers",) or len(path) < 2 for path in bad):
+        return None
+    for error in report.errors:
+        report.warn(error.path, error.code, f"{error.message} (the server is left out)")
+    report.errors.clear()
+    return {**tree, "servers": right}
 
 
 def _finding(error: ErrorDetails) -> Finding:
@@ -68,6 +85,9 @@ def _finding(error: ErrorDetails) -> Finding:
         path = (*path, context["key"])
     if error["type"] == "list_type" and path[-1] == "args":
         return Finding(path, "wrong_type", 'expected a list, such as ["-l", "-a"]')
+    if error["type"] == "string_type" and path[-1] == "command":
+        said = "expected the program alone. Put its arguments into args: {command: npx, args: [-y, some-server]}"
+        return Finding(path, "wrong_type", said)
     if error["type"] not in _VERDICTS:
         return Finding(path, "invalid_value", error["msg"].lower())
     code, said = _VERDICTS[error["type"]]
@@ -110,21 +130,26 @@ def check_references(tree: JsonObject, changed: Collection[DataPath], report: Fi
 
 
 def _check_names(servers: Mapping[str, object], longest: object, report: Findings) -> None:
-    """Warns of tools' names that are longer than they can be."""
+    """Warns of tools' names that are longer than they can be, or that two tools are given."""
+    given: dict[str, str] = {}
     for server, own in servers.items():
-        given: dict[DataPath, object] = {}
-        for key, name in _mapping(_mapping(own).get("rename")).items():
-            given["rename", key] = name
-        for key, tool in _mapping(_mapping(own).get("per_tool")).items():
-            given["per_tool", key, "name"] = _mapping(tool).get("name")
-        for path, name in given.items():
-            if isinstance(name, str) and isinstance(longest, int) and len(name) > longest:
+        renamed, per_tool = _mapping(_mapping(own).get("rename")), _mapping(_mapping(own).get("per_tool"))
+        names: dict[DataPath, object] = {("rename", key): name for key, name in renamed.items()}
+        for key, tool in per_tool.items():
+            names["per_tool", key, "name"] = _mapping(tool).get("name")
+            if _mapping(tool).get("name") is not None and key in renamed.values():
+                said = "rename gives this name to a tool. Write the new name there: a tool is renamed once."
+                report.warn(("servers", server, "per_tool", key, "name"), "duplicate_name", said)
+        for path, name in names.items():
+            if not isinstance(name, str):
+                continue
+            if given.setdefault(name, server) != server:
+                said = f"a tool of server {quoted(given[name])} is given the same name. Change one of them."
+                report.warn(("servers", server, *path), "duplicate_name", said)
+            if isinstance(longest, int) and len(name) > longest:
                 said = f"is longer than hub.max_name_length ({longest}), so that clients get another name"
-                report.warn(
-                    ("servers", server, *path),
-                    "name_too_long",
-                    f"{said}. Shorten it, or raise that limit (64 at most).",
-                )
+                said += ". Shorten it, or raise that limit (64 at most)."
+                report.warn(("servers", server, *path), "name_too_long", said)
 
 
 def _check_tokens(tokens: list[object], report: Findings) -> None:

@@ -2,14 +2,15 @@
 
 `${VAR}` and `${env:VAR}` take a variable, `${VAR:-default}` a default when it is unset or empty, `${file:path}` the
 contents of a file without one trailing newline, `${keyring:service/name}` an entry of the user's keyring; `$${` is a
-literal `${`. Nothing nests, and inserted text is not searched again.
+literal `${`. Nothing nests, and inserted text is not searched again. In files of other clients, `${input:api-key}` is
+the variable `API_KEY`, and their names of folders are known (`load.foreign`).
 """
 
 import importlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,9 +21,9 @@ from mcp_hub.config.trust import problem_of_secret
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LARGEST_FILE = 64 * 1024  # a key or a certificate chain fits; a device or a log does not
-_SHORTEST_SECRET = 6  # "true", "debug", a port: blacking those out would ruin every log
+SHORTEST_SECRET = 6  # "true", "debug", a port: blacking those out would ruin every log
 # places and names, which are not secret and are part of most paths
-_PUBLIC = frozenset("HOME USER LOGNAME PWD PATH SHELL LANG TMPDIR TEMP TMP USERPROFILE APPDATA LOCALAPPDATA".split())
+PUBLIC = frozenset("HOME USER LOGNAME PWD PATH SHELL LANG TMPDIR TEMP TMP USERPROFILE APPDATA LOCALAPPDATA".split())
 
 
 class Unresolved(ValueError):
@@ -41,14 +42,15 @@ class Resolved(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def resolve(text: str, env: Mapping[str, str], base: Path) -> Resolved:
-    """Fills in a text. Files are relative to `base`. Raises: Unresolved."""
+def resolve(text: str, env: Mapping[str, str], base: Path, others: Mapping[str, str] | None = None) -> Resolved:
+    """Fills in a text. Files are relative to `base`; `others` are names of other clients. Raises: Unresolved."""
     parts: list[Resolved] = []
     for literal, reference in _split(text):
         parts.append(Resolved(literal))
         if reference is not None:
-            parts.append(_look_up(reference, env, base))
-    secrets = frozenset(secret for part in parts for secret in part.secrets if len(secret) >= _SHORTEST_SECRET)
+            known = None if others is None else _of_others(reference, env, others)
+            parts.append(known or _look_up(reference, env, base))
+    secrets = frozenset(secret for part in parts for secret in part.secrets if len(secret) >= SHORTEST_SECRET)
     warnings = tuple(warning for part in parts for warning in part.warnings)
     return Resolved("".join(part.text for part in parts), secrets, warnings)
 
@@ -73,7 +75,8 @@ def _look_up(reference: str, env: Mapping[str, str], base: Path) -> Resolved:
     if "${" in reference:
         raise Unresolved("invalid_placeholder", '"${" inside "${…}" is not supported')
     if reference.startswith("file:"):
-        return _file(reference.removeprefix("file:"), env, base)
+        read = read_text(reference.removeprefix("file:"), env, base)
+        return _secret(re.sub(r"\r?\n\Z", "", read.text), *read.warnings)
     if reference.startswith("keyring:"):
         return _entry(reference.removeprefix("keyring:"))
     if reference.startswith("input:"):
@@ -88,7 +91,7 @@ def _look_up(reference: str, env: Mapping[str, str], base: Path) -> Resolved:
     if name not in env:
         said = f"environment variable {name} is not set. Set it, or write ${{{name}:-default}}"
         raise Unresolved("variable_not_set", said)
-    return Resolved(env[name]) if name in _PUBLIC else _secret(env[name])
+    return Resolved(env[name]) if name in PUBLIC else _secret(env[name])
 
 
 def _secret(text: str, *warnings: str) -> Resolved:
@@ -115,24 +118,44 @@ def _entry(text: str) -> Resolved:
     return _secret(found)
 
 
-def _file(text: str, env: Mapping[str, str], base: Path) -> Resolved:
+def _of_others(reference: str, env: Mapping[str, str], others: Mapping[str, str]) -> Resolved | None:
+    """A name of other clients: an input that VS Code would ask for, or a folder."""
+    asked = reference.removeprefix("input:")
+    name = reference if asked == reference else variable_of_input(asked)
+    if name in env:
+        return None if asked == reference else _secret(env[name])
+    if reference in others:
+        return Resolved(others[reference])
+    if asked == reference:
+        return None
+    said = f"environment variable {name} is not set. Set it to the value of ${{{reference}}}, which VS Code asks for"
+    raise Unresolved("variable_not_set", said)
+
+
+def variable_of_input(name: str) -> str:
+    """The environment variable that stands for an input: `api-key` → `API_KEY`."""
+    return re.sub(r"\W", "_", name.upper())
+
+
+def read_text(text: str, env: Mapping[str, str], base: Path) -> Resolved:
+    """The text of a small file, and a warning if others can read it. Raises `Unresolved`, which names its path."""
     try:
         path = base / expand_home(text, env)
         if not stat.S_ISREG(path.stat().st_mode):
-            raise Unresolved("file_unreadable", f"cannot read file {text}: not a regular file")
+            raise Unresolved("file_unreadable", f"cannot read file {path}: not a regular file")
         with path.open("rb") as file:
             problem = problem_of_secret(os.fstat(file.fileno()))
             content = file.read(_LARGEST_FILE + 1)
         if len(content) > _LARGEST_FILE:
-            raise Unresolved("file_unreadable", f"cannot read file {text}: larger than {_LARGEST_FILE} bytes")
-        warnings = () if problem is None else (f"file {text} {problem}",)
-        return _secret(re.sub(r"\r?\n\Z", "", content.decode()), *warnings)
+            raise Unresolved("file_unreadable", f"cannot read file {path}: larger than {_LARGEST_FILE} bytes")
+        warnings = () if problem is None else (f"file {path} {problem}",)
+        return Resolved(content.decode(), warnings=warnings)
     except Unresolved:
         raise
     except OSError as error:
-        raise Unresolved("file_unreadable", f"cannot read file {text}: {error.strerror}") from None
+        raise Unresolved("file_unreadable", f"cannot read file {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise Unresolved("file_unreadable", f"cannot read file {text}: not UTF-8 text") from None
+        raise Unresolved("file_unreadable", f"cannot read file {path}: not UTF-8 text") from None
     except ValueError:
         raise Unresolved("file_unreadable", "cannot read a file: its name holds a character that no name can") from None
 
@@ -155,10 +178,14 @@ OnFailure = Callable[[DataPath, str, Unresolved], object]
 
 
 class Interpolation(msgspec.Struct):
-    """Fills in trees of plain data. Remembers the paths that changed, secret values and their paths, and warnings."""
+    """Fills in trees of plain data. Remembers the paths that changed, secret values and their paths, and warnings.
+
+    `others` are the names that other clients have in `${…}`, for a file of theirs.
+    """
 
     env: Mapping[str, str]
     base: Path
+    others: Mapping[str, str] | None = None
     secrets: set[str] = msgspec.field(default_factory=set)
     changed: set[DataPath] = msgspec.field(default_factory=set)
     secret_at: set[DataPath] = msgspec.field(default_factory=set)
@@ -176,13 +203,17 @@ class Interpolation(msgspec.Struct):
 
     def _text(self, text: str, path: DataPath, on_failure: OnFailure) -> object:
         try:
-            filled = resolve(text, self.env, self.base)
+            filled = resolve(text, self.env, self.base, self.others)
         except Unresolved as problem:
             return on_failure(path, text, problem)
         if filled.text != text:
             self.changed.add(path)
-        if filled.secrets:
-            self.secret_at.add(path)
-        self.secrets |= filled.secrets
-        self.warnings += [Finding(path, "secret_readable", warning) for warning in filled.warnings]
+        self.take(path, filled.secrets, filled.warnings)
         return filled.text
+
+    def take(self, path: DataPath, secrets: Collection[str], warnings: Iterable[str]) -> None:
+        """Remembers secret values from outside, and warnings about their source."""
+        if secrets:
+            self.secret_at.add(path)
+        self.secrets |= set(secrets)
+        self.warnings += [Finding(path, "secret_readable", warning) for warning in warnings]

@@ -1,7 +1,7 @@
 """`servers.yaml` from disk to `Loaded`: find it, read it, fill in `${…}`, check it, report everything at once."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -9,10 +9,25 @@ import platformdirs
 
 from mcp_hub.config.findings import DataPath, Finding, Findings
 from mcp_hub.config.load.check import check_references, validated
-from mcp_hub.config.load.foreign import is_foreign, without_foreign_keys
-from mcp_hub.config.load.interpolate import LEFT_OUT, Interpolation, OnFailure, Unresolved, expand_home, resolve
-from mcp_hub.config.load.locate import read_document
-from mcp_hub.config.load.secrets import secret_texts
+from mcp_hub.config.load.env_file import variables_of
+from mcp_hub.config.load.foreign import (
+    is_foreign,
+    names_of_others,
+    place_of_servers,
+    sections,
+    without_foreign_keys,
+)
+from mcp_hub.config.load.interpolate import (
+    LEFT_OUT,
+    SHORTEST_SECRET,
+    Interpolation,
+    OnFailure,
+    Unresolved,
+    expand_home,
+    resolve,
+)
+from mcp_hub.config.load.locate import LocatedData, read_document
+from mcp_hub.config.load.secrets import secret_arguments, secret_texts
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.config.schema.hub import written_out
 from mcp_hub.config.schema.remote import is_cleartext
@@ -71,14 +86,18 @@ def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path
     raise ConfigError(ConfigFinding("config_not_found", said))
 
 
-def load(path: Path, env: Mapping[str, str]) -> Loaded:
-    """Reads and checks one file; from now on its secrets are masked. Raises `ConfigError` with every finding."""
-    loaded = read(path, env)
+def load(path: Path, env: Mapping[str, str], *, partly: bool = False) -> Loaded:
+    """Reads and checks one file; from now on its secrets are masked. Raises `ConfigError` with every finding.
+
+    A server that is wrong is left out with a warning, if others are right: in files of other clients, and with `partly`
+    in ours.
+    """
+    loaded = read(path, env, partly=partly)
     learn(loaded.secrets)
     return loaded
 
 
-def read(path: Path, env: Mapping[str, str]) -> Loaded:
+def read(path: Path, env: Mapping[str, str], *, partly: bool = False) -> Loaded:
     """Reads and checks one file without masking its secrets. Raises as `load`."""
     try:
         with path.open("rb") as file:
@@ -99,10 +118,10 @@ def read(path: Path, env: Mapping[str, str]) -> Loaded:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(ConfigFinding("invalid_text", _NOT_UTF8, str(path), line)) from None
     stamp = FileStamp(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
-    return replace(parse(text, str(path), env, path.absolute().parent), stamp=stamp)
+    return replace(parse(text, str(path), env, path.absolute().parent, partly=partly), stamp=stamp)
 
 
-def parse(text: str, name: str, env: Mapping[str, str], base: Path) -> Loaded:
+def parse(text: str, name: str, env: Mapping[str, str], base: Path, *, partly: bool = False) -> Loaded:
     """Checks the text of a file called `name`. Files are relative to `base`. Raises as `load`."""
     if len(text) > _LARGEST:
         raise ConfigError(ConfigFinding("config_too_large", f"larger than {_LARGEST} characters", name))
@@ -110,21 +129,23 @@ def parse(text: str, name: str, env: Mapping[str, str], base: Path) -> Loaded:
         raise ConfigError(ConfigFinding("invalid_text", _NOT_UTF8, name))
     document = read_document(text, name)
     report = Findings(name, document.lines, errors=list(document.findings))
-    tree = _sections(document.data, report)
+    tree = _sections(document, report)
     if "\\" in text and (halves := list(_halves(tree, ()))):  # it could not be shown or written to a file
         for path in halves:
             report.error(path, "invalid_text", "holds half of a character (a lone surrogate)")
         raise report.failure()
-    if isinstance(document.data, dict) and is_foreign(document.data, is_json=document.is_json):
-        tree = without_foreign_keys(tree, report)
-    interpolation = Interpolation(env, base)
+    others = None
+    if isinstance(document.data, dict) and is_foreign(document.data, name, is_yaml=document.is_yaml):
+        others = names_of_others(document.data, base / Path(name).name, env)
+        tree = without_foreign_keys(tree, env, report)
+    interpolation = Interpolation(env, base, others)
     tree = _filled(tree, interpolation, report)
     check_references(tree, interpolation.changed, report)
-    settings = validated(tree, report)
+    settings = validated(tree, report, partly=partly or others is not None)
     _check(settings, env, report)
     report.warnings += interpolation.warnings
-    secrets = frozenset(interpolation.secrets | secret_texts(settings))
-    notes = report.located(_notes(settings, interpolation))
+    secrets = frozenset(interpolation.secrets | secret_texts(settings, interpolation.secrets))
+    notes = report.located(_notes(settings, interpolation.secret_at))
     return Loaded(settings, Path(name), secrets, report.located(report.warnings), notes=notes)
 
 
@@ -148,36 +169,29 @@ def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None
             report.warn((*path, "budget"), "budget_too_small", said)
 
 
-def _notes(settings: Settings, interpolation: Interpolation) -> Iterator[Finding]:
+def _notes(settings: Settings, secret_at: Collection[DataPath]) -> Iterator[Finding]:
     """Advice about settings that are valid."""
-    for place in interpolation.secret_at:
-        if place[0] == "servers" and place[2:3] == ("args",):
-            said = (
-                "everybody on this machine can read arguments (ps). If the value is secret, set it under env instead."
-            )
-            yield Finding(place, "secret_in_arguments", said)
+    places = {place for place in secret_at if place[0] == "servers" and place[2:3] == ("args",)}
+    for name, server in settings.servers.items():
+        places |= {("servers", name, "args", index) for index in secret_arguments(server.args)}
+    for place in places:
+        said = "everybody on this machine can read arguments (ps). If the value is secret, set it under env instead."
+        yield Finding(place, "secret_in_arguments", said)
     for index, own in enumerate(settings.hub.tokens):
         if len(own.token.get_secret_value()) < _GUESSED:
             said = f"is shorter than {_GUESSED} characters, which can be guessed"
             yield Finding(("hub", "tokens", index, "token"), "guessable_token", said)
 
 
-def _sections(data: object, report: Findings) -> JsonObject:
+def _sections(document: LocatedData, report: Findings) -> JsonObject:
     """The top level under the names of `Settings`."""
+    data = document.data
     if data is None:
         raise ConfigError(ConfigFinding("config_empty", f"the file is empty. Begin with: {_STARTER}", report.name))
     if not isinstance(data, dict):
         said = f"expected a mapping at the top. Begin with: {_STARTER}"
         raise ConfigError(ConfigFinding("wrong_type", said, report.name, 1))
-    tree = {key: value for key, value in data.items() if key != "$schema"}
-    if "mcpServers" in tree:
-        servers = tree.pop("mcpServers")
-        if "servers" in tree:
-            report.error(("mcpServers",), "conflicting_keys", 'means the same as "servers". Keep one of them.')
-        else:
-            tree["servers"] = servers
-            report.written["servers"] = "mcpServers"
-    return tree
+    return sections(data, place_of_servers(data, is_yaml=document.is_yaml), report)
 
 
 def _halves(data: object, path: DataPath) -> Iterator[DataPath]:
@@ -253,9 +267,25 @@ def _server(
         return text if path[2] in _PLACEHOLDERS_STAY else LEFT_OUT
 
     is_disabled = isinstance(server, dict) and _is_disabled(server, interpolation)
-    filled = interpolation.fill(server, path, excuse if is_disabled else refuse)
+    on_failure = excuse if is_disabled else refuse
+    filled = interpolation.fill(server, path, on_failure)
+    if interpolation.others is not None and isinstance(filled, dict) and "envFile" in filled:
+        variables, own = _variables(filled.pop("envFile"), path, interpolation, on_failure), filled.get("env") or {}
+        filled["env"] = {**variables, **own} if isinstance(own, dict) else own
     _place(path, "cwd", filled, interpolation, report)
     return filled
+
+
+def _variables(file: str, path: DataPath, interpolation: Interpolation, on_failure: OnFailure) -> Mapping[str, str]:
+    """Those of an `envFile`, which may all be secret."""
+    try:
+        found, warnings = variables_of(file, interpolation.env, interpolation.base)
+    except Unresolved as problem:
+        on_failure((*path, "envFile"), file, problem)
+        return {}
+    secrets = [value for value in found.values() if len(value) >= SHORTEST_SECRET]
+    interpolation.take((*path, "envFile"), secrets, warnings)
+    return found
 
 
 def _place(path: DataPath, key: str, section: object, interpolation: Interpolation, report: Findings) -> None:

@@ -1,11 +1,13 @@
 """Text of a configuration file to plain data, with the line that each value came from.
 
 YAML is composed by PyYAML and built here, because PyYAML neither refuses duplicate keys nor keeps lines. Keys are taken
-as text (`on:` is "on"), merge keys and aliases work. JSON may have comments and trailing commas.
+as text (`on:` is "on"), merge keys and aliases work. JSON may have comments and trailing commas. TOML has lines for its
+tables only.
 """
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 
 import json5
@@ -21,6 +23,9 @@ _MOST_VALUES = 100_000  # aliases can multiply a few lines into more memory than
 _MOST_MERGES = 200  # as above; also bounds a chain of them, which is followed recursively
 _SUFFIXES = {"json": True, "jsonc": True, "json5": True, "yaml": False, "yml": False}
 _TAG = "tag:yaml.org,2002:"
+_TABLE = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]")
+_TABLE_KEY = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([\w-]+))\s*(?:\.|$)""")
+_TOML_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _JSON_TOKEN = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/|\t', re.DOTALL)
 
 
@@ -30,13 +35,15 @@ class LocatedData(msgspec.Struct, frozen=True):
     data: object
     lines: Mapping[DataPath, int] = msgspec.field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
-    is_json: bool = False
+    is_yaml: bool = True
 
 
 def read_document(text: str, name: str) -> LocatedData:
     """Parse `text` as the suffix of `name` says, or by its first character. Raises: ConfigError on bad syntax."""
     suffix = name.rpartition(".")[2].lower()
     text = text.removeprefix("\ufeff")
+    if suffix == "toml":
+        return _read_toml(text, name)
     if _SUFFIXES.get(suffix, text.lstrip().startswith("{")):
         return _read_json(text, name)
     try:
@@ -65,7 +72,24 @@ def _read_json(text: str, name: str) -> LocatedData:
         raise ConfigError(ConfigFinding("invalid_json", said, name, *place)) from None
     if _is_deep(data, _DEEPEST):
         raise ConfigError(ConfigFinding("too_deep", f"nested deeper than {_DEEPEST} levels. Make it flatter.", name))
-    return LocatedData(data, located.lines, located.findings, is_json=True)
+    return LocatedData(data, located.lines, located.findings, is_yaml=False)
+
+
+def _read_toml(text: str, name: str) -> LocatedData:
+    try:
+        data = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        place = _TOML_PLACE.search(str(error))
+        said = f"not valid TOML: {on_one_line(_TOML_PLACE.sub('', str(error)))}. Correct the line."
+        at = (int(place[1]), int(place[2])) if place and place[1] else (None, None)
+        raise ConfigError(ConfigFinding("invalid_toml", said, name, *at)) from None
+    if _is_deep(data, _DEEPEST):
+        raise ConfigError(ConfigFinding("too_deep", f"nested deeper than {_DEEPEST} levels. Make it flatter.", name))
+    lines: dict[DataPath, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if table := _TABLE.match(line):
+            lines[tuple("".join(key) for key in _TABLE_KEY.findall(table[1]))] = number
+    return LocatedData(data, lines, is_yaml=False)
 
 
 def _json_of(text: str) -> object:
@@ -90,17 +114,18 @@ def _yaml_problem(error: yaml.YAMLError, text: str, name: str) -> ConfigFinding:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         problem = re.sub(r" '[^'<]{2,}'", "", error.problem or error.context or "syntax error")
-        said = f"not valid YAML: {on_one_line(problem)}{_yaml_fix(text, problem, mark)}"
+        said = f"not valid YAML: {_yaml_fix(text, on_one_line(problem), mark)}"
         return ConfigFinding("invalid_yaml", said, name, mark.line + 1, mark.column + 1)
     return ConfigFinding("invalid_yaml", "not valid YAML: the text holds a control character. Remove it.", name)
 
 
 def _yaml_fix(text: str, problem: str, mark: yaml.Mark) -> str:
-    if "start any token" in problem and text.split("\n")[mark.line][mark.column :].startswith("\t"):
-        return ": a tab. Indent with spaces."
+    line = text.split("\n")[mark.line] if mark.line <= text.count("\n") else ""
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return "the line is indented with a tab. Use spaces."
     if "']'" in problem or "'}'" in problem:
-        return ". A bracket or a comma is missing on this line or the one before."
-    return ". Check the indentation of this line and the one before."
+        return f"{problem}. A bracket or a comma is missing on this line or the one before."
+    return f"{problem}. Check the indentation of this line and the one before."
 
 
 class _Unreadable(Exception):

@@ -24,6 +24,8 @@ class ClientSettings(Section):
     defers_tools: bool | None = None
     expose: Expose | None = None
     max_result_tokens: Amount | None = None
+    partials: Literal["message", "off"] | None = None
+    one_line: bool | None = None
     result_gap: ResultGap | None = None
 
 
@@ -35,6 +37,8 @@ class ClientRules(msgspec.Struct, frozen=True):
     soft_deadline: float | None
     expose: Expose | None = None
     max_result_tokens: int | None = None
+    partials: Literal["message", "off"] = "message"
+    one_line: bool = False
     result_gap: float = 0.0
 
 
@@ -48,8 +52,10 @@ _TYPESCRIPT: Final = 0.005
 _OPENAI: Final = 120  # tools: more than 128, some of them the client's own, are refused by OpenAI-style interfaces
 
 BUILT_IN_CLIENTS: Final[Mapping[str, ClientSettings]] = {
-    # every progress notification restarts its idle timer; it searches tools by itself
-    "claude-code": ClientSettings(soft_deadline="never", max_tools=400, defers_tools=True, result_gap=_TYPESCRIPT),
+    # every progress notification restarts its idle timer, and shows on one line; it searches tools by itself
+    "claude-code": ClientSettings(
+        soft_deadline="never", max_tools=400, defers_tools=True, one_line=True, result_gap=_TYPESCRIPT
+    ),
     # its timeout is 240 s, even with progress; it silently drops tools beyond 256
     "claude-desktop": ClientSettings(
         soft_deadline=200.0, matches=["claude-ai"], max_tools=_MAX_TOOLS, result_gap=_TYPESCRIPT
@@ -104,6 +110,8 @@ class ClientTable:
             soft_deadline=None if deadline == "never" else deadline,
             expose=_first(entry.expose for entry in general),
             max_result_tokens=_first(entry.max_result_tokens for entry in general),
+            partials=_first(entry.partials for entry in general) or "message",
+            one_line=bool(_first(entry.one_line for entry in general)),
             result_gap=_first(entry.result_gap for entry in general) or 0.0,
         )
 

@@ -1,6 +1,19 @@
 """The `defaults` section: settings of every server that does not have its own."""
 
-from mcp_hub.config.schema.scalars import Amount, Approval, IdleStop, Orphan, PositiveDuration, StartRule, TaskRule
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mcp_hub.config.schema.scalars import (
+    Amount,
+    Approval,
+    IdleStop,
+    NoFlag,
+    Orphan,
+    PositiveDuration,
+    StartRule,
+    TaskRule,
+)
 from mcp_hub.config.schema.section import Section
 
 
@@ -9,6 +22,17 @@ class RestartSettings(Section):
 
     intensity: Amount = 5
     period: PositiveDuration = 60.0
+
+
+class RetrySettings(Section):
+    """A call that failed is made again, up to `attempts` in all, after failures of the classes `on`.
+
+    `on` None: those that are safe for the tool. `trust_hints`: a tool that claims to only read is safe to repeat.
+    """
+
+    attempts: Annotated[int, Field(ge=1, le=10), NoFlag] = 3
+    on: list[Literal["not_sent", "rate_limited", "unavailable", "lost"]] | None = None
+    trust_hints: bool = False
 
 
 class Defaults(Section):
@@ -28,4 +52,5 @@ class Defaults(Section):
     task: TaskRule = "auto"
     orphan: Orphan | None = None
     idempotent: bool = False
+    retry: RetrySettings = RetrySettings()
     approval: Approval = "warn"

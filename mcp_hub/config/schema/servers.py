@@ -6,7 +6,7 @@ from pydantic import Field, SecretStr, model_validator
 
 from mcp_hub.config.findings import Flaw, quoted
 from mcp_hub.config.quantities import as_flag
-from mcp_hub.config.schema.defaults import RestartSettings
+from mcp_hub.config.schema.defaults import RestartSettings, RetrySettings
 from mcp_hub.config.schema.filters import FilterSettings, ToolFilterSettings
 from mcp_hub.config.schema.oauth import OAuthSettings
 from mcp_hub.config.schema.remote import TRANSPORTS, is_cleartext, problems_of
@@ -75,6 +75,7 @@ class ServerSettings(Section):
     task: AtOnce[TaskRule | None] = None
     orphan: AtOnce[Orphan | None] = None
     idempotent: AtOnce[bool | None] = None
+    retry: AtOnce[RetrySettings | None] = None
     approval: AtOnce[Approval | None] = None
     per_tool: AtOnce[dict[Text, ToolSettings]] = {}
     description: AtOnce[str | None] = None

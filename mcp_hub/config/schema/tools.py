@@ -7,7 +7,7 @@ import msgspec
 from pydantic import Field, model_validator
 
 from mcp_hub.config.findings import quoted
-from mcp_hub.config.schema.defaults import Defaults
+from mcp_hub.config.schema.defaults import Defaults, RetrySettings
 from mcp_hub.config.schema.scalars import Arguments, ExportedName, Globs, Orphan, TaskRule, Text
 from mcp_hub.config.schema.section import Section, finding
 from mcp_hub.globs import first_match
@@ -16,7 +16,8 @@ from mcp_hub.globs import first_match
 class ToolSettings(Section):
     """Overrides of one tool, or of the tools that a glob matches, in lists and in calls (docs/configuration.md).
 
-    `task`, `orphan` (seconds if a number) and `idempotent` left out are those of the server, else of `defaults`.
+    `task`, `orphan` (seconds if a number), `idempotent` and `retry` left out are those of the server, else of
+    `defaults`.
     """
 
     name: ExportedName | None = None
@@ -29,6 +30,7 @@ class ToolSettings(Section):
     task: TaskRule | None = None
     orphan: Orphan | None = None
     idempotent: bool | None = None
+    retry: RetrySettings | None = None
 
     @model_validator(mode="after")
     def _says_it_once(self) -> Self:
@@ -50,14 +52,19 @@ class ToolRules(msgspec.Struct, frozen=True):
     task: TaskRule
     orphan: Literal["cancel", "finish"] | float | None
     idempotent: bool
+    retry: RetrySettings = RetrySettings()
 
 
 def rules_of(tool: str, per_tool: Mapping[str, ToolSettings], general: Defaults) -> ToolRules:
-    """The rules of `tool`: one entry decides, that of its name, else of the first glob; the rest is as in `general`."""
-    pattern = first_match(tool, per_tool)
+    """The rules of `tool`: one entry decides, that of its name, else of the first glob; the rest is as in `general`.
+
+    Without a name they are those of other calls of the server.
+    """
+    pattern = first_match(tool, per_tool) if tool else None
     own = ToolSettings() if pattern is None else per_tool[pattern]
     return ToolRules(
         task=general.task if own.task is None else own.task,
         orphan=general.orphan if own.orphan is None else own.orphan,
         idempotent=general.idempotent if own.idempotent is None else own.idempotent,
+        retry=general.retry if own.retry is None else own.retry,
     )

@@ -19,9 +19,6 @@ from mcp_hub.protocol import cursors, sse
 from mcp_hub.protocol.rpc_errors import HTTP_STATUS
 from mcp_hub.types import Era
 
-_UNOPENED: Final = 2.0
-"""Seconds of silence before a response that can be resumed becomes a stream: its client needs a place to come back to,
-but many calls end sooner, with JSON."""
 _PATIENCE: Final = 0.25
 _SLICE: Final = 4096
 """Events: more than one read of an upstream's pipe can hold, so that a client that reads never falls behind."""
@@ -73,13 +70,14 @@ class QuickWait:
 class HttpResponse:
     """Follows one responder, which rings `bell`, to its end or until `stop`.
 
-    A client that cannot stream gets the answer alone. `on_stream` makes an event stream that can be resumed: it is
-    awaited when the response becomes one, its result goes first, and every message carries its place in the call's
-    stream. `is_resumed` is for the response to a GET: an event stream, or 204 if there is nothing to send.
+    A client that cannot stream gets the answer alone. `on_stream` makes an event stream that can be resumed, from the
+    first commit of the call's stream on: then it is awaited, what it returns goes first, and every message carries its
+    place. `is_resumed` is for the response to a GET: an event stream, or 204 if there is nothing to send.
     """
 
     __slots__ = (
-        "_bell", "_can_stream", "_is_resumed", "_on_stream", "_response", "_scope", "_stopped", "responder",
+        "_bell", "_can_stream", "_is_primed", "_is_resumed", "_on_stream", "_response", "_scope", "_stopped",
+        "responder",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +95,7 @@ class HttpResponse:
         self._response = response
         self._can_stream = can_stream
         self._on_stream = on_stream
+        self._is_primed = on_stream is None
         self._is_resumed = is_resumed
         self._scope: anyio.CancelScope | None = None
         self._stopped: anyio.Event | None = None
@@ -159,22 +158,24 @@ class HttpResponse:
         return self.responder.numbered(_SLICE) if self.responder.has_more else []
 
     async def _is_silent(self) -> bool:
-        """Waits for something to send, but not for long; a resumed stream is opened as soon as nothing is at hand."""
+        """Waits for something to send, but not for long, and not at all before a stream that can be resumed is opened:
+        its client needs a place to come back to."""
         if self.responder.has_more:
             await anyio.lowlevel.checkpoint()
             return False
-        is_open = self._response.is_started
-        if self._is_resumed and not (is_open or self.responder.is_behind):
+        if self._can_stream and not self._is_primed and self._has_place and not self.responder.is_behind:
             return True
-        opens = self._can_stream and self._on_stream is not None and not is_open
-        silence = _UNOPENED if opens else KEEP_ALIVE
-        with anyio.move_on_after(silence) as patience:
+        with anyio.move_on_after(KEEP_ALIVE) as patience:
             await self._bell.wait()
         return patience.cancelled_caught
 
+    @property
+    def _has_place(self) -> bool:
+        """Whether its client could come back to the stream."""
+        return self._is_resumed or bool(self.responder.call.stored)
+
     def _message(self, seq: int, frame: bytes) -> bytes:
-        has_place = self._on_stream is not None and (self._is_resumed or self.responder.call.stored is not None)
-        if not (has_place and seq):
+        if not (seq and self._on_stream is not None and self._has_place):
             return sse.message(frame)
         return sse.message(frame, cursors.place(self.responder.call.call.id, seq))
 
@@ -198,7 +199,8 @@ class HttpResponse:
 
     async def _write(self, body: bytes) -> None:
         """Sends events."""
-        if self._on_stream is not None and not self._response.is_started:
+        if self._on_stream is not None and not self._is_primed and self._has_place:
+            self._is_primed = True
             body = await self._on_stream() + body
         await self._response.write(body)
 

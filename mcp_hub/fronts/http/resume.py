@@ -278,17 +278,14 @@ class Resumption:
         return http_response
 
     async def _opened(self, line: ClientStream) -> bytes:
-        """The first event, which tells the client from where it may resume the stream; nothing for a queued call.
+        """The first event, which tells the client from where it may resume the stream.
 
         Sent again on a resumed stream: clients forget the place that they came with (TypeScript SDK 1.x).
         """
-        call = line.responder.call
-        if call.stored is None and not line.is_elsewhere:
-            return b""
         line.is_known = True
         line.since = self._clock.now()
         self._watch(line)
-        await self.sessions.keep(line.client.stored, call.seconds)
+        await self.sessions.keep(line.client.stored, line.responder.call.seconds)
         return sse.priming(cursors.place(line.id, line.after), _RETRY) if _can_poll(line) else b""
 
     # -- going away -----------------------------------------------------------------------------------------------

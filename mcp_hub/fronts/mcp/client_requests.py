@@ -5,7 +5,7 @@ given twice or to nothing is dropped (2025-11-25, basic/index "Responses").
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -17,9 +17,11 @@ from mcp_hub.ids import new_session_id
 from mcp_hub.protocol import questions
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, id_key, notification_frame, request_frame
 from mcp_hub.protocol.rpc_errors import from_wire
-from mcp_hub.types import CallId, RawJson
+from mcp_hub.types import OWN, CallId, RawJson
 from mcp_hub.wire.base import Pending, Requests
 
+_MOST_LEFT: Final = 64
+"""Questions of one client that are off for now; no answer to the oldest is waited for then."""
 _IDS: Final = 1 << 30
 """Where ids may begin: they stay what clients with 32 bits for them can keep."""
 _NOTHING: Final[Mapping[str, bytes | None]] = {}
@@ -36,6 +38,7 @@ class ClientRequests:
         self._requests = requests if requests is not None else Requests(1 + secrets.randbelow(_IDS))
         self._ends_hub = ends_hub
         self._open: dict[tuple[CallId, str], Pending] = {}
+        self._left: dict[tuple[CallId, str], None] = {}
 
     def ask(self, call: CallHandle, question: InputRequired, version: str) -> bytes | None:
         """The request frame, the same for every reading of the call's log; None if it is settled already."""
@@ -45,16 +48,31 @@ class ClientRequests:
         pending = self._open.get(place)
         if pending is None:
             pending = self._open[place] = self._requests.expect(question.method)
-            pending.then(lambda: self._answered(call, question.key, pending))
+            late = call.open_questions[question.key].late
+            pending.then(lambda: self._answered(call, question.key, pending, late))
         params = questions.for_version(question.method, question.params, version, new_session_id())
         return request_frame(pending.id, question.method, params)
 
     def withdraw(self, call: CallHandle, key: str) -> bytes | None:
         """The notification that the question is off; None if the client has answered it or was never asked."""
         pending = self._open.pop((call.call.id, key), None)
+        self._left.pop((call.call.id, key), None)
         if pending is None or not self._requests.abandon(pending):
             return None
-        return notification_frame("notifications/cancelled", b'{"requestId":%d}' % pending.id)
+        return _cancelled(pending)
+
+    def leave(self, call: CallHandle, key: str) -> bytes | None:
+        """The same, but an answer that comes still counts: the question is asked again under another id."""
+        place = call.call.id, key
+        pending = self._open.get(place)
+        if pending is None:
+            return None
+        self._left[place] = None
+        if len(self._left) > _MOST_LEFT:
+            oldest = next(iter(self._left))
+            del self._left[oldest]
+            self._requests.abandon(self._open.pop(oldest))
+        return _cancelled(pending)
 
     def take(self, message: Envelope) -> None:
         """An answer that did not come over the wire of the requests themselves."""
@@ -68,15 +86,23 @@ class ClientRequests:
         """The client is gone."""
         self._requests.fail_all("the client is gone")
 
-    def _answered(self, call: CallHandle, key: str, pending: Pending) -> None:
-        self._open.pop((call.call.id, key), None)
+    def _answered(
+        self, call: CallHandle, key: str, pending: Pending, late: Callable[[RawJson | RpcError], None] | None
+    ) -> None:
+        place = call.call.id, key
+        is_left = place in self._left
+        self._open.pop(place, None)
+        self._left.pop(place, None)
         if pending.answer is not None:
             outcome = _outcome(pending.answer, pending.method)
         elif self._ends_hub:
             return
         else:
             outcome = RpcError(f"{pending.method} was not answered: {pending.failure}")
-        call.answer(key, outcome)
+        if is_left and (isinstance(outcome, RpcError) or questions.action_of(pending.method, outcome) == "cancel"):
+            return  # the client only says that it has heard of the withdrawal
+        if not call.answer(key, outcome) and late is not None:
+            late(outcome)
 
 
 class CallQuestions:
@@ -109,17 +135,34 @@ class CallQuestions:
         return self._asked.get(key)
 
     def withdrawn(self) -> list[bytes]:
-        """The notifications that all questions are off; the same ones each time."""
+        """The notifications that all questions are off; the same ones each time.
+
+        The questions of a tool of the hub's own are those of another call, which continues.
+        """
         if self._withdrawn is None and self._asked:
-            self._withdrawn = [frame for key in self._asked if (frame := self._withdraw(key)) is not None]
+            off = self._leave if self._call.call.upstream == OWN else self._withdraw
+            self._withdrawn = [frame for key in self._asked if (frame := off(key)) is not None]
         return self._withdrawn or []
+
+    def left(self) -> list[bytes]:
+        """The notifications that all questions are off for now: the call continues without this request."""
+        frames = [frame for key in self._asked if (frame := self._leave(key)) is not None]
+        self._asked = _NOTHING
+        return frames
 
     def remember(self, withdrawn: list[bytes]) -> None:
         """These notifications were due already when the call was followed before."""
         self._withdrawn = withdrawn or None
 
+    def _leave(self, key: str) -> bytes | None:
+        return self._asking.leave(self._call, key) if self._asking is not None else None
+
     def _withdraw(self, key: str) -> bytes | None:
         return self._asking.withdraw(self._call, key) if self._asking is not None else None
+
+
+def _cancelled(pending: Pending) -> bytes:
+    return notification_frame("notifications/cancelled", b'{"requestId":%d}' % pending.id)
 
 
 def _outcome(message: Envelope, method: str) -> RawJson | RpcError:

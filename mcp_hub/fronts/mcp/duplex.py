@@ -255,7 +255,7 @@ class Duplex:
         elif followed is not None:
             followed.cancel()
 
-    def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
+    def on_bad_line(self, bad: BadMessage, line: bytes, source: Pending | None = None) -> None:
         if self.takes_batches and bad.code == INVALID_REQUEST and batches.is_array(line):
             self.on_batch(line)
         else:

@@ -113,6 +113,7 @@ class CallResponder:
     def _moves(self, reader: Reader) -> None:
         """The call has become durable."""
         self._reader = reader
+        self._wake()
 
     @property
     def ended(self) -> bool:
@@ -179,6 +180,7 @@ class CallResponder:
             self._lost(reader)
         elif self.state is ResponderState.DUE and not reader.has_more:
             self._detach()
+            frames += [(0, frame) for frame in self._questions.left()]
         elif self.call.open_questions and self._must_ask:
             self._hold()
         return frames
@@ -274,7 +276,7 @@ class CallResponder:
                 if reason != BY_CLIENT:
                     self._fail(CallCancelled(said_of_cancel(reason)))
             case _:
-                pass  # started; deltas travel with the streams extension only
+                pass  # started; deltas travel with the streams extension, or as messages that the hub made of them
         return None
 
     def _progress(self, event: Progressed) -> bytes:

@@ -27,7 +27,7 @@ _MOST_WAIT: Final = 60_000
 _DIGITS: Final = 15
 
 
-class _Wanted(msgspec.Struct):
+class _Wanted(msgspec.Struct, forbid_unknown_fields=True):
     stream: str
     cursor: str | None = None
     maxEvents: int = _MOST_EVENTS

@@ -22,7 +22,7 @@ from mcp_hub.protocol.shape import tasks as task_shape
 from mcp_hub.protocol.shape.stream_events import decoded
 from mcp_hub.protocol.shape.tasks import TaskState
 from mcp_hub.sessions.session import Session
-from mcp_hub.types import Era, JsonObject, RawObject
+from mcp_hub.types import Era, JsonObject, RawObject, Status
 
 
 class TaskRequests:
@@ -90,7 +90,8 @@ def task_of(row: StreamInfo) -> TaskState:
     """The members that every task has. A call that runs is kept from its end on, whenever that will be."""
     kept = row.expires - row.created if row.expires is not None else max(wall_time() - row.created, 0) + row.ttl
     message = None if row.has_ended else row.message
-    return TaskState(row.id, row.status, row.created, row.updated, kept, message)
+    status: Status = "completed" if row.status == "tool_error" else row.status
+    return TaskState(row.id, status, row.created, row.updated, kept, message)
 
 
 async def detailed_task(hub: HubPort, session: Session, stream: StreamHandle) -> JsonObject:

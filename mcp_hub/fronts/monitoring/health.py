@@ -22,7 +22,7 @@ _HEADERS: Final = {"cache-control": "no-store"}
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why the hub is not ready: a word for programs and a sentence, without names."""
+    """Why the hub is not ready, or what is wrong though it is: a word for programs and a sentence, without names."""
 
     code: str
     detail: str
@@ -37,6 +37,9 @@ class Watched(Protocol):
 
     @property
     def store(self) -> StoreState: ...
+
+    def is_unguarded(self) -> bool:
+        """Whether servers may outlive the hub, because its watchdog process keeps ending."""
 
     def states(self) -> Mapping[str, UpstreamState]:
         """Of the servers that are enabled."""
@@ -56,6 +59,7 @@ class HealthReport(msgspec.Struct, omit_defaults=True):
     store: StoreState
     servers: list[ServerInfo]
     reasons: list[Reason] = []
+    warnings: list[Reason] = []
     reload: LastReload | None = None
 
 
@@ -96,6 +100,11 @@ class Health:
             reasons.append(Reason("no_server", f"all {len(states)} enabled servers have failed"))
         return reasons
 
+    def warnings(self) -> list[Reason]:
+        """The troubles of a hub that serves all the same."""
+        said = "The watchdog process keeps ending: servers may outlive the hub if it is killed. See the log."
+        return [Reason("watchdog_gave_up", said)] if self._watched.is_unguarded() else []
+
     async def _livez(self, request: Request) -> Response:
         """That this is answered is the answer: the event loop turns."""
         return await self._answer(request, "alive", [])
@@ -116,7 +125,7 @@ class Health:
                 return refused(caller, f"{caller.reason} for details")
             own, profile = self._watched, caller.profile
             servers, reload = await own.servers(profile), own.last_reload(profile)
-            report = HealthReport(status, self._version, own.store, servers, reasons, reload)
+            report = HealthReport(status, self._version, own.store, servers, reasons, self.warnings(), reload)
             return Response(msgspec.json.encode(report), code, _HEADERS, "application/json")
         if "application/json" in request.headers.get("accept", ""):
             return Response(msgspec.json.encode({"status": status}), code, _HEADERS, "application/json")

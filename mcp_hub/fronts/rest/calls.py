@@ -185,7 +185,7 @@ def _meta(body: CallBody) -> RequestMeta:
         meta = take_meta({} if body.meta is UNSET else {"_meta": body.meta})
     except InvalidParams as problem:
         raise Problem(400, "invalid_body", f"the body does not fit: {problem}") from None
-    return msgspec.structs.replace(meta, token=_TOKEN)
+    return msgspec.structs.replace(meta, token=_TOKEN, takes_events=True)
 
 
 def _preferred_wait(prefer: str | None) -> float:

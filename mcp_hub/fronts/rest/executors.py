@@ -43,6 +43,7 @@ _STATUS: Final[Mapping[str, int]] = {
 }
 """By the code of a refusal; any other says that the request cannot be read: 400."""
 _RETRY_AFTER: Final = {"no_credit": b"1", "busy": b"5"}
+_NUMBERS: Final = ("Producer-Epoch", "Producer-Seq")
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 
@@ -152,8 +153,11 @@ class RestExecutors:
 
     async def post(self, request: RestRequest) -> Response:
         executors = self._executors(request.caller)
-        epoch, seq = _number(request, "Producer-Epoch"), _number(request, "Producer-Seq")
+        is_numbered = any(request.header(name) is not None for name in _NUMBERS)
+        epoch, seq = (_number(request, name) for name in _NUMBERS) if is_numbered else (None, None)
         body = await request.shaped(PostBody, _MOST_POST)
+        if body.events and not is_numbered:  # a post without numbers is the short form
+            raise Problem(400, "missing_header", f"a post with events needs the headers {' and '.join(_NUMBERS)}")
         post = Post(
             epoch,
             seq,

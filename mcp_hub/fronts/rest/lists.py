@@ -22,6 +22,7 @@ ANY_CLIENT: Final = "unknown"
 _LONGEST_CLIENT: Final = 256
 """Characters of a kind of client."""
 _HITS, _MOST_HITS = 8, 50
+_MOST_TOP: Final = 100_000
 _EXPOSE: Final[tuple[Mode | Literal["auto"], ...]] = ("full", "search", "names", "auto")
 _CLIENT_KINDS: Final = {expose: PROGRAM if expose == "full" else replace(PROGRAM, expose=expose) for expose in _EXPOSE}
 _ALL: Final = 1 << 30
@@ -91,9 +92,10 @@ class RestLists:
         client = request.query_params.get("client", ANY_CLIENT)
         if len(client) > _LONGEST_CLIENT:
             raise Problem(400, "unknown_client", f"unknown client: a name of {len(client)} characters")
+        server, most = request.query_params.get("server"), request.count("top", 0, _MOST_TOP) or None
         await self._hub.catalog.settled()
         try:
-            return answer(await self._hub.token_account(request.caller, client))
+            return answer(await self._hub.token_account(request.caller, client, server, most))
         except ConfigError as problem:
             raise Problem(400, "unknown_client", str(problem)) from None
 

@@ -27,7 +27,7 @@ from mcp_hub.protocol.rest.problems import FailedCall
 from mcp_hub.protocol.rpc_errors import INVALID_PARAMS
 
 PROBLEM_JSON: Final = "application/problem+json"
-_PATIENCE: Final = b"5"
+_PATIENCE: Final = 5
 """Seconds after which what was refused for being too much may be tried again."""
 
 
@@ -57,6 +57,13 @@ class _Code(msgspec.Struct):
     code: int = 0
 
 
+class _Patience(msgspec.Struct):
+    class Data(msgspec.Struct):
+        retryAfter: int
+
+    data: Data
+
+
 _STATUS: Final[Mapping[str, int]] = {
     "invalid_params": 400,
     **dict.fromkeys(("unknown_entry", "tool_removed"), 404),
@@ -77,10 +84,13 @@ def ended_in(stream: str, failed: FailedCall) -> Problem:
         status = 502  # it may have been done: a client must not simply try again
     if failed.code == "tool_error" and _code(failed.jsonrpc) == INVALID_PARAMS:
         status = 400
+    patience = _PATIENCE
+    if (seconds := _retry_after(failed)) is not None:
+        status, patience = 429 if failed.group == "rate_limit" else 503, seconds
     members: dict[str, object] = {"class": failed.group, "retryable": failed.retryable}
     if failed.outcome is not None:
         members["outcome"] = failed.outcome
-    headers = ((b"retry-after", _PATIENCE),) if status == 503 else ()
+    headers = ((b"retry-after", b"%d" % patience),) if status in (429, 503) else ()
     return Problem(
         status, failed.code, failed.detail, headers=headers, stream=stream, **members, jsonrpc=failed.jsonrpc
     )
@@ -91,6 +101,16 @@ def _code(error: msgspec.Raw) -> int:
         return msgspec.json.decode(error, type=_Code).code
     except msgspec.DecodeError:
         return 0
+
+
+def _retry_after(failed: FailedCall) -> int | None:
+    """The seconds for which the server wants to be left alone."""
+    if failed.code != "upstream_refused":
+        return None
+    try:
+        return msgspec.json.decode(failed.jsonrpc, type=_Patience).data.retryAfter
+    except msgspec.DecodeError:
+        return None
 
 
 def problem_for(error: HubError) -> Problem:
@@ -114,7 +134,7 @@ def problem_for(error: HubError) -> Problem:
         case KeyReused():
             return Problem(422, "idempotency_key_reused", str(error))
         case StoreError():
-            return Problem(503, "store_unavailable", str(error), headers=((b"retry-after", _PATIENCE),))
+            return Problem(503, "store_unavailable", str(error), headers=((b"retry-after", b"%d" % _PATIENCE),))
         case RpcError():
             return Problem(500, "internal_error", str(error), jsonrpc=msgspec.Raw(bytes(error.encoded())))
         case _:

@@ -61,8 +61,8 @@ _LIMIT: Final = Parameter("limit", "most entries of the answer", "integer")
 _PROFILE: Final = Parameter("profile", "the profile whose tools these are (that of the token, else all tools)")
 _EPOCH: Final = Parameter("epoch", "the registration's; or the header Producer-Epoch", "integer")
 _PRODUCER: Final = (
-    Parameter("Producer-Epoch", "the registration's", "integer", is_header=True, is_required=True),
-    Parameter("Producer-Seq", "1, 2, 3… for each call", "integer", is_header=True, is_required=True),
+    Parameter("Producer-Epoch", "the registration's; a post with events needs it", "integer", is_header=True),
+    Parameter("Producer-Seq", "1, 2, 3… for each call; comes with Producer-Epoch", "integer", is_header=True),
 )
 
 ROUTES: Final = (
@@ -97,7 +97,12 @@ ROUTES: Final = (
     RestRoute(
         "GET", "/v1/tokens", "countTokens", "What the tools cost a model, each and in every way to list them",
         (ResponseSpec(200, "the tokens, by estimate", {_JSON: TokenAccount}),),
-        parameters=(Parameter("client", "the kind of client that is listed the tools (unknown)"), _PROFILE),
+        parameters=(
+            Parameter("client", "the kind of client that is listed the tools (unknown)"),
+            Parameter("server", "count the tools of this server only"),
+            Parameter("top", "how many names heaviest has (10)", "integer"),
+            _PROFILE,
+        ),
         problems=(400, 404), has_head=True,
     ),
     RestRoute(

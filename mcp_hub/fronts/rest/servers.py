@@ -17,6 +17,9 @@ class Operator(Protocol):
     async def servers(self, profile: str | None) -> list[ServerInfo]:
         """The status of a profile's servers; of all servers for None."""
 
+    async def listed(self, profile: str | None) -> ServerList:
+        """The same, with what concerns all of them."""
+
     def restart(self, server: str) -> None:
         """Has a server replaced by a fresh one. Raises `Problem` 404 or 409, 503 while old ones drain."""
 
@@ -38,7 +41,7 @@ class RestServers:
         self._admission = admission
 
     async def servers(self, request: RestRequest) -> Response:
-        return answer(ServerList(await self._operator.servers(request.caller.profile)))
+        return answer(await self._operator.listed(request.caller.profile))
 
     async def server(self, request: RestRequest) -> Response:
         """One server."""

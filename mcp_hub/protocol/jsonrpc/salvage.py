@@ -75,10 +75,12 @@ def is_answer(line: bytes, *, is_huge: bool = False) -> bool:
     A message may begin with its result and name its version only behind that. `is_huge`: the end is not there.
     """
     head = line[:_LOOK]
-    if is_huge or b'"jsonrpc"' in head:
+    if b'"jsonrpc"' in head:
         return not _is_request(head)
     member = _MEMBER.search(head)
-    return member is not None and member[1] in (b"result", b"error") and b'"jsonrpc"' in line[-_LOOK:]
+    if member is None or member[1] not in (b"result", b"error"):
+        return False
+    return is_huge or b'"jsonrpc"' in line[-_LOOK:]
 
 
 def is_own_answer(line: bytes) -> bool:

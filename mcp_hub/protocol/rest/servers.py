@@ -33,7 +33,8 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     A server that is ready has a `reason` if processes for single sessions have failed. `rests`: it is stopped until it
     is needed. `restarts` count since it was put up. `era` and `version` are of the protocol, `software` is its own name
     for itself. `stderr` are its last lines there, the newest last. Its lists were read at `listed`, `age` seconds ago;
-    `entries` counts them by kind, `offered` those that clients get, and `warnings` say what is missing.
+    `entries` counts them by kind, `offered` those that clients get, and `warnings` say what is missing; the last
+    `quarantined` of them are about malformed definitions.
     """
 
     server: str
@@ -54,12 +55,26 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     entries: dict[str, int] = {}
     offered: dict[str, int] | UnsetType = UNSET
     warnings: list[str] = []
+    quarantined: int = 0
 
 
-class ServerList(Struct):
-    """The servers that the caller may use, in the order of the configuration."""
+class UnmatchedInfo(Struct, frozen=True):
+    """A pattern of the configuration that matches nothing: its path there, keys and list indexes, and why."""
+
+    path: list[str | int]
+    reason: str
+
+
+class ServerList(Struct, omit_defaults=True):
+    """The servers that the caller may use, in the order of the configuration.
+
+    `unmatched` are patterns of the configuration; `stamp` differs between versions of its file. Both are for callers
+    without a profile only.
+    """
 
     servers: list[ServerInfo]
+    unmatched: list[UnmatchedInfo] = []
+    stamp: str = ""
 
 
 class LastReload(Struct):

@@ -53,11 +53,7 @@ _TOO_MANY: Final = 429
 
 def is_retryable(error: RpcError) -> bool:
     """Whether the call may be made again as it is: nothing has come of it for certain, and it is worth a try."""
-    return _kind(error).is_retryable and not _is_unknown(error)
-
-
-def _is_unknown(error: RpcError) -> bool:
-    return (error.data or {}).get("outcome") == "unknown"
+    return _kind(error).is_retryable and not error.is_outcome_unknown
 
 
 def error_data(error: RpcError) -> tuple[RawJson, ...]:
@@ -65,7 +61,7 @@ def error_data(error: RpcError) -> tuple[RawJson, ...]:
     kind = _kind(error)
     code = error.symbol if error.raw is None else _relayed_code(error)
     data: JsonObject = {"code": code, "class": kind.group, "retryable": is_retryable(error)}
-    if _is_unknown(error):
+    if error.is_outcome_unknown:
         data["outcome"] = "unknown"
     data["detail"] = error.message[:_DETAIL]
     return (object_bytes(data)[:-1], b',"jsonrpc":', error.encoded(), b"}")
@@ -81,7 +77,8 @@ def _kind(error: RpcError) -> _Kind:
     if isinstance(error, errors.DeadlineExceeded):
         return kind._replace(group=_LIMITS.get(str(data.get("limit")), kind.group))
     if isinstance(error, errors.HttpRefused):
-        return kind._replace(group=_REFUSALS.get(error.status, kind.group), is_retryable=error.status == _TOO_MANY)
+        passes = error.status == _TOO_MANY or "retryAfter" in data
+        return kind._replace(group=_REFUSALS.get(error.status, kind.group), is_retryable=passes)
     return kind
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from mcp_hub import events
-from mcp_hub.protocol.jsonrpc.envelope import object_bytes, one_line, raw_object
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, one_line, raw_object, read_as
 from mcp_hub.protocol.shape.results import COALESCED, progress_members
 from mcp_hub.protocol.shape.stream_errors import error_data, error_of
 from mcp_hub.types import CallId, Era, JsonObject, RawJson, RawObject
@@ -21,6 +21,8 @@ from mcp_hub.types import CallId, Era, JsonObject, RawJson, RawObject
 _Data = tuple[bytes, tuple[RawJson, ...]]
 """The type of an event and its data, in parts that are to be joined: a large payload is copied once only."""
 
+_OWN: Final = "dev.mcp-hub/progress"
+"""`_meta` key of stored progress that is not as the server sent it: the server's last value, null if there is none."""
 _IS_ERROR: Final = re.compile(rb'"isError"')
 _COUNT: Final = re.compile(rb"[1-9][0-9]{0,8}")
 """A count of merged progress; anything else under its key was not written here and stays where it is."""
@@ -52,7 +54,7 @@ def encoded(stream: CallId, seq: int, ts: str, event: events.CallEvent, start: R
 def decoded(line: bytes) -> tuple[int, events.CallEvent]:
     """Sequence number and event of a line; payloads are views of it.
 
-    Raises `ValueError` for anything that is not an event of a call: broken lines, other versions, types like `reset`.
+    Raises `ValueError` for anything that is not an event of a call: broken lines, other versions, unknown types.
     """
     try:
         head = _decode_head(line)
@@ -72,7 +74,7 @@ def decoded(line: bytes) -> tuple[int, events.CallEvent]:
 def _data(event: events.CallEvent) -> _Data:
     match event:
         case events.Progressed():
-            return b"progress", (object_bytes(progress_members(event)),)
+            return b"progress", (object_bytes(_progress_data(event)),)
         case events.Delta():
             head = b'{"channel":%b,"index":%d,"content":' % (object_bytes(event.channel), event.index)
             return b"delta", (head, event.content, b"}")
@@ -89,10 +91,20 @@ def _data(event: events.CallEvent) -> _Data:
             return b"input-required", (head, event.params, b"}")
         case events.InputReceived():
             return b"input-received", (_received_data(event),)
+        case events.Attempt() | events.Reset():
+            return _retry_data(event)
         case events.Started():
             return b"start", (b"{}",)
         case _:
             return _ending_data(event)
+
+
+def _progress_data(event: events.Progressed) -> JsonObject:
+    members = progress_members(event)
+    if event.own is not msgspec.UNSET:
+        meta = raw_object(object_bytes(members.get("_meta", {}))) or {}
+        members["_meta"] = {**meta, _OWN: _Own(event.own, "hub" if event.is_hubs else None)}
+    return members
 
 
 def _received_data(event: events.InputReceived) -> bytes:
@@ -102,6 +114,14 @@ def _received_data(event: events.InputReceived) -> bytes:
     if event.action is not None:
         data["action"] = event.action
     return object_bytes(data)
+
+
+def _retry_data(event: events.Attempt | events.Reset) -> _Data:
+    data: JsonObject = {"attempt": event.number, "reason": event.reason}
+    if isinstance(event, events.Reset):
+        return b"reset", (object_bytes({**data, "discard_from": event.discard_from}),)
+    detail = {"detail": event.detail} if event.detail else {}
+    return b"attempt", (object_bytes({**data, "after": event.after, **detail}),)
 
 
 def _ending_data(event: events.Ending) -> _Data:
@@ -133,6 +153,16 @@ def _says_error(result: RawJson) -> bool:
         return False
 
 
+class _Own(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The note on progress that is not as the server sent it; `by` the hub if it made it."""
+
+    server: int | float | None | msgspec.UnsetType = msgspec.UNSET
+    by: Literal["hub"] | None = None
+
+
+_NOT_NOTED: Final = _Own()
+
+
 # -- from a line
 
 
@@ -155,20 +185,34 @@ _era = msgspec.json.Decoder(Era).decode
 def _progress(rest: RawObject) -> events.Progressed:
     value = _number(rest.pop("progress"))
     total = _number(rest.pop("total")) if "total" in rest else None
-    skipped = _take_skipped(rest) if "_meta" in rest else 0
-    return events.Progressed(value, total, rest or None, skipped)
+    skipped, noted = _taken_notes(rest) if "_meta" in rest else (0, _NOT_NOTED)
+    return events.Progressed(value, total, rest or None, skipped, noted.server, noted.by is not None)
 
 
-def _take_skipped(rest: RawObject) -> int:
-    """Takes the count of merged progress out of `_meta`, and a `_meta` of nothing else out of `rest`."""
+def _taken_notes(rest: RawObject) -> "tuple[int, _Own]":
+    """Takes what the hub has noted out of `_meta`, and a `_meta` of nothing else out of `rest`."""
     meta = raw_object(rest["_meta"]) or {}
-    count = meta.pop(COALESCED, None)
-    if count is None or _COUNT.fullmatch(count) is None:
-        return 0
-    del rest["_meta"]
-    if meta:
-        rest["_meta"] = msgspec.Raw(object_bytes(meta))
-    return int(bytes(count))
+    count, raw = meta.get(COALESCED), meta.get(_OWN)
+    skipped = int(bytes(count)) if count is not None and _COUNT.fullmatch(count) else 0
+    noted = read_as(raw, _Own) if raw is not None else None
+    if skipped:
+        del meta[COALESCED]
+    if noted is not None:
+        del meta[_OWN]
+    if skipped or noted is not None:
+        del rest["_meta"]
+        if meta:
+            rest["_meta"] = msgspec.Raw(object_bytes(meta))
+    return skipped, noted or _NOT_NOTED
+
+
+def _attempt(data: RawObject) -> events.Attempt:
+    detail = _text(data["detail"]) if "detail" in data else ""
+    return events.Attempt(_integer(data["attempt"]), _text(data["reason"]), _number(data["after"]), detail)
+
+
+def _reset(data: RawObject) -> events.Reset:
+    return events.Reset(_integer(data["attempt"]), _text(data["reason"]), _integer(data["discard_from"]))
 
 
 def _input_received(data: RawObject) -> events.InputReceived:
@@ -193,6 +237,8 @@ _READERS: Final[Mapping[str, Callable[[RawObject], events.CallEvent]]] = {
     "tool-result": lambda data: events.ToolResult(_text(data["call"]), data["content"], _flag(data["isError"])),
     "input-required": lambda data: events.InputRequired(_text(data["key"]), _text(data["method"]), data["params"]),
     "input-received": _input_received,
+    "attempt": _attempt,
+    "reset": _reset,
     "end": _end,
     "error": lambda data: events.Failed(error_of(_text(data["code"]), _text(data["class"]), data["jsonrpc"])),
 }

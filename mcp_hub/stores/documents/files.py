@@ -20,7 +20,7 @@ import anyio
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.documents.base import DocumentLimits, Part, check_size, document_id, is_document_id, surplus
-from mcp_hub.stores.locks import make_folder, remove
+from mcp_hub.stores.locks import make_folder, open_plain, remove
 
 log = get_logger(__name__)
 
@@ -31,10 +31,7 @@ _FRESH: Final = re.compile(r"\.[0-9a-f]{32}\.new")
 _WRITING: Final = 600.0
 """Seconds after which a file that is being written is taken to be left behind."""
 _READERS: Final = 4
-_READ_FLAGS: Final = (
-    os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-)
-"""Neither through a link nor waiting for the writer of a pipe."""
+_READ_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)
 _WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
@@ -108,7 +105,7 @@ class FileDocuments:
 
     def _read(self, path: str, offset: int, size: int) -> Part | None:
         try:
-            file = os.open(path, _READ_FLAGS)
+            file = open_plain(path, _READ_FLAGS)
         except OSError:
             return None
         try:
@@ -167,7 +164,7 @@ def _write(path: str, body: bytes, expires: float) -> None:
 
 def _is_sound(path: str) -> bool:
     try:
-        file = os.open(path, _READ_FLAGS)
+        file = open_plain(path, _READ_FLAGS)
     except OSError:
         return False
     try:

@@ -7,13 +7,10 @@ process that has only reading connections is safe: SQLite leaves the files of an
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
-from mcp_hub.stores.locks import lock_file, make_folder, take
-
-_COMPANIONS: Final = ("-wal", "-shm")
+from mcp_hub.stores.locks import aside_of, lock_file, make_folder, take
+from mcp_hub.stores.sqlite.schema import COMPANIONS
 
 
 class Tenancy:
@@ -61,10 +58,9 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 def set_aside(path: Path) -> Path:
     """Renames the file and its companions to `<file>.corrupt-<time>`. Raises `OSError`. To be called while alone."""
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    aside = path.with_name(f"{path.name}.corrupt-{stamp}")
+    aside = Path(aside_of(path))
     path.rename(aside)
-    for companion in _COMPANIONS:
+    for companion in COMPANIONS:
         beside = path.with_name(path.name + companion)
         if beside.exists():
             beside.rename(aside.with_name(aside.name + companion))

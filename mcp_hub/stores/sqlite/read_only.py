@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcp_hub.stores.faults import StoreFault, faulty
-from mcp_hub.stores.sqlite.schema import closed_on_failure, is_ours
+from mcp_hub.stores.sqlite.schema import closed_on_failure, is_ours, set_specials_aside
 from mcp_hub.stores.sqlite.transactions import ReadTransactions
 from mcp_hub.stores.sqlite.worker import Job
 
@@ -58,8 +58,9 @@ class ReadOnlyTransactions(ReadTransactions):
 def _look(path: Path, how: str) -> sqlite3.Connection:
     """A connection for reading to a file of streams. Raises `StoreFault`."""
     try:
+        set_specials_aside(path)
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise faulty(error, path) from error
     with closed_on_failure(connection, path):
         connection.execute("PRAGMA query_only = ON")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from mcp_hub.stores.faults import StoreFault, faulty
-from mcp_hub.stores.locks import make_folder
+from mcp_hub.stores.locks import make_folder, set_special_aside
 
 VERSION: Final = 1
 """Of the tables; a file of a later one is left alone."""
@@ -22,6 +22,8 @@ BUSY_MS: Final = 200
 _APPLICATION: Final = 0x6D687562
 """`mhub`: tells the file from other databases."""
 
+COMPANIONS: Final = ("-wal", "-shm", "-journal")
+"""Ends of the names of the files that SQLite keeps beside its own."""
 EXTRAS: Final = ("continuation", "info")
 """Columns of a stream that are in `extras`."""
 _TABLES: Final = """
@@ -73,9 +75,16 @@ def closed_on_failure(connection: sqlite3.Connection, path: Path) -> Iterator[No
         raise
 
 
+def set_specials_aside(path: Path) -> None:
+    """Sets pipes and devices in place of the file and its companions aside. Raises `OSError`."""
+    for beside in ("", *COMPANIONS):
+        set_special_aside(f"{path}{beside}")
+
+
 def _create_private(path: Path) -> None:
     """An empty file for nobody else's eyes. SQLite gives its companions the same mode."""
     make_folder(path.parent)
+    set_specials_aside(path)
     try:
         # never opened otherwise: closing it would release the locks that SQLite holds on it in this process
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))

@@ -15,7 +15,7 @@ import anyio
 import msgspec
 
 from mcp_hub.masking import learn
-from mcp_hub.stores.locks import lock_file, make_folder, take
+from mcp_hub.stores.locks import lock_file, make_folder, open_plain, take
 from mcp_hub.upstreams.auth.grants import Grant, LoginFailed
 
 _LARGEST: Final = 256 << 10
@@ -39,7 +39,7 @@ class GrantStore:
         """The login, if there is one. Raises `LoginFailed` for a file that cannot be read."""
         path = self.path(key)
         try:
-            with path.open("rb") as file:
+            with open(open_plain(path, os.O_RDONLY), "rb") as file:
                 grant = msgspec.json.decode(file.read(_LARGEST + 1), type=Grant)
         except FileNotFoundError:
             return None

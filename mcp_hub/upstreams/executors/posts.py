@@ -102,7 +102,8 @@ class Production:
 
     def receive(self, post: Post, epoch: int) -> Taken | None:
         """The content of the post; None for a duplicate. `epoch` is the current one. Raises `PostRefused`."""
-        if not self._is_next(post, epoch):
+        seq = self.taken + 1 if post.seq is None else post.seq
+        if not self._is_next(epoch if post.epoch is None else post.epoch, seq, epoch):
             return None
         _check_form(post, self._limits)
         events = _read_events(post)
@@ -112,7 +113,7 @@ class Production:
             raise PostRefused("no_credit", said, credit=self.credit)
         content = [event for event in events if isinstance(event, Delta) and event.channel == "content"]
         ending = self._ending(post, content) if post.complete else None
-        self.taken, self._epoch = post.seq, epoch
+        self.taken, self._epoch = seq, epoch
         self.credit -= len(events)
         self._open |= keys
         self._gathered += content
@@ -137,19 +138,19 @@ class Production:
         self._open.clear()
         self._gathered.clear()
 
-    def _is_next(self, post: Post, epoch: int) -> bool:
-        """False for a duplicate."""
-        if post.epoch != epoch:
-            raise stale(post.epoch, epoch)
-        if post.seq < 1:
-            raise malformed(f"Posts are numbered 1, 2, 3…, not {post.seq}.")
-        if post.seq <= self.taken and post.epoch == self._epoch:
+    def _is_next(self, sent: int, seq: int, epoch: int) -> bool:
+        """False for a duplicate; `sent` is the epoch of the post."""
+        if sent != epoch:
+            raise stale(sent, epoch)
+        if seq < 1:
+            raise malformed(f"Posts are numbered 1, 2, 3…, not {seq}.")
+        if seq <= self.taken and sent == self._epoch:
             return False
         if self.ended:
             raise PostRefused("call_ended", "The call has ended: nothing more can be posted.")
-        if post.seq != self.taken + 1:
+        if seq != self.taken + 1:
             expected = self.taken + 1
-            raise PostRefused("gap", f"Post {post.seq} leaves a gap: the next one is {expected}.", expected=expected)
+            raise PostRefused("gap", f"Post {seq} leaves a gap: the next one is {expected}.", expected=expected)
         return True
 
     def _asked_by(self, events: Sequence[Produced]) -> set[str]:

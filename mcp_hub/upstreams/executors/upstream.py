@@ -142,7 +142,7 @@ class ExecutorUpstream(LocalSource):
         if executor.key[0] != principal:
             raise _unknown(id_)
         epoch = self._executors.get(executor.key, executor).epoch  # it may have been removed and registered again
-        if work is not None and post.epoch == epoch:
+        if work is not None and post.epoch in (None, epoch):
             work.touch(self._clock.now())
         taken = production.receive(post, epoch)
         if taken is None or work is None:

@@ -25,6 +25,7 @@ from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import InvalidParams, RpcError, StartFailed, UnknownEntry, UpstreamUnavailable
 from mcp_hub.logs import get_logger
 from mcp_hub.types import Cause, Era, Kind, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.functions.output import OutputText, content_block
 from mcp_hub.upstreams.functions.registry import Context, Progress, Registry, Result, Tool, default_registry
 from mcp_hub.upstreams.functions.schemas import ArgumentsRefused, plain
 from mcp_hub.upstreams.local_source import LocalSource
@@ -112,41 +113,17 @@ class LocalUpstream(LocalSource):
             context.end()
 
 
-class OutputText:
-    """The content that a generator has yielded, and the deltas for it. Text grows the text that was yielded before."""
-
-    def __init__(self) -> None:
-        self._blocks: list[object] = []
-        self._text: list[str] | None = None
-        """Pieces of the last block, while it is text that may still grow."""
-
-    def add(self, item: object) -> events.Delta:
-        """The delta for an item: a piece of text, or a block, which stands alone."""
-        block = _block(item)
-        if not isinstance(item, str):
-            self._text = None
-            self._blocks.append(block)
-        elif self._text is None:
-            self._text = [item]
-            self._blocks.append(self._text)
-        else:
-            self._text.append(item)
-        return events.Delta(msgspec.json.encode([block]), index=len(self._blocks) - 1)
-
-    def blocks(self) -> list[object]:
-        """The content blocks so far."""
-        return [_block("".join(one)) if isinstance(one, list) else one for one in self._blocks]
-
-
 def encode_result(value: object, wraps_result: bool) -> bytes:
     """A `CallToolResult` for what a tool returned. Raises: `TypeError` or `ValueError` if JSON cannot carry it."""
     result = value if isinstance(value, Result) else Result(value)
     content, structured = _convert(result.value, wraps_result)
     if result.structured is not None:
         structured = plain(result.structured)
-        content = [_block(_text(structured))]
+        content = [content_block(_text(structured))]
     if result.content is not None:
-        content = [_block(item) for item in ([result.content] if isinstance(result.content, str) else result.content)]
+        content = [
+            content_block(item) for item in ([result.content] if isinstance(result.content, str) else result.content)
+        ]
     meta = plain(result.meta)
     parts = {"content": content, "structuredContent": structured, "isError": result.is_error, "_meta": meta}
     return msgspec.json.encode({name: part for name, part in parts.items() if part is not None})
@@ -239,9 +216,10 @@ async def _drive(generator: AsyncGenerator[object, None], channel: CallChannel) 
                     channel.send(transcript.add(item))
             await channel.drained()
             await anyio.lowlevel.checkpoint()  # a generator that never waits must not keep the loop, or escape a cancel
+        return Result(content=transcript.blocks()) if final is None else final
     finally:
+        transcript.close()
         await _close(generator)
-    return Result(content=transcript.blocks()) if final is None else final
 
 
 async def _close(generator: AsyncGenerator[object, None]) -> None:
@@ -264,7 +242,7 @@ def _arguments(params: Mapping[str, msgspec.Raw]) -> bytes:
 def _convert(value: object, wraps_result: bool) -> tuple[list[object], object]:
     """Content blocks and structured content of a plain return value."""
     converted = plain(value)
-    content = [] if converted is None else [_block(_text(converted))]
+    content = [] if converted is None else [content_block(_text(converted))]
     if wraps_result and not (isinstance(converted, dict) and set(converted) == {"result"}):
         return content, {"result": converted}
     return content, converted if isinstance(converted, dict) else None
@@ -272,16 +250,6 @@ def _convert(value: object, wraps_result: bool) -> tuple[list[object], object]:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _block(item: object) -> object:
-    """A content block of text, or of what already is one."""
-    if isinstance(item, str):
-        return {"type": "text", "text": item}
-    block = plain(item)
-    if not isinstance(block, dict) or not isinstance(block.get("type"), str):
-        raise TypeError(f"expected text or a content block with a type, not {type(item).__name__}")
-    return block
 
 
 def _failure(text: str) -> events.Completed:

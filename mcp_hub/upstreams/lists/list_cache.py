@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.logs import get_logger
+from mcp_hub.stores.locks import open_plain
 from mcp_hub.types import Era, JsonObject, Kind, Snapshot
 
 log = get_logger(__name__)
@@ -94,7 +95,7 @@ class ListFile(msgspec.Struct, frozen=True):
 
     def _bytes(self) -> bytes:
         """The content of a plain file that is not too long; marks it as used."""
-        opened = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        opened = open_plain(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(opened, "rb") as file:
             known = os.fstat(opened)
             if not stat.S_ISREG(known.st_mode):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from mcp_hub.logs import get_logger
+from mcp_hub.stores.locks import open_plain
 from mcp_hub.types import Era
 
 log = get_logger(__name__)
@@ -67,11 +68,16 @@ class EraCache:
         if self._known is None:
             self._known = {}
             try:
-                loaded = json.loads(self._path.read_text()) if self._path else {}
+                loaded = json.loads(self._read(self._path)) if self._path else {}
                 self._known = {k: v for k, v in loaded.items() if isinstance(v, str)}
             except (OSError, ValueError, AttributeError):
                 log.debug("era_memory_unread", path=str(self._path))
         return self._known
+
+    @staticmethod
+    def _read(path: Path) -> bytes:
+        with open(open_plain(path, os.O_RDONLY), "rb") as file:
+            return file.read()
 
     def _save(self, known: dict[str, str]) -> None:
         if self._path is None:

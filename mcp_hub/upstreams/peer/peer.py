@@ -358,9 +358,11 @@ class Peer(WireHandler):
         self.said += 1
         self._abandoned.answered(id_)
 
-    def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
-        if self.strays.unreadable(bad, line):
-            self._suspect(self.wire.requests.pending.values())
+    def on_bad_line(self, bad: BadMessage, line: bytes, source: Pending | None = None) -> None:
+        key = envelope.id_key(bad.id) if bad.id is not None else None
+        is_of_one = type(key) is int and self.wire.requests.was_asked(key)  # which has its answer
+        if self.strays.unreadable(bad, line) and not is_of_one:
+            self._suspect([source] if source is not None else self.wire.requests.pending.values())
 
     def _suspect(self, requests: Iterable[Pending]) -> None:
         for pending in requests:

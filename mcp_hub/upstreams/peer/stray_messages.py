@@ -29,26 +29,27 @@ _ECHO: Final = 5.0
 
 
 class StrayMessages:
-    """The last `lines` that could not be read, for people, and the hub's log of messages that belong to no call.
+    """The last `lines` that could not be read, of `count` in all, and the hub's log of messages of no call.
 
     Of `warning` and above it has 20 a minute, of others 200 as `debug`; more are only mentioned.
     """
 
     def __init__(self, server: str) -> None:
         self.lines: list[str] = []
+        self.count = 0
         self._server = server
         self._logged = {True: 0, False: 0}
         self._until = 0.0
 
     def unreadable(self, bad: BadMessage, line: bytes) -> bool:
-        """Keeps a line; returns whether it may be an answer for an unknown request.
+        """Keeps a line; returns whether it may be an answer.
 
         A broken request is not one, nor is the error of some servers for a notification that they do not know.
         """
         head = line[:_HEAD]
         is_message = b'"jsonrpc"' in head or b'"result"' in head  # its content is for one caller, stray text is for all
         self._keep(f"a message ({bad.reason})" if is_message else hide(head[:800].decode("utf-8", "replace"))[:200])
-        return is_message and bad.id is None and b'"method"' not in head and _NO_METHOD not in head
+        return is_message and b'"method"' not in head and _NO_METHOD not in head
 
     def nameless(self, method: str) -> RpcError | None:
         """Keeps a request whose id no answer can name; returns the error to answer it with (JSON-RPC 2.0 §5).
@@ -62,6 +63,16 @@ class StrayMessages:
     def _keep(self, text: str) -> None:
         self.lines.append(f"stdout: {text}")
         del self.lines[:-_LINES]
+        self.count += 1
+        if self.count == 1:  # the status has the lines
+            log.info("upstream_noise", upstream=self._server)
+
+    @property
+    def summary(self) -> str | None:
+        """Their number and the last of them, for people; None if there was none."""
+        if not self.count:
+            return None
+        return f"lines of its output that are not messages: {self.count}, the last is {self.lines[-1]}"
 
     def log(self, severity: str, params: RawObject) -> None:
         """Logs a message of the server."""

@@ -14,7 +14,7 @@ from mcp_hub.notices import Notices
 log = get_logger(__name__)
 
 
-class Attempt:
+class SubscribeAttempt:
     """One try to have a resource watched; all callers that wait for it share its outcome."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class WantedResources:
         self._changes = changes
         self.wanted: Counter[str] = Counter()
         self.watched: set[str] = set()
-        self._attempts: dict[str, Attempt] = {}
+        self._attempts: dict[str, SubscribeAttempt] = {}
         self._missed: set[str] = set()
         self._touched: set[str] = set()
         self._news = anyio.Event()
@@ -59,10 +59,10 @@ class WantedResources:
             self._missed.discard(uri)
             self._touch(uri)
 
-    def attempt(self, uri: str) -> Attempt:
+    def attempt(self, uri: str) -> SubscribeAttempt:
         """Has the resource tried, unless that is under way."""
         if uri not in self._attempts:
-            self._attempts[uri] = Attempt()
+            self._attempts[uri] = SubscribeAttempt()
             self._touch(uri)
         return self._attempts[uri]
 

@@ -22,6 +22,7 @@ from mcp_hub.upstreams.peer.negotiation import ProbeKilled
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import LAST_WORDS
 from mcp_hub.upstreams.process.child import Child, describe_exit
+from mcp_hub.upstreams.process.last_output import with_output
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.wire.server_pipe import ServerPipe
 
@@ -84,7 +85,7 @@ class StdioConnection:
         try:
             peer = await self._negotiated(tasks, self.spec.era, remembered)
         except ProbeKilled as exc:
-            log.info("upstream_probe_killed", upstream=self.name, reason=str(exc))
+            log.debug("upstream_probe_killed", upstream=self.name, reason=str(exc))
             await self.close()
             peer = await self._negotiated(tasks, Era.HANDSHAKE, None)
         except (StartFailed, anyio.get_cancelled_exc_class()):  # cancelled: it did not get ready in time
@@ -169,8 +170,7 @@ class StdioConnection:
         return Cause("not_mcp" if is_other else cause.code, self._with_output(cause.reason))
 
     def _with_output(self, reason: str) -> str:
-        lines = [*(self.peer.strays.lines if self.peer else ()), *self.stderr][-5:]
-        return f"{reason}. Last output: {' | '.join(lines)}" if lines else reason
+        return with_output(reason, [*(self.peer.strays.lines if self.peer else ()), *self.stderr])
 
     async def close(self) -> None:
         """Ends the process group: end of file, SIGTERM, SIGKILL. Shielded and bounded."""

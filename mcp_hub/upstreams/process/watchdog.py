@@ -62,6 +62,11 @@ class Watchdog:
         """The watchdog process, if there is one at the moment."""
         return self._process.process.pid if self._process.process is not None else None
 
+    @property
+    def has_given_up(self) -> bool:
+        """Whether watchdog processes ended so often that there is none for a while."""
+        return self._process.has_given_up
+
     def spawn(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Child:
         """As `child.spawn`, with the two variables in `env`. The first child brings up the watchdog process."""
         if not self._is_awake.is_set():

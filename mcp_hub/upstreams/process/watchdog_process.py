@@ -113,23 +113,39 @@ class WatchdogHandle:
         self._clock = clock
         self._starts: deque[float] = deque(maxlen=_STARTS)
         self.process: WatchdogProcess | None = None
+        self.has_given_up = False
+        """Whether too many were started, until one is seen running again."""
 
     def ensure(self) -> None:
         """Starts a process unless one runs, there can be none, or too many were started."""
         if self.process is not None:
             if self.process.is_running:
+                if self.has_given_up:
+                    log.warning("guard_recovered", pid=self.process.pid)
+                    self.has_given_up = False
                 return
-            log.warning("guard_ended", pid=self.process.pid)
+            if not self.has_given_up:
+                log.warning("guard_ended", pid=self.process.pid)
             self.process.discard()
             self.process = None
         now = self._clock.now()
-        if not can_watch() or (len(self._starts) == _STARTS and now - self._starts[0] < _PERIOD):
+        if not can_watch():
+            return
+        if len(self._starts) == _STARTS and now - self._starts[0] < _PERIOD:
+            self._give_up()
             return
         self._starts.append(now)
         try:
             self.process = WatchdogProcess(self._instance, "".join(f"+{pid}\n" for pid in self._sessions))
         except OSError as error:
             log.warning("guard_failed", reason=str(error))
+
+    def _give_up(self) -> None:
+        """Leaves the hub without one for a while, which is said once."""
+        if not self.has_given_up:
+            self.has_given_up = True
+            consequence = "servers may outlive a hub that is killed"
+            log.error("guard_given_up", starts=_STARTS, next_try=f"within {_PERIOD:g} s", consequence=consequence)
 
     def send(self, lines: str) -> None:
         """Sends lines to it, or starts another one that knows as much."""

@@ -11,8 +11,12 @@ from msgspec.structs import replace
 
 from mcp_hub.types import Cause, UpstreamState
 
+GAVE_UP: Final = " (gave up after "
+"""Between the reason of the last failure and how many there were."""
 _BASE: Final = 0.5
 _CAP: Final = 30.0
+_DOUBLED: Final = 16
+"""The most doublings of a pause."""
 _STABLE: Final = 10.0
 """Seconds that a server under a rule without an end has to be ready for its next pause to be the shortest again."""
 
@@ -68,15 +72,14 @@ def died(life: Life, rule: RestartRule, now: float, cause: Cause, jitter: float,
         return life
     if life.state is UpstreamState.DRAINING:
         return drained(life)
+    was_ready = life.state is UpstreamState.READY and (rule.intensity is not None or lasted >= _STABLE)
+    before = 0 if was_ready else life.streak
     recent = (*(t for t in life.deaths if now - t < rule.period), now)
     if rule.intensity is not None and len(recent) > rule.intensity:
-        why = Cause(cause.code, f"{cause.reason} (gave up after {len(recent)} failures in {rule.period:g} s)")
-        return _because(life, why, state=UpstreamState.FAILED, deaths=recent)
-    was_ready = life.state is UpstreamState.READY and (rule.intensity is not None or lasted >= _STABLE)
-    streak = 0 if was_ready else life.streak
-    delay = min(_BASE * 2**streak, _CAP) * (1 + jitter / 4)
-    streak, delay = min(streak + 1, 16), min(delay, _CAP)
-    return _because(life, cause, state=UpstreamState.BACKING_OFF, deaths=recent, streak=streak, delay=delay)
+        why = Cause(cause.code, f"{cause.reason}{GAVE_UP}{len(recent)} failures in {rule.period:g} s)")
+        return _because(life, why, state=UpstreamState.FAILED, deaths=recent, streak=before + 1)
+    delay = min(min(_BASE * 2 ** min(before, _DOUBLED), _CAP) * (1 + jitter / 4), _CAP)
+    return _because(life, cause, state=UpstreamState.BACKING_OFF, deaths=recent, streak=before + 1, delay=delay)
 
 
 def renewed(life: Life, cause: Cause) -> Life:

@@ -196,6 +196,7 @@ class ManagedUpstream(Supervisor):
             rests=life.rests,
             code=life.code,
             failures=life.streak,
+            noise=peer.strays.summary if peer else None,
         )
 
     def snapshot(self) -> Snapshot | None:

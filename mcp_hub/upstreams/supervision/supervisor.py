@@ -30,6 +30,7 @@ from mcp_hub.upstreams.supervision import lifecycle
 from mcp_hub.upstreams.supervision.connection import Connection
 from mcp_hub.upstreams.supervision.lifecycle import Life, RestartRule
 from mcp_hub.upstreams.supervision.liveness import LivenessCheck
+from mcp_hub.upstreams.supervision.state_log import log_failure, log_ready
 from mcp_hub.upstreams.supervision.turns import Turns
 
 log = get_logger(__name__)
@@ -38,7 +39,6 @@ _SESSION: Final = 1.0
 """Seconds that a session has to last for its loss to be followed by the next one at once."""
 _CLOSED: Final = lifecycle.FINAL | {UpstreamState.DRAINING}
 """States in which no call waits."""
-_BAD: Final = frozenset({UpstreamState.BACKING_OFF, UpstreamState.FAILED, UpstreamState.INCOMPATIBLE})
 _CHECKS: Final = 4
 """Looks at a server within `idle_stop`, all of which have to find nothing."""
 _SILENCE: Final = 10.0
@@ -289,7 +289,7 @@ class Supervisor:
             self._on_ready(peer)
             self._ready_at = self._clock.now()
             self._become(lifecycle.ready(self._life))
-            log.info("upstream_ready", upstream=self.name, era=peer.info.era.value, version=peer.info.version)
+            log_ready(self.name, self._life, peer.info)
         if self._connected is None:
             late = Cause("start_timeout", f"it was not ready within {limit:g} s")
             raise StartFailed(*await connection.last_words(late))
@@ -317,8 +317,6 @@ class Supervisor:
 
     def _become(self, life: Life) -> None:
         if life != self._life:
-            if life.state in _BAD:
-                state = life.state.value
-                log.warning("upstream_state", upstream=self.name, state=state, code=life.code, reason=life.reason)
+            log_failure(self.name, self._life, life)
             self._life = life
             self._changes.bump()

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from mcp_hub.calls import coalesce
@@ -79,3 +80,48 @@ def test_what_waited_reaches_a_reader_that_has_caught_up_although_nothing_new_co
     woken.clear()
     assert len(reader.take()) == 5 and woken
     assert reader.take() == [Progressed(9, skipped=5)]
+
+
+@virtual
+async def test_a_producer_of_large_events_waits_for_few_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coalesce, "LAG_BYTES", 1000)
+    monkeypatch.setattr(log_module, "_KEPT_BYTES", 500)
+    log = CallLog()
+    log.append(Started())
+    reader = log.reader(nothing)
+    for _ in range(4):
+        log.append(Delta(b"x" * 400))
+    producer = asyncio.create_task(log.drained())
+    await sleep(1)
+    assert not producer.done()
+    assert len(reader.take(3)) == 3
+    log.append(Delta(b"x" * 400))
+    assert len(reader.take()) == 3
+    await sleep(1)
+    assert producer.done()
+    await log.drained()
+
+
+@virtual
+async def test_large_progress_is_merged_for_a_slow_reader_and_what_was_read_is_let_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(coalesce, "LAG_BYTES", 1000)
+    log = CallLog()
+    log.append(Started())
+    reader = log.reader(nothing)
+    for number in range(9):
+        log.append(Progressed(number, None, {"message": msgspec.Raw(b'"%s"' % (b"x" * 398))}))
+    log.append(Completed(b"{}"))
+    _, *progress, _ = reader.take()
+    assert [(event.progress, event.skipped) for event in progress if isinstance(event, Progressed)] == [
+        (0, 0), (1, 0), (2, 0), (8, 5),
+    ]  # fmt: skip
+    monkeypatch.setattr(log_module, "_KEPT_BYTES", 1000)
+    again = CallLog()
+    again.append(Started())
+    follower = again.reader(nothing)
+    for _ in range(9):
+        again.append(Delta(b"x" * 400))
+        follower.take()
+    assert len(again._events) <= 4

@@ -115,6 +115,17 @@ def test_a_silent_call_runs_out_of_time(
     run(scenario, loop)
 
 
+@pytest.mark.parametrize(("method", "outcome"), [("tools/call", "unknown"), ("resources/read", None)])
+@virtual
+async def test_outcome_of_a_tool_that_ran_out_of_time_is_unknown(method: str, outcome: str | None) -> None:
+    registry = new_registry()
+    call = registry.start(new_call(method=method), never, TimeLimits(5, 10))
+    late = Watched(call, LoopClock().now())
+    await sleep(20)
+    error = failure(late.ending)
+    assert isinstance(error, DeadlineExceeded) and (error.data or {}).get("outcome") == outcome
+
+
 @virtual
 async def test_progress_is_a_sign_of_life_but_the_longest_duration_stays() -> None:
     registry = new_registry()
@@ -127,11 +138,11 @@ async def test_progress_is_a_sign_of_life_but_the_longest_duration_stays() -> No
 
 
 def doubted(after_doubt: CallHandler) -> CallHandler:
-    """A call that after 5 s may have been answered in a way that nobody understands, and goes on like this."""
+    """A call that after 5 s, and the last time after 9 s, may have been answered in a way that nobody understands."""
 
     async def handler(call: Call, channel: CallChannel) -> Completed:
-        await sleep(5)
-        for _ in range(100):
+        for pause in (5, 1, 1, 1, 1):
+            await sleep(pause)
             channel.suspect()
         return await after_doubt(call, channel)
 
@@ -143,9 +154,9 @@ async def test_a_call_that_may_have_been_answered_has_little_time_left() -> None
     call = watch(new_registry(), doubted(never), LONG)
     await sleep(500)
     error = failure(call.ending)
-    assert isinstance(error, UpstreamLost) and "something that belongs to no call" in str(error)
-    assert error.data == {"upstream": {"server": "git"}, "outcome": "unknown"}
-    assert call.ended_at is not None and 35 <= call.ended_at - call.began <= 35 + 2 * TICK
+    assert isinstance(error, UpstreamLost) and "cannot be read or belongs to no call" in str(error)
+    assert error.data == {"upstream": {"server": "git", "code": "unreadable_answer"}, "outcome": "unknown"}
+    assert call.ended_at is not None and 39 <= call.ended_at - call.began <= 39 + 2 * TICK
 
 
 @virtual

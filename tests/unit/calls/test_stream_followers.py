@@ -244,6 +244,7 @@ class Client:
         self.follower = await hub.follow(id_, len(self.lines), most=most)
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_thousand_resumes_at_random_places_of_a_store_that_answers_late_lose_nothing() -> None:
     chance = random.Random(7)

@@ -249,7 +249,7 @@ async def test_progress_continues_from_the_last_value_however_much_was_said_sinc
         call.says(Progressed(number), delta("x" * 100_000, number))
         await sleep(0.3)
     row = (await hub.streams.open("p", call.id)).row
-    assert await last_progress(hub.store, row) == 39
+    assert await last_progress(hub.store, row) == Progressed(39)
 
 
 @virtual

@@ -84,6 +84,7 @@ def rows(count: int) -> list[dict[str, Any]]:
     return [{"id": number, "name": f"row {number}", "tags": ["a", "b"]} for number in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("indent", [None, 2], ids=["compact", "indented"])
 def test_an_array_of_100_000_rows_stays_json_and_says_what_is_shown(indent: int | None) -> None:
     whole = json.dumps(rows(100_000), indent=indent)

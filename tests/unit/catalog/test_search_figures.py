@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 
 from mcp_hub.catalog.search.ranker import build
-from tests.captured import DATA
+from tests.captured import DATA, needs_queries
 
 SETS = DATA / "toolsearch"
 
-pytestmark = pytest.mark.skipif(
-    not SETS.is_dir(), reason="MCP_HUB_EVAL_DATA names no folder with toolsearch/<set>/dev.jsonl"
-)
+pytestmark = needs_queries
 
 
 def lines(name: str, file: str) -> list[dict[str, Any]]:

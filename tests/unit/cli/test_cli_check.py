@@ -109,3 +109,23 @@ def test_address_that_serve_refuses_is_a_warning_of_check(tmp_path: Path) -> Non
     served = hub(tmp_path, "serve", "--http", "--port", "0")
     assert served.returncode == 2 and "0.0.0.0" in served.stderr
     assert done.stderr.endswith("[public_without_tokens]\n") and served.stderr.endswith("[public_without_tokens]\n")
+
+
+def test_misspelt_name_in_a_module_is_a_finding(folder: Path) -> None:
+    (folder / "servers.yaml").write_text("servers:\n  jobs:\n    local: mcp_hub.examples.jobs:registri\n")
+    done = hub(folder, "check")
+    assert f"{folder}/servers.yaml:3: servers.jobs.local: module mcp_hub.examples.jobs does not have" in done.stderr
+    assert 'Did you mean "registry"? [registry_not_found]' in done.stderr
+    assert "1 server cannot start" in done.stdout
+
+
+def test_bad_server_is_an_error_of_check_and_serve_starts_the_rest(folder: Path) -> None:
+    bad = "servers:\n  bad: {comand: x}\n  jobs: {local: mcp_hub.examples.jobs:registry}\n"
+    (folder / "servers.yaml").write_text(bad)
+    assert hub(folder, "check").returncode == 2
+    prefix = "io.modelcontextprotocol/"
+    meta = {f"{prefix}protocolVersion": "2026-07-28", f"{prefix}clientCapabilities": {}}
+    ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
+    served = hub(folder, "serve", stdin=json.dumps(ask) + "\n")
+    assert served.returncode == 0 and "jobs_count_words" in served.stdout
+    assert "servers.bad.comand" in served.stderr and "the server is left out" in served.stderr

@@ -12,7 +12,7 @@ from mcp_hub.cli.render.renderers import JsonLines, OnTerminal, Quiet
 from mcp_hub.cli.render.results import ShownResult
 from mcp_hub.cli.setup import fail
 from mcp_hub.errors import RpcError
-from mcp_hub.events import Delta, Log, Progressed
+from mcp_hub.events import Attempt, Delta, Log, Progressed, Reset
 
 
 def text(words: str) -> bytes:
@@ -100,6 +100,15 @@ def test_terminal_shows_progress_with_message_and_count() -> None:
     assert "━" in shown
 
 
+def test_terminal_shows_the_numbers_of_the_server() -> None:
+    terminal = Terminal()
+    terminal.show.event(Progressed(4, 9, own=1))
+    terminal.show.event(Progressed(5, 9, own=1, is_hubs=True))
+    terminal.show.close()
+    assert "1/9" in terminal.out.getvalue() and "4/9" not in terminal.out.getvalue()
+    assert "5/9" not in terminal.out.getvalue()
+
+
 def test_terminal_keeps_streamed_lines_and_the_result() -> None:
     terminal = Terminal()
     for piece in ("first ", "line\nsec", "ond\n"):
@@ -169,3 +178,21 @@ def test_a_command_that_fails_says_so_without_escape_sequences(capsys: pytest.Ca
     with pytest.raises(SystemExit):
         fail("usage", "no \x1b]0;title\x07\x1b[2J", 2)
     assert capsys.readouterr().err == "no \\x1b]0;title\\x07\\x1b[2J [usage]\n"
+
+
+def test_text_of_a_failed_attempt_is_not_taken_for_the_result() -> None:
+    terminal = Terminal()
+    for event in (Delta(text("ha")), Attempt(2, "lost", 0.5, "gone"), Reset(2, "lost", 2), Delta(text("half"))):
+        terminal.show.event(event)
+    terminal.show.outcome(result("half"))
+    assert terminal.lines == ["half"], "streamed whole by the second attempt, it is not printed again"
+    said = screen(terminal.err.getvalue())
+    assert said == ["gone (attempt 2 in 0.5 s)", "The text so far belongs to a failed attempt."]
+
+
+def test_the_result_is_printed_if_only_a_failed_attempt_has_streamed_it() -> None:
+    terminal = Terminal()
+    for event in (Delta(text("done\n")), Reset(2, "lost", 2)):
+        terminal.show.event(event)
+    terminal.show.outcome(result("done\n"))
+    assert terminal.lines == ["done", "done"]

@@ -17,12 +17,14 @@ from mcp_hub.cli.render.results import (
 )
 from mcp_hub.errors import RpcError, UpstreamLost
 from mcp_hub.events import (
+    Attempt,
     CallEvent,
     Delta,
     InputReceived,
     InputRequired,
     Log,
     Progressed,
+    Reset,
     Started,
     ToolCall,
     ToolResult,
@@ -105,7 +107,13 @@ def test_message_of_progress_is_its_text_if_it_is_one() -> None:
         (InputReceived("q"), {"type": "input-received", "key": "q"}),
         (InputReceived("q", 1, "accept"), {"type": "input-received", "key": "q", "action": "accept"}),
         (Log("info", b'{"data":[1],"level":"info"}'), {"type": "log", "level": "info", "data": [1]}),
+        (
+            Attempt(2, "lost", 0.5, "gone"),
+            {"type": "attempt", "attempt": 2, "reason": "lost", "after": 0.5, "detail": "gone"},
+        ),
+        (Reset(2, "lost", 3), {"type": "reset", "attempt": 2, "reason": "lost", "discard_from": 3}),
         (Started(), None),
+        (Progressed(1, own=0.5, is_hubs=True), None),
     ],
 )
 def test_event_becomes_a_line(event: CallEvent, line: object) -> None:
@@ -116,7 +124,7 @@ def test_event_becomes_a_line(event: CallEvent, line: object) -> None:
 
 def test_result_line_holds_the_result_as_sent() -> None:
     line = result_line(ShownResult.of(b'{"content":[], "isError":true, "x":1.0}'))
-    assert line == b'{"type":"result","isError":true,"result":{"content":[], "isError":true, "x":1.0}}\n'
+    assert line == b'{"type":"end","outcome":"tool_error","result":{"content":[], "isError":true, "x":1.0}}\n'
 
 
 def test_error_line_has_code_message_and_data() -> None:

@@ -57,9 +57,11 @@ class Given:
 
     def __init__(self, events: Sequence[CallEvent]) -> None:
         self._events = events
+        self.cursor = 0
 
     async def __aiter__(self) -> AsyncIterator[CallEvent]:
         for event in self._events:
+            self.cursor += 1
             yield event
 
 
@@ -72,26 +74,44 @@ async def said(question: InputRequired) -> str:
 
 
 async def shown(*events: CallEvent) -> tuple[int | None, list[str]]:
+    """The exit code, and the type and number of each line."""
     out = io.BytesIO()
     code = await followed(given(*events), JsonLines(out), said)
-    return code, [json.loads(line)["type"] for line in out.getvalue().splitlines()]
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    return code, [f"{line['type']} {line['seq']}" for line in lines]
 
 
 async def test_call_is_followed_to_its_ending_and_no_further(capsys: pytest.CaptureFixture[str]) -> None:
     done = Completed(b'{"content":[]}')
-    assert await shown(Started(), Progressed(1), done, Progressed(2)) == (0, ["progress", "result"])
-    assert await shown(Completed(b'{"content":[],"isError":true}')) == (1, ["result"])
-    assert await shown(Failed(HubRestarted("gone")), done) == (3, ["error"])
-    assert await shown(Progressed(1)) == (None, ["progress"])
+    assert await shown(Started(), Progressed(1), done, Progressed(2)) == (0, ["progress 2", "end 3"])
+    assert await shown(Completed(b'{"content":[],"isError":true}')) == (1, ["end 1"])
+    assert await shown(Failed(HubRestarted("gone")), done) == (3, ["error 1"])
+    assert await shown(Progressed(1)) == (None, ["progress 1"])
     capsys.readouterr()
-    assert await shown(Cancelled("enough"), done) == (130, ["cancelled"])
+    assert await shown(Cancelled("enough"), done) == (130, ["end 1"])
     assert capsys.readouterr().err == "The call was cancelled: enough.\n"
 
 
 async def test_question_is_shown_and_said(capsys: pytest.CaptureFixture[str]) -> None:
     asked = InputRequired("q", "roots/list", b"{}")
-    assert await shown(asked, Cancelled(None)) == (130, ["input-required", "cancelled"])
+    assert await shown(asked, Cancelled(None)) == (130, ["input-required 1", "end 2"])
     assert capsys.readouterr().err == "asked roots/list\nThe call was cancelled.\n"
+
+
+async def test_progress_of_the_hub_has_no_line_and_other_progress_the_value_of_the_server() -> None:
+    out = io.BytesIO()
+    beat = Progressed(3 + 1e-6, 9, own=3, is_hubs=True)
+    await followed(given(Progressed(3, 9), beat, Progressed(3 + 2e-6, 9, own=3)), JsonLines(out), said)
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [(line["seq"], line["progress"]) for line in lines] == [(1, 3), (3, 3)]
+
+
+async def test_error_that_is_no_event_has_no_number() -> None:
+    out = io.BytesIO()
+    show = JsonLines(out)
+    await followed(given(Progressed(1)), show, said)
+    show.error(HubRestarted("gone"), "gone")
+    assert [json.loads(line).get("seq") for line in out.getvalue().splitlines()] == [1, None]
 
 
 async def test_pipe_gets_no_word_of_a_cancelled_call(capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,6 +92,7 @@ async def taken(stream: HubStream) -> list[tuple[int, CallEvent]]:
 ALL = list(enumerate(EVENTS, 1))
 
 
+@pytest.mark.slow
 def test_events_come_once_and_in_order_wherever_connections_are_cut() -> None:
     @settings(max_examples=examples(60), deadline=None)
     @given(st.lists(st.integers(0, len(WHOLE)), max_size=6))

@@ -25,7 +25,7 @@ def settings(clients: str = "", name: str = "servers.yaml") -> Settings:
 @pytest.mark.parametrize(
     ("client_name", "rules"),
     [
-        ("claude-code", ClientRules(400, True, None, result_gap=0.005)),
+        ("claude-code", ClientRules(400, True, None, one_line=True, result_gap=0.005)),
         ("claude-ai", ClientRules(240, False, 200.0, result_gap=0.005)),
         ("claude-desktop", ClientRules(240, False, 200.0, result_gap=0.005)),
         ("Codex-MCP-Client", ClientRules(120, False, 240.0)),
@@ -143,7 +143,7 @@ PARTS = """
     ("client_name", "rules"),
     [
         ("claude-ai", ClientRules(9, False, 200.0, result_gap=0.005)),  # the rest is what is built in for it
-        ("claude-code", ClientRules(400, True, 5.0, result_gap=0.005)),
+        ("claude-code", ClientRules(400, True, 5.0, one_line=True, result_gap=0.005)),
         ("my-agent", ClientRules(7, True, 70.0)),  # nothing is built in: the rest is that of unknown clients
         ("quick", ClientRules(7, False, 1.0)),
         ("other", ClientRules(7, False, 70.0)),

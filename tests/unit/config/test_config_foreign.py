@@ -117,7 +117,8 @@ def test_files_of_our_own_stay_strict(text: str, name: str) -> None:
     assert "autoApprove [unknown_key]" in found
 
 
-def test_input_of_vs_code_is_an_error_that_says_what_to_write() -> None:
+def test_input_of_vs_code_that_is_not_in_the_environment_is_an_error_that_names_the_variable() -> None:
     text = '{"servers": {"a": {"command": "x", "env": {"KEY": "${input:api-key}"}}}, "inputs": []}'
-    said = "[invalid_placeholder]"
-    assert findings(text) == [f"c.json:1: servers.a.env.KEY {said}"]
+    assert findings(text) == ["c.json:1: servers.a.env.KEY [variable_not_set]"]
+    with pytest.raises(ConfigError, match="API_KEY"):
+        loaded(text)

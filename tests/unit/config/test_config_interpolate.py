@@ -57,7 +57,7 @@ def test_file_comes_without_one_trailing_newline(tmp_path: Path, content: str, r
 
 
 def test_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Unresolved, match="cannot read file none: No such file"):
+    with pytest.raises(Unresolved, match=f"cannot read file {tmp_path}/none: No such file"):
         filled("${file:none}", tmp_path)
 
 

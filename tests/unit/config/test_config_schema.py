@@ -33,6 +33,7 @@ def test_defaults_are_the_documented_ones() -> None:
         "task": "auto",
         "orphan": None,
         "idempotent": False,
+        "retry": {"attempts": 3, "on": None, "trust_hints": False},
         "approval": "warn",
     }
     hub = settings.hub

@@ -1,5 +1,6 @@
 """What is secret of a configuration, where it may come from, and what `check` has to say of it."""
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from mcp_hub import masking
 from mcp_hub.config.load.interpolate import Unresolved, resolve
 from mcp_hub.config.load.load import Loaded, load, parse
 from mcp_hub.errors import ConfigError
+from mcp_hub.masking import MASK, Mask
 from tests.unit.config.faults import shown, shown_all
 
 ENV = {"TOKEN": "s3cr3t-token", "HOME": "/home/alice", "MODE": "fast"}
@@ -28,6 +30,76 @@ def test_what_is_named_like_a_secret_is_one_though_the_file_holds_it() -> None:
         "  b: {url: 'https://x.example/mcp?api_key=literal-query&region=europe-west&sig=literal-sig'}\n"
     )
     assert found.secrets == {"literal-key", "literal-pass", "literal-query", "literal-sig"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("DB", "postgres://u:PW12@h/db", "role of PW12 at h/db"),
+        ("DB", "postgres://u:p%40s/s12@h/db", "bad password p@s/s12"),
+        ("DB", "redis://:hunter@localhost:6379/0", "denied: hunter"),
+        ("DB", "root:pw1234@tcp(127.0.0.1:3306)/db", "pw1234"),
+        ("DB", "amqp://a:bbbb@h amqp://c:dddd@h", "dddd"),
+        ("DB", "postgres://h/db?sslmode=require&sslpassword=xy12", "?sslpassword=xy12"),
+        ("DB", "Server=tcp:h;User Id=sa;Password=Pa5,s$w;Encrypt=true", "Pa5,s$w"),
+        ("DB", "host=h password=hunter dbname=x", "login with hunter"),
+        ("SENTRY", "https://abcdef12@sentry.example/1", "abcdef12"),
+        ("HOOK", "https://hooks.example/services/T0/B0/xyz", "POST https://hooks.example/services/T0/B0/xyz"),
+        ("WHATEVER", "hunter2hunter2", "hunter2hunter2"),
+        ("API_KEY", "abcd", "abcd"),
+        ("PASSWORD", "hunter", "hunter"),
+        ("OPENAPI_HEADERS", '{"Authorization": "Bearer ntn_1234", "Version": "2022-06-28"}', "ntn_1234"),
+        ("SENT", "Basic dXNlcjpodW50ZXI=", "user hunter"),
+    ],
+)
+def test_a_value_that_is_not_public_is_masked_and_so_are_the_secrets_within_it(
+    name: str, value: str, shown: str
+) -> None:
+    mask = Mask(with_env(name, value))
+    assert mask(f"<{value}>") == f"<{MASK}>" and MASK in mask(shown)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MODE", "production"),
+        ("TOOLSETS", "repos,issues"),
+        ("PORT", "127.0.0.1:8080"),
+        ("SINCE", "2026-01-31"),
+        ("ROOT", "/home/alice/my data"),
+        ("ROOT", "C:\\Users\\alice"),
+        ("OPTIONS", "--max-old-space-size=4096"),
+        ("SERVER", "https://gitlab.example.com"),
+        ("SHORT", "a1b2c"),
+        ("AWS_REGION", "europe-west-1"),
+        ("LC_ALL", "en_US.UTF-8"),
+        ("MAX_TOKENS", "4096"),
+        ("AUTH_ENABLED", "true"),
+        ("AUTH_TYPE", "oauth"),
+        ("PASSWORD_FILE", "/run/secrets/db"),
+        ("GIT_AUTHOR_NAME", "Alice"),
+        ("API_KEY", "abc"),
+    ],
+)
+def test_words_numbers_paths_flags_and_public_names_stay_readable(name: str, value: str) -> None:
+    assert with_env(name, value) == set()
+
+
+def with_env(name: str, value: str) -> frozenset[str]:
+    """The secrets of a server with one variable."""
+    return loaded(json.dumps({"servers": {"a": {"command": "x", "env": {name: value}}}})).secrets
+
+
+def test_the_rules_for_env_hold_for_headers() -> None:
+    headers = {"X-Tenant": "tenant-17-berlin", "Accept-Language": "de-CH, fr", "X-Key": "abcd", "X-Mode": "production"}
+    server = {"url": "https://x.example/mcp", "headers": headers, "bearer": "zyxw"}
+    assert loaded(json.dumps({"servers": {"a": server}})).secrets == {"tenant-17-berlin", "abcd", "zyxw"}
+
+
+def test_the_parts_of_what_came_from_outside_are_secret_wherever_it_stands() -> None:
+    env = {"DATABASE": "postgres://u:PW12@h/db"}
+    found = parse("servers: {a: {command: x, args: ['${DATABASE}']}}", "s", env, Path("/base"))
+    assert found.secrets == {"postgres://u:PW12@h/db", "PW12"}
 
 
 def test_what_came_from_outside_is_secret_in_urls_too() -> None:
@@ -55,6 +127,43 @@ def test_secrets_in_arguments_are_a_note_for_check() -> None:
     (note,) = found.notes
     assert shown(note) == "s:4: servers.a.args[1] [secret_in_arguments]"
     assert found.warnings == () and "s3cr3t" not in str(note)
+
+
+@pytest.mark.parametrize(
+    ("args", "secret"),
+    [
+        (["x", "--api-key", "hunter"], "hunter"),
+        (["x", "--token=hunter"], "hunter"),
+        (["-e", "GITHUB_TOKEN=hunter"], "hunter"),
+        (["--header", "Authorization: Bearer xyz1"], "xyz1"),
+        (["x", "postgresql://u:pw12@h/db"], "pw12"),
+        (["x", "https://mcp.example/sse?api_key=abc123"], "abc123"),
+        (["x", "sk-abcdefghijklmnop1234"], "sk-abcdefghijklmnop1234"),
+    ],
+)
+def test_a_secret_that_the_file_gives_as_an_argument_is_masked_and_a_note_for_check(
+    args: list[str], secret: str
+) -> None:
+    found = loaded(json.dumps({"servers": {"a": {"command": "x", "args": args}}}))
+    (note,) = found.notes
+    place = next(index for index, text in enumerate(args) if secret in text)
+    assert shown(note) == f"s:1: servers.a.args[{place}] [secret_in_arguments]"
+    assert secret not in Mask(found.secrets)(" ".join(args))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["-y", "@modelcontextprotocol/server-filesystem@2025.1.14", "/home/x"],
+        ["run", "-i", "--rm", "-v", "/a:/b:ro", "mcp/time:latest@sha256:0123456789abcdef"],
+        ["--from", "git+https://github.example/a/b.git@0123456789abcdef0123456789abcdef01234567", "b"],
+        ["--key", "/etc/ssl/key.pem", "--max-tokens", "4096", "--author", "Joe Smith", "--token-file", "t.txt"],
+        ["http://localhost:4873/@scope/package"],
+    ],
+)
+def test_usual_arguments_are_not_secret(args: list[str]) -> None:
+    found = loaded(json.dumps({"servers": {"a": {"command": "x", "args": args}}}))
+    assert found.notes == () and found.secrets == set()
 
 
 def test_tokens_that_can_be_guessed_are_a_note_for_check() -> None:

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.config.load.load import parse
+from mcp_hub.config.schema.defaults import RetrySettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import ToolRules
 from mcp_hub.errors import ConfigError
 from mcp_hub.globs import first_match
-from tests.unit.config.faults import shown_all
+from tests.unit.config.faults import shown, shown_all
 
 SERVER = """
   ci:
@@ -193,3 +194,37 @@ def test_any_text_is_a_glob_and_the_best_match_is_one_of_them(patterns: list[str
         assert found == name
     if "*" in patterns:
         assert found is not None
+
+
+def test_retries_are_those_of_the_tool_else_of_the_server_else_of_the_defaults() -> None:
+    own = settings(
+        " {a: {command: x, retry: {on: [lost]}, per_tool: {t: {retry: {attempts: 1}}, '*': {}}}, b: {command: x}}",
+        "defaults: {retry: {trust_hints: true}}",
+    )
+    found = [own.tool_rules(server, tool).retry for server, tool in [("a", "t"), ("a", "u"), ("a", ""), ("b", "t")]]
+    assert found == [
+        RetrySettings(attempts=1),
+        RetrySettings(on=["lost"]),
+        RetrySettings(on=["lost"]),
+        RetrySettings(trust_hints=True),
+    ]
+
+
+@pytest.mark.parametrize(
+    "retry", ["{attempts: 0}", "{attempts: 11}", "{attempts: true}", "{on: [always]}", "{on: lost}", "{retries: 2}"]
+)
+def test_a_wrong_rule_for_retries_is_a_finding(retry: str) -> None:
+    (found,) = findings(f"retry: {retry}")
+    assert "servers.git.retry" in found
+
+
+def test_name_that_two_tools_are_given_is_a_warning() -> None:
+    text = "servers:\n  a: {command: x, rename: {p: n}}\n  b:\n    command: x\n    per_tool: {q: {name: n}}\n"
+    (warning,) = parse(text, "s", {}, Path("/base")).warnings
+    assert shown(warning) == "s:5: servers.b.per_tool.q.name [duplicate_name]" and '"a"' in warning.message
+
+
+def test_name_that_is_renamed_twice_is_a_warning() -> None:
+    text = "servers:\n  a:\n    command: x\n    rename: {p: n}\n    per_tool: {n: {name: m}}\n"
+    (warning,) = parse(text, "s", {}, Path("/base")).warnings
+    assert shown(warning) == "s:5: servers.a.per_tool.n.name [duplicate_name]" and "rename" in warning.message

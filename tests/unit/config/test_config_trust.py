@@ -101,7 +101,7 @@ def test_a_secret_file_with_wide_permissions_is_a_warning_with_its_place(tmp_pat
     text = "servers:\n  a:\n    command: x\n    env:\n      KEY: ${file:key}\n"
     secret.chmod(0o644)
     (warning,) = parse(text, "s", {}, tmp_path).warnings
-    assert shown(warning) == "s:5: servers.a.env.KEY [secret_readable]" and "file key" in warning.message
+    assert shown(warning) == "s:5: servers.a.env.KEY [secret_readable]" and "/key can be read" in warning.message
     secret.chmod(0o600)
     assert parse(text, "s", {}, tmp_path).warnings == ()
 

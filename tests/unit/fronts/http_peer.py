@@ -10,6 +10,7 @@ import msgspec
 from mcp_hub.aio import call_later
 from mcp_hub.call import Call, Early, Question, StreamInfo
 from mcp_hub.calls.handle import CallHandle
+from mcp_hub.calls.metering import Meters
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import CallPlan
 from mcp_hub.calls.registry import CallRegistry
@@ -34,7 +35,7 @@ from mcp_hub.sessions.stored import StoredSession
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.instances import new_instance_id
 from mcp_hub.stores.memory import MemoryStore
-from mcp_hub.types import Era, Kind
+from mcp_hub.types import Era, Kind, PartialForm
 from tests.e2e.client import SseEvent, SseParser
 from tests.unit.calls.call_scripts import LoneOwner
 from tests.unit.calls.virtual_time import LoopClock, sleep
@@ -144,6 +145,7 @@ class World:
         limits: StreamLimits | None = None,
     ) -> None:
         self.cancelled: list[CallRecord] = []
+        self.meters = Meters()
         self.store = store or MemoryStore()
         self.window = Window(self.store)
         clock, changes = LoopClock(), Notices()
@@ -262,14 +264,16 @@ class MadeCall:
         takes_sse: bool = True,
         tool: str = "runs",
         early: Early | None = None,
+        partials: PartialForm | None = None,
     ) -> None:
         self.world = world
         self.client = client = client or world.client()
         name = msgspec.Raw(b'"%s"' % tool.encode())
         session = client.session
         call = Call(
-            new_call_id(), "git", "tools/call", {"name": name}, {}, session.id, "local", Era.HANDSHAKE, {}, asked=name
-        )
+            new_call_id(), "git", "tools/call", {"name": name}, {}, session.id, "local", Era.HANDSHAKE, {},
+            asked=name, partials=partials,
+        )  # fmt: skip
         self.record = world.owner.record(call, TimeLimits(9e9, 9e9), CallPlan(reads_only=lambda call: tool == "reads"))
         self.record.log.append(Started())
         world.owner.reschedule(self.record.times.started + QUIET)

@@ -20,6 +20,7 @@ from tests.upstreams.messages import rpc
 
 DEADLINE = 45.0
 EARLY = ClientKind(expose="full", max_result_tokens=0, own=OFFERED, soft_deadline=DEADLINE)
+TALKING = ClientKind(expose="full", max_result_tokens=0, own=OFFERED, soft_deadline=DEADLINE, partials="line")
 STREAMS = "dev.mcp-hub/streams"
 OUTPUT = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
@@ -76,10 +77,19 @@ class SoftHub(TaskHub):
 
     def answered(self, question: Any, result: Any) -> None:
         """The client answers a question of the hub's."""
-        message = envelope.decode(json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": result}).encode())
+        self.replied(question, {"result": result})
+
+    def replied(self, question: Any, answer: Any) -> None:
+        """The same with a result or an error."""
+        message = envelope.decode(json.dumps({"jsonrpc": "2.0", "id": question["id"], **answer}).encode())
         assert isinstance(message, Envelope)
         pending = self._pipe.requests.pending.pop(question["id"])
         pending.settle(message)
+
+    @property
+    def waits_for(self) -> list[int]:
+        """The ids of questions to the client whose answers would count."""
+        return list(self._pipe.requests.pending)
 
     @property
     def sent_to_client(self) -> list[Any]:
@@ -89,7 +99,8 @@ class SoftHub(TaskHub):
 def soft(sent: Sent) -> dict[str, str]:
     """The mark of an answer that is not the result."""
     mark: dict[str, str] = sent.result["_meta"][STREAMS]
-    assert "not the result" in said(sent) and mark["status"] == "working" and sent.result["isError"] is False
+    assert "not the result" in said(sent) and sent.result["isError"] is False
+    assert mark["status"] == ("input_required" if "waits for an answer" in said(sent) else "working")
     return mark
 
 

@@ -64,7 +64,8 @@ async def test_the_list_of_streams_has_those_of_the_profiles_servers(peer: RestP
 @pytest.mark.parametrize("method", ["dev.mcp-hub/streams.read", "tasks/get", "tasks/cancel"])
 async def test_mcp_requests_find_no_stream_beyond_the_profile(mcp_peer: RestPeer, method: str) -> None:
     running = await mcp_peer.detached("hold", {"nonce": "a"})
-    params = [{"stream": id_, "taskId": id_} for id_ in (running, UNKNOWN)]
+    key = "taskId" if method.startswith("tasks/") else "stream"
+    params = [{key: id_} for id_ in (running, UNKNOWN)]
     foreign, never = [await mcp(mcp_peer, method, given, ELSEWHERE) for given in params]
     assert foreign["code"] == -32602 and foreign == never
     assert "code" not in await mcp(mcp_peer, method, params[0], NARROW)

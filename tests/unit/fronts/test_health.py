@@ -28,7 +28,11 @@ class Told:
     def __init__(self) -> None:
         self.is_settled = True
         self.store: StoreState = "durable"
+        self.unguarded = False
         self.known: dict[str, UpstreamState] = {"secret-name": READY}
+
+    def is_unguarded(self) -> bool:
+        return self.unguarded
 
     def states(self) -> Mapping[str, UpstreamState]:
         return self.known
@@ -112,6 +116,16 @@ async def test_readiness_follows_the_hub_through_its_life() -> None:
     told.store = "durable"
     front.health.close()
     assert (await front.ask("/readyz"))[0] == 503
+
+
+async def test_a_watchdog_that_gave_up_is_a_detail_of_a_hub_that_is_ready() -> None:
+    front = Front(tokens=False)
+    assert "warnings" not in json.loads((await front.ask("/readyz?verbose"))[1])
+    front.told.unguarded = True
+    status, body, _ = await front.ask("/readyz?verbose")
+    shown = json.loads(body)
+    assert status == 200 and [warning["code"] for warning in shown["warnings"]] == ["watchdog_gave_up"]
+    assert (await front.ask("/readyz"))[:2] == (200, b"ready\n")
 
 
 async def test_only_a_broken_store_makes_it_unhealthy_and_nothing_makes_it_dead() -> None:

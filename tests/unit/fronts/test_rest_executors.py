@@ -65,6 +65,19 @@ async def test_worker_executes_a_call_and_its_events_are_the_callers(peer: RestP
     problem(await post(peer, epoch, 4, last), 410, "call_ended")
 
 
+async def test_short_form_needs_no_numbers(peer: RestPeer) -> None:
+    id_, response = await given(peer)
+    body = {"tool_call_id": id_, "complete": False}
+    assert (await post(peer, None, None, {**body, "content": "one "})).json == {"credit": 255}
+    assert (await post(peer, 1, 2, {**body, "content": "two "})).status == 200, "it counts as a post"
+    problem(await post(peer, None, None, {**body, "content": "x"}, token=BOB), 404, "unknown_executor_or_call")
+    last = {"tool_call_id": id_, "content": "three", "complete": True}
+    assert (await post(peer, None, None, last)).status == 200
+    await response.ended()
+    assert b"one two three" in response.lines[-1]
+    problem(await post(peer, None, None, last), 410, "call_ended")
+
+
 async def test_error_of_a_worker_is_its_own_json_rpc_error(peer: RestPeer) -> None:
     await register(peer)
     for code, status in [(-32602, 400), (-5, 502)]:
@@ -89,6 +102,8 @@ async def test_posts_out_of_order_stale_foreign_or_unknown_are_refused(peer: Res
 async def test_posts_that_cannot_be_read_are_refused(peer: RestPeer) -> None:
     id_, _ = await given(peer)
     body = {"tool_call_id": id_, "content": "x"}
+    events = {"tool_call_id": id_, "events": [{"type": "progress", "data": {"progress": 1}}]}
+    problem(await post(peer, None, None, events), 400, "missing_header")
     for epoch, seq, code in [(None, 1, "missing_header"), (1, None, "missing_header"), (1, "x", "invalid_header")]:
         problem(await post(peer, epoch, seq, body), 400, code)
     problem(await post(peer, 1, 1, {"tool_call_id": id_, "contents": "x"}), 400, "invalid_body")

@@ -259,3 +259,12 @@ async def test_answers_are_as_the_document_says(tmp_path: Path) -> None:
         fits("StreamList", (await peer.ask("GET", "/v1/streams")).json)
         fits("EventPage", (await peer.ask("GET", f"/v1/streams/{answer['stream']}/events")).json)
         fits("ProblemBody", (await peer.ask("GET", "/v1/streams/x")).json)
+
+
+async def test_status_says_that_a_result_is_an_error_of_the_tool(peer: RestPeer) -> None:
+    answer = (await peer.ask("POST", "/v1/tools/echo/call")).json
+    assert answer["status"] == "tool_error" and answer["result"]["isError"] is True
+    (listed,) = (await peer.ask("GET", "/v1/streams")).json["streams"]
+    kept = await peer.ask("GET", f"/v1/streams/{answer['stream']}")
+    assert (listed["status"], kept.json["status"]) == ("tool_error", "tool_error")
+    assert "expires" in listed

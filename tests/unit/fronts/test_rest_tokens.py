@@ -79,7 +79,7 @@ async def test_account_is_as_the_document_says(tmp_path: Path) -> None:
         described = (await peer.ask("GET", "/v1/openapi.json")).json
         found = (await peer.ask("GET", "/v1/tokens")).json
     operation = described["paths"]["/v1/tokens"]["get"]
-    assert {each["name"] for each in operation["parameters"]} == {"client", "profile"}
+    assert {each["name"] for each in operation["parameters"]} == {"client", "server", "top", "profile"}
     answer = operation["responses"]["200"]["content"]["application/json"]["schema"]
     validator = jsonschema.Draft202012Validator({**described, **answer})
     validator.validate(found)

@@ -4,16 +4,18 @@ Not here: how long they do (test_stream_limits), questions on them (test_stream_
 """
 
 import asyncio
+import json
 
 import pytest
 
 from mcp_hub.calls.rules import StreamLimits
-from mcp_hub.events import BY_CLIENT, Cancelled, Log
+from mcp_hub.events import BY_CLIENT, Cancelled, Log, Progressed
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
 from tests.unit.calls.virtual_time import sleep, virtual
 from tests.unit.fronts.http_peer import MadeCall, World, values
+from tests.unit.fronts.soft_hub import delta
 
 # -- what a stream looks like
 
@@ -244,3 +246,19 @@ async def test_reading_ahead_is_done_in_turns() -> None:
         sizes.append(len(peer.ids))
         assert len(sizes) < 100
     assert len(set(sizes)) >= 4
+
+
+@virtual
+async def test_partial_content_as_messages_is_the_same_when_it_is_sent_again() -> None:
+    call = MadeCall(World(), partials="text")
+    await call.happens(delta("a"), delta("b"), Log("info", b'{"level":"info"}'), Progressed(1))
+    await sleep(0.2)
+    await call.happens(delta("c"))
+    frames = [(event.id, event.data) for event in call.post.events[1:]]
+    assert [json.loads(data)["params"].get("message") for _, data in frames] == ["a", None, None, "bc"]
+    await call.drops()
+    resumed = await call.comes_back(0)
+    assert [(event.id, event.data) for event in resumed.events[1:]] == frames
+    await call.drops()
+    place = int(str(frames[0][0]).rpartition(":")[2])
+    assert [(event.id, event.data) for event in (await call.comes_back(place)).events[1:]] == frames[1:]

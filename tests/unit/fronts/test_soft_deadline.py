@@ -11,6 +11,8 @@ from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.catalog.exposure import exposed
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.view import build
+from mcp_hub.config.schema.clients import ClientSettings
+from mcp_hub.config.schema.hub import HubSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.events import Progressed
 from mcp_hub.protocol.meta import take_meta
@@ -18,7 +20,7 @@ from mcp_hub.sessions.client_kinds import ClientKinds
 from mcp_hub.sessions.session import LOCAL, Caller, Session
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot
 from tests.unit.calls.virtual_time import sleep
-from tests.unit.fronts.soft_hub import DEADLINE, EARLY, SoftHub, delta, in_virtual_time, said, soft
+from tests.unit.fronts.soft_hub import DEADLINE, EARLY, STREAMS, TALKING, SoftHub, delta, in_virtual_time, said, soft
 from tests.unit.fronts.task_hub import TASKS, text
 
 H, M = Era.HANDSHAKE, Era.MODERN
@@ -57,6 +59,25 @@ def test_who_has_a_deadline(caller: Caller, era: Era, name: Any, capabilities: A
     session = Session("s", caller, era, "2025-11-25", dict(capabilities), info)
     current = Current(Settings())
     assert ClientKinds(current.client, current.soft_deadline, ())(session).soft_deadline == deadline
+
+
+@pytest.mark.parametrize(
+    ("name", "clients", "form"),
+    [
+        ("claude-code", {}, "line"),
+        ("somebody", {}, "text"),
+        ("somebody", {"somebody": ClientSettings(partials="off")}, None),
+        ("somebody", {"somebody": ClientSettings(one_line=True)}, "line"),
+        ("somebody", {"unknown": ClientSettings(partials="off")}, None),
+        ("claude-code", {"unknown": ClientSettings(partials="off")}, None),
+    ],
+)
+def test_who_is_shown_partial_content_as_messages(
+    name: str, clients: dict[str, ClientSettings], form: str | None
+) -> None:
+    session = Session("s", STDIO, H, "2025-11-25", {}, {"name": name})
+    current = Current(Settings(hub=HubSettings(clients=clients)))
+    assert ClientKinds(current.client, current.soft_deadline, ())(session).partials == form
 
 
 def test_no_name_is_too_long_to_be_looked_up() -> None:
@@ -125,16 +146,80 @@ async def test_content_goes_before_progress_and_only_the_end_of_it(hub: SoftHub)
 
 
 @in_virtual_time
-async def test_an_open_question_puts_the_answer_off(hub: SoftHub) -> None:
+async def test_a_call_that_asks_is_answered_in_time_and_its_question_withdrawn_first(hub: SoftHub) -> None:
     await hub.hello(elicitation={})
     sent = await hub.tool("slow")
-    await hub.running.asks("sure?")
-    await sleep(DEADLINE * 3)
+    await hub.running.asks("sure?\x1b[2J")
+    await sleep(DEADLINE)
+    question, off, answer = hub.sent_to_client[-3:]
+    assert (question["method"], off["method"]) == ("elicitation/create", "notifications/cancelled")
+    assert off["params"]["requestId"] == question["id"] and answer["id"] == sent.answer["id"]
+    assert soft(sent) and 'The tool waits for an answer: elicitation/create: "sure?\\x1b[2J"\n' in said(sent)
+    assert "call hub_wait" in said(sent) and hub.running.answers == []
+
+
+@in_virtual_time
+async def test_an_answer_that_comes_after_the_early_one_counts(hub: SoftHub) -> None:
+    await hub.hello(elicitation={})
+    sent = await hub.tool("slow")
+    await hub.running.asks()
     question = hub.sent_to_client[-1]
-    assert question["method"] == "elicitation/create" and not sent.is_answered
+    await sleep(DEADLINE + 1)
+    waits = await hub.tool("hub_wait", {"stream": soft(sent)["stream"]})
+    again = hub.sent_to_client[-1]
+    assert again["method"] == "elicitation/create" and again["id"] != question["id"]
     hub.answered(question, {"action": "accept"})
     await sleep(1)
-    assert hub.running.answers and soft(sent)
+    assert len(hub.running.answers) == 1
+    assert hub.sent_to_client[-1]["params"]["requestId"] == again["id"], "it is not asked any more"
+    await hub.running.ends(text("done"))
+    assert said(waits) == "done"
+
+
+@pytest.mark.parametrize("answer", [{"error": {"code": 0, "message": "cancelled"}}, {"result": {"action": "cancel"}}])
+@in_virtual_time
+async def test_a_client_that_confirms_the_withdrawal_has_not_answered(hub: SoftHub, answer: Any) -> None:
+    await hub.hello(elicitation={})
+    sent = await hub.tool("slow")
+    await hub.running.asks()
+    question = hub.sent_to_client[-1]
+    await sleep(DEADLINE + 1)
+    hub.replied(question, answer)
+    await sleep(1)
+    assert soft(sent) and hub.running.answers == []
+    await hub.tool("hub_wait", {"stream": soft(sent)["stream"]})
+    hub.replied(hub.sent_to_client[-1], answer)
+    await sleep(1)
+    assert len(hub.running.answers) == 1, "an answer to a question that is open is one"
+
+
+@in_virtual_time
+async def test_a_wait_that_asks_is_answered_in_time_too_and_every_answer_counts(hub: SoftHub) -> None:
+    stream = await hub.softly(elicitation={})
+    await hub.running.asks()
+    asked = []
+    for _ in range(2):
+        waits = await hub.tool("hub_wait", {"stream": stream})
+        asked.append(hub.sent_to_client[-1])
+        await sleep(DEADLINE)
+        assert soft(waits) and "The tool waits for an answer" in said(waits)
+        assert hub.sent_to_client[-2]["params"]["requestId"] == asked[-1]["id"]
+    hub.answered(asked[0], {"action": "accept"})
+    hub.answered(asked[1], {"action": "decline"})
+    await sleep(1)
+    (answer,) = hub.running.answers
+    assert not isinstance(answer, Exception) and json.loads(bytes(answer)) == {"action": "accept"}
+
+
+@in_virtual_time
+async def test_so_many_questions_that_are_off_may_still_be_answered(hub: SoftHub) -> None:
+    stream = await hub.softly(elicitation={})
+    for number in range(64):
+        await hub.running.asks(str(number))
+    for _ in range(2):
+        await hub.tool("hub_wait", {"stream": stream})
+        await sleep(DEADLINE)
+    assert len(hub.waits_for) == 64
 
 
 @in_virtual_time
@@ -167,6 +252,7 @@ async def test_a_client_that_cancels_before_the_answer_ends_the_call_and_not_aft
     assert [call.is_cancelled for call in hub.server.calls] == [True, False] and not before.messages
 
 
+@pytest.mark.slow
 @in_virtual_time
 async def test_a_call_that_nobody_asks_after_ends_within_the_hour(hub: SoftHub) -> None:
     await hub.hello()
@@ -235,3 +321,49 @@ def test_the_tools_cost_little_context() -> None:
     seen = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in map(json.loads, OFFERED)]
     assert len(json.dumps(seen, separators=(",", ":"))) < 600
     assert [tool["annotations"]["readOnlyHint"] for tool in map(json.loads, OFFERED)] == [True, False]
+
+
+def shown(hub: SoftHub, token: str) -> list[tuple[float, str | None]]:
+    """The progress that came under a token."""
+    params = [sent["params"] for sent in hub.sent_to_client if sent.get("method") == "notifications/progress"]
+    return [(own["progress"], own.get("message")) for own in params if own["progressToken"] == token]
+
+
+@in_virtual_time
+async def test_a_client_that_gave_a_token_is_shown_partial_content(hub: SoftHub) -> None:
+    hub.port._client_kind = lambda session: TALKING
+    await hub.hello()
+    await hub.tool("slow")
+    await hub.running.happens(delta("unseen"))
+    await hub.tool("slow", token="t")
+    await hub.running.happens(delta("one\n"))
+    await hub.running.happens(delta("two\n"), Progressed(1))
+    assert shown(hub, "t") == [(0, "one"), (1e-6, "two"), (1, None)]
+    assert len([sent for sent in hub.sent_to_client if "method" in sent]) == 3
+
+
+@in_virtual_time
+async def test_a_client_of_the_extension_gets_events_and_no_messages_made_of_them(hub: SoftHub) -> None:
+    hub.port._client_kind = lambda session: TALKING
+    await hub.hello(experimental={STREAMS: {}})
+    await hub.tool("slow", token="t")
+    await hub.running.happens(delta("one\n"), delta("two\n"))
+    assert [message for _, message in shown(hub, "t")] == ["one", "two"]
+    notes = [sent["params"]["_meta"][STREAMS] for sent in hub.sent_to_client if "method" in sent]
+    assert [note["events"][0]["type"] for note in notes] == ["delta", "delta"]
+
+
+@pytest.mark.parametrize("extension", [{}, {"experimental": {STREAMS: {}}}])
+@in_virtual_time
+async def test_a_wait_shows_progress_and_partial_content_like_the_call(hub: SoftHub, extension: Any) -> None:
+    hub.port._client_kind = lambda session: TALKING
+    await hub.hello(**extension)
+    sent = await hub.tool("slow")
+    await hub.running.happens(Progressed(1, 9), delta("old\n"))
+    await sleep(DEADLINE)
+    mark = soft(sent)
+    waits = await hub.tool("hub_wait", {"stream": mark["stream"], "after": int(mark["cursor"])}, token="w")
+    await hub.running.happens(Progressed(2, 9), delta("new\n"), Progressed(2, 9))
+    assert shown(hub, "w") == [(2, None), (2 + 1e-6, "new"), (2 + 1e-6 + 1e-6, None)]
+    await sleep(DEADLINE)
+    assert said(waits).endswith("New output:\nnew\n")

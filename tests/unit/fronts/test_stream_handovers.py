@@ -13,7 +13,7 @@ from mcp_hub.sessions.session import LOCAL
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import CallId
-from tests.unit.calls.virtual_time import sleep, virtual
+from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 from tests.unit.fronts.http_peer import MadeCall, World, values
 
 
@@ -50,7 +50,7 @@ async def test_a_place_that_is_found_to_be_gone_too_late_is_not_called_the_end()
 
 @virtual
 async def test_a_connection_whose_stream_nobody_knows_is_left_alone() -> None:
-    call = MadeCall(World())
+    call = MadeCall(World(), takes_sse=False)
     await sleep(1)
     assert call.record.stream is not None and call.post.status is None
     assert (await call.comes_back(1)).status == 400
@@ -120,5 +120,8 @@ async def test_a_call_that_waits_for_its_turn_gives_no_place() -> None:
     await sleep(20)
     assert (call.post.status, call.post.ids) == (200, []) and b": keep-alive" in call.post.body
     call.record.is_short = True
+    call.record.look(LoopClock().now())
+    await sleep(0.1)
+    assert call.post.ids == [0], "its time counts from its turn"
     await call.progresses(1)
-    assert call.post.ids == [2]
+    assert call.post.ids == [0, 2]

@@ -3,6 +3,7 @@
 import pytest
 
 from mcp_hub.calls.rules import CallRules
+from mcp_hub.calls.runner import QUIET
 from tests.unit.calls.virtual_time import sleep, virtual
 from tests.unit.fronts.http_peer import Connection, MadeCall, World, values
 
@@ -12,6 +13,7 @@ READS, OTHERS = 30, 600
 # -- how long
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tool", "seconds"), [("reads", READS), ("runs", OTHERS)])
 @virtual
 async def test_a_call_continues_for_a_while_without_a_client(tool: str, seconds: float) -> None:
@@ -143,10 +145,11 @@ async def test_others_are_not(version: str, close_after: float | None) -> None:
 @virtual
 async def test_a_call_that_is_silent_from_the_start_can_be_come_back_to_soon() -> None:
     call = MadeCall(World(close_after=10))
-    await sleep(1.9)
-    assert call.post.status is None
-    await sleep(1.1)
+    await sleep(QUIET - 0.01)
+    assert call.post.status is None and call.world.window.writes == 0
+    await sleep(0.02)
     assert call.post.status == 200 and call.post.ids == [0] and not call.post.is_complete
+    assert call.post.body.startswith(b"id: ")
     assert await closed_within(call.post, 6, 15) and call.post.ids == [0]
     resumed = await call.comes_back(0)
     await call.ends()

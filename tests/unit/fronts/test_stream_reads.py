@@ -184,3 +184,10 @@ async def test_reading_keeps_a_call_without_a_client_going_and_no_other(hub: Sof
     attended = hub.streams.owned(hub.running.call.id)
     await hub.ask(READ, {"stream": hub.running.call.id})
     assert attended is not None and attended.absence.until is None, "its client waits for it"
+
+
+@on_each_front
+async def test_unknown_parameters_are_refused(hub: TaskHub) -> None:
+    stream = await started(hub, "a")
+    error = (await read(hub, stream, after=1)).error
+    assert error["code"] == -32602 and "`after`" in error["message"]

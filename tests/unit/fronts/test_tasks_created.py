@@ -125,6 +125,7 @@ async def test_a_call_stays_ordinary_when_too_many_go_on_without_a_client(hub: T
     assert (await hub.call("always")).result["resultType"] == "task"
 
 
+@pytest.mark.slow
 @over_the_pipe
 async def test_a_task_that_nobody_asks_after_ends_in_an_hour_and_one_that_is_polled_does_not(hub: TaskHub) -> None:
     polled, forgotten = await hub.task(), await hub.task()

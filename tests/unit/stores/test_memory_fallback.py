@@ -129,6 +129,7 @@ async def test_the_newest_session_counts(tmp_path: Path, clock: HandClock) -> No
         assert await store.session("se_1") is None
 
 
+@pytest.mark.slow
 async def test_with_a_locked_file_others_streams_are_out_of_reach_but_nothing_hangs(tmp_path: Path) -> None:
     clock = HandClock()
     async with opened(other := SoleStore(tmp_path)), opened(store := new_failsafe(tmp_path, clock)):

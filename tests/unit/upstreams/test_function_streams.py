@@ -1,7 +1,9 @@
 """Local tools that stream: deltas, readers that are behind, and what a cancellation does."""
 
+import io
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -11,6 +13,7 @@ import pytest
 
 from mcp_hub import events
 from mcp_hub.types import JsonObject
+from mcp_hub.upstreams.functions import output
 from mcp_hub.upstreams.functions.registry import Context, Progress, Result
 from tests.unit.upstreams.function_calls import Behind, Recorder, run, text
 
@@ -51,6 +54,37 @@ async def test_generator_streams_progress_and_text() -> None:
     assert full == events.Progressed(2)
     assert (a, b) == (events.Delta(b'[{"type":"text","text":"a"}]'), events.Delta(b'[{"type":"text","text":"b"}]'))
     assert channel.drains == 4
+
+
+@pytest.mark.parametrize("fails_at", [None, 0, 1])
+async def test_long_text_is_whole_though_it_is_not_kept_in_memory(
+    monkeypatch: pytest.MonkeyPatch, fails_at: int | None
+) -> None:
+    """A disk that is full for a while loses nothing."""
+    monkeypatch.setattr(output, "_IN_MEMORY", 10)
+    if fails_at is not None:
+        monkeypatch.setattr("tempfile.TemporaryFile", lambda: Full(fails_at))
+
+    async def work() -> AsyncIterator[str]:
+        for number in range(20):
+            yield f"é{number} "
+
+    assert await run(work) == text("".join(f"é{number} " for number in range(20)))
+
+
+class Full(io.BytesIO):
+    """A file that takes only half of the piece behind so many."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._left = most
+
+    def write(self, content: Any) -> int:
+        self._left -= 1
+        if self._left == -1:
+            super().write(content[: len(content) // 2])
+            raise OSError(28, "No space left on device")
+        return super().write(content)
 
 
 async def test_deltas_put_together_by_index_are_the_content() -> None:

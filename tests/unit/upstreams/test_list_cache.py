@@ -66,11 +66,6 @@ def changed(**members: object) -> Callable[[Path], None]:
     return damage
 
 
-def fifo(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
 def link(path: Path) -> None:
     path.rename(path.with_suffix(".moved"))
     path.symlink_to(path.with_suffix(".moved"))
@@ -87,7 +82,7 @@ def folder(path: Path) -> None:
         *(partial(Path.write_bytes, data=text) for text in GARBLED),
         *(changed(format=1), changed(key="0" * 32), changed(lists={"tool": "x"}), changed(lists={"gadget": []})),
         changed(more=1),
-        *(fifo, link, folder),
+        *(link, folder),
     ],
 )
 def test_what_is_no_list_of_this_server_is_ignored_with_a_word(

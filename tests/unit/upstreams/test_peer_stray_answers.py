@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import anyio
 import msgspec
 import pytest
+import structlog
 
 from mcp_hub.call import Call
 from mcp_hub.errors import RpcError, UpstreamLost
 from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage
 from mcp_hub.types import CallId, Era
 from mcp_hub.upstreams.peer.peer import Peer
 from tests.unit.upstreams.function_calls import Recorder
@@ -54,6 +56,7 @@ async def two_calls() -> AsyncIterator[tuple[Peer, Server, list[Doubting], list[
         b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"cannot read that"}}',
         b'{"jsonrpc":"2.0","result":{}}',
         b'{"jsonrpc":"2.0","result":{"content":[',
+        b'{"jsonrpc":"2.0","id":999999,"result":{"content":[',
     ],
 )
 async def test_calls_are_doubted_after_an_answer_that_nobody_can_be_given(line: bytes) -> None:
@@ -104,6 +107,34 @@ async def test_a_notification_with_an_id_of_null_is_not_answered() -> None:
         await server.send(id="flush", method="ping")
         assert (await server.line())["id"] == "flush"
         assert [channel.doubts for channel in channels] == [0, 0] and len(peer.strays.lines) == 1
+
+
+async def test_noise_on_a_calls_own_stream_is_a_matter_of_that_call() -> None:
+    async with two_calls() as (peer, server, channels, ids):
+        line = b'{"jsonrpc":"2.0","result":{}}'
+        peer.on_bad_line(BadMessage(-32600, "no id"), line, peer.wire.requests.pending[ids[1]])
+        assert [channel.doubts for channel in channels] == [0, 1]
+
+
+async def test_a_broken_answer_to_one_call_raises_no_doubt_in_another() -> None:
+    async with two_calls() as (peer, server, channels, ids):
+        bad = BadMessage(-32700, "malformed", b"%d" % ids[0])
+        peer.on_bad_line(bad, b'{"jsonrpc":"2.0","id":%d,"result":{"content":[}' % ids[0])
+        assert [channel.doubts for channel in channels] == [0, 0]
+
+
+async def test_the_answer_of_the_only_call_may_come_behind_noise_which_is_counted_and_reported() -> None:
+    async def answering(server: Server) -> None:
+        await server.expect("tools/call")
+        await server.write(b'{"jsonrpc":"2.0","result":{"content":[}\n{"jsonrpc":"2.0","id":1,"result":{"n":1}}\n')
+
+    channel = Doubting()
+    async with talking() as (peer, server):
+        with structlog.testing.capture_logs() as told:
+            done = await together(answering(server), peer.call(CALL, channel))
+        assert bytes(done.result) == b'{"n":1}' and channel.doubts == 1
+        assert "are not messages: 1, the last is stdout: a message" in str(peer.strays.summary)
+    assert [entry["upstream"] for entry in told if entry["event"] == "upstream_noise"] == ["git"]
 
 
 async def test_a_question_without_a_usable_id_in_a_calls_own_stream_is_of_that_call() -> None:

@@ -24,13 +24,15 @@ class Sourced(Told):
     def __init__(self) -> None:
         super().__init__()
         self.sources: list[Pending | None] = []
+        self.bad_sources: list[object] = []
 
     def on_notification(self, message: Envelope, source: object = None) -> None:
         assert source is None or isinstance(source, Pending)
         self.sources.append(source)
         super().on_notification(message)
 
-    def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
+    def on_bad_line(self, bad: BadMessage, line: bytes, source: object = None) -> None:
+        self.bad_sources.append(source)
         super().on_bad_line(bad, line[:100])
 
 

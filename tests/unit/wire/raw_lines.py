@@ -38,7 +38,7 @@ class Told:
         self.notifications.append(message)
         self._news.set()
 
-    def on_bad_line(self, bad: BadMessage, line: bytes) -> None:
+    def on_bad_line(self, bad: BadMessage, line: bytes, source: object = None) -> None:
         self.bad.append((bad, line))
         self._news.set()
 

@@ -222,6 +222,7 @@ async def test_a_server_that_takes_no_notifications_is_congested_and_holds_only_
 # -- many at once
 
 
+@pytest.mark.slow
 async def test_many_requests_share_a_bounded_number_of_connections() -> None:
     full = anyio.Event()
 

@@ -39,6 +39,41 @@ async def test_a_status_without_a_message_ends_the_request_with_it(
         assert talk.wire.can_send
 
 
+ERROR = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"full"}}'
+DATE = "Sun, 06 Nov 1994 08:49:37 GMT"
+
+
+@pytest.mark.parametrize(
+    ("status", "header", "seconds"),
+    [
+        (503, "7", 7),
+        (429, " 7 ", 7),
+        (429, "9" * 400, 86400),
+        (503, DATE, 0),
+        (503, "soon", None),
+        (503, "-1", None),
+        (503, "1.5", None),
+        (500, "7", None),
+    ],
+)
+@pytest.mark.parametrize("body", [b"", ERROR])
+async def test_the_seconds_for_which_a_server_wants_to_be_left_alone_are_in_the_error(
+    status: int, header: str, seconds: int | None, body: bytes
+) -> None:
+    async with wired(says(status, body, "application/json" if body else None, retry_after=header)) as talk:
+        if status == 500 and body:
+            assert b"full" in bytes((await talk.ask()).error)  # type: ignore[arg-type]  # set
+            return
+        with pytest.raises(HttpRefused) as caught:
+            await talk.ask()
+    data = caught.value.data or {}
+    assert data.get("retryAfter") == seconds and caught.value.status == status
+    assert ("outcome" in data) is (status != 429 and seconds is None)
+    assert ("full" in caught.value.message) is bool(body)
+    error = caught.value.about_upstream.get("error")
+    assert error is None if not body else b'"full"' in bytes(error)  # type: ignore[arg-type]  # as it was sent
+
+
 async def test_a_redirect_is_named_and_not_followed() -> None:
     async with serving(echo) as elsewhere:
         async with wired(says(307, location=f"{elsewhere.url}?secret=1")) as talk:

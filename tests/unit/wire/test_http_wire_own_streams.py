@@ -1,4 +1,4 @@
-"""Streamable HTTP as a wire: an answer on a request's own stream is the answer to that request, and to no other."""
+"""Streamable HTTP as a wire: what comes in place of an answer on a request's own stream concerns no other request."""
 
 import anyio
 import pytest
@@ -11,7 +11,13 @@ from tests.unit.wire.raw_lines import WAIT
 
 pytestmark = pytest.mark.anyio
 
-BAD_ANSWERS = {
+BROKEN = {
+    "cut off": '{"jsonrpc":"2.0","id":2,',
+    "malformed": '{"jsonrpc":"2.0","id":2,"result":{"content":[}',
+    "method that is a number": '{"jsonrpc":"2.0","id":2,"method":5,"result":{}}',
+}
+"""Answers that cannot be read, with the id of their request."""
+DOUBTFUL = {
     "no id": '{"jsonrpc":"2.0","result":{"content":[]}}',
     "null id": '{"jsonrpc":"2.0","id":null,"result":{}}',
     "null id, null error": '{"jsonrpc":"2.0","id":null,"result":{},"error":null}',
@@ -22,8 +28,6 @@ BAD_ANSWERS = {
     "nothing": '{"jsonrpc":"2.0"}',
     "malformed": '{"jsonrpc":"2.0","result":{"content":[}',
     "malformed, of another": '{"jsonrpc":"2.0","id":1,"result":{"content":[}',
-    "cut off": '{"jsonrpc":"2.0","id":2,',
-    "method that is a number": '{"jsonrpc":"2.0","id":2,"method":5,"result":{}}',
     "array": '[{"jsonrpc":"2.0","result":{}}]',
     "behind a message": '{"jsonrpc":"2.0","method":"notifications/x"}{"jsonrpc":"2.0","result":{]}',
 }
@@ -38,10 +42,10 @@ NO_ANSWERS = {
 
 
 class OneBad:
-    """Request 1 is kept waiting; the stream of request 2 brings `event`, and, if `answers`, the answer."""
+    """Request 1 is kept waiting; the stream of request 2 brings `event`, then the answer (`answers`), or `ends`."""
 
-    def __init__(self, event: str, *, answers: bool) -> None:
-        self.event, self.answers = event, answers
+    def __init__(self, event: str, *, answers: bool = False, ends: bool = False) -> None:
+        self.event, self.answers, self.ends = event, answers, ends
         self.slow_may_end = anyio.Event()
 
     async def __call__(self, request: Request, reply: Reply) -> None:
@@ -53,17 +57,17 @@ class OneBad:
         await stream.event(self.event)
         if self.answers:
             await stream.event('{"jsonrpc":"2.0","id":2,"result":{}}')
-        await stream.gone()
+        await (stream.end() if self.ends else stream.gone())
 
 
 def doubts(told: Sourced) -> list[bytes]:
     """The lines that could be the answer to any request."""
-    return [line for bad, line in told.bad if bad.id is None]
+    return [line for (_, line), source in zip(told.bad, told.bad_sources, strict=True) if source is None]
 
 
-@pytest.mark.parametrize("event", BAD_ANSWERS.values(), ids=BAD_ANSWERS.keys())
-async def test_an_answer_that_is_none_ends_the_request_of_its_stream_at_once_and_no_other(event: str) -> None:
-    script = OneBad(event, answers=False)
+@pytest.mark.parametrize("event", BROKEN.values(), ids=BROKEN.keys())
+async def test_a_broken_answer_ends_the_request_of_its_stream_at_once_and_no_other(event: str) -> None:
+    script = OneBad(event)
     async with wired(script) as talk:
         slow = talk.wire.request("tools/call", b"{}")
         assert isinstance(await talk.ask(), Placeholder)
@@ -72,13 +76,21 @@ async def test_an_answer_that_is_none_ends_the_request_of_its_stream_at_once_and
         assert bytes((await talk.answer(slow)).result) == b'{"slow": 1}'  # type: ignore[arg-type]  # set
 
 
-@pytest.mark.parametrize("event", NO_ANSWERS.values(), ids=NO_ANSWERS.keys())
-async def test_what_was_to_be_no_answer_is_passed_over(event: str) -> None:
-    script = OneBad(event, answers=True)
-    async with wired(script) as talk:
+@pytest.mark.parametrize("event", DOUBTFUL.values(), ids=DOUBTFUL.keys())
+async def test_if_a_stream_ends_without_an_answer_what_may_have_been_one_was_it(event: str) -> None:
+    async with wired(OneBad(event, ends=True)) as talk:
+        slow = talk.wire.request("tools/call", b"{}")
+        assert isinstance(await talk.ask(), Placeholder)
+        assert list(talk.wire.requests.pending.values()) == [slow] and doubts(talk.told) == []
+
+
+@pytest.mark.parametrize("event", [*NO_ANSWERS.values(), *DOUBTFUL.values()], ids=[*NO_ANSWERS, *DOUBTFUL])
+async def test_the_answer_behind_noise_is_the_answer(event: str) -> None:
+    async with wired(OneBad(event, answers=True)) as talk:
         slow: Pending = talk.wire.request("tools/call", b"{}")
         assert bytes((await talk.ask()).result) == b"{}"  # type: ignore[arg-type]  # set
-        assert len(talk.told.bad) == 1 and doubts(talk.told) == [] and not slow.future.done()
+        assert len(talk.told.bad) == talk.wire.counts["bad"] == 1
+        assert doubts(talk.told) == [] and not slow.future.done()
 
 
 @pytest.mark.parametrize("id_", ['"id":null,', ""])

@@ -13,6 +13,7 @@ from mcp_hub.protocol.jsonrpc.envelope import Envelope, notification_frame
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.wire.base import Pending, WireClosed
 from mcp_hub.wire.pipe import Pipe
+from mcp_hub.wire.server_pipe import ServerPipe
 from tests.unit.wire.raw_lines import WAIT, Told, connected
 
 pytestmark = pytest.mark.anyio
@@ -109,25 +110,40 @@ async def test_requests_and_notifications_of_the_peer_arrive_in_order_with_their
 # -- lines that are no messages
 
 
+UNREAD = b'{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"no"}}'
+
+
+@pytest.mark.parametrize("line", [UNREAD % -32700, UNREAD % -32600, b'{"jsonrpc":"2.0","id":1.0,"result":{}}'])
+async def test_an_answer_that_is_certainly_that_of_the_only_request_ends_it_at_once(line: bytes) -> None:
+    async with connected() as (pipe, other, told):
+        pending = pipe.request("m", b"{}", "a call")
+        await other.write(line + b"\n")
+        with anyio.fail_after(WAIT):
+            message = await pipe.answer(pending, cancellation)
+        assert isinstance(message, Placeholder) and len(told.bad) == pipe.counts["bad"] == 1
+
+
 @pytest.mark.parametrize(
     "line",
     [
         b'{"jsonrpc":"2.0","result":{"content":[}',
+        b'{"jsonrpc":"2.0","id":',
         b'{"jsonrpc":"2.0","result":{}}',
-        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}',
-        b'{"jsonrpc":"2.0","id":1.0,"result":{}}',
+        b'{"jsonrpc":"2.0","result":"x"}',
+        b'{"jsonrpc":"2.0","id":null,"result":{}}',
+        b'{"jsonrpc":"2.0","id":1.5,"result":{}}',
+        b'{"jsonrpc":"2.0","id":999,"result":{}}',
+        b'{"jsonrpc":"2.0","id":"nobody","result":{"content":[}',
         b'[{"jsonrpc":"2.0","result":{}}]',
+        b'["jsonrpc", 1]',
+        UNREAD % -32601,
     ],
-    ids=["malformed", "no id", "null id", "float id", "array"],
 )
-async def test_an_answer_without_a_usable_id_settles_the_only_request_there_is(line: bytes) -> None:
-    """reliability.md §1: "typed error to the caller at once", or the caller hangs until its time is up."""
-    async with connected() as (pipe, other, told):
-        pending = pipe.request("m", b"{}")
-        await other.write(line + b"\n")
-        with anyio.fail_after(10):
-            message = await pipe.answer(pending, cancellation)
-        assert isinstance(message, Placeholder) or message.error is not msgspec.UNSET
+async def test_the_answer_behind_noise_that_may_have_been_it_is_the_answer(line: bytes) -> None:
+    async with connected(kind=ServerPipe) as (pipe, other, told):
+        pending = pipe.request("m", b"{}", "a call")
+        await other.write(line + b'\n{"jsonrpc":"2.0","id":1,"result":{"ok":1}}\n')
+        assert await answer(pipe, pending) == {"ok": 1} and told.bad
 
 
 async def test_an_unreadable_answer_without_an_id_settles_none_of_several() -> None:
@@ -274,17 +290,17 @@ async def test_regular_files_work_as_input_and_output(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["subscriptions/listen", "logging/setLevel"])
-async def test_an_answer_without_an_id_is_that_of_the_only_call_that_somebody_awaits(method: str) -> None:
+async def test_an_error_without_an_id_is_that_of_the_only_call_that_somebody_awaits(method: str) -> None:
     async with connected() as (pipe, other, told):
         listen = pipe.request(method, b"{}")
         call = pipe.request("tools/call", b"{}")
-        await other.write(b'{"jsonrpc":"2.0","result":{}}\n')
+        await other.write(UNREAD % -32700 + b"\n")
         with anyio.fail_after(WAIT):
             assert isinstance(await pipe.answer(call, None), Placeholder)
-        await other.write(b'{"jsonrpc":"2.0","result":{}}\n')
+        await other.write(UNREAD % -32700 + b"\n")
         await told.until("bad", 2)
         assert not listen.future.done() and list(pipe.requests.pending) == [listen.id]
         calls = [pipe.request("tools/call", b"{}") for _ in range(2)]
-        await other.write(b'{"jsonrpc":"2.0","result":{}}\n')
+        await other.write(UNREAD % -32700 + b"\n")
         await told.until("bad", 3)
         assert not any(one.future.done() for one in calls)

@@ -1,0 +1,123 @@
+"""The progress of one call: the server's, heartbeats, and partial content as messages. Sans-I/O.
+
+Messages with partial content are for clients that show nothing else of a running call. They are events of the call, so
+that a client that comes back gets the same ones.
+"""
+
+import math
+import re
+from typing import Final
+
+import msgspec
+
+from mcp_hub.events import Delta, Progressed
+from mcp_hub.protocol.progress import ProgressGuard
+from mcp_hub.types import PartialForm
+
+_EVERY: Final = 0.1
+"""Seconds between two messages."""
+_LINE: Final = 200
+"""Characters of a message of one line."""
+_BYTES: Final = 1024
+"""Of any other message, in UTF-8."""
+_HELD: Final = 8 * _BYTES
+"""Characters that wait: more than any message shows, so that the end of it begins with no half escape sequence."""
+_ESCAPE: Final = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\`-~])|\x9b[0-?]*[ -/]*[@-~]"
+)
+"""Escape sequences of a terminal (ECMA-48): control sequences, strings such as titles and links, others."""
+_UNFINISHED: Final = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)|\x9b[0-?]*[ -/]*)\Z")
+"""The beginning of one, whose rest comes with the next text."""
+_OVERWRITTEN: Final = re.compile(r"^[^\n]*\r(?=[^\n])", re.MULTILINE)
+"""Text that a carriage return lets a terminal write over: the states of a progress bar."""
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+class CallProgress:
+    """Makes the progress events of one call. `left` is the last one of another hub that began it.
+
+    Without a `form` partial content is not shown; nor is it once the server sends messages of its own.
+    """
+
+    __slots__ = ("_guard", "_text", "admit", "heartbeat")
+
+    def __init__(self, form: PartialForm | None, left: Progressed | None) -> None:
+        self._guard = ProgressGuard(left)
+        self._text = None if form is None else PartialText(form)
+        self.admit = self._guard.admit
+        self.heartbeat = self._guard.between
+
+    @property
+    def due(self) -> float:
+        """When the next message with partial content is due."""
+        return math.inf if self._text is None else self._text.due
+
+    def show(self, event: Delta, now: float) -> None:
+        """Takes in partial content, which is `due` then."""
+        if self._text is not None:
+            self._text.add(event, now)
+
+    def message(self, now: float) -> Progressed | None:
+        """The newest partial content, if that is due and there is anything to see."""
+        if self._text is None or now < self._text.due:
+            return None
+        if self._guard.has_messages:
+            self._text = None
+            return None
+        message = self._text.take(now)
+        return None if message is None else self._guard.between(message)
+
+
+class PartialText:
+    """The partial content of one call as messages, at most ten a second: the newest text, without control characters.
+
+    A message of one line has the line that the newest text belongs to, which grows; any other has what is new.
+    """
+
+    __slots__ = ("_form", "_line", "_place", "_said", "_text", "due")
+
+    def __init__(self, form: PartialForm) -> None:
+        self.due = math.inf
+        self._form = form
+        self._text = ""  # what no message had yet
+        self._line = ""  # the line that it continues
+        self._place: tuple[str, int] | None = None
+        self._said = -math.inf
+
+    def add(self, event: Delta, now: float) -> None:
+        """Takes in new content, whose message is `due` then."""
+        text = event.text
+        if not text:
+            return
+        place = event.channel, event.index
+        if self._place not in (None, place):
+            text = "\n" + text
+        self._place = place
+        self._text = (self._text + text)[-_HELD:]
+        if self.due == math.inf:
+            self.due = max(now, self._said + _EVERY)
+
+    def take(self, now: float) -> msgspec.Raw | None:
+        """The encoded message; None if there is nothing to see in the new text."""
+        self.due = math.inf
+        held = _UNFINISHED.search(self._text, max(len(self._text) - _LINE, 0))
+        text, self._text = (self._text, "") if held is None else (self._text[: held.start()], held[0])
+        text = _OVERWRITTEN.sub("", _ESCAPE.sub("", (self._line + text).replace("\r\n", "\n")))
+        if self._form == "line":
+            self._line = text.rpartition("\n")[2][-_LINE:]
+            shown = " ".join(_CONTROL.sub("", text).split())
+            shown = shown if len(shown) <= _LINE else f"…{shown[1 - _LINE :]}"
+        else:
+            shown = _tail(_CONTROL.sub("", text).strip())
+        if not shown:
+            return None
+        self._said = now
+        return msgspec.Raw(msgspec.json.encode(shown))
+
+
+def _tail(text: str) -> str:
+    """The end of it, of whole characters."""
+    end = text.encode("utf-8", "replace")
+    if len(end) <= _BYTES:
+        return end.decode()
+    return "…" + end[len("…".encode()) - _BYTES :].decode(errors="ignore")

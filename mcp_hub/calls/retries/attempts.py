@@ -1,0 +1,88 @@
+"""The attempts of one call: it is made again after a failure that may pass, and its readers hear of that.
+
+`retry` decides by the failure. Here is what the call itself has against another attempt.
+"""
+
+from typing import Final, Protocol
+
+import anyio
+
+from mcp_hub.call import Call, CallChannel, CallHandler
+from mcp_hub.calls.plan import CallPlan
+from mcp_hub.calls.retries.rules import class_of
+from mcp_hub.calls.streams.stream import Stream
+from mcp_hub.calls.timeouts import CallTimes
+from mcp_hub.errors import RpcError
+from mcp_hub.events import Attempt, Completed, Ending, Reset
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol.extensions import STREAMS, declares
+
+log = get_logger(__name__)
+
+_DETAIL: Final = 200
+"""Characters of the error that are shown with the next attempt."""
+
+
+class Retriable(CallChannel, Protocol):
+    """A call that runs, as far as its attempts are concerned."""
+
+    call: Call
+    plan: CallPlan
+    times: CallTimes
+    asked: int
+    stopping: Ending | None
+    stream: Stream | None
+
+    @property
+    def due(self) -> float: ...
+
+
+async def attempted(record: Retriable, handler: CallHandler) -> Completed:
+    """The result of `handler`, which is called again where its failure may pass.
+
+    Where an attempt may have had its effect, a later failure does not deny that: the error of that attempt is raised.
+    """
+    number = 1
+    unknown: RpcError | None = None
+    while True:
+        try:
+            return await handler(record.call, record)
+        except RpcError as error:
+            unknown = unknown or (error if error.is_outcome_unknown else None)
+            pause = _pause(record, error, number)
+            if pause is None:
+                if unknown is None or error.raw is not None:
+                    raise
+                raise unknown from None
+            number += 1
+            _announce(record, number, error, pause)
+        await anyio.sleep(pause)
+        record.times.hear()  # the attempt has the longest silence to itself
+
+
+def _pause(record: Retriable, error: RpcError, number: int) -> float | None:
+    """Seconds before the next attempt; None if there is to be none."""
+    call, plan = record.call, record.plan
+    has_asked = record.asked > plan.events or call.input_responses is not None or call.request_state is not None
+    if plan.retries is None or record.stopping is not None or has_asked or _has_shown_text(record):
+        return None
+    record.times.hear()
+    return plan.retries.pause(call, error, number, record.due, plan.is_read_only)
+
+
+def _has_shown_text(record: Retriable) -> bool:
+    """Whether partial content may have reached a reader that cannot take it back."""
+    call = record.call
+    if record.stream is None or not record.stream.content.is_any or not call.wants_progress or call.takes_events:
+        return False
+    return not declares(call.capabilities, call.era, STREAMS)
+
+
+def _announce(record: Retriable, number: int, error: RpcError, pause: float) -> None:
+    """Readers hear of the next attempt, and of what they have to discard."""
+    reason, call = str(class_of(error)), record.call
+    log.info("call_retried", call_id=call.id, upstream=call.upstream, attempt=number, reason=reason)
+    record.send(Attempt(number, reason, round(pause, 3), error.message[:_DETAIL]))
+    if record.stream is not None and record.stream.content.is_any:
+        record.stream.content.reset()
+        record.send(Reset(number, reason))

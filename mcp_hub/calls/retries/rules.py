@@ -1,0 +1,135 @@
+"""Retries by class of failure: whether a call that failed is made again, and after which pause. No I/O.
+
+A failure of which the server certainly knows nothing, or which it announced as passing, may be retried for any call.
+One whose outcome is unknown only for a call that is safe to repeat. A budget per server keeps retries few when it is
+in trouble. The rest is up to the call: one that has asked a question is never made again (`runner`).
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Literal
+
+import msgspec
+
+from mcp_hub.call import Call
+from mcp_hub.clock import Clock
+from mcp_hub.errors import ExecutorLost, HttpRefused, RpcError, UpstreamLost, UpstreamUnavailable
+
+RetryClass = Literal["not_sent", "rate_limited", "unavailable", "lost"]
+"""`not_sent`: the server has not got it. `rate_limited`: HTTP 429. `unavailable`: HTTP 503 with `Retry-After`. `lost`:
+the connection broke, the process died, or another HTTP 5xx; the server may have acted."""
+
+_ANY: Final[frozenset[RetryClass]] = frozenset({"not_sent", "rate_limited", "unavailable"})
+_SAFE: Final[frozenset[RetryClass]] = _ANY | {"lost"}
+_PAUSE: Final = 0.25
+"""Seconds before the first retry, doubled for the next one; half of it to one and a half, by chance."""
+_LATER: Final = 0.1
+"""Part of a server's `Retry-After` by which a retry may come later than that, so that not all come at once."""
+_WINDOW: Final = 10.0
+"""Seconds that a budget looks back."""
+_LEAST: Final = 3
+_SHARE: Final = 10
+"""Retries in that time: one for so many calls, at least the number above."""
+_SAMPLES: Final = 1.0
+"""Seconds between two looks at the number of calls."""
+
+
+class RetryRule(msgspec.Struct, frozen=True):
+    """The rule for calls of one tool: `attempts` in all, after failures of the classes `on` (None: as is safe).
+
+    `is_safe` to repeat by configuration; a tool that only claims to read is, if its claim is trusted (`trusts_hints`).
+    """
+
+    attempts: int = 3
+    on: frozenset[RetryClass] | None = None
+    is_safe: bool = False
+    trusts_hints: bool = False
+
+
+class RetryBudget:
+    """The retries of one server: at most 10 % of its calls, at least 3 in 10 s. `calls` counts those that ended."""
+
+    def __init__(self, now: float, calls: int) -> None:
+        self._samples = deque([(now, calls)])
+        self._spent: deque[float] = deque()
+
+    def spend(self, now: float, calls: Callable[[], int]) -> bool:
+        """Takes one retry; False if there is none left now."""
+        if now >= self._samples[-1][0] + _SAMPLES:
+            self._samples.append((now, calls()))
+        while len(self._samples) > 1 and self._samples[1][0] <= now - _WINDOW:
+            self._samples.popleft()
+        while self._spent and self._spent[0] <= now - _WINDOW:
+            self._spent.popleft()
+        (since, before), (_, latest) = self._samples[0], self._samples[-1]
+        recent = (latest - before) * min(1.0, _WINDOW / max(now - since, _SAMPLES))
+        if len(self._spent) >= max(_LEAST, recent // _SHARE):
+            return False
+        self._spent.append(now)
+        return True
+
+
+class Retries:
+    """Decides about the calls of one hub. `rule` is that of a call's tool; `calls` counts those of a server."""
+
+    def __init__(
+        self,
+        rule: Callable[[Call], RetryRule],
+        calls: Callable[[str], int],
+        clock: Clock,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._rule = rule
+        self._calls = calls
+        self._clock = clock
+        self._jitter = jitter
+        self._began = clock.now()
+        self._budgets: dict[str, RetryBudget] = {}
+
+    def pause(
+        self, call: Call, error: RpcError, attempt: int, due: float, reads_only: Callable[[Call], bool]
+    ) -> float | None:
+        """Seconds before the call is made again after the failure of this attempt, the first is 1; None: it is not.
+
+        No pause lasts longer than `due`. `reads_only` says whether the tool claims to change nothing.
+        """
+        kind, rule = class_of(error), self._rule(call)
+        if kind is None or attempt >= rule.attempts or kind not in self._classes(call, rule, reads_only):
+            return None
+        wanted = (error.data or {}).get("retryAfter")
+        pause = _PAUSE * 2 ** (attempt - 1) * (0.5 + self._jitter())
+        if isinstance(wanted, int):
+            pause = max(pause, wanted * (1 + _LATER * self._jitter()))
+        now = self._clock.now()
+        return pause if now + pause < due and self._spend(call.upstream, now) else None
+
+    def _classes(self, call: Call, rule: RetryRule, reads_only: Callable[[Call], bool]) -> frozenset[RetryClass]:
+        if rule.on is not None:
+            return rule.on
+        is_safe = rule.is_safe or call.method != "tools/call" or (rule.trusts_hints and reads_only(call))
+        return _SAFE if is_safe else _ANY
+
+    def _spend(self, server: str, now: float) -> bool:
+        budget = self._budgets.get(server)
+        if budget is None:
+            budget = self._budgets[server] = RetryBudget(self._began, 0)
+        return budget.spend(now, lambda: self._calls(server))
+
+
+def class_of(error: RpcError) -> RetryClass | None:
+    """The class of a failure; None for one that another attempt would meet again, and for a server's own error."""
+    about = error.about_upstream
+    match error:
+        case HttpRefused(status=429):
+            return "rate_limited"
+        case HttpRefused(status=503) if "retryAfter" in (error.data or {}):
+            return "unavailable"
+        case UpstreamUnavailable():  # for a server that is not ready the call has waited already
+            return "not_sent" if "server" in about and about.get("state", "ready") == "ready" else None
+        case HttpRefused(status=status) if status < 500:
+            return None
+        case UpstreamLost() | ExecutorLost():
+            return None if error.raw is not None or about.get("code") == "unreadable_answer" else "lost"
+        case _:
+            return None

@@ -1,0 +1,91 @@
+"""The hubs that serve HTTP, by configuration: each keeps a record of its URL in the state folder.
+
+A hub holds the lock of its record for as long as it lives, so that no record outlives its hub. Only a record that
+nobody else could have written is believed: whoever asks the hub sends it a token.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcp_hub.app.limits import state_dir
+from mcp_hub.config.trust import problem_of_config
+from mcp_hub.logs import get_logger
+from mcp_hub.stores.locks import is_at, lock_file, make_folder, remove, take
+
+log = get_logger(__name__)
+
+_LARGEST: Final = 4096
+_ATTEMPTS: Final = 100
+"""To lock a record of our own that commands look at meanwhile, each for microseconds."""
+
+
+class HubRecord(msgspec.Struct, frozen=True):
+    """A hub that serves HTTP at `url`."""
+
+    url: str
+    pid: int
+
+
+@contextmanager
+def recorded(place: str, url: str, env: Mapping[str, str]) -> Iterator[None]:
+    """Keeps the record of this process's hub, whose configuration is at `place`, until the end of the block."""
+    path = _folder(env) / f"{_key(place)}-{os.getpid()}.json"
+    file = None
+    try:
+        make_folder(path.parent)
+        file = _locked(path)
+        os.ftruncate(file, 0)
+        os.write(file, msgspec.json.encode(HubRecord(url, os.getpid())))
+    except OSError as problem:  # the hub serves all the same, and commands do not find it
+        log.warning("hub_not_recorded", path=str(path), reason=problem.strerror or str(problem))
+    try:
+        yield
+    finally:
+        if file is not None:
+            remove(path)
+            os.close(file)
+
+
+def running_hub(place: str, env: Mapping[str, str]) -> HubRecord | None:
+    """The hub of the configuration at `place` that was started last, if one runs. Removes records of dead hubs."""
+    found: list[tuple[float, HubRecord]] = []
+    for path in _folder(env).glob(f"{_key(place)}-*.json"):
+        with suppress(OSError, msgspec.DecodeError):
+            file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+            try:
+                started = os.fstat(file)
+                if problem_of_config(started, env) is None and _is_held(file, path):
+                    found.append((started.st_mtime, msgspec.json.decode(os.read(file, _LARGEST), type=HubRecord)))
+            finally:
+                os.close(file)
+    return max(found, key=lambda one: one[0])[1] if found else None
+
+
+def _is_held(file: int, path: Path) -> bool:
+    if not take(file, shared=True):
+        return True
+    remove(path)
+    return path.exists()  # on Windows, where a file that is open cannot be removed
+
+
+def _locked(path: Path) -> int:
+    for _ in range(_ATTEMPTS):
+        file = lock_file(path)
+        if take(file, shared=False) and is_at(file, path):
+            return file
+        os.close(file)
+    raise OSError(f"{path} is locked by another process")
+
+
+def _folder(env: Mapping[str, str]) -> Path:
+    return state_dir(env) / "hubs"
+
+
+def _key(place: str) -> str:
+    return hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:16]

@@ -1,0 +1,32 @@
+"""The lists of a hub: its servers, its tools found and counted, as its REST front answers."""
+
+from mcp_hub.client.rest import RestClient
+from mcp_hub.protocol.rest.lists import FoundTools
+from mcp_hub.protocol.rest.servers import ServerList
+from mcp_hub.protocol.rest.tokens import TokenAccount
+
+
+class HubLists:
+    """Methods raise what those of `HubClient` do."""
+
+    def __init__(self, rest: RestClient) -> None:
+        self._rest = rest
+
+    async def servers(self) -> ServerList:
+        """The servers in the order of the hub's file, and patterns of its configuration that match nothing."""
+        return await self._rest.get(ServerList, "servers")
+
+    async def account(self, client: str, server: str | None = None, heaviest: int | None = None) -> TokenAccount:
+        """The tokens that the tools cost a client of this kind. Raises `InvalidParams` for an unknown kind."""
+        given = {"server": server, "top": None if heaviest is None else str(heaviest)}
+        params = {name: value for name, value in given.items() if value is not None}
+        return await self._rest.get(TokenAccount, "tokens", client=client, **params)
+
+    async def search(self, query: str, most: int, server: str | None = None) -> FoundTools:
+        """The tools that fit the query, the best first."""
+        only = {} if server is None else {"server": server}
+        return await self._rest.get(FoundTools, "search", q=query, limit=str(most), **only)
+
+    async def owners(self) -> dict[str, str]:
+        """The name of each tool with the name of its server."""
+        return {tool.name: tool.server for tool in (await self._rest.get(TokenAccount, "tokens")).tools}

@@ -1,0 +1,132 @@
+"""The servers of another client's file in the hub's own format, with `${…}` as they are to be written there."""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcp_hub.config.findings import DataPath, Findings
+from mcp_hub.config.load.env_file import variables_of
+from mcp_hub.config.load.foreign import is_foreign, names_of_others, place_of_servers, sections, without_foreign_keys
+from mcp_hub.config.load.interpolate import Unresolved, resolve
+from mcp_hub.config.load.locate import LocatedData, read_document
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.types import JsonObject
+
+_REFERENCE: Final = re.compile(r"(?<!\$)\$\{([^{}]*)\}")
+
+
+class Input(msgspec.Struct, frozen=True):
+    """A value that VS Code asks for: an entry of `inputs`."""
+
+    id: str
+    description: str = ""
+    default: str | None = None
+    password: bool = False
+
+
+class ValuePlaces(msgspec.Struct, frozen=True):
+    """Where values are put that do not belong into a configuration; each returns the `${…}` to write.
+
+    `ask` is called for each use of an input, `keep` with a server, a variable's name, and its value of an `envFile`.
+    """
+
+    ask: Callable[[Input], str]
+    keep: Callable[[str, str, str], str]
+
+
+def imported(file: Path, env: Mapping[str, str], places: ValuePlaces) -> tuple[JsonObject, tuple[ConfigFinding, ...]]:
+    """The servers by name, and warnings. Raises `ConfigError`."""
+    document = _document(file)
+    data = document.data
+    if not isinstance(data, dict) or not is_foreign(data, str(file), is_yaml=document.is_yaml):
+        said = "this is not a file of another client. Use it with --config as it is."
+        raise ConfigError(ConfigFinding("not_foreign", said, str(file)))
+    report = Findings(str(file), document.lines, errors=list(document.findings))
+    place = place_of_servers(data, is_yaml=False)
+    servers: object = without_foreign_keys(sections(data, place, report), env, report).get("servers")
+    if not isinstance(servers, dict) or report.errors:
+        report.error(("servers",), "wrong_type", "expected a mapping (key: value) without duplicate keys")
+        raise report.failure()
+    others = names_of_others(data, file, env)
+    inputs = _inputs(data)
+
+    def written(match: re.Match[str]) -> str:
+        name = match[1]
+        if name.startswith("input:"):
+            asked = name.removeprefix("input:")
+            return places.ask(inputs.get(asked, Input(asked)))
+        return match[0] if name in env else others.get(name, match[0])
+
+    done: JsonObject = {}
+    for name, own in servers.items():
+        if not isinstance(own, dict):
+            report.warn(("servers", name), "wrong_type", "expected a mapping (key: value) (the server is left out)")
+            continue
+        done[name] = {key: _replaced(value, written) for key, value in own.items()}
+        _make_absolute(done[name], file.absolute().parent)
+        if "envFile" in own:
+            _take_variables(name, done[name], file, env, places, report)
+    return done, report.located(report.warnings)
+
+
+def _document(file: Path) -> LocatedData:
+    try:
+        return read_document(file.read_text("utf-8-sig"), str(file))
+    except OSError as error:
+        raise ConfigError(ConfigFinding("config_unreadable", f"cannot be read: {error.strerror}", str(file))) from None
+    except UnicodeDecodeError:
+        raise ConfigError(
+            ConfigFinding("invalid_text", "the text is not UTF-8. Save it as UTF-8.", str(file))
+        ) from None
+
+
+def _make_absolute(own: JsonObject, base: Path) -> None:
+    """The paths that were relative to the file of the other client."""
+    for key in ("cwd", "command"):
+        path = own.get(key)
+        if isinstance(path, str) and not path.startswith(("~", "$")) and (key == "cwd" or os.path.dirname(path)):
+            own[key] = os.path.abspath(base / path)
+
+
+def _take_variables(
+    name: str, own: JsonObject, file: Path, env: Mapping[str, str], places: ValuePlaces, report: Findings
+) -> None:
+    path: DataPath = ("servers", name, "envFile")
+    base = file.absolute().parent
+    try:
+        found, _ = variables_of(resolve(own.pop("envFile"), env, base).text, env, base)
+    except Unresolved as problem:
+        report.warn(path, problem.code, f"{problem} (left out)")
+        return
+    given = own.get("env") or {}
+    if isinstance(given, dict):
+        own["env"] = {**{key: places.keep(name, key, value) for key, value in found.items()}, **given}
+
+
+def _inputs(data: JsonObject) -> dict[str, Input]:
+    nested = data.get("mcp")
+    listed = [*_list(data.get("inputs")), *_list(nested.get("inputs") if isinstance(nested, dict) else None)]
+    found: dict[str, Input] = {}
+    for own in listed:
+        try:
+            one = msgspec.convert(own, Input)
+        except msgspec.ValidationError:
+            continue  # without an id
+        found[one.id] = one
+    return found
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _replaced(tree: object, written: Callable[[re.Match[str]], str]) -> object:
+    if isinstance(tree, dict):
+        return {key: _replaced(value, written) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_replaced(item, written) for item in tree]
+    return _REFERENCE.sub(written, tree) if isinstance(tree, str) else tree

@@ -1,0 +1,93 @@
+"""The content that a generator has yielded: it is the result of a tool that yields no other."""
+
+import tempfile
+from contextlib import suppress
+from typing import IO, Final
+
+import msgspec
+
+from mcp_hub import events
+from mcp_hub.upstreams.functions.schemas import plain
+
+_IN_MEMORY: Final = 1 << 20
+"""Characters of a text; those before them go to a temporary file, as most such tools yield a result of their own."""
+
+
+class OutputText:
+    """The content blocks so far, and the deltas for them. Text grows the text that was yielded before."""
+
+    def __init__(self) -> None:
+        self._blocks: list[object] = []
+        self._text: GrowingText | None = None
+        """The last block, while it is text that may still grow."""
+
+    def add(self, item: object) -> events.Delta:
+        """The delta for an item: a piece of text, or a block, which stands alone."""
+        block = content_block(item)
+        if not isinstance(item, str):
+            self._text = None
+            self._blocks.append(block)
+        else:
+            if self._text is None:
+                self._text = GrowingText()
+                self._blocks.append(self._text)
+            self._text.add(item)
+        return events.Delta(msgspec.json.encode([block]), index=len(self._blocks) - 1)
+
+    def blocks(self) -> list[object]:
+        """The content blocks so far."""
+        return [content_block(one.text()) if isinstance(one, GrowingText) else one for one in self._blocks]
+
+    def close(self) -> None:
+        """Lets go of what is kept outside of memory. Idempotent."""
+        for one in self._blocks:
+            if isinstance(one, GrowingText):
+                one.close()
+
+
+class GrowingText:
+    """A text that comes in pieces; all but its end is in a temporary file, as long as that can be written."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._size = 0
+        self._file: IO[bytes] | None = None
+        self._stored = 0  # bytes of whole pieces in the file
+
+    def add(self, piece: str) -> None:
+        self._pieces.append(piece)
+        self._size += len(piece)
+        if self._size >= _IN_MEMORY:
+            self._size = 0
+            with suppress(OSError):  # a full disk: it stays in memory
+                self._store("".join(self._pieces).encode("utf-8", "surrogatepass"))
+
+    def _store(self, content: bytes) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()
+        self._file.seek(self._stored)
+        self._file.write(content)
+        self._file.flush()
+        self._stored += len(content)
+        self._pieces.clear()
+
+    def text(self) -> str:
+        """All of it."""
+        if self._file is None:
+            return "".join(self._pieces)
+        self._file.seek(0)
+        return self._file.read(self._stored).decode("utf-8", "surrogatepass") + "".join(self._pieces)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def content_block(item: object) -> object:
+    """A content block of text, or of what already is one."""
+    if isinstance(item, str):
+        return {"type": "text", "text": item}
+    block = plain(item)
+    if not isinstance(block, dict) or not isinstance(block.get("type"), str):
+        raise TypeError(f"expected text or a content block with a type, not {type(item).__name__}")
+    return block

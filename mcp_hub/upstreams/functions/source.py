@@ -1,0 +1,80 @@
+"""Whether a module has what a `local` refers to, as far as its source shows: nothing is imported or run."""
+
+import ast
+import importlib.util
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+
+from mcp_hub.config.findings import nearest
+from mcp_hub.errors import StartFailed
+
+_LARGEST = 1 << 20
+_DYNAMIC = ("__getattr__", "globals", "vars", "setattr", "exec")
+"""Names by which a module may get attributes that its source does not show."""
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+def check_reference(reference: str, folder: str) -> None:
+    """Raises `StartFailed` for a module, or an attribute in it, that is surely not there; `folder` as in loading."""
+    module, _, attribute = reference.partition(":")
+    spec = _found(module, folder)
+    name = attribute.partition(".")[0]
+    known = _names(spec)
+    if not name or known is None or name in known:
+        return
+    if spec.submodule_search_locations and PathFinder.find_spec(f"{module}.{name}", spec.submodule_search_locations):
+        return
+    said = f"module {module} does not have {name}{nearest(name, known) or '. Name a Registry that it defines.'}"
+    raise StartFailed("registry_not_found", said)
+
+
+def _found(module: str, folder: str) -> ModuleSpec:
+    """The module, found as an import would find it. Raises `StartFailed`."""
+    top, *rest = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        spec = None
+    spec = spec or PathFinder.find_spec(top, [folder])
+    for length in range(len(rest)):
+        if spec is not None:
+            places = spec.submodule_search_locations
+            spec = PathFinder.find_spec(".".join((top, *rest[: length + 1])), places) if places else None
+    if spec is None:
+        raise StartFailed("module_not_found", f"module not found: {module}. Correct its name.")
+    return spec
+
+
+def _names(spec: ModuleSpec) -> set[str] | None:
+    """The names that the module's source gives to something; None if that cannot be known."""
+    if spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    try:
+        with Path(spec.origin).open("rb") as file:
+            tree = ast.parse(file.read(_LARGEST))
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return None  # loading will say so
+    names = set(_bound(tree))
+    is_open = "*" in names or any(isinstance(own, ast.Name) and own.id in _DYNAMIC for own in ast.walk(tree))
+    return None if is_open or names & {"__getattr__"} else names
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    """Names that statements outside of functions and classes bind, and those that functions declare global."""
+    for child in ast.iter_child_nodes(node):
+        match child:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()):
+                yield name
+            case ast.alias(name=name, asname=other):
+                yield other or name.partition(".")[0]
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield name
+            case ast.Global(names=names):
+                yield from names
+        if isinstance(child, _SCOPES):
+            yield from (name for own in ast.walk(child) if isinstance(own, ast.Global) for name in own.names)
+        else:
+            yield from _bound(child)

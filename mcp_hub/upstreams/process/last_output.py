@@ -1,0 +1,41 @@
+"""Why a process died, by its output: the line of its exception, whatever stands around it. Pure."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+OUTPUT: Final = ". Last output: "
+"""Between a reason and the last lines of the output."""
+_SHOWN: Final = 5
+"""Lines of output behind a reason."""
+_FRAME: Final = " |+-\t"
+"""Python draws these before the lines of an exception group."""
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_EXCEPTION: Final = re.compile(
+    r"(?:Uncaught )?[a-z_][\w.$]*(?:error|exception)(?: \[\w+\])?: .+"
+    r"|(?:error|fatal|panic|Exception in thread \"[^\"]*\"|thread '[^']*' panicked at).*: .+"
+    r"|npm (?:error|ERR!) code \w+",
+    re.IGNORECASE,
+)
+
+
+def with_output(reason: str, lines: Sequence[str]) -> str:
+    """The reason behind the exception's line, if there is one; then the last lines of the output."""
+    said = exception_of(lines)
+    head = reason if said is None else f"{said} ({reason})"
+    return f"{head}{OUTPUT}{' | '.join(lines[-_SHOWN:])}" if lines else head
+
+
+def exception_of(lines: Sequence[str]) -> str | None:
+    """The line of the last exception; None if no line is like one."""
+    found, traceback = None, None  # the depth of the traceback whose exception is still to come
+    for line in lines:
+        drawn = line.removeprefix("stdout: ")
+        text, depth = drawn.strip(_FRAME), len(drawn) - len(drawn.lstrip(_FRAME))
+        if text.endswith(_TRACEBACK):
+            traceback = depth
+        elif traceback is not None and text and depth <= traceback:
+            found, traceback = text, None
+        elif traceback is None and _EXCEPTION.fullmatch(text):
+            found = text
+    return found

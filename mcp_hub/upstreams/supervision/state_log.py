@@ -1,0 +1,54 @@
+"""The log of one server's states: a line for each change; failures that repeat are counted."""
+
+import re
+from typing import Final
+
+from mcp_hub.logs import get_logger
+from mcp_hub.types import UpstreamState
+from mcp_hub.upstreams.peer.state import PeerInfo
+from mcp_hub.upstreams.process.last_output import OUTPUT, exception_of
+from mcp_hub.upstreams.supervision.lifecycle import GAVE_UP, Life
+
+log = get_logger(__name__)
+
+LONGEST: Final = 200
+"""Characters of a reason in the log; `mcp-hub list` and `doctor` show all of it."""
+_BAD: Final = frozenset({UpstreamState.BACKING_OFF, UpstreamState.FAILED, UpstreamState.INCOMPATIBLE})
+_NUMBERS: Final = re.compile(r"\d+")
+
+
+def log_failure(server: str, before: Life, life: Life) -> None:
+    """Logs the state of a server that came after another one, if it is a bad one.
+
+    A failure like the one before is logged as the 10th, the 100th, … in a row only.
+    """
+    if life.state not in _BAD:
+        return
+    said = brief(life.reason)
+    repeats = (life.code, _NUMBERS.sub("", said)) == (before.code, _NUMBERS.sub("", brief(before.reason)))
+    if life.state is UpstreamState.BACKING_OFF and repeats and str(life.streak).strip("0") != "1":
+        return
+    state = life.state.value
+    log.warning("upstream_state", upstream=server, state=state, code=life.code, reason=said, **_count(life))
+
+
+def log_ready(server: str, life: Life, info: PeerInfo) -> None:
+    """Logs that the server is ready, and how many failures in a row came before."""
+    log.info("upstream_ready", upstream=server, era=info.era.value, version=info.version, **_count(life))
+
+
+def _count(life: Life) -> dict[str, int]:
+    return {"failures": life.streak} if life.streak > 1 else {}
+
+
+def brief(reason: str | None, longest: int = LONGEST) -> str:
+    """A reason as one line: without the output of the server, except for a last line that says more than the rest."""
+    text = " ".join((reason or "").split())
+    at = text.rfind(GAVE_UP)
+    text, end = (text[:at], text[at:]) if at >= 0 else (text, "")
+    said, _, output = text.partition(OUTPUT)
+    last = output.rpartition(" | ")[2]
+    if last and last not in said and exception_of([said]) is None:
+        said = f"{said}{OUTPUT}{last}"
+    room = longest - len(end)
+    return (said if len(said) <= room else f"{said[: room - 1]}…") + end

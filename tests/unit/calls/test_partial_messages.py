@@ -1,0 +1,172 @@
+"""Partial content as messages of progress, for clients that show nothing else of a running call."""
+
+import itertools
+import math
+from typing import Any
+
+import msgspec
+import pytest
+
+from mcp_hub.calls.progress import PartialText
+from mcp_hub.events import CallEvent, Delta, Log, Progressed
+from mcp_hub.types import PartialForm
+from tests.unit.calls.durable_hub import DurableCall, DurableHub
+from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
+
+
+def delta(text: str, channel: str = "content", index: int = 0) -> Delta:
+    return Delta(msgspec.json.encode([{"type": "text", "text": text}]), index, channel)
+
+
+def message(text: str) -> dict[str, msgspec.Raw]:
+    return {"message": msgspec.Raw(msgspec.json.encode(text))}
+
+
+def shown(form: PartialForm, *texts: str | Delta) -> list[str | None]:
+    """The message after each text, or None."""
+    partials, clock = PartialText(form), itertools.count()
+    made: list[str | None] = []
+    for text in texts:
+        partials.add(text if isinstance(text, Delta) else delta(text), next(clock))
+        raw = partials.take(next(clock)) if partials.due < math.inf else None
+        made.append(None if raw is None else msgspec.json.decode(raw, type=str))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("texts", "messages"),
+    [
+        (["alpha\n", "beta\n"], ["alpha", "beta"]),
+        (["Hel", "lo ", "world\nnew"], ["Hel", "Hello", "Hello world new"]),
+        (["a\n\tb\r\nc"], ["a b c"]),
+        (["x" * 500], ["…" + "x" * 199]),
+        (["x" * 150, "y" * 150], ["x" * 150, "…" + "x" * 49 + "y" * 150]),
+        (["\n \n", "\n"], [None, None]),
+        (["10%\r", "20%\r", "30%\ndone"], ["10%", "20%", "30% done"]),
+    ],
+)
+def test_a_message_of_one_line_is_the_newest_line(texts: list[str], messages: list[str]) -> None:
+    assert shown("line", *texts) == messages
+
+
+@pytest.mark.parametrize(
+    ("texts", "messages"),
+    [
+        (["alpha\n", "beta\ngamma\n"], ["alpha", "beta\ngamma"]),
+        (["Hel", "lo"], ["Hel", "lo"]),
+        (["é" * 1000], ["…" + "é" * 510]),
+        (["x" * 1024], ["x" * 1024]),
+        (["10%\r20%\r"], ["20%"]),
+    ],
+)
+def test_any_other_message_is_the_newest_text(texts: list[str], messages: list[str]) -> None:
+    assert shown("text", *texts) == messages
+
+
+@pytest.mark.parametrize("form", ["line", "text"])
+def test_a_message_has_no_control_characters_and_no_escape_sequences(form: PartialForm) -> None:
+    coloured = (
+        "\x1b[1;31mred\x1b[0m \x1b]0;title\x07\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\ \x9b2J\x1bcbell\x07\x00\x85\x7f"
+    )
+    assert shown(form, coloured) == ["red link bell"]
+    assert shown(form, "a\x1b[3", "1mb\n") == ["a", {"line": "ab", "text": "b"}[form]]
+
+
+def test_places_of_content_are_apart_and_content_that_is_no_text_is_not_shown() -> None:
+    other = delta("note", "aux")
+    assert shown("line", "growing", other, Delta(b'[{"type":"image"}]'), Delta(b"[")) == [
+        "growing",
+        "growing note",
+        None,
+        None,
+    ]
+
+
+def said(call: DurableCall) -> list[CallEvent]:
+    return call.record.log.reader(lambda: None).take()[1:]
+
+
+def messages(events: list[CallEvent]) -> list[str | None]:
+    return [event.message for event in events if isinstance(event, Progressed)]
+
+
+def calling(hub: DurableHub, **members: Any) -> DurableCall:
+    return hub.call(wants_progress=True, **{"partials": "text", **members})
+
+
+@virtual
+async def test_the_first_content_is_shown_at_once_and_the_rest_at_most_ten_times_a_second() -> None:
+    hub = DurableHub()
+    call = calling(hub)
+    call.says(delta("first"))
+    assert messages(said(call)) == ["first"]
+    times: list[float] = []
+    reader = call.record.log.reader(lambda: times.append(LoopClock().now()), 0)
+    reader.take()
+    times.clear()
+    for number in range(300):
+        call.says(delta(f" {number}"))
+        await sleep(0.01)
+    await sleep(1)
+    told = [event for event in reader.take() if isinstance(event, Progressed)]
+    assert 15 <= len(told) <= 30
+    assert " ".join(event.message or "" for event in told).split() == [str(number) for number in range(300)]
+    values = [event.progress for event in told]
+    assert values == sorted(set(values))
+
+
+@virtual
+async def test_the_last_content_before_a_silence_is_shown_soon() -> None:
+    hub = DurableHub()
+    call = calling(hub)
+    call.says(delta("a"), delta("b"), Log("info", b"{}"), delta("c"))
+    assert messages(said(call)) == ["a"]
+    await sleep(0.3)
+    assert messages(said(call)) == ["a", "bc"]
+
+
+@virtual
+async def test_values_lie_above_the_last_one_and_later_ones_of_the_server_pass_unchanged() -> None:
+    hub = DurableHub()
+    call = calling(hub)
+    call.says(Progressed(3, 10), delta("a"))
+    await sleep(1)
+    call.says(Progressed(4, 10))
+    first, text, last = (event for event in said(call) if isinstance(event, Progressed))
+    assert (first, last) == (Progressed(3, 10), Progressed(4, 10))
+    assert text == Progressed(3 + 1e-6, 10, message("a"), own=3, is_hubs=True)
+    await sleep(10.5)
+    assert said(call)[-1] == Progressed(4 + 1e-6, 10, message("a"), own=4, is_hubs=True), "a heartbeat keeps it"
+
+
+@virtual
+async def test_a_server_that_sends_messages_itself_gets_none_beside_them() -> None:
+    hub = DurableHub()
+    call = calling(hub)
+    call.says(delta("a"), delta("b"), Progressed(1, None, message("own")), delta("c"))
+    await sleep(1)
+    call.says(Progressed(2), delta("d"))
+    await sleep(1)
+    assert messages(said(call)) == ["a", "own", None]
+
+
+@virtual
+async def test_who_is_not_to_have_messages_has_none() -> None:
+    hub = DurableHub()
+    call = calling(hub, partials=None)
+    call.says(delta("a"))
+    await sleep(1)
+    assert messages(said(call)) == []
+
+
+@virtual
+async def test_messages_are_stored_as_they_were_sent() -> None:
+    hub = DurableHub()
+    call = calling(hub)
+    call.says(delta("a"), delta("b"))
+    await sleep(1)
+    follower = await hub.follow(call.id)
+    await sleep(0.1)
+    assert [event for event in follower.events if isinstance(event, Progressed)] == [
+        event for event in said(call) if isinstance(event, Progressed)
+    ]

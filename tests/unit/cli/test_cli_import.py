@@ -1,0 +1,136 @@
+"""`mcp-hub import`: what it writes, where secrets go, and that the hub reads it as it was meant."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from mcp_hub.cli import main
+from mcp_hub.cli.commands import import_servers
+from mcp_hub.config.load.load import load
+
+VS_CODE = {
+    "inputs": [
+        {"id": "api-key", "type": "promptString", "description": "The key of the API", "password": True},
+        {"id": "region", "type": "promptString", "description": "Region", "default": "eu"},
+    ],
+    "servers": {
+        "git": {
+            "type": "stdio",
+            "command": "./bin/git-mcp",
+            "args": ["${workspaceFolder}", "${userHome}/x", "$${KEPT}"],
+            "env": {"KEY": "${input:api-key}", "AGAIN": "${input:api-key}", "REGION": "${input:region}"},
+            "envFile": "${workspaceFolder}/.env",
+            "cwd": "work",
+            "dev": {},
+        },
+        "far": {"url": "https://a.example/mcp", "headers": {"X-Key": "${OTHER}"}},
+        "odd": "x",
+    },
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".vscode").mkdir()
+    (tmp_path / ".vscode" / "mcp.json").write_text(json.dumps(VS_CODE))
+    (tmp_path / ".env").write_text("TOKEN='s3cr3t-of-file'\nLINES=\"a\\n\"\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/alice")
+    monkeypatch.delenv("API_KEY", raising=False)
+    monkeypatch.delenv("REGION", raising=False)
+    return tmp_path
+
+
+def run(*more: str, answers: str = "") -> Result:
+    return CliRunner().invoke(main, ["import", ".vscode/mcp.json", *more], input=answers)
+
+
+def written(folder: Path) -> Any:
+    return yaml.safe_load((folder / "servers.yaml").read_text())["servers"]
+
+
+def test_servers_are_written_with_absolute_paths_and_without_secrets(folder: Path) -> None:
+    done = run()
+    assert done.exit_code == 0 and "Imported 2 servers" in done.stderr
+    for place in ("servers.git.dev", "servers.odd", "API_KEY"):
+        assert place in done.stderr
+    assert written(folder) == {
+        "git": {
+            "command": f"{folder}/.vscode/bin/git-mcp",
+            "args": [str(folder), "/home/alice/x", "$${KEPT}"],
+            "env": {
+                "TOKEN": "${file:secrets/git.TOKEN}",
+                "LINES": "${file:secrets/git.LINES}",
+                "KEY": "${API_KEY}",
+                "AGAIN": "${API_KEY}",
+                "REGION": "${REGION:-eu}",
+            },
+            "cwd": f"{folder}/.vscode/work",
+        },
+        "far": {"url": "https://a.example/mcp", "headers": {"X-Key": "${OTHER}"}},
+    }
+    assert "s3cr3t" not in (folder / "servers.yaml").read_text() + done.output
+    files = [folder / "servers.yaml", *(folder / "secrets").iterdir()]
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+
+
+def test_hub_reads_the_values_that_were_meant(folder: Path) -> None:
+    run()
+    found = load(folder / "servers.yaml", {"API_KEY": "k-123456", "OTHER": "o-123456"})
+    values = {"TOKEN": "s3cr3t-of-file", "LINES": "a\n", "KEY": "k-123456", "AGAIN": "k-123456", "REGION": "eu"}
+    assert found.settings.servers["git"].env == values
+    assert found.warnings == () and {"s3cr3t-of-file", "k-123456"} <= found.secrets
+
+
+def test_inputs_are_asked_for_once_on_a_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_servers, "_is_anybody_there", lambda: True)
+    done = run(answers="k-asked-for\n\n")
+    assert done.exit_code == 0
+    assert done.stderr.count("The key of the API") == 1 and "Region [eu]" in done.stderr
+    env = written(folder)["git"]["env"]
+    assert (env["KEY"], env["AGAIN"], env["REGION"]) == (
+        "${file:secrets/api-key}",
+        "${file:secrets/api-key}",
+        "${file:secrets/region}",
+    )
+    assert "k-asked-for" not in done.output + (folder / "servers.yaml").read_text()
+    found = load(folder / "servers.yaml", {"OTHER": "o"}).settings.servers["git"].env
+    assert (found["KEY"], found["AGAIN"], found["REGION"]) == ("k-asked-for", "k-asked-for", "eu")
+
+
+def test_variable_that_is_set_is_not_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_servers, "_is_anybody_there", lambda: True)
+    monkeypatch.setenv("API_KEY", "from the environment")
+    done = run(answers="us\n")
+    assert done.exit_code == 0 and "The key" not in done.stderr
+    assert written(folder)["git"]["env"]["KEY"] == "${API_KEY}"
+
+
+def test_existing_file_is_left_alone(folder: Path) -> None:
+    (folder / "servers.yaml").write_text("mine")
+    done = run()
+    assert done.exit_code == 2 and "[output_exists]" in done.stderr
+    assert (folder / "servers.yaml").read_text() == "mine"
+    assert run("--output", "other.yaml").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (None, "config_unreadable"),
+        ('{"servers": {}}', "not_foreign"),
+        ('{"mcpServers": [', "invalid_json"),
+        ('{"mcpServers": 1}', "wrong_type"),
+    ],
+)
+def test_file_that_is_not_another_clients_is_refused(folder: Path, text: str | None, code: str) -> None:
+    file = folder / "other.json"
+    if text is not None:
+        file.write_text(text)
+    done = CliRunner().invoke(main, ["import", str(file)])
+    assert done.exit_code == 2 and f"[{code}]" in done.stderr
+    assert not (folder / "servers.yaml").exists()

@@ -1,0 +1,91 @@
+"""A state folder that others may write: no command and no hub uses it, and `doctor --fix` corrects it."""
+
+import stat
+from pathlib import Path
+from typing import Final
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mcp_hub.cli import main
+from mcp_hub.config.trust import OVERRIDE
+from mcp_hub.errors import ConfigError
+from mcp_hub.library.hub import Hub
+from tests.unit.cli.command import hub
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The state folder of a configuration without servers, with a folder of logins, and a folder for the store."""
+    folder = tmp_path / "state"
+    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(folder))
+    monkeypatch.setenv("MCP_HUB_CONFIG", str(tmp_path / "servers.yaml"))
+    monkeypatch.delenv(OVERRIDE, raising=False)
+    (tmp_path / "servers.yaml").write_text(f"servers: {{}}\nhub: {{store: {{path: {tmp_path / 'streams'}}}}}\n")
+    for place in (folder, folder / "oauth", tmp_path / "streams"):
+        place.mkdir(mode=0o700)
+    return folder
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(main, args)
+
+
+def open_to(folder: Path, more: int) -> Path:
+    folder.chmod(stat.S_IMODE(folder.stat().st_mode) | more)
+    return folder
+
+
+@pytest.mark.processes
+def test_folders_that_the_hub_makes_are_private(state: Path) -> None:
+    streams = state.parent / "streams"
+    streams.rmdir()
+    assert hub(state.parent, "doctor").returncode == hub(state.parent, "doctor").returncode == 0
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (streams, streams / "instances")} == {0o700}
+
+
+def test_a_private_folder_or_one_that_others_may_only_read_is_used(state: Path) -> None:
+    open_to(state, 0o055)
+    assert run("check", "--no-start").exit_code == 0
+
+
+_COMMANDS: Final = [("check", "--no-start"), ("doctor",), ("list",), ("streams",), ("serve",), ("approve",)]
+
+
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [*(("state", command) for command in _COMMANDS), *((place, _COMMANDS[0]) for place in ("state/oauth", "streams"))],
+)
+def test_a_folder_that_others_may_write_is_refused_with_the_fix(
+    state: Path, place: str, command: tuple[str, ...]
+) -> None:
+    folder = open_to(state.parent / place, 0o077)
+    refused = run(*command)
+    said = " ".join(refused.output.split())
+    assert refused.exit_code == 2 and "[state_untrusted]" in said
+    assert f"{folder}: can be written by everybody on this machine" in said and "mcp-hub doctor --fix" in said
+
+
+@pytest.mark.processes
+def test_doctor_fixes_what_is_fixed_by_the_right_mode(state: Path) -> None:
+    folders = [open_to(folder, 0o077) for folder in (state, state / "oauth", state.parent / "streams")]
+    fixed = hub(state.parent, "doctor", "--fix")
+    assert fixed.returncode == 0 and all(f"write {folder} any more" in fixed.stderr for folder in folders)
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o755] * 3
+    again = hub(state.parent, "doctor", "--fix")
+    assert again.returncode == 0 and "fixed" not in again.stderr
+
+
+def test_those_who_trust_the_others_can_say_so(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_to(state, 0o077)
+    monkeypatch.setenv(OVERRIDE, "1")
+    assert run("check", "--no-start").exit_code == 0
+
+
+@pytest.mark.anyio
+async def test_a_hub_in_a_program_refuses_it_too(state: Path) -> None:
+    open_to(state, 0o077)
+    with pytest.raises(ConfigError) as caught:
+        async with Hub.from_config():
+            pass
+    assert caught.value.code == "state_untrusted" and str(state) in str(caught.value)

@@ -1,0 +1,59 @@
+"""What `make` installs and runs, and how the tests report what they cannot measure."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mcp_hub.cli import main
+from mcp_hub.upstreams.process import commands
+
+ROOT = Path(__file__).parents[2]
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+pytestmark = pytest.mark.processes
+
+
+def recipe(target: str, venv: Path) -> str:
+    """The commands of a target where nothing is installed yet; none of them is run."""
+    line = ["make", "--dry-run", "--no-print-directory", target, f"VENV={venv}"]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+@needs_make
+def test_running_installs_the_hub_with_uvx_and_no_tool_of_development(tmp_path: Path) -> None:
+    said = recipe("run", tmp_path / "venv")
+    assert "--editable '.[uvx]'" in said and "mcp-hub serve --http" in said
+    assert "--group" not in said
+    assert "--group dev" in recipe("test", tmp_path / "venv")
+
+
+@needs_make
+def test_the_fast_tests_leave_out_what_takes_long(tmp_path: Path) -> None:
+    said = recipe("test-fast", tmp_path / "venv")
+    marks = re.findall(r"not (\w+)", said)
+    assert marks == ["processes", "proof", "data", "slow"] and "EXAMPLES=few" in said
+
+
+def test_tests_without_their_data_are_one_line_of_the_report() -> None:
+    files = ["tests/unit/catalog/test_search_figures.py", "tests/property/test_compact_captured.py"]
+    line = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs", *files]
+    env = {**os.environ, "MCP_HUB_EVAL_DATA": ""}
+    done = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
+    (skipped,) = [said for said in done.stdout.splitlines() if said.startswith("SKIPPED")]
+    assert done.returncode == 0 and "MCP_HUB_EVAL_DATA" in skipped and "CONTRIBUTING.md" in skipped
+
+
+def test_without_uvx_the_check_names_the_extra_that_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "servers.yaml").write_text("servers: {time: {command: uvx, args: [mcp-server-time]}}")
+    monkeypatch.setattr(commands, "SYSTEM_PLACES", ())
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state"))
+    for name in ("PATH", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    checked = CliRunner().invoke(main, ["check", "--no-start", "-c", str(tmp_path / "servers.yaml")])
+    assert "[command_not_found]" in checked.output and "pip install 'mcp-hub[uvx]'" in checked.output

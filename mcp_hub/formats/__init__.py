@@ -4,7 +4,11 @@ In: definitions and results of MCP as decoded JSON, the calls of a model, the ch
 
 Out: JSON values that a provider's API takes, calls and results of MCP, and normalised events of model output.
 
-Held together by `events`, the vocabulary in which all streams of model output are read, whoever made them.
+Held together by `events`, the vocabulary in which all streams of model output are read, whoever made them, and by
+`records`: `ModelCall` has the arguments under the tool's own names, and all that must go back untouched.
+
+`tools`, `calls` and `results` are the ways in; `providers` has the facts about each format. Sub-packages: `schemas`
+(JSON Schema in the subset of a provider), `streams` (a reader for each provider).
 
 A provider's SDK is never imported: all values are plain JSON, which the types of an SDK take and give.
 

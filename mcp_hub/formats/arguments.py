@@ -1,0 +1,116 @@
+"""The arguments of a call: read from the model's text within limits, and given back the names of the tool."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from mcp_hub.formats.records import CallFault
+from mcp_hub.formats.schemas.canonical import canonical
+from mcp_hub.formats.schemas.dialects import Dialect
+from mcp_hub.formats.schemas.nodes import MAX_DEPTH, Node, accepts_null, expanded
+from mcp_hub.formats.schemas.renames import renames
+from mcp_hub.formats.schemas.root import rooted
+from mcp_hub.types import JsonObject
+
+MAX_BYTES: Final = 1 << 20
+"""Of the arguments of one call."""
+_TOO_LARGE: Final = CallFault("arguments_too_large", f"The arguments have more than {MAX_BYTES} bytes. Send less.")
+
+
+def read_arguments(text: str) -> JsonObject | CallFault:
+    """The object that the text is, an empty one for no text. A fault says what is wrong with it."""
+    if not text.strip():
+        return {}
+    if len(text) > MAX_BYTES or len(text.encode("utf-8", "replace")) > MAX_BYTES:
+        return _TOO_LARGE
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        return CallFault(
+            "invalid_arguments",
+            f"The arguments are not valid JSON: {error}. The tool was not called. "
+            "Call it again with arguments that are one complete JSON object.",
+        )
+    return checked(found, is_measured=True)
+
+
+def checked(found: object, *, is_measured: bool = False) -> JsonObject | CallFault:
+    """The value, if it is an object within the limits of depth and size."""
+    if not isinstance(found, dict):
+        return CallFault(
+            "invalid_arguments", "The arguments are not a JSON object. Call the tool again with an object."
+        )
+    if _is_deeper(found, MAX_DEPTH):
+        return CallFault("arguments_too_deep", f"The arguments have more than {MAX_DEPTH} levels. Send flatter ones.")
+    return found if is_measured or len(msgspec.json.encode(found)) <= MAX_BYTES else _TOO_LARGE
+
+
+def _is_deeper(value: object, most: int) -> bool:
+    level = [value]
+    for _ in range(most + 1):
+        level = [
+            child
+            for one in level
+            for child in (one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
+        ]
+        if not level:
+            return False
+    return True
+
+
+class ArgumentNames:
+    """The way between the names of parameters that a tool has and those that a provider was given for it."""
+
+    def __init__(self, input_schema: object, dialect: Dialect) -> None:
+        self._schema: Node = canonical(input_schema, [])
+        self._new = renames(rooted(self._schema, []), dialect.parameters)
+        self._old = {new: old for old, new in self._new.items()}
+        self._drops_null = dialect.all_required
+
+    def restored(self, arguments: JsonObject) -> JsonObject:
+        """Arguments of a model with the tool's own names, without the null that stands for an optional parameter left
+        out."""
+        if not self._old and not self._drops_null:
+            return arguments
+        found: JsonObject = self._walked(arguments, [self._schema], self._old, self._drops_null)
+        return found
+
+    def given(self, arguments: JsonObject) -> JsonObject:
+        """Arguments of the tool with the names that the provider was given."""
+        if not self._new:
+            return arguments
+        found: JsonObject = self._walked(arguments, [self._schema], self._new, False)
+        return found
+
+    def _walked(self, value: Any, nodes: list[Node], names: Mapping[str, str], drops_null: bool) -> Any:
+        if isinstance(value, list):
+            return [self._walked(one, self._items(nodes, at), names, drops_null) for at, one in enumerate(value)]
+        if not isinstance(value, dict):
+            return value
+        here = expanded(self._schema, nodes)
+        known = {name for node in here for name in (*node.get("properties", ()), *node.get("required", ()))}
+        found: JsonObject = {}
+        for key, one in value.items():
+            name = names.get(key, key)
+            own = name if names is self._old else key
+            if own not in known or (name != key and name in value):
+                name = own = key
+            parts = [node["properties"][own] for node in here if own in node.get("properties", ())]
+            if one is None and drops_null and parts and not self._may_be_null(own, parts, here):
+                continue
+            if not parts:
+                parts = [rest for node in here if isinstance(rest := node.get("additionalProperties"), dict)]
+            found[name] = self._walked(one, parts, names, drops_null)
+        return found
+
+    def _may_be_null(self, name: str, parts: list[Node], here: list[Node]) -> bool:
+        is_required = any(name in node.get("required", ()) for node in here)
+        return is_required or any(accepts_null(self._schema, part) for part in parts)
+
+    def _items(self, nodes: list[Node], at: int) -> list[Node]:
+        found = []
+        for node in expanded(self._schema, nodes):
+            heads = node.get("prefixItems", ())
+            found += [heads[at]] if at < len(heads) else [node["items"]] if "items" in node else []
+        return found

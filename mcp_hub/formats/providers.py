@@ -1,0 +1,57 @@
+"""The formats: their names, and the facts about them that tools, calls and results share."""
+
+import re
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from mcp_hub.formats.errors import FormatRefused
+from mcp_hub.formats.schemas.dialects import (
+    ANTHROPIC,
+    ANTHROPIC_STRICT,
+    GEMINI,
+    OPENAI,
+    OPENAI_STRICT,
+    Dialect,
+)
+
+
+class Format(StrEnum):
+    """A shape of tools, calls and results."""
+
+    MCP = "mcp"
+    ANTHROPIC = "anthropic"
+    OPENAI = "openai"
+    OPENAI_RESPONSES = "openai-responses"
+    GEMINI = "gemini"
+
+
+class FormatFacts(msgspec.Struct, frozen=True):
+    """A format's limits on tools: legal names, how many, schemas plain and strict, and whether it can defer them."""
+
+    names: re.Pattern[str]
+    plain: Dialect
+    strict: Dialect | None = None
+    most_tools: int = 0
+    defers: bool = False
+
+
+_OPENAI_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+FACTS: Final = {
+    Format.ANTHROPIC: FormatFacts(re.compile(r"[a-zA-Z0-9_-]{1,128}"), ANTHROPIC, ANTHROPIC_STRICT, defers=True),
+    Format.OPENAI: FormatFacts(_OPENAI_NAME, OPENAI, OPENAI_STRICT, most_tools=128),
+    Format.OPENAI_RESPONSES: FormatFacts(_OPENAI_NAME, OPENAI, OPENAI_STRICT, most_tools=128, defers=True),
+    Format.GEMINI: FormatFacts(re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}"), GEMINI),
+}
+"""Of every format of a provider (names: as of 2026-11-24)."""
+
+
+def format_named(name: str) -> Format:
+    """The format of this name. Raises: FormatRefused (`unknown_format`)."""
+    try:
+        return Format(name)
+    except ValueError:
+        known = ", ".join(Format)
+        raise FormatRefused("unknown_format", f'unknown format "{name}". Use one of: {known}.') from None

@@ -1,0 +1,257 @@
+"""Results: those of MCP as the messages that answer a model's calls, and back."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from mcp_hub.formats.blocks import MediaPart, TextPart, block_of, parts_of, text_of, unsupported
+from mcp_hub.formats.calls import NO_ID
+from mcp_hub.formats.errors import FormatRefused
+from mcp_hub.formats.providers import Format
+from mcp_hub.formats.records import McpResult, ModelCall
+from mcp_hub.types import JsonObject
+
+_ANTHROPIC_IMAGES: Final = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
+_OPENAI_AUDIO: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+
+
+def error_result(message: str) -> McpResult:
+    """The result of a call that failed: the model reads the message."""
+    return {"content": [{"type": "text", "text": message}], "isError": True}
+
+
+def write_results(calls: Sequence[ModelCall], results: Mapping[str, McpResult], into: Format) -> list[JsonObject]:
+    """The messages (items, for the Responses API) that answer the calls, in the order of the calls.
+
+    `results` is by the id of a call. A call with a fault is answered by its fault. `caller`, `namespace` and
+    `toolset_name` of a call are on its result where the provider wants them there. Media that a format cannot carry
+    in a result become text; OpenAI Chat gets images, audio and files in one more message, by the user.
+
+    Raises: FormatRefused: `unknown_call`, `missing_result`.
+    """
+    stray = sorted(results.keys() - {call.id for call in calls})
+    if stray:
+        raise FormatRefused("unknown_call", f'there is not a call with the id "{stray[0]}".')
+    lacking = [call.id for call in calls if call.fault is None and call.id not in results]
+    if lacking:
+        raise FormatRefused("missing_result", f'the call "{lacking[0]}" has no result. An error is one, too.')
+    answered = [(call, results[call.id] if call.fault is None else error_result(call.fault.message)) for call in calls]
+    return _WRITE[into](answered)
+
+
+_Answered = list[tuple[ModelCall, McpResult]]
+
+
+def _write_mcp(answered: _Answered) -> list[JsonObject]:
+    return [{**({} if NO_ID in call.extra else {"id": call.id}), "result": result} for call, result in answered]
+
+
+def _write_anthropic(answered: _Answered) -> list[JsonObject]:
+    blocks = []
+    for call, result in answered:
+        block: JsonObject = {"type": "tool_result", "tool_use_id": call.id}
+        content = [_anthropic_block(part) for part in parts_of(result)]
+        block |= {"content": content} if content else {}
+        block |= {"is_error": True} if result.get("isError") else {}
+        block |= {key: call.extra[key] for key in ("toolset_name",) if call.extra.get(key) is not None}
+        blocks.append(block)
+    return [{"role": "user", "content": blocks}] if blocks else []
+
+
+def _anthropic_block(part: TextPart | MediaPart) -> JsonObject:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    source = {"type": "base64", "media_type": part.media_type, "data": part.data}
+    if part.media_type in _ANTHROPIC_IMAGES:
+        return {"type": "image", "source": source}
+    if part.media_type == "application/pdf":
+        return {"type": "document", "source": source, "title": part.name}
+    return {"type": "text", "text": unsupported(part)}
+
+
+def _write_openai(answered: _Answered) -> list[JsonObject]:
+    messages: list[JsonObject] = []
+    shown: list[JsonObject] = []
+    for call, result in answered:
+        parts = parts_of(result)
+        media = [part for part in parts if isinstance(part, MediaPart) and _chat_media(part) is not None]
+        texts = [part.text if isinstance(part, TextPart) else unsupported(part) for part in parts if part not in media]
+        texts += [f"[{part.name}: {part.media_type}, in the next message]" for part in media]
+        content = _said(result, "\n".join(texts))
+        messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
+        if media:
+            shown.append({"type": "text", "text": f"From the result of the call {call.id} of {call.name}:"})
+            shown += (found for part in media if (found := _chat_media(part)) is not None)
+    return [*messages, {"role": "user", "content": shown}] if shown else messages
+
+
+def _chat_media(part: MediaPart) -> JsonObject | None:
+    if part.kind == "image":
+        return {"type": "image_url", "image_url": {"url": _data_url(part)}}
+    if part.media_type in _OPENAI_AUDIO:
+        return {"type": "input_audio", "input_audio": {"data": part.data, "format": _OPENAI_AUDIO[part.media_type]}}
+    if part.media_type == "application/pdf":
+        return {"type": "file", "file": {"filename": part.name, "file_data": _data_url(part)}}
+    return None
+
+
+def _data_url(part: MediaPart) -> str:
+    return f"data:{part.media_type};base64,{part.data}"
+
+
+def _said(result: McpResult, text: str) -> str:
+    """OpenAI has no member for errors: the text says so."""
+    return f"Error: {text}" if result.get("isError") and not text.lower().startswith("error") else text
+
+
+def _write_responses(answered: _Answered) -> list[JsonObject]:
+    return [_responses_item(call, result) for call, result in answered]
+
+
+def _responses_item(call: ModelCall, result: McpResult) -> JsonObject:
+    parts = parts_of(result)
+    structured = result.get("structuredContent")
+    output: str | list[JsonObject]
+    if any(isinstance(part, MediaPart) for part in parts):
+        output = [_responses_content(part) for part in parts]
+        if result.get("isError"):
+            output.insert(0, {"type": "input_text", "text": "Error:"})
+    elif structured is not None and not result.get("isError"):
+        output = msgspec.json.encode(structured).decode()  # the value that `output_schema` describes
+    else:
+        output = _said(result, text_of(parts))
+    echoed = {key: call.extra[key] for key in ("caller", "namespace") if call.extra.get(key) is not None}
+    return {"type": "function_call_output", "call_id": call.id, "output": output, **echoed}
+
+
+def _responses_content(part: TextPart | MediaPart) -> JsonObject:
+    if isinstance(part, TextPart):
+        return {"type": "input_text", "text": part.text}
+    if part.kind == "image":
+        return {"type": "input_image", "image_url": _data_url(part), "detail": "auto"}
+    if part.kind == "file":
+        return {"type": "input_file", "filename": part.name, "file_data": _data_url(part)}
+    return {"type": "input_text", "text": unsupported(part)}
+
+
+def _write_gemini(answered: _Answered) -> list[JsonObject]:
+    parts = [{"functionResponse": _gemini_response(call, result)} for call, result in answered]
+    return [{"role": "user", "parts": parts}] if parts else []
+
+
+def _gemini_response(call: ModelCall, result: McpResult) -> JsonObject:
+    parts = parts_of(result)
+    media = [part for part in parts if isinstance(part, MediaPart)]
+    said = text_of([part for part in parts if isinstance(part, TextPart)])
+    structured = result.get("structuredContent")
+    if result.get("isError"):
+        response: JsonObject = {"error": said}
+    else:
+        response = {"output": said if structured is None else structured}
+    given: JsonObject = {} if NO_ID in call.extra else {"id": call.id}
+    found = {**given, "name": call.name, "response": response}
+    if media:
+        found["parts"] = [{"inlineData": {"mimeType": part.media_type, "data": part.data}} for part in media]
+    return found
+
+
+_WRITE: Final[Mapping[Format, Callable[[_Answered], list[JsonObject]]]] = {
+    Format.MCP: _write_mcp,
+    Format.ANTHROPIC: _write_anthropic,
+    Format.OPENAI: _write_openai,
+    Format.OPENAI_RESPONSES: _write_responses,
+    Format.GEMINI: _write_gemini,
+}
+
+
+def read_results(messages: Sequence[JsonObject], out_of: Format) -> list[tuple[str, McpResult]]:
+    """The results in messages or items of a format, with the ids of their calls; Gemini's name where it has no id.
+
+    Raises: FormatRefused: `invalid_results`.
+    """
+    try:
+        return [(str(one), result) for one, result in _READ[out_of](messages)]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatRefused("invalid_results", f"these are not results of the format {out_of}: {error!r}") from error
+
+
+_Read = list[tuple[Any, McpResult]]
+
+
+def _read_mcp(messages: Sequence[JsonObject]) -> _Read:
+    return [(one.get("id", ""), one["result"]) for one in messages]
+
+
+def _read_anthropic(messages: Sequence[JsonObject]) -> _Read:
+    blocks = [block for message in messages for block in message["content"] if block["type"] == "tool_result"]
+    return [(block["tool_use_id"], _result(_anthropic_content(block), block.get("is_error"))) for block in blocks]
+
+
+def _anthropic_content(block: JsonObject) -> list[JsonObject]:
+    content = block.get("content", [])
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [
+        block_of(part["source"]["media_type"], part["source"]["data"], part.get("title"))
+        if part.get("source", {}).get("type") == "base64"
+        else {"type": "text", "text": part["text"] if part["type"] == "text" else msgspec.json.encode(part).decode()}
+        for part in content
+    ]
+
+
+def _result(content: list[JsonObject], is_error: object) -> McpResult:
+    return {"content": content, **({"isError": True} if is_error else {})}
+
+
+def _read_openai(messages: Sequence[JsonObject]) -> _Read:
+    return [(one["tool_call_id"], _openai_result(one["content"])) for one in messages if one["role"] == "tool"]
+
+
+def _openai_result(output: str | list[JsonObject]) -> McpResult:
+    parts = [{"type": "text", "text": output}] if isinstance(output, str) else output
+    content = [_openai_content(part) for part in parts]
+    said = str(content[0].get("text", "")) if content else ""
+    if not said.startswith("Error:"):
+        return _result(content, False)
+    said = said.removeprefix("Error:").lstrip()
+    return _result([{"type": "text", "text": said}, *content[1:]] if said else content[1:], True)
+
+
+def _openai_content(part: JsonObject) -> JsonObject:
+    url = part.get("image_url") or part.get("file_data")
+    if isinstance(url, str) and url.startswith("data:"):
+        media_type, _, data = url.removeprefix("data:").partition(";base64,")
+        return block_of(media_type, data, part.get("filename"))
+    return {"type": "text", "text": part.get("text", "")}
+
+
+def _read_responses(messages: Sequence[JsonObject]) -> _Read:
+    items = [one for one in messages if one["type"] == "function_call_output"]
+    return [(one["call_id"], _openai_result(one["output"])) for one in items]
+
+
+def _read_gemini(messages: Sequence[JsonObject]) -> _Read:
+    parts = [part["functionResponse"] for one in messages for part in one["parts"] if "functionResponse" in part]
+    return [(part.get("id", part["name"]), _gemini_result(part)) for part in parts]
+
+
+def _gemini_result(part: JsonObject) -> McpResult:
+    response = part["response"]
+    is_error = "error" in response
+    said = response["error"] if is_error else response.get("output", response)
+    text = said if isinstance(said, str) else msgspec.json.encode(said).decode()
+    content: list[JsonObject] = [{"type": "text", "text": text}] if text else []
+    media = [one["inlineData"] for one in part.get("parts", ()) if "inlineData" in one]
+    content += [block_of(one["mimeType"], one["data"]) for one in media]
+    result = _result(content, is_error)
+    return {**result, "structuredContent": said} if isinstance(said, dict) and not is_error else result
+
+
+_READ: Final[Mapping[Format, Callable[[Sequence[JsonObject]], _Read]]] = {
+    Format.MCP: _read_mcp,
+    Format.ANTHROPIC: _read_anthropic,
+    Format.OPENAI: _read_openai,
+    Format.OPENAI_RESPONSES: _read_responses,
+    Format.GEMINI: _read_gemini,
+}

@@ -1,0 +1,229 @@
+"""The normaliser: a JSON Schema of any dialect as one of 2020-12, with every reference into `$defs`."""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from mcp_hub.formats.records import Loss
+from mcp_hub.formats.schemas.nodes import ANNOTATIONS, LISTS, MAX_DEPTH, NAMED, NESTED, ONE, TYPES, Node, loosened
+
+_DROPPED: Final = frozenset(
+    ("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$vocabulary", "$comment", "definitions", "$defs")
+)
+_MODERN_ONLY: Final = frozenset(
+    (
+        *("prefixItems", "dependentRequired", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems"),
+        *("minContains", "maxContains", "$recursiveRef", "$dynamicRef"),
+    )
+)
+"""Keywords that drafts 4 to 7 do not know, and so ignore."""
+_IF: Final = frozenset(("if", "then", "else"))
+_IGNORED: Final = {
+    "3": _MODERN_ONLY | _IF | {"contains", "propertyNames"},
+    "4": _MODERN_ONLY | _IF | {"contains", "propertyNames"},
+    "6": _MODERN_ONLY | _IF,
+    "7": _MODERN_ONLY,
+    "2019-09": frozenset(("prefixItems", "$dynamicRef")),
+}
+_DRAFT: Final = re.compile(r"json-schema\.org/draft(?:-0|/)(3|4|6|7|2019-09)/")
+_ODD: Final = re.compile(r"[^A-Za-z0-9_.-]")
+_STRINGS: Final = frozenset(("pattern", "format", "title", "description"))
+_NUMBERS: Final = frozenset(
+    (
+        *("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minimum", "maximum"),
+        *("exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minContains", "maxContains"),
+    )
+)
+
+
+def canonical(schema: object, losses: list[Loss]) -> Node:
+    """The schema as one of 2020-12: `definitions` and pointers lead into `$defs`, `const` is `enum`, tuples are
+    `prefixItems`, boolean schemas are objects. It never takes less than the original; what it no longer says is
+    appended to `losses`. At most 50 levels are kept: deeper ones take anything.
+    """
+    return _Normaliser(schema if isinstance(schema, dict) else {}, losses).document()
+
+
+class _Normaliser:
+    """One run over one schema."""
+
+    def __init__(self, root: Node, losses: list[Loss]) -> None:
+        dialect = root.get("$schema")
+        self._root = root
+        self._losses = losses
+        found = _DRAFT.search(dialect) if isinstance(dialect, str) else None
+        draft = found[1] if found else ""
+        self._ignored = _IGNORED.get(draft, frozenset())
+        self._is_legacy = draft in tuple("3467")
+        self._is_draft_4 = draft in ("3", "4")
+        self._names: dict[str, str] = {}
+        self._pending: list[tuple[str, object]] = []
+        self._definitions: dict[str, Node] = {}
+
+    def document(self) -> Node:
+        """The whole schema; its `$defs` are those that something refers to."""
+        found = self._node(self._root, "", 0)
+        while self._pending:
+            name, target = self._pending.pop()
+            self._definitions[name] = self._node(target, f"/$defs/{name}", 0)
+        if self._definitions:
+            found["$defs"] = dict(sorted(self._definitions.items()))
+        return loosened(found) if any(loss.kind == "widened" for loss in self._losses) else found
+
+    def _node(self, schema: object, path: str, depth: int) -> Node:
+        if schema is False:
+            return {"not": {}}
+        if not isinstance(schema, dict) or not schema:
+            return {}
+        if depth > MAX_DEPTH:
+            self._losses.append(Loss(path, "widened", f"more than {MAX_DEPTH} levels"))
+            return {}
+        source = self._understood(schema)
+        node: Node = {}
+        for keyword, value in source.items():
+            if keyword == "type" and value in TYPES:
+                node["type"] = value
+            elif keyword in _SPECIAL:
+                _SPECIAL[keyword](self, node, source, path, depth)
+            elif keyword in NESTED:
+                self._nested(node, source, keyword, path, depth)
+            elif keyword not in _DROPPED and _is_sound(keyword, value):
+                node[keyword] = value
+        return node
+
+    def _nested(self, node: Node, source: Node, keyword: str, path: str, depth: int) -> None:
+        value, below = source[keyword], depth + 1
+        if keyword == "items" and isinstance(value, list):
+            self._items(node, source, path, depth)
+        elif keyword in ONE:
+            if keyword != "additionalItems":
+                node[keyword] = self._one(keyword, value, path, depth)
+        elif keyword in LISTS and isinstance(value, list) and value:
+            parts = [self._node(part, f"{path}/{keyword}/{at}", below) for at, part in enumerate(value)]
+            node[keyword] = [*node.get(keyword, ()), *parts]
+        elif keyword in NAMED and isinstance(value, dict):
+            named = {name: self._node(part, f"{path}/{name}", below) for name, part in value.items()}
+            node[keyword] = {**node.get(keyword, {}), **named}
+
+    def _one(self, keyword: str, value: object, path: str, depth: int) -> Any:
+        if keyword in ("additionalProperties", "unevaluatedProperties") and isinstance(value, bool):
+            return value
+        return self._node(value, f"{path}/{keyword}", depth + 1)
+
+    def _understood(self, schema: Node) -> Node:
+        """The keywords that the schema's draft knows. Drafts 4 to 7 ignore what stands beside a reference;
+        annotations do no harm.
+        """
+        if self._is_legacy and "$ref" in schema:
+            return {key: value for key, value in schema.items() if key in ANNOTATIONS or key == "$ref"}
+        if self._ignored.isdisjoint(schema):
+            return schema
+        return {key: value for key, value in schema.items() if key not in self._ignored}
+
+    def _type(self, node: Node, source: Node, path: str, depth: int) -> None:
+        named = source["type"]
+        known = [one for one in (named if isinstance(named, list) else [named]) if one in TYPES]
+        if known:
+            node["type"] = known[0] if len(known) == 1 else known
+
+    def _reference(self, node: Node, source: Node, path: str, depth: int) -> None:
+        pointer = source["$ref"]
+        target = self._target(pointer) if isinstance(pointer, str) else None
+        if target is None:
+            self._losses.append(Loss(path, "widened", f"$ref {pointer!r} leads nowhere in this schema"))
+            return
+        if pointer not in self._names:
+            self._names[pointer] = name = self._named(pointer)
+            self._pending.append((name, target))
+        node["$ref"] = f"#/$defs/{self._names[pointer]}"
+
+    def _target(self, pointer: str) -> object:
+        if pointer != "#" and not pointer.startswith("#/"):
+            return None
+        here: object = self._root
+        for token in pointer.split("/")[1:]:
+            key = token.replace("~1", "/").replace("~0", "~")
+            if isinstance(here, dict):
+                here = here.get(key)
+            elif isinstance(here, list) and key.isdecimal() and int(key) < len(here):
+                here = here[int(key)]
+            else:
+                return None
+        return here if isinstance(here, dict | bool) else None
+
+    def _named(self, pointer: str) -> str:
+        name = _ODD.sub("_", pointer.rpartition("/")[2]) if "/" in pointer else "root"
+        taken, base, number = set(self._names.values()), name or "empty", 2
+        name = base
+        while name in taken:
+            name, number = f"{base}_{number}", number + 1
+        return name
+
+    def _const(self, node: Node, source: Node, path: str, depth: int) -> None:
+        if not self._is_draft_4 and "enum" not in node:
+            node["enum"] = [source["const"]]
+        elif not self._is_draft_4:
+            node["allOf"] = [*node.get("allOf", ()), {"enum": [source["const"]]}]
+
+    def _enum(self, node: Node, source: Node, path: str, depth: int) -> None:
+        if isinstance(source["enum"], list) and "enum" not in node:
+            node["enum"] = source["enum"]
+        elif isinstance(source["enum"], list):
+            node["allOf"] = [*node.get("allOf", ()), {"enum": source["enum"]}]
+
+    def _required(self, node: Node, source: Node, path: str, depth: int) -> None:
+        if isinstance(source["required"], list):
+            node["required"] = list(dict.fromkeys(name for name in source["required"] if isinstance(name, str)))
+
+    def _bound(self, node: Node, source: Node, path: str, depth: int) -> None:
+        for exclusive, plain in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+            limit, is_open = source.get(plain), source.get(exclusive)
+            if is_open is True and _is_number(limit):
+                node[exclusive] = limit
+            else:
+                node.update({key: value for key, value in ((plain, limit), (exclusive, is_open)) if _is_number(value)})
+
+    def _items(self, node: Node, source: Node, path: str, depth: int) -> None:
+        """A tuple of the drafts before 2020-12."""
+        if source["items"]:
+            node["prefixItems"] = [self._node(part, f"{path}/items", depth + 1) for part in source["items"]]
+        if "additionalItems" in source:
+            node["items"] = self._node(source["additionalItems"], f"{path}/additionalItems", depth + 1)
+
+    def _dependencies(self, node: Node, source: Node, path: str, depth: int) -> None:
+        """Split into two keywords since 2019-09; later drafts ignore it, and validators often do not."""
+        if not self._is_legacy or not isinstance(source["dependencies"], dict):
+            self._losses.append(Loss(path, "widened", "dependencies"))
+            return
+        named = source["dependencies"].items()
+        lists = {name: value for name, value in named if isinstance(value, list)}
+        schemas = {name: self._node(value, path, depth + 1) for name, value in named if name not in lists}
+        if lists:
+            node["dependentRequired"] = lists
+        if schemas:
+            node["dependentSchemas"] = schemas
+
+
+_SPECIAL: Final[dict[str, Callable[[_Normaliser, Node, Node, str, int], None]]] = {
+    "type": _Normaliser._type,
+    "$ref": _Normaliser._reference,
+    "const": _Normaliser._const,
+    "enum": _Normaliser._enum,
+    "required": _Normaliser._required,
+    "minimum": _Normaliser._bound,
+    "maximum": _Normaliser._bound,
+    "exclusiveMinimum": _Normaliser._bound,
+    "exclusiveMaximum": _Normaliser._bound,
+    "dependencies": _Normaliser._dependencies,
+}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_sound(keyword: str, value: object) -> bool:
+    """Whether the value has the type that the keyword wants."""
+    if keyword in _STRINGS:
+        return isinstance(value, str)
+    return _is_number(value) if keyword in _NUMBERS else True

@@ -1,0 +1,110 @@
+"""The schema of a tool as one provider takes it: plain, or strict where its subset can say it."""
+
+from typing import NamedTuple
+
+from mcp_hub.formats.records import Loss
+from mcp_hub.formats.schemas.dialects import STRICT_OPTIONAL, STRICT_TOOLS, STRICT_UNIONS, Dialect
+from mcp_hub.formats.schemas.nodes import Node, children, definition, types_of
+from mcp_hub.formats.schemas.renames import renamed, renames
+from mcp_hub.formats.schemas.root import rooted
+from mcp_hub.formats.schemas.subset import NotStrict, Subset
+
+OVER = (
+    f"one request takes {STRICT_TOOLS} strict tools with {STRICT_OPTIONAL} optional parameters and {STRICT_UNIONS} "
+    "with alternatives, and those before this tool use them"
+)
+"""The reason of a tool that Anthropic would enforce in a smaller request."""
+
+
+class Strictness(NamedTuple):
+    """A strict schema with the figures that providers add up over a request: optional properties, and those with
+    alternatives."""
+
+    schema: Node
+    optional: int
+    unions: int
+
+
+def plain(schema: Node, dialect: Dialect, losses: list[Loss]) -> Node:
+    """The canonical schema for a provider that does not enforce it: it takes as much or more."""
+    root = _named(rooted(schema, losses), dialect, losses)
+    if dialect.keywords is not None:
+        return Subset(root, dialect, losses).document()
+    return _with_items(root)
+
+
+def strict(schema: Node, dialect: Dialect, losses: list[Loss], most_optional: int | None = None) -> Strictness:
+    """The canonical schema in a strict subset. Raises: NotStrict, with the reason, where the subset cannot say it, or
+    where the top alone has more than `most_optional` properties that are optional.
+    """
+    root = _named(rooted(schema, losses), dialect, losses)
+    if most_optional is not None and len(root["properties"]) - len(root.get("required", ())) > most_optional:
+        raise NotStrict(OVER)
+    found = Subset(root, dialect, losses).document()
+    nodes = _all(found)
+    _measure(found, nodes, dialect)
+    if dialect.all_required:
+        return Strictness(found, 0, 0)
+    optional = sum(len(node.get("properties", ())) - len(node.get("required", ())) for node in nodes)
+    parts = (part for node in nodes for part in node.get("properties", {}).values())
+    return Strictness(found, optional, sum("anyOf" in part or isinstance(part.get("type"), list) for part in parts))
+
+
+def _named(root: Node, dialect: Dialect, losses: list[Loss]) -> Node:
+    names = renames(root, dialect.parameters)
+    if not names:
+        return root
+    losses += (Loss(old, "renamed", new) for old, new in names.items())
+    return renamed(root, names)
+
+
+def _with_items(node: Node) -> Node:
+    """The schema with `items` in every array: OpenAI and others refuse one without."""
+    lacking = [part for part in _all(node) if "array" in types_of(part) and "items" not in part]
+    for part in lacking:
+        part["items"] = {}
+    return node
+
+
+def _all(root: Node) -> list[Node]:
+    found, pending = [], [root, *root.get("$defs", {}).values()]
+    while pending:
+        node = pending.pop()
+        found.append(node)
+        pending += children(node)
+    return found
+
+
+def _measure(root: Node, nodes: list[Node], dialect: Dialect) -> None:
+    """Raises: NotStrict if the whole schema is over a bound of the provider."""
+    if not dialect.levels:
+        return
+    values = [value for node in nodes for value in node.get("enum", ())]
+    names = [name for node in nodes for name in node.get("properties", ())]
+    strings = [*names, *root.get("$defs", ()), *(value for value in values if isinstance(value, str))]
+    if len(names) > dialect.properties:
+        raise NotStrict(f"it has more than {dialect.properties} properties")
+    if len(values) > dialect.values:
+        raise NotStrict(f"its enums have more than {dialect.values} values")
+    if sum(map(len, strings)) > dialect.strings:
+        raise NotStrict(f"its names and values have more than {dialect.strings} characters")
+    if any(_is_long(node["enum"]) for node in nodes if "enum" in node):
+        raise NotStrict("an enum of more than 250 values has more than 15000 characters")
+    containers = sum(not {"properties", "items"}.isdisjoint(node) for node in nodes)
+    if containers > dialect.levels and _levels(root, root, frozenset(), 0, dialect.levels) > dialect.levels:
+        raise NotStrict(f"it has more than {dialect.levels} levels")
+
+
+def _is_long(values: list[object]) -> bool:
+    return len(values) > 250 and sum(len(value) for value in values if isinstance(value, str)) > 15_000
+
+
+def _levels(root: Node, node: Node, around: frozenset[str], level: int, most: int) -> int:
+    """Levels of objects and lists inside each other, up to one more than `most`; a circle counts once."""
+    if level > most:
+        return level
+    if "$ref" in node:
+        name = node["$ref"]
+        return level if name in around else _levels(root, definition(root, node), around | {name}, level, most)
+    here = level + (not {"properties", "items"}.isdisjoint(node))
+    return max([here, *(_levels(root, child, around, here, most) for child in children(node))])

@@ -1,0 +1,177 @@
+"""Small facts about JSON Schema nodes: where subschemas are, the types that keywords speak of, the way to a target."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+Node: TypeAlias = dict[str, Any]
+
+MAX_DEPTH: Final = 50
+"""Levels of a schema, and of arguments, that are looked at."""
+
+ONE: Final = (
+    *("additionalProperties", "items", "not", "if", "then", "else", "contains", "propertyNames"),
+    *("unevaluatedProperties", "unevaluatedItems", "contentSchema", "additionalItems"),
+)
+LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
+NAMED: Final = ("properties", "patternProperties", "dependentSchemas")
+NESTED: Final = frozenset((*ONE, *LISTS, *NAMED))
+"""Keywords that hold subschemas: one, a list of them, or one for each name."""
+
+TYPES: Final = ("object", "array", "string", "integer", "number", "boolean", "null")
+OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
+    "object": (
+        *("properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties"),
+        *("propertyNames", "dependentRequired", "dependentSchemas", "unevaluatedProperties"),
+    ),
+    "array": (
+        *("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains", "minContains", "maxContains"),
+        "unevaluatedItems",
+    ),
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+}
+"""Keywords that say nothing about values of other types."""
+ANNOTATIONS: Final = frozenset(
+    ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment")
+)
+
+
+def types_of(node: Node) -> list[str]:
+    """The types that the node names; none if it takes any."""
+    named = node.get("type")
+    return [named] if isinstance(named, str) else [one for one in named if one in TYPES] if named else []
+
+
+def type_name(value: object) -> str:
+    """The JSON type of a value; an integer is `integer`."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def inferred_type(node: Node) -> str | None:
+    """The type that the node's keywords speak of, if it names none."""
+    return next((name for name, keywords in OF_TYPE.items() if not node.keys().isdisjoint(keywords)), None)
+
+
+def children(node: Node) -> list[Node]:
+    """Its subschemas."""
+    if NESTED.isdisjoint(node):
+        return []
+    found: list[Node] = []
+    for keyword, value in node.items():
+        if keyword in NESTED:
+            if keyword in ONE:
+                found += (value,) if isinstance(value, dict) else ()
+            else:
+                found += value.values() if isinstance(value, dict) else value
+    return found
+
+
+def mapped(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node with each subschema changed, those of `$defs` included."""
+    found: Node = {}
+    for keyword, value in node.items():
+        if keyword in ONE:
+            found[keyword] = change(value) if isinstance(value, dict) else value
+        elif keyword in LISTS:
+            found[keyword] = [change(part) for part in value]
+        elif keyword in NAMED or keyword == "$defs":
+            found[keyword] = {name: change(part) for name, part in value.items()}
+        else:
+            found[keyword] = value
+    return found
+
+
+_COUNTING: Final = frozenset(("not", "if", "then", "else", "oneOf", "maxContains"))
+
+
+def loosened(node: Node) -> Node:
+    """The schema without keywords that take less when a subschema takes more; `oneOf` becomes `anyOf`."""
+    if not _COUNTING.isdisjoint(node):
+        offered = node.get("oneOf")
+        node = {key: value for key, value in node.items() if key not in _COUNTING}
+        if offered is not None:
+            node = (
+                {**node, "allOf": [*node.get("allOf", ()), {"anyOf": offered}]}
+                if "anyOf" in node
+                else {**node, "anyOf": offered}
+            )
+    return mapped(node, loosened)
+
+
+def definition(root: Node, node: Node) -> Node:
+    """The target of the reference of a canonical node."""
+    found: Node = root["$defs"][node["$ref"].removeprefix("#/$defs/")]
+    return found
+
+
+def expanded(root: Node, nodes: list[Node]) -> list[Node]:
+    """The nodes with all that they refer to and offer at the same place; each once."""
+    found: dict[int, Node] = {}
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        if id(node) not in found:
+            found[id(node)] = node
+            pending += [definition(root, node)] if "$ref" in node else []
+            for keyword in ("anyOf", "oneOf", "allOf"):
+                pending += node.get(keyword, ())
+            pending += [part for key in ("if", "then", "else") if isinstance(part := node.get(key), dict)]
+            pending += node.get("dependentSchemas", {}).values()
+    return list(found.values())
+
+
+def cyclic(root: Node) -> frozenset[str]:
+    """The references whose targets reach themselves, or a definition that does."""
+    targets = {f"#/$defs/{name}": _references(node) for name, node in root.get("$defs", {}).items()}
+    while ended := [name for name, named in targets.items() if named.isdisjoint(targets)]:
+        for name in ended:
+            del targets[name]
+    return frozenset(targets)
+
+
+def _references(node: Node) -> set[str]:
+    found, pending = set(), [node]
+    while pending:
+        here = pending.pop()
+        pending += children(here)
+        if "$ref" in here:
+            found.add(here["$ref"])
+    return found
+
+
+def accepts_null(root: Node, node: Node, depth: int = 0) -> bool:
+    """Whether null is valid; True if that is not known."""
+    if depth > MAX_DEPTH:
+        return True
+    if "type" in node and "null" not in types_of(node):
+        return False
+    if "enum" in node and None not in node["enum"]:
+        return False
+    below = depth + 1
+    return (
+        ("$ref" not in node or accepts_null(root, definition(root, node), below))
+        and ("anyOf" not in node or any(accepts_null(root, part, below) for part in node["anyOf"]))
+        and ("oneOf" not in node or any(accepts_null(root, part, below) for part in node["oneOf"]))
+        and all(accepts_null(root, part, below) for part in node.get("allOf", ()))
+    )
+
+
+def text_of(value: object) -> str:
+    """The value as compact JSON."""
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,80 @@
+"""Names of parameters that a provider does not take, and their way back."""
+
+import re
+from collections.abc import Mapping
+
+from mcp_hub.formats.schemas.nodes import Node, children, loosened, mapped
+
+_ODD = re.compile(r"[^A-Za-z0-9_]")
+_LENGTH = 64
+
+
+def renames(schema: Node, pattern: re.Pattern[str] | None) -> dict[str, str]:
+    """New names by old ones, for all properties anywhere in a canonical schema that the pattern does not match.
+
+    New names are unique in the schema, and the same for the same schema.
+    """
+    if pattern is None:
+        return {}
+    names = _property_names(schema)
+    odd = [name for name in names if not _is_plain(name) and pattern.fullmatch(name) is None]
+    found: dict[str, str] = {}
+    for name in odd:
+        base = _ODD.sub("_", name)[:_LENGTH]
+        base = base if base[:1].isalpha() or base[:1] == "_" else f"_{base}"[:_LENGTH]
+        new, number = base, 2
+        while new in names or new in found.values():
+            ending = f"_{number}"
+            new, number = base[: _LENGTH - len(ending)] + ending, number + 1
+        found[name] = new
+    return found
+
+
+def _is_plain(name: str) -> bool:
+    """A name that every provider takes: most are."""
+    return name.isidentifier() and name.isascii() and len(name) <= _LENGTH
+
+
+def _property_names(schema: Node) -> dict[str, None]:
+    """In order of their first use."""
+    found: dict[str, None] = {}
+    pending = [schema]
+    while pending:
+        node = pending.pop()
+        found.update(dict.fromkeys(node.get("properties", ())))
+        found.update(dict.fromkeys(node.get("required", ())))
+        pending += children(node)
+        pending += node.get("$defs", {}).values()
+    return found
+
+
+def renamed(schema: Node, names: Mapping[str, str]) -> Node:
+    """The canonical schema with the new names. Patterns on names go where there are new ones, and values that are
+    objects: they may not fit any more."""
+    pending, has_objects = [schema], False
+    while pending and not has_objects:
+        node = pending.pop()
+        has_objects = any(isinstance(value, dict | list) for value in node.get("enum", ()))
+        pending += [*children(node), *node.get("$defs", {}).values()]
+    return _renamed(loosened(schema) if has_objects else schema, names)
+
+
+def _renamed(node: Node, names: Mapping[str, str]) -> Node:
+    found = mapped(node, lambda part: _renamed(part, names))
+    if "enum" in node and any(isinstance(value, dict | list) for value in node["enum"]):
+        del found["enum"]
+    if not names.keys().isdisjoint(node.get("properties", ())):
+        found.pop("propertyNames", None)
+        if found.pop("patternProperties", None) is not None:
+            found.pop("additionalProperties", None)
+    for keyword in ("properties", "dependentSchemas"):
+        if keyword in node:
+            found[keyword] = {names.get(name, name): part for name, part in found[keyword].items()}
+    if "required" in node:
+        found["required"] = [names.get(name, name) for name in node["required"]]
+    if "dependentRequired" in node:
+        needed = node["dependentRequired"].items()
+        found["dependentRequired"] = {
+            names.get(name, name): [names.get(one, one) for one in some] for name, some in needed
+        }
+    return found

@@ -1,0 +1,82 @@
+"""The top of a schema: providers want an object there, without alternatives."""
+
+from typing import Final
+
+from mcp_hub.formats.records import Loss
+from mcp_hub.formats.schemas.merging import merged
+from mcp_hub.formats.schemas.nodes import MAX_DEPTH, Node, definition
+from mcp_hub.formats.schemas.notes import noted
+
+_COMPOSED: Final = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else", "dependentSchemas", "enum")
+
+
+def rooted(schema: Node, losses: list[Loss]) -> Node:
+    """The canonical schema as an object with properties: a reference is followed, `allOf` merged where that is exact,
+    and alternatives become text. Their properties are listed, with a type where all alternatives agree that a value
+    of this name has it.
+    """
+    root = _flat(schema, schema)
+    found = {key: value for key, value in root.items() if key not in _COMPOSED}
+    composed = {key: value for key, value in root.items() if key in _COMPOSED}
+    if composed:
+        found.pop("unevaluatedProperties", None)
+        losses += (Loss("", "described", keyword) for keyword in composed)
+        found["properties"] = {**_hoisted(schema, composed), **root.get("properties", {})}
+        found = noted(found, composed)
+    found = {"type": "object", **found, "properties": found.get("properties", {})}
+    found["type"] = "object"
+    return found
+
+
+def _flat(schema: Node, node: Node) -> Node:
+    """The node with its reference and the parts of `allOf` in it, as far as that is exact."""
+    for _ in range(MAX_DEPTH):
+        parts = [definition(schema, node)] if "$ref" in node else node.get("allOf", [])
+        if not parts:
+            return node
+        whole: Node | None = {key: value for key, value in node.items() if key not in ("$ref", "allOf")}
+        whole = {**whole, "allOf": node["allOf"]} if "$ref" in node and "allOf" in node and whole is not None else whole
+        for part in parts:
+            part = _bare(schema, part)
+            whole = None if whole is None or "$ref" in part else merged(whole, part)
+        if whole is None:
+            break
+        node = whole
+    if "$ref" in node:  # a circle, or beside what it cannot be merged with
+        rest = {key: value for key, value in node.items() if key != "$ref"}
+        node = {**rest, "allOf": [*node.get("allOf", ()), definition(schema, node)]}
+    return node
+
+
+def _bare(schema: Node, node: Node) -> Node:
+    """The node, or the target of a reference that stands alone."""
+    for _ in range(MAX_DEPTH):
+        if node.keys() != {"$ref"}:
+            break
+        node = definition(schema, node)
+    return node
+
+
+def _hoisted(schema: Node, composed: Node) -> Node:
+    """The properties of alternatives by name."""
+    offered = [_bare(schema, part) for key in ("anyOf", "oneOf") for part in composed.get(key, ())]
+    others = [_bare(schema, part) for key in ("then", "else") if isinstance(part := composed.get(key), dict)]
+    others += [
+        _bare(schema, part) for part in (*composed.get("allOf", ()), *composed.get("dependentSchemas", {}).values())
+    ]
+    is_choice = bool(offered) and ("anyOf" in composed) != ("oneOf" in composed) and not others
+    names = dict.fromkeys(name for part in (*offered, *others) for name in part.get("properties", ()))
+    return {name: _agreed(name, offered if is_choice else None, [*offered, *others]) for name in names}
+
+
+def _agreed(name: str, choice: list[Node] | None, parts: list[Node]) -> Node:
+    said = [part["properties"][name] for part in parts if name in part.get("properties", ())]
+    if choice is not None and all(name in part.get("properties", ()) or _is_closed(part) for part in choice):
+        kinds = [one for at, one in enumerate(said) if one not in said[:at]]
+        return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    description = next((one["description"] for one in said if "description" in one), None)
+    return {} if description is None else {"description": description}
+
+
+def _is_closed(part: Node) -> bool:
+    return part.get("additionalProperties") is False and "patternProperties" not in part

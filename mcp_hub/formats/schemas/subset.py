@@ -1,0 +1,309 @@
+"""A canonical schema in the subset of one provider: it takes as much or more, and what it cannot say becomes text."""
+
+import re
+from typing import Any, Final
+
+from mcp_hub.errors import HubError
+from mcp_hub.formats.records import Loss
+from mcp_hub.formats.schemas.dialects import Dialect
+from mcp_hub.formats.schemas.merging import merged
+from mcp_hub.formats.schemas.nodes import (
+    ANNOTATIONS,
+    MAX_DEPTH,
+    OF_TYPE,
+    TYPES,
+    Node,
+    accepts_null,
+    cyclic,
+    definition,
+    inferred_type,
+    type_name,
+    types_of,
+)
+from mcp_hub.formats.schemas.notes import noted
+
+_MOST_NODES: Final = 4000
+_HARD_PATTERN: Final = re.compile(r"\(\?|\\[bB1-9pPkK]|\{\d{3,}|\{\d*,\d{3,}")
+"""Look-around, boundaries, back references, classes by property and long repetitions: not enforced anywhere."""
+_KNOWN: Final = frozenset(
+    (
+        *(keyword for keywords in OF_TYPE.values() for keyword in keywords),
+        *("default", "examples", "not", "if", "then", "else", "allOf", "anyOf", "oneOf", "enum", "type"),
+    )
+)
+_ALWAYS: Final = frozenset(("type", "title", "description"))
+_CHECKED: Final = frozenset(("format", "pattern", "minItems"))
+_COMPOSED: Final = frozenset(("$ref", "allOf", "anyOf", "oneOf", "enum"))
+_KEEP: Final = frozenset(("$ref", "anyOf", "properties", "items", "prefixItems", "additionalProperties", "required"))
+
+
+class NotStrict(HubError):
+    """The schema cannot be enforced by the provider; the message is the reason."""
+
+
+class Subset:
+    """One run over one rooted schema. `renames` have been made before. Raises: NotStrict, in a strict dialect."""
+
+    def __init__(self, root: Node, dialect: Dialect, losses: list[Loss]) -> None:
+        self._root = root
+        self._dialect = dialect
+        self._losses = losses
+        self._cyclic = cyclic(root) if "$defs" in root else frozenset()
+        self._used: dict[str, Node | None] = {}
+        self._nodes = 0
+        self._wanted = (dialect.keywords or frozenset()) - _KEEP
+
+    def document(self) -> Node:
+        """The whole schema, with the definitions that it uses."""
+        found = self._node({key: value for key, value in self._root.items() if key != "$defs"}, "", 0)
+        pending = True
+        while pending:
+            pending = False
+            for name in [name for name, node in self._used.items() if node is None]:
+                self._used[name] = self._node(self._root["$defs"][name], f"$defs/{name}", 0)
+                pending = True
+        return {**found, "$defs": dict(sorted(self._used.items()))} if self._used else found
+
+    def _node(self, node: Node, path: str, depth: int) -> Node:
+        self._nodes += 1
+        if self._nodes > _MOST_NODES or depth > MAX_DEPTH:
+            return self._any(path, "the schema is too large")
+        if isinstance(node.get("type"), str) and _COMPOSED.isdisjoint(node):
+            said: Node = {}
+            found = self._typed(node, said, path, depth)
+            return self._noted(found, said, path) if said else found
+        node, notes = self._flat(node, path)
+        if node.keys() == {"$ref"}:
+            return self._reference(node)
+        if "oneOf" in node:
+            node = self._one_of(node, notes)
+        if "anyOf" in node:
+            node = self._any_of(node, notes)
+        if "anyOf" not in node and ("enum" in node or len(types_of(node)) > 1):
+            node = self._split(node, notes)
+        if "anyOf" in node:
+            parts = [part for part in node["anyOf"] if part != {"not": {}}]
+            found = self._carried({key: value for key, value in node.items() if key != "anyOf"}, notes, path)
+            found["anyOf"] = [self._node(part, path, depth + 1) for part in parts]
+            return self._noted(found if parts else {}, notes, path)
+        return self._noted(self._typed(node, notes, path, depth), notes, path)
+
+    def _any(self, path: str, reason: str) -> Node:
+        if self._dialect.is_strict:
+            raise NotStrict(f"{path or 'the top'}: {reason}")
+        self._losses.append(Loss(path, "widened", reason))
+        return {}
+
+    def _noted(self, node: Node, notes: Node, path: str) -> Node:
+        self._losses += (Loss(path, "described", keyword) for keyword in notes)
+        return noted(node, notes)
+
+    def _reference(self, node: Node) -> Node:
+        if node["$ref"] in self._cyclic and not self._dialect.takes_cycles:
+            raise NotStrict("it is recursive")
+        self._used.setdefault(node["$ref"].removeprefix("#/$defs/"), None)
+        return node
+
+    def _flat(self, node: Node, path: str) -> tuple[Node, Node]:
+        """The node without `allOf`, and a reference only if it stands alone; with it, what has to be said as text."""
+        notes: Node = {}
+        for _ in range(MAX_DEPTH):
+            if "$ref" in node and len(node) > 1:
+                rest = {key: value for key, value in node.items() if key != "$ref"}
+                target = None if node["$ref"] in self._cyclic else merged(rest, definition(self._root, node))
+                if target is None:
+                    wrapped = {key: value for key, value in rest.items() if key in ANNOTATIONS}
+                    dropped = {key: value for key, value in rest.items() if key not in ANNOTATIONS}
+                    return {**wrapped, "anyOf": [{"$ref": node["$ref"]}]}, notes | dropped
+                node = target
+            elif "allOf" in node:
+                whole: Node | None = {key: value for key, value in node.items() if key != "allOf"}
+                for part in node["allOf"]:
+                    whole = None if whole is None else self._with(whole, part)
+                if whole is None:
+                    if self._dialect.is_strict:
+                        raise NotStrict(f"{path or 'the top'}: allOf cannot be one schema")
+                    notes["allOf"] = node["allOf"]
+                    whole = {key: value for key, value in node.items() if key != "allOf"}
+                node = whole
+            else:
+                return node, notes
+        return {}, notes
+
+    def _with(self, whole: Node, part: Node) -> Node | None:
+        for _ in range(MAX_DEPTH):
+            if "$ref" not in part:
+                return merged(whole, part)
+            target = None if part["$ref"] in self._cyclic else definition(self._root, part)
+            rest = {key: value for key, value in part.items() if key != "$ref"}
+            combined = None if target is None else merged(rest, target)
+            if combined is None:
+                return None
+            part = combined
+        return None
+
+    def _one_of(self, node: Node, notes: Node) -> Node:
+        """`oneOf` as `anyOf`: a value that fits one alternative fits any."""
+        rest = {key: value for key, value in node.items() if key != "oneOf"}
+        if "anyOf" in node:
+            notes["oneOf"] = node["oneOf"]
+            return rest
+        return {**rest, "anyOf": node["oneOf"]}
+
+    def _any_of(self, node: Node, notes: Node) -> Node:
+        """Alternatives with what stands beside them in each; as text if they are no schemas of their own."""
+        rest = {key: value for key, value in node.items() if key != "anyOf" and key not in ANNOTATIONS}
+        if not rest:
+            return node
+        annotations = {key: value for key, value in node.items() if key in ANNOTATIONS}
+        if any(
+            len(types_of(part)) or "$ref" in part or "properties" in part or "enum" in part for part in node["anyOf"]
+        ):
+            parts = [self._with(rest, part) for part in node["anyOf"]]
+            if None not in parts:
+                return {**annotations, "anyOf": parts}
+        notes["anyOf"] = node["anyOf"]
+        return {**annotations, **rest}
+
+    def _split(self, node: Node, notes: Node) -> Node:
+        """One alternative for each type, each with its own keywords and values."""
+        values = node.get("enum")
+        named = types_of(node) or (list(dict.fromkeys(map(type_name, values))) if values is not None else [])
+        if values is not None:
+            named = _distinct(named)
+        parts = [part for name in named if (part := self._of_type(node, name, values)) is not None]
+        if not named or not parts:
+            return node if values is None else {key: value for key, value in node.items() if key != "enum"}
+        if values is not None and any("enum" not in part for part in parts):
+            notes["enum"] = values
+        if len(parts) == 1:
+            return {**{key: value for key, value in node.items() if key in ANNOTATIONS}, **parts[0]}
+        annotations = {key: value for key, value in node.items() if key in ANNOTATIONS}
+        return {**annotations, "anyOf": parts}
+
+    def _of_type(self, node: Node, name: str, values: list[Any] | None) -> Node | None:
+        own = OF_TYPE.get("number" if name == "integer" else name, ())
+        found: Node = {"type": name, **{key: node[key] for key in own if key in node}}
+        if values is None:
+            return found
+        fitting = [value for value in values if _has_type(value, name)]
+        if not fitting:
+            return None
+        if name == "null":
+            return {"type": "null"}
+        if name in self._dialect.enums:
+            return {"type": name, "enum": fitting}
+        if self._dialect.is_strict:
+            raise NotStrict("an enum has a value that is an object or a list")
+        return {"type": name}
+
+    def _typed(self, node: Node, notes: Node, path: str, depth: int) -> Node:
+        name = node.get("type")
+        if name is None and self._dialect.is_strict:
+            name = inferred_type(node)
+            if name is None:
+                raise NotStrict(f"{path or 'the top'}: it takes any value")
+            node = {**node, "type": name}
+        found = self._carried(node, notes, path)
+        if name in ("array", None):
+            self._array(found, node, name, path, depth)
+        if name in ("object", None):
+            self._object(found, node, name, path, depth)
+        return found
+
+    def _carried(self, node: Node, notes: Node, path: str) -> Node:
+        """Keywords without subschemas that the provider takes with their values. Constraints among the others become
+        notes; unknown keywords go."""
+        found: Node = {}
+        for key, value in node.items():
+            if key in _ALWAYS or (key in self._wanted and (key not in _CHECKED or self._takes(key, value))):
+                found[key] = value
+            elif key in _KEEP:
+                continue  # done where their subschemas are
+            elif key in _KNOWN:
+                notes[key] = value
+            else:
+                self._losses.append(Loss(path, "dropped", key))
+        return found
+
+    def _takes(self, keyword: str, value: Any) -> bool:
+        match keyword:
+            case "format":
+                return self._dialect.formats is None or value in self._dialect.formats
+            case "pattern":
+                return _HARD_PATTERN.search(value) is None
+            case _:
+                return self._dialect.least_items or value in (0, 1)
+
+    def _array(self, found: Node, node: Node, name: str | None, path: str, depth: int) -> None:
+        if "prefixItems" in node:
+            if "prefixItems" in (self._dialect.keywords or ()):
+                found["prefixItems"] = [self._node(part, f"{path}[]", depth + 1) for part in node["prefixItems"]]
+            elif self._dialect.is_strict:
+                raise NotStrict(f"{path}: it is a tuple")
+        if "items" in node:
+            found["items"] = self._node(node["items"], f"{path}[]", depth + 1)
+        elif name == "array":
+            if self._dialect.is_strict:
+                raise NotStrict(f"{path}: a list of any values")
+            if "prefixItems" not in found:
+                found["items"] = {}
+
+    def _object(self, found: Node, node: Node, name: str | None, path: str, depth: int) -> None:
+        below = depth + 1
+        named = {
+            key: self._node(part, f"{path}.{key}" if path else key, below)
+            for key, part in node.get("properties", {}).items()
+        }
+        if self._dialect.is_strict:
+            if name == "object":
+                self._closed(found, node, named, path)
+            return
+        if named or (name == "object" and not path):
+            found["properties"] = named
+        if "required" in node:
+            found["required"] = node["required"]
+        rest = node.get("additionalProperties")
+        if isinstance(rest, dict):
+            rest = self._node(rest, f"{path}{{}}", depth + 1) or True
+        if rest is not None and "patternProperties" not in node:
+            found["additionalProperties"] = rest
+
+    def _closed(self, found: Node, node: Node, named: dict[str, Node], path: str) -> None:
+        """An object of a strict schema: closed, which one that takes any property must not be."""
+        rest = node.get("additionalProperties", node.get("unevaluatedProperties"))
+        if rest not in (None, False) or "patternProperties" in node:
+            raise NotStrict(f"{path or 'the top'}: it takes properties of any name")
+        if rest is None and not named and path:
+            raise NotStrict(f"{path}: it is a free-form object")
+        required = [key for key in node.get("required", ()) if key in named]
+        if len(required) < len(node.get("required", ())):
+            raise NotStrict(f"{path or 'the top'}: it requires a property that it does not describe")
+        if self._dialect.all_required:
+            for key in named.keys() - set(required):
+                if not accepts_null(self._root, node["properties"][key]):
+                    named[key] = _nullable(named[key])
+            required = list(named)
+        found |= {"properties": named, "additionalProperties": False}
+        found |= {"required": required} if required or self._dialect.all_required else {}
+
+
+def _nullable(node: Node) -> Node:
+    """An optional property where all are required."""
+    said = {key: value for key, value in node.items() if key in ("title", "description")}
+    rest = {key: value for key, value in node.items() if key not in said}
+    offered = rest["anyOf"] if rest.keys() == {"anyOf"} else [rest]
+    return {**said, "anyOf": [*offered, {"type": "null"}]}
+
+
+def _distinct(named: list[str]) -> list[str]:
+    """The types without those that another one includes."""
+    names: list[str] = [name for name in TYPES if name in named]
+    return [name for name in names if name != "integer"] if "number" in names else names
+
+
+def _has_type(value: object, name: str) -> bool:
+    kind = type_name(value)
+    if name == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return kind == name or (name == "number" and kind == "integer")

@@ -1,0 +1,75 @@
+"""The events of a streamed response of Gemini."""
+
+from typing import Final
+
+import msgspec
+
+from mcp_hub.formats.calls import NO_ID
+from mcp_hub.formats.events import FinishReason, TextDelta, ThinkingDelta
+from mcp_hub.formats.streams.partial_args import PartialArguments
+from mcp_hub.formats.streams.reader import OutputReader, part, parts
+from mcp_hub.types import JsonObject
+
+_REASONS: Final[dict[str, FinishReason]] = {"STOP": "stop", "MAX_TOKENS": "length"}
+_BAD_CALLS: Final = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS")
+
+
+class GeminiReader(OutputReader):
+    """Reads `candidates`, of which the first counts. Calls come whole, or by `partialArgs`: then the chunk of their
+    arguments comes when they are complete.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._count = 0
+        self._partial: PartialArguments | None = None
+
+    def _read(self, chunk: JsonObject) -> None:
+        if "error" in chunk:
+            self._fail(part(chunk, "error").get("message"))
+            self._end("interrupted")
+            return
+        self._start(chunk.get("responseId"))
+        for candidate in parts(chunk, "candidates"):
+            if candidate.get("index", 0) != 0:
+                continue
+            for one in parts(part(candidate, "content"), "parts"):
+                self._read_part(one)
+            reason = candidate.get("finishReason")
+            if isinstance(reason, str):
+                self._finish(reason, candidate.get("finishMessage"))
+        if part(chunk, "promptFeedback").get("blockReason"):
+            self._end("interrupted")
+
+    def _finish(self, reason: str, message: object) -> None:
+        if reason in _BAD_CALLS:
+            self._fail(message or reason)
+        self._complete()
+        self._end(_REASONS.get(reason, "interrupted"))
+
+    def _read_part(self, one: JsonObject) -> None:
+        if isinstance(one.get("functionCall"), dict):
+            self._read_call(one, one["functionCall"])
+        else:
+            self._say(ThinkingDelta if one.get("thought") else TextDelta, one.get("text"))
+
+    def _read_call(self, one: JsonObject, call: JsonObject) -> None:
+        if self._partial is None:
+            extra = {key: value for key, value in one.items() if key != "functionCall"}
+            has_id = isinstance(call.get("id"), str) and call["id"] != ""
+            self._begin_call(
+                self._count, call.get("id"), call.get("name"), {**extra, **({} if has_id else {NO_ID: True})}
+            )
+            self._partial = PartialArguments()
+        self._partial.value.update(part(call, "args"))
+        for partial in parts(call, "partialArgs"):
+            self._partial.add(partial)
+        if not call.get("willContinue"):
+            self._complete()
+
+    def _complete(self) -> None:
+        if self._partial is not None:
+            self._add_arguments(self._count, msgspec.json.encode(self._partial.value).decode())
+            self._end_call(self._count)
+            self._partial = None
+            self._count += 1

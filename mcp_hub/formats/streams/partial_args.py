@@ -1,0 +1,66 @@
+"""Arguments that come value by value under a JSON path, as Gemini streams them."""
+
+import re
+from typing import Any, Final
+
+from mcp_hub.formats.schemas.nodes import MAX_DEPTH
+from mcp_hub.types import JsonObject
+
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d{1,5})\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
+_VALUES: Final = ("stringValue", "numberValue", "boolValue")
+_MOST_ITEMS: Final = 10_000
+
+
+class PartialArguments:
+    """Arguments as far as they have come."""
+
+    def __init__(self) -> None:
+        self.value: JsonObject = {}
+
+    def add(self, partial: JsonObject) -> None:
+        """One partial argument: text is appended to text that is there. One with a path that leads nowhere is left
+        out."""
+        steps = _steps(partial.get("jsonPath"))
+        if not steps:
+            return
+        here: Any = self.value
+        for step, following in zip(steps, steps[1:], strict=False):
+            here = _entered(here, step, [] if isinstance(following, int) else {})
+        new = next((partial[name] for name in _VALUES if partial.get(name) is not None), None)
+        old = _entered(here, steps[-1], new)
+        if isinstance(old, str) and isinstance(new, str) and old is not new:
+            _set(here, steps[-1], old + new)
+
+
+def _steps(path: object) -> list[str | int]:
+    if not isinstance(path, str) or not path.startswith("$"):
+        return []
+    steps: list[str | int] = []
+    at = 1
+    while at < len(path) and len(steps) <= MAX_DEPTH:
+        found = _STEP.match(path, at)
+        if found is None:
+            return []
+        name, index, single, double = found.groups()
+        quoted = single if single is not None else double
+        steps.append(int(index) if index is not None else name if name is not None else re.sub(r"\\(.)", r"\1", quoted))
+        at = found.end()
+    return steps
+
+
+def _entered(here: Any, step: str | int, new: Any) -> Any:
+    """The value under a step; `new` is put there if there is none."""
+    if isinstance(here, dict) and isinstance(step, str):
+        return here.setdefault(step, new)
+    if isinstance(here, list) and isinstance(step, int) and step < _MOST_ITEMS:
+        if step >= len(here):
+            here.extend([None] * (step - len(here)))
+            here.append(new)
+        elif here[step] is None:
+            here[step] = new
+        return here[step]
+    return None
+
+
+def _set(here: Any, step: str | int, value: Any) -> None:
+    here[step] = value

@@ -1,0 +1,145 @@
+"""The reader of streamed output: open calls, their arguments as they come, and the one ending."""
+
+from typing import Any
+
+from mcp_hub.formats.arguments import MAX_BYTES, read_arguments
+from mcp_hub.formats.events import (
+    FinishReason,
+    ModelEvent,
+    OutputEnd,
+    OutputError,
+    OutputStart,
+    ToolCallChunk,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from mcp_hub.formats.records import CallFault, ModelCall, json_value
+from mcp_hub.types import JsonObject
+
+
+class _Open:
+    """A call whose arguments still come."""
+
+    __slots__ = ("extra", "id", "name", "size", "texts")
+
+    def __init__(self, call_id: str, name: str, extra: JsonObject) -> None:
+        self.id = call_id
+        self.name = name
+        self.extra = extra
+        self.texts: list[str] = []
+        self.size = 0
+
+
+class OutputReader:
+    """Reads one output of one model. Subclasses read the chunks of a provider in `_read`."""
+
+    def __init__(self) -> None:
+        self._events: list[ModelEvent] = []
+        self._open: dict[int, _Open] = {}
+        self._calls: list[ModelCall] = []
+        self._has_started = self._has_ended = False
+
+    @property
+    def calls(self) -> tuple[ModelCall, ...]:
+        """The calls that have ended, with the provider's names of parameters; see `calls.restored`."""
+        return tuple(self._calls)
+
+    def feed(self, chunk: object) -> list[ModelEvent]:
+        """The events of the next chunk; none after the end."""
+        value = json_value(chunk)
+        if not self._has_ended and isinstance(value, dict):
+            self._read(value)
+        return self._taken()
+
+    def close(self) -> list[ModelEvent]:
+        """The events of the end of the stream: calls that are still open are broken."""
+        if not self._has_ended:
+            self._end("interrupted")
+        return self._taken()
+
+    def _read(self, chunk: JsonObject) -> None:
+        raise NotImplementedError
+
+    def _taken(self) -> list[ModelEvent]:
+        events, self._events = self._events, []
+        return events
+
+    def _emit(self, event: ModelEvent) -> None:
+        self._events.append(event)
+
+    def _start(self, output_id: object) -> None:
+        if not self._has_started:
+            self._has_started = True
+            self._emit(OutputStart(output_id if isinstance(output_id, str) else ""))
+
+    def _say(self, kind: Any, text: object) -> None:
+        if isinstance(text, str) and text:
+            self._emit(kind(text))
+
+    def _begin_call(self, key: int, call_id: object, name: object, extra: JsonObject) -> None:
+        """A call begins; without an id it gets one by its position."""
+        if key in self._open:
+            self._end_call(key)
+        place = len(self._calls) + len(self._open)
+        own = call_id if isinstance(call_id, str) and call_id else f"call_{place}"
+        self._open[key] = call = _Open(own, name if isinstance(name, str) else "", extra)
+        self._emit(ToolCallStart(call.id, call.name))
+
+    def _add_arguments(self, key: int, text: object) -> None:
+        """More arguments. Those over the limit are not kept, and the call is broken."""
+        call = self._open.get(key)
+        if call is None or not isinstance(text, str) or not text:
+            return
+        call.size += len(text)
+        if call.size <= MAX_BYTES:
+            call.texts.append(text)
+            self._emit(ToolCallChunk(call.id, text))
+
+    def _end_call(self, key: int, *, is_broken: bool = False) -> None:
+        call = self._open.pop(key, None)
+        if call is None:
+            return
+        text = "".join(call.texts) or "{}"
+        found = read_arguments(text)
+        if call.size > MAX_BYTES:
+            said = f"The arguments have more than {MAX_BYTES} characters. Send less."
+            found = CallFault("arguments_too_large", said)
+        elif is_broken:
+            found = CallFault("invalid_arguments", "The call was cut off. Make it again, with all its arguments.")
+        if isinstance(found, CallFault):
+            self._calls.append(ModelCall(call.id, call.name, {}, call.extra, found))
+            self._emit(OutputError(*found, id=call.id))
+        else:
+            self._calls.append(ModelCall(call.id, call.name, found, call.extra))
+            self._emit(ToolCallEnd(call.id, text))
+
+    def _has_arguments(self, key: int) -> bool:
+        return key in self._open and self._open[key].size > 0
+
+    def _add_extra(self, key: int, extra: JsonObject) -> None:
+        if key in self._open:
+            self._open[key].extra |= extra
+
+    def _fail(self, message: object) -> None:
+        said = message if isinstance(message, str) and message else "the provider says no more"
+        self._emit(OutputError("output_failed", f"The provider reported an error: {said}"))
+
+    def _end(self, reason: FinishReason) -> None:
+        self._start(None)
+        is_broken = reason == "interrupted"
+        for key in list(self._open):
+            self._end_call(key, is_broken=is_broken)
+        self._has_ended = True
+        self._emit(OutputEnd("tool_calls" if reason == "stop" and self._calls else reason))
+
+
+def part(value: object, member: str) -> JsonObject:
+    """A member that is an object; an empty one if it is not."""
+    found = value.get(member) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def parts(value: object, member: str) -> list[JsonObject]:
+    """The objects in a member that is a list."""
+    found = value.get(member) if isinstance(value, dict) else None
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

@@ -1,0 +1,187 @@
+"""Tools: definitions of MCP as the tools of a provider's request, and back."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+from mcp_hub.formats.errors import FormatRefused
+from mcp_hub.formats.providers import FACTS, Format, FormatFacts
+from mcp_hub.formats.records import Exported, Loss
+from mcp_hub.formats.schemas.canonical import canonical
+from mcp_hub.formats.schemas.dialects import STRICT_OPTIONAL, STRICT_TOOLS, STRICT_UNIONS
+from mcp_hub.formats.schemas.emitters import OVER, Strictness, plain, strict
+from mcp_hub.formats.schemas.nodes import Node, text_of
+from mcp_hub.formats.schemas.subset import NotStrict
+from mcp_hub.types import JsonObject
+
+_CODE: Final = {Format.ANTHROPIC: "code_execution_20260521", Format.OPENAI_RESPONSES: "programmatic"}
+"""The caller of a format that is a program."""
+
+
+def export(
+    tools: Sequence[JsonObject],
+    into: Format,
+    *,
+    is_strict: bool = False,
+    search: JsonObject | None = None,
+    programmatic: Collection[str] = (),
+    has_breakpoint: bool = True,
+) -> Exported:
+    """The tools in a format, in their order.
+
+    `is_strict` has the provider enforce each schema that its subset can say; the others say why not in their losses.
+    With `search`, the definition of a tool that finds tools, all others are deferred: the provider shows them to the
+    model when the search has returned them. Tools named in `programmatic` may be called by code that the model writes.
+    `has_breakpoint` ends the cached part of a request to Anthropic at the last tool that is not deferred.
+
+    Raises: FormatRefused: `too_many_tools`, `unsupported_tool`, `deferral_unsupported`.
+    """
+    if into is Format.MCP:
+        return Exported({"tools": [*([search] if search else []), *tools]}, {})
+    facts = FACTS[into]
+    _check(tools if search is None else (search, *tools), into, facts, is_deferred=search is not None)
+    emitter = _Emitter(into, facts, is_strict, frozenset(programmatic))
+    found = [] if search is None else [emitter.search(search)]
+    found += [emitter.tool(tool, is_deferred=search is not None) for tool in tools]
+    if into is Format.ANTHROPIC and has_breakpoint:
+        last = next((tool for tool in reversed(found) if "defer_loading" not in tool), None)
+        if last is not None:
+            last["cache_control"] = {"type": "ephemeral"}
+    body = {"tools": [{"functionDeclarations": found}] if into is Format.GEMINI and found else found}
+    return Exported(body, emitter.losses)
+
+
+def _check(tools: Sequence[JsonObject], into: Format, facts: FormatFacts, *, is_deferred: bool) -> None:
+    if is_deferred and not facts.defers:
+        raise FormatRefused("deferral_unsupported", f"{into} cannot defer tools. Use expose=search for a short list.")
+    if facts.most_tools and not is_deferred and len(tools) > facts.most_tools:
+        raise FormatRefused(
+            "too_many_tools",
+            f"{len(tools)} tools, and {into} takes {facts.most_tools}. Select some with tools=, server= or profile=, "
+            "or use expose=search or defer=1 (openai-responses).",
+        )
+    names = [tool.get("name") for tool in tools]
+    odd = [str(name) for name in names if not isinstance(name, str) or facts.names.fullmatch(name) is None]
+    if odd:
+        raise FormatRefused(
+            "unsupported_tool", f"{into} does not take the names {', '.join(odd)}. Rename the tools in servers.yaml."
+        )
+    if len(set(names)) < len(names):
+        raise FormatRefused("duplicate_name", "Two tools have the same name. Rename one of them.")
+
+
+class _Emitter:
+    """Makes the tools of one request."""
+
+    def __init__(self, into: Format, facts: FormatFacts, is_strict: bool, programmatic: frozenset[str]) -> None:
+        self.losses: dict[str, tuple[Loss, ...]] = {}
+        self._into = into
+        self._facts = facts
+        self._is_strict = is_strict
+        self._programmatic = programmatic
+        self._left = [STRICT_TOOLS, STRICT_OPTIONAL, STRICT_UNIONS] if into is Format.ANTHROPIC else None
+
+    def search(self, definition: JsonObject) -> JsonObject:
+        """The tool that finds deferred tools, in the hub's hands."""
+        if self._into is Format.OPENAI_RESPONSES:
+            schema, _ = self._schema(definition, [], may_be_strict=False)
+            said = definition.get("description", "")
+            return {"type": "tool_search", "execution": "client", "description": said, "parameters": schema}
+        return self.tool(definition, is_deferred=False)
+
+    def tool(self, definition: JsonObject, *, is_deferred: bool) -> JsonObject:
+        """One tool; its losses are kept."""
+        losses: list[Loss] = []
+        schema, is_strict = self._schema(definition, losses, may_be_strict=self._is_strict)
+        if losses:
+            self.losses[definition["name"]] = tuple(losses)
+        found = _SHAPES[self._into](definition, schema, is_strict)
+        if is_deferred:
+            found["defer_loading"] = True
+        if definition["name"] in self._programmatic and self._into in _CODE:
+            found["allowed_callers"] = ["direct", _CODE[self._into]]
+            if self._into is Format.ANTHROPIC and "outputSchema" in definition:
+                returned = text_of(definition["outputSchema"])
+                found["description"] = f"{found.get('description', '')}\n\nReturns JSON: {returned}".strip()
+        return found
+
+    def _schema(self, definition: JsonObject, losses: list[Loss], *, may_be_strict: bool) -> tuple[Node, bool]:
+        schema = canonical(definition.get("inputSchema"), losses)
+        dialect = self._facts.strict
+        if may_be_strict and dialect is not None:
+            lost: list[Loss] = []
+            try:
+                found = strict(schema, dialect, lost, self._left[1] if self._left else None)
+                self._spend(found)
+            except NotStrict as reason:
+                losses.append(Loss("", "not_strict", str(reason)))
+            else:
+                losses += lost
+                return found.schema, True
+        return plain(schema, self._facts.plain, losses), False
+
+    def _spend(self, found: Strictness) -> None:
+        """Raises: NotStrict where the request would be over what Anthropic enforces in all."""
+        if self._left is None:
+            return
+        left = [have - cost for have, cost in zip(self._left, (1, found.optional, found.unions), strict=True)]
+        if min(left) < 0:
+            raise NotStrict(OVER)
+        self._left = left
+
+
+def _about(definition: JsonObject) -> JsonObject:
+    said = definition.get("description") or definition.get("title")
+    return {"name": definition["name"], **({"description": said} if said else {})}
+
+
+def _anthropic(definition: JsonObject, schema: Node, is_strict: bool) -> JsonObject:
+    return {**_about(definition), "input_schema": schema, **({"strict": True} if is_strict else {})}
+
+
+def _openai(definition: JsonObject, schema: Node, is_strict: bool) -> JsonObject:
+    return {"type": "function", "function": {**_about(definition), "parameters": schema, "strict": is_strict}}
+
+
+def _responses(definition: JsonObject, schema: Node, is_strict: bool) -> JsonObject:
+    output = {"output_schema": definition["outputSchema"]} if "outputSchema" in definition else {}
+    return {"type": "function", **_about(definition), "parameters": schema, "strict": is_strict, **output}
+
+
+def _gemini(definition: JsonObject, schema: Node, is_strict: bool) -> JsonObject:
+    found = _about(definition)
+    found.setdefault("description", definition["name"])
+    output = {"responseJsonSchema": definition["outputSchema"]} if "outputSchema" in definition else {}
+    return {**found, "parametersJsonSchema": schema, **output}
+
+
+_SHAPES: Final = {
+    Format.ANTHROPIC: _anthropic,
+    Format.OPENAI: _openai,
+    Format.OPENAI_RESPONSES: _responses,
+    Format.GEMINI: _gemini,
+}
+
+
+def read_tools(body: Mapping[str, Any], out_of: Format) -> list[JsonObject]:
+    """The definitions of MCP for the functions of a request; tools that the provider runs itself are left out."""
+    tools = body.get("tools", [])
+    match out_of:
+        case Format.MCP:
+            return list(tools)
+        case Format.ANTHROPIC:
+            return [_read(tool, tool["input_schema"], None) for tool in tools if "input_schema" in tool]
+        case Format.OPENAI:
+            functions = [tool["function"] for tool in tools if tool.get("type") == "function"]
+            return [_read(tool, tool.get("parameters"), None) for tool in functions]
+        case Format.OPENAI_RESPONSES:
+            functions = [tool for tool in tools if tool.get("type") == "function"]
+            return [_read(tool, tool.get("parameters"), tool.get("output_schema")) for tool in functions]
+        case Format.GEMINI:
+            functions = [one for tool in tools for one in tool.get("functionDeclarations", ())]
+            return [_read(tool, tool.get("parametersJsonSchema"), tool.get("responseJsonSchema")) for tool in functions]
+
+
+def _read(tool: JsonObject, schema: Node | None, output: Node | None) -> JsonObject:
+    said = {"description": tool["description"]} if "description" in tool else {}
+    returned = {} if output is None else {"outputSchema": output}
+    return {"name": tool["name"], **said, "inputSchema": schema or {"type": "object"}, **returned}

@@ -1,0 +1,330 @@
+"""Calls in each format: read, written and read again; what must go back goes back; faults that a model can act on."""
+
+import json
+from typing import Any
+
+import pytest
+from anthropic.types import Message, ToolUseBlockParam
+from google.genai import types as genai
+from openai.types.chat import ChatCompletion, ChatCompletionMessageFunctionToolCallParam
+from openai.types.responses import Response, ResponseFunctionToolCallParam
+from pydantic import TypeAdapter
+
+from mcp_hub.formats.calls import MAX_CALLS, read_calls, write_calls
+from mcp_hub.formats.errors import FormatRefused
+from mcp_hub.formats.providers import Format
+from mcp_hub.formats.records import ModelCall
+from mcp_hub.formats.tools import export
+
+Json = dict[str, Any]
+CALLER = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
+ANTHROPIC: Json = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "stop_reason": "tool_use",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 1, "output_tokens": 1},
+    "content": [
+        {"type": "thinking", "thinking": "hm", "signature": "sig"},
+        {"type": "text", "text": "Let me look."},
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {}},
+        {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 1, "b": 2}, "caller": CALLER},
+        {"type": "tool_use", "id": "toolu_2", "name": "echo", "input": {"text": "é"}, "toolset_name": "files"},
+    ],
+}
+OPENAI: Json = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "m",
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "tool_calls",
+            "logprobs": None,
+            "message": {
+                "role": "assistant",
+                "content": None,
+                "refusal": None,
+                "tool_calls": [
+                    {"type": "function", "id": "call_1", "function": {"name": "add", "arguments": '{"a":1,"b":2}'}},
+                    {"type": "function", "id": "call_2", "function": {"name": "echo", "arguments": '{"text":"é"}'}},
+                ],
+            },
+        }
+    ],
+}
+PROGRAM = {"type": "program", "caller_id": "prog_1"}
+RESPONSES: Json = {
+    "id": "resp_1",
+    "object": "response",
+    "created_at": 1,
+    "model": "m",
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    "tools": [],
+    "output": [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"},
+        {
+            "type": "function_call",
+            "call_id": "call_1",
+            "name": "add",
+            "arguments": '{"a":1,"b":2}',
+            "id": "fc_1",
+            "status": "completed",
+            "caller": PROGRAM,
+            "namespace": "math",
+        },
+        {"type": "function_call", "call_id": "call_2", "name": "echo", "arguments": '{"text":"é"}', "id": "fc_2"},
+    ],
+}
+GEMINI: Json = {
+    "responseId": "r1",
+    "candidates": [
+        {
+            "content": {
+                "role": "model",
+                "parts": [
+                    {"text": "hm", "thought": True},
+                    {
+                        "functionCall": {"id": "c1", "name": "add", "args": {"a": 1, "b": 2}},
+                        "thoughtSignature": "c2lnbmVk",
+                    },
+                    {"functionCall": {"id": "c2", "name": "echo", "args": {"text": "é"}}},
+                ],
+            },
+            "finishReason": "STOP",
+        }
+    ],
+}
+ANSWERS = {
+    Format.ANTHROPIC: ANTHROPIC,
+    Format.OPENAI: OPENAI,
+    Format.OPENAI_RESPONSES: RESPONSES,
+    Format.GEMINI: GEMINI,
+}
+ITEMS = {
+    Format.ANTHROPIC: ANTHROPIC["content"][3:],
+    Format.OPENAI: OPENAI["choices"][0]["message"]["tool_calls"],
+    Format.OPENAI_RESPONSES: RESPONSES["output"][1:],
+    Format.GEMINI: GEMINI["candidates"][0]["content"]["parts"][1:],
+    Format.MCP: [
+        {"id": "1", "name": "add", "arguments": {"a": 1, "b": 2}},
+        {"id": "2", "name": "echo", "arguments": {"text": "é"}},
+    ],
+}
+SDK: dict[Format, Any] = {
+    Format.ANTHROPIC: Message,
+    Format.OPENAI: ChatCompletion,
+    Format.OPENAI_RESPONSES: Response,
+    Format.GEMINI: genai.GenerateContentResponse,
+}
+
+
+def item(into: Format, call_id: str, name: str, arguments: str) -> Json:
+    """A call as the model sends it, with arguments as text."""
+    match into:
+        case Format.ANTHROPIC:
+            return {"type": "tool_use", "id": call_id, "name": name, "input": _or_text(arguments)}
+        case Format.OPENAI:
+            return {"type": "function", "id": call_id, "function": {"name": name, "arguments": arguments}}
+        case Format.OPENAI_RESPONSES:
+            return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
+        case Format.GEMINI:
+            return {"functionCall": {"id": call_id, "name": name, "args": _or_text(arguments)}}
+        case Format.MCP:
+            return {"id": call_id, "name": name, "arguments": _or_text(arguments)}
+
+
+def _or_text(arguments: str) -> Any:
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return arguments
+
+
+@pytest.mark.parametrize("into", Format)
+def test_calls_come_back_with_all_that_goes_with_them(into: Format) -> None:
+    calls = read_calls(ITEMS[into], into)
+    assert [(call.name, call.arguments) for call in calls] == [("add", {"a": 1, "b": 2}), ("echo", {"text": "é"})]
+    assert len({call.id for call in calls}) == 2
+    assert write_calls(calls, into) == ITEMS[into]
+
+
+@pytest.mark.parametrize("into", ANSWERS)
+def test_a_whole_answer_its_message_or_the_object_of_the_sdk_hold_the_same_calls(into: Format) -> None:
+    calls = read_calls(ITEMS[into], into)
+    assert read_calls(ANSWERS[into], into) == calls
+    parsed = SDK[into].model_validate(ANSWERS[into])
+    assert [call.arguments for call in read_calls(parsed, into)] == [call.arguments for call in calls]
+    assert [call.id for call in read_calls(parsed, into)] == [call.id for call in calls]
+    assert read_calls(ITEMS[into][0], into) == calls[:1]
+
+
+def test_what_must_go_back_untouched_is_there() -> None:
+    (first, second) = read_calls(ANTHROPIC, Format.ANTHROPIC)
+    assert first.extra == {"caller": CALLER} and second.extra == {"toolset_name": "files"}
+    (first, _) = read_calls(RESPONSES, Format.OPENAI_RESPONSES)
+    assert first.extra == {"id": "fc_1", "status": "completed", "caller": PROGRAM, "namespace": "math"}
+    (first, _) = read_calls(genai.GenerateContentResponse.model_validate(GEMINI), Format.GEMINI)
+    assert first.extra == {"thoughtSignature": "c2lnbmVk"}
+
+
+def test_written_calls_fit_the_types_of_the_sdk() -> None:
+    calls = read_calls(ITEMS[Format.MCP], Format.MCP)
+    kinds: dict[Format, Any] = {
+        Format.ANTHROPIC: ToolUseBlockParam,
+        Format.OPENAI: ChatCompletionMessageFunctionToolCallParam,
+        Format.OPENAI_RESPONSES: ResponseFunctionToolCallParam,
+    }
+    for into, kind in kinds.items():
+        adapter = TypeAdapter(kind)
+        for one in write_calls(calls, into):
+            assert json.loads(adapter.dump_json(adapter.validate_python(one))) == one
+    for one in write_calls(calls, Format.GEMINI):
+        assert genai.Part.model_validate(one).model_dump(by_alias=True, exclude_none=True) == one
+
+
+def test_gemini_may_send_no_ids() -> None:
+    parts = [{"functionCall": {"name": "add", "args": {}}}, {"functionCall": {"name": "add", "args": {"a": 1}}}]
+    calls = read_calls({"parts": parts}, Format.GEMINI)
+    assert [call.id for call in calls] == ["call_0", "call_1"]
+    assert write_calls(calls, Format.GEMINI) == parts
+
+
+@pytest.mark.parametrize("into", [Format.ANTHROPIC, Format.OPENAI, Format.OPENAI_RESPONSES])
+@pytest.mark.parametrize("end", range(1, 13))
+def test_arguments_cut_anywhere_are_a_fault_that_says_what_to_do(into: Format, end: int) -> None:
+    broken = '{"a":1,"b":2}'[:end]
+    good, bad = read_calls([item(into, "1", "add", "{}"), item(into, "2", "add", broken)], into)
+    assert good.fault is None
+    assert bad.fault is not None and bad.fault.code == "invalid_arguments"
+    assert "Call it again" in bad.fault.message and "not called" in bad.fault.message
+
+
+@pytest.mark.parametrize("into", Format)
+@pytest.mark.parametrize("arguments", ["[]", "3", '"x"'])
+def test_arguments_that_are_not_an_object_are_a_fault(into: Format, arguments: str) -> None:
+    (call,) = read_calls(item(into, "1", "add", arguments), into)
+    assert call.fault is not None and call.fault.code == "invalid_arguments" and call.arguments == {}
+
+
+@pytest.mark.parametrize("into", [Format.OPENAI, Format.OPENAI_RESPONSES])
+def test_no_text_is_no_arguments(into: Format) -> None:
+    assert [call.arguments for call in read_calls(item(into, "1", "add", ""), into)] == [{}]
+
+
+@pytest.mark.parametrize("into", Format)
+def test_deep_arguments_are_a_fault(into: Format) -> None:
+    fine = '{"a":' * 50 + "1" + "}" * 50
+    deep = '{"a":' * 51 + "1" + "}" * 51
+    assert [call.fault for call in read_calls(item(into, "1", "add", fine), into)] == [None]
+    (call,) = read_calls(item(into, "1", "add", deep), into)
+    assert call.fault is not None and call.fault.code == "arguments_too_deep"
+
+
+@pytest.mark.parametrize("into", Format)
+def test_a_mebibyte_of_arguments_is_taken_and_no_more(into: Format) -> None:
+    fits = json.dumps({"a": "x" * ((1 << 20) - 9)}, separators=(",", ":"))
+    assert len(fits) <= 1 << 20
+    assert [call.fault for call in read_calls(item(into, "1", "add", fits), into)] == [None]
+    (call,) = read_calls(item(into, "1", "add", json.dumps({"a": "x" * (1 << 20)})), into)
+    assert call.fault is not None and call.fault.code == "arguments_too_large"
+    (call,) = read_calls(item(into, "1", "add", json.dumps({"a": "é" * 600_000}, ensure_ascii=False)), into)
+    assert call.fault is not None and call.fault.code == "arguments_too_large"
+
+
+@pytest.mark.parametrize("into", Format)
+def test_64_calls_are_taken_and_no_more(into: Format) -> None:
+    many = [item(into, str(number), "add", "{}") for number in range(MAX_CALLS + 1)]
+    assert len(read_calls(many[:MAX_CALLS], into)) == MAX_CALLS
+    with pytest.raises(FormatRefused) as refused:
+        read_calls(many, into)
+    assert refused.value.code == "too_many_calls"
+
+
+@pytest.mark.parametrize("into", Format)
+def test_two_calls_with_one_id_are_refused(into: Format) -> None:
+    with pytest.raises(FormatRefused) as refused:
+        read_calls([item(into, "1", "add", "{}"), item(into, "1", "echo", "{}")], into)
+    assert refused.value.code == "duplicate_call_id"
+
+
+@pytest.mark.parametrize("body", [None, 3, "x", [3], [None]])
+@pytest.mark.parametrize("into", Format)
+def test_a_body_that_is_no_answer_is_refused(into: Format, body: object) -> None:
+    with pytest.raises(FormatRefused) as refused:
+        read_calls(body, into)
+    assert refused.value.code == "invalid_calls"
+
+
+@pytest.mark.parametrize("into", Format)
+@pytest.mark.parametrize("name", [None, 3, ""])
+def test_a_call_without_a_name_is_refused(into: Format, name: Any) -> None:
+    with pytest.raises(FormatRefused) as refused:
+        read_calls(item(into, "1", name, "{}"), into)
+    assert refused.value.code == "invalid_calls"
+
+
+@pytest.mark.parametrize("into", Format)
+def test_a_call_of_a_tool_that_was_not_selected_is_a_fault(into: Format) -> None:
+    tools = [{"name": "add", "inputSchema": {"type": "object"}}]
+    first, second = read_calls(ITEMS[into], into, tools)
+    assert first.fault is None
+    assert second.fault is not None and second.fault.code == "unknown_tool" and "echo" in second.fault.message
+
+
+ODD: Json = {
+    "name": "find",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "x-id": {"type": "string"},
+            "where": {
+                "type": "array",
+                "items": {"anyOf": [{"$ref": "#/$defs/Filter"}, {"type": "string"}]},
+            },
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+        "required": ["x-id"],
+        "$defs": {"Filter": {"type": "object", "properties": {"$op": {"type": "string"}, "x-id": {"type": "null"}}}},
+    },
+}
+
+
+def test_renamed_parameters_get_their_names_back() -> None:
+    (declared,) = export([ODD], Format.GEMINI).body["tools"][0]["functionDeclarations"]
+    assert list(declared["parametersJsonSchema"]["properties"]) == ["x_id", "where", "labels"]
+    assert declared["parametersJsonSchema"]["required"] == ["x_id"]
+    sent = {"x_id": "7", "where": [{"_op": "eq", "x_id": None}, "x_id"], "labels": {"x_id": "free"}}
+    (call,) = read_calls({"functionCall": {"name": "find", "args": sent}}, Format.GEMINI, [ODD])
+    own = {"x-id": "7", "where": [{"$op": "eq", "x-id": None}, "x_id"], "labels": {"x_id": "free"}}
+    assert call.arguments == own
+    (written,) = write_calls([ModelCall("1", "find", own)], Format.GEMINI, [ODD])
+    assert written["functionCall"]["args"] == sent
+
+
+@pytest.mark.parametrize("into", [Format.OPENAI, Format.OPENAI_RESPONSES])
+def test_the_null_of_an_optional_parameter_is_taken_out(into: Format) -> None:
+    tool: Json = {
+        "name": "find",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "q": {"type": "string"},
+                "limit": {"type": "integer"},
+                "since": {"type": ["string", "null"]},
+                "any": {},
+                "must": {"type": "string"},
+                "deep": {"type": "object", "properties": {"n": {"enum": ["a", "b"]}, "m": {"enum": ["a", None]}}},
+            },
+            "required": ["must"],
+        },
+    }
+    sent = {"q": None, "limit": None, "since": None, "any": None, "must": None, "deep": {"n": None, "m": None}}
+    (call,) = read_calls(item(into, "1", "find", json.dumps({**sent, "extra": None})), into, [tool])
+    assert call.arguments == {"since": None, "any": None, "must": None, "deep": {"m": None}, "extra": None}
+    (call,) = read_calls(item(Format.ANTHROPIC, "1", "find", json.dumps(sent)), Format.ANTHROPIC, [tool])
+    assert call.arguments == sent

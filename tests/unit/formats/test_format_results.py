@@ -1,0 +1,188 @@
+"""Results in each format: text, media, structure and errors; ids and what the provider wants echoed."""
+
+import json
+from typing import Any
+
+import pytest
+from anthropic.types import MessageParam
+from google.genai import types as genai
+from openai.types.chat import ChatCompletionToolMessageParam, ChatCompletionUserMessageParam
+from openai.types.responses.response_input_param import FunctionCallOutput
+from pydantic import TypeAdapter
+
+from mcp_hub.formats.calls import read_calls
+from mcp_hub.formats.errors import FormatRefused
+from mcp_hub.formats.providers import Format
+from mcp_hub.formats.records import CallFault, ModelCall
+from mcp_hub.formats.results import error_result, read_results, write_results
+from tests.unit.formats.test_format_calls import ANSWERS, PROGRAM, RESPONSES
+
+Json = dict[str, Any]
+PNG = "iVBORw0KGgo="
+TEXT: Json = {"content": [{"type": "text", "text": "3"}]}
+RICH: Json = {
+    "content": [
+        {"type": "text", "text": "Here:"},
+        {"type": "image", "data": PNG, "mimeType": "image/png"},
+        {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"},
+        {"type": "resource", "resource": {"uri": "file:///a/b.pdf", "mimeType": "application/pdf", "blob": "JVBERg=="}},
+        {"type": "resource", "resource": {"uri": "file:///c.txt", "mimeType": "text/plain", "text": "see"}},
+        {"type": "resource", "resource": {"uri": "file:///d.zip", "mimeType": "application/zip", "blob": "UEs="}},
+        {"type": "resource_link", "uri": "https://example.org/x", "name": "x", "description": "a link"},
+        {"type": "text", "text": ""},
+    ]
+}
+STRUCTURED: Json = {"content": [{"type": "text", "text": '{"sum": 3}'}], "structuredContent": {"sum": 3}}
+BARE: Json = {"content": [], "structuredContent": {"sum": 3}}
+FAILED: Json = error_result("no such file")
+PROVIDERS = [into for into in Format if into is not Format.MCP]
+KINDS = {"text": TEXT, "rich": RICH, "structured": STRUCTURED, "bare": BARE, "failed": FAILED, "empty": {"content": []}}
+
+
+def fits(kind: Any, value: Json) -> bool:
+    adapter = TypeAdapter(kind)
+    return bool(json.loads(adapter.dump_json(adapter.validate_python(value))) == value)
+
+
+def answered(into: Format, result: Json) -> list[Json]:
+    return write_results([ModelCall("c1", "add", {})], {"c1": result}, into)
+
+
+@pytest.mark.parametrize("result", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("into", PROVIDERS)
+def test_results_fit_the_types_of_the_sdk(into: Format, result: Json) -> None:
+    for message in answered(into, result):
+        match into:
+            case Format.ANTHROPIC:
+                assert fits(MessageParam, message)
+            case Format.OPENAI:
+                kind = ChatCompletionToolMessageParam if message["role"] == "tool" else ChatCompletionUserMessageParam
+                assert fits(kind, message)
+            case Format.OPENAI_RESPONSES:
+                assert fits(FunctionCallOutput, message)
+            case Format.GEMINI:
+                parsed = genai.Content.model_validate(message)
+                assert parsed.model_dump(mode="json", by_alias=True, exclude_none=True) == message
+
+
+def test_anthropic_gets_text_images_documents_and_errors() -> None:
+    ((message,), (failed,)) = answered(Format.ANTHROPIC, RICH), answered(Format.ANTHROPIC, FAILED)
+    (block,) = message["content"]
+    assert (block["type"], block["tool_use_id"]) == ("tool_result", "c1")
+    assert [part["type"] for part in block["content"]] == ["text", "image", "text", "document", "text", "text", "text"]
+    assert block["content"][1]["source"] == {"type": "base64", "media_type": "image/png", "data": PNG}
+    assert block["content"][3]["title"] == "b.pdf"
+    assert "audio/wav" in block["content"][2]["text"]
+    assert block["content"][4]["text"] == "file:///c.txt\nsee"
+    assert failed["content"][0]["is_error"] is True and "is_error" not in block
+
+
+def test_openai_chat_gets_media_in_a_message_of_its_own() -> None:
+    tool, user = answered(Format.OPENAI, RICH)
+    assert (tool["role"], tool["tool_call_id"]) == ("tool", "c1")
+    assert "image/png, in the next message" in tool["content"] and "application/zip" in tool["content"]
+    assert [part["type"] for part in user["content"]] == ["text", "image_url", "input_audio", "file"]
+    assert user["content"][1]["image_url"]["url"] == f"data:image/png;base64,{PNG}"
+    (failed,) = answered(Format.OPENAI, FAILED)
+    assert failed["content"] == "Error: no such file"
+
+
+def test_openai_chat_answers_all_calls_before_it_shows_media() -> None:
+    calls = [ModelCall("1", "see", {}), ModelCall("2", "add", {})]
+    messages = write_results(calls, {"1": RICH, "2": TEXT}, Format.OPENAI)
+    assert [message["role"] for message in messages] == ["tool", "tool", "user"]
+
+
+def test_openai_responses_gets_a_list_where_there_are_media() -> None:
+    (item,) = answered(Format.OPENAI_RESPONSES, RICH)
+    assert [part["type"] for part in item["output"]] == [
+        *("input_text", "input_image", "input_text", "input_file", "input_text", "input_file", "input_text")
+    ]
+    assert answered(Format.OPENAI_RESPONSES, STRUCTURED)[0]["output"] == '{"sum":3}'
+    assert answered(Format.OPENAI_RESPONSES, FAILED)[0]["output"] == "Error: no such file"
+
+
+def test_gemini_gets_output_or_error_and_parts() -> None:
+    (message,) = answered(Format.GEMINI, RICH)
+    response = message["parts"][0]["functionResponse"]
+    assert (message["role"], response["id"], response["name"]) == ("user", "c1", "add")
+    assert [part["inlineData"]["mimeType"] for part in response["parts"]] == [
+        *("image/png", "audio/wav", "application/pdf", "application/zip")
+    ]
+    assert answered(Format.GEMINI, BARE)[0]["parts"][0]["functionResponse"]["response"] == {"output": {"sum": 3}}
+    error = answered(Format.GEMINI, FAILED)[0]["parts"][0]["functionResponse"]["response"]
+    assert error == {"error": "no such file"}
+
+
+def test_a_structure_that_the_text_repeats_is_said_once() -> None:
+    ((message,), (bare,)) = answered(Format.ANTHROPIC, STRUCTURED), answered(Format.ANTHROPIC, BARE)
+    assert message["content"][0]["content"] == [{"type": "text", "text": '{"sum": 3}'}]
+    assert bare["content"][0]["content"] == [{"type": "text", "text": '{"sum":3}'}]
+
+
+@pytest.mark.parametrize("into", PROVIDERS)
+def test_parallel_calls_are_answered_in_their_order_with_their_ids(into: Format) -> None:
+    calls = read_calls(ANSWERS[into], into)
+    results = {call.id: error_result(call.name) for call in reversed(calls)}
+    back = read_results(write_results(calls, results, into), into)
+    assert back == [(call.id, error_result(call.name)) for call in calls]
+
+
+def test_what_the_provider_wants_echoed_is_echoed() -> None:
+    first, second = read_calls(RESPONSES, Format.OPENAI_RESPONSES)
+    items = write_results([first, second], {first.id: TEXT, second.id: TEXT}, Format.OPENAI_RESPONSES)
+    assert items[0] == {
+        "type": "function_call_output",
+        "call_id": "call_1",
+        "output": "3",
+        "caller": PROGRAM,
+        "namespace": "math",
+    }
+    assert items[1].keys() == {"type", "call_id", "output"}
+    calls = read_calls(ANSWERS[Format.ANTHROPIC], Format.ANTHROPIC)
+    (message,) = write_results(calls, {call.id: TEXT for call in calls}, Format.ANTHROPIC)
+    assert [block.get("toolset_name") for block in message["content"]] == [None, "files"]
+
+
+def test_a_call_of_gemini_without_an_id_is_answered_without_one() -> None:
+    (call,) = read_calls({"functionCall": {"name": "add", "args": {}}}, Format.GEMINI)
+    (message,) = write_results([call], {call.id: TEXT}, Format.GEMINI)
+    assert message["parts"][0]["functionResponse"] == {"name": "add", "response": {"output": "3"}}
+
+
+@pytest.mark.parametrize("into", PROVIDERS)
+def test_a_fault_is_the_result_of_its_call(into: Format) -> None:
+    calls = [ModelCall("1", "add", {}, {}, CallFault("invalid_arguments", "Send JSON.")), ModelCall("2", "add", {})]
+    back = read_results(write_results(calls, {"2": TEXT}, into), into)
+    assert back == [("1", error_result("Send JSON.")), ("2", TEXT)]
+
+
+@pytest.mark.parametrize("into", Format)
+@pytest.mark.parametrize("result", [TEXT, FAILED, RICH], ids=["text", "failed", "rich"])
+def test_results_come_back(into: Format, result: Json) -> None:
+    ((call_id, back),) = read_results(answered(into, result), into)
+    assert call_id == "c1" and bool(back.get("isError")) is bool(result.get("isError"))
+    if result is not RICH:
+        assert back == result
+    elif into is not Format.OPENAI:
+        images = [block for block in back["content"] if block["type"] == "image"]
+        assert images == [{"type": "image", "mimeType": "image/png", "data": PNG}]
+
+
+@pytest.mark.parametrize("into", Format)
+def test_a_result_for_an_unknown_call_and_a_call_without_a_result_are_refused(into: Format) -> None:
+    call = ModelCall("1", "add", {})
+    with pytest.raises(FormatRefused) as refused:
+        write_results([call], {"1": TEXT, "2": TEXT}, into)
+    assert refused.value.code == "unknown_call"
+    with pytest.raises(FormatRefused) as refused:
+        write_results([call], {}, into)
+    assert refused.value.code == "missing_result"
+
+
+@pytest.mark.parametrize("messages", [[{}], [3], [{"role": "tool"}], [{"content": [{}]}]])
+@pytest.mark.parametrize("into", Format)
+def test_results_that_are_none_are_refused(into: Format, messages: Any) -> None:
+    with pytest.raises(FormatRefused) as refused:
+        read_results(messages, into)
+    assert refused.value.code == "invalid_results"

@@ -140,7 +140,7 @@ class _CountingLoop(asyncio.SelectorEventLoop):
 async def _serve(config: str, read: IO[bytes], write: IO[bytes], folder: Path) -> None:
     path = folder / "servers.yaml"
     path.write_text(config)
-    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "XDG_STATE_HOME": str(folder)}
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "MCP_HUB_STATE_DIR": str(folder / "state")}
     async with open_app(load(path, env), env) as app:
         front = StdioFront(app.hub, app.binding, Caller(has_own_hub=True))
         await front.serve(read, write, app.settings.hub.limits.line)

@@ -297,11 +297,9 @@ HTTP: Final = _table(
 OUTPUT: Final = _table(
     malformed_call=("A model's call breaks the rules of its format.", "Send the message back to the model."),
     truncated_call=("A model's text ends inside a call.", "Let the model write more, or ask it again."),
-    invalid_arguments=("The arguments are not a JSON object.", "Send the message back to the model."),
-    arguments_too_large=("The arguments are over the limit.", "Send the message back to the model."),
-    arguments_too_deep=("The arguments nest too deep.", "Send the message back to the model."),
 )
-"""Mistakes in the output of a model: `code` of its `error` events; `unknown_tool` is in `COMMANDS`."""
+"""Mistakes in the output of a model: `code` of its `error` events; those about arguments are in `CALLS`, `unknown_tool` is in
+`COMMANDS`."""
 
 COMMANDS: Final = _table(
     usage=("Options or arguments do not fit together.", "See `--help` of the command."),

@@ -158,7 +158,7 @@ async def test_ctrl_d_declines_and_sampling_is_refused_with_the_reason(place: Pl
 
     def sample() -> str:
         with place.terminal("running", "call", "fix_ask_sampling") as person:
-            assert person.end() == 1
+            assert person.end() == 0
             return person.text
 
     assert "sampling/createMessage (the command does not have a model to sample)" in await typed(sample)

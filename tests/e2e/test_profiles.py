@@ -228,7 +228,7 @@ async def test_tool_that_is_overridden_is_listed_and_called_as_the_settings_say(
     async with connected(hub, era) as peer:
         (listed,) = [tool for tool in (await peer.request("tools/list")).result["tools"] if tool["name"] == "say"]
         assert listed["description"] == "Says it."
-        assert sorted(listed["inputSchema"]["properties"]) == ["data", "level", "n"]
+        assert sorted(listed["inputSchema"]["properties"]) == ["data", "delay", "level", "n"]
         assert listed["inputSchema"]["required"] == ["data"]
         assert (await peer.call("say", {"data": era})).result["content"]
         refused = (await peer.call("say", {"data": "x", "logger": "mine"})).error

@@ -24,7 +24,7 @@ from mcp_hub.errors import (
 from mcp_hub.fronts.http.admission import TooFast
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.rest.problems import FailedCall
-from mcp_hub.protocol.rpc_errors import INVALID_PARAMS
+from mcp_hub.protocol.rpc_errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
 
 PROBLEM_JSON: Final = "application/problem+json"
 _PATIENCE: Final = 5
@@ -75,6 +75,8 @@ _STATUS: Final[Mapping[str, int]] = {
     "internal_error": 500,
 }
 """By the code of an `error` event; any other says that the upstream failed: 502."""
+_RELAYED: Final = {INVALID_PARAMS: 400, RESOURCE_NOT_FOUND: 404}
+"""By the code of a server's own error."""
 
 
 def ended_in(stream: str, failed: FailedCall) -> Problem:
@@ -82,8 +84,8 @@ def ended_in(stream: str, failed: FailedCall) -> Problem:
     status = _STATUS.get(failed.code, 502)
     if status == 503 and failed.outcome is not None:
         status = 502  # it may have been done: a client must not simply try again
-    if failed.code == "tool_error" and _code(failed.jsonrpc) == INVALID_PARAMS:
-        status = 400
+    if failed.code == "tool_error":
+        status = _RELAYED.get(_code(failed.jsonrpc), status)
     patience = _PATIENCE
     if (seconds := _retry_after(failed)) is not None:
         status, patience = 429 if failed.group == "rate_limit" else 503, seconds

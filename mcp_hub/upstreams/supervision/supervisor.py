@@ -286,7 +286,7 @@ class Supervisor:
                     self._last_output = tuple(connection.stderr)
                     await connection.close()
             except AnotherProcess as exc:
-                log.info("upstream_started_again", upstream=self.name, reason=str(exc))
+                log.debug("upstream_started_again", upstream=self.name, reason=str(exc))
                 ended = None
             except Incompatible as exc:
                 ended = _Ended(exc.cause, UpstreamState.INCOMPATIBLE)

@@ -10,6 +10,11 @@ from typing import Final, Protocol, TypeVarTuple
 
 from mcp_hub.logs import get_logger
 
+try:  # another package has installed it, and then anyio asks it
+    from sniffio import current_async_library_cvar
+except ImportError:
+    current_async_library_cvar = None  # type: ignore[assignment]
+
 log = get_logger(__name__)
 
 Timer = asyncio.TimerHandle
@@ -178,6 +183,12 @@ class Beside(Block):
     def __exit__(self, kind: type[BaseException] | None, *raised: object) -> bool:
         self._task.cancel()
         return super().__exit__(kind, *raised)
+
+
+def name_loop() -> None:
+    """Says that asyncio runs, for callbacks outside of tasks: `asyncio.run` does not say it, as `anyio.run` does."""
+    if current_async_library_cvar is not None:
+        current_async_library_cvar.set("asyncio")
 
 
 def call_soon(callback: Callable[[], None]) -> None:

@@ -298,8 +298,8 @@ OUTPUT: Final = _table(
     malformed_call=("A model's call breaks the rules of its format.", "Send the message back to the model."),
     truncated_call=("A model's text ends inside a call.", "Let the model write more, or ask it again."),
 )
-"""Mistakes in the output of a model: `code` of its `error` events; those about arguments are in `CALLS`, `unknown_tool` is in
-`COMMANDS`."""
+"""Mistakes in the output of a model: `code` of its `error` events; those about arguments are in `CALLS`,
+`unknown_tool` is in `COMMANDS`."""
 
 COMMANDS: Final = _table(
     usage=("Options or arguments do not fit together.", "See `--help` of the command."),

@@ -13,7 +13,7 @@ import anyio
 import msgspec
 
 from mcp_hub import __version__
-from mcp_hub.aio import Turn
+from mcp_hub.aio import Turn, name_loop
 from mcp_hub.app.admin import Admin
 from mcp_hub.app.apply import Applier
 from mcp_hub.app.catalog_rules import executor_server, policies, view_rules
@@ -130,6 +130,7 @@ async def open_app(
     `has_executors` if clients of the hub can register tools of their own. Without `owns_process` nothing that holds
     for the whole process is changed: it is a host program's. `client` is whom the hub is for, by default a program.
     """
+    name_loop()
     app = build(loaded, env, has_executors=has_executors, owns_process=owns_process, client=client)
     await app.streams.store.open()
     await app.documents.open()

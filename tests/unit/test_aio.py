@@ -3,7 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
-from mcp_hub.aio import Turn
+import anyio
+import pytest
+
+from mcp_hub.aio import Turn, name_loop
 
 
 class Pipe:
@@ -111,3 +114,26 @@ def test_after_256_callbacks_the_rest_waits_for_the_next_pass() -> None:
         turn.run(many)
 
     assert in_passes(begin) == [256, 512, 600]
+
+
+def test_callbacks_outside_of_tasks_know_their_loop_in_programs_with_sniffio() -> None:
+    pytest.importorskip("sniffio")
+
+    def work(is_named: bool) -> object:
+        async def main() -> object:
+            if is_named:
+                name_loop()
+            found = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_soon(lambda: found.set_result(_outcome(anyio.current_time)))
+            return await found
+
+        return asyncio.run(main())
+
+    assert isinstance(work(True), float) and isinstance(work(False), anyio.NoEventLoopError)
+
+
+def _outcome(work: Callable[[], float]) -> object:
+    try:
+        return work()
+    except RuntimeError as error:
+        return error

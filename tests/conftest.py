@@ -2,11 +2,13 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from mcp_hub import logs, masking
+from mcp_hub.aio import named_loop
 from tests.captured import DATA, MISSING
 from tests.examples import examples
 
@@ -34,6 +36,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     needed = item.get_closest_marker("data")
     if needed is not None and not (DATA / needed.args[0]).is_dir():
         pytest.skip(MISSING)
+
+
+@pytest.fixture(autouse=True)
+def loop_is_named(request: pytest.FixtureRequest) -> Iterator[None]:
+    """As in a hub: what a test has without one works where `sniffio` is installed, too."""
+    with named_loop() if request.node.get_closest_marker("anyio") is not None else nullcontext():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
+from inspect import iscoroutinefunction
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -41,7 +42,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(autouse=True)
 def loop_is_named(request: pytest.FixtureRequest) -> Iterator[None]:
     """As in a hub: what a test has without one works where `sniffio` is installed, too."""
-    with named_loop() if request.node.get_closest_marker("anyio") is not None else nullcontext():
+    is_marked = request.node.get_closest_marker("anyio") is not None
+    with named_loop() if is_marked and iscoroutinefunction(request.function) else nullcontext():
         yield
 
 

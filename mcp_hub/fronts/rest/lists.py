@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from mcp_hub.errors import ConfigError
-from mcp_hub.fronts.rest.exchange import JSON, RestRequest, answer
+from mcp_hub.fronts.rest.exchange import RestRequest, answer
+from mcp_hub.fronts.rest.formats.tools import ToolExports
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol.rest.lists import FoundTool, FoundTools, PromptList, ResourceList
@@ -41,14 +42,11 @@ class RestLists:
 
     def __init__(self, hub: HubPort) -> None:
         self._hub = hub
+        self._exports = ToolExports(hub)
 
     async def list_tools(self, request: RestRequest) -> Response:
-        wanted = request.query_params.get("format", "mcp")
-        if wanted != "mcp":
-            raise Problem(400, "unknown_format", f"unknown format {wanted[:50]!r}; known: mcp")
-        await self._hub.catalog.settled()
-        tools = b",".join(self._hub.catalog.tools(request.caller.profile, _client_kind(request), Era.MODERN))
-        return Response(b'{"tools":[%b]}' % tools, media_type=JSON)
+        """In the format that the query asks for."""
+        return await self._exports.answer(request, _client_kind(request))
 
     async def list_resources(self, request: RestRequest) -> Response:
         """Resources and templates."""

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -55,8 +54,9 @@ class ToolExports:
         view = self._hub.catalog.exposed(profile, client, None)
 
         def made() -> bytes:
-            options.selection.check(partial(view.find, Kind.TOOL), self._hub.catalog.rules(profile).servers)
-            chosen = [one for one in view.entries(Kind.TOOL) if options.selection.has(one.exported, one.server)]
+            listed = view.entries(Kind.TOOL)
+            options.selection.check([one.exported for one in listed], self._hub.catalog.rules(profile).servers)
+            chosen = [one for one in listed if options.selection.has(one.exported, one.server)]
             search = self._hub.catalog.search_tool(Counter(one.server for one in chosen))
             return exported([one.definition(Era.MODERN) for one in chosen], options, search)
 

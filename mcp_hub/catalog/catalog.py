@@ -11,7 +11,8 @@ import anyio
 import msgspec
 
 from mcp_hub.call import Call, Upstream
-from mcp_hub.catalog.definitions import Quarantined, in_era
+from mcp_hub.catalog.definitions import Quarantined
+from mcp_hub.catalog.discovery.definitions import search_tool
 from mcp_hub.catalog.exported import ExportedNames
 from mcp_hub.catalog.exposure import decided, exposed
 from mcp_hub.catalog.flags import decoded
@@ -26,7 +27,7 @@ from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.types import ClientKind, Era, Kind, Mode, Origin, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import ClientKind, Mode, Origin, RawJson, Snapshot, UpstreamState, UpstreamStatus
 
 log = get_logger(__name__)
 
@@ -127,9 +128,7 @@ class Catalog:
         for server, changed in news.items():
             log.warning("definitions_left_out", upstream=server, count=len(changed), which=changed[:_MOST_LOGGED])
 
-    def tools(self, profile: str | None, client: ClientKind, era: Era) -> list[bytes]:
-        """The definitions of all tools that clients of this kind are listed now, as this era has them."""
-        return [in_era(Kind.TOOL, entry.raw, era) for entry in self.exposed(profile, client, None).entries(Kind.TOOL)]
+    search_tool = staticmethod(search_tool)
 
     def exposed(self, profile: str | None, client: ClientKind, mode: Mode | None) -> CatalogView:
         """The same as clients of this kind are listed it; `mode` None is what `auto` comes to now."""

@@ -7,13 +7,13 @@ from typing import TypeVar
 import msgspec
 
 from mcp_hub.catalog import names
-from mcp_hub.catalog.definitions import Definition, Quarantined, encode_as, parse
+from mcp_hub.catalog.definitions import Definition, Quarantined, encode_as, in_era, parse
 from mcp_hub.catalog.overrides import UNCHANGED, Override, Supplied, find_override, overridden
 from mcp_hub.catalog.resources import uris
 from mcp_hub.catalog.resources.readings import is_denied
 from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.globs import any_matches
-from mcp_hub.types import Kind, Origin, Snapshot
+from mcp_hub.types import Era, Kind, Origin, Snapshot
 
 _T = TypeVar("_T")
 
@@ -35,6 +35,10 @@ class Entry:
     tags: tuple[str, ...] = ()
     supplied: Supplied | None = field(default=None, hash=False)
     claims_read_only: bool = False
+
+    def definition(self, era: Era) -> bytes:
+        """The definition as this era has it."""
+        return in_era(self.kind, self.raw, era)
 
     @property
     def has_header_params(self) -> bool:

@@ -45,6 +45,7 @@ _QUERY: Final = {
     "detail": _parameter("string", "brief, or full schemas"),
 }
 _NAME: Final = f"As {FIND} gave it"
+_THEN_RUN: Final = f"Returns lines name(parameters): purpose. Then use {RUN}."
 _RUNS: Final = f"Run a tool that {FIND} found. Example: {_EXAMPLE}"
 
 READ_RESULT: Final = _tool(
@@ -76,8 +77,7 @@ def definitions(
     if is_names and counts:
         description, name = _with_names(ordered, counts, description_limit)
     else:
-        servers = greatest(counts, lambda text: estimate(text) <= _SERVERS_TOKENS)
-        description, name = _search(servers, counts), _NAME
+        description, name = f"{_search(counts)} {_THEN_RUN}", _NAME
     takes = {
         "name": _parameter("string", name),
         "arguments": _parameter("object", "For that tool"),
@@ -86,14 +86,23 @@ def definitions(
     return _tool(FIND, description, _QUERY, _READS), _tool(RUN, _RUNS, takes, {})
 
 
-def _search(servers: str, counts: Mapping[str, int]) -> str:
-    of = f" of {servers}" if servers else ""
-    return f"Search {sum(counts.values())} tools{of}. Returns lines name(parameters): purpose. Then use {RUN}."
+def search_tool(counts: Mapping[str, int]) -> bytes:
+    """`find_tools` for a provider that defers all other tools and shows the model those that it returns.
+
+    `counts` are the tools of each server.
+    """
+    query = {name: _QUERY[name] for name in ("query", "server", "limit")}
+    return _tool(FIND, f"{_search(counts)} Then call those that it returns.", query, _READS)
+
+
+def _search(counts: Mapping[str, int], *, with_servers: bool = True) -> str:
+    servers = greatest(counts, lambda text: estimate(text) <= _SERVERS_TOKENS) if with_servers else ""
+    return f"Search {sum(counts.values())} tools{f' of {servers}' if servers else ''}."
 
 
 def _with_names(groups: Mapping[str, Sequence[str]], counts: Mapping[str, int], limit: int) -> tuple[str, str]:
     """The description of `find_tools`, and that of the name in `run_tool`."""
-    first = _search("", counts)
+    first = f"{_search(counts, with_servers=False)} {_THEN_RUN}"
     names = HOW_TO_READ + all_names(groups)
     size = len(names.encode())
     if size <= min(limit - len(first) - 1, _MOST_NAMES):

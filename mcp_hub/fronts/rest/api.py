@@ -108,6 +108,7 @@ def _handlers(
         "listResources": lists.list_resources,
         "listPrompts": lists.list_prompts,
         "searchTools": lists.search,
+        "searchToolsAs": lists.search_as,
         "countTokens": lists.count_tokens,
         "callTool": calls.call_tool,
         "getPrompt": calls.get_prompt,

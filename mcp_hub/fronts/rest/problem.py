@@ -21,6 +21,7 @@ from mcp_hub.errors import (
     UnknownEntry,
     UnknownStream,
 )
+from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.fronts.http.admission import TooFast
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.rest.problems import FailedCall
@@ -127,8 +128,8 @@ def problem_for(error: HubError) -> Problem:
         case UnknownEntry() | NotApproved():
             status, code = (404, "unknown_tool") if isinstance(error, UnknownEntry) else (403, "not_approved")
             return Problem(status, code, str(error), **(error.data or {}))
-        case InvalidParams():
-            return Problem(400, "invalid_params", str(error))
+        case InvalidParams() | FormatRefused():
+            return Problem(400, error.code if isinstance(error, FormatRefused) else "invalid_params", str(error))
         case Busy():
             status = 429 if isinstance(error, TooFast) else 503
             retry = ((b"retry-after", b"%d" % error.retry_after),)

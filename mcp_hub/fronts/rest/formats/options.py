@@ -1,0 +1,78 @@
+"""The query of a request for tools: the format, its options, and the tools that the user has selected."""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import msgspec
+
+from mcp_hub.formats.errors import FormatRefused
+from mcp_hub.formats.providers import Format
+from mcp_hub.fronts.rest.exchange import RestRequest
+from mcp_hub.fronts.rest.problem import Problem, unknown_server
+
+_FLAGS: Final = {"": False, "0": False, "false": False, "1": True, "true": True}
+_SHOWN: Final = 50
+"""Characters of a value that an error repeats."""
+
+
+class ToolSelection(msgspec.Struct, frozen=True):
+    """The tools that the user has selected; None: all. As a key it does not depend on the order of names."""
+
+    tools: frozenset[str] | None = None
+    server: str | None = None
+
+    def has(self, name: str, server: str) -> bool:
+        return (self.tools is None or name in self.tools) and self.server in (None, server)
+
+    def check(self, names: Iterable[str], servers: Collection[str]) -> None:
+        """Raises `Problem` 404 for a tool that is not one of `names`, and for a server that the caller lacks."""
+        if self.server is not None and self.server not in servers:
+            raise unknown_server(self.server)
+        missing = sorted((self.tools or frozenset()).difference(names))
+        if missing:
+            said = ", ".join(name[:_SHOWN] for name in missing[:5])
+            raise Problem(404, "unknown_tool", f"tools= names tools that are not listed: {said}. See GET /v1/tools.")
+
+
+class ExportOptions(msgspec.Struct, frozen=True):
+    """All that the bytes of an export depend on besides the view."""
+
+    into: Format
+    is_strict: bool
+    is_deferred: bool
+    selection: ToolSelection
+
+
+def export_options(request: RestRequest) -> ExportOptions:
+    """The options of the query. Raises `Problem`, `FormatRefused`."""
+    return ExportOptions(
+        wanted_format(request.query_params.get("format", Format.MCP)),
+        flag(request, "strict"),
+        flag(request, "defer"),
+        selection(request),
+    )
+
+
+def wanted_format(name: str) -> Format:
+    """The format of this name. Raises `FormatRefused`."""
+    if name not in list(Format):
+        known = ", ".join(Format)
+        raise FormatRefused("unknown_format", f'unknown format "{name[:_SHOWN]}". Use one of: {known}.')
+    return Format(name)
+
+
+def selection(request: RestRequest) -> ToolSelection:
+    """The tools that the query selects. Raises `Problem`."""
+    tools = request.query_params.get("tools")
+    names = None if tools is None else frozenset(name for part in tools.split(",") if (name := part.strip()))
+    if names is not None and not names:
+        raise Problem(400, "invalid_parameter", "tools has to name tools, separated by commas")
+    return ToolSelection(names, request.query_params.get("server"))
+
+
+def flag(request: RestRequest, name: str) -> bool:
+    """A parameter that is 1 or 0. Raises `Problem`."""
+    value = request.query_params.get(name, "")
+    if value not in _FLAGS:
+        raise Problem(400, "invalid_parameter", f"{name} has to be 1 or 0, not {value[:_SHOWN]!r}")
+    return _FLAGS[value]

@@ -1,0 +1,75 @@
+"""`GET /v1/tools` in every format. An export is made once for each view and set of options, and kept with the view."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import msgspec
+from starlette.responses import Response
+
+from mcp_hub.formats.providers import Format
+from mcp_hub.formats.tools import export
+from mcp_hub.fronts.rest.exchange import JSON, RestRequest
+from mcp_hub.fronts.rest.formats.options import ExportOptions, export_options
+from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.hub import HubPort
+from mcp_hub.types import ClientKind, Era, JsonObject, Kind
+
+_MOST_KEPT: Final = 16
+"""Exports of one view that are kept; the oldest goes first."""
+
+
+class KeptExports:
+    """Answers by view and options. A view that nobody has any more takes its answers with it."""
+
+    def __init__(self) -> None:
+        self._kept: WeakKeyDictionary[object, dict[object, bytes]] = WeakKeyDictionary()
+
+    def get(self, view: object, options: object, made: Callable[[], bytes]) -> bytes:
+        """The answer that is kept, or that is `made` now."""
+        kept = self._kept.setdefault(view, {})
+        found = kept.get(options)
+        if found is None:
+            found = made()
+            if len(kept) >= _MOST_KEPT:
+                del kept[next(iter(kept))]
+            kept[options] = found
+        return found
+
+
+class ToolExports:
+    """Lists the tools of callers in the format that they ask for."""
+
+    def __init__(self, hub: HubPort) -> None:
+        self._hub = hub
+        self._kept = KeptExports()
+
+    async def answer(self, request: RestRequest, client: ClientKind) -> Response:
+        """The tools as clients of this kind are listed them. Raises `Problem`, `FormatRefused`."""
+        options, profile = export_options(request), request.caller.profile
+        if options.is_deferred and client.expose != "full":
+            raise Problem(400, "invalid_parameter", "defer=1 lists every tool: leave out expose=")
+        await self._hub.catalog.settled()
+        view = self._hub.catalog.exposed(profile, client, None)
+
+        def made() -> bytes:
+            listed = view.entries(Kind.TOOL)
+            options.selection.check([one.exported for one in listed], self._hub.catalog.rules(profile).servers)
+            chosen = [one for one in listed if options.selection.has(one.exported, one.server)]
+            search = self._hub.catalog.search_tool(Counter(one.server for one in chosen))
+            return exported([one.definition(Era.MODERN) for one in chosen], options, search)
+
+        return Response(self._kept.get(view, options, made), media_type=JSON)
+
+
+def exported(definitions: list[bytes], options: ExportOptions, search: bytes) -> bytes:
+    """The answer for these definitions; `search` is the tool that finds them where they are deferred."""
+    if options.into is Format.MCP:  # as they are, byte for byte
+        return b'{"tools":[%b]}' % b",".join([search, *definitions] if options.is_deferred else definitions)
+    decoder = msgspec.json.Decoder(JsonObject)
+    tools = [decoder.decode(raw) for raw in definitions]
+    made = export(
+        tools, options.into, is_strict=options.is_strict, search=decoder.decode(search) if options.is_deferred else None
+    )
+    return msgspec.json.encode(made.body)

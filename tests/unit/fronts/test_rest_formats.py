@@ -1,0 +1,161 @@
+"""`/v1/tools` in the formats of providers: shapes, options, selections, refusals, and answers that are kept."""
+
+import gc
+import weakref
+from functools import partial
+from typing import Any
+
+import pytest
+
+from mcp_hub.formats.tools import export
+from mcp_hub.fronts.rest.formats.tools import KeptExports
+from tests.unit.fronts.local_hub import TOOLS
+from tests.unit.fronts.rest_peer import ELSEWHERE, NARROW, RestPeer, problem
+
+pytestmark = pytest.mark.anyio
+
+
+async def listed(peer: RestPeer, query: str, **options: Any) -> list[dict[str, Any]]:
+    response = await peer.ask("GET", f"/v1/tools?{query}", **options)
+    assert response.status == 200, response.body
+    found: list[dict[str, Any]] = response.json["tools"]
+    return found
+
+
+async def offer(peer: RestPeer, *names: str) -> None:
+    """A worker registers these tools."""
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+    response = await peer.ask("PUT", "/v1/executors/worker", {"tools": tools, "lease": 60})
+    assert response.status == 200, response.body
+
+
+SHAPES = {
+    "mcp": {"name", "description", "inputSchema"},
+    "anthropic": {"name", "description", "input_schema"},
+    "openai": {"type", "function"},
+    "openai-responses": {"type", "name", "description", "parameters", "strict"},
+    "gemini": {"name", "description", "parametersJsonSchema"},
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+async def test_tools_come_in_the_shape_of_the_format_and_always_in_the_same_bytes(peer: RestPeer, name: str) -> None:
+    first = await peer.ask("GET", f"/v1/tools?format={name}")
+    again = await peer.ask("GET", f"/v1/tools?format={name}")
+    assert first.status == 200 and first.body == again.body
+    tools = first.json["tools"]
+    if name == "gemini":
+        tools = tools[0]["functionDeclarations"]
+    assert [(tool.get("function") or tool)["name"] for tool in tools] == TOOLS
+    assert all(SHAPES[name] <= tool.keys() or "description" not in tool for tool in tools)
+    assert SHAPES[name] - {"description"} <= tools[0].keys()
+
+
+@pytest.mark.parametrize("name", ["anthropic", "openai", "openai-responses"])
+async def test_strict_is_asked_for_by_the_query(peer: RestPeer, name: str) -> None:
+    (strict,), (plain,) = [await listed(peer, f"format={name}&strict={flag}&tools=echo") for flag in (1, 0)]
+    assert (strict.get("function") or strict)["strict"] is True
+    assert not (plain.get("function") or plain).get("strict")
+
+
+async def test_deferred_tools_come_behind_the_tool_that_finds_them(peer: RestPeer) -> None:
+    search, *others = await listed(peer, "format=anthropic&defer=1")
+    assert search["name"] == "find_tools" and "defer_loading" not in search
+    assert [tool["name"] for tool in others] == TOOLS and all(tool["defer_loading"] for tool in others)
+    assert "run_tool" not in search["description"] and f"{len(TOOLS)} tools" in search["description"]
+    search, *others = await listed(peer, "format=openai-responses&defer=1&tools=echo")
+    assert (search["type"], search["execution"]) == ("tool_search", "client") and "1 tools" in search["description"]
+    assert [tool["name"] for tool in others] == ["echo"]
+    assert [tool["name"] for tool in await listed(peer, "format=mcp&defer=1")] == ["find_tools", *TOOLS]
+
+
+async def test_listing_is_narrowed_to_what_the_user_selected(peer: RestPeer) -> None:
+    assert [tool["name"] for tool in await listed(peer, "tools=hold,echo")] == ["echo", "hold"]
+    assert [tool["name"] for tool in await listed(peer, "tools=echo&server=local&format=anthropic")] == ["echo"]
+    assert len(await listed(peer, "server=local")) == len(TOOLS)
+    assert [tool["name"] for tool in await listed(peer, "server=local", token=NARROW)] == ["echo"]
+    problem(await peer.ask("GET", "/v1/tools?server=other"), 404, "unknown_server")
+    problem(await peer.ask("GET", "/v1/tools?server=local", token=ELSEWHERE), 404, "unknown_server")
+    said = problem(await peer.ask("GET", "/v1/tools?tools=echo,nothing"), 404, "unknown_tool")["detail"]
+    assert "nothing" in said and "echo" not in said
+    problem(await peer.ask("GET", "/v1/tools?tools=hold", token=NARROW), 404, "unknown_tool")
+
+
+async def test_order_of_names_in_a_selection_does_not_change_the_bytes(peer: RestPeer) -> None:
+    one, other = [
+        (await peer.ask("GET", f"/v1/tools?format=gemini&tools={t}")).body for t in ("echo,hold", "hold,echo")
+    ]
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("format=claude", "unknown_format"),
+        ("format=", "unknown_format"),
+        ("strict=yes", "invalid_parameter"),
+        ("defer=2", "invalid_parameter"),
+        ("tools=", "invalid_parameter"),
+        ("tools=,", "invalid_parameter"),
+        ("defer=1&expose=search", "invalid_parameter"),
+        ("defer=1&format=openai", "deferral_unsupported"),
+        ("defer=1&format=gemini", "deferral_unsupported"),
+    ],
+)
+async def test_query_that_cannot_be_is_refused(peer: RestPeer, query: str, code: str) -> None:
+    problem(await peer.ask("GET", f"/v1/tools?{query}"), 400, code)
+
+
+async def test_unknown_format_is_answered_with_the_known_ones(peer: RestPeer) -> None:
+    said = problem(await peer.ask("GET", "/v1/tools?format=claude"), 400, "unknown_format")["detail"]
+    assert "claude" in said and all(name in said for name in SHAPES)
+
+
+async def test_more_tools_than_the_provider_takes_are_refused_and_never_cut(
+    peer: RestPeer,
+) -> None:
+    await offer(peer, *(f"more_{at}" for at in range(129 - len(TOOLS))))
+    names = [tool["name"] for tool in await listed(peer, "format=mcp")]
+    assert len(names) == 129
+    for name in ("openai", "openai-responses"):
+        said = problem(await peer.ask("GET", f"/v1/tools?format={name}"), 400, "too_many_tools")["detail"]
+        assert all(way in said for way in ("129", "128", "tools=", "profile=", "expose=search", "defer=1"))
+        assert len(await listed(peer, f"format={name}&tools={','.join(names[:128])}")) == 128
+    assert len(await listed(peer, "format=openai-responses&defer=1")) == 130
+    assert len(await listed(peer, "format=openai&expose=search")) == 2
+
+
+async def test_export_is_made_once_until_the_tools_change(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def counted(*given: Any, **options: Any) -> Any:
+        made.append(given)
+        return export(*given, **options)
+
+    monkeypatch.setattr("mcp_hub.fronts.rest.formats.tools.export", counted)
+    first = (await peer.ask("GET", "/v1/tools?format=openai")).body
+    for _ in range(3):
+        assert (await peer.ask("GET", "/v1/tools?format=openai")).body == first
+    assert len(made) == 1
+    await listed(peer, "format=openai&strict=1")
+    await listed(peer, "format=openai", token=NARROW)
+    assert len(made) == 3
+    await offer(peer, "more")
+    assert [tool["function"]["name"] for tool in await listed(peer, "format=openai")] == [*TOOLS, "more"]
+
+
+class _View:
+    pass
+
+
+def test_answers_are_bounded_and_go_with_their_view() -> None:
+    kept, view = KeptExports(), _View()
+    for at in range(40):
+        kept.get(view, at, partial(b"%d".__mod__, at))
+    assert kept.get(view, 39, lambda: b"anew") == b"39"
+    assert kept.get(view, 0, lambda: b"anew") == b"anew"
+    assert kept.get(_View(), 39, lambda: b"of another") == b"of another"
+    gone = weakref.ref(view)
+    del view
+    gc.collect()
+    assert gone() is None

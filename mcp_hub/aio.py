@@ -4,6 +4,7 @@ Only hot paths use them: a call, its reader, its writer. Everything else is anyi
 """
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -185,20 +186,35 @@ class Beside(Block):
         return super().__exit__(kind, *raised)
 
 
+class _Named(threading.local):
+    """The number of hubs that have named the loop of a thread, and its name `before` the first of them."""
+
+    hubs = 0
+    before: str | None = None
+
+
+_named: Final = _Named()
+
+
 @contextmanager
 def named_loop() -> Iterator[None]:
     """Says that asyncio runs in this thread, also to callbacks outside of tasks and those that other threads schedule.
 
-    Event loops say it to tasks only. Without it anyio does not work there, as soon as a program has `sniffio`.
+    Event loops say it to tasks only. Without it anyio does not work there, as soon as a program has `sniffio`. Blocks
+    of one thread may end in any order.
     """
     if _running is None:
         yield
         return
-    before, _running.name = _running.name, "asyncio"
+    if not _named.hubs:
+        _named.before, _running.name = _running.name, "asyncio"
+    _named.hubs += 1
     try:
         yield
     finally:
-        _running.name = before
+        _named.hubs -= 1
+        if not _named.hubs:
+            _running.name = _named.before
 
 
 def call_soon(callback: Callable[[], None]) -> None:

@@ -112,7 +112,7 @@ stream_argument: Callable[[Any], Any] = click.argument("stream", callback=_named
 
 
 def config_path(path: str | None) -> Path:
-    """The configuration file. If there is none, says so and exits with 2."""
+    """The configuration file. Exits with 2 and a message if it does not exist."""
     from mcp_hub.config.load.load import find_config  # pydantic and YAML, which commands with --url do without
 
     try:

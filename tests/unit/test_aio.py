@@ -135,6 +135,17 @@ def test_callbacks_outside_of_tasks_know_their_loop_in_programs_with_sniffio() -
     assert isinstance(unnamed, anyio.NoEventLoopError) and isinstance(named, float)
 
 
+def test_a_loop_keeps_its_name_until_the_last_hub_is_closed() -> None:
+    sniffio = pytest.importorskip("sniffio")
+    first, second = named_loop(), named_loop()
+    for one in (first, second):
+        one.__enter__()
+    first.__exit__(None, None, None)
+    assert sniffio.thread_local.name == "asyncio"
+    second.__exit__(None, None, None)
+    assert sniffio.thread_local.name is None
+
+
 def _outcome(work: Callable[[], float]) -> object:
     try:
         return work()

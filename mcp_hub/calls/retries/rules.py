@@ -55,7 +55,7 @@ class RetryBudget:
         self._spent: deque[float] = deque()
 
     def spend(self, now: float, calls: Callable[[], int]) -> bool:
-        """Takes one retry; False if there is none left now."""
+        """Takes one retry; False if the budget is spent for now."""
         if now >= self._samples[-1][0] + _SAMPLES:
             self._samples.append((now, calls()))
         while len(self._samples) > 1 and self._samples[1][0] <= now - _WINDOW:

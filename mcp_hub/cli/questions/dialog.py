@@ -101,7 +101,7 @@ async def _take(person: Conversation, field: Field, content: dict[str, object]) 
 
 
 async def _visited(person: Conversation, asker: str, url: str, message: str) -> Reply:
-    """The URL is shown whole, in ASCII, and never opened: whoever agrees opens it."""
+    """The URL is shown whole, in ASCII, and never opened: the user opens it."""
     _quote(person, f"{_one_line(asker)} asks you to open a page (Ctrl-D declines, Ctrl-C cancels the call):", message)
     for line in url_lines(url):
         person.tell(f"│ {line}")

@@ -27,7 +27,7 @@ LISTS: Final = {
 
 
 def translated(server: JsonObject, env: Mapping[str, str]) -> JsonObject:
-    """The server in our keys; `env` tells which variables there are."""
+    """The server in our keys; `env` has the variables of the environment."""
     own = _flat(server)
     for theirs, ours in _SAME.items():
         if theirs in own and ours not in own and not (ours == "url" and "command" in own):

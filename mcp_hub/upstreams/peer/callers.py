@@ -58,9 +58,11 @@ class Callers:
     def any_in_flight(self) -> bool:
         return any(pending.context is not None for pending in self._requests())
 
-    def may_ask(self) -> int:
-        """Calls in flight that may ask questions."""
-        return sum(asker[0].method in PARKABLE for asker in self._in_flight(with_tasks=False))
+    def may_ask(self) -> list[Call]:
+        """The calls in flight that may ask; none while a call that was given up may still do so."""
+        if any(self._abandoned.calls(anyio.current_time(), is_question=True)):
+            return []
+        return [call for call, _ in self._in_flight(with_tasks=False) if call.method in PARKABLE]
 
     def abandon(self, call: Call, id_: int) -> None:
         """The caller has given the call up; its server may still log or ask for it for a while."""

@@ -45,30 +45,42 @@ def with_retry(call: Call) -> RawObject:
     return params
 
 
+class _Unclear(msgspec.Struct):
+    """A question that is held `until` then, for a call of this principal."""
+
+    until: float
+    principal: str
+    message: Envelope
+    take: Callable[[Envelope, Asker | None], None]
+
+
 class UnclearQuestions:
-    """Questions of one handshake server that came while calls of several sessions were in flight.
+    """Questions of one handshake server that came while calls of several sessions of one principal were in flight.
 
     A call that has asked waits for the answer, and calls of other sessions wait for their turn from the first question
-    on: the calls in flight end, and the last one is the one that asked. `calls` is the number of those in flight that
-    may ask; `find` looks for the call of a question.
+    on: the calls in flight end, and the last one is the one that asked. Once one is given up that is no longer sure.
+    `calls` are those in flight that may ask, none while it is not sure; `find` looks for the call of a question.
     """
 
-    def __init__(self, calls: Callable[[], int], find: Callable[[Envelope], Asker | None]) -> None:
+    def __init__(self, calls: Callable[[], list[Call]], find: Callable[[Envelope], Asker | None]) -> None:
         self._calls = calls
         self._find = find
-        self._held: dict[int | str, tuple[float, Envelope, Callable[[Envelope, Asker | None], None]]] = {}
+        self._held: dict[int | str, _Unclear] = {}
         self._timer: aio.Timer | None = None
 
     def hold(self, message: Envelope, take: Callable[[Envelope, Asker | None], None]) -> bool:
         """Keeps a question, for `take` with its call, or without if that is not found in time.
 
-        False if that is of no use: every call in flight may be waiting for an answer.
+        False if that is of no use: every call in flight may be waiting for an answer, or it may be another principal's.
         """
-        key = id_key(envelope.usable_id(message.id) or b"")
+        key, calls = id_key(envelope.usable_id(message.id) or b""), self._calls()
         is_question = message.method in questions.QUESTIONS and key not in self._held
-        if not is_question or len(self._held) + 1 >= min(self._calls(), MOST_QUESTIONS):
+        if not is_question or len(self._held) + 1 >= min(len(calls), MOST_QUESTIONS):
             return False
-        self._held[key] = anyio.current_time() + _UNCLEAR, message, take
+        principals = {call.principal for call in calls}
+        if len(principals) > 1:
+            return False
+        self._held[key] = _Unclear(anyio.current_time() + _UNCLEAR, principals.pop(), message, take)
         self._look_later()
         return True
 
@@ -89,11 +101,13 @@ class UnclearQuestions:
     def _look(self) -> None:
         self._timer = None
         now = anyio.current_time()
-        for key, (until, message, take) in list(self._held.items()):
-            asker = self._find(message)
-            if asker is not None or now >= until:
+        for key, held in list(self._held.items()):
+            calls = self._calls()
+            is_sure = bool(calls) and all(call.principal == held.principal for call in calls)
+            asker = self._find(held.message) if is_sure else None
+            if asker is not None or not is_sure or now >= held.until:
                 del self._held[key]
-                take(message, asker)
+                held.take(held.message, asker)
         self._look_later()
 
 

@@ -107,6 +107,29 @@ async def test_when_all_calls_may_be_waiting_the_newest_question_is_declined() -
         assert await made[1].asked()
 
 
+async def test_a_question_is_not_held_where_it_may_be_that_of_another_principal() -> None:
+    async with talking() as (peer, server), group() as tasks:
+        made = [Running(tasks, peer.call, call(session=who, principal=who, **HANDSHAKE)) for who in "abc"]
+        first = [await server.expect("tools/call") for _ in made]
+        await server.send(id=1, method="elicitation/create", params=FORM)
+        assert "nobody to ask" in (await declined(server, 1))["message"]
+        await ended(server, first[0], made[0])
+        assert not any(one.record.open_questions for one in made)
+
+
+async def test_a_question_is_declined_once_a_call_that_may_have_asked_is_given_up() -> None:
+    async with talking() as (peer, server), group() as tasks:
+        made = [Running(tasks, peer.call, call(session=who, **HANDSHAKE)) for who in "ab"]
+        for _ in made:
+            await server.expect("tools/call")
+        await server.send(id=1, method="elicitation/create", params=FORM)
+        await until(lambda: peer.is_interactive)
+        made[0].scope.cancel()
+        await server.expect("notifications/cancelled")
+        assert "nobody to ask" in (await declined(server, 1))["message"]
+        assert not made[1].record.open_questions
+
+
 async def test_a_question_that_stays_unclear_is_declined_and_one_that_is_withdrawn_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -52,6 +52,7 @@ def test_what_a_captured_tool_takes_its_export_takes(into: Format) -> None:
     assert sum(not one for one in accepted) < 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("into", [Format.ANTHROPIC, Format.OPENAI, Format.GEMINI])
 def test_what_a_random_schema_takes_its_export_takes(into: Format) -> None:
     rng = random.Random(2026)
@@ -88,6 +89,7 @@ def test_what_a_model_may_send_under_a_strict_schema_the_tool_takes(into: Format
     assert enforced > 300 and sent > 10 * enforced
 
 
+@pytest.mark.slow
 def test_merged_schemas_take_exactly_what_both_take() -> None:
     rng, exact = random.Random(4), 0
     for _ in range(3000):

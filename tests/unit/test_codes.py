@@ -95,6 +95,7 @@ def codes_of(call: ast.Call) -> Iterator[str]:
             yield from texts(keyword.value)
 
 
+@pytest.mark.slow
 def test_every_code_that_is_raised_is_in_the_table() -> None:
     unknown = [
         f"{path}:{node.lineno}: {code}"
@@ -107,6 +108,7 @@ def test_every_code_that_is_raised_is_in_the_table() -> None:
     assert not unknown, "\n".join(unknown)
 
 
+@pytest.mark.slow
 def test_every_code_in_the_table_is_used() -> None:
     words = {
         node.value

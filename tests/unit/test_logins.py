@@ -141,6 +141,7 @@ async def test_a_login_that_has_ended_ends_the_connection_with_its_reason(tmp_pa
         await it.call()
 
 
+@pytest.mark.slow
 async def test_an_authorization_server_that_is_down_is_tried_again(tmp_path: Path) -> None:
     guard = Authorization()
     async with logged_in(guard, tmp_path) as it:
@@ -251,6 +252,7 @@ async def test_the_hub_logs_in_by_itself_where_it_was_given_what_it_takes(tmp_pa
     assert not [form for form in guard.asked["/token"] if form["grant_type"] != "client_credentials"]
 
 
+@pytest.mark.slow
 async def test_a_hub_that_logs_in_by_itself_tries_again_where_the_authorization_server_is_busy(tmp_path: Path) -> None:
     guard, status = Authorization(token_answer=(408, {"error": "invalid_request"}), refreshable=False), 408
     async with hub(guard, tmp_path, oauth=ROBOT) as it:

@@ -272,6 +272,7 @@ async def test_who_does_not_want_it_is_not_watched_until_the_file_says_so(tmp_pa
         await until(lambda: len(hub.applied) == 2)
 
 
+@pytest.mark.slow
 async def test_a_reload_by_signal_is_not_repeated_for_the_same_file(tmp_path: Path) -> None:
     path = tmp_path / "servers.yaml"
     reloader, hub = made(path)

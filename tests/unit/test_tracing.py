@@ -140,6 +140,7 @@ async def test_a_context_that_is_none_begins_a_trace_and_does_not_go_on(
     assert texts(traced.sent_on[0]) == {"traceparent": expected}
 
 
+@pytest.mark.slow
 async def test_a_tools_error_and_a_time_limit_are_distinguished(traced: Traced) -> None:
     await traced.call("fail", {"text": "s3cret-argument"})
     for span in traced.hops():
@@ -195,6 +196,7 @@ async def test_what_the_environment_sends_to_a_collector_is_secret() -> None:
     assert hide("sent s3cr3t%2Dkey, which is s3cr3t-key") == "sent ***, which is ***"
 
 
+@pytest.mark.slow
 async def test_a_collector_that_is_gone_disturbs_no_call(tmp_path: Path) -> None:
     """Nobody listens there: what is queued is lost, within a bound, and calls are answered meanwhile."""
     async with rest_hub(tmp_path, telemetry={"endpoint": "http://127.0.0.1:9"}) as peer:

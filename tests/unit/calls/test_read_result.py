@@ -117,6 +117,7 @@ async def test_the_rows_that_were_cut_come_back_by_the_path_that_is_named(hub: H
     assert await hub.everything(id_in(notice)) == whole
 
 
+@pytest.mark.slow
 async def test_a_20_mb_image_passes_whole_beside_a_text_that_is_cut(hub: Hub) -> None:
     image = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(b"\x89PNG" * 5_000_000).decode()}
     body = result(image, text_block("caption"))
@@ -188,6 +189,7 @@ async def test_matching_lines_are_shown_and_where_to_continue_the_search(hub: Hu
     assert await hub.texts(id=id_, grep="nowhere") == ["[nothing matches; this is all]"]
 
 
+@pytest.mark.slow
 async def test_what_a_path_selects_is_paged_and_searched_like_a_text(hub: Hub) -> None:
     id_ = await hub.keep(json.dumps({"items": [{"n": number} for number in range(1000)]}))
     values = "".join(f"{number}\n" for number in range(1000)).removesuffix("\n")

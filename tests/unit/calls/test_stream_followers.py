@@ -44,6 +44,7 @@ def spoken(count: int) -> list[ToolCall]:
     return [ToolCall(f"c{number}", "t", b"{}") for number in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("delay", "most"), [(None, None), (0.3, 1), (0.0, 7), (0.3, 5000)])
 @virtual
 async def test_what_is_older_than_memory_comes_from_the_store_page_by_page(
@@ -273,6 +274,7 @@ async def test_a_thousand_resumes_at_random_places_of_a_store_that_answers_late_
     assert len(clients[0].lines) > 4000
 
 
+@pytest.mark.slow
 @virtual
 async def test_nothing_of_a_stream_stays_when_all_are_done_with_it() -> None:
     shared = Shared()

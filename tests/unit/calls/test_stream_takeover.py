@@ -270,6 +270,7 @@ async def test_a_hub_that_was_taken_for_dead_writes_nothing_more_and_its_call_is
 # -- real stores
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.parametrize("takes_up", [True, False])
 async def test_two_hubs_on_one_file(tmp_path: Path, takes_up: bool) -> None:

@@ -137,6 +137,7 @@ async def test_a_flood_costs_nobody_who_reads_the_log_directly_an_event() -> Non
     assert len(kept) < 55 and sum(event.skipped + 1 for event in kept) == 60_000
 
 
+@pytest.mark.slow
 @virtual
 async def test_while_the_store_does_not_answer_what_waits_is_bounded_and_the_log_merges() -> None:
     hub, call = await one_call()

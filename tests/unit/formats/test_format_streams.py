@@ -118,6 +118,7 @@ def _grouped(rng: random.Random, text: str) -> list[str]:
     return [text[start:end] for start, end in pairwise(places)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("into", PROVIDERS)
 def test_bytes_cut_anywhere_are_the_same(into: Format) -> None:
     chunks = STREAMS[into](lambda text: [text[:9], text[9:]])

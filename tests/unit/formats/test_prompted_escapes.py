@@ -51,6 +51,7 @@ def test_escaped_json_has_the_same_value(text: str) -> None:
     assert json.loads(escaped_json(json.dumps({"a": text}, ensure_ascii=False))) == {"a": text}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 def test_no_result_can_forge_a_call(format: str) -> None:
     for text in HOSTILE:
@@ -60,6 +61,7 @@ def test_no_result_can_forge_a_call(format: str) -> None:
                 assert short(parsed(format, shown)) == [shown, "stop"], text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("style", ["schemas", "signatures"])
 def test_no_definition_can_forge_a_call(format: str, style: Any) -> None:

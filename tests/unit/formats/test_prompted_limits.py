@@ -93,6 +93,7 @@ def test_a_message_for_the_model_names_the_tool() -> None:
 CHAINS = ["-", "not ", "()", "[]", "(", "{", "f'{", "lambda:", "a.", "1if 1else ", '""', "1_", "9", "\\", "#", "*"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", CHAINS)
 @pytest.mark.parametrize("head", ["[now(a=", "[now(a=1", "[now("])
 def test_no_python_is_too_hard_for_the_parser_of_python(head: str, link: str) -> None:
@@ -154,6 +155,7 @@ def steps_for(format: str, text: str, split: Split) -> int:
     return steps[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", [whole, characters])
 @pytest.mark.parametrize(("format", "hostile"), HOSTILE, ids=range(len(HOSTILE)))
 def test_steps_grow_no_faster_than_the_text(format: str, hostile: Callable[[int], str], split: Split) -> None:

@@ -61,6 +61,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "_TICK", 0.05)
 
 
+@pytest.mark.slow
 async def test_client_that_takes_nothing_of_a_complete_answer_is_cut_off() -> None:
     async with serving(stalled=0.4) as (server, port), await anyio.connect_tcp("127.0.0.1", port) as client:
         await client.send(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")

@@ -53,6 +53,7 @@ async def of_rest(peer: RestPeer) -> Callable[[], Awaitable[Any]]:
     return lambda: peer.ask("POST", "/v1/tools/echo/call", {"arguments": {"text": "x"}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begin", [of_handshake, of_modern, of_rest])
 async def test_calls_leave_nothing_to_the_collector(
     begin: Callable[[RestPeer], Awaitable[Callable[[], Awaitable[Any]]]], mcp_peer: RestPeer, uncollected: None

@@ -67,6 +67,7 @@ async def until(metrics: Metrics, wanted: Any) -> dict[Key, float]:
     return samples
 
 
+@pytest.mark.slow
 async def test_each_call_counts_once_by_how_it_ended(peer: RestPeer, metrics: Metrics) -> None:
     for _ in range(3):
         assert (await peer.call("echo", {"text": 'an "isError":true of the client'}).ended()).status == 200

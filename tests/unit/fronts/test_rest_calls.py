@@ -105,6 +105,7 @@ async def test_connection_that_closes_does_not_end_the_call(peer: RestPeer) -> N
     assert (await peer.until(row["stream"], "completed"))["result"]["isError"] is False
 
 
+@pytest.mark.slow
 async def test_call_that_nobody_asks_after_ends_by_the_rule_of_its_tool(tmp_path: Path) -> None:
     async with rest_hub(tmp_path, per_tool={"hold": {"orphan": 0.2}}) as peer:
         left, asked_after = peer.call("hold", {"nonce": "a"}), peer.call("hold", {"nonce": "b"}, headers=SSE)

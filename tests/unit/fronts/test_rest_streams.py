@@ -108,6 +108,7 @@ async def test_long_poll_waits_for_the_next_event_but_no_longer_than_it_may(peer
     assert [event["seq"] for event in (await polling.ended()).json["events"]][0] == 4
 
 
+@pytest.mark.slow
 async def test_stream_of_a_client_of_another_front_is_not_ended_by_who_looks_at_it(tmp_path: Path) -> None:
     async with rest_hub(tmp_path, per_tool={"hold": {"orphan": 0.01}}) as peer:
         session = Session("se_1", Caller("alice"), Era.HANDSHAKE, "2025-11-25")

@@ -47,6 +47,7 @@ LATER = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("later", LATER.values(), ids=LATER)
 async def test_who_listens_with_a_token_that_is_taken_away_hears_no_more(
     later: dict[str, Caller], mcp_peer: RestPeer

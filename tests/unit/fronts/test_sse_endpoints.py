@@ -189,6 +189,7 @@ async def test_reader_that_stops_holds_up_nothing_but_itself_and_loses_nothing(s
         assert max(map(len, slow.writes)) <= MiB // 4
 
 
+@pytest.mark.slow
 async def test_client_that_asks_without_reading_is_kept_waiting(hub: tuple[App, Tools], site: Site) -> None:
     """The answers that pile up are bounded by what a client may leave unread."""
     hub[1].registry.tool(name="long", description="x" * 20_000)(hub[1].echo)
@@ -282,6 +283,7 @@ async def test_stream_ends_after_the_last_answer_when_the_hub_stops(hub: tuple[A
         assert (await site.request("GET", "/sse"))[0] == 503
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pings", [0, 1])
 async def test_client_that_does_not_read_does_not_hold_up_the_end_of_the_hub(site: Site, pings: int) -> None:
     async with site.session() as reader:

@@ -31,6 +31,7 @@ async def test_a_call_continues_for_a_while_without_a_client(tool: str, seconds:
     assert call.world.cancelled == [call.record]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "is_cancelled"), [("cancel", True), ("finish", False), (5.0, True), (9e5, False)])
 @virtual
 async def test_what_is_configured_for_the_tool_comes_first(policy: str | float, is_cancelled: bool) -> None:
@@ -43,6 +44,7 @@ async def test_what_is_configured_for_the_tool_comes_first(policy: str | float, 
     assert bool(world.cancelled) == is_cancelled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("takes_sse", [True, False])
 @virtual
 async def test_a_call_whose_client_left_before_it_knew_of_a_stream_continues_as_long(takes_sse: bool) -> None:

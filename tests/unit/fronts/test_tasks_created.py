@@ -137,6 +137,7 @@ async def test_a_task_that_nobody_asks_after_ends_in_an_hour_and_one_that_is_pol
     assert await hub.get(forgotten) == {**await hub.get(forgotten), "status": "cancelled"}
 
 
+@pytest.mark.slow
 @on_each_front
 async def test_a_task_outlives_its_request_even_where_others_end_with_their_client(hub: TaskHub) -> None:
     task_hub.RULES["slow"] = CallRules(orphan="cancel")

@@ -125,6 +125,7 @@ async def test_the_tool_of_a_server_that_failed_says_so(tmp_path: Path) -> None:
             await hub.call_tool("bad_tool")
 
 
+@pytest.mark.slow
 async def test_a_stream_continues_behind_any_event_without_gap_or_repeat(hub: Hub) -> None:
     async with hub.stream_tool("jobs_run_job", {"steps": 4, "seconds": 0.2}) as stream:
         whole = [(stream.cursor, shown(event)) async for event in stream]
@@ -135,6 +136,7 @@ async def test_a_stream_continues_behind_any_event_without_gap_or_repeat(hub: Hu
             assert [(again.cursor, shown(event)) async for event in again] == [own for own in whole if own[0] > cursor]
 
 
+@pytest.mark.slow
 async def test_a_call_continues_after_its_follower_has_left(hub: Hub) -> None:
     async with hub.stream_tool("jobs_run_job", {"steps": 5, "seconds": 0.3}) as stream:
         async for _ in stream:

@@ -87,6 +87,7 @@ def test_an_element_that_is_long_itself_is_replaced_as_a_whole() -> None:
     assert found.result == msgspec.Raw(b'{"tools":[{"a":1},%s]}' % NOT_JSON)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tools",
     [
@@ -108,6 +109,7 @@ def test_no_list_takes_long(tools: bytes) -> None:
     assert time.process_time() - began < 5, "a guard against quadratic time, which would be hours"
 
 
+@pytest.mark.slow
 def test_no_line_takes_long() -> None:
     for piece in (b'"', b'\\"', b'"\\', b"-", b"NaN", b'"NaN'):
         line = answer(b"NaN " + piece * ((1 << 20) // len(piece) - 100))

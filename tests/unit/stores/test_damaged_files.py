@@ -46,6 +46,7 @@ async def test_garbage_is_set_aside_and_a_new_file_begun(tmp_path: Path, text: b
     assert len(set_aside(tmp_path)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
 async def test_of_a_truncated_file_what_is_left_is_kept(tmp_path: Path, share: float) -> None:
     rows = await written(tmp_path, 200)

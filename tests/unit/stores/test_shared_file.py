@@ -125,6 +125,7 @@ async def test_reading_does_not_wait_for_writing(pair: tuple[SqliteStore, Sqlite
     assert await replayed(two, row) == numbered(1, 5)
 
 
+@pytest.mark.slow
 async def test_a_file_that_is_locked_for_too_long_is_a_fault(tmp_path: Path, clock: HandClock) -> None:
     async with opened(store := SoleStore(tmp_path, clock=clock)):
         row = await create(store, new_row(store))
@@ -136,6 +137,7 @@ async def test_a_file_that_is_locked_for_too_long_is_a_fault(tmp_path: Path, clo
         await append(store, row, 2)
 
 
+@pytest.mark.slow
 async def test_with_memory_behind_it_nobody_waits_for_a_locked_file_twice(tmp_path: Path, clock: HandClock) -> None:
     async with opened(store := new_failsafe(tmp_path, clock)):
         rows = [await create(store, new_row(store)) for _ in range(3)]

@@ -22,6 +22,7 @@ DAY = 86400.0
 SECRET = "gho_S3cr3tOfAnAnswer"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("written", "life"),
     [

@@ -146,6 +146,7 @@ async def test_a_message_of_one_session_alone_goes_to_it_whatever_it_asked_for(r
         assert await scene.hear() == "2"
 
 
+@pytest.mark.slow
 async def test_a_call_that_its_server_runs_as_a_task_is_in_flight_too() -> None:
     """Its server need not name the task in a log message: it must not reach another principal's only call."""
     async with talking(Era.MODERN) as (peer, server), group() as tasks:

@@ -130,6 +130,7 @@ async def test_generators_and_threads_wait_while_readers_are_behind() -> None:
         assert len(channel.sent) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("item", [7, {"text": "no type"}, Progress("x"), Progress(1, message=2)])  # type: ignore[arg-type]  # wrong on purpose
 async def test_generator_that_yields_nonsense_is_a_tool_error(item: object) -> None:
     async def work() -> AsyncIterator[object]:
@@ -166,6 +167,7 @@ async def test_generator_that_never_waits_can_be_cancelled() -> None:
     await cancel_once(started, work)
 
 
+@pytest.mark.slow
 async def test_generator_that_refuses_to_close_does_not_hold_up_the_cancellation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

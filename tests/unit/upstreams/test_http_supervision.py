@@ -112,6 +112,7 @@ async def test_a_session_that_is_forgotten_again_and_again_fails_the_call(any_se
     assert caught.value.message == f'server "{far.name}" {why}'
 
 
+@pytest.mark.slow
 async def test_a_session_that_is_lost_before_it_is_ready_is_a_failure(any_session_counts: None) -> None:
     async with serving(Remote(does={"tools/list": answering(404)})) as server, supervised(server) as far:
         await server.until("initialize", 2)
@@ -132,6 +133,7 @@ def test_only_what_was_ready_begins_anew_without_a_pause() -> None:
 # -- the server
 
 
+@pytest.mark.slow
 async def test_calls_fail_typed_while_the_server_is_away_and_work_when_it_is_back() -> None:
     remote = Remote()
     async with serving(remote) as server, supervised(server) as far:

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 @asynccontextmanager
 async def opened(script: Script, url: str | None = None) -> AsyncIterator[tuple[SseWire, Sourced, HttpServer]]:
     async with serving(script) as server, anyio.create_task_group() as tasks:
-        async with httpx2.AsyncClient(timeout=None, trust_env=False) as http:
+        async with httpx2.AsyncClient(timeout=None, trust_env=False, verify=False) as http:
             told = Sourced()
             wire = SseWire(told, http, tasks, server="old", url=url or server.url, limit=LIMIT)
             try:
@@ -178,7 +178,7 @@ async def test_a_message_over_the_limit_is_skipped_and_ends_only_the_request_tha
 async def test_why_the_stream_is_given_up_does_not_name_the_server_whose_connection_it_was() -> None:
     reasons: list[str] = []
     async with serving(says(503)) as server, anyio.create_task_group() as tasks:
-        async with httpx2.AsyncClient(timeout=None, trust_env=False) as http:
+        async with httpx2.AsyncClient(timeout=None, trust_env=False, verify=False) as http:
             told = Sourced()
             with pytest.raises(HttpRefused, match='"old" answered with HTTP 503'), anyio.fail_after(WAIT):
                 await SseWire(told, http, tasks, server="old", url=server.url, limit=LIMIT).open()

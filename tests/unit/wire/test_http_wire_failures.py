@@ -17,6 +17,7 @@ pytestmark = pytest.mark.anyio
 # -- answers that are none
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "body", "kind", "said"),
     [
@@ -43,6 +44,7 @@ ERROR = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"full"}}'
 DATE = "Sun, 06 Nov 1994 08:49:37 GMT"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "header", "seconds"),
     [

@@ -76,6 +76,7 @@ async def test_a_broken_answer_ends_the_request_of_its_stream_at_once_and_no_oth
         assert bytes((await talk.answer(slow)).result) == b'{"slow": 1}'  # type: ignore[arg-type]  # set
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event", DOUBTFUL.values(), ids=DOUBTFUL.keys())
 async def test_if_a_stream_ends_without_an_answer_what_may_have_been_one_was_it(event: str) -> None:
     async with wired(OneBad(event, ends=True)) as talk:
@@ -84,6 +85,7 @@ async def test_if_a_stream_ends_without_an_answer_what_may_have_been_one_was_it(
         assert list(talk.wire.requests.pending.values()) == [slow] and doubts(talk.told) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event", [*NO_ANSWERS.values(), *DOUBTFUL.values()], ids=[*NO_ANSWERS, *DOUBTFUL])
 async def test_the_answer_behind_noise_is_the_answer(event: str) -> None:
     async with wired(OneBad(event, answers=True)) as talk:

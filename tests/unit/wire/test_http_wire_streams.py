@@ -45,6 +45,7 @@ class Parts:
         await stream.leave(self.cut)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [True, False])
 async def test_a_stream_with_ids_is_followed_from_where_it_broke_off_until_the_answer(cut: bool) -> None:
     parts = Parts(8, cut=cut)
@@ -72,6 +73,7 @@ async def test_the_place_is_kept_over_a_connection_that_brings_nothing() -> None
         assert [request.headers.get("last-event-id") for request in talk.server.seen] == [None, "here", "here"]
 
 
+@pytest.mark.slow
 async def test_the_servers_pause_is_kept() -> None:
     pause = 300
     times: list[float] = []
@@ -105,6 +107,7 @@ async def test_a_stream_that_brings_nothing_new_is_given_up_at_last(monkeypatch:
         assert len(talk.server.of("GET")) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
 async def test_a_server_that_restarts_is_asked_again_for_its_stream(status: int) -> None:
     async def script(request: Request, reply: Reply) -> None:
@@ -199,6 +202,7 @@ async def test_a_server_without_such_a_stream_is_asked_once(status: int) -> None
         assert talk.wire.can_send and not talk.wire.is_forgotten
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [True, False])
 async def test_the_stream_is_opened_again_from_where_it_broke_off(cut: bool) -> None:
     async def script(request: Request, reply: Reply) -> None:

@@ -22,6 +22,7 @@ from mcp_hub.fronts.rest.calls import RestCalls
 from mcp_hub.fronts.rest.exchange import JSON, RestRequest, refusal
 from mcp_hub.fronts.rest.executors import Executors, RestExecutors
 from mcp_hub.fronts.rest.follow import Closing
+from mcp_hub.fronts.rest.formats.calls import FormatCalls
 from mcp_hub.fronts.rest.lists import RestLists
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.fronts.rest.routes import PREFIX, RestRoute, by_path
@@ -63,6 +64,7 @@ class RestApi:
         workers = RestExecutors(executors, self._closing, is_open=is_open)
         handlers = {
             **_handlers(lists, calls, streams, workers, RestServers(operator, admission)),
+            "callTools": FormatCalls(hub, calls, self._closing).call_tools,
             "describe": self._describe,
         }
         routes = [Route(path, _Resource(own, handlers, max_body, limits)) for path, own in by_path().items()]

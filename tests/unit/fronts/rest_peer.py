@@ -170,7 +170,13 @@ class RestPeer:
 
 @asynccontextmanager
 async def rest_hub(
-    root: Path, *, tokens: bool = True, is_open: bool = True, admission: Admission | None = None, **hub: Any
+    root: Path,
+    *,
+    tokens: bool = True,
+    is_open: bool = True,
+    admission: Admission | None = None,
+    max_body: int = 100_000,
+    **hub: Any,
 ) -> AsyncIterator[RestPeer]:
     """A `local_hub` behind its REST front."""
     async with local_hub(root, **hub) as (app, tools), anyio.create_task_group() as tasks:
@@ -178,7 +184,7 @@ async def rest_hub(
         rest = RestApi(
             app.hub,
             version="1.2",
-            max_body=100_000,
+            max_body=max_body,
             limits=limits,
             operator=operator,
             executors=app.executors,

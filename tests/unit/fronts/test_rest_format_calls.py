@@ -281,3 +281,25 @@ async def test_ids_that_a_model_left_out_are_not_made_up_for_it(peer: RestPeer) 
         ("echo", {"output": "b"}),
     ]
     assert all("id" not in part for part in parts)
+
+
+async def test_parameters_that_a_provider_renamed_have_their_own_names_at_the_tool(peer: RestPeer) -> None:
+    properties = {"x-id": {"type": "string"}, "note": {"type": "string"}}
+    tool = {"name": "build", "inputSchema": {"type": "object", "properties": properties, "required": ["x-id"]}}
+    await peer.ask("PUT", "/v1/executors/w1", {"tools": [tool]})
+    for into, given in (("gemini", {"x_id": "7"}), ("openai", {"x-id": "7", "note": None}), ("mcp", {"x-id": "7"})):
+        await call(peer, ("c1", "build", given), into=into, headers={"prefer": "wait=0"})
+        (offer,) = (await peer.ask("GET", "/v1/executors/w1/calls?epoch=1")).json["offers"]
+        assert offer["arguments"] == {"x-id": "7"}, into
+
+
+async def test_meta_of_a_call_in_the_shape_of_mcp_reaches_the_tool(peer: RestPeer) -> None:
+    await peer.ask("PUT", "/v1/executors/w1", {"tools": [{"name": "build", "inputSchema": {"type": "object"}}]})
+    body = [
+        {"id": "c1", "name": "build", "arguments": {}, "_meta": {"x/y": 2}},
+        {"id": "c2", "name": "echo", "_meta": 3},
+    ]
+    response = await peer.ask("POST", "/v1/tools/call?format=mcp", body, headers={"prefer": "wait=0"})
+    assert [state["status"] for state in response.json["calls"]] == ["working", "refused"]
+    (offer,) = (await peer.ask("GET", "/v1/executors/w1/calls?epoch=1")).json["offers"]
+    assert offer["_meta"] == {"x/y": 2}

@@ -62,6 +62,21 @@ async def test_images_of_a_server_are_images_for_the_model(client: RestClient) -
         assert block["content"] == [{"type": "image", "source": source}]
 
 
+async def test_questions_of_several_calls_are_answered_by_their_streams_while_the_events_come(
+    client: RestClient,
+) -> None:
+    calls = body(Format.OPENAI, *((f"{era}_ask_form", {"nonce": era}) for era in ERAS))
+    async with client.events("/tools/call?format=openai", body=calls) as stream:
+        for _ in ERAS:
+            event = await stream.wait_for(lambda event: event["type"] == "input-required")
+            said = {"key": event["data"]["key"], "action": "accept", "content": {"answer": event["call"]}}
+            assert (await client.ask("POST", f"/streams/{event['stream']}/input", said)).status_code == 202
+        *_, closed = (await stream.rest()).events
+    assert closed.event == "closed"
+    for id_, text, is_error in outcomes(Format.OPENAI, closed.message["messages"]):
+        assert not is_error and f'"{id_}"' in text, text
+
+
 async def test_key_of_a_request_holds_after_the_hub_was_killed(tmp_path: Path) -> None:
     calls = body(Format.GEMINI, ("modern_echo", {"text": "a"}), ("handshake_wait_cancel", {"nonce": "w"}))
     async with http_hub(CONFIG, tmp_path) as hub, RestClient(hub) as client:

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub.formats.connectors import Connector
 from mcp_hub.formats.providers import Format
 from mcp_hub.protocol.rest import calls, executors, lists, servers, streams
 from mcp_hub.protocol.rest.tokens import TokenAccount
@@ -93,9 +94,10 @@ ROUTES: Final = (
         "GET", "/v1/tools", "listTools", "Every tool that the caller may use",
         (ResponseSpec(200, "the tools", {_JSON: calls.ToolList}),),
         parameters=(
-            _FORMAT, _STRICT,
+            Parameter("format", f"{', '.join([*Format, *Connector])} (mcp)"), _STRICT,
             Parameter("defer", "1: tools are loaded when a search returns them, and the tool for that comes first"),
             _TOOLS, _SERVER,
+            Parameter("url", "for connectors: the https address of the hub (hub.http.public_url)"),
             Parameter("expose", "full, or as clients of MCP are listed tools: search, names or auto (full)"),
             _PROFILE,
         ),

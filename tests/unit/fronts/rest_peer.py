@@ -170,7 +170,13 @@ class RestPeer:
 
 @asynccontextmanager
 async def rest_hub(
-    root: Path, *, tokens: bool = True, is_open: bool = True, admission: Admission | None = None, **hub: Any
+    root: Path,
+    *,
+    tokens: bool = True,
+    is_open: bool = True,
+    admission: Admission | None = None,
+    public_url: str | None = None,
+    **hub: Any,
 ) -> AsyncIterator[RestPeer]:
     """A `local_hub` behind its REST front."""
     async with local_hub(root, **hub) as (app, tools), anyio.create_task_group() as tasks:
@@ -184,6 +190,7 @@ async def rest_hub(
             executors=app.executors,
             is_open=is_open,
             admission=admission,
+            public_url=lambda: public_url,
         )
         endpoints = Endpoints(HttpAuth(CALLERS if tokens else {}), {}, rest)
         yield RestPeer(app, tools, rest, endpoints, tasks)
@@ -192,9 +199,9 @@ async def rest_hub(
 
 
 @asynccontextmanager
-async def mcp_hub(root: Path) -> AsyncIterator[RestPeer]:
+async def mcp_hub(root: Path, **hub: Any) -> AsyncIterator[RestPeer]:
     """A running hub that serves `/mcp` too."""
-    async with rest_hub(root) as peer:
+    async with rest_hub(root, **hub) as peer:
         mcp = StreamableHttp(peer.app.hub, peer.app.binding, max_body=100_000, max_sessions=10)
         peer._endpoints = Endpoints(HttpAuth(CALLERS), mcp.routes, peer.rest)
         async with anyio.create_task_group() as tasks:

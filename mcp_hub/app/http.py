@@ -148,7 +148,9 @@ class HttpAuthFactory:
             token.token.get_secret_value(): Caller(token.principal, token.profile or self._profile)
             for token in settings.hub.tokens
         }
-        hosts = [*http.allowed_hosts, http.host, urlsplit(http.public_url or "").hostname or ""]
+        hosts = [*http.allowed_hosts, http.host]
+        if http.public_url is not None:
+            hosts.append(urlsplit(http.public_url).hostname or "")
         verifier = None
         if http.oauth is not None:
             verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys())

@@ -5,15 +5,15 @@ Only hot paths use them: a call, its reader, its writer. Everything else is anyi
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import Final, Protocol, TypeVarTuple
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, Protocol, TypeVarTuple
 
 from mcp_hub.logs import get_logger
 
-try:  # another package has installed it, and then anyio asks it
-    from sniffio import current_async_library_cvar
-except ImportError:
-    current_async_library_cvar = None  # type: ignore[assignment]
+_running: Any = None
+with suppress(ImportError):  # another package has installed it, and then anyio asks it
+    from sniffio import thread_local as _running
 
 log = get_logger(__name__)
 
@@ -185,10 +185,20 @@ class Beside(Block):
         return super().__exit__(kind, *raised)
 
 
-def name_loop() -> None:
-    """Says that asyncio runs, for callbacks outside of tasks: `asyncio.run` does not say it, as `anyio.run` does."""
-    if current_async_library_cvar is not None:
-        current_async_library_cvar.set("asyncio")
+@contextmanager
+def named_loop() -> Iterator[None]:
+    """Says that asyncio runs in this thread, also to callbacks outside of tasks and those that other threads schedule.
+
+    Event loops say it to tasks only. Without it anyio does not work there, as soon as a program has `sniffio`.
+    """
+    if _running is None:
+        yield
+        return
+    before, _running.name = _running.name, "asyncio"
+    try:
+        yield
+    finally:
+        _running.name = before
 
 
 def call_soon(callback: Callable[[], None]) -> None:

@@ -13,7 +13,7 @@ import anyio
 import msgspec
 
 from mcp_hub import __version__
-from mcp_hub.aio import Turn, name_loop
+from mcp_hub.aio import Turn, named_loop
 from mcp_hub.app.admin import Admin
 from mcp_hub.app.apply import Applier
 from mcp_hub.app.catalog_rules import executor_server, policies, view_rules
@@ -130,8 +130,14 @@ async def open_app(
     `has_executors` if clients of the hub can register tools of their own. Without `owns_process` nothing that holds
     for the whole process is changed: it is a host program's. `client` is whom the hub is for, by default a program.
     """
-    name_loop()
     app = build(loaded, env, has_executors=has_executors, owns_process=owns_process, client=client)
+    with named_loop():
+        async with _running(app):
+            yield app
+
+
+@asynccontextmanager
+async def _running(app: App) -> AsyncIterator[None]:
     await app.streams.store.open()
     await app.documents.open()
     async with app.watchdog, anyio.create_task_group() as tasks:
@@ -145,7 +151,7 @@ async def open_app(
         tasks.start_soon(log_flags, app.hub.catalog, name="flags")
         tasks.start_soon(app.logins.follow, app.upstreams, app.operations.applier.restart, name="logins")
         try:
-            yield app
+            yield
         finally:
             await app.stop()
             await app.streams.close(_LAST_WRITES)

@@ -51,6 +51,28 @@ def can_poll(file: IO[Any]) -> bool:
     return os.name == "posix" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(file.fileno()))
 
 
+class _WithCopy:
+    """A file with a copy of its descriptor, which uvloop gets and closes. After that it closes the file.
+
+    A file without a copy would be closed by a number that may be another thread's file by then.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._copy = os.dup(file.fileno())
+
+    def fileno(self) -> int:
+        return self._copy
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def owned_by(loop: asyncio.AbstractEventLoop, file: IO[bytes]) -> Any:
+    """The file in the form in which a transport of this loop closes it once."""
+    return file if isinstance(loop, asyncio.BaseEventLoop) else _WithCopy(file)
+
+
 def widen(file: IO[Any]) -> None:
     """Gives a Linux pipe the largest buffer that a user may ask for: a large result moves in a quarter of the calls."""
     if sys.platform == "linux" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):

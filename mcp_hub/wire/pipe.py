@@ -22,7 +22,7 @@ from mcp_hub.protocol.jsonrpc.salvage import is_answer, salvage_id
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR, from_wire
 from mcp_hub.types import Cause
 from mcp_hub.wire.base import Cancellation, Headers, Params, Pending, Requests, WireClosed, WireHandler
-from mcp_hub.wire.files import FileWriter, can_poll, read_in_thread, widen
+from mcp_hub.wire.files import FileWriter, can_poll, owned_by, read_in_thread, widen
 
 _FLOOD = 1 << 16
 """Bytes in one read after which the loop gets two passes without another: uvloop would go on for 32 reads, and what is
@@ -85,13 +85,13 @@ class Pipe(asyncio.Protocol):
         widen(read)
         widen(write)
         if can_poll(write):
-            transport, _ = await self._loop.connect_write_pipe(lambda: _WriteSide(self), write)
+            transport, _ = await self._loop.connect_write_pipe(lambda: _WriteSide(self), owned_by(self._loop, write))
             transport.set_write_buffer_limits(high=self._write_limit)
             self._writer = transport
         else:
             self._writer = FileWriter(write, self.close)
         if can_poll(read):
-            transport_r, _ = await self._loop.connect_read_pipe(lambda: self, read)
+            transport_r, _ = await self._loop.connect_read_pipe(lambda: self, owned_by(self._loop, read))
             self._reader = transport_r
         else:
             read_in_thread(read, self, self._loop)

@@ -37,8 +37,8 @@ async def hub(tmp_path: Any) -> AsyncIterator[Hub]:
             await first.names()
             await first.call("h_ask_form", {"nonce": "first"})  # from now on the hub knows that this server asks
         yield running
-        for name in SERVERS:
-            assert starts(tmp_path / f"{name}.journal") == 1, "one process for all of them"
+        for name in SERVERS:  # a modern one is started once more to find that out
+            assert starts(tmp_path / f"{name}.journal") == 1 + (name == "m"), "one process for all of them"
 
 
 class Told:

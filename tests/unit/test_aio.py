@@ -1,12 +1,13 @@
 """One turn of the event loop: order, bounds, and one pipe's fault that is nobody else's."""
 
 import asyncio
+import contextvars
 from collections.abc import Callable
 
 import anyio
 import pytest
 
-from mcp_hub.aio import Turn, name_loop
+from mcp_hub.aio import Turn, named_loop
 
 
 class Pipe:
@@ -119,17 +120,19 @@ def test_after_256_callbacks_the_rest_waits_for_the_next_pass() -> None:
 def test_callbacks_outside_of_tasks_know_their_loop_in_programs_with_sniffio() -> None:
     pytest.importorskip("sniffio")
 
-    def work(is_named: bool) -> object:
-        async def main() -> object:
-            if is_named:
-                name_loop()
-            found = asyncio.get_running_loop().create_future()
-            asyncio.get_running_loop().call_soon(lambda: found.set_result(_outcome(anyio.current_time)))
-            return await found
+    async def main() -> list[object]:
+        loop = asyncio.get_running_loop()
+        found = [loop.create_future(), loop.create_future()]
+        loop.call_soon(lambda: found[0].set_result(_outcome(anyio.current_time)))
+        await found[0]
+        with named_loop():
+            work = contextvars.Context().run
+            loop.call_soon_threadsafe(lambda: found[1].set_result(_outcome(lambda: work(anyio.current_time))))
+            await found[1]
+        return [each.result() for each in found]
 
-        return asyncio.run(main())
-
-    assert isinstance(work(True), float) and isinstance(work(False), anyio.NoEventLoopError)
+    unnamed, named = asyncio.run(main())
+    assert isinstance(unnamed, anyio.NoEventLoopError) and isinstance(named, float)
 
 
 def _outcome(work: Callable[[], float]) -> object:

@@ -41,7 +41,10 @@ Handler = Callable[[RestRequest], Awaitable[Response | None]]
 
 
 class RestApi:
-    """Everything under `/v1`. `max_body` in bytes; `is_open`: `executors` need no token, or everybody has one."""
+    """Everything under `/v1`. `max_body` in bytes; `is_open`: `executors` need no token, or everybody has one.
+
+    `public_url` is the hub's address for others, as it is configured now.
+    """
 
     prefix = PREFIX
 
@@ -56,11 +59,13 @@ class RestApi:
         admission: Admission | None = None,
         executors: Executors | None = None,
         is_open: bool = False,
+        public_url: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._closing = Closing()
         admission = Admission(AdmissionLimits(), SystemClock()) if admission is None else admission
         self._document = openapi.document(version)
-        lists, calls, streams = RestLists(hub), RestCalls(hub, self._closing), RestStreams(hub, self._closing)
+        lists = RestLists(hub, public_url)
+        calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing)
         workers = RestExecutors(executors, self._closing, is_open=is_open)
         handlers = {
             **_handlers(lists, calls, streams, workers, RestServers(operator, admission)),
@@ -110,6 +115,7 @@ def _handlers(
         "listResources": lists.list_resources,
         "listPrompts": lists.list_prompts,
         "searchTools": lists.search,
+        "searchToolsAs": lists.search_as,
         "countTokens": lists.count_tokens,
         "callTool": calls.call_tool,
         "getPrompt": calls.get_prompt,

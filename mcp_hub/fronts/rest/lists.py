@@ -3,19 +3,23 @@
 Each list is whole, in one answer: the same bytes as long as nothing changes.
 """
 
+from collections.abc import Callable
 from typing import Final, Literal
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import Raw
 from msgspec.structs import replace
 from starlette.responses import Response
 
 from mcp_hub.errors import ConfigError
+from mcp_hub.formats.connectors import Connector
 from mcp_hub.fronts.rest.exchange import RestRequest, answer
+from mcp_hub.fronts.rest.formats.connectors import ConnectorEntries
+from mcp_hub.fronts.rest.formats.search import ToolSearch
 from mcp_hub.fronts.rest.formats.tools import ToolExports
-from mcp_hub.fronts.rest.problem import Problem, unknown_server
+from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort
-from mcp_hub.protocol.rest.lists import FoundTool, FoundTools, PromptList, ResourceList
+from mcp_hub.protocol.rest.lists import PromptList, ResourceList
 from mcp_hub.types import PROGRAM, ClientKind, Era, Kind, Mode
 
 ANY_CLIENT: Final = "unknown"
@@ -40,12 +44,19 @@ class _Page(msgspec.Struct, rename="camel"):
 class RestLists:
     """Serves `/v1/tools`, `/v1/resources`, `/v1/prompts`, `/v1/search` and `/v1/tokens`."""
 
-    def __init__(self, hub: HubPort) -> None:
+    def __init__(self, hub: HubPort, public_url: Callable[[], str | None] = lambda: None) -> None:
+        """`public_url` is the hub's address for others, as it is configured now."""
         self._hub = hub
+        self._connectors = ConnectorEntries(hub, public_url)
         self._exports = ToolExports(hub)
+        found = ToolSearch(hub)
+        self.search, self.search_as = found.by_query, found.by_body
 
     async def list_tools(self, request: RestRequest) -> Response:
         """In the format that the query asks for."""
+        wanted = request.query_params.get("format")
+        if wanted in list(Connector):
+            return await self._connectors.answer(request, Connector(wanted))
         return await self._exports.answer(request, _client_kind(request))
 
     async def list_resources(self, request: RestRequest) -> Response:
@@ -60,30 +71,6 @@ class RestLists:
         await self._hub.catalog.settled()
         page = self._hub.catalog.view(request.caller.profile).page(kind, Era.MODERN, None, _ALL)
         return msgspec.json.decode(page, type=_Page)
-
-    async def search(self, request: RestRequest) -> Response:
-        """The tools that fit a query, as `find_tools` ranks them."""
-        query, server = request.query_params.get("q", "").strip(), request.query_params.get("server")
-        if not query:
-            raise Problem(400, "invalid_parameter", "q has to say what the tool is needed for: /v1/search?q=…")
-        detail = request.query_params.get("detail", "brief")
-        if detail not in ("brief", "full"):
-            raise Problem(400, "invalid_parameter", f"detail has to be brief or full, not {detail[:50]!r}")
-        most, profile, catalog = request.count("limit", _HITS, _MOST_HITS), request.caller.profile, self._hub.catalog
-        await catalog.settled()
-        if server is not None and server not in catalog.rules(profile).servers:
-            raise unknown_server(server)
-        view = catalog.view(profile)
-        found = await catalog.search(profile, query, most, server)
-        hits = [
-            FoundTool(
-                entry.exported, entry.server, entry.summary, hit.score, hit.parts, list(hit.also),
-                Raw(entry.raw) if detail == "full" else UNSET,
-            )
-            for hit in found.hits
-            if (entry := view.find(Kind.TOOL, hit.id)) is not None
-        ]  # fmt: skip
-        return answer(FoundTools(query, found.is_weak, hits, catalog.starting(profile)))
 
     async def count_tokens(self, request: RestRequest) -> Response:
         """The token costs of the tools of the caller's profile, for the kind of client that the query names."""

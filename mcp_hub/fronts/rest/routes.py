@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub.formats.connectors import Connector
 from mcp_hub.formats.providers import Format
 from mcp_hub.protocol.rest import calls, executors, lists, servers, streams
 from mcp_hub.protocol.rest.tokens import TokenAccount
@@ -61,6 +62,7 @@ _WAIT: Final = Parameter("wait", "seconds to wait for something, at most 300 (25
 _LIMIT: Final = Parameter("limit", "most entries of the answer", "integer")
 _PROFILE: Final = Parameter("profile", "the profile whose tools these are (that of the token, else all tools)")
 _FORMAT: Final = Parameter("format", f"{', '.join(Format)} (mcp)")
+_STRICT: Final = Parameter("strict", "1: enforced by the provider where its subset of JSON Schema allows it")
 _TOOLS: Final = Parameter("tools", "only these tools: names separated by commas")
 _SERVER: Final = Parameter("server", "only tools of this server")
 _EPOCH: Final = Parameter("epoch", "the registration's; or the header Producer-Epoch", "integer")
@@ -92,21 +94,26 @@ ROUTES: Final = (
         "GET", "/v1/tools", "listTools", "Every tool that the caller may use",
         (ResponseSpec(200, "the tools", {_JSON: calls.ToolList}),),
         parameters=(
-            _FORMAT,
-            Parameter("strict", "1: enforced by the provider where its subset of JSON Schema allows it"),
+            Parameter("format", f"{', '.join([*Format, *Connector])} (mcp)"), _STRICT,
             Parameter("defer", "1: tools are loaded when a search returns them, and the tool for that comes first"),
             _TOOLS, _SERVER,
+            Parameter("url", "for connectors: the https address of the hub (hub.http.public_url)"),
             Parameter("expose", "full, or as clients of MCP are listed tools: search, names or auto (full)"),
             _PROFILE,
         ),
         problems=(400, 404), has_head=True,
     ),
     RestRoute(
+        "POST", "/v1/search", "searchToolsAs", "The same, for a query or a model's call of the search tool",
+        (ResponseSpec(200, "the tools that fit, as the format has them", {_JSON: lists.FoundTools}),),
+        body=lists.SearchBody, parameters=(_FORMAT, _STRICT, _PROFILE), problems=(400, 404, 413, 415),
+    ),
+    RestRoute(
         "GET", "/v1/search", "searchTools", "The tools that fit a description of what one is needed for",
-        (ResponseSpec(200, "the tools that fit", {_JSON: lists.FoundTools}),),
+        (ResponseSpec(200, "the tools that fit, as the format has them", {_JSON: lists.FoundTools}),),
         parameters=(
             Parameter("q", "what the tool is needed for, or words of its name", is_required=True),
-            _SERVER,
+            _FORMAT, _STRICT, _TOOLS, _SERVER,
             Parameter("limit", "most hits, at most 50 (8)", "integer"),
             Parameter("detail", "brief, or full with each definition (brief)"),
             _PROFILE,

@@ -1,10 +1,12 @@
 """Lists over REST besides that of tools, and the search among tools."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mcp_hub.protocol.rest.calls import JsonObjectText
+from mcp_hub.types import JsonObject
 
 
 class ResourceList(Struct, rename="camel"):
@@ -18,6 +20,20 @@ class PromptList(Struct):
     """Every prompt that the caller may use, as MCP defines it, under the name to get it by."""
 
     prompts: list[JsonObjectText]
+
+
+class SearchBody(Struct, forbid_unknown_fields=True):
+    """A search for tools by a `query`, or by the `call` in which a model asks for it, in the format of the request.
+
+    `tools` and `server` restrict it to what the user selected; `limit` is at most 50.
+    """
+
+    query: str | None = None
+    call: JsonObject | None = None
+    tools: list[str] | None = None
+    server: str | None = None
+    limit: Annotated[int, Meta(ge=1)] = 8
+    detail: str = "brief"
 
 
 class FoundTool(Struct, omit_defaults=True):

@@ -49,7 +49,7 @@ class InitializeRefused(StartFailed):
 
 
 class AnotherProcess(StartFailed):
-    """The process is spent on the probe; another one that begins with `initialize` may do."""
+    """The process is spent: the server may take another first request, which takes another process."""
 
 
 class ProbeKilled(AnotherProcess):
@@ -126,13 +126,19 @@ async def _only(peer: Peer, era: Era, terms: Terms) -> PeerInfo:
 
 
 async def _preferred(peer: Peer, terms: Terms) -> PeerInfo:
-    """The session that is preferred with a server that spoke both eras; the other one only if it no longer does."""
+    """The session that is preferred with a server that spoke both eras; the other one only if it no longer does.
+
+    Raises `AnotherProcess` for that over a pipe: servers built with the official SDK stay in the era of the first
+    request there, also if they refuse it.
+    """
     era = await terms.prefer()
     try:
         return await _ask(peer, era, terms)
     except StartFailed as exc:
         if not _is_refused(exc):
             raise
+        if peer.wire.is_pipe:
+            raise AnotherProcess(*exc.cause) from None
     return await _ask(peer, _opposite(era), terms)
 
 

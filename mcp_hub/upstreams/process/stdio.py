@@ -18,7 +18,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.peer import negotiation
-from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, AnotherProcess, ProbeTime, Terms
+from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, AnotherProcess, FreshNeeded, ProbeKilled, ProbeTime, Terms
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import LAST_WORDS
@@ -92,11 +92,16 @@ class StdioConnection:
         terms = await self.eras.terms(self.wish, self.spec.era)
         try:
             return await self._negotiated(tasks, terms)
-        except AnotherProcess:
+        except (ProbeKilled, FreshNeeded):
             self.eras.guess(Era.HANDSHAKE)
             raise
-        except StartFailed:
+        except AnotherProcess:
+            raise
+        except StartFailed as exc:
+            is_guess = bool(self.eras.guesses)
             self._forget_eras()
+            if is_guess and Era.MODERN in self.eras.known.speaks:
+                raise AnotherProcess(*exc.cause) from None
             raise
 
     def _forget_eras(self) -> None:

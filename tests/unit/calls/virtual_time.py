@@ -9,6 +9,8 @@ from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 
 import anyio
 
+from mcp_hub.aio import named_loop
+
 P = ParamSpec("P")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -53,7 +55,7 @@ class LoopClock:
 
 
 def run(main: Callable[[], Coroutine[Any, Any, T]], loop: type[VirtualLoop] = VirtualLoop) -> T:
-    with asyncio.Runner(loop_factory=loop) as runner:
+    with named_loop(), asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(main())
 
 

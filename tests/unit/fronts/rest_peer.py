@@ -176,6 +176,7 @@ async def rest_hub(
     is_open: bool = True,
     admission: Admission | None = None,
     max_body: int = 100_000,
+    public_url: str | None = None,
     **hub: Any,
 ) -> AsyncIterator[RestPeer]:
     """A `local_hub` behind its REST front."""
@@ -190,6 +191,7 @@ async def rest_hub(
             executors=app.executors,
             is_open=is_open,
             admission=admission,
+            public_url=lambda: public_url,
         )
         endpoints = Endpoints(HttpAuth(CALLERS if tokens else {}), {}, rest)
         yield RestPeer(app, tools, rest, endpoints, tasks)
@@ -198,9 +200,9 @@ async def rest_hub(
 
 
 @asynccontextmanager
-async def mcp_hub(root: Path) -> AsyncIterator[RestPeer]:
+async def mcp_hub(root: Path, **hub: Any) -> AsyncIterator[RestPeer]:
     """A running hub that serves `/mcp` too."""
-    async with rest_hub(root) as peer:
+    async with rest_hub(root, **hub) as peer:
         mcp = StreamableHttp(peer.app.hub, peer.app.binding, max_body=100_000, max_sessions=10)
         peer._endpoints = Endpoints(HttpAuth(CALLERS), mcp.routes, peer.rest)
         async with anyio.create_task_group() as tasks:

@@ -1,5 +1,7 @@
 """`/v1/search`: the tools that fit a query, as programs read them. Resources and prompts need a server with some."""
 
+from typing import Any
+
 import pytest
 
 from tests.unit.fronts.rest_peer import ELSEWHERE, NARROW, RestPeer, problem
@@ -30,3 +32,76 @@ async def test_search_finds_only_what_the_caller_may_use(peer: RestPeer) -> None
 @pytest.mark.parametrize("query", ["", "q=", "q=%20", "q=a&limit=0", "q=a&limit=x", "q=a&detail=long"])
 async def test_search_that_cannot_be_is_refused(peer: RestPeer, query: str) -> None:
     problem(await peer.ask("GET", f"/v1/search?{query}"), 400, "invalid_parameter")
+
+
+async def found(peer: RestPeer, query: str, body: object = None, **options: Any) -> Any:
+    method = "GET" if body is None else "POST"
+    response = await peer.ask(method, f"/v1/search{query}", body, **options)
+    assert response.status == 200, response.body
+    return response.json
+
+
+async def test_search_answers_in_the_format_of_a_provider(peer: RestPeer) -> None:
+    listed = {tool["name"]: tool for tool in (await peer.ask("GET", "/v1/tools")).json["tools"]}
+    assert (await found(peer, "?q=hold&limit=1&format=mcp"))["tools"] == [listed["hold"]]
+    answer = await found(peer, "?q=hold&limit=1&format=anthropic")
+    assert answer == {"content": [{"type": "tool_reference", "tool_name": "hold"}]}
+    (declared,) = (await found(peer, "?q=hold&limit=1&format=gemini"))["tools"][0]["functionDeclarations"]
+    assert declared["name"] == "hold"
+    item = await found(peer, "?format=openai-responses&strict=1", {"query": "hold", "limit": 1})
+    assert item["type"] == "tool_search_output" and item["tools"][0]["strict"] is True
+    assert await found(peer, "", {"query": "hold"}) == await found(peer, "?q=hold")
+
+
+async def test_search_answers_the_call_of_a_model(peer: RestPeer) -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "find_tools", "input": {"query": "hold", "limit": 1}}
+    assert await found(peer, "?format=anthropic", {"call": call}) == {
+        "type": "tool_result",
+        "tool_use_id": "toolu_1",
+        "content": [{"type": "tool_reference", "tool_name": "hold"}],
+    }
+    for wrong in ({}, {"query": "hold", "server": "nowhere"}):
+        answer = await found(peer, "?format=anthropic", {"call": {**call, "input": wrong}})
+        assert answer["tool_use_id"] == "toolu_1" and answer["is_error"] is True
+
+
+async def test_search_is_narrowed_to_what_the_user_selected(peer: RestPeer) -> None:
+    assert [hit["name"] for hit in (await found(peer, "?q=hold+echo&tools=echo,steps"))["hits"]] == ["echo"]
+    body = {"query": "hold echo", "tools": ["echo"], "server": "local"}
+    assert [hit["name"] for hit in (await found(peer, "", body))["hits"]] == ["echo"]
+    call = {"id": "1", "name": "find_tools", "arguments": {"query": "hold echo"}}
+    assert [one["name"] for one in (await found(peer, "?format=mcp", {"call": call, "tools": ["echo"]}))["tools"]] == [
+        "echo"
+    ]
+    for one in ("hold", "echo"):  # the limit counts hits that are selected
+        assert [hit["name"] for hit in (await found(peer, f"?q=hold+echo&limit=1&tools={one}"))["hits"]] == [one]
+    assert (await found(peer, "?q=hold&tools=echo"))["weak"] is True
+    problem(await peer.ask("GET", "/v1/search?q=hold&tools=nothing"), 404, "unknown_tool")
+    problem(await peer.ask("POST", "/v1/search", {"query": "x", "tools": ["hold"]}, token=NARROW), 404, "unknown_tool")
+
+
+async def test_near_duplicate_that_is_selected_stands_for_one_that_is_not(peer: RestPeer) -> None:
+    (hold,) = [tool for tool in (await peer.ask("GET", "/v1/tools")).json["tools"] if tool["name"] == "hold"]
+    assert (await peer.ask("PUT", "/v1/executors/worker", {"tools": [hold]})).status == 200
+    first = (await found(peer, "?q=hold+nonce&limit=1"))["hits"][0]
+    (other,) = first["also"]
+    (hit,) = (await found(peer, f"?q=hold+nonce&tools={other}"))["hits"]
+    assert (hit["name"], hit.get("also", [])) == (other, [])
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "code"),
+    [
+        ("", {}, "invalid_parameter"),
+        ("", {"query": " "}, "invalid_parameter"),
+        ("", {"query": "x", "limit": 0}, "invalid_body"),
+        ("", {"query": "x", "unknown": 1}, "invalid_body"),
+        ("", {"query": "x", "detail": "long"}, "invalid_parameter"),
+        ("?format=claude", {"query": "x"}, "unknown_format"),
+        ("?strict=2", {"query": "x"}, "invalid_parameter"),
+        ("", {"call": {"id": "1", "name": "find_tools"}}, "unknown_format"),
+        ("?format=anthropic", {"call": {"id": "1", "name": "find_tools"}}, "invalid_calls"),
+    ],
+)
+async def test_search_body_that_cannot_be_is_refused(peer: RestPeer, query: str, body: object, code: str) -> None:
+    problem(await peer.ask("POST", f"/v1/search{query}", body), 400, code)

@@ -6,7 +6,15 @@ import pytest
 from mcp_hub.errors import StartFailed
 from mcp_hub.types import Era, JsonObject
 from mcp_hub.upstreams.peer.era_cache import KnownEras
-from mcp_hub.upstreams.peer.negotiation import FreshNeeded, Incompatible, ProbeKilled, ProbeTime, Terms, negotiate
+from mcp_hub.upstreams.peer.negotiation import (
+    AnotherProcess,
+    FreshNeeded,
+    Incompatible,
+    ProbeKilled,
+    ProbeTime,
+    Terms,
+    negotiate,
+)
 from mcp_hub.upstreams.peer.state import CLIENT_INFO, PeerInfo
 from tests.unit.upstreams.scripted import DISCOVERED, INITIALIZED, Script, Server, talking, together
 
@@ -133,7 +141,7 @@ async def test_the_time_of_the_probe_begins_when_the_server_runs() -> None:
     assert info.era is HANDSHAKE
 
 
-@pytest.mark.parametrize("known", [speaking(HANDSHAKE), speaking(HANDSHAKE, MODERN), None])
+@pytest.mark.parametrize("known", [speaking(HANDSHAKE), None])
 async def test_a_server_that_refuses_initialize_by_version_is_modern(known: KnownEras | None) -> None:
     async def script(server: Server) -> None:
         if known is None:
@@ -205,25 +213,24 @@ async def test_a_passing_error_of_a_server_of_both_eras_does_not_change_its_era(
     assert learned == []
 
 
-async def test_a_server_that_no_longer_knows_initialize_is_modern() -> None:
+@pytest.mark.parametrize(
+    ("prefer", "asked", "code"),
+    [
+        (HANDSHAKE, "initialize", -32601),
+        (HANDSHAKE, "initialize", -32022),
+        (MODERN, "server/discover", -32601),
+    ],
+)
+async def test_a_server_that_no_longer_speaks_an_era_is_asked_for_the_other_one_in_another_process(
+    prefer: Era, asked: str, code: int
+) -> None:
     async def script(server: Server) -> None:
-        await server.refuse("initialize", -32601)
-        await server.answer("server/discover", DISCOVERED)
+        await server.refuse(asked, code, {"supported": ["2026-07-28"]})
 
     learned: list[tuple[Era, bool]] = []
-    known = speaking(HANDSHAKE, MODERN)
-    assert (await settled(script, known=known, prefer=HANDSHAKE, learned=learned)).era is MODERN
-    assert learned == [(HANDSHAKE, False), (MODERN, True)]
-
-
-async def test_a_server_that_no_longer_speaks_the_modern_era_is_initialised() -> None:
-    async def script(server: Server) -> None:
-        await server.refuse("server/discover", -32601)
-        await server.handshake()
-
-    learned: list[tuple[Era, bool]] = []
-    assert (await settled(script, known=speaking(HANDSHAKE, MODERN), learned=learned)).era is HANDSHAKE
-    assert learned == [(MODERN, False), (HANDSHAKE, True)]
+    with pytest.raises(AnotherProcess):
+        await settled(script, known=speaking(HANDSHAKE, MODERN), prefer=prefer, learned=learned)
+    assert learned == [(prefer, False)]
 
 
 async def test_a_server_known_as_modern_has_all_the_time_of_its_start_for_the_answer() -> None:

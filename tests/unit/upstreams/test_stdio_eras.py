@@ -36,8 +36,10 @@ for line in sys.stdin:
     wanted = "handshake" if request["method"] == "initialize" else "modern"
     if speaks == "deaf" and wanted == "handshake" and era is None:
         continue  # and no answer
-    is_ok = speaks in ("both", "deaf", wanted) and era in (None, wanted)
-    era = wanted if is_ok else era
+    if speaks == "fragile" and wanted == "handshake":
+        sys.exit(1)
+    is_ok = speaks in ("both", "deaf", "fragile", wanted) and era in (None, wanted)
+    era = era or (wanted if is_ok or speaks == "modern" else None)
     error = {"code": -32022 if era == "modern" or speaks == "modern" else -32601, "message": "not in this session"}
     answer = {"result": known} if is_ok else {"error": error}
     print(json.dumps({"jsonrpc": "2.0", "id": request["id"], **answer}), flush=True)
@@ -82,7 +84,9 @@ async def opened(speaks: str, eras: ServerEras, wanted: EraWish) -> AsyncIterato
                 tasks.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize(("speaks", "era", "first"), [("both", HANDSHAKE, 2), ("modern", MODERN, 2)])
+@pytest.mark.parametrize(
+    ("speaks", "era", "first"), [("both", HANDSHAKE, 2), ("modern", MODERN, 3), ("fragile", MODERN, 3)]
+)
 async def test_a_server_that_is_locked_by_the_probe_is_asked_in_a_process_of_its_own_once(
     speaks: str, era: Era, first: int
 ) -> None:

@@ -6,7 +6,8 @@ Out: the members of a provider's request, or the answer to its model's search, a
 the same bytes, which are made once and kept as long as the view is.
 
 Held together by `options`, what a query asks for: the format, strictness, deferral, and the tools that the user has
-selected. `tools` answers with lists, `calls` makes calls; `followed` follows the streams of one request together.
+selected. `tools` answers with lists, `connectors` with entries for providers that connect to the hub themselves,
+`search` with the tools that fit a query. `calls` makes calls, and `followed` follows the streams of one request.
 
 Conversion is in `mcp_hub.formats`.
 

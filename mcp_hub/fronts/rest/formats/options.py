@@ -1,10 +1,11 @@
 """The query of a request for tools: the format, its options, and the tools that the user has selected."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
 
+from mcp_hub.formats.connectors import Connector
 from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.formats.providers import Format
 from mcp_hub.fronts.rest.exchange import RestRequest
@@ -24,11 +25,11 @@ class ToolSelection(msgspec.Struct, frozen=True):
     def has(self, name: str, server: str) -> bool:
         return (self.tools is None or name in self.tools) and self.server in (None, server)
 
-    def check(self, names: Callable[[str], object], servers: Collection[str]) -> None:
-        """Raises `Problem` 404 for a tool that `names` does not find, and for a server that the caller lacks."""
+    def check(self, names: Iterable[str], servers: Collection[str]) -> None:
+        """Raises `Problem` 404 for a tool that is not one of `names`, and for a server that the caller lacks."""
         if self.server is not None and self.server not in servers:
             raise unknown_server(self.server)
-        missing = sorted(name for name in self.tools or () if names(name) is None)
+        missing = sorted((self.tools or frozenset()).difference(names))
         if missing:
             said = ", ".join(name[:_SHOWN] for name in missing[:5])
             raise Problem(404, "unknown_tool", f"tools= names tools that are not listed: {said}. See GET /v1/tools.")
@@ -47,8 +48,8 @@ def export_options(request: RestRequest) -> ExportOptions:
     """The options of the query. Raises `Problem`, `FormatRefused`."""
     return ExportOptions(
         wanted_format(request.query_params.get("format", Format.MCP)),
-        _flag(request, "strict"),
-        _flag(request, "defer"),
+        flag(request, "strict"),
+        flag(request, "defer"),
         selection(request),
     )
 
@@ -56,7 +57,7 @@ def export_options(request: RestRequest) -> ExportOptions:
 def wanted_format(name: str) -> Format:
     """The format of this name. Raises `FormatRefused`."""
     if name not in list(Format):
-        known = ", ".join(Format)
+        known = ", ".join([*Format, *Connector])
         raise FormatRefused("unknown_format", f'unknown format "{name[:_SHOWN]}". Use one of: {known}.')
     return Format(name)
 
@@ -70,7 +71,8 @@ def selection(request: RestRequest) -> ToolSelection:
     return ToolSelection(names, request.query_params.get("server"))
 
 
-def _flag(request: RestRequest, name: str) -> bool:
+def flag(request: RestRequest, name: str) -> bool:
+    """A parameter that is 1 or 0. Raises `Problem`."""
     value = request.query_params.get(name, "")
     if value not in _FLAGS:
         raise Problem(400, "invalid_parameter", f"{name} has to be 1 or 0, not {value[:_SHOWN]!r}")

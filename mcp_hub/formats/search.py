@@ -1,0 +1,91 @@
+"""The search for tools: a model's call of the search tool, and the found tools as the answer that its provider takes.
+
+Providers that defer tools show the model those that a search returns: Anthropic by references, the Responses API by
+definitions. Elsewhere the found tools go into the next request beside the tools that are there.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from mcp_hub.formats.calls import read_calls
+from mcp_hub.formats.errors import FormatRefused
+from mcp_hub.formats.providers import Format
+from mcp_hub.formats.records import CallFault, ModelCall
+from mcp_hub.formats.results import write_results
+from mcp_hub.formats.tools import export
+from mcp_hub.types import JsonObject
+
+_NOTHING: Final = "No tool fits. Search again with other words."
+
+
+class SearchArguments(msgspec.Struct):
+    """The arguments of the search tool."""
+
+    query: str
+    server: str | None = None
+    limit: int | None = None
+
+
+def read_search(call: JsonObject, out_of: Format) -> ModelCall:
+    """A model's call of the search tool; arguments that cannot be used are its fault, which the model can act on.
+
+    Raises: FormatRefused: `invalid_calls`.
+    """
+    if out_of is Format.OPENAI_RESPONSES and call.get("type") == "tool_search_call":
+        call = {**call, "type": "function_call", "name": "tool_search"}
+    calls = read_calls(call, out_of)
+    if len(calls) != 1:
+        raise FormatRefused("invalid_calls", f"call has to be one call of the search tool, in the format {out_of}.")
+    (found,) = calls
+    if found.fault is not None:
+        return found
+    try:
+        if msgspec.convert(found.arguments, SearchArguments, strict=False).query.strip():
+            return found
+        said = "the query is empty"
+    except msgspec.ValidationError as error:
+        said = str(error)
+    fault = CallFault("invalid_arguments", f"{said}. Give query: what the tool is needed for, in a few words.")
+    return msgspec.structs.replace(found, fault=fault)
+
+
+def write_found(
+    tools: Sequence[JsonObject], into: Format, call: ModelCall | None = None, *, is_strict: bool = False
+) -> JsonObject:
+    """The found tools, the best first, as the answer to a search; `call` is the model's, if it was one.
+
+    Raises: FormatRefused as `export` does.
+    """
+    match into:
+        case Format.ANTHROPIC:
+            return _anthropic(tools, call)
+        case Format.OPENAI_RESPONSES:
+            made = export(tools, into, is_strict=is_strict).body["tools"]
+            return {
+                "type": "tool_search_output",
+                "call_id": None if call is None else call.id,
+                "execution": "client",
+                "status": "completed" if call is None or call.fault is None else "incomplete",
+                "tools": [{**tool, "defer_loading": True} for tool in made],
+            }
+        case _:
+            answer = export(tools, into, is_strict=is_strict).body
+            return answer if call is None else {**answer, "messages": _answered(call, tools, into)}
+
+
+def _anthropic(tools: Sequence[JsonObject], call: ModelCall | None) -> JsonObject:
+    content: list[JsonObject] = [{"type": "tool_reference", "tool_name": tool["name"]} for tool in tools]
+    content = content or [{"type": "text", "text": _NOTHING}]
+    if call is None:
+        return {"content": content}
+    block: JsonObject = _answered(call, tools, Format.ANTHROPIC)[0]["content"][0]
+    return block if call.fault is not None else {**block, "content": content}
+
+
+def _answered(call: ModelCall, tools: Sequence[JsonObject], into: Format) -> list[JsonObject]:
+    """The messages that answer the call with the names of the tools."""
+    said = f"You can call these tools now: {', '.join(tool['name'] for tool in tools)}" if tools else _NOTHING
+    result = {call.id: {"content": [{"type": "text", "text": said}]}} if call.fault is None else {}
+    return write_results([call], result, into)

@@ -1,0 +1,115 @@
+"""`/v1/search`: the tools that fit a query, as `find_tools` ranks them, or as the answer to a provider's own search."""
+
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Raw
+from starlette.responses import Response
+
+from mcp_hub.formats.records import CallFault, ModelCall
+from mcp_hub.formats.search import SearchArguments, read_search, write_found
+from mcp_hub.fronts.rest.exchange import RestRequest, answer
+from mcp_hub.fronts.rest.formats.options import ToolSelection, flag, selection, wanted_format
+from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.hub import HubPort
+from mcp_hub.protocol.rest.lists import FoundTool, FoundTools, SearchBody
+from mcp_hub.types import Era, JsonObject, Kind
+
+_HITS: Final = 8
+_MOST_HITS: Final = 50
+_ALL: Final = 1 << 30
+_NO_QUERY: Final = "q (query in a body) has to say what the tool is needed for: /v1/search?q=…"
+
+
+class _Search(msgspec.Struct, frozen=True):
+    """A search among the selected tools; only those of `server`, if it is there. `call` is that of a model."""
+
+    query: str
+    most: int
+    server: str | None
+    selection: ToolSelection
+    is_full: bool
+    call: ModelCall | None = None
+
+
+class ToolSearch:
+    """Searches for callers, in the format that they ask for; without one as `FoundTools`."""
+
+    def __init__(self, hub: HubPort) -> None:
+        self._hub = hub
+
+    async def by_query(self, request: RestRequest) -> Response:
+        """A search in a URL. Raises `Problem`, `FormatRefused`."""
+        params, chosen = request.query_params, selection(request)
+        query = _needed(params.get("q"))
+        most = request.count("limit", _HITS, _MOST_HITS)
+        return await self._answer(
+            request, _Search(query, most, chosen.server, chosen, _is_full(params.get("detail", "brief")))
+        )
+
+    async def by_body(self, request: RestRequest) -> Response:
+        """A search in a body, or the call of a model that searches. Raises `Problem`, `FormatRefused`."""
+        body = await request.shaped(SearchBody)
+        chosen = ToolSelection(None if body.tools is None else frozenset(body.tools), body.server)
+        query, most, server, call = body.query, body.limit, chosen.server, None
+        if body.call is not None:
+            into = wanted_format(request.query_params.get("format", ""))
+            call = read_search(body.call, into)
+            if call.fault is not None:
+                return answer(write_found([], into, call))
+            wanted = msgspec.convert(call.arguments, SearchArguments, strict=False)
+            query, most, server = wanted.query, wanted.limit or most, wanted.server or server
+        search = _Search(_needed(query), min(max(1, most), _MOST_HITS), server, chosen, _is_full(body.detail), call)
+        return await self._answer(request, search)
+
+    async def _answer(self, request: RestRequest, search: _Search) -> Response:
+        name, is_strict = request.query_params.get("format"), flag(request, "strict")
+        into = None if name is None else wanted_format(name)
+        profile, catalog = request.caller.profile, self._hub.catalog
+        await catalog.settled()
+        servers, call = catalog.rules(profile).servers, search.call
+        search.selection.check([entry.exported for entry in catalog.view(profile).entries(Kind.TOOL)], servers)
+        if into is not None and call is not None and search.server not in (None, *servers):
+            fault = CallFault("unknown_server", "There is not a server of this name. Search without server.")
+            return answer(write_found([], into, msgspec.structs.replace(call, fault=fault)))
+        found = await self._found(profile, search, with_definitions=search.is_full or into is not None)
+        if into is None:
+            return answer(found)
+        tools = [msgspec.json.decode(hit.definition, type=JsonObject) for hit in found.hits if hit.definition]
+        return answer(write_found(tools, into, call, is_strict=is_strict))
+
+    async def _found(self, profile: str | None, search: _Search, *, with_definitions: bool) -> FoundTools:
+        """The hits among the selected tools; one that is not selected gives way to those that are like it."""
+        catalog, chosen = self._hub.catalog, search.selection
+        view = catalog.view(profile)
+        found = await catalog.search(
+            profile, search.query, search.most if chosen.tools is None else _ALL, search.server
+        )
+        hits: list[FoundTool] = []
+        weak: list[bool] = []
+        for hit in found.hits:
+            alike = [entry for name in (hit.id, *hit.also) if (entry := view.find(Kind.TOOL, name)) is not None]
+            entries = [entry for entry in alike if chosen.has(entry.exported, entry.server)]
+            if entries and len(hits) < search.most:
+                first, *others = entries
+                also = [other.exported for other in others]
+                definition = Raw(first.definition(Era.MODERN)) if with_definitions else UNSET
+                hits.append(
+                    FoundTool(first.exported, first.server, first.summary, hit.score, hit.parts, also, definition)
+                )
+                weak.append(hit.weak)
+        return FoundTools(search.query, not hits or weak[0], hits, catalog.starting(profile))
+
+
+def _needed(query: str | None) -> str:
+    """Raises `Problem` without a query."""
+    if query is None or not (query := query.strip()):
+        raise Problem(400, "invalid_parameter", _NO_QUERY)
+    return query
+
+
+def _is_full(detail: str) -> bool:
+    """Raises `Problem` for a detail that is not known."""
+    if detail not in ("brief", "full"):
+        raise Problem(400, "invalid_parameter", f"detail has to be brief or full, not {detail[:50]!r}")
+    return detail == "full"

@@ -263,6 +263,10 @@ HTTP: Final = _table(
     unsupported_tool=("The format cannot carry a tool.", "Rename it, or select others."),
     too_many_tools=("The provider does not take so many tools.", "Select some: `tools=`, `profile=`, `expose=search`."),
     deferral_unsupported=("The format cannot defer tools.", "Use `expose=search`, or another format."),
+    public_url_required=(
+        "A provider can only connect to a hub with a public https address.",
+        "Set `hub.http.public_url`, or give `url=`.",
+    ),
     too_many_calls=("The request has more than 64 calls.", "Split it."),
     invalid_calls=("The body does not hold calls of the format.", "Send what the model answered, in its format."),
     invalid_results=("The body does not hold results of the format.", "Correct it."),

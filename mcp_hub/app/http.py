@@ -68,6 +68,7 @@ class HttpFront:
         self.rest = RestApi(
             app.hub, version=__version__, max_body=body, executors=app.executors, is_open=is_open,
             limits=app.binding.limits, operator=app.operations, admission=admission,
+            public_url=lambda: app.settings.hub.http.public_url,
         )  # fmt: skip
         self.auth = HttpAuthFactory(profile)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
@@ -148,6 +149,8 @@ class HttpAuthFactory:
             for token in settings.hub.tokens
         }
         hosts = [*http.allowed_hosts, http.host]
+        if http.public_url is not None:
+            hosts.append(urlsplit(http.public_url).hostname or "")
         verifier = None
         if http.oauth is not None:
             verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys())

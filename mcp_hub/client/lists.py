@@ -1,5 +1,7 @@
 """The lists of a hub: its servers, its tools found and counted, as its REST front answers."""
 
+from msgspec import Raw
+
 from mcp_hub.client.rest import RestClient
 from mcp_hub.protocol.rest.lists import FoundTools, PromptList
 from mcp_hub.protocol.rest.servers import ServerList
@@ -26,6 +28,14 @@ class HubLists:
         """The tools that fit the query, the best first."""
         only = {} if server is None else {"server": server}
         return await self._rest.get(FoundTools, "search", q=query, limit=str(most), **only)
+
+    async def exported(self, **params: str) -> Raw:
+        """The tools in a format, as sent. Raises `InvalidParams` for parameters that cannot be."""
+        return await self._rest.get(Raw, "tools", **params)
+
+    async def found(self, **params: str) -> Raw:
+        """The tools that fit a query, in a format, as sent. Raises as `exported` does."""
+        return await self._rest.get(Raw, "search", **params)
 
     async def prompts(self) -> PromptList:
         """The prompts."""

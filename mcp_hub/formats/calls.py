@@ -56,9 +56,13 @@ def restored(call: ModelCall, out_of: Format, input_schema: object) -> ModelCall
     """The call with the tool's own names of parameters."""
     if call.fault is not None or out_of not in FACTS:
         return call
+    return msgspec.structs.replace(call, arguments=argument_names(out_of, input_schema).restored(call.arguments))
+
+
+def argument_names(out_of: Format, input_schema: object) -> ArgumentNames:
+    """The names of a tool's parameters in the calls of a format of a provider."""
     facts = FACTS[out_of]
-    names = ArgumentNames(input_schema, facts.strict or facts.plain)
-    return msgspec.structs.replace(call, arguments=names.restored(call.arguments))
+    return ArgumentNames(input_schema, facts.strict or facts.plain)
 
 
 def _restored(call: ModelCall, out_of: Format, schemas: Mapping[str, object] | None) -> ModelCall:

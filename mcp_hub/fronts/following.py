@@ -17,12 +17,15 @@ _FETCH: Final = 10.0
 
 
 class Following:
-    """A place in a stream. Raises what `StreamHandle.follow` raises."""
+    """A place in a stream. `bell` is rung by news; streams that are followed together share one.
+
+    Raises what `StreamHandle.follow` raises.
+    """
 
     __slots__ = ("_bell", "_reader", "_stream")
 
-    def __init__(self, stream: StreamHandle, after: int) -> None:
-        self._bell = Bell()
+    def __init__(self, stream: StreamHandle, after: int, bell: Bell | None = None) -> None:
+        self._bell = Bell() if bell is None else bell
         self._stream = stream
         self._reader = stream.follow(self._bell.ring, after)
 
@@ -46,15 +49,21 @@ class Following:
 
     async def lines(self, most: int, seconds: float) -> list[bytes]:
         """The next events: none only if none comes in time, or the stream is `closed`. Raises why no more will come."""
-        reader = self._reader
         until = anyio.current_time() + seconds
-        while not (reader.has_more or self.closed):
-            if reader.failed is not None:
-                raise reader.failed
+        while not (lines := self.next_lines(most)) and not self.closed:
             is_there = self.cursor < self._stream.info.last
             patience = max(until - anyio.current_time(), _FETCH if is_there else 0)
             if not await self._bell.wait(max(patience, 0)):
                 return []
+        return lines
+
+    def next_lines(self, most: int) -> list[bytes]:
+        """The next events that are here already. Raises why no more will come."""
+        reader = self._reader
+        if not reader.has_more:
+            if reader.failed is not None and not self.closed:
+                raise reader.failed
+            return []
         return [entry.line for entry in reader.take_entries(most)]
 
     async def page(self, most: int, seconds: float) -> list[bytes]:

@@ -335,7 +335,10 @@ async def _own_hub(loaded: "Loaded", started: "Loaded", wait: float, profile: st
     has_all = started.settings.servers.keys() == loaded.settings.servers.keys()
     async with open_app(at_once, os.environ) as app:
         limits, operator = app.binding.limits, app.operations
-        api = RestApi(app.hub, version=__version__, max_body=LIMIT, limits=limits, operator=operator)
+        api = RestApi(
+            app.hub, version=__version__, max_body=LIMIT, limits=limits, operator=operator,
+            public_url=lambda: app.settings.hub.http.public_url,
+        )  # fmt: skip
 
         async def application(scope: Any, receive: Any, send: Any) -> None:
             await api.serve(HttpExchange(scope, {}, caller, receive, send))

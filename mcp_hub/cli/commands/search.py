@@ -18,6 +18,7 @@ from mcp_hub.cli.render.results import ShownResult, with_code
 from mcp_hub.cli.setup import EXIT_TOOL, EXIT_UNAVAILABLE
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Completed, Failed
+from mcp_hub.formats.providers import Format
 from mcp_hub.masking import visible
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.types import Era, JsonObject
@@ -55,6 +56,10 @@ class SearchReport(msgspec.Struct, frozen=True):
     "--detail", type=click.Choice(["brief", "full"]),
     help="Print the answer as a model reads it, with the lines or the whole definitions of the hits.",
 )  # fmt: skip
+@click.option(
+    "--format", "form", type=click.Choice([one.value for one in Format]), metavar="FORMAT",
+    help=f"Print the answer to a provider's own tool search: {', '.join(Format)}.",
+)  # fmt: skip
 @click.option("--full", is_flag=True, help="Show whole descriptions, and the parameters.")
 @click.option("--explain", is_flag=True, help="Show how each score is computed.")
 @click.option("--profile", metavar="NAME", help="Search only what this profile exposes.")
@@ -65,6 +70,7 @@ def search(
     server: str | None,
     limit: int,
     detail: str | None,
+    form: str | None,
     full: bool,
     explain: bool,
     profile: str | None,
@@ -76,11 +82,7 @@ def search(
     The cost of the answer for a model, in tokens, goes to stderr. Exit code 1 if no tool matches, or 3 if no tool
     matches and a server is not ready. Weak hits, which the answer marks as such, count as hits.
     """
-    # a client could not send text that is not UTF-8 either
-    text = " ".join(query)[:_LONGEST].encode(errors="replace").decode()
-    given = {"query": text, "limit": limit, "detail": detail or "brief"} | (
-        {} if server is None else {"server": server}
-    )
+    given = _given(query, server, limit, detail)
 
     async def searched(hub: ReachedHub) -> int:
         await hub.settle()
@@ -90,7 +92,9 @@ def search(
         except RpcError as error:
             say(with_code(error))
             return EXIT_TOOL
-        if as_json:
+        if form is not None:
+            await _print_answer(hub, form, given)
+        elif as_json:
             tables.print_json(found)
         else:
             await _print(hub, found, full=full, is_whole=detail is not None)
@@ -99,6 +103,20 @@ def search(
         return 0 if found.hits else EXIT_UNAVAILABLE if absent else EXIT_TOOL
 
     run_with_hub(reach, searched, Selection([] if server is None else [server], profile))
+
+
+def _given(query: Sequence[str], server: str | None, limit: int, detail: str | None) -> JsonObject:
+    """The arguments of find_tools."""
+    # a client could not send text that is not UTF-8 either
+    text = " ".join(query)[:_LONGEST].encode(errors="replace").decode()
+    only = {} if server is None else {"server": server}
+    return {"query": text, "limit": limit, "detail": detail or "brief", **only}
+
+
+async def _print_answer(hub: ReachedHub, form: str, given: JsonObject) -> None:
+    """The answer to a provider's own search."""
+    only = {name: str(given[name]) for name in ("limit", "server") if name in given}
+    click.echo(bytes(await hub.client.lists.found(q=given["query"][:_SEARCHED], format=form, **only)))
 
 
 async def _found(hub: ReachedHub, profile: str | None, given: JsonObject) -> SearchReport:

@@ -1,7 +1,7 @@
 """`mcp-hub tools`: the tools as clients get them."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import click
 
@@ -12,6 +12,8 @@ from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.formats.connectors import Connector
+from mcp_hub.formats.providers import Format
 from mcp_hub.types import Era, Kind
 
 _WIDEST: Final = 200
@@ -22,14 +24,51 @@ _WIDEST: Final = 200
 @click.option("--server", metavar="NAME", help="Show only the tools of this server.")
 @click.option("--full", is_flag=True, help="Show whole descriptions, and the parameters.")
 @click.option("--json", "as_json", is_flag=True, help="Print the definitions as a JSON array.")
+@click.option(
+    "--format", "form", type=click.Choice([one.value for one in (*Format, *Connector)]), metavar="FORMAT",
+    help=f"Print the tools as a provider's request takes them: {', '.join([*Format, *Connector])}.",
+)  # fmt: skip
+@click.option("--strict", is_flag=True, help="With --format: let the provider enforce schemas that it can say.")
+@click.option("--defer", is_flag=True, help="With --format: let the provider load tools that a search returned.")
+@click.option("--tools", "names", metavar="A,B", help="With --format: only these tools.")
+@click.option("--public-url", metavar="URL", help="With --format: the hub's https address, for connectors.")
+@click.option("--profile", metavar="NAME", help="With --format: only what this profile exposes.")
 @hub_options
-def tools(server: str | None, full: bool, as_json: bool, reach: Reach) -> None:
+def tools(
+    server: str | None,
+    full: bool,
+    as_json: bool,
+    form: str | None,
+    profile: str | None,
+    reach: Reach,
+    **options: Any,
+) -> None:
     """List the tools under the names that clients use, one on a line.
 
     Asks the hub that runs for the configuration; without one, starts the servers. Exit code 3 if a server that
     may have tools is not ready.
     """
-    run_with_hub(reach, lambda hub: _tools(hub, server, full, as_json), Selection([] if server is None else [server]))
+    chosen = Selection([] if server is None else [server], profile)
+    if form is not None:
+        if full or as_json:
+            raise click.UsageError("--format, --full and --json exclude each other. Give one of them.")
+        given = {"format": form, "server": server, "tools": options["names"], "url": options["public_url"]}
+        given |= {name: "1" for name in ("strict", "defer") if options[name]}
+        params = {name: value for name, value in given.items() if value is not None}
+        run_with_hub(reach, lambda hub: _print_exported(hub, params), chosen)
+    if profile is not None or any(options.values()):
+        raise click.UsageError("--strict, --defer, --tools, --public-url and --profile belong to --format.")
+    run_with_hub(reach, lambda hub: _tools(hub, server, full, as_json), chosen)
+
+
+async def _print_exported(hub: ReachedHub, params: Mapping[str, str]) -> int:
+    """The tools as `GET /v1/tools` answers with these parameters."""
+    await hub.settle()
+    click.echo(bytes(await hub.client.lists.exported(**params)))
+    listed = await hub.client.lists.servers()
+    missing = [own for own in not_ready(map(status_of, listed.servers)) if params.get("server") in (None, own.server)]
+    tables.print_missing(missing)
+    return EXIT_UNAVAILABLE if missing else 0
 
 
 async def _tools(hub: ReachedHub, server: str | None, full: bool, as_json: bool) -> int:

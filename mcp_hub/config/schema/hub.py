@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from mcp_hub.config.findings import quoted
 from mcp_hub.config.schema.clients import ClientSettings, check_clients
-from mcp_hub.config.schema.issuers import ResourceServerSettings
+from mcp_hub.config.schema.issuers import PublicUrl, ResourceServerSettings
 from mcp_hub.config.schema.scalars import (
     Aliases,
     Amount,
@@ -36,6 +36,7 @@ class HttpSettings(Section):
     allowed_origins: AtOnce[list[Text]] = []
     cors: AtOnce[list[Origin]] = []
     allow_public: AtOnce[bool] = False
+    public_url: AtOnce[PublicUrl | None] = None
     max_body: Size = 32 * MiB
     max_sessions: Count = 1000
     sessions_per_principal: Count = 500

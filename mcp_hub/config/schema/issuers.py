@@ -30,6 +30,16 @@ def _identifier(text: str) -> str:
     return _url(text)
 
 
+def _public(text: str) -> str:
+    if (problem := refused_place(text, is_near=False)) is not None:
+        raise ValueError(f"expected https:// with a host that others can reach, but {problem}")
+    if "?" in text or "#" in text:
+        raise ValueError("must not have a query or a fragment")
+    return text
+
+
+PublicUrl = Annotated[Text, AfterValidator(_public)]
+"""The https address under which others reach the hub."""
 _Url = Annotated[Text, AfterValidator(_url)]
 _Identifier = Annotated[Text, AfterValidator(_identifier)]
 # RFC 6749 §3.3; goes into a header between quotes

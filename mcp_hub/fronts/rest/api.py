@@ -22,6 +22,7 @@ from mcp_hub.fronts.rest.calls import RestCalls
 from mcp_hub.fronts.rest.exchange import JSON, RestRequest, refusal
 from mcp_hub.fronts.rest.executors import Executors, RestExecutors
 from mcp_hub.fronts.rest.follow import Closing
+from mcp_hub.fronts.rest.formats.calls import FormatCalls
 from mcp_hub.fronts.rest.lists import RestLists
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.fronts.rest.routes import PREFIX, RestRoute, by_path
@@ -40,7 +41,10 @@ Handler = Callable[[RestRequest], Awaitable[Response | None]]
 
 
 class RestApi:
-    """Everything under `/v1`. `max_body` in bytes; `is_open`: `executors` need no token, or everybody has one."""
+    """Everything under `/v1`. `max_body` in bytes; `is_open`: `executors` need no token, or everybody has one.
+
+    `public_url` is the hub's address for others, as it is configured now.
+    """
 
     prefix = PREFIX
 
@@ -55,14 +59,17 @@ class RestApi:
         admission: Admission | None = None,
         executors: Executors | None = None,
         is_open: bool = False,
+        public_url: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._closing = Closing()
         admission = Admission(AdmissionLimits(), SystemClock()) if admission is None else admission
         self._document = openapi.document(version)
-        lists, calls, streams = RestLists(hub), RestCalls(hub, self._closing), RestStreams(hub, self._closing)
+        lists = RestLists(hub, public_url)
+        calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing)
         workers = RestExecutors(executors, self._closing, is_open=is_open)
         handlers = {
             **_handlers(lists, calls, streams, workers, RestServers(operator, admission)),
+            "callTools": FormatCalls(hub, calls, self._closing).call_tools,
             "describe": self._describe,
         }
         routes = [Route(path, _Resource(own, handlers, max_body, limits)) for path, own in by_path().items()]

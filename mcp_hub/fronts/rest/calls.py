@@ -36,7 +36,7 @@ OF_REST: Final = "rest#"
 
 _WAIT: Final = 25.0
 """Seconds that a call is waited for unless its caller prefers another time."""
-_QUICK: Final = 0.25
+QUICK: Final = 0.25
 """Seconds in which a call of a caller who takes both forms has to end quietly to be answered with JSON."""
 _PREFERRED: Final = re.compile(r"\s*wait\s*=\s*\"?([0-9]{1,9})\"?\s*", re.IGNORECASE)
 _TOKEN: Final = b'"rest"'
@@ -55,13 +55,17 @@ def rest_session(caller: Caller, key: str) -> Session:
     )
 
 
-class _Asked(msgspec.Struct, frozen=True):
-    """A request of MCP that becomes a stream; `name` is the tool, the prompt, or the URI."""
+class Asked(msgspec.Struct, frozen=True):
+    """A request of MCP that becomes a stream; `name` is the tool, the prompt, or the URI.
+
+    `of_request` is the digest of the HTTP request, if that holds more than this.
+    """
 
     method: str
     name: str
     params: RawObject
     meta: RequestMeta
+    of_request: str | None = None
 
     @property
     def arguments(self) -> Raw:
@@ -69,7 +73,7 @@ class _Asked(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        return idempotency.digest_of(
+        return self.of_request or idempotency.digest_of(
             self.name if self.method == _CALL else f"{self.method} {self.name}", self.arguments
         )
 
@@ -90,32 +94,27 @@ class RestCalls:
             for wanted in (name, self._hub.selected(name, arguments)):
                 if wanted not in body.tools:
                     raise Problem(404, "unknown_tool", f"Unknown tool: {wanted[:200]} is not among the selected tools")
-        params: RawObject = {"name": Raw(object_bytes(name)), "arguments": arguments}
-        return await self._serve(request, _Asked(_CALL, name, params, _meta(body.meta)))
+        return await self._serve(request, tool_call(name, arguments, body.meta))
 
     async def get_prompt(self, request: RestRequest) -> Response | None:
         """As `call_tool`."""
         body = await request.shaped(PromptBody)
         name = request.path["name"]
         params: RawObject = {"name": Raw(object_bytes(name)), "arguments": _arguments(body.arguments)}
-        return await self._serve(request, _Asked("prompts/get", name, params, _meta(body.meta)))
+        return await self._serve(request, Asked("prompts/get", name, params, _meta(body.meta)))
 
     async def read_resource(self, request: RestRequest) -> Response | None:
         """As `call_tool`."""
         body = await request.shaped(ReadBody)
         params: RawObject = {"uri": Raw(object_bytes(body.uri))}
-        return await self._serve(request, _Asked("resources/read", body.uri, params, _meta(body.meta)))
+        return await self._serve(request, Asked("resources/read", body.uri, params, _meta(body.meta)))
 
-    async def _serve(self, request: RestRequest, asked: _Asked) -> Response | None:
+    async def _serve(self, request: RestRequest, asked: Asked) -> Response | None:
         forms = request.accepts(JSON, EVENT_STREAM)
-        wait = _preferred_wait(request.header("prefer"))
-        key = request.header("idempotency-key")
-        if key is not None:
-            idempotency.check_key(key)
-        self._requests += 1
-        session = rest_session(request.caller, f"{OF_REST}{self._requests}")
+        wait = preferred_wait(request.header("prefer"))
+        key = idempotency.key_of(request)
         try:
-            stream = await self._stream(session, asked, key)
+            stream = await self.begin(self.session(request.caller), asked, key)
         except UnknownEntry as error:
             if asked.method == _CALL:
                 raise
@@ -123,14 +122,19 @@ class RestCalls:
         try:
             return await self._closing.connected(request, self._answer(request, stream, forms, wait))
         except Stopping:  # its stream is there to come back to: who made the call again would make it twice
-            raise _Accepted(self._hub, stream.info) from None
+            raise self._accepted(stream.info) from None
         finally:
             stream.let_go()
 
     # -- which call
 
-    async def _stream(self, session: Session, asked: _Asked, key: str | None) -> StreamHandle:
-        """The stream of the call, which is a new one unless it may be joined."""
+    def session(self, caller: Caller) -> Session:
+        """A session for the calls of one request."""
+        self._requests += 1
+        return rest_session(caller, f"{OF_REST}{self._requests}")
+
+    async def begin(self, session: Session, asked: Asked, key: str | None) -> StreamHandle:
+        """The stream of the call, which is a new one unless it may be joined; to be let go by its follower."""
         hub, principal, digest = self._hub, session.caller.principal, asked.digest
         if not self._is_known(session, asked, asked.name):
             await hub.catalog.settled()  # its server may be on its way up: wait as long as a list would
@@ -148,12 +152,12 @@ class RestCalls:
         call = hub.call(session, asked.method, asked.params, asked.meta, in_place=False)
         return await hub.begin_stream(call, key, digest)  # what is acknowledged is not lost
 
-    def _is_hidden(self, session: Session, asked: _Asked) -> bool:
+    def _is_hidden(self, session: Session, asked: Asked) -> bool:
         """Whether the caller's profile lacks it; its other tokens may have called it. Raises `InvalidParams`."""
         tool = self._hub.selected(asked.name, asked.arguments) if asked.method == _CALL else asked.name
         return session.caller.profile is not None and not self._is_known(session, asked, tool)
 
-    def _is_known(self, session: Session, asked: _Asked, name: str) -> bool:
+    def _is_known(self, session: Session, asked: Asked, name: str) -> bool:
         """Whether the session has what is asked for under this name."""
         view = self._hub.view(session)
         if asked.method == "resources/read":
@@ -165,7 +169,7 @@ class RestCalls:
     async def _answer(
         self, request: RestRequest, stream: StreamHandle, forms: list[str], wait: float
     ) -> Response | None:
-        """None for events, which have been sent. Raises `_Accepted` if the call is not done in time."""
+        """None for events, which have been sent. Raises `Accepted` if the call is not done in time."""
         following = Following(stream, stream.info.first - 1)
         try:
             if forms == [JSON]:
@@ -185,12 +189,15 @@ class RestCalls:
                 await following.lines(_BATCH, left)
         if following.closed or stream.info.has_ended:
             return await _done(stream)
-        raise _Accepted(self._hub, stream.info)
+        raise self._accepted(stream.info)
+
+    def _accepted(self, row: StreamInfo) -> "Accepted":
+        return Accepted(info(self._hub, row), (b"location", b"/v1/streams/" + row.id.encode()))
 
 
 async def _quick(following: Following) -> list[bytes]:
     """The first events of a call, those of a quick and quiet one to its end."""
-    until = anyio.current_time() + _QUICK
+    until = anyio.current_time() + QUICK
     lines: list[bytes] = []
     while not following.closed and len(lines) < 2 and (left := until - anyio.current_time()) > 0:
         lines += await following.lines(_BATCH, left)
@@ -203,18 +210,23 @@ async def _done(stream: StreamHandle) -> Response:
     return answer(CallAnswer(row.id, row.status, outcome(row.id, await stream.ending())))
 
 
-class _Accepted(Problem):
-    """No error: where the call, which is not done yet, is to be followed. It is said unless an answer was begun."""
+class Accepted(Problem):
+    """No error: says where calls that are not done yet are to be followed, unless an answer was begun."""
 
     media = JSON
 
-    def __init__(self, hub: HubPort, row: StreamInfo) -> None:
-        location = (b"location", b"/v1/streams/" + row.id.encode())
-        super().__init__(202, "accepted", "the call continues", headers=(location,))
-        self._info = info(hub, row)
+    def __init__(self, shape: object, *headers: tuple[bytes, bytes]) -> None:
+        super().__init__(202, "accepted", "the call continues", headers=headers)
+        self._shape = shape
 
     def encoded(self) -> bytes:
-        return msgspec.json.encode(self._info)
+        return msgspec.json.encode(self._shape)
+
+
+def tool_call(name: str, arguments: Raw, meta: Raw | UnsetType = UNSET, of_request: str | None = None) -> Asked:
+    """A call of a tool. Raises `Problem` for a `_meta` that does not fit."""
+    params: RawObject = {"name": Raw(object_bytes(name)), "arguments": arguments}
+    return Asked(_CALL, name, params, _meta(meta), of_request)
 
 
 def _arguments(given: Raw | UnsetType) -> Raw:
@@ -233,7 +245,7 @@ def _meta(given: Raw | UnsetType) -> RequestMeta:
     return msgspec.structs.replace(meta, token=_TOKEN, takes_events=True)
 
 
-def _preferred_wait(prefer: str | None) -> float:
+def preferred_wait(prefer: str | None) -> float:
     """The seconds of `wait=N` (RFC 7240 §4.3), none for `respond-async` alone; what cannot be read does not count."""
     parts = [] if prefer is None else re.split("[,;]", prefer)
     for part in parts:

@@ -9,16 +9,19 @@ import re
 from hashlib import sha256
 from typing import Final
 
+from mcp_hub.fronts.rest.exchange import RestRequest
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.types import RawJson
 
 _KEY: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 
 
-def check_key(key: str) -> None:
-    """Raises `Problem` for a malformed idempotency key."""
-    if not _KEY.fullmatch(key):
+def key_of(request: RestRequest) -> str | None:
+    """The idempotency key of a request. Raises `Problem` for a malformed one."""
+    key = request.header("idempotency-key")
+    if key is not None and not _KEY.fullmatch(key):
         raise Problem(400, "invalid_idempotency_key", "Idempotency-Key has to be 1 to 255 characters of ASCII")
+    return key
 
 
 def digest_of(name: str, arguments: RawJson) -> str:

@@ -3,6 +3,7 @@
 Each list is whole, in one answer: the same bytes as long as nothing changes.
 """
 
+from collections.abc import Callable
 from typing import Final, Literal
 
 import msgspec
@@ -11,7 +12,9 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from mcp_hub.errors import ConfigError
+from mcp_hub.formats.connectors import Connector
 from mcp_hub.fronts.rest.exchange import RestRequest, answer
+from mcp_hub.fronts.rest.formats.connectors import ConnectorEntries
 from mcp_hub.fronts.rest.formats.search import ToolSearch
 from mcp_hub.fronts.rest.formats.tools import ToolExports
 from mcp_hub.fronts.rest.problem import Problem
@@ -41,14 +44,19 @@ class _Page(msgspec.Struct, rename="camel"):
 class RestLists:
     """Serves `/v1/tools`, `/v1/resources`, `/v1/prompts`, `/v1/search` and `/v1/tokens`."""
 
-    def __init__(self, hub: HubPort) -> None:
+    def __init__(self, hub: HubPort, public_url: Callable[[], str | None] = lambda: None) -> None:
+        """`public_url` is the hub's address for others, as it is configured now."""
         self._hub = hub
+        self._connectors = ConnectorEntries(hub, public_url)
         self._exports = ToolExports(hub)
         found = ToolSearch(hub)
         self.search, self.search_as = found.by_query, found.by_body
 
     async def list_tools(self, request: RestRequest) -> Response:
         """In the format that the query asks for."""
+        wanted = request.query_params.get("format")
+        if wanted in list(Connector):
+            return await self._connectors.answer(request, Connector(wanted))
         return await self._exports.answer(request, _client_kind(request))
 
     async def list_resources(self, request: RestRequest) -> Response:

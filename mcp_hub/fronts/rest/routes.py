@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub.formats.connectors import Connector
 from mcp_hub.formats.providers import Format
 from mcp_hub.protocol.rest import calls, executors, lists, servers, streams
 from mcp_hub.protocol.rest.tokens import TokenAccount
@@ -65,6 +66,8 @@ _STRICT: Final = Parameter("strict", "1: enforced by the provider where its subs
 _TOOLS: Final = Parameter("tools", "only these tools: names separated by commas")
 _SERVER: Final = Parameter("server", "only tools of this server")
 _EPOCH: Final = Parameter("epoch", "the registration's; or the header Producer-Epoch", "integer")
+_PREFER: Final = Parameter("Prefer", "wait=N: seconds to wait for the result, at most 300 (25)", is_header=True)
+_KEY: Final = Parameter("Idempotency-Key", "the same key and request: the same call", is_header=True)
 _PRODUCER: Final = (
     Parameter("Producer-Epoch", "the registration's; a post with events needs it", "integer", is_header=True),
     Parameter("Producer-Seq", "1, 2, 3… for each call; comes with Producer-Epoch", "integer", is_header=True),
@@ -80,9 +83,7 @@ def _call(path: str, operation: str, summary: str, body: type) -> RestRoute:
         ),
         body=body,
         parameters=(
-            Parameter("Prefer", "wait=N: seconds to wait for the result, at most 300 (25)", is_header=True),
-            Parameter("Idempotency-Key", "the same key and request: the same call", is_header=True),
-            _PROFILE,
+            _PREFER, _KEY, _PROFILE,
         ),
         problems=(400, 403, 404, 406, 409, 413, 415, 422, 500, 502, 503, 504),
     )  # fmt: skip
@@ -93,9 +94,10 @@ ROUTES: Final = (
         "GET", "/v1/tools", "listTools", "Every tool that the caller may use",
         (ResponseSpec(200, "the tools", {_JSON: calls.ToolList}),),
         parameters=(
-            _FORMAT, _STRICT,
+            Parameter("format", f"{', '.join([*Format, *Connector])} (mcp)"), _STRICT,
             Parameter("defer", "1: tools are loaded when a search returns them, and the tool for that comes first"),
             _TOOLS, _SERVER,
+            Parameter("url", "for connectors: the https address of the hub (hub.http.public_url)"),
             Parameter("expose", "full, or as clients of MCP are listed tools: search, names or auto (full)"),
             _PROFILE,
         ),
@@ -140,6 +142,19 @@ ROUTES: Final = (
         problems=(400, 404), has_head=True,
     ),
     _call("/v1/tools/{name}/call", "callTool", "Call a tool; a lost connection does not end the call", calls.CallBody),
+    RestRoute(
+        "POST", "/v1/tools/call", "callTools", "Make 1 to 64 calls of a model; the messages that answer them",
+        (
+            ResponseSpec(200, "the answers, or the events of all calls", {_JSON: calls.CallsAnswer, _SSE: None}),
+            ResponseSpec(202, "some are not done in time: they have streams", {_JSON: calls.CallsAnswer}),
+        ),
+        body=msgspec.Raw,
+        parameters=(
+            Parameter("format", ", ".join(Format), is_required=True),
+            _TOOLS, _SERVER, _PREFER, _KEY, _PROFILE,
+        ),
+        problems=(400, 404, 406, 413, 415, 422, 500),
+    ),
     _call("/v1/prompts/{name}/get", "getPrompt", "Get a prompt, as a tool is called", calls.PromptBody),
     _call("/v1/resources/read", "readResource", "Read a resource, as a tool is called", calls.ReadBody),
     RestRoute(

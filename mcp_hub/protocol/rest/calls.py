@@ -1,11 +1,11 @@
 """Tools and their calls over REST."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from mcp_hub.types import Status
+from mcp_hub.types import JsonObject, Status
 
 JsonObjectText = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema={"type": "object"})]
 """An encoded object; that it is one is for the reader to check."""
@@ -45,3 +45,30 @@ class CallAnswer(Struct):
     stream: str
     status: Status
     result: JsonObjectText
+
+
+class ModelCallState(Struct, omit_defaults=True):
+    """One call of a request in a provider's format. `refused`: it was not made, and has no stream.
+
+    `problem` is the document that a call by its name would have been answered with.
+    """
+
+    id: str
+    name: str
+    status: Status | Literal["refused"]
+    stream: str | UnsetType = UNSET
+    problem: JsonObjectText | UnsetType = UNSET
+
+
+class CallsAnswer(Struct):
+    """The calls of a request in a provider's format, in their order.
+
+    `messages` are what goes back to the model, for the calls that have ended: messages, items or contents.
+    """
+
+    messages: list[JsonObject]
+    calls: list[ModelCallState]
+
+    @property
+    def is_done(self) -> bool:
+        return all(call.status not in ("working", "input_required") for call in self.calls)

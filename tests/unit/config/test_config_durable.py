@@ -37,6 +37,7 @@ def test_a_text_is_short_for_a_store_and_its_folder() -> None:
     assert hub("store: sqlite:streams/x").store == hub("store: {path: streams/x}").store
 
 
+NOT_PUBLIC = ["http://hub.example.com", "https://127.0.0.1", "https://a@b.org", "https://a.org/?x", "https://a.org/#x"]
 NO_ORIGINS = ["*", "null", "app.example", "https://*.example", "https://app.example/a", "https://a@app.example"]
 
 
@@ -73,6 +74,7 @@ def test_origins_of_pages_may_end_with_a_slash() -> None:
         ("limits: {stream_size: 0}", "limits.stream_size [invalid_value]"),
         ("limits: {event: huge}", "limits.event [invalid_value]"),
         *((f"http: {{cors: ['{origin}']}}", "http.cors[0] [invalid_value]") for origin in NO_ORIGINS),
+        *((f"http: {{public_url: '{url}'}}", "http.public_url [invalid_value]") for url in NOT_PUBLIC),
         ("limits: {events: 1}", "limits.events [unknown_key]"),
     ],
 )

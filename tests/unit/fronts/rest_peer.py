@@ -170,7 +170,14 @@ class RestPeer:
 
 @asynccontextmanager
 async def rest_hub(
-    root: Path, *, tokens: bool = True, is_open: bool = True, admission: Admission | None = None, **hub: Any
+    root: Path,
+    *,
+    tokens: bool = True,
+    is_open: bool = True,
+    admission: Admission | None = None,
+    max_body: int = 100_000,
+    public_url: str | None = None,
+    **hub: Any,
 ) -> AsyncIterator[RestPeer]:
     """A `local_hub` behind its REST front."""
     async with local_hub(root, **hub) as (app, tools), anyio.create_task_group() as tasks:
@@ -178,12 +185,13 @@ async def rest_hub(
         rest = RestApi(
             app.hub,
             version="1.2",
-            max_body=100_000,
+            max_body=max_body,
             limits=limits,
             operator=operator,
             executors=app.executors,
             is_open=is_open,
             admission=admission,
+            public_url=lambda: public_url,
         )
         endpoints = Endpoints(HttpAuth(CALLERS if tokens else {}), {}, rest)
         yield RestPeer(app, tools, rest, endpoints, tasks)
@@ -192,9 +200,9 @@ async def rest_hub(
 
 
 @asynccontextmanager
-async def mcp_hub(root: Path) -> AsyncIterator[RestPeer]:
+async def mcp_hub(root: Path, **hub: Any) -> AsyncIterator[RestPeer]:
     """A running hub that serves `/mcp` too."""
-    async with rest_hub(root) as peer:
+    async with rest_hub(root, **hub) as peer:
         mcp = StreamableHttp(peer.app.hub, peer.app.binding, max_body=100_000, max_sessions=10)
         peer._endpoints = Endpoints(HttpAuth(CALLERS), mcp.routes, peer.rest)
         async with anyio.create_task_group() as tasks:

@@ -148,13 +148,13 @@ class _View:
     pass
 
 
-def test_answers_are_bounded_and_go_with_their_view() -> None:
+async def test_answers_are_bounded_and_go_with_their_view() -> None:
     kept, view = KeptExports(), _View()
     for at in range(40):
-        kept.get(view, at, partial(b"%d".__mod__, at))
-    assert kept.get(view, 39, lambda: b"anew") == b"39"
-    assert kept.get(view, 0, lambda: b"anew") == b"anew"
-    assert kept.get(_View(), 39, lambda: b"of another") == b"of another"
+        await kept.get(view, at, partial(b"%d".__mod__, at))
+    assert await kept.get(view, 39, lambda: b"anew") == b"39"
+    assert await kept.get(view, 0, lambda: b"anew") == b"anew"
+    assert await kept.get(_View(), 39, lambda: b"of another") == b"of another"
     gone = weakref.ref(view)
     del view
     gc.collect()

@@ -73,6 +73,8 @@ async def test_search_is_narrowed_to_what_the_user_selected(peer: RestPeer) -> N
     assert [one["name"] for one in (await found(peer, "?format=mcp", {"call": call, "tools": ["echo"]}))["tools"]] == [
         "echo"
     ]
+    for one in ("hold", "echo"):  # the limit counts hits that are selected
+        assert [hit["name"] for hit in (await found(peer, f"?q=hold+echo&limit=1&tools={one}"))["hits"]] == [one]
     assert (await found(peer, "?q=hold&tools=echo"))["weak"] is True
     problem(await peer.ask("GET", "/v1/search?q=hold&tools=nothing"), 404, "unknown_tool")
     problem(await peer.ask("POST", "/v1/search", {"query": "x", "tools": ["hold"]}, token=NARROW), 404, "unknown_tool")

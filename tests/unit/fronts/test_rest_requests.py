@@ -116,7 +116,7 @@ async def test_client_that_leaves_before_its_body_is_there_is_not_answered(peer:
 
 @pytest.mark.parametrize(
     "path",
-    ["/v1/", "/v1/nothing", "/v1/tools/call", "/v1/tools//call", "/v1/tools/%ff/call", "/v1//tools", "/v1/tools//"],
+    ["/v1/", "/v1/nothing", "/v1/tools/calls", "/v1/tools//call", "/v1/tools/%ff/call", "/v1//tools", "/v1/tools//"],
 )
 async def test_path_that_is_none_is_not_found(peer: RestPeer, path: str) -> None:
     problem(await peer.ask("GET", path), 404, "not_found")

@@ -59,6 +59,15 @@ async def test_every_endpoint_is_below_the_mount(tmp_path: Path, prefix: str) ->
         assert (await http.get(f"{prefix}/absent")).status_code == 404
 
 
+async def test_public_address_is_that_of_connectors_and_an_accepted_host(tmp_path: Path) -> None:
+    async with mounted(tmp_path, "/hub", http={"public_url": "https://hub.example.com/hub"}) as http:
+        for host, status in (("hub.example.com", 200), ("other.example.com", 421)):
+            answer = await http.get("/hub/v1/tools?format=openai-mcp", headers={"host": host})
+            assert answer.status_code == status
+            if status == 200:
+                assert answer.json()["tools"][0]["server_url"] == "https://hub.example.com/hub/mcp"
+
+
 async def test_places_that_the_hub_names_can_be_reached(tmp_path: Path) -> None:
     async with mounted(tmp_path) as http:
         body = {"arguments": {"seconds": 0.01}}

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub.formats.connectors import Connector
 from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.formats.providers import Format
 from mcp_hub.fronts.rest.exchange import RestRequest
@@ -56,7 +57,7 @@ def export_options(request: RestRequest) -> ExportOptions:
 def wanted_format(name: str) -> Format:
     """The format of this name. Raises `FormatRefused`."""
     if name not in list(Format):
-        known = ", ".join(Format)
+        known = ", ".join([*Format, *Connector])
         raise FormatRefused("unknown_format", f'unknown format "{name[:_SHOWN]}". Use one of: {known}.')
     return Format(name)
 

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Final
 from weakref import WeakKeyDictionary
 
+import anyio
+import anyio.to_thread
 import msgspec
 from starlette.responses import Response
 
@@ -25,17 +27,19 @@ class KeptExports:
 
     def __init__(self) -> None:
         self._kept: WeakKeyDictionary[object, dict[object, bytes]] = WeakKeyDictionary()
+        self._turn = anyio.Lock()
 
-    def get(self, view: object, options: object, made: Callable[[], bytes]) -> bytes:
-        """The answer that is kept, or that is `made` now."""
+    async def get(self, view: object, options: object, made: Callable[[], bytes]) -> bytes:
+        """The answer that is kept, or that is `made` now: in a worker thread, because many tools take long."""
         kept = self._kept.setdefault(view, {})
-        found = kept.get(options)
-        if found is None:
-            found = made()
-            if len(kept) >= _MOST_KEPT:
-                del kept[next(iter(kept))]
-            kept[options] = found
-        return found
+        if options not in kept:
+            async with self._turn:
+                if options not in kept:
+                    found = await anyio.to_thread.run_sync(made)
+                    if len(kept) >= _MOST_KEPT:
+                        del kept[next(iter(kept))]
+                    kept[options] = found
+        return kept[options]
 
 
 class ToolExports:
@@ -60,7 +64,7 @@ class ToolExports:
             search = self._hub.catalog.search_tool(Counter(one.server for one in chosen))
             return exported([one.definition(Era.MODERN) for one in chosen], options, search)
 
-        return Response(self._kept.get(view, options, made), media_type=JSON)
+        return Response(await self._kept.get(view, options, made), media_type=JSON)
 
 
 def exported(definitions: list[bytes], options: ExportOptions, search: bytes) -> bytes:

@@ -1,0 +1,161 @@
+"""`POST /v1/tools/call`: the calls of a model's answer, made together and answered in its provider's format.
+
+A mistake in one call is answered in its result, as an error that the model reads; the other calls are made.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+import anyio
+import msgspec
+from msgspec import UNSET, Raw
+from starlette.responses import Response
+
+from mcp_hub.errors import HubError
+from mcp_hub.formats.arguments import ArgumentNames
+from mcp_hub.formats.calls import argument_names, read_calls
+from mcp_hub.formats.errors import FormatRefused
+from mcp_hub.formats.providers import Format
+from mcp_hub.formats.records import ModelCall
+from mcp_hub.fronts.rest import idempotency
+from mcp_hub.fronts.rest.calls import QUICK, Accepted, RestCalls, preferred_wait, tool_call
+from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer
+from mcp_hub.fronts.rest.follow import Closing, Stopping
+from mcp_hub.fronts.rest.formats.followed import FollowedCall, FollowedCalls
+from mcp_hub.fronts.rest.formats.options import ToolSelection, selection, wanted_format
+from mcp_hub.fronts.rest.problem import Problem, problem_for, unknown_server
+from mcp_hub.hub import HubPort
+from mcp_hub.sessions.session import Session
+from mcp_hub.types import JsonObject, Kind
+
+_KEPT: Final = 2048
+"""Tools whose names of parameters are kept."""
+
+
+class _CallsRequest(msgspec.Struct, frozen=True):
+    """A request that was read. `digest` is that of all that the idempotency key stands for, if there is one."""
+
+    session: Session
+    into: Format
+    chosen: ToolSelection
+    calls: tuple[ModelCall, ...]
+    key: str | None
+    digest: str | None
+
+    def key_of(self, call: ModelCall) -> str | None:
+        """The key of one call: the first has that of the request, the others have keys that no client can send."""
+        at = self.calls.index(call)
+        return self.key if self.key is None or at == 0 else f"{self.key}\n{at}"
+
+
+class FormatCalls:
+    """Makes the calls of requests in the format of a provider."""
+
+    def __init__(self, hub: HubPort, calls: RestCalls, closing: Closing) -> None:
+        self._hub = hub
+        self._calls = calls
+        self._closing = closing
+
+    async def call_tools(self, request: RestRequest) -> Response | None:
+        """The answers as JSON when all calls are done in time, 202 when they are not, or the events of all as SSE."""
+        forms, wait = request.accepts(JSON, EVENT_STREAM), preferred_wait(request.header("prefer"))
+        read = await self._read(request)
+        followed = FollowedCalls(await self._begun(read), read.into)
+        try:
+            return await self._closing.connected(request, _answered(request, followed, forms, wait))
+        except Stopping:  # the calls have their streams
+            raise Accepted(await followed.answer()) from None
+        finally:
+            followed.close()
+
+    async def _read(self, request: RestRequest) -> _CallsRequest:
+        """Raises `Problem`, `FormatRefused` for what is wrong with the request as a whole."""
+        name = request.query_params.get("format")
+        if name is None:
+            raise FormatRefused("unknown_format", f"format= is missing. Use one of: {', '.join(Format)}.")
+        into, chosen, key = wanted_format(name), selection(request), idempotency.key_of(request)
+        if chosen.server is not None and chosen.server not in self._hub.catalog.rules(request.caller.profile).servers:
+            raise unknown_server(chosen.server)
+        body = await request.shaped(Raw)
+        calls = read_calls(msgspec.json.decode(body), into)
+        if not calls:
+            raise FormatRefused("invalid_calls", f"The body has no calls in the format {into}. Send a model's answer.")
+        digest = None
+        if key is not None:
+            digest = idempotency.digest_of(f"tools/call {into} {sorted(chosen.tools or ())} {chosen.server}", body)
+        read = _CallsRequest(self._calls.session(request.caller), into, chosen, calls, key, digest)
+        for call in calls if key is not None else ():  # raises `KeyReused` before any call is made
+            await self._hub.durable.with_key(request.caller.principal, read.key_of(call) or "", digest or "")
+        return read
+
+    async def _begun(self, read: _CallsRequest) -> Sequence[FollowedCall]:
+        """All calls of the request, in its order: they begin together."""
+        if len(read.calls) == 1:
+            return [await self._begin(read, read.calls[0])]
+        begun: dict[str, FollowedCall] = {}
+
+        async def begin(call: ModelCall) -> None:
+            begun[call.id] = await self._begin(read, call)
+
+        async with anyio.create_task_group() as tasks:
+            for call in read.calls:
+                tasks.start_soon(begin, call)
+        return [begun[call.id] for call in read.calls]
+
+    async def _begin(self, read: _CallsRequest, call: ModelCall) -> FollowedCall:
+        try:
+            arguments = await self._arguments(read, call)
+            meta = Raw(msgspec.json.encode(call.extra["_meta"])) if "_meta" in call.extra else UNSET
+            asked = tool_call(call.name, arguments, meta, read.digest)
+            return FollowedCall(call, await self._calls.begin(read.session, asked, read.key_of(call)), None)
+        except HubError as error:
+            return FollowedCall(call, None, problem_for(error))
+
+    async def _arguments(self, read: _CallsRequest, call: ModelCall) -> Raw:
+        """Under the tool's own names. Raises `Problem`, `InvalidParams` for a call that is not to be made."""
+        if call.fault is not None:
+            raise Problem(413 if call.fault.code == "arguments_too_large" else 400, *call.fault)
+        entry = self._hub.view(read.session).find(Kind.TOOL, call.name)
+        if entry is None:  # its server may be on its way up
+            await self._hub.catalog.settled()
+            entry = self._hub.view(read.session).find(Kind.TOOL, call.name)
+        arguments = call.arguments
+        if entry is not None and read.into is not Format.MCP:
+            arguments = _names(read.into, entry.raw).restored(arguments)
+        encoded = Raw(msgspec.json.encode(arguments))
+        self._check_selected(read, call.name, encoded)
+        return encoded
+
+    def _check_selected(self, read: _CallsRequest, name: str, arguments: Raw) -> None:
+        """Raises `Problem` for a call of a tool that the user has not selected, also through `run_tool`."""
+        chosen, inner = read.chosen, self._hub.selected(name, arguments)
+        entry = self._hub.view(read.session).find(Kind.TOOL, inner)
+        is_listed = chosen.tools is None or {name, inner} <= chosen.tools
+        is_of_server = chosen.server is None or (entry is not None and entry.server == chosen.server)
+        if not (is_listed and is_of_server):
+            raise Problem(404, "unknown_tool", f"Unknown tool: {inner[:200]} is not among the selected tools")
+
+
+@lru_cache(_KEPT)
+def _names(into: Format, definition: bytes) -> ArgumentNames:
+    return argument_names(into, msgspec.json.decode(definition, type=JsonObject).get("inputSchema"))
+
+
+async def _answered(request: RestRequest, followed: FollowedCalls, forms: list[str], wait: float) -> Response | None:
+    """None for events, which have been sent. Raises `Accepted` if not all calls are done in time."""
+    is_json = forms == [JSON]
+    until = anyio.current_time() + (wait if is_json else QUICK)
+    taken = []
+    while forms != [EVENT_STREAM] and (is_json or followed.is_quiet) and (left := until - anyio.current_time()) > 0:
+        lines = await followed.lines(left)
+        taken += [] if is_json else lines
+        if followed.is_over:
+            break
+    if is_json or (followed.is_over and followed.is_quiet and forms != [EVENT_STREAM]):
+        found = await followed.answer()
+        if found.is_done:
+            return answer(found)
+        raise Accepted(found)
+    await followed.send(request.streamed(), taken)
+    return None

@@ -1,0 +1,180 @@
+"""The calls of one request, each with a stream of its own: followed together, and answered in their order."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import anyio
+import msgspec
+from msgspec import UNSET, Raw
+
+from mcp_hub.aio import Bell
+from mcp_hub.errors import HubError
+from mcp_hub.formats.providers import Format
+from mcp_hub.formats.records import McpResult, ModelCall
+from mcp_hub.formats.results import error_result, write_results
+from mcp_hub.fronts.following import Following
+from mcp_hub.fronts.http.response import KEEP_ALIVE, StreamedResponse
+from mcp_hub.fronts.rest.follow import kind_of
+from mcp_hub.fronts.rest.info import outcome
+from mcp_hub.fronts.rest.problem import Problem, problem_for
+from mcp_hub.hub import StreamHandle
+from mcp_hub.protocol import sse
+from mcp_hub.protocol.rest.calls import CallsAnswer, ModelCallState
+
+_BATCH: Final = 256
+"""Events of all calls that are written at once."""
+
+
+class FollowedCall:
+    """A call that was refused with a `problem`, or that has a stream, which is followed to its ending."""
+
+    def __init__(self, call: ModelCall, stream: StreamHandle | None, problem: Problem | None) -> None:
+        self.call = call
+        self.stream = stream
+        self.problem = problem
+        self.cursor = 0
+        self._following: Following | None = None
+        self._ending: bytes | None = None
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether more of its events may come."""
+        return self._following is not None
+
+    def follow(self, bell: Bell) -> None:
+        """From its first event on."""
+        if self.stream is None:
+            return
+        self.cursor = self.stream.info.first - 1
+        try:
+            self._following = Following(self.stream, self.cursor, bell)
+        except HubError as error:
+            self.problem = problem_for(error)
+
+    def next_lines(self, most: int) -> list[bytes]:
+        """Its next events that are here already. What ends them early becomes its `problem`."""
+        following = self._following
+        if following is None:
+            return []
+        try:
+            lines = following.next_lines(most)
+        except HubError as error:  # such as events that were let go
+            self.problem = problem_for(error)
+            self.close()
+            return []
+        self.cursor = following.cursor
+        if following.closed:
+            self._ending = lines[-1] if lines else None
+            self.close()
+        return lines
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._following is not None:
+            self._following.close()
+            self._following = None
+
+    async def result(self) -> McpResult | None:
+        """Its result, or the error that stands for one; None while it continues."""
+        stream = self.stream
+        if stream is not None and stream.info.has_ended:
+            try:
+                ending = await stream.ending() if self._ending is None else self._ending
+                found: McpResult = msgspec.json.decode(outcome(stream.id, ending))
+            except HubError as error:
+                self.problem = problem_for(error)
+            else:
+                self.problem = None
+                return found
+        elif stream is not None:
+            return None
+        return error_result(str(self.problem))
+
+    def state(self) -> ModelCallState:
+        """Where it is, for programs."""
+        problem = UNSET if self.problem is None else Raw(self.problem.encoded())
+        if self.stream is None:
+            return ModelCallState(self.call.id, self.call.name, "refused", problem=problem)
+        return ModelCallState(self.call.id, self.call.name, self.stream.info.status, self.stream.id, problem)
+
+
+class FollowedCalls:
+    """The calls of one request. To be closed."""
+
+    def __init__(self, calls: Sequence[FollowedCall], into: Format) -> None:
+        self._calls = calls
+        self._into = into
+        self._bell = Bell()
+        self._most = max(_BATCH // len(calls), 1)
+        for one in calls:
+            one.follow(self._bell)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no more events will come."""
+        return not any(one.is_followed for one in self._calls)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no call has said more than its start and its ending."""
+        return all(one.cursor <= (1 if one.is_followed else 2) for one in self._calls)
+
+    def close(self) -> None:
+        """The calls continue."""
+        for one in self._calls:
+            one.close()
+            if one.stream is not None:
+                one.stream.let_go()
+
+    async def lines(self, seconds: float) -> list[tuple[FollowedCall, list[bytes]]]:
+        """The next events: none only if none comes in time, or all is over."""
+        until = anyio.current_time() + seconds
+        while True:
+            found = [(one, lines) for one in self._calls if (lines := one.next_lines(self._most))]
+            if found or self.is_over or not await self._bell.wait(max(until - anyio.current_time(), 0)):
+                return found
+
+    async def answer(self) -> CallsAnswer:
+        """The messages that answer the calls that have ended, and where each call is."""
+        results = {one.call.id: found for one in self._calls if (found := await one.result()) is not None}
+        ended = [one.call for one in self._calls if one.call.id in results]
+        messages = write_results(ended, results, self._into)
+        return CallsAnswer(messages, [one.state() for one in self._calls])
+
+    async def send(self, writer: StreamedResponse, lines: Iterable[tuple[FollowedCall, list[bytes]]] = ()) -> None:
+        """Events from `lines`, which were taken last, to the end of all streams. Raises `ClientGone`."""
+        await writer.start()
+        said = {one for one in self._calls if not one.is_followed and one.problem is not None}
+        refused = b"".join(_problem(one) for one in self._calls if one in said)
+        events = refused + _events(lines)
+        while not self.is_over:
+            await writer.write(events or sse.COMMENT)
+            events = _events(await self.lines(KEEP_ALIVE))
+            for one in self._calls:
+                if one.problem is not None and one not in said:
+                    said.add(one)
+                    events += _problem(one)
+        answer = await self.answer()
+        await writer.end(events + b"event: closed\ndata: %b\n\n" % msgspec.json.encode(answer))
+
+
+def _events(lines: Iterable[tuple[FollowedCall, list[bytes]]]) -> bytes:
+    """The events whose lines were taken last, each with the ids of its call and of its place in its stream."""
+    parts = []
+    for one, own in lines:
+        assert one.stream is not None
+        label, stream = msgspec.json.encode(one.call.id), one.stream.id.encode()
+        first = one.cursor - len(own) + 1
+        for seq, line in enumerate(own, first):
+            head = b"id: %b:%d\n" % (stream, seq)
+            parts.append(head + _event(kind_of(line), label, line))
+    return b"".join(parts)
+
+
+def _problem(one: FollowedCall) -> bytes:
+    assert one.problem is not None
+    return _event(b"problem", msgspec.json.encode(one.call.id), one.problem.encoded())
+
+
+def _event(kind: bytes, call: bytes, line: bytes) -> bytes:
+    return b'event: %b\ndata: {"call":%b,%b\n\n' % (kind, call, line[1:])

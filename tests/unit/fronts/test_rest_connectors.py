@@ -1,0 +1,95 @@
+"""`/v1/tools?format=anthropic-mcp` and `openai-mcp`: entries for providers that connect to the hub themselves."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.fronts.local_hub import TOOLS, hello
+from tests.unit.fronts.rest_peer import ALICE, NARROW, RestPeer, mcp_hub, problem, rest_hub
+
+pytestmark = pytest.mark.anyio
+
+PUBLIC = "https://hub.example.com"
+
+
+async def entries(peer: RestPeer, query: str, **options: Any) -> Any:
+    response = await peer.ask("GET", f"/v1/tools?{query}", **options)
+    assert response.status == 200, response.body
+    assert ALICE not in response.body.decode() and NARROW not in response.body.decode()
+    return response.json
+
+
+async def test_address_comes_from_the_settings_or_the_query(tmp_path: Path) -> None:
+    async with rest_hub(tmp_path, public_url=f"{PUBLIC}/tools") as peer:
+        (server,) = (await entries(peer, "format=anthropic-mcp"))["mcp_servers"]
+        assert (server["url"], server["authorization_token"]) == (f"{PUBLIC}/tools/mcp", "${HUB_TOKEN}")
+        (entry,) = (await entries(peer, "format=openai-mcp&url=https://other.example.com"))["tools"]
+        assert (entry["server_url"], entry["authorization"]) == ("https://other.example.com/mcp", "${HUB_TOKEN}")
+        problem(await peer.ask("GET", "/v1/tools?format=openai-mcp&url=http://x.org"), 400, "public_url_required")
+
+
+async def test_connectors_of_a_hub_without_a_public_address_are_refused(peer: RestPeer) -> None:
+    for name in ("anthropic-mcp", "openai-mcp"):
+        problem(await peer.ask("GET", f"/v1/tools?format={name}"), 400, "public_url_required")
+
+
+async def test_profile_of_the_caller_is_in_the_address(peer: RestPeer) -> None:
+    (entry,) = (await entries(peer, f"format=openai-mcp&url={PUBLIC}", token=NARROW))["tools"]
+    assert entry["server_url"] == f"{PUBLIC}/mcp/p/narrow" and entry["server_label"] == "mcp-hub-narrow"
+    assert entry["allowed_tools"] == {"tool_names": ["read_result", "echo"]}
+
+
+async def over_mcp(peer: RestPeer) -> list[dict[str, Any]]:
+    """The tools that a handshake client of the endpoint is listed, over all pages."""
+    headers = {"accept": "application/json, text/event-stream"}
+
+    async def ask(method: str, params: object, id_: int | None = 1) -> Any:
+        message = {"jsonrpc": "2.0", "method": method, "params": params} | ({} if id_ is None else {"id": id_})
+        response = await peer.ask("POST", "/mcp", message, headers=headers)
+        if "mcp-session-id" in response.headers:
+            headers["mcp-session-id"] = response.headers["mcp-session-id"]
+        assert response.status in (200, 202), response.body
+        if id_ is None:
+            return None
+        is_stream = response.headers["content-type"].startswith("text/event-stream")
+        found = [json.loads(event.data) for event in response.events if event.data][-1] if is_stream else response.json
+        return found["result"]
+
+    await ask("initialize", hello("2025-06-18"))
+    await ask("notifications/initialized", {}, None)
+    found: list[dict[str, Any]] = []
+    params: dict[str, str] = {}
+    while True:
+        page = await ask("tools/list", params)
+        found += page["tools"]
+        if "nextCursor" not in page:
+            return found
+        params = {"cursor": page["nextCursor"]}
+
+
+@pytest.mark.parametrize("expose", ["full", "search"])
+@pytest.mark.parametrize("page_size", [1000, 2])
+async def test_pinned_listing_is_what_the_list_of_the_endpoint_gives(
+    tmp_path: Path, expose: str, page_size: int
+) -> None:
+    async with mcp_hub(tmp_path, expose=expose, page_size=page_size) as peer:
+        listed = await over_mcp(peer)
+        (toolset,) = (await entries(peer, f"format=anthropic-mcp&url={PUBLIC}"))["tools"]
+        expected = [{"name": tool["name"], "input_schema": tool["inputSchema"]} for tool in listed]
+        assert [{key: one[key] for key in ("name", "input_schema")} for one in toolset["tools"]] == expected
+        assert [one.get("description") for one in toolset["tools"]] == [tool.get("description") for tool in listed]
+        (entry,) = (await entries(peer, f"format=openai-mcp&url={PUBLIC}"))["tools"]
+        assert entry["allowed_tools"]["tool_names"] == [tool["name"] for tool in listed]
+        assert (set(TOOLS) <= {tool["name"] for tool in listed}) == (expose == "full")
+
+
+async def test_selection_switches_the_other_tools_off(peer: RestPeer) -> None:
+    (toolset,) = (await entries(peer, f"format=anthropic-mcp&url={PUBLIC}&tools=hold,echo"))["tools"]
+    assert toolset["default_config"] == {"enabled": False} and len(toolset["tools"]) > len(TOOLS)
+    assert toolset["configs"] == {"echo": {"enabled": True}, "hold": {"enabled": True}}
+    search, entry = (await entries(peer, f"format=openai-mcp&url={PUBLIC}&tools=hold&defer=1"))["tools"]
+    assert search["type"] == "tool_search" and entry["allowed_tools"] == {"tool_names": ["hold"]}
+    problem(await peer.ask("GET", f"/v1/tools?format=openai-mcp&url={PUBLIC}&tools=no"), 404, "unknown_tool")
+    problem(await peer.ask("GET", f"/v1/tools?format=openai-mcp&url={PUBLIC}&server=no"), 404, "unknown_server")

@@ -1,6 +1,7 @@
 """Fixtures for every test, and the guard that keeps `make test-fast` free of other processes."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
 from inspect import iscoroutinefunction
@@ -29,6 +30,19 @@ def _note_processes(event: str, arguments: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_note_processes)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leaves the cases of a test behind the `first` of them to `make proof`."""
+    seen = Counter[str]()
+    for item in items:
+        first = item.get_closest_marker("first")
+        if first is not None:
+            test = item.nodeid.partition("[")[0]
+            seen[test] += 1
+            if seen[test] > first.args[0]:
+                item.add_marker("proof")
 
 
 @pytest.hookimpl(tryfirst=True)

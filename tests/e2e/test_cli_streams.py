@@ -87,6 +87,7 @@ async def ended(process: Process) -> tuple[int, str]:
     return await process.wait(), said.decode()
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("url", [True, False], ids=["url", "store"])
 async def test_detached_call_is_followed_to_its_end(place: Place, url: bool) -> None:
     job = json.dumps({"steps": 3, "seconds": 1.5})
@@ -270,6 +271,7 @@ async def test_stream_that_was_trimmed_is_shown_from_where_it_is_kept(tmp_path: 
             assert said.startswith(f"{row['stream']}: ") and said.endswith(f" {row['first']}. [events_gone]\n")
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("command", ["resume", "cancel"])
 async def test_call_of_a_hub_that_was_killed_is_given_its_ending(tmp_path: Path, command: str) -> None:
     async with placed(tmp_path) as own:

@@ -61,6 +61,7 @@ def check(events: list[tuple[int, CallEvent]]) -> None:
     assert endings == [len(events)]
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("seed", range(4))
 async def test_stream_is_whole_though_connections_are_cut_at_any_byte(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)

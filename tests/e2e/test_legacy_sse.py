@@ -107,13 +107,15 @@ async def open_without_reading(url: str) -> tuple[anyio.abc.SocketStream, str]:
 
 
 async def fill(client: SseClient, endpoint: str, calls: int) -> None:
-    """Has results of a megabyte sent to a session whose stream nobody reads."""
+    """Has results of a megabyte sent to a session whose stream nobody reads, until the hub keeps it waiting."""
     client.endpoint = endpoint
     await client.send_request("initialize", {**json.loads(HELLO)}, id="hello")
-    for i in range(calls):
-        await client.send_request("tools/call", {"name": "h_big", "arguments": {"bytes": 1 << 20}}, id=f"big-{i}")
+    with anyio.move_on_after(_KEPT_WAITING):
+        for i in range(calls):
+            await client.send_request("tools/call", {"name": "h_big", "arguments": {"bytes": 1 << 20}}, id=f"big-{i}")
 
 
+_KEPT_WAITING = 3  # seconds; a request takes milliseconds where the hub takes requests of this client
 HELLO = json.dumps({"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}})
 
 

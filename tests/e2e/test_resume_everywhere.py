@@ -77,6 +77,7 @@ async def each_seed(one: Callable[[int], Coroutine[Any, Any, None]]) -> None:
             tasks.start_soon(one, seed)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("name", GOES_ON)
 async def test_job_that_continues_is_read_on_to_its_result(hubs: Fleet, name: str) -> None:
     async def one(seed: int) -> None:
@@ -121,6 +122,7 @@ STDIO = {
 }
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", STDIO)
 async def test_rest_of_a_job_over_stdio_says_what_became_of_its_hub(hubs: Fleet, name: str) -> None:
     start, code = STDIO[name]
@@ -223,6 +225,7 @@ async def test_jobs_of_a_killed_hub_end_once_and_the_task_of_a_server_continues(
             assert ending(lines)["jsonrpc"]["code"] == RESTARTED
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("end", ENDS)
 async def test_task_of_a_server_outlives_the_hub_of_a_stdio_client(tmp_path: Path, end: str) -> None:
     journal = tmp_path / "journal"

@@ -54,6 +54,7 @@ async def test_a_client_that_would_cut_a_call_is_answered_in_time_over_http(tmp_
 # -- tasks
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("front", "era"), [("stdio", MODERN), ("http", HANDSHAKE)])
 async def test_run_tool_is_answered_with_the_task_of_what_it_runs(front: str, era: str, tmp_path: Path) -> None:
     async with tasks.client_of(front, tasks.config(tmp_path, era), tmp_path) as plain:

@@ -74,6 +74,7 @@ async def test_hub_ends_in_time_and_takes_every_process_along(front: str, way: s
         assert "Traceback" not in running.stderr
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("front", "way"), [("stdio", "EOF"), ("stdio", "SIGTERM"), ("http", "SIGTERM")])
 async def test_servers_that_will_not_go_are_killed_in_time(front: str, way: str, tmp_path: Path) -> None:
     text = servers_yaml({"stubborn": argv(mode="ignore-term"), "deaf": argv(mode="ignore-eof"), "good": argv()})
@@ -84,6 +85,7 @@ async def test_servers_that_will_not_go_are_killed_in_time(front: str, way: str,
         await until(lambda: not any(map(is_alive, pids)))
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("way", ["SIGINT", "SIGTERM"])
 async def test_running_calls_over_stdio_get_exactly_one_error_each(way: str, era: str, tmp_path: Path) -> None:

@@ -112,6 +112,7 @@ async def test_updates_of_a_resource_reach_only_those_who_want_that_one(hub: Run
         done.set()
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("server", UPSTREAMS)
 @pytest.mark.parametrize("era", ERAS)
 async def test_after_the_servers_restart_a_subscriber_is_notified_once_and_stays_subscribed(

@@ -155,6 +155,7 @@ def steps_for(format: str, text: str, split: Split) -> int:
     return steps[0]
 
 
+@pytest.mark.first(14)
 @pytest.mark.slow
 @pytest.mark.parametrize("split", [whole, characters])
 @pytest.mark.parametrize(("format", "hostile"), HOSTILE, ids=range(len(HOSTILE)))

@@ -23,6 +23,7 @@ from mcp_hub.fronts.rest.exchange import JSON, RestRequest, refusal
 from mcp_hub.fronts.rest.executors import Executors, RestExecutors
 from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.formats.calls import FormatCalls
+from mcp_hub.fronts.rest.formats.prompted import PromptedTools
 from mcp_hub.fronts.rest.lists import RestLists
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.fronts.rest.routes import PREFIX, RestRoute, by_path
@@ -66,10 +67,14 @@ class RestApi:
         self._document = openapi.document(version)
         lists = RestLists(hub, public_url)
         calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing)
+        made = FormatCalls(hub, calls, self._closing)
+        prompted = PromptedTools(hub, made, self._closing)
         workers = RestExecutors(executors, self._closing, is_open=is_open)
         handlers = {
             **_handlers(lists, calls, streams, workers, RestServers(operator, admission)),
-            "callTools": FormatCalls(hub, calls, self._closing).call_tools,
+            "callTools": made.call_tools,
+            "promptTools": prompted.section,
+            "readPrompted": prompted.read,
             "describe": self._describe,
         }
         routes = [Route(path, _Resource(own, handlers, max_body, limits)) for path, own in by_path().items()]

@@ -92,7 +92,8 @@ class RestRequest(Request):
         return min(int(text), most)
 
     @property
-    def _media(self) -> str:
+    def media(self) -> str:
+        """The media type of the body, without parameters."""
         return (self.header("content-type") or "").partition(";")[0].strip().lower()
 
     @property
@@ -103,13 +104,13 @@ class RestRequest(Request):
 
     def check_header(self) -> None:
         """Raises `Problem` 415 for a request that any web page could send."""
-        if self._media != JSON and not self._is_marked:
+        if self.media != JSON and not self._is_marked:
             raise _unsupported()
 
     async def shaped(self, shape: type[T], limit: float = math.inf) -> T:
         """The JSON body; none at all is an empty object. Raises `Problem` 415, 413, 400, `ClientGone`."""
         text = await self._read(int(min(limit, self.max_body)))
-        media = self._media
+        media = self.media
         if media != JSON and (text or media) and not (self._is_marked and media in ("", _OF_CURL)):
             raise _unsupported()
         try:

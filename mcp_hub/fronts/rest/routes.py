@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.formats.connectors import Connector
+from mcp_hub.formats.prompted import FORMATS
 from mcp_hub.formats.providers import Format
 from mcp_hub.protocol.rest import calls, executors, lists, servers, streams
 from mcp_hub.protocol.rest.tokens import TokenAccount
@@ -62,6 +63,7 @@ _WAIT: Final = Parameter("wait", "seconds to wait for something, at most 300 (25
 _LIMIT: Final = Parameter("limit", "most entries of the answer", "integer")
 _PROFILE: Final = Parameter("profile", "the profile whose tools these are (that of the token, else all tools)")
 _FORMAT: Final = Parameter("format", f"{', '.join(Format)} (mcp)")
+_PROMPTED: Final = Parameter("format", ", ".join(FORMATS), is_required=True)
 _STRICT: Final = Parameter("strict", "1: enforced by the provider where its subset of JSON Schema allows it")
 _TOOLS: Final = Parameter("tools", "only these tools: names separated by commas")
 _SERVER: Final = Parameter("server", "only tools of this server")
@@ -154,6 +156,28 @@ ROUTES: Final = (
             _TOOLS, _SERVER, _PREFER, _KEY, _PROFILE,
         ),
         problems=(400, 404, 406, 413, 415, 422, 500),
+    ),
+    RestRoute(
+        "GET", "/v1/prompted", "promptTools", "What a prompt says about tools to a model whose calls are text",
+        (ResponseSpec(200, "the section", {_JSON: calls.PromptedSection}),),
+        parameters=(
+            _PROMPTED, Parameter("style", "schemas, or signatures: fewer tokens (schemas)"), _TOOLS, _SERVER, _PROFILE,
+        ),
+        problems=(400, 404), has_head=True,
+    ),
+    RestRoute(
+        "POST", "/v1/prompted", "readPrompted", "The calls in the text of a model; text/plain is read as it comes",
+        (
+            ResponseSpec(200, "the events, and results of calls", {_JSON: calls.PromptedAnswer, _SSE: None}),
+            ResponseSpec(202, "some calls are not done in time: they have streams", {_JSON: calls.PromptedAnswer}),
+        ),
+        body=calls.PromptedBody,
+        parameters=(
+            _PROMPTED, Parameter("call", "1: make the calls (0)"),
+            Parameter("thinking", "1: the prompt has opened the model's thinking (0)"),
+            _TOOLS, _SERVER, _PREFER, _PROFILE,
+        ),
+        problems=(400, 404, 406, 413, 415, 500),
     ),
     _call("/v1/prompts/{name}/get", "getPrompt", "Get a prompt, as a tool is called", calls.PromptBody),
     _call("/v1/resources/read", "readResource", "Read a resource, as a tool is called", calls.ReadBody),

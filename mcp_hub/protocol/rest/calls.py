@@ -72,3 +72,22 @@ class CallsAnswer(Struct):
     @property
     def is_done(self) -> bool:
         return all(call.status not in ("working", "input_required") for call in self.calls)
+
+
+class PromptedSection(Struct):
+    """The part of a prompt that describes tools to models whose calls are text in this format."""
+
+    format: str
+    section: str
+
+
+class PromptedBody(Struct, forbid_unknown_fields=True):
+    """The text that a model wrote, without anything that others wrote."""
+
+    text: str
+
+
+class PromptedAnswer(CallsAnswer):
+    """The events of a model's text; `messages` have the text of each result for the model's next turn."""
+
+    events: list[JsonObject]

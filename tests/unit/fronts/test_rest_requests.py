@@ -54,12 +54,13 @@ async def test_body_of_another_type_is_refused(peer: RestPeer, media: str) -> No
 
 
 CURL = "application/x-www-form-urlencoded"
+PROMPTED = "/v1/prompted?format=hermes&call=1"
 SIMPLE = ("text/plain", CURL, "multipart/form-data; boundary=x", "text/plain; application/json", None)
 """Types of bodies that a page may send anywhere without a preflight."""
 
 
 @pytest.mark.parametrize("media", SIMPLE)
-@pytest.mark.parametrize("path", [ECHO, "/v1/reload", "/v1/servers/local/restart", "/v1/streams/st_x/input"])
+@pytest.mark.parametrize("path", [ECHO, PROMPTED, "/v1/reload", "/v1/servers/local/restart", "/v1/streams/st_x/input"])
 async def test_no_page_changes_anything_by_a_request_that_needs_no_preflight(
     open_peer: RestPeer, path: str, media: str | None
 ) -> None:

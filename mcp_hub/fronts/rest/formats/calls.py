@@ -4,7 +4,7 @@ A mistake in one call is answered in its result, as an error that the model read
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 import anyio
@@ -18,6 +18,7 @@ from mcp_hub.formats.calls import argument_names, read_calls
 from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import ModelCall
+from mcp_hub.formats.results import write_results
 from mcp_hub.fronts.rest import idempotency
 from mcp_hub.fronts.rest.calls import QUICK, Accepted, RestCalls, preferred_wait, tool_call
 from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer
@@ -26,27 +27,29 @@ from mcp_hub.fronts.rest.formats.followed import FollowedCall, FollowedCalls
 from mcp_hub.fronts.rest.formats.options import ToolSelection, selection, wanted_format
 from mcp_hub.fronts.rest.problem import Problem, problem_for, unknown_server
 from mcp_hub.hub import HubPort
-from mcp_hub.sessions.session import Session
+from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import JsonObject, Kind
 
 _KEPT: Final = 2048
 """Tools whose names of parameters are kept."""
 
 
-class _CallsRequest(msgspec.Struct, frozen=True):
+class CallsRequest(msgspec.Struct, frozen=True):
     """A request that was read. `digest` is that of all that the idempotency key stands for, if there is one."""
 
     session: Session
     into: Format
     chosen: ToolSelection
-    calls: tuple[ModelCall, ...]
-    key: str | None
-    digest: str | None
+    calls: tuple[ModelCall, ...] = ()
+    key: str | None = None
+    digest: str | None = None
 
     def key_of(self, call: ModelCall) -> str | None:
         """The key of one call: the first has that of the request, the others have keys that no client can send."""
+        if self.key is None:
+            return None
         at = self.calls.index(call)
-        return self.key if self.key is None or at == 0 else f"{self.key}\n{at}"
+        return f"{self.key}\n{at}" if at else self.key
 
 
 class FormatCalls:
@@ -61,7 +64,7 @@ class FormatCalls:
         """The answers as JSON when all calls are done in time, 202 when they are not, or the events of all as SSE."""
         forms, wait = request.accepts(JSON, EVENT_STREAM), preferred_wait(request.header("prefer"))
         read = await self._read(request)
-        followed = FollowedCalls(await self._begun(read), read.into)
+        followed = FollowedCalls(await self._begun(read), partial(write_results, into=read.into))
         try:
             return await self._closing.connected(request, _answered(request, followed, forms, wait))
         except Stopping:  # the calls have their streams
@@ -69,7 +72,7 @@ class FormatCalls:
         finally:
             followed.close()
 
-    async def _read(self, request: RestRequest) -> _CallsRequest:
+    async def _read(self, request: RestRequest) -> CallsRequest:
         """Raises `Problem`, `FormatRefused` for what is wrong with the request as a whole."""
         name = request.query_params.get("format")
         if name is None:
@@ -84,26 +87,31 @@ class FormatCalls:
         digest = None
         if key is not None:
             digest = idempotency.digest_of(f"tools/call {into} {sorted(chosen.tools or ())} {chosen.server}", body)
-        read = _CallsRequest(self._calls.session(request.caller), into, chosen, calls, key, digest)
+        read = CallsRequest(self._calls.session(request.caller), into, chosen, calls, key, digest)
         for call in calls if key is not None else ():  # raises `KeyReused` before any call is made
             await self._hub.durable.with_key(request.caller.principal, read.key_of(call) or "", digest or "")
         return read
 
-    async def _begun(self, read: _CallsRequest) -> Sequence[FollowedCall]:
+    async def _begun(self, read: CallsRequest) -> Sequence[FollowedCall]:
         """All calls of the request, in its order: they begin together."""
         if len(read.calls) == 1:
-            return [await self._begin(read, read.calls[0])]
+            return [await self.begin(read, read.calls[0])]
         begun: dict[str, FollowedCall] = {}
 
         async def begin(call: ModelCall) -> None:
-            begun[call.id] = await self._begin(read, call)
+            begun[call.id] = await self.begin(read, call)
 
         async with anyio.create_task_group() as tasks:
             for call in read.calls:
                 tasks.start_soon(begin, call)
         return [begun[call.id] for call in read.calls]
 
-    async def _begin(self, read: _CallsRequest, call: ModelCall) -> FollowedCall:
+    def session(self, caller: Caller) -> Session:
+        """A session for the calls of one request."""
+        return self._calls.session(caller)
+
+    async def begin(self, read: CallsRequest, call: ModelCall) -> FollowedCall:
+        """The call, made or refused."""
         try:
             arguments = await self._arguments(read, call)
             meta = Raw(msgspec.json.encode(call.extra["_meta"])) if "_meta" in call.extra else UNSET
@@ -112,7 +120,7 @@ class FormatCalls:
         except HubError as error:
             return FollowedCall(call, None, problem_for(error))
 
-    async def _arguments(self, read: _CallsRequest, call: ModelCall) -> Raw:
+    async def _arguments(self, read: CallsRequest, call: ModelCall) -> Raw:
         """Under the tool's own names. Raises `Problem`, `InvalidParams` for a call that is not to be made."""
         if call.fault is not None:
             raise Problem(413 if call.fault.code == "arguments_too_large" else 400, *call.fault)
@@ -127,7 +135,7 @@ class FormatCalls:
         self._check_selected(read, call.name, encoded)
         return encoded
 
-    def _check_selected(self, read: _CallsRequest, name: str, arguments: Raw) -> None:
+    def _check_selected(self, read: CallsRequest, name: str, arguments: Raw) -> None:
         """Raises `Problem` for a call of a tool that the user has not selected, also through `run_tool`."""
         chosen, inner = read.chosen, self._hub.selected(name, arguments)
         entry = self._hub.view(read.session).find(Kind.TOOL, inner)

@@ -1,6 +1,6 @@
 """The calls of one request, each with a stream of its own: followed together, and answered in their order."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import anyio
@@ -9,9 +9,8 @@ from msgspec import UNSET, Raw
 
 from mcp_hub.aio import Bell
 from mcp_hub.errors import HubError
-from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import McpResult, ModelCall
-from mcp_hub.formats.results import error_result, write_results
+from mcp_hub.formats.results import error_result
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.http.response import KEEP_ALIVE, StreamedResponse
 from mcp_hub.fronts.rest.follow import kind_of
@@ -20,6 +19,9 @@ from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.hub import StreamHandle
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.rest.calls import CallsAnswer, ModelCallState
+from mcp_hub.types import JsonObject
+
+Write = Callable[[Sequence[ModelCall], Mapping[str, McpResult]], list[JsonObject]]
 
 _BATCH: Final = 256
 """Events of all calls that are written at once."""
@@ -99,13 +101,13 @@ class FollowedCall:
 
 
 class FollowedCalls:
-    """The calls of one request. To be closed."""
+    """The calls of one request. `write` makes the messages for the model of the calls that have ended. To be closed."""
 
-    def __init__(self, calls: Sequence[FollowedCall], into: Format) -> None:
+    def __init__(self, calls: Sequence[FollowedCall], write: Write) -> None:
         self._calls = calls
-        self._into = into
+        self._write = write
         self._bell = Bell()
-        self._most = max(_BATCH // len(calls), 1)
+        self._most = max(_BATCH // max(len(calls), 1), 1)
         for one in calls:
             one.follow(self._bell)
 
@@ -138,7 +140,7 @@ class FollowedCalls:
         """The messages that answer the calls that have ended, and where each call is."""
         results = {one.call.id: found for one in self._calls if (found := await one.result()) is not None}
         ended = [one.call for one in self._calls if one.call.id in results]
-        messages = write_results(ended, results, self._into)
+        messages = self._write(ended, results)
         return CallsAnswer(messages, [one.state() for one in self._calls])
 
     async def send(self, writer: StreamedResponse, lines: Iterable[tuple[FollowedCall, list[bytes]]] = ()) -> None:

@@ -1,0 +1,207 @@
+"""`/v1/prompted`: tools for models that call by text alone. The section of the prompt, and a model's text as events.
+
+The text is read as it comes, and the calls in it begin as soon as they are complete, if the request wants them made.
+"""
+
+import codecs
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Final, Literal, cast
+
+import anyio
+import anyio.lowlevel
+import msgspec
+from starlette.responses import Response
+
+from mcp_hub.formats.calls import MAX_CALLS
+from mcp_hub.formats.errors import FormatRefused
+from mcp_hub.formats.events import ModelEvent, OutputError, ToolCallEnd, ToolCallStart, as_json
+from mcp_hub.formats.prompted import FORMATS, PromptedParser, PromptFormat, result_text, tool_section
+from mcp_hub.formats.providers import Format
+from mcp_hub.formats.records import CallFault, McpResult, ModelCall
+from mcp_hub.fronts.http.response import ClientGone, StreamedResponse
+from mcp_hub.fronts.rest.calls import Accepted, preferred_wait
+from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer
+from mcp_hub.fronts.rest.follow import Closing, Stopping
+from mcp_hub.fronts.rest.formats.calls import CallsRequest, FormatCalls
+from mcp_hub.fronts.rest.formats.followed import FollowedCall, FollowedCalls
+from mcp_hub.fronts.rest.formats.options import ToolSelection, flag, selection
+from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.hub import HubPort
+from mcp_hub.protocol.rest.calls import CallsAnswer, PromptedAnswer, PromptedBody, PromptedSection
+from mcp_hub.sessions.session import Session
+from mcp_hub.types import Era, JsonObject, Kind
+
+PLAIN: Final = "text/plain"
+_SLICE: Final = 4096
+"""Characters that are parsed at once: other requests have their turn in between."""
+_SHOWN: Final = 50
+_STYLES: Final = ("schemas", "signatures")
+_ID: Final = "out"
+
+
+class PromptedTools:
+    """Serves models whose calls are text. `calls` makes the calls."""
+
+    def __init__(self, hub: HubPort, calls: FormatCalls, closing: Closing) -> None:
+        self._hub = hub
+        self._calls = calls
+        self._closing = closing
+
+    async def section(self, request: RestRequest) -> Response:
+        """The section for a prompt. Raises `Problem`, `FormatRefused`."""
+        format, style = _format(request), request.query_params.get("style", _STYLES[0])
+        if style not in _STYLES:
+            said = f"style has to be one of {', '.join(_STYLES)}, not {style[:_SHOWN]!r}"
+            raise Problem(400, "invalid_parameter", said)
+        tools = await self._tools(self._calls.session(request.caller), selection(request))
+        made = tool_section(format, tools, style=cast(Literal["schemas", "signatures"], style))
+        return answer(PromptedSection(format.name, made))
+
+    async def read(self, request: RestRequest) -> Response | None:
+        """The events of a model's text, and with call=1 the results of its calls: JSON, 202, or SSE.
+
+        Raises `Problem`, `FormatRefused`, `ClientGone`; a mistake of the model is an event and a result.
+        """
+        forms, wait = request.accepts(JSON, EVENT_STREAM), preferred_wait(request.header("prefer"))
+        format, chosen, session = _format(request), selection(request), self._calls.session(request.caller)
+        makes_calls, is_thinking = flag(request, "call"), flag(request, "thinking")
+        parser = PromptedParser(format, await self._tools(session, chosen), _ID, is_thinking=is_thinking)
+        made = _Output(self._calls, CallsRequest(session, Format.MCP, chosen) if makes_calls else None, format)
+        writer = request.streamed() if forms[0] == EVENT_STREAM else None
+        try:
+            async for piece in _pieces(request):
+                await _take(made, parser.feed(piece), writer)
+            await _take(made, parser.close(), writer)
+            followed = FollowedCalls(made.calls, made.messages)
+        except BaseException:
+            made.let_go()
+            raise
+        try:
+            return await self._closing.connected(request, _ended(made, followed, writer, wait))
+        except Stopping:  # the calls have their streams
+            raise Accepted(made.answer(await followed.answer())) from None
+        finally:
+            followed.close()
+
+    async def _tools(self, session: Session, chosen: ToolSelection) -> list[JsonObject]:
+        """The definitions of the tools that are selected. Raises `Problem`."""
+        await self._hub.catalog.settled()
+        listed = self._hub.view(session).entries(Kind.TOOL)
+        chosen.check([one.exported for one in listed], self._hub.catalog.rules(session.caller.profile).servers)
+        decoder = msgspec.json.Decoder(JsonObject)
+        return [decoder.decode(one.definition(Era.MODERN)) for one in listed if chosen.has(one.exported, one.server)]
+
+
+class _Output:
+    """The events of a model's text, and its calls. Without `asked` no call is made."""
+
+    def __init__(self, maker: FormatCalls, asked: CallsRequest | None, format: PromptFormat) -> None:
+        self._maker = maker
+        self._asked = asked
+        self._format = format
+        self._names: dict[str, str] = {}
+        self._places: dict[str, int] = {}
+        self.events: list[JsonObject] = []
+        self.calls: list[FollowedCall] = []
+
+    async def take(self, event: ModelEvent) -> None:
+        """Makes the call that is complete with this event."""
+        if isinstance(event, ToolCallStart):
+            self._places[event.id] = len(self._places)
+            self._names[event.id] = event.name
+        if self._asked is None:
+            return
+        if isinstance(event, ToolCallEnd):
+            call = ModelCall(event.id, self._names[event.id], msgspec.json.decode(event.arguments))
+            if len(self.calls) >= MAX_CALLS:
+                said = f"Only {MAX_CALLS} calls can be made at once. Make this one in the next turn."
+                call = msgspec.structs.replace(call, fault=CallFault("too_many_calls", said))
+            self.calls.append(await self._maker.begin(self._asked, call))
+        elif isinstance(event, OutputError) and len(self.calls) < 2 * MAX_CALLS:
+            id_ = event.id or f"{_ID}_error_{len(self.calls) + 1}"
+            call = ModelCall(id_, self._names.get(id_, "unknown"), {}, fault=CallFault(event.code, event.message))
+            self.calls.append(await self._maker.begin(self._asked, call))
+
+    def messages(self, calls: Sequence[ModelCall], results: Mapping[str, McpResult]) -> list[JsonObject]:
+        """The texts of results for the model's next turn."""
+        return [
+            {
+                "id": call.id,
+                "name": call.name,
+                "text": result_text(self._format, call.name, results[call.id], self._places.get(call.id, 0)),
+            }
+            for call in calls
+        ]
+
+    def answer(self, found: CallsAnswer) -> PromptedAnswer:
+        """The same with the events."""
+        return PromptedAnswer(found.messages, found.calls, self.events)
+
+    def let_go(self) -> None:
+        """The calls continue without a reader."""
+        for call in self.calls:
+            if call.stream is not None:
+                call.stream.let_go()
+
+
+async def _take(made: _Output, events: Sequence[ModelEvent], writer: StreamedResponse | None) -> None:
+    encoded = [as_json(event) for event in events]
+    if writer is None:
+        made.events += encoded
+    elif encoded:
+        await writer.write(b"".join(b"event: output\ndata: %b\n\n" % msgspec.json.encode(one) for one in encoded))
+    for event in events:
+        await made.take(event)
+
+
+async def _ended(
+    made: _Output, followed: FollowedCalls, writer: StreamedResponse | None, wait: float
+) -> Response | None:
+    """None for events, which have been sent. Raises `Accepted` if not all calls are done in time."""
+    if writer is not None:
+        await followed.send(writer)
+        return None
+    until = anyio.current_time() + wait
+    while not followed.is_over and (left := until - anyio.current_time()) > 0:
+        await followed.lines(left)
+    found = await followed.answer()
+    if not found.is_done:
+        raise Accepted(made.answer(found))
+    return answer(made.answer(found))
+
+
+def _format(request: RestRequest) -> PromptFormat:
+    """Raises `FormatRefused`."""
+    name = request.query_params.get("format", "")
+    if name not in FORMATS:
+        said = f'unknown format "{name[:_SHOWN]}"' if name else "format= is missing"
+        raise FormatRefused("unknown_format", f"{said}. Use one of: {', '.join(FORMATS)}.")
+    return FORMATS[name]
+
+
+async def _pieces(request: RestRequest) -> AsyncIterator[str]:
+    """The text in slices: of a JSON body as a whole, of plain text as it comes. Raises `Problem`, `ClientGone`."""
+    if request.media != PLAIN:
+        async for piece in _sliced((await request.shaped(PromptedBody)).text):
+            yield piece
+        return
+    size, decoder = 0, codecs.getincrementaldecoder("utf-8")("replace")
+    while True:
+        event = await request.receive()
+        if event["type"] == "http.disconnect":
+            raise ClientGone
+        part, is_last = event.get("body", b""), not event.get("more_body")
+        size += len(part)
+        if size > request.max_body:
+            close = ((b"connection", b"close"),)
+            raise Problem(413, "body_too_large", f"text over the limit of {request.max_body} bytes", headers=close)
+        async for piece in _sliced(decoder.decode(part, final=is_last)):
+            yield piece
+        if is_last:
+            return
+
+
+async def _sliced(text: str) -> AsyncIterator[str]:
+    for start in range(0, len(text), _SLICE):
+        yield text[start : start + _SLICE]
+        await anyio.lowlevel.checkpoint()

@@ -13,7 +13,7 @@ from mcp_hub.formats.schemas.nodes import Node, text_of
 from mcp_hub.formats.schemas.subset import NotStrict
 from mcp_hub.types import JsonObject
 
-_CODE: Final = {Format.ANTHROPIC: "code_execution_20260521", Format.OPENAI_RESPONSES: "programmatic"}
+PROGRAMMATIC: Final = {Format.ANTHROPIC: "code_execution_20260521", Format.OPENAI_RESPONSES: "programmatic"}
 """The caller of a format that is a program."""
 
 
@@ -97,8 +97,8 @@ class _Emitter:
         found = _SHAPES[self._into](definition, schema, is_strict)
         if is_deferred:
             found["defer_loading"] = True
-        if definition["name"] in self._programmatic and self._into in _CODE:
-            found["allowed_callers"] = ["direct", _CODE[self._into]]
+        if definition["name"] in self._programmatic and self._into in PROGRAMMATIC:
+            found["allowed_callers"] = ["direct", PROGRAMMATIC[self._into]]
             if self._into is Format.ANTHROPIC and "outputSchema" in definition:
                 returned = text_of(definition["outputSchema"])
                 found["description"] = f"{found.get('description', '')}\n\nReturns JSON: {returned}".strip()

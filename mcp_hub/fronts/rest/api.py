@@ -117,6 +117,7 @@ def _handlers(
     """By operation of `routes`."""
     return {
         "listTools": lists.list_tools,
+        "listLosses": lists.list_losses,
         "listResources": lists.list_resources,
         "listPrompts": lists.list_prompts,
         "searchTools": lists.search,

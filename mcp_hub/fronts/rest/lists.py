@@ -59,6 +59,10 @@ class RestLists:
             return await self._connectors.answer(request, Connector(wanted))
         return await self._exports.answer(request, _client_kind(request))
 
+    async def list_losses(self, request: RestRequest) -> Response:
+        """The losses of the tools in the format that the query asks for."""
+        return await self._exports.losses(request, _client_kind(request))
+
     async def list_resources(self, request: RestRequest) -> Response:
         """Resources and templates."""
         resources, templates = await self._page(request, Kind.RESOURCE), await self._page(request, Kind.TEMPLATE)

@@ -65,6 +65,7 @@ _PROFILE: Final = Parameter("profile", "the profile whose tools these are (that 
 _FORMAT: Final = Parameter("format", f"{', '.join(Format)} (mcp)")
 _PROMPTED: Final = Parameter("format", ", ".join(FORMATS), is_required=True)
 _STRICT: Final = Parameter("strict", "1: enforced by the provider where its subset of JSON Schema allows it")
+_CALLERS: Final = Parameter("callers", "programmatic: code that the model writes may call them, too (direct)")
 _TOOLS: Final = Parameter("tools", "only these tools: names separated by commas")
 _SERVER: Final = Parameter("server", "only tools of this server")
 _EPOCH: Final = Parameter("epoch", "the registration's; or the header Producer-Epoch", "integer")
@@ -98,12 +99,17 @@ ROUTES: Final = (
         parameters=(
             Parameter("format", f"{', '.join([*Format, *Connector])} (mcp)"), _STRICT,
             Parameter("defer", "1: tools are loaded when a search returns them, and the tool for that comes first"),
-            _TOOLS, _SERVER,
+            _CALLERS, _TOOLS, _SERVER,
             Parameter("url", "for connectors: the https address of the hub (hub.http.public_url)"),
             Parameter("expose", "full, or as clients of MCP are listed tools: search, names or auto (full)"),
             _PROFILE,
         ),
         problems=(400, 404), has_head=True,
+    ),
+    RestRoute(
+        "GET", "/v1/tools/losses", "listLosses", "What a format does not carry of the tools that are listed in it",
+        (ResponseSpec(200, "the losses", {_JSON: lists.ToolLosses}),),
+        parameters=(_FORMAT, _STRICT, _TOOLS, _SERVER, _PROFILE), problems=(400, 404), has_head=True,
     ),
     RestRoute(
         "POST", "/v1/search", "searchToolsAs", "The same, for a query or a model's call of the search tool",

@@ -58,3 +58,18 @@ class FoundTools(Struct):
     weak: bool
     hits: list[FoundTool]
     starting: list[str]
+
+
+class LossInfo(Struct):
+    """One thing that a format does not carry: where in the schema, what became of it, and what it was."""
+
+    path: str
+    kind: str
+    what: str
+
+
+class ToolLosses(Struct):
+    """By tool the losses of an export; a tool without one is not named."""
+
+    format: str
+    losses: dict[str, list[LossInfo]]

@@ -159,3 +159,31 @@ async def test_answers_are_bounded_and_go_with_their_view() -> None:
     del view
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize(("name", "code"), [("anthropic", "code_execution_"), ("openai-responses", "programmatic")])
+async def test_code_that_a_model_writes_may_call_tools_if_the_query_says_so(
+    peer: RestPeer, name: str, code: str
+) -> None:
+    (tool,) = await listed(peer, f"format={name}&callers=programmatic&tools=echo")
+    assert tool["allowed_callers"][0] == "direct" and tool["allowed_callers"][1].startswith(code)
+    for query in ("", "&callers=direct"):
+        assert "allowed_callers" not in (await listed(peer, f"format={name}&tools=echo{query}"))[0]
+
+
+@pytest.mark.parametrize("query", ["format=gemini&callers=programmatic", "format=anthropic&callers=me"])
+async def test_callers_that_a_format_lacks_are_refused(peer: RestPeer, query: str) -> None:
+    problem(await peer.ask("GET", f"/v1/tools?{query}"), 400, "invalid_parameter")
+
+
+async def test_losses_are_listed_by_tool_and_only_of_what_is_selected(peer: RestPeer) -> None:
+    """A worker's tool has a parameter that Gemini cannot name, and takes anything, which no provider enforces."""
+    odd = {"type": "object", "properties": {"x-id": {"type": "string"}}, "additionalProperties": {}}
+    await peer.ask("PUT", "/v1/executors/w", {"tools": [{"name": "odd", "inputSchema": odd}], "lease": 60})
+    renamed = (await peer.ask("GET", "/v1/tools/losses?format=gemini&tools=odd")).json
+    assert renamed["format"] == "gemini"
+    assert {loss["path"] for loss in renamed["losses"]["odd"] if loss["kind"] == "renamed"} == {"x-id"}
+    strict = (await peer.ask("GET", "/v1/tools/losses?format=openai&strict=1")).json["losses"]
+    assert [loss["kind"] for loss in strict["odd"]][-1] == "not_strict" and all(loss["what"] for loss in strict["odd"])
+    assert (await peer.ask("GET", "/v1/tools/losses?format=openai&strict=1&tools=echo")).json["losses"] == {}
+    assert (await peer.ask("GET", "/v1/tools/losses")).json == {"format": "mcp", "losses": {}}

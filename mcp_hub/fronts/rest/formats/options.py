@@ -8,6 +8,7 @@ import msgspec
 from mcp_hub.formats.connectors import Connector
 from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.formats.providers import Format
+from mcp_hub.formats.tools import PROGRAMMATIC
 from mcp_hub.fronts.rest.exchange import RestRequest
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
 
@@ -41,16 +42,20 @@ class ExportOptions(msgspec.Struct, frozen=True):
     into: Format
     is_strict: bool
     is_deferred: bool
+    is_programmatic: bool
     selection: ToolSelection
 
 
 def export_options(request: RestRequest) -> ExportOptions:
     """The options of the query. Raises `Problem`, `FormatRefused`."""
+    into, callers = wanted_format(request.query_params.get("format", Format.MCP)), request.query_params.get("callers")
+    if callers not in (None, "direct", "programmatic"):
+        raise Problem(400, "invalid_parameter", f"callers has to be direct or programmatic, not {callers[:_SHOWN]!r}")
+    if callers == "programmatic" and into not in PROGRAMMATIC:
+        known = ", ".join(PROGRAMMATIC)
+        raise Problem(400, "invalid_parameter", f"callers=programmatic is for {known}: models of {into} lack it")
     return ExportOptions(
-        wanted_format(request.query_params.get("format", Format.MCP)),
-        flag(request, "strict"),
-        flag(request, "defer"),
-        selection(request),
+        into, flag(request, "strict"), flag(request, "defer"), callers == "programmatic", selection(request)
     )
 
 

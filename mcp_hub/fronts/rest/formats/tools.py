@@ -11,11 +11,13 @@ import msgspec
 from starlette.responses import Response
 
 from mcp_hub.formats.providers import Format
+from mcp_hub.formats.records import Exported
 from mcp_hub.formats.tools import export
 from mcp_hub.fronts.rest.exchange import JSON, RestRequest
 from mcp_hub.fronts.rest.formats.options import ExportOptions, export_options
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort
+from mcp_hub.protocol.rest.lists import LossInfo, ToolLosses
 from mcp_hub.types import ClientKind, Era, JsonObject, Kind
 
 _MOST_KEPT: Final = 16
@@ -51,6 +53,15 @@ class ToolExports:
 
     async def answer(self, request: RestRequest, client: ClientKind) -> Response:
         """The tools as clients of this kind are listed them. Raises `Problem`, `FormatRefused`."""
+        return await self._answer(request, client, exported)
+
+    async def losses(self, request: RestRequest, client: ClientKind) -> Response:
+        """The losses of the same tools in the format. Raises `Problem`, `FormatRefused`."""
+        return await self._answer(request, client, lost)
+
+    async def _answer(
+        self, request: RestRequest, client: ClientKind, form: Callable[[list[bytes], ExportOptions, bytes], bytes]
+    ) -> Response:
         options, profile = export_options(request), request.caller.profile
         if options.is_deferred and client.expose != "full":
             raise Problem(400, "invalid_parameter", "defer=1 lists every tool: leave out expose=")
@@ -62,18 +73,33 @@ class ToolExports:
             options.selection.check([one.exported for one in listed], self._hub.catalog.rules(profile).servers)
             chosen = [one for one in listed if options.selection.has(one.exported, one.server)]
             search = self._hub.catalog.search_tool(Counter(one.server for one in chosen))
-            return exported([one.definition(Era.MODERN) for one in chosen], options, search)
+            return form([one.definition(Era.MODERN) for one in chosen], options, search)
 
-        return Response(await self._kept.get(view, options, made), media_type=JSON)
+        return Response(await self._kept.get(view, (form, options), made), media_type=JSON)
 
 
 def exported(definitions: list[bytes], options: ExportOptions, search: bytes) -> bytes:
     """The answer for these definitions; `search` is the tool that finds them where they are deferred."""
     if options.into is Format.MCP:  # as they are, byte for byte
         return b'{"tools":[%b]}' % b",".join([search, *definitions] if options.is_deferred else definitions)
+    return msgspec.json.encode(_export(definitions, options, search).body)
+
+
+def lost(definitions: list[bytes], options: ExportOptions, search: bytes) -> bytes:
+    """The losses of these definitions, by tool."""
+    found = _export(definitions, options, search).losses
+    return msgspec.json.encode(
+        ToolLosses(options.into, {name: [LossInfo(*loss) for loss in losses] for name, losses in found.items()})
+    )
+
+
+def _export(definitions: list[bytes], options: ExportOptions, search: bytes) -> Exported:
     decoder = msgspec.json.Decoder(JsonObject)
     tools = [decoder.decode(raw) for raw in definitions]
-    made = export(
-        tools, options.into, is_strict=options.is_strict, search=decoder.decode(search) if options.is_deferred else None
+    return export(
+        tools,
+        options.into,
+        is_strict=options.is_strict,
+        search=decoder.decode(search) if options.is_deferred else None,
+        programmatic=[tool["name"] for tool in tools] if options.is_programmatic else (),
     )
-    return msgspec.json.encode(made.body)

@@ -5,7 +5,7 @@ In: `servers.yaml` names a registry of Python functions here: `local: "mcp_hub.e
 Out: tools that a client can call without any other server installed.
 
 `jobs` shows the three kinds of tool that a registry takes: a job that streams its progress and output, a plain
-function, and a slow one that can be cancelled.
+function, and a slow one that can be cancelled. `worker` is a program that executes tools for a hub over REST.
 
 Held together by nothing: each module stands alone and imports only what a user's own tools would import.
 

@@ -61,6 +61,10 @@ class Call(msgspec.Struct, frozen=True, gc=False):
         return HANDSHAKE if self.is_program else self.era
 
 
+class CallEnded(RpcError):
+    """The call on which a question was asked has ended before the answer."""
+
+
 class Question(msgspec.Struct, frozen=True):
     """A question of an upstream to its caller, params as sent. `late` takes an answer that comes after its call."""
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.call import Call, CallChannel, CallHandler, Question, SentCall
+from mcp_hub.call import Call, CallChannel, CallEnded, CallHandler, Question, SentCall
 from mcp_hub.calls.log import CallLog
 from mcp_hub.calls.plan import ENDED, SENT, WITHOUT_PLAN, CallPlan, CallState, ResumePoint
 from mcp_hub.calls.progress import CallProgress
@@ -195,7 +195,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         """The call has ended: what is still open will not be answered."""
         while self.open_questions:
             _, question = self.open_questions.popitem()
-            question.answered(RpcError(f"{question.method} was not answered: the call has ended"))
+            question.answered(CallEnded(f"{question.method} was not answered: the call has ended"))
 
     # -- durable streams ----------------------------------------------------------------------------------------------
 

@@ -64,6 +64,15 @@ class Callers:
             return []
         return [call for call, _ in self._in_flight(with_tasks=False) if call.method in PARKABLE]
 
+    def other(self, call: Call) -> Asker | None:
+        """The newest other call in flight of the same session that may ask."""
+        others = [
+            asker
+            for asker in self._in_flight(with_tasks=False)
+            if asker[0] is not call and asker[0].session == call.session and asker[0].method in PARKABLE
+        ]
+        return others[-1] if others else None
+
     def abandon(self, call: Call, id_: int) -> None:
         """The caller has given the call up; its server may still log or ask for it for a while."""
         self._abandoned.add(id_, call, anyio.current_time())

@@ -82,7 +82,9 @@ class Peer(WireHandler):
         self._last_envelope: tuple[JsonObject | None, str | None, PeerInfo | None, RawObject] = None, None, None, {}
         self.callers = Callers(lambda: self.wire.requests.pending.values(), self.tasks)
         unclear = UnclearQuestions(self.callers.may_ask, lambda message: self.callers.asker(message, None))
-        self._asked = OpenRequests(lambda frame: self.wire.send(frame), self._elicitations.asked, unclear)
+        self._asked = OpenRequests(
+            lambda frame: self.wire.send(frame), self._elicitations.asked, unclear, self.callers.other
+        )
         self.wire = connect(self)
 
     def settle(self, info: PeerInfo) -> PeerInfo:

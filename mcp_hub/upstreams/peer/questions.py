@@ -13,7 +13,7 @@ import anyio
 import msgspec
 
 from mcp_hub import aio
-from mcp_hub.call import Call, CallChannel, Question
+from mcp_hub.call import Call, CallChannel, CallEnded, Question
 from mcp_hub.errors import MethodNotFound, RpcError
 from mcp_hub.protocol import questions
 from mcp_hub.protocol.jsonrpc import envelope
@@ -112,11 +112,19 @@ class UnclearQuestions:
 
 
 class OpenRequests:
-    """The requests that one handshake server has open. `send` writes a frame to it, `noted` hears of questions."""
+    """The requests that one handshake server has open. `send` writes a frame to it, `noted` hears of questions.
+
+    `other` finds another call in flight of the same session.
+    """
 
     def __init__(
-        self, send: Callable[[bytes], None], noted: Callable[[Call, RawJson], None], unclear: UnclearQuestions
+        self,
+        send: Callable[[bytes], None],
+        noted: Callable[[Call, RawJson], None],
+        unclear: UnclearQuestions,
+        other: Callable[[Call], Asker | None],
     ) -> None:
+        self._other = other
         self._send = send
         self._noted = noted
         self._unclear = unclear
@@ -125,11 +133,12 @@ class OpenRequests:
     def take(self, message: Envelope, asker: Asker | None, *, may_wait: bool = False) -> None:
         """Passes a request on to the caller of the call that it belongs to, or declines it.
 
-        A question without a call `may_wait` until it is clear whose it is.
+        A question without a link to a call `may_wait` until it is clear whose it is. It is asked on one call of its
+        session; where that ends before the answer, another one may have asked, and it is asked again on that.
         """
         if asker is not None and isinstance(message.params, msgspec.Raw):
             self._noted(asker[0], message.params)
-        elif asker is None and may_wait and self._unclear.hold(message, self.take):
+        elif asker is None and may_wait and self._unclear.hold(message, self._take_held):
             return
         id_ = envelope.usable_id(message.id)
         if id_ is None:
@@ -140,13 +149,15 @@ class OpenRequests:
         if reason is not None or asker is None:
             self._send(envelope.error_frame(id_, (reason or _nobody(method)).encoded()))
             return
-        _, channel = asker
+        call, channel = asker
         key = id_key(id_)
         self._open[key] = channel, ""
 
         def answered(outcome: RawJson | RpcError) -> None:
             self._open.pop(key, None)
-            if isinstance(outcome, RpcError):
+            if isinstance(outcome, CallEnded) and may_wait and (other := self._other(call)) is not None:
+                self.take(message, other, may_wait=True)
+            elif isinstance(outcome, RpcError):
                 self._send(envelope.error_frame(id_, outcome.encoded()))
             else:
                 self._send(envelope.result_frame(id_, outcome))
@@ -154,6 +165,9 @@ class OpenRequests:
         name = channel.ask(Question(method, params, answered))
         if key in self._open:
             self._open[key] = channel, name
+
+    def _take_held(self, message: Envelope, asker: Asker | None) -> None:
+        self.take(message, asker, may_wait=asker is not None)
 
     def _refusal(self, id_: bytes, method: str, params: RawJson, asker: Asker | None) -> RpcError | None:
         if method not in questions.QUESTIONS:

@@ -8,6 +8,7 @@ import anyio
 import msgspec
 import pytest
 
+from mcp_hub.call import CallEnded
 from mcp_hub.errors import RpcError, UpstreamLost
 from mcp_hub.events import Completed
 from mcp_hub.types import Era, JsonObject
@@ -79,6 +80,38 @@ async def test_what_the_caller_cannot_answer_is_declined_by_name(
         error = await declined(server, 1)
         assert error["code"] == -32601 and lack in error["message"] and not made.record.open_questions
         await ended(server, request, made)
+
+
+async def test_a_question_is_asked_again_on_another_call_of_its_session_if_the_call_it_was_asked_on_ends() -> None:
+    """Nothing says which of the calls has asked: the end of one is no end of the question while others wait."""
+    async with talking(Era.HANDSHAKE) as (peer, server), group() as tasks:
+        made = [Running(tasks, peer.call, call(session="a", **HANDSHAKE)) for _ in "ab"]
+        requests = [await server.expect("tools/call") for _ in made]
+        await server.send(id="e1", method="elicitation/create", params=FORM)
+        (key,) = await made[1].asked()
+        await ended(server, requests[1], made[1])
+        made[1].record.open_questions.pop(key).answered(CallEnded("the call has ended"))
+        (key,) = await made[0].asked()
+        made[0].record.answer(key, msgspec.Raw(b'{"action":"decline"}'))
+        assert (await server.line()) == {"jsonrpc": "2.0", "id": "e1", "result": {"action": "decline"}}
+        await ended(server, requests[0], made[0])
+
+
+@pytest.mark.parametrize("session", ["a", "b"])
+async def test_a_question_ends_with_the_last_call_that_may_have_asked_it(session: str) -> None:
+    """A call of another session that came later has not asked."""
+    async with talking(Era.HANDSHAKE) as (peer, server), group() as tasks:
+        first = Running(tasks, peer.call, call(session="a", **HANDSHAKE))
+        request = await server.expect("tools/call")
+        await server.send(id="e1", method="elicitation/create", params=FORM)
+        (key,) = await first.asked()
+        if session == "b":
+            other = Running(tasks, peer.call, call(session="b", **HANDSHAKE))
+            await server.expect("tools/call")
+        await ended(server, request, first)
+        first.record.open_questions.pop(key).answered(CallEnded("the call has ended"))
+        assert (await declined(server, "e1"))["message"] == "the call has ended"
+        assert session == "a" or not other.record.open_questions
 
 
 async def test_a_question_beside_calls_of_other_sessions_is_that_of_the_call_which_is_left() -> None:

@@ -58,7 +58,7 @@ class UnclearQuestions:
     """Questions of one handshake server that came while calls of several sessions of one principal were in flight.
 
     A call that has asked waits for the answer, and calls of other sessions wait for their turn from the first question
-    on: the calls in flight end, and the last one is the one that asked. Once one is given up that is no longer sure.
+    on: the calls in flight end, and the last of them has asked. Once a call is given up, this is not certain.
     `calls` are those in flight that may ask, none while it is not sure; `find` looks for the call of a question.
     """
 

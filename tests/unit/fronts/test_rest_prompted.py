@@ -118,6 +118,12 @@ async def test_calls_over_the_limit_are_refused_each(peer: RestPeer) -> None:
     assert states[-1]["problem"]["code"] == "too_many_calls"
 
 
+async def test_a_text_of_countless_calls_and_mistakes_is_answered_within_a_bound(peer: RestPeer) -> None:
+    answer = (await read(peer, said(*[("ecko", ECHO), ("echo", ECHO)] * 2 * MAX_CALLS))).json
+    assert len(answer["calls"]) == len(answer["messages"]) == 2 * MAX_CALLS
+    assert sum(one["type"] == "tool_call_start" for one in answer["events"]) == 4 * MAX_CALLS
+
+
 async def test_only_what_the_caller_has_and_selects_can_be_called(peer: RestPeer) -> None:
     text = said(("echo", ECHO), ("fail", {"text": "x"}))
     states = (await read(peer, text, query="&call=1&tools=fail")).json["calls"]

@@ -34,6 +34,8 @@ from mcp_hub.types import Era, JsonObject, Kind
 PLAIN: Final = "text/plain"
 _SLICE: Final = 4096
 """Characters that are parsed at once: other requests have their turn in between."""
+_MOST_ANSWERED: Final = 2 * MAX_CALLS
+"""Calls and mistakes of one text that are answered; the events have all of them."""
 _SHOWN: Final = 50
 _STYLES: Final = ("schemas", "signatures")
 _ID: Final = "out"
@@ -109,7 +111,7 @@ class _Output:
         if isinstance(event, ToolCallStart):
             self._places[event.id] = len(self._places)
             self._names[event.id] = event.name
-        if self._asked is None:
+        if self._asked is None or len(self.calls) >= _MOST_ANSWERED:
             return
         if isinstance(event, ToolCallEnd):
             call = ModelCall(event.id, self._names[event.id], msgspec.json.decode(event.arguments))
@@ -117,7 +119,7 @@ class _Output:
                 said = f"Only {MAX_CALLS} calls can be made at once. Make this one in the next turn."
                 call = msgspec.structs.replace(call, fault=CallFault("too_many_calls", said))
             self.calls.append(await self._maker.begin(self._asked, call))
-        elif isinstance(event, OutputError) and len(self.calls) < 2 * MAX_CALLS:
+        elif isinstance(event, OutputError):
             id_ = event.id or f"{_ID}_error_{len(self.calls) + 1}"
             call = ModelCall(id_, self._names.get(id_, "unknown"), {}, fault=CallFault(event.code, event.message))
             self.calls.append(await self._maker.begin(self._asked, call))

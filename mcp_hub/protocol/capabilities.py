@@ -10,6 +10,9 @@ import msgspec
 
 from mcp_hub.types import JsonObject
 
+STREAMS: Final = "dev.mcp-hub/streams"
+"""The extension of docs/specification/streams.md: partial content and cursors in progress notifications."""
+
 SUPERSET: Final[JsonObject] = {
     "roots": {},
     "sampling": {"tools": {}, "context": {}},
@@ -20,10 +23,13 @@ SUPERSET: Final[JsonObject] = {
 Each question is checked against its own caller. No `listChanged`: one client's roots say nothing of the others'.
 """
 
+HELLO: Final[JsonObject] = {**SUPERSET, "experimental": {STREAMS: {}}}
+"""The same for the handshake with a server, with the hub's own."""
+
 TASKS: Final = "io.modelcontextprotocol/tasks"
 """The extension by which a modern server may answer a call with a task; the hub serves it in the modern era only."""
 
-OWN: Final[JsonObject] = {"extensions": {TASKS: {}}}
+OWN: Final[JsonObject] = {"extensions": {TASKS: {}, STREAMS: {}}}
 """The hub's own capabilities for modern servers: the extensions that end with it, for every caller."""
 
 MAX_RELAYED: Final = 8192

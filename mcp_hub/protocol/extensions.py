@@ -1,15 +1,11 @@
 """Extensions that the hub serves to clients, and who has declared them (2026-07-28, basic/index "Extensions")."""
 
-from typing import Final
-
 import msgspec
 
+from mcp_hub.protocol.capabilities import STREAMS as STREAMS
 from mcp_hub.protocol.capabilities import TASKS as TASKS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import CallId, Era, JsonObject, RawJson
-
-STREAMS: Final = "dev.mcp-hub/streams"
-"""Partial content and cursors in progress notifications, and the method `dev.mcp-hub/streams.read`."""
 
 
 def declares(capabilities: JsonObject, era: Era, extension: str) -> bool:

@@ -3,7 +3,7 @@
 ORDER = [
     {"__main__"},
     {"cli", "library"},
-    {"app", "client", "examples"},
+    {"app", "client", "conformance", "examples"},
     {"fronts"},
     {"hub"},
     {"calls", "catalog", "sessions", "upstreams"},

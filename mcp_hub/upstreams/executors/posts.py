@@ -7,16 +7,17 @@ last. Every refusal is a `PostRefused`.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from mcp_hub.call import Post
 from mcp_hub.errors import PostRefused, RpcError
-from mcp_hub.events import Completed, Delta, Failed, Log, Progressed, ToolCall, ToolResult
-from mcp_hub.protocol.jsonrpc.envelope import object_bytes, one_line
+from mcp_hub.events import Completed, Delta, Failed, InputRequired
+from mcp_hub.protocol.jsonrpc.envelope import one_line
+from mcp_hub.protocol.shape.produced import PRODUCED, Produced, produced
 from mcp_hub.types import RawJson, RawObject
 
 T = TypeVar("T")
@@ -24,7 +25,6 @@ T = TypeVar("T")
 _NAME: Final = re.compile("[^\x00-\x1f\x7f-\x9f]{1,1024}")
 """Of a tool, as of one that a server lists."""
 _TEXT: Final = msgspec.Raw(b'"text"')
-_NOT_REST: Final = ("progress", "total", "progressToken")
 
 
 def stale(sent: int, epoch: int) -> PostRefused:
@@ -66,17 +66,6 @@ class ExecutorLimits(msgspec.Struct, frozen=True):
     silence: float = 60.0
     catch_up: float = 1.0
     keeping: float = 10.0
-
-
-class Ask(msgspec.Struct, frozen=True):
-    """A question to the caller under a key of the worker's own."""
-
-    key: str
-    method: str
-    params: RawJson
-
-
-Produced = Progressed | Delta | Log | ToolCall | ToolResult | Ask
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -155,7 +144,7 @@ class Production:
 
     def _asked_by(self, events: Sequence[Produced]) -> set[str]:
         """The keys of the questions among the events."""
-        keys = [event.key for event in events if isinstance(event, Ask)]
+        keys = [event.key for event in events if isinstance(event, InputRequired)]
         for place, key in enumerate(keys):
             if key in self._open or key in keys[:place]:
                 raise malformed(f'input-required: a question with the key "{key[:100]}" is open already.')
@@ -231,55 +220,6 @@ class _Event(msgspec.Struct):
     data: RawObject
 
 
-class _Progress(msgspec.Struct):
-    progress: int | float
-    total: int | float | None = None
-    message: str | None = None
-
-
-class _Block(msgspec.Struct):
-    type: str
-    text: str = ""
-
-
-class _Delta(msgspec.Struct):
-    content: list[_Block]
-    index: Annotated[int, msgspec.Meta(ge=0)] = 0
-    channel: Literal["content", "aux"] = "content"
-
-
-class _Log(msgspec.Struct):
-    level: Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-    data: msgspec.Raw
-    logger: str | None = None
-
-
-class _ToolCall(msgspec.Struct):
-    call: str
-    name: str
-    arguments: RawObject
-
-
-class _ToolResult(msgspec.Struct):
-    call: str
-    content: list[_Block]
-    isError: bool = False
-
-
-class _Ask(msgspec.Struct):
-    key: str
-    method: Literal["elicitation/create", "sampling/createMessage", "roots/list"]
-    params: RawObject
-
-
-_SHAPES: Final[Mapping[str, type[_Progress | _Delta | _Log | _ToolCall | _ToolResult | _Ask]]] = {
-    "progress": _Progress,
-    "delta": _Delta,
-    "log": _Log,
-    "tool-call": _ToolCall,
-    "tool-result": _ToolResult,
-    "input-required": _Ask,
-}
 _HUBS_OWN: Final[Mapping[str, str]] = {
     "start": "the hub says when a call starts",
     "end": "a call is ended by `complete` with a `result`",
@@ -301,23 +241,9 @@ def _read_event(raw: RawJson, where: str) -> Produced:
     where = f"{where} ({event.type[:50]})"
     if event.type in _HUBS_OWN:
         raise malformed(f"{where}: {_HUBS_OWN[event.type]}")
-    if event.type not in _SHAPES:
-        raise malformed(f"{where}: unknown type (known: {', '.join(_SHAPES)})")
-    data = {name: bytes(value) for name, value in event.data.items()}
-    match _decoded(object_bytes(event.data), where, _SHAPES[event.type]):
-        case _Progress(progress, total):
-            rest = {name: msgspec.Raw(value) for name, value in data.items() if name not in _NOT_REST}
-            return Progressed(progress, total, rest or None)
-        case _Delta(_, index, channel):
-            return Delta(data["content"], index, channel)
-        case _Log(level):
-            return Log(level, object_bytes(event.data))
-        case _ToolCall(call, name):
-            return ToolCall(call, name, data["arguments"])
-        case _ToolResult(call, _, is_error):
-            return ToolResult(call, data["content"], is_error)
-        case _Ask(key, method):
-            return Ask(key, method, data["params"])
+    if event.type not in PRODUCED:
+        raise malformed(f"{where}: unknown type (known: {', '.join(PRODUCED)})")
+    return _checked(lambda: produced(event.type, event.data), where)
 
 
 def read_tools(tools: Sequence[RawJson], most: int, size: int) -> dict[str, bytes]:
@@ -338,9 +264,18 @@ def read_tools(tools: Sequence[RawJson], most: int, size: int) -> dict[str, byte
 
 def _decoded(raw: RawJson, where: str, type_: type[T]) -> T:
     """Raises `PostRefused`, also for bad JSON in the parts that `type_` does not decode."""
-    try:
+
+    def decode() -> T:
         msgspec.json.decode(raw)
         return msgspec.json.decode(raw, type=type_)
+
+    return _checked(decode, where)
+
+
+def _checked(decode: Callable[[], T], where: str) -> T:
+    """Raises `PostRefused` for JSON that cannot be decoded."""
+    try:
+        return decode()
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise malformed(f"{where}: {problem}") from None
     except RecursionError:

@@ -9,10 +9,10 @@ import msgspec
 from mcp_hub.call import Call, CallChannel, Question
 from mcp_hub.clock import Clock
 from mcp_hub.errors import MethodNotFound, RpcError
-from mcp_hub.events import Completed
+from mcp_hub.events import Completed, InputRequired
 from mcp_hub.protocol.questions import can_answer
 from mcp_hub.types import RawJson, RawObject
-from mcp_hub.upstreams.executors.posts import Ask, Production
+from mcp_hub.upstreams.executors.posts import Production
 
 
 class CallOffer(msgspec.Struct, frozen=True, tag_field="type", tag="call", rename={"meta": "_meta"}):
@@ -138,7 +138,7 @@ class Work(msgspec.Struct, eq=False):
         self.heard = now
         self.executor.renew(now)
 
-    def ask(self, ask: Ask, clock: Clock) -> None:
+    def ask(self, ask: InputRequired, clock: Clock) -> None:
         """Asks the caller, or declines for one that cannot be asked; the worker finds the answer in its news."""
 
         def answered(outcome: RawJson | RpcError) -> None:

@@ -17,13 +17,13 @@ import msgspec
 from mcp_hub.call import Call, CallChannel, Post
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, ExecutorLost, InvalidParams, NotKept, PostRefused, RpcError, UnknownEntry
-from mcp_hub.events import Completed, Failed
+from mcp_hub.events import Completed, Failed, InputRequired
 from mcp_hub.ids import ids
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.executors.posts import Ask, ExecutorLimits, Production, malformed, read_tools, stale
+from mcp_hub.upstreams.executors.posts import ExecutorLimits, Production, malformed, read_tools, stale
 from mcp_hub.upstreams.executors.registry import CANCELLED, CallOffer, Executor, Offer, Posted, Work
 from mcp_hub.upstreams.local_source import LocalSource
 
@@ -149,7 +149,7 @@ class ExecutorUpstream(LocalSource):
             return Posted(production.credit, is_duplicate=True)
         work.channel.touch()
         for event in taken.events:
-            if isinstance(event, Ask):
+            if isinstance(event, InputRequired):
                 work.ask(event, self._clock)
             else:
                 work.channel.send(event)

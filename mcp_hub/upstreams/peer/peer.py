@@ -24,6 +24,7 @@ from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
 from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, UPDATED, list_changed
 from mcp_hub.protocol.questions import QUESTIONS, may_ask
+from mcp_hub.protocol.shape.produced import of_server
 from mcp_hub.protocol.shape.results import begins, is_complete
 from mcp_hub.types import HANDSHAKE, MODERN, Cause, JsonObject, Kind, RawJson, RawObject
 from mcp_hub.upstreams.peer.callers import Callers, context
@@ -319,6 +320,10 @@ class Peer(WireHandler):
         found = context(pending) if pending is not None and pending.context is not None else self.tasks.reporter(key)
         if found is None:
             return  # an unknown token, or a call that has ended
+        if (meta := params.get("_meta")) is not None and (events := of_server(meta)) is not None:
+            for event in events:
+                found[1].send(event)
+            return
         progress, total = _number(params.pop("progress")), params.pop("total", None)
         found[1].send(Progressed(progress, _number(total) if total is not None else None, params or None))
 

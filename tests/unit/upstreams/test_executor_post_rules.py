@@ -8,8 +8,8 @@ import pytest
 
 from mcp_hub.call import Post
 from mcp_hub.errors import PostRefused
-from mcp_hub.events import Completed, Delta, Failed, Log, Progressed, ToolCall, ToolResult
-from mcp_hub.upstreams.executors.posts import Ask, ExecutorLimits, Production, Taken, read_tools
+from mcp_hub.events import Completed, Delta, Failed, InputRequired, Log, Progressed, ToolCall, ToolResult
+from mcp_hub.upstreams.executors.posts import ExecutorLimits, Production, Taken, read_tools
 from tests.unit.upstreams.executor_workers import refusing
 
 
@@ -53,7 +53,10 @@ def refused(p: Production, sent: Post, code: str, epoch: int = 1) -> PostRefused
         (event("log", level="info", data={"a": 1}), Log("info", b'{"level":"info","data":{"a": 1}}')),
         (event("tool-call", call="c", name="n", arguments={"x": 1}), ToolCall("c", "n", b'{"x": 1}')),
         (event("tool-result", call="c", isError=True, content=[]), ToolResult("c", b"[]", True)),
-        (event("input-required", key="k", method="roots/list", params={"a": 1}), Ask("k", "roots/list", b'{"a": 1}')),
+        (
+            event("input-required", key="k", method="roots/list", params={"a": 1}),
+            InputRequired("k", "roots/list", b'{"a": 1}'),
+        ),
     ],
 )
 def test_each_type_of_event_is_read(raw: bytes, expected: object) -> None:

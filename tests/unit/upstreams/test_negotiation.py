@@ -62,7 +62,7 @@ async def test_a_server_that_answers_the_probe_is_modern(wanted: Era | None, kno
         assert probe["params"]["_meta"] == {
             META + "protocolVersion": "2026-07-28",
             META + "clientInfo": CLIENT_INFO,
-            META + "clientCapabilities": {"extensions": {META + "tasks": {}}},
+            META + "clientCapabilities": {"extensions": {META + "tasks": {}, "dev.mcp-hub/streams": {}}},
         }
 
     info = await settled(script, wanted, known)
@@ -118,6 +118,7 @@ async def test_a_silent_server_is_asked_to_initialise_and_its_late_answer_says_w
     async def script(server: Server) -> None:
         probe = await server.expect("server/discover")
         hello = await server.expect("initialize")  # and nothing before it: strict servers take nothing else
+        assert hello["params"]["capabilities"]["experimental"] == {"dev.mcp-hub/streams": {}}
         await server.send(id=probe["id"], **answer)
         await server.send(id=hello["id"], result=INITIALIZED)
         await server.expect("notifications/initialized")

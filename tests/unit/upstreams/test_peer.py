@@ -104,7 +104,7 @@ async def test_a_modern_server_gets_the_envelope_the_callers_capabilities_and_th
         assert meta == {
             "k": 1,
             META + "protocolVersion": "2026-07-28",
-            META + "clientCapabilities": {"roots": {}, "extensions": {META + "tasks": {}}},
+            META + "clientCapabilities": {"roots": {}, "extensions": {META + "tasks": {}, "dev.mcp-hub/streams": {}}},
             META + "logLevel": "info",
         }
 

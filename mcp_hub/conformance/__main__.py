@@ -1,0 +1,83 @@
+"""`python -m mcp_hub.conformance streams`: plays the vectors against a server; exit 0 passed, 1 failed, 2 usage."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Final
+
+import anyio
+import click
+import msgspec
+
+from mcp_hub.conformance.peers import RawClient, http_peer, stdio_peer
+from mcp_hub.conformance.runner import Runner, ServerUnderTest, Verdict
+from mcp_hub.conformance.vectors import Scenario, read_all
+from mcp_hub.types import Era, JsonObject
+
+_HERE: Final = Path(__file__).parent
+_PLACES: Final = (_HERE / "specification", _HERE.parents[1] / "docs/specification")
+"""In an installed package, and in a checkout."""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Test an MCP server against a specification of this project."""
+
+
+@main.command()
+@click.option("--url", metavar="URL", help="The MCP endpoint of a running server.")
+@click.option("--token", metavar="TOKEN", envvar="MCP_HUB_TOKEN", help="Bearer token for --url.")
+@click.option("--other-token", metavar="TOKEN", help="Token of another principal, which must see nothing.")
+@click.option("--era", type=click.Choice(["handshake", "modern", "both"]), default="both", show_default=True)
+@click.option(
+    "--tool", metavar="NAME", required=True, help="A tool that streams partial content or progress for a few seconds."
+)
+@click.option("--arguments", metavar="JSON", default="{}", show_default=True, help="Arguments of the tool.")
+@click.option("--vectors", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def streams(
+    url: str | None, token: str | None, other_token: str | None, era: str, tool: str, arguments: str,
+    vectors: Path | None, command: Sequence[str],
+) -> None:  # fmt: skip
+    """Test the extension dev.mcp-hub/streams of the server at --url, or of the one that COMMAND starts."""
+    if (url is None) == (not command):
+        raise click.UsageError("Give --url, or the command of a server after --.")
+    try:
+        decoded: JsonObject = msgspec.json.decode(arguments, type=JsonObject)
+        scenarios = read_all(vectors or next(place / "vectors" for place in _PLACES if place.is_dir()))
+    except (ValueError, OSError, StopIteration) as exc:
+        raise click.UsageError(f"{exc or 'there are no vectors: give --vectors'}") from None
+    failed = 0
+    for one in [Era(era)] if era != "both" else list(Era):
+        click.echo(f"{one.value} era")
+        for scenario in scenarios:
+            outcome = anyio.run(_play, scenario, _target(one, url, token, other_token, command, tool, decoded))
+            failed += outcome.verdict == "failed"
+            click.echo(_line(outcome))
+    sys.exit(failed > 0)
+
+
+def _target(
+    era: Era, url: str | None, token: str | None, other: str | None, command: Sequence[str], tool: str,
+    arguments: JsonObject,
+) -> ServerUnderTest:  # fmt: skip
+    def connect(capabilities: JsonObject, is_other: bool) -> AbstractAsyncContextManager[RawClient]:
+        if url is None:
+            return stdio_peer(command, era, capabilities)
+        return http_peer(url, other if is_other else token, era, capabilities)
+
+    return ServerUnderTest(connect, tool, arguments, has_other=other is not None and url is not None)
+
+
+async def _play(scenario: Scenario, target: ServerUnderTest) -> Verdict:
+    return await Runner(target).play(scenario)
+
+
+def _line(outcome: Verdict) -> str:
+    head = f"  {outcome.verdict:<8}{outcome.scenario.name} (section {outcome.scenario.section})"
+    return f"{head}: {outcome.why}" if outcome.why else head
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m mcp_hub.conformance")

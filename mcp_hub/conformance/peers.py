@@ -1,0 +1,290 @@
+"""Raw MCP clients of one server, of either era, over stdio and HTTP: messages as they were on the wire."""
+
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, Protocol
+
+import anyio
+import httpx2
+import msgspec
+from anyio.abc import TaskGroup
+
+from mcp_hub.protocol.eras import LATEST_HANDSHAKE, LATEST_MODERN
+from mcp_hub.protocol.sse import Event, EventParser
+from mcp_hub.types import HANDSHAKE, MODERN, Era, JsonObject
+
+_NAME: Final = {"name": "mcp-hub-conformance", "version": "1"}
+_MOST: Final = 16 << 20
+"""Bytes of one message."""
+_STARTING: Final = 60.0
+_CLOSING: Final = 5.0
+_PREFIX: Final = "io.modelcontextprotocol/"
+
+
+class PeerLost(Exception):
+    """The server is gone, or does not speak MCP; the text says how."""
+
+
+class Exchange:
+    """One request: the notifications that came before its response, and the response."""
+
+    def __init__(self, id_: int, token: object) -> None:
+        self.id = id_
+        self.token = token
+        self.notifications: list[JsonObject] = []
+        self.response: JsonObject | None = None
+        self.failed: str | None = None
+        self.scope = anyio.CancelScope()
+        self._news = anyio.Event()
+
+    def take(self, message: JsonObject) -> None:
+        if "method" in message:
+            self.notifications.append(message)
+        else:
+            self.response = message
+        self._ring()
+
+    def fail(self, why: str) -> None:
+        self.failed = why
+        self._ring()
+
+    def _ring(self) -> None:
+        self._news.set()
+        self._news = anyio.Event()
+
+    async def answer(self) -> JsonObject:
+        """The response. Raises `PeerLost`."""
+        while self.response is None:
+            await self._more()
+        return self.response
+
+    async def notified(self, count: int) -> None:
+        """Returns when so many notifications, or the response, are there. Raises `PeerLost`."""
+        while len(self.notifications) < count and self.response is None:
+            await self._more()
+
+    async def _more(self) -> None:
+        if self.failed is not None:
+            raise PeerLost(self.failed)
+        await self._news.wait()
+
+
+class RawClient(Protocol):
+    """A client: `offered` are the capabilities of the server."""
+
+    era: Era
+    offered: JsonObject
+
+    async def send(self, method: str, params: JsonObject) -> Exchange: ...
+
+    async def cancel(self, exchange: Exchange) -> None: ...
+
+
+class _Client:
+    """The part that both transports share: ids, the handshake, `_meta` of the modern era."""
+
+    def __init__(self, era: Era, capabilities: JsonObject) -> None:
+        self.era = era
+        self.offered: JsonObject = {}
+        self._capabilities = capabilities
+        self._exchanges: dict[int, Exchange] = {}
+
+    async def hello(self) -> None:
+        """Raises `PeerLost` if the server refuses, or says nothing for too long."""
+        with anyio.move_on_after(_STARTING) as scope:
+            await self._hello()
+        if scope.cancelled_caught:
+            raise PeerLost(f"the server said nothing for {_STARTING:g} s")
+
+    async def _hello(self) -> None:
+        if self.era is HANDSHAKE:
+            params = {"protocolVersion": LATEST_HANDSHAKE, "capabilities": self._capabilities, "clientInfo": _NAME}
+            answer = await (await self.send("initialize", params)).answer()
+        else:
+            answer = await (await self.send("server/discover", {})).answer()
+        if not isinstance(result := answer.get("result"), dict):
+            raise PeerLost(f"the server does not speak the {self.era.value} era: {answer.get('error')}")
+        self.offered = result.get("capabilities") or {}
+        if self.era is HANDSHAKE:
+            self._version = result.get("protocolVersion", LATEST_HANDSHAKE)
+            await self._write({"jsonrpc": "2.0", "method": "notifications/initialized"}, None)
+        await (await self.send("tools/list", {})).answer()  # as every client does; a hub may wait for its servers here
+
+    async def send(self, method: str, params: JsonObject) -> Exchange:
+        number = len(self._exchanges) + 1
+        meta = dict(params.get("_meta") or {})
+        exchange = self._exchanges[number] = Exchange(number, meta.get("progressToken"))
+        if self.era is MODERN:
+            meta |= {
+                f"{_PREFIX}protocolVersion": LATEST_MODERN,
+                f"{_PREFIX}clientInfo": _NAME,
+                f"{_PREFIX}clientCapabilities": self._capabilities,
+            }
+        whole = {**params, "_meta": meta} if meta else params
+        await self._write({"jsonrpc": "2.0", "id": number, "method": method, "params": whole}, exchange)
+        return exchange
+
+    async def cancel(self, exchange: Exchange) -> None:
+        params = {"requestId": exchange.id}
+        await self._write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}, None)
+
+    def _dispatch(self, message: JsonObject, of: Exchange | None = None) -> None:
+        """Hands on a response by its id, progress by its token."""
+        if "method" not in message:
+            of = self._exchanges.get(message["id"]) if isinstance(message.get("id"), int) else of
+        elif of is None:
+            token = (message.get("params") or {}).get("progressToken")
+            alike = [one for one in self._exchanges.values() if one.token == token and token is not None]
+            of = alike[-1] if alike else None
+        if of is not None:
+            of.take(message)
+
+    async def _write(self, message: JsonObject, exchange: Exchange | None) -> None:
+        raise NotImplementedError
+
+
+class _StdioClient(_Client):
+    def __init__(self, era: Era, capabilities: JsonObject, process: anyio.abc.Process) -> None:
+        super().__init__(era, capabilities)
+        self._process = process
+
+    async def read(self) -> None:
+        """Until the output ends."""
+        rest = b""
+        assert self._process.stdout is not None
+        async for chunk in self._process.stdout:
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > _MOST:
+                break
+            for line in lines:
+                message = _decoded(line)
+                if message is not None:
+                    self._dispatch(message)
+        for exchange in self._exchanges.values():
+            exchange.fail("the server ended its output")
+
+    async def _write(self, message: JsonObject, exchange: Exchange | None) -> None:
+        assert self._process.stdin is not None
+        try:
+            await self._process.stdin.send(msgspec.json.encode(message) + b"\n")
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise PeerLost("the server does not read its input any more") from None
+
+
+class _HttpClient(_Client):
+    def __init__(
+        self,
+        era: Era,
+        capabilities: JsonObject,
+        url: str,
+        token: str | None,
+        http: httpx2.AsyncClient,
+        tasks: TaskGroup,
+    ) -> None:
+        super().__init__(era, capabilities)
+        self._url = url
+        self._http = http
+        self._tasks = tasks
+        self._version: str | None = None
+        self._session: str | None = None
+        self._token = token
+
+    async def cancel(self, exchange: Exchange) -> None:
+        if self.era is HANDSHAKE:
+            return await super().cancel(exchange)
+        exchange.scope.cancel()
+
+    async def _write(self, message: JsonObject, exchange: Exchange | None) -> None:
+        if exchange is None:
+            await self._post(message, None)
+        else:
+            self._tasks.start_soon(self._follow, message, exchange)
+
+    async def _follow(self, message: JsonObject, exchange: Exchange) -> None:
+        with exchange.scope:
+            try:
+                await self._post(message, exchange)
+            except httpx2.HTTPError as exc:
+                exchange.fail(f"{type(exc).__name__}: {exc}")
+            else:
+                if exchange.response is None:
+                    exchange.fail("the HTTP response ended without the answer")
+
+    async def _post(self, message: JsonObject, exchange: Exchange | None) -> None:
+        body = msgspec.json.encode(message)
+        async with self._http.stream("POST", self._url, content=body, headers=self._headers(message)) as response:
+            self._session = response.headers.get("mcp-session-id", self._session)
+            parser = EventParser(_MOST)
+            is_sse = response.headers.get("content-type", "").startswith("text/event-stream")
+            whole = b""
+            async for chunk in response.aiter_bytes():
+                if not is_sse:
+                    whole += chunk
+                    continue
+                for event in parser.events(chunk):
+                    decoded = _decoded(event.data) if isinstance(event, Event) else None
+                    if decoded is not None:
+                        self._dispatch(decoded, exchange)
+            decoded = _decoded(whole)
+            if decoded is not None:
+                self._dispatch(decoded, exchange)
+
+    def _headers(self, message: JsonObject) -> dict[str, str]:
+        headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        if self._token is not None:
+            headers["authorization"] = f"Bearer {self._token}"
+        if self._session is not None:
+            headers["mcp-session-id"] = self._session
+        if self.era is HANDSHAKE:
+            return headers if self._version is None else {**headers, "mcp-protocol-version": self._version}
+        headers |= {"mcp-protocol-version": LATEST_MODERN, "mcp-method": str(message["method"])}
+        name = (message.get("params") or {}).get("name")
+        return headers if name is None else {**headers, "mcp-name": str(name)}
+
+
+def _decoded(text: bytes) -> JsonObject | None:
+    """A message; None for anything else, such as an empty line."""
+    try:
+        return msgspec.json.decode(text, type=JsonObject)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+@asynccontextmanager
+async def stdio_peer(command: Sequence[str], era: Era, capabilities: JsonObject) -> AsyncIterator[RawClient]:
+    """A process of its own, ended at the end. Raises `PeerLost`, `OSError` for a command that cannot be run."""
+    process = await anyio.open_process(command, stderr=None, env=dict(os.environ))
+    client = _StdioClient(era, capabilities, process)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.read)
+            await client.hello()
+            yield client
+            tasks.cancel_scope.cancel()
+    finally:
+        with anyio.move_on_after(_CLOSING, shield=True):
+            if process.stdin is not None:
+                await process.stdin.aclose()
+            await process.wait()
+        if process.returncode is None:
+            process.kill()
+        with anyio.move_on_after(_CLOSING, shield=True):
+            await process.aclose()
+
+
+@asynccontextmanager
+async def http_peer(url: str, token: str | None, era: Era, capabilities: JsonObject) -> AsyncIterator[RawClient]:
+    """Raises `PeerLost`."""
+    timeout = httpx2.Timeout(120.0, connect=5.0)
+    async with httpx2.AsyncClient(timeout=timeout, trust_env=False) as http, anyio.create_task_group() as tasks:
+        client = _HttpClient(era, capabilities, url, token, http, tasks)
+        await client.hello()
+        yield client
+        tasks.cancel_scope.cancel()
+
+
+def declared(declares: bool, extension: str) -> JsonObject:
+    """The capabilities of a client."""
+    empty: Mapping[str, object] = {}
+    return {"extensions": {extension: empty}} if declares else {}

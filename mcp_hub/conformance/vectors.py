@@ -1,0 +1,98 @@
+"""Scenarios out of JSON lines, and templates with variables that are matched with what a server sent. Pure."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcp_hub.types import JsonObject
+
+_ANY: Final = "$_"
+_SHOWN: Final = 120
+"""Characters of a value that an explanation shows."""
+
+
+class Mismatch(Exception):
+    """The server did something else than the specification says; the text says where."""
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """One file: its first line says what it shows; the others are steps, objects with one verb each."""
+
+    name: str
+    section: str
+    says: str
+    steps: tuple[JsonObject, ...]
+
+
+class _Head(msgspec.Struct, forbid_unknown_fields=True):
+    scenario: str
+    section: str
+    says: str
+
+
+def read(path: Path) -> Scenario:
+    """The scenario in a file. Raises `OSError`, `ValueError` with file and line."""
+    first, *others = path.read_text().splitlines() or [""]
+    number = 1
+    try:
+        head = msgspec.json.decode(first, type=_Head)
+        steps: list[JsonObject] = []
+        for line in others:
+            number += 1
+            steps.append(msgspec.json.decode(line, type=JsonObject))
+    except msgspec.DecodeError as exc:
+        raise ValueError(f"{path}:{number}: {exc}") from None
+    return Scenario(head.scenario, head.section, head.says, tuple(steps))
+
+
+def read_all(folder: Path) -> list[Scenario]:
+    """Those of a folder, by file name. Raises as `read`; `ValueError` for a folder without any."""
+    found = [read(path) for path in sorted(folder.glob("*.jsonl"))]
+    if not found:
+        raise ValueError(f"{folder} has no vectors (*.jsonl)")
+    return found
+
+
+def filled(template: object, values: Mapping[str, object]) -> object:
+    """The template with variables replaced. Raises `Mismatch` for one without a value."""
+    if isinstance(template, str) and template.startswith("$"):
+        if template not in values:
+            raise Mismatch(f"{template} has no value yet")
+        return values[template]
+    if isinstance(template, dict):
+        return {key: filled(value, values) for key, value in template.items()}
+    if isinstance(template, list):
+        return [filled(value, values) for value in template]
+    return template
+
+
+def matched(template: object, value: object, values: dict[str, object], place: str = "") -> None:
+    """Compares; a variable without a value takes what is there. Objects may have more members. Raises `Mismatch`."""
+    if template == _ANY:
+        return
+    if isinstance(template, str) and template.startswith("$"):
+        if values.setdefault(template, value) != value:
+            raise Mismatch(f"{place or 'the value'} is {shown(value)}, not {shown(values[template])}")
+        return
+    if isinstance(template, dict):
+        for key, own, its in _members(template, value, place):
+            matched(own, its, values, f"{place}.{key}" if place else key)
+    elif type(value) is not type(template) or value != template:
+        raise Mismatch(f"{place or 'the value'} is {shown(value)}, not {shown(template)}")
+
+
+def _members(template: Mapping[str, object], value: object, place: str) -> Iterator[tuple[str, object, object]]:
+    if not isinstance(value, dict):
+        raise Mismatch(f"{place or 'the value'} is {shown(value)}, not an object")
+    for key, own in template.items():
+        if key not in value:
+            raise Mismatch(f"{place + '.' if place else ''}{key} is missing")
+        yield key, own, value[key]
+
+
+def shown(value: object) -> str:
+    """A value as JSON, its beginning if it is long."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

@@ -1,0 +1,223 @@
+"""An MCP server that streams by itself (docs/specification/streams.md): `python -m mcp_hub.examples.streaming_server`.
+
+Built on the official Python SDK, over stdio, in both eras. Its one tool, `report`, writes line after line; a client
+that supports the extension reads them while the tool runs, and again afterwards. Behind mcp-hub, its partial content
+reaches the hub's clients unchanged.
+
+Copy `EventLog` and `Streams` into a server of your own. They keep the latest streams in memory: a server that has to
+keep them over a restart stores each event before it sends it.
+"""
+
+import secrets
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Annotated, Any, Final
+
+import anyio
+import mcp_types as types
+from mcp.server import Server, ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+from pydantic import BaseModel, ConfigDict, Field
+
+EXTENSION: Final = "dev.mcp-hub/streams"
+MOST_STREAMS: Final = 1000
+MOST_EVENTS: Final = 10_000
+LONGEST_WAIT: Final = 60.0
+
+Context = ServerRequestContext[Any, Any]
+
+
+class EventLog:
+    """The numbered events of one call; `end` or `error` is the last."""
+
+    def __init__(self, name: str, arguments: str) -> None:
+        self.id = f"st_{secrets.token_urlsafe(20)}"
+        self.events: list[dict[str, Any]] = []
+        self.is_closed = False
+        self._news = anyio.Event()
+        digest = sha256(arguments.encode()).hexdigest()
+        self.add("start", {"server": "streaming", "tool": name, "name": name, "args_sha256": digest, "attempt": 1})
+
+    @property
+    def cursor(self) -> str:
+        return str(len(self.events))
+
+    def add(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
+        """Appends an event and wakes its readers. A stream that has ended takes nothing more."""
+        if self.is_closed or (len(self.events) >= MOST_EVENTS and kind not in ("end", "error")):
+            raise ValueError("the stream takes no more events")
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        event = {"v": 1, "stream": self.id, "seq": len(self.events) + 1, "ts": now, "type": kind, "data": data}
+        self.events.append(event)
+        self.is_closed = kind in ("end", "error")
+        self._news.set()
+        self._news = anyio.Event()
+        return event
+
+    def mark(self, status: str) -> dict[str, Any]:
+        """The `_meta` of a result."""
+        return {EXTENSION: {"stream": self.id, "cursor": self.cursor, "status": status}}
+
+    async def read(self, after: int, most: int, seconds: float) -> dict[str, Any]:
+        """A page behind a cursor; waits for news if there are none."""
+        if after >= len(self.events) and not self.is_closed:
+            with anyio.move_on_after(min(seconds, LONGEST_WAIT)):
+                await self._news.wait()
+        events = self.events[after : after + min(most, 1000)]
+        cursor = after + len(events)
+        closed = self.is_closed and cursor == len(self.events)
+        return {"events": events, "cursor": str(cursor), "truncated": False, "closed": closed}
+
+
+class ReadParams(types.RequestParams):
+    """The parameters of `dev.mcp-hub/streams.read`."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    stream: str
+    cursor: Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,14})$")] | None = None
+    maxEvents: Annotated[int, Field(ge=1)] = 1000
+    waitMs: Annotated[int, Field(ge=0)] = 0
+
+
+class Page(types.Result):
+    """The result of `dev.mcp-hub/streams.read`."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Streams:
+    """The latest streams of a server. This one has a single client, so they have a single owner."""
+
+    def __init__(self) -> None:
+        self._streams: dict[str, EventLog] = {}
+
+    def open(self, name: str, arguments: str) -> EventLog:
+        while len(self._streams) >= MOST_STREAMS:
+            del self._streams[next(iter(self._streams))]
+        stream = EventLog(name, arguments)
+        self._streams[stream.id] = stream
+        return stream
+
+    async def read(self, context: Context, params: ReadParams) -> Page:
+        """Answers `dev.mcp-hub/streams.read`."""
+        if not declares(context):
+            raise MCPError(types.METHOD_NOT_FOUND, f"Method not found: {EXTENSION}.read")
+        if unknown := ", ".join(params.model_extra or {}):  # a misspelt parameter is not ignored
+            raise MCPError(types.INVALID_PARAMS, f"unknown parameters: {unknown}", {"code": "invalid_params"})
+        stream, after = self._streams.get(params.stream), int(params.cursor or 0)
+        if stream is None:
+            raise MCPError(types.INVALID_PARAMS, "Unknown stream", {"code": "unknown_stream"})
+        if after > len(stream.events):
+            raise MCPError(types.INVALID_PARAMS, f"cursor {after} is beyond the last event", {"code": "invalid_params"})
+        return Page.model_validate(await stream.read(after, params.maxEvents, params.waitMs / 1000))
+
+
+def declares(context: Context) -> bool:
+    """Whether the client of a request supports the extension."""
+    declared = context.session.client_capabilities
+    places = (declared.extensions, declared.experimental) if declared is not None else ()
+    return any(EXTENSION in (place or {}) for place in places)
+
+
+class Sender:
+    """Sends the events of a call to its client in progress notifications, if it can read them."""
+
+    def __init__(self, context: Context, stream: EventLog) -> None:
+        self._context = context
+        self._stream = stream
+        self._token = (context.meta or {}).get("progress_token")
+        self._is_wanted = self._token is not None and declares(context)
+        self._step = 0
+
+    async def emit(self, kind: str, data: dict[str, Any], message: str) -> None:
+        """Appends an event to the stream, then sends it."""
+        event = self._stream.add(kind, data)
+        self._step += 1
+        if self._token is None:
+            return
+        part = {"seq": event["seq"], "type": kind, "data": data}
+        meta = {EXTENSION: {"stream": self._stream.id, "cursor": self._stream.cursor, "events": [part]}}
+        params = types.ProgressNotificationParams(
+            progress_token=self._token, progress=self._step, message=message, _meta=meta if self._is_wanted else None
+        )
+        notification = types.ProgressNotification(params=params)
+        await self._context.session.send_notification(notification, self._context.request_id)
+
+
+async def report(sender: Sender, lines: int, pause: float) -> str:
+    """The tool: a line, a pause, a line…"""
+    text = ""
+    for number in range(1, lines + 1):
+        await anyio.sleep(pause)
+        line = f"line {number} of {lines}\n"
+        text += line
+        content = [{"type": "text", "text": line}]
+        await sender.emit("delta", {"channel": "content", "index": 0, "content": content}, line.strip())
+    return text
+
+
+TOOL: Final = types.Tool(
+    name="report",
+    description="Write a report line by line. Partial content arrives while it is written.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "lines": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 5},
+            "pause": {"type": "number", "minimum": 0, "maximum": 10, "default": 0.2, "description": "seconds a line"},
+        },
+    },
+    annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
+)
+
+
+class Arguments(BaseModel):
+    """The arguments of `report`."""
+
+    lines: Annotated[int, Field(ge=1, le=1000)] = 5
+    pause: Annotated[float, Field(ge=0, le=10)] = 0.2
+
+
+class StreamingServer:
+    """The server: `make` gives it to any transport of the SDK."""
+
+    def __init__(self, streams: Streams | None = None, sender: type[Sender] = Sender) -> None:
+        self.streams = streams or Streams()
+        self._sender = sender
+
+    def make(self) -> Server[Any]:
+        server: Server[Any] = Server("streaming", version="1", on_list_tools=self._list, on_call_tool=self._call)
+        server.extensions[EXTENSION] = {}
+        server.add_request_handler(f"{EXTENSION}.read", ReadParams, self.streams.read)
+        return server
+
+    async def _list(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[TOOL])
+
+    async def _call(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        if params.name != TOOL.name:
+            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
+        arguments = Arguments.model_validate(params.arguments or {})
+        stream = self.streams.open(params.name, arguments.model_dump_json())
+        try:
+            text = await report(self._sender(context, stream), arguments.lines, arguments.pause)
+        except anyio.get_cancelled_exc_class():
+            stream.add("end", {"outcome": "cancelled", "reason": "cancelled by the client"})
+            raise
+        result = types.CallToolResult(content=[types.TextContent(type="text", text=text)])
+        stream.add("end", {"outcome": "ok", "result": result.model_dump(by_alias=True, mode="json", exclude_none=True)})
+        return result.model_copy(update={"meta": stream.mark("completed")})
+
+
+async def main() -> None:
+    """Serves stdin and stdout until the client leaves."""
+    server = StreamingServer().make()
+    options = server.create_initialization_options(NotificationOptions(), {EXTENSION: {}})
+    async with stdio_server() as (reading, writing):
+        await server.run(reading, writing, options)
+
+
+if __name__ == "__main__":
+    anyio.run(main)

@@ -1,0 +1,119 @@
+"""Events from outside: the posts of a worker, the stream of a server. Shapes are checked, payloads stay as they are."""
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from mcp_hub.events import Delta, InputRequired, Log, Progressed, ToolCall, ToolResult
+from mcp_hub.protocol.extensions import STREAMS
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, one_line, raw_object, read_as
+from mcp_hub.types import RawJson, RawObject
+
+Produced = Progressed | Delta | Log | ToolCall | ToolResult | InputRequired
+
+_NOT_REST: Final = ("progress", "total", "progressToken")
+_OF_SERVERS: Final = frozenset({"progress", "delta", "tool-call", "tool-result"})
+"""Types that a server's stream adds to what it says anyway: logs and questions come as messages of their own."""
+
+
+class _Progress(msgspec.Struct):
+    progress: int | float
+    total: int | float | None = None
+    message: str | None = None
+
+
+class _Block(msgspec.Struct):
+    type: str
+    text: str = ""
+
+
+class _Delta(msgspec.Struct):
+    content: list[_Block]
+    index: Annotated[int, msgspec.Meta(ge=0)] = 0
+    channel: Literal["content", "aux"] = "content"
+
+
+class _Log(msgspec.Struct):
+    level: Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+    data: msgspec.Raw
+    logger: str | None = None
+
+
+class _ToolCall(msgspec.Struct):
+    call: str
+    name: str
+    arguments: RawObject
+
+
+class _ToolResult(msgspec.Struct):
+    call: str
+    content: list[_Block]
+    isError: bool = False
+
+
+class _Ask(msgspec.Struct):
+    key: str
+    method: Literal["elicitation/create", "sampling/createMessage", "roots/list"]
+    params: RawObject
+
+
+PRODUCED: Final[Mapping[str, type[_Progress | _Delta | _Log | _ToolCall | _ToolResult | _Ask]]] = {
+    "progress": _Progress,
+    "delta": _Delta,
+    "log": _Log,
+    "tool-call": _ToolCall,
+    "tool-result": _ToolResult,
+    "input-required": _Ask,
+}
+"""The types that others than the hub may make; those of the hub alone say when a call starts, ends or is repeated."""
+
+
+def produced(kind: str, members: RawObject) -> Produced:
+    """The event of a type in `PRODUCED`. Raises `msgspec.DecodeError`, `UnicodeDecodeError`, `RecursionError`."""
+    text = object_bytes(members)
+    msgspec.json.decode(text)  # what the shape does not look at has to be JSON, too
+    data = {name: bytes(value) for name, value in members.items()}
+    match msgspec.json.decode(text, type=PRODUCED[kind]):
+        case _Progress(progress, total):
+            rest = {name: msgspec.Raw(value) for name, value in data.items() if name not in _NOT_REST}
+            return Progressed(progress, total, rest or None)
+        case _Delta(_, index, channel):
+            return Delta(data["content"], index, channel)
+        case _Log(level):
+            return Log(level, text)
+        case _ToolCall(call, name):
+            return ToolCall(call, name, data["arguments"])
+        case _ToolResult(call, _, is_error):
+            return ToolResult(call, data["content"], is_error)
+        case _Ask(key, method):
+            return InputRequired(key, method, data["params"])
+
+
+class _Event(msgspec.Struct):
+    type: str
+    data: RawObject
+
+
+class _Part(msgspec.Struct):
+    events: list[_Event]
+
+
+def of_server(meta: RawJson) -> list[Produced] | None:
+    """The events in the `_meta` of a progress notification of a server that streams (docs/specification/streams.md §4).
+
+    None where there are none that can be read: then it is a notification like any other. Those that cannot be read
+    among others are left out.
+    """
+    members = raw_object(msgspec.Raw(bytes(meta)))
+    part = read_as(members[STREAMS], _Part) if members is not None and STREAMS in members else None
+    if part is None:
+        return None
+    found: list[Produced] = []
+    for event in part.events:
+        if event.type in _OF_SERVERS:
+            try:
+                found.append(produced(event.type, {k: msgspec.Raw(one_line(bytes(v))) for k, v in event.data.items()}))
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+    return found

@@ -1,0 +1,91 @@
+"""The vectors of docs/specification/streams.md against the hub, a server that streams, and broken servers."""
+
+import json
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from mcp_hub.conformance.peers import RawClient, http_peer, stdio_peer
+from mcp_hub.conformance.runner import Runner, ServerUnderTest
+from mcp_hub.conformance.vectors import Scenario, read_all
+from mcp_hub.types import Era, JsonObject
+from tests.e2e.client import Hub
+from tests.interaction.fronts import http_hub
+
+pytestmark = pytest.mark.anyio
+
+SCENARIOS = {one.name: one for one in read_all(Path(__file__).parents[2] / "docs/specification/vectors")}
+STREAMING = [sys.executable, "-m", "mcp_hub.examples.streaming_server"]
+BROKEN = [sys.executable, str(Path(__file__).with_name("broken_streams.py"))]
+SLOW: JsonObject = {"lines": 6, "pause": 0.12}
+CONFIG = {
+    "servers": {"inner": {"command": STREAMING[0], "args": STREAMING[1:]}},
+    "hub": {
+        "tokens": [{"token": name * 20, "principal": name} for name in ("a", "b")],
+        "first_list_wait": "30s",
+        "expose": "full",
+    },
+}
+
+
+@pytest.fixture(scope="module")
+async def hub(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hub]:
+    """One for all scenarios; the server behind it streams by itself."""
+    async with http_hub(json.dumps(CONFIG), tmp_path_factory.mktemp("hub"), relays_all=False) as running:
+        yield running
+
+
+def over_http(url: str, era: Era) -> ServerUnderTest:
+    def connect(capabilities: JsonObject, is_other: bool) -> AbstractAsyncContextManager[RawClient]:
+        return http_peer(url, ("b" if is_other else "a") * 20, era, capabilities)
+
+    return ServerUnderTest(connect, "inner_report", SLOW, has_other=True)
+
+
+def over_stdio(command: Sequence[str], era: Era, tool: str = "report") -> ServerUnderTest:
+    def connect(capabilities: JsonObject, is_other: bool) -> AbstractAsyncContextManager[RawClient]:
+        return stdio_peer(command, era, capabilities)
+
+    return ServerUnderTest(connect, tool, SLOW)
+
+
+@pytest.mark.parametrize("era", Era)
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+async def test_the_hub_passes_over_http(hub: Hub, scenario: Scenario, era: Era) -> None:
+    outcome = await Runner(over_http(hub.url, era)).play(scenario)
+    assert (outcome.verdict, outcome.why) == ("passed", "")
+
+
+@pytest.mark.first(3)
+@pytest.mark.parametrize("era", Era)
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+async def test_the_hub_passes_over_stdio(scenario: Scenario, era: Era, tmp_path: Path) -> None:
+    config = tmp_path / "servers.json"
+    config.write_text(json.dumps({**CONFIG, "hub": {"store": {"path": str(tmp_path / "store")}, "expose": "full"}}))
+    command = [sys.executable, "-m", "mcp_hub", "serve", "--config", str(config)]
+    outcome = await Runner(over_stdio(command, era, "inner_report")).play(scenario)
+    assert (outcome.verdict, outcome.why) == ("passed", "") or scenario.name == "foreign"
+
+
+@pytest.mark.first(4)
+@pytest.mark.parametrize("era", Era)
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+async def test_a_server_built_with_the_sdk_passes(scenario: Scenario, era: Era) -> None:
+    outcome = await Runner(over_stdio(STREAMING, era)).play(scenario)
+    assert (outcome.verdict, outcome.why) == ("passed", "") or scenario.name == "foreign"
+
+
+@pytest.mark.first(3)
+@pytest.mark.parametrize(
+    ("mutant", "scenario"),
+    [
+        ("gap", "events"), ("two-endings", "events"), ("cursor", "events"),
+        ("repeat", "events"), ("after-the-ending", "events"), ("other-suffix", "paging"),
+    ],
+)  # fmt: skip
+async def test_a_broken_server_fails(mutant: str, scenario: str) -> None:
+    outcome = await Runner(over_stdio([*BROKEN, mutant], Era.HANDSHAKE)).play(SCENARIOS[scenario])
+    assert outcome.verdict == "failed" and outcome.why

@@ -1,0 +1,162 @@
+"""The rules of docs/specification/streams.md: a log that keeps them passes, one that breaks any of them does not."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from mcp_hub.conformance import rules
+from mcp_hub.conformance.vectors import Mismatch, matched, read, read_all
+
+SPECIFICATION = Path(__file__).parents[3] / "docs/specification"
+STREAM = "st_1"
+Log = list[dict[str, Any]]
+
+
+def event(seq: int, type_: str, **data: Any) -> dict[str, Any]:
+    return {"v": 1, "stream": STREAM, "seq": seq, "ts": "2026-11-20T11:02:03.412Z", "type": type_, "data": data}
+
+
+def log() -> Log:
+    text = {"channel": "content", "index": 0, "content": [{"type": "text", "text": "a"}]}
+    start = {"server": "s", "tool": "t", "name": "t", "args_sha256": "0" * 64, "attempt": 1}
+    ending = {"outcome": "ok", "result": {"content": []}}
+    middle = [event(2, "delta", **text), event(3, "progress", progress=1.5)]
+    return [event(1, "start", **start), *middle, event(4, "end", **ending)]
+
+
+def notifications(sent: Log, **changed: Any) -> Log:
+    """A progress notification for each."""
+    found = []
+    for one in sent:
+        part = {"stream": STREAM, "cursor": str(one["seq"]), "events": [{k: one[k] for k in ("seq", "type", "data")}]}
+        params = {"progressToken": "p", "progress": float(one["seq"]), "_meta": {rules.STREAMS: {**part, **changed}}}
+        found.append({"method": "notifications/progress", "params": params})
+    return found
+
+
+def test_a_log_and_its_notifications_pass() -> None:
+    whole = rules.whole_log(log(), STREAM)
+    rules.same(rules.live_events(notifications(log()[1:-1]), STREAM, "p"), whole[1:-1])
+
+
+def gap(events: Log) -> Log:
+    return [one for one in events if one["seq"] != 3]
+
+
+def repeat(events: Log) -> Log:
+    return [*events[:2], *events[1:]]
+
+
+def two_endings(events: Log) -> Log:
+    return [*events, {**events[-1], "seq": 5}]
+
+
+def after_the_ending(events: Log) -> Log:
+    return [*events, event(5, "progress", progress=9)]
+
+
+def two_starts(events: Log) -> Log:
+    return [events[0], {**events[0], "seq": 2}, *events[2:]]
+
+
+def other_stream(events: Log) -> Log:
+    return [{**events[0], "stream": "st_2"}, *events[1:]]
+
+
+def without_an_ending(events: Log) -> Log:
+    return events[:-1]
+
+
+def without_a_time(events: Log) -> Log:
+    return [{key: value for key, value in events[0].items() if key != "ts"}, *events[1:]]
+
+
+def backwards(events: Log) -> Log:
+    return [events[0], events[2], events[1], events[3]]
+
+
+BROKEN = (
+    gap, repeat, two_endings, after_the_ending, two_starts, other_stream, without_an_ending, without_a_time, backwards,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("breaks", BROKEN, ids=lambda one: one.__name__)
+def test_a_broken_log_fails(breaks: Callable[[Log], Log]) -> None:
+    with pytest.raises(Mismatch):
+        rules.whole_log(breaks(log()), STREAM)
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        ([], "no notification has events"),
+        (notifications(log()), "the event start is sent"),
+        (notifications(log()[1:]), "the ending is sent before the response"),
+        (notifications([log()[1], event(4, "progress", progress=1)]), "event 2 is followed by 4"),
+        (notifications(log()[1:2] * 2), "it has to increase"),
+        (notifications(log()[1:2], cursor="3"), "cursor 3 is not that of event 2"),
+        (notifications(log()[1:2], stream="st_2"), "a notification is of stream st_2"),
+        (notifications(log()[1:2], events=[]), "a notification has no events"),
+        (notifications(log()[1:2], events="x"), "Expected `array`"),
+    ],
+)
+def test_broken_notifications_fail(sent: Log, why: str) -> None:
+    with pytest.raises(Mismatch, match=why):
+        rules.live_events(sent, STREAM, "p")
+
+
+PAGE = {"events": log()[1:3], "cursor": "3", "truncated": False, "closed": False}
+
+
+@pytest.mark.parametrize(
+    ("changed", "after", "most"),
+    [
+        ({}, 0, None),
+        ({"cursor": "2"}, 1, None),
+        ({}, 1, 1),
+        ({"events": gap(log())[1:]}, 1, None),
+        ({"events": log()[1:], "cursor": "4"}, 1, None),
+        ({"events": [], "cursor": "2"}, 1, None),
+        ({"closed": "yes"}, 1, None),
+    ],
+)
+def test_a_page_holds_what_follows_its_cursor(changed: Mapping[str, object], after: int, most: int | None) -> None:
+    assert rules.page(PAGE, 1, 2).cursor == "3"
+    with pytest.raises(Mismatch):
+        rules.page({**PAGE, **changed}, after, most)
+
+
+def test_a_template_takes_the_first_value_of_a_variable_and_holds_others_to_it() -> None:
+    values: dict[str, object] = {}
+    matched({"a": "$one", "b": {"c": "$one"}}, {"a": 7, "b": {"c": 7, "d": 1}}, values)
+    assert values == {"$one": 7}
+    for template, value in (({"a": "$one"}, {"a": 8}), ({"a": 1}, {}), ({"a": 1}, {"a": True}), ({"a": {}}, {"a": []})):
+        with pytest.raises(Mismatch):
+            matched(template, value, values)
+
+
+def test_a_broken_vector_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"scenario": "x", "section": "1", "says": "y"}\n{"read"\n')
+    with pytest.raises(ValueError, match=r"x\.jsonl:2: "):
+        read(path)
+
+
+def test_every_vector_can_be_read_and_names_a_section_that_exists() -> None:
+    text = (SPECIFICATION / "streams.md").read_text()
+    for scenario in read_all(SPECIFICATION / "vectors"):
+        assert scenario.steps
+        assert all(f"\n## {section}. " in text for section in scenario.section.split(", "))
+
+
+@pytest.mark.parametrize("breaks", [None, *BROKEN[5:6], without_a_time])
+def test_events_are_as_the_schema_says(breaks: Callable[[Log], Log] | None) -> None:
+    result = {"events": log() if breaks is None else breaks(log()), "cursor": "4", "truncated": False, "closed": True}
+    schemas = SPECIFICATION / "schema"
+    registry = jsonschema_rs.Registry([(path.name, json.loads(path.read_text())) for path in schemas.glob("*.json")])
+    validator = jsonschema_rs.validator_for(json.loads((schemas / "read-result.json").read_text()), registry=registry)
+    assert validator.is_valid(result) == (breaks is not without_a_time)

@@ -1,0 +1,64 @@
+"""Partial content of a server that streams by itself (docs/specification/streams.md), as its caller's events."""
+
+import json
+
+import pytest
+
+from mcp_hub.events import Delta, Progressed, ToolCall, ToolResult
+from mcp_hub.types import CallId, JsonObject
+from tests.unit.upstreams.test_peer import in_flight, raws
+
+pytestmark = pytest.mark.anyio
+
+STREAMS = "dev.mcp-hub/streams"
+BLOCKS = [{"type": "text", "text": "a\n"}]
+
+
+def part(*events: tuple[str, JsonObject], **more: object) -> JsonObject:
+    numbered = [{"seq": seq, "type": type_, "data": data} for seq, (type_, data) in enumerate(events, 2)]
+    return {"stream": CallId("st_x"), "cursor": "2", "events": numbered, **more}
+
+
+async def sent(meta: JsonObject) -> list[object]:
+    """The events of a call whose server has sent one notification with this `_meta`."""
+    async with in_flight(wants_progress=True) as (server, channel, id_):
+        params = {"progressToken": id_, "progress": 4, "message": "a", "_meta": meta}
+        await server.send(method="notifications/progress", params=params)
+        await server.flush()
+        return list(channel.sent)
+
+
+async def test_events_are_those_of_the_server_and_the_notification_is_not_progress_besides() -> None:
+    events = part(
+        ("delta", {"channel": "content", "index": 1, "content": BLOCKS}),
+        ("tool-call", {"call": "c", "name": "n", "arguments": {"k": 1}}),
+        ("tool-result", {"call": "c", "isError": True, "content": BLOCKS}),
+        ("progress", {"progress": 2, "total": 3, "message": "m"}),
+    )
+    found = await sent({STREAMS: events})
+    assert found == [
+        Delta(json.dumps(BLOCKS).encode(), 1),
+        ToolCall("c", "n", b'{"k": 1}'),
+        ToolResult("c", json.dumps(BLOCKS).encode(), True),
+        Progressed(2, 3, raws({"message": "m"})),
+    ]
+
+
+@pytest.mark.parametrize("type_", ["start", "log", "input-required", "input-received", "attempt", "reset", "end", "x"])
+async def test_events_that_come_by_other_ways_or_are_the_hubs_own_are_left_out(type_: str) -> None:
+    data = {"level": "info", "data": 1, "key": "k", "method": "roots/list", "params": {}, "outcome": "ok", "result": {}}
+    delta = {"channel": "content", "index": 0, "content": BLOCKS}
+    assert await sent({STREAMS: part((type_, data), ("delta", delta))}) == [Delta(json.dumps(BLOCKS).encode())]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{}, {"content": "x"}, {"content": [1]}, {"content": BLOCKS, "index": -1}, {"content": BLOCKS, "channel": "other"}],
+)
+async def test_an_event_that_cannot_be_read_is_left_out_alone(data: JsonObject) -> None:
+    assert await sent({STREAMS: part(("delta", data), ("progress", {"progress": 1}))}) == [Progressed(1)]
+
+
+@pytest.mark.parametrize("value", [None, 1, "x", [], {}, {"events": "x"}, {"events": [{"type": 1}]}])
+async def test_a_notification_without_events_is_progress(value: object) -> None:
+    assert await sent({STREAMS: value}) == [Progressed(4, None, raws({"message": "a", "_meta": {STREAMS: value}}))]

@@ -3,7 +3,7 @@
     python examples/image_agent.py "Draw a chart of 3, 1 and 2, and tell me what it looks like."
 
 Images of a tool become what the provider takes; here the Gemini API, which has them in the parts of a function's
-response (Gemini 3 and later). Needs GEMINI_API_KEY and `pip install google-genai`.
+response. Needs GEMINI_API_KEY and `pip install google-genai`.
 """
 
 import os

@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 import pytest
 import yaml
+from openai.types.responses import ToolParam
+from pydantic import TypeAdapter
 
 from mcp_hub.cli import main
 from mcp_hub.config.schema.clients import ClientSettings
@@ -22,7 +24,9 @@ from mcp_hub.config.schema.tools import ToolSettings
 from mcp_hub.upstreams.functions.registry import Registry
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")), *DOCS]
+PROVIDERS = {path.name for path in (ROOT / "docs/providers").iterdir()}
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
@@ -46,7 +50,7 @@ def section(page: str, title: str) -> str:
     return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in LINK.findall(FENCE.sub("", page.read_text("utf-8"))):
         path, _, anchor = target.partition("#")
@@ -59,7 +63,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 def test_the_index_names_every_page() -> None:
     linked = set(LINK.findall(text("docs/README.md")))
-    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"} <= linked
+    assert {page.relative_to(ROOT / "docs").as_posix() for page in DOCS} - {"README.md"} <= linked
 
 
 def test_the_readme_is_short() -> None:
@@ -133,3 +137,23 @@ def test_the_python_of_the_pages_makes_tools() -> None:
             exec(compile(block, "example", "exec"), names)
             registry = names["registry"]
             assert isinstance(registry, Registry) and registry.tools
+
+
+def test_the_python_of_the_pages_about_providers_is_that_of_the_examples() -> None:
+    examples = [path.read_text("utf-8") for path in (ROOT / "examples").glob("*.py")]
+    shown = [block for page, block in blocks("python") if page in PROVIDERS]
+    assert len(shown) > 5
+    for block in shown:
+        assert any(block in example for example in examples), block
+
+
+def test_entry_for_a_tunnel_is_a_tool_of_the_responses_api() -> None:
+    (entry,) = [json.loads(block) for page, block in blocks("json") if page == "chatgpt-tunnel.md"]
+    adapter: TypeAdapter[ToolParam] = TypeAdapter(ToolParam)
+    assert json.loads(adapter.dump_json(adapter.validate_python(entry), exclude_unset=True)) == entry
+
+
+def test_each_example_is_listed_and_of_less_than_a_hundred_lines() -> None:
+    files = {path.name for path in (ROOT / "examples").iterdir() if path.is_file()} - {"README.md"}
+    assert files <= set(LINK.findall(text("examples/README.md")))
+    assert [name for name in files if len(text(f"examples/{name}").splitlines()) >= 100] == []

@@ -10,6 +10,10 @@ WORKERS ?= 3
 # whatever the shell says: hundreds of hubs and servers start in the tests, and compiling them each time takes minutes
 export PYTHONDONTWRITEBYTECODE :=
 
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# uv takes seconds; it does not read pip's settings, so pip installs where uv cannot reach the package index
+install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(1)
+
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
 .PHONY: run check lint test test-fast proof fmt bench picture long conformance clients chaos orphans hostile soak fuzz clean
@@ -20,10 +24,11 @@ run: $(HUB)
 # before every commit, and what CI runs
 check: test
 
+# mypy has one core; beside it, the tests are compiled, which each test process would otherwise do for itself
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/pytest --collect-only -qq >/dev/null & $(BIN)/mypy; status=$$?; wait; exit $$status
 
 test: lint
 	$(PYTEST)
@@ -82,12 +87,12 @@ clients: $(STAMP)
 $(HUB): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mcp-hub needs Python 3.11 or newer: make PYTHON=python3.12 …")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[uvx]'
+	$(PIP) --upgrade pip uv
+	$(call install,--no-compile --editable '.[uvx]')
 	touch $@
 
 $(STAMP): $(HUB)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	$(call install,--no-compile --group dev)
 	touch $@
 
 $(VENV)/bench/.installed: $(STAMP)

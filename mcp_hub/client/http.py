@@ -58,11 +58,13 @@ class HttpTransport:
                 raise ConfigError(ConfigFinding("invalid_value", said))
             headers["authorization"] = f"Bearer {token}"
         try:
-            is_local = _is_this_machine(httpx2.URL(url).host)
+            place = httpx2.URL(url)
         except httpx2.InvalidURL as exc:
             raise ConfigError(ConfigFinding("invalid_hub_url", f"{url} is not the URL of a hub: {exc}")) from None
-        # a proxy of the environment cannot reach a hub on this machine
-        self._http = httpx2.AsyncClient(headers=headers, timeout=_TIMEOUT, trust_env=not is_local)
+        is_local = _is_this_machine(place.host)
+        # a proxy of the environment cannot reach a hub on this machine; reading the certificates takes 20 ms
+        has_tls = place.scheme == "https" or not is_local
+        self._http = httpx2.AsyncClient(headers=headers, timeout=_TIMEOUT, trust_env=not is_local, verify=has_tls)
 
     async def __aenter__(self) -> Self:
         return self

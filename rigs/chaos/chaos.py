@@ -54,7 +54,7 @@ async def chaos(
             for hub in fleet.hubs:
                 await fleet.serving(hub, began)
             over = anyio.Event()
-            async with httpx2.AsyncClient(trust_env=False, timeout=httpx2.Timeout(20, connect=2)) as http:
+            async with httpx2.AsyncClient(trust_env=False, timeout=httpx2.Timeout(20, connect=2), verify=False) as http:
                 async with anyio.create_task_group() as tasks:
                     for number in range(workers):
                         worker = random.Random(f"{seed} {number}")

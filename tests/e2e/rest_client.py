@@ -20,7 +20,7 @@ class RestClient:
     def __init__(self, hub: Hub | str, token: str | None = None) -> None:
         headers = {"x-mcp-hub": "1"} if token is None else {"authorization": f"Bearer {token}"}
         base = (hub if isinstance(hub, str) else hub.url).removesuffix("/mcp") + "/v1"
-        self._http = httpx2.AsyncClient(base_url=base, timeout=WAIT, headers=headers, trust_env=False)
+        self._http = httpx2.AsyncClient(base_url=base, timeout=WAIT, headers=headers, trust_env=False, verify=False)
 
     async def __aenter__(self) -> Self:
         await self._http.__aenter__()

@@ -37,7 +37,7 @@ class SseClient(Conversation):
         """Opens the stream beside this MCP endpoint; leaving the block closes it."""
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         async with (
-            httpx2.AsyncClient(timeout=WAIT, headers=headers, trust_env=False) as http,
+            httpx2.AsyncClient(timeout=WAIT, headers=headers, trust_env=False, verify=False) as http,
             http.stream("GET", sse_url(mcp_url), headers={"accept": "text/event-stream"}) as response,
             anyio.create_task_group() as tasks,
         ):

@@ -38,7 +38,7 @@ TOKENS = [{"token": WHOLE, "principal": "p"}, {"token": SMALL, "principal": "q",
 async def looking(hub: Hub, token: str | None = WHOLE) -> AsyncIterator[httpx2.AsyncClient]:
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     base = hub.url.removesuffix("/mcp")
-    async with httpx2.AsyncClient(base_url=base, timeout=WAIT, headers=headers, trust_env=False) as http:
+    async with httpx2.AsyncClient(base_url=base, timeout=WAIT, headers=headers, trust_env=False, verify=False) as http:
         yield http
 
 

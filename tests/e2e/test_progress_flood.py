@@ -38,7 +38,10 @@ async def test_who_reads_only_when_all_is_over_gets_the_result_and_the_number_of
     hello = {**version, "clientInfo": {"name": "slow", "version": "1"}}
     call = {"name": "a_progress", "arguments": {"n": count}, "_meta": {"progressToken": "p"}}
     headers = {"accept": "application/json, text/event-stream"}
-    async with http_hub(servers_yaml({"a": argv()}), tmp_path) as running, httpx2.AsyncClient(timeout=30) as http:
+    async with (
+        http_hub(servers_yaml({"a": argv()}), tmp_path) as running,
+        httpx2.AsyncClient(timeout=30, verify=False) as http,
+    ):
         opened = await http.post(running.url, json=request(1, "initialize", hello), headers=headers)
         headers["mcp-session-id"] = opened.headers["mcp-session-id"]
         async with http.stream("POST", running.url, json=request(2, "tools/call", call), headers=headers) as response:

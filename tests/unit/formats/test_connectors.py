@@ -1,15 +1,11 @@
 """Connector entries: valid by the providers' types, with a public address, a placeholder for the token, the listing."""
 
-import json
-from typing import Any
-
 import pytest
-from anthropic.types.beta import BetaMCPToolsetParam, BetaRequestMCPServerURLDefinitionParam
-from openai.types.responses.tool_param import Mcp
-from pydantic import TypeAdapter
 
 from mcp_hub.formats.connectors import TOKEN, Connector, connect, endpoint
 from mcp_hub.formats.errors import FormatRefused
+from tests.unit.formats import sdk_types
+from tests.unit.formats.sdk_types import fits
 from tests.unit.formats.tool_lists import OWN
 
 URL = "https://hub.example.com/mcp"
@@ -17,15 +13,11 @@ LISTING = OWN[:3]
 NAMES = [tool["name"] for tool in LISTING]
 
 
-def fits(kind: Any, value: Any) -> bool:
-    adapter = TypeAdapter(kind)
-    return bool(json.loads(adapter.dump_json(adapter.validate_python(value))) == value)
-
-
 def test_anthropic_connects_with_the_pinned_listing() -> None:
     entries = connect(Connector.ANTHROPIC, URL, LISTING)
     (server,), (toolset,) = entries["mcp_servers"], entries["tools"]
-    assert fits(BetaRequestMCPServerURLDefinitionParam, server) and fits(BetaMCPToolsetParam, toolset)
+    assert fits(sdk_types.BETA, "BetaRequestMCPServerURLDefinitionParam", server)
+    assert fits(sdk_types.BETA, "BetaMCPToolsetParam", toolset)
     assert (server["url"], server["authorization_token"]) == (URL, TOKEN)
     assert server["name"] == toolset["mcp_server_name"]
     assert [(tool["name"], tool["input_schema"]) for tool in toolset["tools"]] == [
@@ -39,12 +31,13 @@ def test_anthropic_switches_off_tools_that_are_not_selected_and_keeps_the_listin
     assert search["type"].startswith("tool_search_tool_")
     assert toolset["default_config"] == {"enabled": False, "defer_loading": True}
     assert toolset["configs"] == {NAMES[1]: {"enabled": True}}
-    assert [tool["name"] for tool in toolset["tools"]] == NAMES and fits(BetaMCPToolsetParam, toolset)
+    assert [tool["name"] for tool in toolset["tools"]] == NAMES
+    assert fits(sdk_types.BETA, "BetaMCPToolsetParam", toolset)
 
 
 def test_openai_connects_with_the_names_of_the_listing() -> None:
     (entry,) = connect(Connector.OPENAI, URL, LISTING, label="mcp hub/α")["tools"]
-    assert fits(Mcp, entry) and entry["server_label"] == "mcp-hub--"
+    assert fits("openai.types.responses.tool_param", "Mcp", entry) and entry["server_label"] == "mcp-hub--"
     assert (entry["server_url"], entry["authorization"], entry["require_approval"]) == (URL, TOKEN, "always")
     assert entry["allowed_tools"] == {"tool_names": NAMES} and "defer_loading" not in entry
     search, entry = connect(Connector.OPENAI, URL, LISTING, selected=NAMES[1:2], is_deferred=True)["tools"]

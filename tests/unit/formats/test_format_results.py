@@ -1,20 +1,16 @@
 """Results in each format: text, media, structure and errors; ids and what the provider wants echoed."""
 
-import json
 from typing import Any
 
 import pytest
-from anthropic.types import MessageParam
-from google.genai import types as genai
-from openai.types.chat import ChatCompletionToolMessageParam, ChatCompletionUserMessageParam
-from openai.types.responses.response_input_param import FunctionCallOutput
-from pydantic import TypeAdapter
 
 from mcp_hub.formats.calls import read_calls
 from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import CallFault, ModelCall
 from mcp_hub.formats.results import error_result, read_results, write_results
+from tests.unit.formats import sdk_types
+from tests.unit.formats.sdk_types import fits, sdk_type
 from tests.unit.formats.test_format_calls import ANSWERS, PROGRAM, RESPONSES
 
 Json = dict[str, Any]
@@ -39,11 +35,6 @@ PROVIDERS = [into for into in Format if into is not Format.MCP]
 KINDS = {"text": TEXT, "rich": RICH, "structured": STRUCTURED, "bare": BARE, "failed": FAILED, "empty": {"content": []}}
 
 
-def fits(kind: Any, value: Json) -> bool:
-    adapter = TypeAdapter(kind)
-    return bool(json.loads(adapter.dump_json(adapter.validate_python(value))) == value)
-
-
 def answered(into: Format, result: Json) -> list[Json]:
     return write_results([ModelCall("c1", "add", {})], {"c1": result}, into)
 
@@ -54,14 +45,14 @@ def test_results_fit_the_types_of_the_sdk(into: Format, result: Json) -> None:
     for message in answered(into, result):
         match into:
             case Format.ANTHROPIC:
-                assert fits(MessageParam, message)
+                assert fits(sdk_types.ANTHROPIC, "MessageParam", message)
             case Format.OPENAI:
-                kind = ChatCompletionToolMessageParam if message["role"] == "tool" else ChatCompletionUserMessageParam
-                assert fits(kind, message)
+                kind = f"ChatCompletion{'Tool' if message['role'] == 'tool' else 'User'}MessageParam"
+                assert fits(sdk_types.OPENAI, kind, message)
             case Format.OPENAI_RESPONSES:
-                assert fits(FunctionCallOutput, message)
+                assert fits(sdk_types.RESPONSE_INPUT, "FunctionCallOutput", message)
             case Format.GEMINI:
-                parsed = genai.Content.model_validate(message)
+                parsed = sdk_type(sdk_types.GEMINI, "Content").model_validate(message)
                 assert parsed.model_dump(mode="json", by_alias=True, exclude_none=True) == message
 
 

@@ -4,15 +4,12 @@ import json
 from typing import Any
 
 import pytest
-from anthropic.types import ToolResultBlockParam
-from google.genai import types as genai
-from openai.types.chat import ChatCompletionMessageParam
-from openai.types.responses import ResponseToolSearchOutputItemParam
-from pydantic import TypeAdapter
 
 from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.search import read_search, write_found
+from tests.unit.formats import sdk_types
+from tests.unit.formats.sdk_types import fits, sdk_type
 from tests.unit.formats.tool_lists import OWN
 
 ARGUMENTS = {"query": "find a page", "limit": "3"}
@@ -37,17 +34,12 @@ FOUND = OWN[2:4]
 NAMES = [tool["name"] for tool in FOUND]
 
 
-def fits(kind: Any, value: Any) -> bool:
-    adapter = TypeAdapter(kind)
-    return bool(json.loads(adapter.dump_json(adapter.validate_python(value), exclude_unset=True)) == value)
-
-
 def test_anthropic_gets_references_in_the_result_of_the_call() -> None:
     block = write_found(FOUND, Format.ANTHROPIC, read_search(CALLS[Format.ANTHROPIC], Format.ANTHROPIC))
     assert (block["type"], block["tool_use_id"], block["toolset_name"]) == ("tool_result", "c1", "t")
     assert block["content"] == [{"type": "tool_reference", "tool_name": name} for name in NAMES]
     del block["toolset_name"]  # of the beta API
-    assert fits(ToolResultBlockParam, block)
+    assert fits(sdk_types.ANTHROPIC, "ToolResultBlockParam", block, exclude_unset=True)
     assert write_found(FOUND, Format.ANTHROPIC) == {"content": block["content"]}
 
 
@@ -59,7 +51,7 @@ def test_responses_get_a_search_output_with_deferred_functions() -> None:
         "tool_search_output", "c1", "client", "completed",
     )  # fmt: skip
     assert [(tool["name"], tool["defer_loading"]) for tool in item["tools"]] == [(name, True) for name in NAMES]
-    assert fits(ResponseToolSearchOutputItemParam, item)
+    assert fits(sdk_types.RESPONSES, "ResponseToolSearchOutputItemParam", item, exclude_unset=True)
     assert write_found(FOUND, Format.OPENAI_RESPONSES) == {**item, "call_id": None}
     strict = write_found(FOUND[:1], Format.OPENAI_RESPONSES, is_strict=True)
     assert strict["tools"][0]["strict"] is True
@@ -68,8 +60,9 @@ def test_responses_get_a_search_output_with_deferred_functions() -> None:
 def test_gemini_gets_declarations_and_the_answer_to_the_call() -> None:
     answer = write_found(FOUND, Format.GEMINI, read_search(CALLS[Format.GEMINI], Format.GEMINI))
     (tool,) = answer["tools"]
-    assert [one["name"] for one in genai.Tool.model_validate(tool).model_dump()["function_declarations"]] == NAMES
-    (part,) = genai.Content.model_validate(answer["messages"][0]).parts or [genai.Part()]
+    parsed = sdk_type(sdk_types.GEMINI, "Tool").model_validate(tool)
+    assert [one["name"] for one in parsed.model_dump()["function_declarations"]] == NAMES
+    (part,) = sdk_type(sdk_types.GEMINI, "Content").model_validate(answer["messages"][0]).parts
     assert part.function_response is not None and part.function_response.id == "c1"
     assert all(name in json.dumps(part.function_response.response) for name in NAMES)
     assert write_found(FOUND, Format.GEMINI) == {"tools": [tool]}
@@ -79,7 +72,8 @@ def test_openai_chat_gets_functions_and_the_answer_to_the_call() -> None:
     answer = write_found(FOUND, Format.OPENAI, read_search(CALLS[Format.OPENAI], Format.OPENAI))
     assert [tool["function"]["name"] for tool in answer["tools"]] == NAMES
     (message,) = answer["messages"]
-    assert message["tool_call_id"] == "c1" and fits(ChatCompletionMessageParam, message)
+    assert message["tool_call_id"] == "c1"
+    assert fits(sdk_types.OPENAI, "ChatCompletionMessageParam", message, exclude_unset=True)
 
 
 def test_mcp_gets_the_definitions() -> None:

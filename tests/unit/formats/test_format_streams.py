@@ -7,10 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from anthropic.types import RawMessageStreamEvent
-from google.genai import types as genai
-from openai.types.chat import ChatCompletionChunk
-from pydantic import TypeAdapter
 
 from mcp_hub.formats.calls import write_calls
 from mcp_hub.formats.errors import FormatRefused
@@ -30,7 +26,9 @@ from mcp_hub.formats.providers import Format
 from mcp_hub.formats.streams.choice import output_reader
 from mcp_hub.formats.streams.reader import OutputReader
 from mcp_hub.protocol.sse import Event, EventParser
+from tests.unit.formats import sdk_types
 from tests.unit.formats.provider_streams import EXTRA, FIRST, SECOND, STREAMS, Cut
+from tests.unit.formats.sdk_types import adapter_of
 
 Json = dict[str, Any]
 PROVIDERS = list(STREAMS)
@@ -133,17 +131,17 @@ def test_bytes_cut_anywhere_are_the_same(into: Format) -> None:
         assert in_order(joined(events)) == expected(into)
 
 
-SDK: dict[Format, Any] = {
-    Format.ANTHROPIC: RawMessageStreamEvent,
-    Format.OPENAI: ChatCompletionChunk,
-    Format.GEMINI: genai.GenerateContentResponse,
+SDK: dict[Format, tuple[str, str]] = {
+    Format.ANTHROPIC: (sdk_types.ANTHROPIC, "RawMessageStreamEvent"),
+    Format.OPENAI: (sdk_types.OPENAI, "ChatCompletionChunk"),
+    Format.GEMINI: (sdk_types.GEMINI, "GenerateContentResponse"),
 }
 """Events of the Responses API hold a whole response, which these streams do not have."""
 
 
 @pytest.mark.parametrize("into", SDK)
 def test_the_objects_of_the_sdk_are_chunks_too(into: Format) -> None:
-    adapter = TypeAdapter(SDK[into])
+    adapter = adapter_of(*SDK[into])
     chunks = [chunk for chunk in STREAMS[into](whole) if chunk.get("type") != "ping"]
     events, reader = read(into, [adapter.validate_python(chunk) for chunk in chunks if _is_known(chunk)])
     assert in_order(events) == expected(into)

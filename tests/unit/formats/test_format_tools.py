@@ -2,16 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import jsonschema_rs
 import pytest
-from anthropic.types import ToolParam
-from google.genai import types as genai
-from openai.types.chat import ChatCompletionFunctionToolParam
-from openai.types.responses import FunctionToolParam, ToolSearchToolParam
-from pydantic import TypeAdapter
 
 from mcp_hub.formats.arguments import ArgumentNames
 from mcp_hub.formats.errors import FormatRefused
@@ -19,16 +13,17 @@ from mcp_hub.formats.providers import FACTS, Format, format_named
 from mcp_hub.formats.records import Exported
 from mcp_hub.formats.tools import export, read_tools
 from tests.captured import needs_lists
-from tests.unit.formats import documented
+from tests.unit.formats import documented, sdk_types
+from tests.unit.formats.sdk_types import fits, sdk_type
 from tests.unit.formats.tool_lists import OWN, captured_tools
 
 Json = dict[str, Any]
 PROVIDERS = [into for into in Format if into is not Format.MCP]
 LISTS = [pytest.param(OWN, id="own"), pytest.param(None, id="captured", marks=needs_lists)]
-TYPES: dict[Format, Any] = {
-    Format.ANTHROPIC: ToolParam,
-    Format.OPENAI: ChatCompletionFunctionToolParam,
-    Format.OPENAI_RESPONSES: FunctionToolParam,
+TYPES: dict[Format, tuple[str, str]] = {
+    Format.ANTHROPIC: (sdk_types.ANTHROPIC, "ToolParam"),
+    Format.OPENAI: (sdk_types.OPENAI, "ChatCompletionFunctionToolParam"),
+    Format.OPENAI_RESPONSES: (sdk_types.RESPONSES, "FunctionToolParam"),
 }
 SEARCH: Json = {
     "name": "find_tools",
@@ -58,17 +53,6 @@ def schema_of(entry: Json) -> Json:
     return schema
 
 
-@cache
-def adapter_of(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
-def accepted(kind: Any, value: Any) -> bool:
-    """Whether the SDK's type takes the value, and knows every member of it."""
-    adapter = adapter_of(kind)
-    return bool(json.loads(adapter.dump_json(adapter.validate_python(value))) == value)
-
-
 @pytest.mark.parametrize("tools", LISTS)
 @pytest.mark.parametrize("is_strict", [False, True])
 @pytest.mark.parametrize("into", PROVIDERS)
@@ -79,10 +63,10 @@ def test_an_export_fits_the_types_of_the_sdk(into: Format, is_strict: bool, tool
         assert len(given) == len(some)
         count += len(given)
         if into is Format.GEMINI:
-            parsed = genai.Tool.model_validate(found.body["tools"][0])
+            parsed = sdk_type(sdk_types.GEMINI, "Tool").model_validate(found.body["tools"][0])
             assert parsed.model_dump(by_alias=True, exclude_none=True) == found.body["tools"][0]
         else:
-            assert all(accepted(TYPES[into], one) for one in given)
+            assert all(fits(*TYPES[into], one) for one in given)
         for one in given:
             jsonschema_rs.validator_for(schema_of(one), offline=True)
     assert count == len(OWN if tools is not None else captured_tools())
@@ -254,11 +238,11 @@ def test_deferred_tools_have_one_that_finds_them() -> None:
     anthropic = export(OWN, Format.ANTHROPIC, search=SEARCH).body["tools"]
     assert anthropic[0]["name"] == "find_tools" and "defer_loading" not in anthropic[0]
     assert all(tool["defer_loading"] is True for tool in anthropic[1:])
-    assert all(accepted(ToolParam, tool) for tool in anthropic)
+    assert all(fits(*TYPES[Format.ANTHROPIC], tool) for tool in anthropic)
     first, *others = export(OWN, Format.OPENAI_RESPONSES, search=SEARCH).body["tools"]
     assert first["type"] == "tool_search" and first["execution"] == "client"
-    assert accepted(ToolSearchToolParam, first)
-    assert all(tool["defer_loading"] is True and accepted(FunctionToolParam, tool) for tool in others)
+    assert fits(sdk_types.RESPONSES, "ToolSearchToolParam", first)
+    assert all(tool["defer_loading"] is True and fits(*TYPES[Format.OPENAI_RESPONSES], tool) for tool in others)
 
 
 def test_the_cache_ends_at_the_last_tool_that_is_not_deferred() -> None:
@@ -279,7 +263,7 @@ def test_programs_may_call_only_the_tools_that_are_named() -> None:
     responses = export(OWN, Format.OPENAI_RESPONSES, programmatic=["search"]).body["tools"]
     (found,) = [tool for tool in responses if "allowed_callers" in tool]
     assert found["allowed_callers"] == ["direct", "programmatic"] and "output_schema" in found
-    assert accepted(FunctionToolParam, found)
+    assert fits(*TYPES[Format.OPENAI_RESPONSES], found)
     assert "allowed_callers" not in json.dumps(export(OWN, Format.GEMINI, programmatic=["search"]).body)
 
 

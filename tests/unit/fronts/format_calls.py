@@ -1,17 +1,12 @@
 """Requests with calls in the formats of providers, and their answers read back."""
 
-import json
 from typing import Any
-
-from anthropic.types import MessageParam
-from google.genai import types as genai
-from openai.types.chat import ChatCompletionToolMessageParam
-from openai.types.responses.response_input_param import FunctionCallOutput
-from pydantic import TypeAdapter
 
 from mcp_hub.formats.calls import write_calls
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import ModelCall
+from tests.unit.formats import sdk_types
+from tests.unit.formats.sdk_types import fits, sdk_type
 from tests.unit.fronts.rest_peer import Response, RestPeer
 
 Json = dict[str, Any]
@@ -33,25 +28,21 @@ async def call(peer: RestPeer, *calls: tuple[str, str, Json], **options: Any) ->
     return response
 
 
-def fits(into: Format, messages: list[Json]) -> None:
+def fits_sdk(into: Format, messages: list[Json]) -> None:
     """The answer is what the provider's SDK sends."""
     for message in messages:
         match into:
             case Format.ANTHROPIC:
-                kind: Any = MessageParam
+                assert fits(sdk_types.ANTHROPIC, "MessageParam", message)
             case Format.OPENAI:
-                kind = ChatCompletionToolMessageParam
+                assert fits(sdk_types.OPENAI, "ChatCompletionToolMessageParam", message)
             case Format.OPENAI_RESPONSES:
-                kind = FunctionCallOutput
+                assert fits(sdk_types.RESPONSE_INPUT, "FunctionCallOutput", message)
             case Format.GEMINI:
-                found = genai.Content.model_validate(message).model_dump(mode="json", by_alias=True, exclude_none=True)
-                assert found == message
-                continue
+                parsed = sdk_type(sdk_types.GEMINI, "Content").model_validate(message)
+                assert parsed.model_dump(mode="json", by_alias=True, exclude_none=True) == message
             case Format.MCP:
                 assert message.keys() == {"id", "result"}
-                continue
-        adapter = TypeAdapter(kind)
-        assert json.loads(adapter.dump_json(adapter.validate_python(message))) == message
 
 
 def outcomes(into: Format, messages: list[Json]) -> list[tuple[str, str, bool]]:

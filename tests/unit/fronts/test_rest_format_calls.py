@@ -11,7 +11,7 @@ from mcp_hub.formats.calls import write_calls
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import ModelCall
 from mcp_hub.fronts.rest import follow
-from tests.unit.fronts.format_calls import BOTH, SSE, ModelCalls, call, fits, outcomes, start
+from tests.unit.fronts.format_calls import BOTH, SSE, ModelCalls, call, fits_sdk, outcomes, start
 from tests.unit.fronts.rest_peer import NARROW, RestPeer, problem, rest_hub
 from tests.upstreams.child import WAIT
 
@@ -40,7 +40,7 @@ async def test_calls_are_answered_in_their_format_and_order_each_with_its_own_ou
     )
     answer = response.json
     assert response.status == 200 and response.headers["content-type"] == "application/json"
-    fits(into, answer["messages"])
+    fits_sdk(into, answer["messages"])
     (one, two, three, four) = outcomes(into, answer["messages"])
     assert (one, four) == (("c1", "one", False), ("c4", "four", False))
     assert two[0] == "c2" and "broken" in two[1] and two[2]
@@ -274,7 +274,7 @@ async def test_call_for_which_there_is_no_room_is_answered_as_an_error_of_its_ow
 async def test_ids_that_a_model_left_out_are_not_made_up_for_it(peer: RestPeer) -> None:
     body = {"parts": [{"functionCall": {"name": "echo", "args": {"text": t}}, "thoughtSignature": "s"} for t in "ab"]}
     response = await peer.ask("POST", "/v1/tools/call?format=gemini", body)
-    fits(Format.GEMINI, response.json["messages"])
+    fits_sdk(Format.GEMINI, response.json["messages"])
     parts = [part["functionResponse"] for part in response.json["messages"][0]["parts"]]
     assert [(part["name"], part["response"]) for part in parts] == [
         ("echo", {"output": "a"}),

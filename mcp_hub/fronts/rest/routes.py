@@ -114,7 +114,7 @@ ROUTES: Final = (
     RestRoute(
         "POST", "/v1/search", "searchToolsAs", "The same, for a query or a model's call of the search tool",
         (ResponseSpec(200, "the tools that fit, as the format has them", {_JSON: lists.FoundTools}),),
-        body=lists.SearchBody, parameters=(_FORMAT, _STRICT, _PROFILE), problems=(400, 404, 413, 415),
+        body=lists.SearchBody, parameters=(_FORMAT, _STRICT, _TOOLS, _SERVER, _PROFILE), problems=(400, 404, 413, 415),
     ),
     RestRoute(
         "GET", "/v1/search", "searchTools", "The tools that fit a description of what one is needed for",

@@ -73,6 +73,9 @@ async def test_search_is_narrowed_to_what_the_user_selected(peer: RestPeer) -> N
     assert [one["name"] for one in (await found(peer, "?format=mcp", {"call": call, "tools": ["echo"]}))["tools"]] == [
         "echo"
     ]
+    for more, name in (({}, "hold"), ({"tools": ["echo"]}, "echo")):  # the body goes before the query
+        hits = (await found(peer, "?tools=hold&server=local", {"query": "hold echo", **more}))["hits"]
+        assert [hit["name"] for hit in hits] == [name]
     for one in ("hold", "echo"):  # the limit counts hits that are selected
         assert [hit["name"] for hit in (await found(peer, f"?q=hold+echo&limit=1&tools={one}"))["hits"]] == [one]
     assert (await found(peer, "?q=hold&tools=echo"))["weak"] is True

@@ -50,7 +50,8 @@ class ToolSearch:
     async def by_body(self, request: RestRequest) -> Response:
         """A search in a body, or the call of a model that searches. Raises `Problem`, `FormatRefused`."""
         body = await request.shaped(SearchBody)
-        chosen = ToolSelection(None if body.tools is None else frozenset(body.tools), body.server)
+        own = selection(request)
+        chosen = ToolSelection(own.tools if body.tools is None else frozenset(body.tools), body.server or own.server)
         query, most, server, call = body.query, body.limit, chosen.server, None
         if body.call is not None:
             into = wanted_format(request.query_params.get("format", ""))

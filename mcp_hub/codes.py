@@ -258,6 +258,7 @@ HTTP: Final = _table(
     invalid_parameter=("A query parameter has a value that cannot be used.", "Correct it."),
     invalid_cursor=("The cursor is not the number of an event.", "Use one that the hub gave."),
     invalid_idempotency_key=("The Idempotency-Key cannot be used.", "Use 1 to 255 ASCII characters."),
+    idempotency_unsupported=("The path does not take an Idempotency-Key.", "Leave it out; see the message."),
     idempotency_key_reused=("The Idempotency-Key belongs to another request.", "Use a new key."),
     unknown_format=("The format is not known.", "Use one that the message names."),
     unsupported_tool=("The format cannot carry a tool.", "Rename it, or select others."),

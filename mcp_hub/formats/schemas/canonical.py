@@ -79,7 +79,7 @@ class _Normaliser:
         if depth > MAX_DEPTH:
             self._losses.append(Loss(path, "widened", f"more than {MAX_DEPTH} levels"))
             return {}
-        if _OF_LEAVES.issuperset(schema) and _is_leaf(schema):
+        if _OF_LEAVES.issuperset(schema) and schema.get("type") in TYPES and _has_texts(schema):
             return schema.copy()  # as half of all nodes: nothing to be changed
         source = self._understood(schema)
         node: Node = {}
@@ -221,10 +221,8 @@ _SPECIAL: Final[dict[str, Callable[[_Normaliser, Node, Node, str, int], None]]] 
 }
 
 
-def _is_leaf(schema: Node) -> bool:
-    """Whether a schema without other keywords is as it has to be."""
-    texts = (schema.get("title", ""), schema.get("description", ""))
-    return schema.get("type") in TYPES and isinstance(texts[0], str) and isinstance(texts[1], str)
+def _has_texts(schema: Node) -> bool:
+    return isinstance(schema.get("title", ""), str) and isinstance(schema.get("description", ""), str)
 
 
 def _is_number(value: object) -> bool:

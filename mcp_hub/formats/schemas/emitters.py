@@ -44,8 +44,9 @@ def strict(schema: Node, dialect: Dialect, losses: list[Loss], most_optional: in
     root = _named(rooted(schema, losses), dialect, losses)
     if most_optional is not None and len(root["properties"]) - len(root.get("required", ())) > most_optional:
         raise NotStrict(OVER)
-    found = Subset(root, dialect, losses).document()
-    if not _is_small(found, dialect):
+    subset = Subset(root, dialect, losses)
+    found = subset.document()
+    if dialect.levels and not _is_small(found, subset.deepest, dialect):
         _measure(found, dialect)
     if dialect.all_required:
         return Strictness(found, 0, 0)
@@ -80,13 +81,12 @@ def _all(root: Node) -> list[Node]:
     return found
 
 
-def _is_small(root: Node, dialect: Dialect) -> bool:
-    """Whether its text alone shows that the schema is within the bounds of the provider: that of most is."""
-    if not dialect.levels:
-        return True
+def _is_small(root: Node, deepest: int, dialect: Dialect) -> bool:
+    """Whether text and depth alone show that the schema is within the bounds of the provider: those of most do."""
+    if deepest >= dialect.levels or "$defs" in root:
+        return False
     text = msgspec.json.encode(root)
-    containers = text.count(b'"properties":') + text.count(b'"items":')
-    return len(text) <= _LONG and text.count(b",") < dialect.values and containers <= dialect.levels
+    return len(text) <= _LONG and text.count(b",") < dialect.values
 
 
 def _measure(root: Node, dialect: Dialect) -> None:

@@ -52,6 +52,8 @@ class Subset:
         self._cyclic = cyclic(root) if "$defs" in root else frozenset()
         self._used: dict[str, Node | None] = {}
         self._nodes = 0
+        self.deepest = 0
+        """Subschemas inside each other so far; definitions count by themselves."""
         self._wanted = (dialect.keywords or frozenset()) - _KEEP
         self._of_leaves = _ALWAYS | (self._wanted - _CHECKED)
 
@@ -68,6 +70,8 @@ class Subset:
 
     def _node(self, node: Node, path: str, depth: int) -> Node:
         self._nodes += 1
+        if depth > self.deepest:
+            self.deepest = depth
         if self._nodes > _MOST_NODES or depth > MAX_DEPTH:
             return self._any(path, "the schema is too large")
         if self._of_leaves.issuperset(node) and _is_leaf(node):

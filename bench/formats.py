@@ -71,7 +71,7 @@ async def _exported(tools: list[bytes], into: Format, is_strict: bool) -> Figure
     kept, most = KeptExports(), FACTS[into].most_tools or len(tools)
     options = ExportOptions(into, is_strict, False, False, ToolSelection())
     requests = [
-        (_View(), partial(exported, tools[start : start + most], options, b"{}"))
+        (_View(), partial(exported, tools[start : start + most], options, b"{}", {}))
         for start in range(0, len(tools), most)
     ]
     begun = time.process_time()

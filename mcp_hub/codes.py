@@ -264,6 +264,10 @@ HTTP: Final = _table(
     unsupported_tool=("The format cannot carry a tool.", "Rename it, or select others."),
     too_many_tools=("The provider does not take so many tools.", "Select some: `tools=`, `profile=`, `expose=search`."),
     deferral_unsupported=("The format cannot defer tools.", "Use `expose=search`, or another format."),
+    grouping_unsupported=(
+        "The format does not have groups of tools.",
+        "Leave out `group=`, or use `openai-responses`.",
+    ),
     public_url_required=(
         "A provider can only connect to a hub with a public https address.",
         "Set `hub.http.public_url`, or give `url=`.",

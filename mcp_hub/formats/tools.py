@@ -6,7 +6,7 @@ from typing import Any, Final
 from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.formats.groups import ToolGroup, check_groups, grouped
 from mcp_hub.formats.providers import FACTS, Format, FormatFacts
-from mcp_hub.formats.records import Exported, Loss
+from mcp_hub.formats.records import Exported, Loss, json_value
 from mcp_hub.formats.schemas.canonical import canonical
 from mcp_hub.formats.schemas.dialects import STRICT_OPTIONAL, STRICT_TOOLS, STRICT_UNIONS
 from mcp_hub.formats.schemas.emitters import OVER, Strictness, plain, strict
@@ -170,8 +170,11 @@ _SHAPES: Final = {
 
 
 def read_tools(body: Mapping[str, Any], out_of: Format) -> list[JsonObject]:
-    """The definitions of MCP for the functions of a request; tools that the provider runs itself are left out."""
-    tools = body.get("tools", [])
+    """The definitions of MCP for the functions of a request; tools that the provider runs itself are left out.
+
+    Objects of a provider's SDK are taken too.
+    """
+    tools = json_value(body.get("tools", []))
     match out_of:
         case Format.MCP:
             return list(tools)

@@ -9,7 +9,6 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -85,31 +84,25 @@ async def _exported(tools: list[bytes], into: Format, is_strict: bool) -> Figure
 
 
 def calls(run: Run, sides: list[Side]) -> None:
-    """The same echo call, plain and in each format, by turns on one hub; the ratio is to the plain one of its round."""
+    """The same echo call, plain and in each format, by turns on one hub; ratios are to the plain call of the round."""
     (side,) = sides
     tool, arguments = side.tool("echo"), {"text": TEXT}
-    posts: dict[str, Callable[[], bytes]] = {
-        PLAIN: lambda: _post(f"/v1/tools/{tool}/call", json.dumps({"arguments": arguments}).encode())
-    }
+    posts = {PLAIN: _post(f"/v1/tools/{tool}/call", json.dumps({"arguments": arguments}).encode())}
     for into in Format:
         body = json.dumps(write_calls([ModelCall("call_1", tool, arguments)], into)).encode()
-        posts[into] = partial(_post, f"/v1/tools/call?format={into}", body)
+        posts[into] = _post(f"/v1/tools/call?format={into}", body)
     run.say(f"  {CALLS}: {ONE_BY_ONE}")
-    samples: dict[str, list[Figures]] = {name: [] for name in posts}
-    rows = {name: Result(CALLS, ONE_BY_ONE, name) for name in posts}
-    for number in range(run.options.rounds * 3 + 1):
-        for name, post in posts.items():
-            try:
-                figures = _timed(side, post(), run.options.seconds / 3)
-            except (RelayFailed, OSError) as error:
-                rows[name].failed, rows[name].note = 1, f"failed: {error}"
-                continue
-            if number and (name == PLAIN or samples[PLAIN]):  # the first round warms up
-                plain = figures if name == PLAIN else samples[PLAIN][-1]
-                samples[name].append(figures | {"ratio": figures["cpu_us"] / plain["cpu_us"]})
-    for name, row in rows.items():
-        row.figures = merged(samples[name]) if samples[name] else {}
-    run.results += rows.values()
+    order, rounds = list(posts), []
+    try:
+        for _ in range(run.options.rounds * 3 + 1):
+            rounds.append({name: _timed(side, posts[name], run.options.seconds / 3) for name in order})
+            order.append(order.pop(0))  # the hub still works for the one before
+    except (RelayFailed, OSError) as error:
+        run.results.append(Result(CALLS, ONE_BY_ONE, PLAIN, failed=1, note=f"failed: {error}"))
+        return
+    for name in posts:
+        found = [one[name] | {"ratio": one[name]["cpu_us"] / one[PLAIN]["cpu_us"]} for one in rounds[1:]]
+        run.results.append(Result(CALLS, ONE_BY_ONE, name, merged(found)))
 
 
 def _post(path: str, body: bytes) -> bytes:

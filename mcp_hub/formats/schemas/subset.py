@@ -310,7 +310,8 @@ def _nullable(node: Node) -> Node:
 def _is_leaf(node: Node) -> bool:
     """Whether it is of one scalar type, and its values, if it names some, are texts."""
     if "enum" in node:
-        return node.get("type") == "string" and all(isinstance(value, str) for value in node["enum"])
+        values = node["enum"]
+        return node.get("type") == "string" and values != [] and all(isinstance(value, str) for value in values)
     return node.get("type") in _SCALARS
 
 

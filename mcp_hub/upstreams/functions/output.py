@@ -96,12 +96,12 @@ def checked_step(step: events.ToolCall | events.ToolResult) -> events.ToolCall |
     try:
         match step:
             case events.ToolCall(str(), str(), bytes() | msgspec.Raw() as raw):
-                msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+                msgspec.json.decode(raw, type=dict[str, object])
                 return msgspec.structs.replace(step, arguments=one_line(bytes(raw)))
             case events.ToolResult(str(), bytes() | msgspec.Raw() as raw, bool()):
-                msgspec.json.decode(raw, type=list[_Block])
+                msgspec.convert(msgspec.json.decode(raw), list[_Block])
                 return msgspec.structs.replace(step, content=one_line(bytes(raw)))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
     name, held = type(step).__name__, "arguments" if isinstance(step, events.ToolCall) else "content"
     raise TypeError(f"the {held} of a {name} are not what they have to be as JSON: {name}.of(…) encodes them")

@@ -137,9 +137,10 @@ NONSENSE: list[object] = [
     events.ToolCall("c1", "search", {"q": 1}),  # type: ignore[arg-type]  # wrong on purpose, as are the next ones
     events.ToolCall("c1", 7, b"{}"),  # type: ignore[arg-type]
     events.ToolCall("c1", "search", b"[]"),
+    events.ToolCall("c1", "search", b'{"a":"\xff"}'),
     events.ToolCall("c1", "search", b'{"a":' * 100_000),
     events.ToolResult("c1", b'[{"text": "no type"}]'),
-    events.ToolResult("c1", b'["\xff"]'),
+    events.ToolResult("c1", b'[{"type":"text","text":"\xff"}]'),
 ]
 
 

@@ -13,7 +13,7 @@ from mcp_hub.formats.calls import read_calls
 from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.formats.groups import ToolGroup, check_groups, grouped
 from mcp_hub.formats.providers import Format
-from mcp_hub.formats.records import CallFault, ModelCall
+from mcp_hub.formats.records import CallFault, ModelCall, json_value
 from mcp_hub.formats.results import write_results
 from mcp_hub.formats.tools import export
 from mcp_hub.types import JsonObject
@@ -29,14 +29,15 @@ class SearchArguments(msgspec.Struct):
     limit: int | None = None
 
 
-def read_search(call: JsonObject, out_of: Format) -> ModelCall:
+def read_search(call: object, out_of: Format) -> ModelCall:
     """A model's call of the search tool; arguments that cannot be used are its fault, which the model can act on.
 
-    Raises: FormatRefused: `invalid_calls`.
+    An object of a provider's SDK is taken too. Raises: FormatRefused: `invalid_calls`.
     """
-    if out_of is Format.OPENAI_RESPONSES and call.get("type") == "tool_search_call":
-        call = {**call, "type": "function_call", "name": "tool_search"}
-    calls = read_calls(call, out_of)
+    item = json_value(call)
+    if out_of is Format.OPENAI_RESPONSES and isinstance(item, dict) and item.get("type") == "tool_search_call":
+        item = {**item, "type": "function_call", "name": "tool_search"}
+    calls = read_calls(item, out_of)
     if len(calls) != 1:
         raise FormatRefused("invalid_calls", f"call has to be one call of the search tool, in the format {out_of}.")
     (found,) = calls

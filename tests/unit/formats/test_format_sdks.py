@@ -13,13 +13,14 @@ from google import genai
 from google.genai import types
 from openai import OpenAI
 from openai.types.chat import ChatCompletionFunctionToolParam
-from openai.types.responses import FunctionToolParam, ResponseStreamEvent
+from openai.types.responses import FunctionToolParam, ResponseStreamEvent, ResponseToolSearchCall
 from pydantic import TypeAdapter, ValidationError
 
 from mcp_hub.formats.calls import read_calls, write_calls
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import as_objects
 from mcp_hub.formats.results import read_results, write_results
+from mcp_hub.formats.search import read_search
 from mcp_hub.formats.streams.choice import output_reader
 from mcp_hub.formats.tools import export, read_tools
 from tests.unit.formats.provider_streams import STREAMS
@@ -145,6 +146,13 @@ def test_tools_of_gemini_are_read_from_objects() -> None:
     body = export(OWN, Format.GEMINI).body
     config = types.GenerateContentConfig(tools=body["tools"])
     assert read_tools({"tools": config.tools}, Format.GEMINI) == read_tools(body, Format.GEMINI)
+
+
+def test_a_call_of_the_search_tool_is_taken_as_an_object() -> None:
+    item = {"type": "tool_search_call", "id": "ts", "call_id": "c1", "execution": "client", "arguments": {"query": "x"}}
+    parsed = ResponseToolSearchCall.model_validate({**item, "status": "completed"})
+    call = read_search(parsed, Format.OPENAI_RESPONSES)
+    assert (call.id, call.arguments, call.fault) == ("c1", {"query": "x"}, None)
 
 
 def test_stream_events_of_the_responses_api_are_taken_as_objects() -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from bench import measure
 from bench.cases import CASES, Options, Run, measure_all
+from bench.formats import CASES as OF_FORMATS
+from bench.formats import measure_formats
 from bench.goals import goals, verdicts
 from bench.relays import HUBS, RELAYS
 from bench.report import machine_lines, tables
@@ -23,6 +25,7 @@ from bench.trace import traced, written
 
 # a thousand connections on each side of a socket, and room for the rest
 OPEN_FILES = 4096
+EVERY = (*CASES, *OF_FORMATS)
 
 
 def names(allowed: tuple[str, ...]) -> Callable[[str], list[str]]:
@@ -52,7 +55,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--trace", action="store_true", help="the way of one quick call, function by function")
     parser.add_argument("--quick", action="store_true", help="two minutes: short rounds, fewer variants")
-    parser.add_argument("--only", type=names(CASES), default=[], help="cases: " + ", ".join(CASES))
+    parser.add_argument("--only", type=names(EVERY), default=[], help="cases: " + ", ".join(EVERY))
     usual = [relay for relay in RELAYS if relay != "before"]
     parser.add_argument("--relays", type=names(RELAYS), default=usual, help=", ".join(RELAYS))
     parser.add_argument("--rounds", type=int, default=0, help="alternating rounds of each case, instead of 5")
@@ -90,11 +93,12 @@ def main() -> int:
     machine = measure.machine()
     measure_all(run)
     measure_streams(run)
+    measure_formats(run)
     took = f"took:     {time.perf_counter() - begun:.0f} s" + (", quick" if given.quick else "")
     print("\n".join([*machine_lines(machine), took, *tables(run.results), *verdicts(run.results)]))
     if given.json:
         save(given.json, machine, run)
-    wrong = [result for result in run.results if result.side in HUBS and result.failed]
+    wrong = [result for result in run.results if result.failed and (result.side in HUBS or result.case in OF_FORMATS)]
     for result in wrong:
         print(
             f"wrong answers of the hub: {result.case}, {result.variant}, {result.side}: {result.note}", file=sys.stderr

@@ -35,6 +35,11 @@ class Lookup:
         result = self._results.get((case, variant, side))
         return float(result.failed) if result and (result.failed or result.figures) else None
 
+    def every(self, case: str, variant: str, figure: str) -> list[float]:
+        """The figure of all sides that have it."""
+        rows = [row for (*place, _), row in self._results.items() if place == [case, variant] and not row.failed]
+        return [row.figures[figure] for row in rows if figure in row.figures]
+
     def variants(self, case: str) -> list[str]:
         return list(dict.fromkeys(variant for found, variant, _ in self._results if found == case and variant))
 
@@ -197,7 +202,17 @@ def many_streams(look: Lookup) -> Iterator[Goal]:
         yield Goal("first", f"memory of one idle {what}", look("idle-streams", variant, SQLITE, figure), bound, " kB")
 
 
-PARTS = (cpu, throughput, latency, streams, start_and_memory, durable)
+def provider_formats(look: Lookup) -> Iterator[Goal]:
+    for variant in look.variants("formats-export"):
+        for figure, what, bound in (("export_ms", "first", 50), ("kept_ms", "kept", 1)):
+            reached = max(look.every("formats-export", variant, figure), default=None)
+            yield Goal("first", f"export of {variant}, {what}, CPU in the slowest format", reached, bound, " ms")
+    for variant in look.variants("formats-calls"):
+        reached = max(look.every("formats-calls", variant, "ratio"), default=None)
+        yield Goal("first", "CPU per call in the slowest format, to the plain REST call", reached, 1.2, " ×")
+
+
+PARTS = (cpu, throughput, latency, streams, start_and_memory, durable, provider_formats)
 
 
 def goals(results: Iterable[Result]) -> list[Goal]:

@@ -37,6 +37,9 @@ COLUMNS = {
     "stream_kb": ("kB its stream", ",.1f"),
     "detached_kb": ("kB a call with its stream", ",.1f"),
     "follower_kb": ("kB a follower", ",.1f"),
+    "ratio": ("× plain", ".2f"),
+    "export_ms": ("first CPU ms", ",.1f"),
+    "kept_ms": ("kept CPU ms", ",.4f"),
     "writes": ("writes", ",.0f"),
 }
 # what the ratio to the limit relay is taken of: the first of these that a table has

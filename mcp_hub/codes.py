@@ -258,11 +258,16 @@ HTTP: Final = _table(
     invalid_parameter=("A query parameter has a value that cannot be used.", "Correct it."),
     invalid_cursor=("The cursor is not the number of an event.", "Use one that the hub gave."),
     invalid_idempotency_key=("The Idempotency-Key cannot be used.", "Use 1 to 255 ASCII characters."),
+    idempotency_unsupported=("The path does not take an Idempotency-Key.", "Leave it out; see the message."),
     idempotency_key_reused=("The Idempotency-Key belongs to another request.", "Use a new key."),
     unknown_format=("The format is not known.", "Use one that the message names."),
     unsupported_tool=("The format cannot carry a tool.", "Rename it, or select others."),
     too_many_tools=("The provider does not take so many tools.", "Select some: `tools=`, `profile=`, `expose=search`."),
     deferral_unsupported=("The format cannot defer tools.", "Use `expose=search`, or another format."),
+    grouping_unsupported=(
+        "The format does not have groups of tools.",
+        "Leave out `group=`, or use `openai-responses`.",
+    ),
     public_url_required=(
         "A provider can only connect to a hub with a public https address.",
         "Set `hub.http.public_url`, or give `url=`.",

@@ -4,6 +4,7 @@ Payloads stay encoded. `Completed`, `Failed` and `Cancelled` end a call; exactly
 question (`InputRequired`) is open until its `InputReceived`.
 """
 
+from collections.abc import Mapping
 from typing import Final, Self
 
 import msgspec
@@ -117,6 +118,11 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
     name: str
     arguments: RawJson
 
+    @classmethod
+    def of(cls, call: str, name: str, arguments: Mapping[str, object]) -> Self:
+        """A call with these arguments, which are values of JSON."""
+        return cls(call, name, msgspec.json.encode(arguments))
+
 
 class ToolResult(msgspec.Struct, frozen=True, gc=False):
     """The result of an earlier `ToolCall`; `content` is an encoded array of content blocks."""
@@ -124,6 +130,11 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False):
     call: str
     content: RawJson
     is_error: bool = False
+
+    @classmethod
+    def of(cls, call: str, *texts: str, is_error: bool = False) -> Self:
+        """A result that says these texts."""
+        return cls(call, msgspec.json.encode([{"type": "text", "text": text} for text in texts]), is_error)
 
 
 class Attempt(msgspec.Struct, frozen=True, gc=False):

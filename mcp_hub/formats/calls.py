@@ -87,7 +87,7 @@ _IS_CALL: Final[dict[Format, Callable[[JsonObject], bool]]] = {
     Format.ANTHROPIC: lambda item: item.get("type") == "tool_use",
     Format.OPENAI: lambda item: item.get("type", "function") == "function" and "function" in item,
     Format.OPENAI_RESPONSES: lambda item: item.get("type") == "function_call",
-    Format.GEMINI: lambda item: item.get("functionCall") is not None,
+    Format.GEMINI: lambda item: item.get("functionCall") is not None or isinstance(item.get("name"), str),
 }
 
 
@@ -159,8 +159,9 @@ def _decoded(arguments: object) -> JsonObject | CallFault:
 
 
 def _read_gemini(item: JsonObject, at: int) -> ModelCall:
-    given = item["functionCall"] if isinstance(item["functionCall"], dict) else {}
-    extra = _rest(item, "functionCall") | _rest(given, "id", "name", "args")
+    given = item.get("functionCall", item)  # a call alone, as in `response.function_calls` of the SDK
+    given = given if isinstance(given, dict) else {}
+    extra = (_rest(item, "functionCall") if given is not item else {}) | _rest(given, "id", "name", "args")
     has_id = isinstance(given.get("id"), str) and given["id"] != ""
     extra = extra if has_id else {**extra, NO_ID: True}
     name = _text(given, "name", Format.GEMINI)

@@ -28,13 +28,14 @@ class Format(StrEnum):
 
 
 class FormatFacts(msgspec.Struct, frozen=True):
-    """A format's limits on tools: legal names, how many, schemas plain and strict, and whether it can defer them."""
+    """Limits on tools: legal names, how many, schemas plain and strict; whether it can defer and group them."""
 
     names: re.Pattern[str]
     plain: Dialect
     strict: Dialect | None = None
     most_tools: int = 0
     defers: bool = False
+    groups: bool = False
 
 
 _OPENAI_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -42,7 +43,7 @@ _OPENAI_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 FACTS: Final = {
     Format.ANTHROPIC: FormatFacts(re.compile(r"[a-zA-Z0-9_-]{1,128}"), ANTHROPIC, ANTHROPIC_STRICT, defers=True),
     Format.OPENAI: FormatFacts(_OPENAI_NAME, OPENAI, OPENAI_STRICT, most_tools=128),
-    Format.OPENAI_RESPONSES: FormatFacts(_OPENAI_NAME, OPENAI, OPENAI_STRICT, most_tools=128, defers=True),
+    Format.OPENAI_RESPONSES: FormatFacts(_OPENAI_NAME, OPENAI, OPENAI_STRICT, most_tools=128, defers=True, groups=True),
     Format.GEMINI: FormatFacts(re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}"), GEMINI),
 }
 """Of every format of a provider (names: as of 2026-11-24)."""

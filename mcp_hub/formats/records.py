@@ -1,10 +1,13 @@
 """The records of this package: what an export lost, an export, a call of a model."""
 
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from mcp_hub.types import JsonObject
+
+T = TypeVar("T")
 
 LossKind = Literal["described", "dropped", "widened", "renamed", "not_strict"]
 """`described`: a constraint became text of the description. `dropped`: an annotation is gone. `widened`: the schema
@@ -61,3 +64,15 @@ def json_value(value: Any) -> Any:
         return {key: json_value(one) for key, one in value.items()}
     dump = getattr(value, "model_dump", None)
     return value if dump is None else dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def as_objects(values: Iterable[JsonObject], kind: type[T]) -> list[T]:
+    """The values as objects of a provider's SDK: `as_objects(messages, types.Content)`.
+
+    Types of google-genai make objects of them. Those of anthropic and openai for requests are dictionaries with known
+    members, which the values are already: `kind` is for type checkers then. Raises what the type raises for values
+    that do not fit.
+    """
+    make = getattr(kind, "model_validate", None)
+    # a dictionary with known members is one for type checkers only
+    return cast(list[T], [value if make is None else make(value) for value in values])

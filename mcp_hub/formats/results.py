@@ -9,10 +9,11 @@ from mcp_hub.formats.blocks import MediaPart, TextPart, block_of, parts_of, text
 from mcp_hub.formats.calls import NO_ID
 from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.formats.providers import Format
-from mcp_hub.formats.records import McpResult, ModelCall
+from mcp_hub.formats.records import McpResult, ModelCall, json_value
 from mcp_hub.types import JsonObject
 
 _ANTHROPIC_IMAGES: Final = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
+_STANDARD: Final = str.maketrans("-_", "+/")
 _OPENAI_AUDIO: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
@@ -165,13 +166,13 @@ _WRITE: Final[Mapping[Format, Callable[[_Answered], list[JsonObject]]]] = {
 }
 
 
-def read_results(messages: Sequence[JsonObject], out_of: Format) -> list[tuple[str, McpResult]]:
+def read_results(messages: Sequence[object], out_of: Format) -> list[tuple[str, McpResult]]:
     """The results in messages or items of a format, with the ids of their calls; Gemini's name where it has no id.
 
-    Raises: FormatRefused: `invalid_results`.
+    Objects of a provider's SDK are taken too. Raises: FormatRefused: `invalid_results`.
     """
     try:
-        return [(str(one), result) for one, result in _READ[out_of](messages)]
+        return [(str(one), result) for one, result in _READ[out_of](json_value(messages))]
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatRefused("invalid_results", f"these are not results of the format {out_of}: {error!r}") from error
 
@@ -243,7 +244,8 @@ def _gemini_result(part: JsonObject) -> McpResult:
     text = said if isinstance(said, str) else msgspec.json.encode(said).decode()
     content: list[JsonObject] = [{"type": "text", "text": text}] if text else []
     media = [one["inlineData"] for one in part.get("parts", ()) if "inlineData" in one]
-    content += [block_of(one["mimeType"], one["data"]) for one in media]
+    # objects of the SDK write bytes in the alphabet for URLs, which MCP does not have
+    content += [block_of(one["mimeType"], one["data"].translate(_STANDARD)) for one in media]
     result = _result(content, is_error)
     return {**result, "structuredContent": said} if isinstance(said, dict) and not is_error else result
 

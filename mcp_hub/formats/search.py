@@ -4,15 +4,16 @@ Providers that defer tools show the model those that a search returns: Anthropic
 definitions. Elsewhere the found tools go into the next request beside the tools that are there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from mcp_hub.formats.calls import read_calls
 from mcp_hub.formats.errors import FormatRefused
+from mcp_hub.formats.groups import ToolGroup, check_groups, grouped
 from mcp_hub.formats.providers import Format
-from mcp_hub.formats.records import CallFault, ModelCall
+from mcp_hub.formats.records import CallFault, ModelCall, json_value
 from mcp_hub.formats.results import write_results
 from mcp_hub.formats.tools import export
 from mcp_hub.types import JsonObject
@@ -28,14 +29,15 @@ class SearchArguments(msgspec.Struct):
     limit: int | None = None
 
 
-def read_search(call: JsonObject, out_of: Format) -> ModelCall:
+def read_search(call: object, out_of: Format) -> ModelCall:
     """A model's call of the search tool; arguments that cannot be used are its fault, which the model can act on.
 
-    Raises: FormatRefused: `invalid_calls`.
+    An object of a provider's SDK is taken too. Raises: FormatRefused: `invalid_calls`.
     """
-    if out_of is Format.OPENAI_RESPONSES and call.get("type") == "tool_search_call":
-        call = {**call, "type": "function_call", "name": "tool_search"}
-    calls = read_calls(call, out_of)
+    item = json_value(call)
+    if out_of is Format.OPENAI_RESPONSES and isinstance(item, dict) and item.get("type") == "tool_search_call":
+        item = {**item, "type": "function_call", "name": "tool_search"}
+    calls = read_calls(item, out_of)
     if len(calls) != 1:
         raise FormatRefused("invalid_calls", f"call has to be one call of the search tool, in the format {out_of}.")
     (found,) = calls
@@ -52,23 +54,32 @@ def read_search(call: JsonObject, out_of: Format) -> ModelCall:
 
 
 def write_found(
-    tools: Sequence[JsonObject], into: Format, call: ModelCall | None = None, *, is_strict: bool = False
+    tools: Sequence[JsonObject],
+    into: Format,
+    call: ModelCall | None = None,
+    *,
+    is_strict: bool = False,
+    groups: Mapping[str, ToolGroup] | None = None,
 ) -> JsonObject:
     """The found tools, the best first, as the answer to a search; `call` is the model's, if it was one.
 
+    `groups` are those of the tools in the request, as in `export`.
+
     Raises: FormatRefused as `export` does.
     """
+    if groups is not None:
+        check_groups(groups, into)
     match into:
         case Format.ANTHROPIC:
             return _anthropic(tools, call)
         case Format.OPENAI_RESPONSES:
-            made = export(tools, into, is_strict=is_strict).body["tools"]
+            made = [{**tool, "defer_loading": True} for tool in export(tools, into, is_strict=is_strict).body["tools"]]
             return {
                 "type": "tool_search_output",
                 "call_id": None if call is None else call.id,
                 "execution": "client",
                 "status": "completed" if call is None or call.fault is None else "incomplete",
-                "tools": [{**tool, "defer_loading": True} for tool in made],
+                "tools": made if groups is None else grouped(made, groups),
             }
         case _:
             answer = export(tools, into, is_strict=is_strict).body

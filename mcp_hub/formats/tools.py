@@ -4,8 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from mcp_hub.formats.errors import FormatRefused
+from mcp_hub.formats.groups import ToolGroup, check_groups, grouped
 from mcp_hub.formats.providers import FACTS, Format, FormatFacts
-from mcp_hub.formats.records import Exported, Loss
+from mcp_hub.formats.records import Exported, Loss, json_value
 from mcp_hub.formats.schemas.canonical import canonical
 from mcp_hub.formats.schemas.dialects import STRICT_OPTIONAL, STRICT_TOOLS, STRICT_UNIONS
 from mcp_hub.formats.schemas.emitters import OVER, Strictness, plain, strict
@@ -25,23 +26,29 @@ def export(
     search: JsonObject | None = None,
     programmatic: Collection[str] = (),
     has_breakpoint: bool = True,
+    groups: Mapping[str, ToolGroup] | None = None,
 ) -> Exported:
     """The tools in a format, in their order.
 
     `is_strict` has the provider enforce each schema that its subset can say; the others say why not in their losses.
     With `search`, the definition of a tool that finds tools, all others are deferred: the provider shows them to the
     model when the search has returned them. Tools named in `programmatic` may be called by code that the model writes.
-    `has_breakpoint` ends the cached part of a request to Anthropic at the last tool that is not deferred.
+    `has_breakpoint` ends the cached part of a request to Anthropic at the last tool that is not deferred. `groups` are
+    those of tools by name: each becomes a namespace where its first tool stands. Names stay unique without them.
 
-    Raises: FormatRefused: `too_many_tools`, `unsupported_tool`, `deferral_unsupported`.
+    Raises: FormatRefused: `too_many_tools`, `unsupported_tool`, `duplicate_name`, `deferral_unsupported`,
+    `grouping_unsupported`.
     """
+    if groups is not None:
+        check_groups(groups, into)
     if into is Format.MCP:
         return Exported({"tools": [*([search] if search else []), *tools]}, {})
     facts = FACTS[into]
     _check(tools if search is None else (search, *tools), into, facts, is_deferred=search is not None)
     emitter = _Emitter(into, facts, is_strict, frozenset(programmatic))
     found = [] if search is None else [emitter.search(search)]
-    found += [emitter.tool(tool, is_deferred=search is not None) for tool in tools]
+    made = [emitter.tool(tool, is_deferred=search is not None) for tool in tools]
+    found += made if groups is None else grouped(made, groups)
     if into is Format.ANTHROPIC and has_breakpoint:
         last = next((tool for tool in reversed(found) if "defer_loading" not in tool), None)
         if last is not None:
@@ -163,8 +170,11 @@ _SHAPES: Final = {
 
 
 def read_tools(body: Mapping[str, Any], out_of: Format) -> list[JsonObject]:
-    """The definitions of MCP for the functions of a request; tools that the provider runs itself are left out."""
-    tools = body.get("tools", [])
+    """The definitions of MCP for the functions of a request; tools that the provider runs itself are left out.
+
+    Objects of a provider's SDK are taken too.
+    """
+    tools = json_value(body.get("tools", []))
     match out_of:
         case Format.MCP:
             return list(tools)
@@ -174,7 +184,8 @@ def read_tools(body: Mapping[str, Any], out_of: Format) -> list[JsonObject]:
             functions = [tool["function"] for tool in tools if tool.get("type") == "function"]
             return [_read(tool, tool.get("parameters"), None) for tool in functions]
         case Format.OPENAI_RESPONSES:
-            functions = [tool for tool in tools if tool.get("type") == "function"]
+            listed = [one for tool in tools for one in (tool["tools"] if tool.get("type") == "namespace" else (tool,))]
+            functions = [tool for tool in listed if tool.get("type") == "function"]
             return [_read(tool, tool.get("parameters"), tool.get("output_schema")) for tool in functions]
         case Format.GEMINI:
             functions = [one for tool in tools for one in tool.get("functionDeclarations", ())]

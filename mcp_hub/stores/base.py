@@ -115,7 +115,10 @@ class EventStore(Protocol):
     async def find(self, stream: CallId) -> StreamInfo | None: ...
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
-        """The principal's stream of this idempotency key."""
+        """The principal's stream of this idempotency key; without one, that of a further call of the same request.
+
+        Such a call has the key of its request, a line break, and its place: `KEY\\n1`.
+        """
 
     async def rows(self, principal: str, most: int) -> list[StreamInfo]:
         """The principal's streams, the newest first."""

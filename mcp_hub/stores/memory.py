@@ -52,6 +52,11 @@ class _Stream:
         return freed
 
 
+def _of_request(principal: str, key: str) -> tuple[str, str]:
+    """The key of the request that this one belongs to."""
+    return principal, key.partition("\n")[0]
+
+
 class MemoryStore:
     """An `EventStore` without a file."""
 
@@ -61,7 +66,7 @@ class MemoryStore:
         self.instance = instance or new_instance_id()
         self._limits = limits or StoreLimits()
         self._streams: dict[CallId, _Stream] = {}
-        self._keys: dict[tuple[str, str], CallId] = {}
+        self._keys: dict[tuple[str, str], dict[str, CallId]] = {}
         self._ended: dict[CallId, None] = {}  # in the order in which they ended
         self._messages: list[Message] = []
         self._sessions: dict[str, SessionRow] = {}
@@ -82,7 +87,7 @@ class MemoryStore:
         return None if entry is None else entry.row
 
     def has_key(self, principal: str, key: str) -> bool:
-        return (principal, key) in self._keys
+        return key in self._keys.get(_of_request(principal, key), ())
 
     def lines(self, stream: CallId) -> tuple[bytes, ...]:
         """All events that are here of a stream that is."""
@@ -97,7 +102,7 @@ class MemoryStore:
         if messages:
             self._messages = [message for message in self._messages if message.stream != stream]
         if entry.row.key is not None:
-            del self._keys[entry.row.principal, entry.row.key]
+            self._free(entry.row.principal, entry.row.key)
         return messages
 
     def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
@@ -115,9 +120,15 @@ class MemoryStore:
             return error
         self._streams[row.id] = stream
         if row.key is not None:
-            self._keys[row.principal, row.key] = row.id
+            self._keys.setdefault(_of_request(row.principal, row.key), {})[row.key] = row.id
         self._add(stream, chunk, size)
         return None
+
+    def _free(self, principal: str, key: str) -> None:
+        request = _of_request(principal, key)
+        del self._keys[request][key]
+        if not self._keys[request]:
+            del self._keys[request]
 
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
         done(self._attempt_append(stream, epoch, chunk, change))
@@ -132,7 +143,7 @@ class MemoryStore:
         except StoreError as error:
             return error
         if change.frees_key and stream.row.key is not None:
-            del self._keys[stream.row.principal, stream.row.key]
+            self._free(stream.row.principal, stream.row.key)
         stream.row = base.changed(stream.row, chunk, change)
         self._add(stream, chunk, size)
         return None
@@ -169,8 +180,10 @@ class MemoryStore:
         return self.peek(stream)
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
-        id_ = self._keys.get((principal, key))
-        return None if id_ is None else self._streams[id_].row
+        calls = self._keys.get(_of_request(principal, key), {})
+        if key not in calls and "\n" not in key:
+            key = min(calls, default=key)
+        return self._streams[calls[key]].row if key in calls else None
 
     async def rows(self, principal: str, most: int) -> list[StreamInfo]:
         mine = [stream.row for stream in reversed(self._streams.values()) if stream.row.principal == principal]

@@ -12,11 +12,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, TypeAlias
 
-from anthropic.types import ContentBlockParam, ToolUnionParam
-from google.genai import types as genai
-from openai.types.chat import ChatCompletionContentPartParam, ChatCompletionMessageParam, ChatCompletionToolParam
-from openai.types.responses import ResponseInputItemParam, ToolParam
-from pydantic import TypeAdapter
+from tests.unit.formats.sdk_types import ANTHROPIC, GEMINI, OPENAI, RESPONSES, adapter_of, sdk_type
 
 Json: TypeAlias = dict[str, Any]
 
@@ -38,9 +34,9 @@ class Answer(NamedTuple):
     events: Sequence[Json] = ()
 
 
-def fits(kind: Any, value: Any) -> None:
+def fits(module: str, kind: str, value: Any) -> None:
     """Raises unless this is a value of the SDK's type, without members that the type does not know."""
-    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    adapter = adapter_of(module, kind)
     there = json.loads(adapter.dump_json(adapter.validate_python(value), exclude_unset=True, by_alias=True))
     assert there == value, f"{value} has members that {kind} does not"
 
@@ -81,10 +77,10 @@ class Anthropic(Provider):
         for message in body["messages"]:
             blocks = message["content"] if isinstance(message["content"], list) else []
             for block in blocks:
-                fits(ContentBlockParam, block)
+                fits(ANTHROPIC, "ContentBlockParam", block)
             results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
         for tool in body["tools"]:
-            fits(ToolUnionParam, tool)
+            fits(ANTHROPIC, "ToolUnionParam", tool)
         assert [message["content"] for message in body["messages"] if message["role"] == "assistant"] == self.said
         assert sorted(results) == self.called
         assert {tool["name"] for tool in body["tools"]} >= _references(body), "a reference to no tool"
@@ -150,13 +146,13 @@ class OpenAiChat(Provider):
         for message in body["messages"]:
             if isinstance(message["content"], list):  # which the type of a message takes for an iterator
                 for part in message["content"]:
-                    fits(ChatCompletionContentPartParam, part)
+                    fits(OPENAI, "ChatCompletionContentPartParam", part)
             else:
-                fits(ChatCompletionMessageParam, message)
+                fits(OPENAI, "ChatCompletionMessageParam", message)
             results = [] if message["role"] == "assistant" else results
             results += [message["tool_call_id"]] if message["role"] == "tool" else []
         for tool in body.get("tools", ()):
-            fits(ChatCompletionToolParam, tool)
+            fits(OPENAI, "ChatCompletionToolParam", tool)
         assert [message for message in body["messages"] if message["role"] == "assistant"] == self.said
         assert sorted(results) == self.called
 
@@ -189,9 +185,9 @@ class OpenAiResponses(Provider):
         if isinstance(body["input"], str):
             body["input"] = [{"role": "user", "content": body["input"]}]
         for item in body["input"]:
-            fits(ResponseInputItemParam, item)
+            fits(RESPONSES, "ResponseInputItemParam", item)
         for tool in body["tools"]:
-            fits(ToolParam, tool)
+            fits(RESPONSES, "ToolParam", tool)
         if "previous_response_id" in body:
             assert body["previous_response_id"] == f"resp_{self.run}_{len(self.said) - 1}"
         else:
@@ -256,9 +252,11 @@ class Gemini(Provider):
 
     def check(self, body: Json) -> None:
         for content in body["contents"]:
-            genai.Content.model_validate(content)  # knows all members, in the two spellings that the SDK sends
+            sdk_type(GEMINI, "Content").model_validate(
+                content
+            )  # knows all members, in the two spellings that the SDK sends
         for tool in body["tools"]:
-            genai.Tool.model_validate(tool)
+            sdk_type(GEMINI, "Tool").model_validate(tool)
         assert [content for content in body["contents"] if content["role"] == "model"] == self.said
         parts = body["contents"][-1]["parts"]
         assert sorted(part["functionResponse"]["id"] for part in parts if "functionResponse" in part) == self.called

@@ -174,7 +174,10 @@ class StreamPort:
         return await self._settled(writer)
 
     async def with_key(self, principal: str, key: str, digest: str) -> StreamHandle | None:
-        """The stream of the call that has this idempotency key. Raises `KeyReused`, `StoreError`."""
+        """The stream of the call that has this idempotency key.
+
+        Raises `KeyReused` if that is another request, also where only further calls of it have been made; `StoreError`.
+        """
         row: StreamInfo | None = None
         writer = self.table.running(principal, key=key)
         if writer is None:
@@ -183,7 +186,7 @@ class StreamPort:
         if writer is not None:
             _check_digest(writer.stream.row, digest)
             return await self._settled(writer)
-        return None if row is None else await self._joined(row, digest)
+        return None if row is None else await self._joined(row, key, digest)
 
     async def equal_call(self, principal: str, digest: str) -> StreamHandle | None:
         """The stream of an equal call that runs here, if it may be joined without a key. Raises `StoreError`."""
@@ -199,13 +202,15 @@ class StreamPort:
         row = writer.stream.row
         if isinstance(writer.error, KeyTaken) and row.key is not None:
             earlier = await self.table.store.find_key(row.principal, row.key)
-            if earlier is not None:
-                return await self._joined(earlier, row.digest)
+            joined = None if earlier is None else await self._joined(earlier, row.key, row.digest)
+            if joined is not None:
+                return joined
         raise writer.error
 
-    async def _joined(self, row: StreamInfo, digest: str) -> StreamHandle:
+    async def _joined(self, row: StreamInfo, key: str, digest: str) -> StreamHandle | None:
+        """None for a further call of the same request."""
         _check_digest(row, digest)
-        return await self.open(row.principal, row.id, None)
+        return await self.open(row.principal, row.id, None) if row.key == key else None
 
     # -- clients that leave
 

@@ -30,6 +30,7 @@ _WIDEST: Final = 200
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="With --format: let the provider enforce schemas that it can say.")
 @click.option("--defer", is_flag=True, help="With --format: let the provider load tools that a search returned.")
+@click.option("--group", is_flag=True, help="With --format openai-responses: one namespace for each server.")
 @click.option("--tools", "names", metavar="A,B", help="With --format: only these tools.")
 @click.option("--public-url", metavar="URL", help="With --format: the hub's https address, for connectors.")
 @click.option("--profile", metavar="NAME", help="With --format: only what this profile exposes.")
@@ -54,10 +55,11 @@ def tools(
             raise click.UsageError("--format, --full and --json exclude each other. Give one of them.")
         given = {"format": form, "server": server, "tools": options["names"], "url": options["public_url"]}
         given |= {name: "1" for name in ("strict", "defer") if options[name]}
+        given |= {"group": "server"} if options["group"] else {}
         params = {name: value for name, value in given.items() if value is not None}
         run_with_hub(reach, lambda hub: _print_exported(hub, params), chosen)
     if profile is not None or any(options.values()):
-        raise click.UsageError("--strict, --defer, --tools, --public-url and --profile belong to --format.")
+        raise click.UsageError("--strict, --defer, --group, --tools, --public-url and --profile belong to --format.")
     run_with_hub(reach, lambda hub: _tools(hub, server, full, as_json), chosen)
 
 

@@ -27,6 +27,7 @@ _IGNORED: Final = {
 }
 _DRAFT: Final = re.compile(r"json-schema\.org/draft(?:-0|/)(3|4|6|7|2019-09)/")
 _ODD: Final = re.compile(r"[^A-Za-z0-9_.-]")
+_OF_LEAVES: Final = frozenset(("type", "title", "description", "default"))
 _STRINGS: Final = frozenset(("pattern", "format", "title", "description"))
 _NUMBERS: Final = frozenset(
     (
@@ -78,6 +79,8 @@ class _Normaliser:
         if depth > MAX_DEPTH:
             self._losses.append(Loss(path, "widened", f"more than {MAX_DEPTH} levels"))
             return {}
+        if _OF_LEAVES.issuperset(schema) and schema.get("type") in TYPES and _has_texts(schema):
+            return schema.copy()  # as half of all nodes: nothing to be changed
         source = self._understood(schema)
         node: Node = {}
         for keyword, value in source.items():
@@ -216,6 +219,10 @@ _SPECIAL: Final[dict[str, Callable[[_Normaliser, Node, Node, str, int], None]]] 
     "exclusiveMaximum": _Normaliser._bound,
     "dependencies": _Normaliser._dependencies,
 }
+
+
+def _has_texts(schema: Node) -> bool:
+    return isinstance(schema.get("title", ""), str) and isinstance(schema.get("description", ""), str)
 
 
 def _is_number(value: object) -> bool:

@@ -1,6 +1,8 @@
 """The schema of a tool as one provider takes it: plain, or strict where its subset can say it."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import msgspec
 
 from mcp_hub.formats.records import Loss
 from mcp_hub.formats.schemas.dialects import STRICT_OPTIONAL, STRICT_TOOLS, STRICT_UNIONS, Dialect
@@ -9,7 +11,9 @@ from mcp_hub.formats.schemas.renames import renamed, renames
 from mcp_hub.formats.schemas.root import rooted
 from mcp_hub.formats.schemas.subset import NotStrict, Subset
 
-OVER = (
+_LONG: Final = 15_000
+"""Characters of an enum of more than 250 values."""
+OVER: Final = (
     f"one request takes {STRICT_TOOLS} strict tools with {STRICT_OPTIONAL} optional parameters and {STRICT_UNIONS} "
     "with alternatives, and those before this tool use them"
 )
@@ -40,11 +44,13 @@ def strict(schema: Node, dialect: Dialect, losses: list[Loss], most_optional: in
     root = _named(rooted(schema, losses), dialect, losses)
     if most_optional is not None and len(root["properties"]) - len(root.get("required", ())) > most_optional:
         raise NotStrict(OVER)
-    found = Subset(root, dialect, losses).document()
-    nodes = _all(found)
-    _measure(found, nodes, dialect)
+    subset = Subset(root, dialect, losses)
+    found = subset.document()
+    if dialect.levels and not _is_small(found, subset.deepest, dialect):
+        _measure(found, dialect)
     if dialect.all_required:
         return Strictness(found, 0, 0)
+    nodes = _all(found)
     optional = sum(len(node.get("properties", ())) - len(node.get("required", ())) for node in nodes)
     parts = (part for node in nodes for part in node.get("properties", {}).values())
     return Strictness(found, optional, sum("anyOf" in part or isinstance(part.get("type"), list) for part in parts))
@@ -75,12 +81,24 @@ def _all(root: Node) -> list[Node]:
     return found
 
 
-def _measure(root: Node, nodes: list[Node], dialect: Dialect) -> None:
+def _is_small(root: Node, deepest: int, dialect: Dialect) -> bool:
+    """Whether text and depth alone show that the schema is within the bounds of the provider: those of most do."""
+    if deepest >= dialect.levels or "$defs" in root:
+        return False
+    text = msgspec.json.encode(root)
+    return len(text) <= _LONG and text.count(b",") < dialect.values
+
+
+def _measure(root: Node, dialect: Dialect) -> None:
     """Raises: NotStrict if the whole schema is over a bound of the provider."""
-    if not dialect.levels:
-        return
-    values = [value for node in nodes for value in node.get("enum", ())]
-    names = [name for node in nodes for name in node.get("properties", ())]
+    nodes = _all(root)
+    names: list[str] = []
+    values: list[object] = []
+    containers = 0
+    for node in nodes:
+        names += node.get("properties", ())
+        values += node.get("enum", ())
+        containers += "properties" in node or "items" in node
     strings = [*names, *root.get("$defs", ()), *(value for value in values if isinstance(value, str))]
     if len(names) > dialect.properties:
         raise NotStrict(f"it has more than {dialect.properties} properties")
@@ -89,14 +107,13 @@ def _measure(root: Node, nodes: list[Node], dialect: Dialect) -> None:
     if sum(map(len, strings)) > dialect.strings:
         raise NotStrict(f"its names and values have more than {dialect.strings} characters")
     if any(_is_long(node["enum"]) for node in nodes if "enum" in node):
-        raise NotStrict("an enum of more than 250 values has more than 15000 characters")
-    containers = sum(not {"properties", "items"}.isdisjoint(node) for node in nodes)
+        raise NotStrict(f"an enum of more than 250 values has more than {_LONG} characters")
     if containers > dialect.levels and _levels(root, root, frozenset(), 0, dialect.levels) > dialect.levels:
         raise NotStrict(f"it has more than {dialect.levels} levels")
 
 
 def _is_long(values: list[object]) -> bool:
-    return len(values) > 250 and sum(len(value) for value in values if isinstance(value, str)) > 15_000
+    return len(values) > 250 and sum(len(value) for value in values if isinstance(value, str)) > _LONG
 
 
 def _levels(root: Node, node: Node, around: frozenset[str], level: int, most: int) -> int:

@@ -159,7 +159,7 @@ def accepts_null(root: Node, node: Node, depth: int = 0) -> bool:
     """Whether null is valid; True if that is not known."""
     if depth > MAX_DEPTH:
         return True
-    if "type" in node and "null" not in types_of(node):
+    if "type" in node and node["type"] != "null" and "null" not in node["type"]:
         return False
     if "enum" in node and None not in node["enum"]:
         return False

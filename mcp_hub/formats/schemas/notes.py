@@ -12,7 +12,7 @@ def noted(node: Node, constraints: Node) -> Node:
     """The node with the constraints at the end of its description."""
     if not constraints:
         return node
-    said = "; ".join(_said(keyword, value) for keyword, value in constraints.items())
+    said = "; ".join([_said(keyword, value) for keyword, value in constraints.items()])
     before = node.get("description", "").rstrip()
     return {**node, "description": f"{before} ({said})" if before else f"({said})"}
 

@@ -7,6 +7,7 @@ from mcp_hub.formats.schemas.nodes import Node, children, loosened, mapped
 
 _ODD = re.compile(r"[^A-Za-z0-9_]")
 _LENGTH = 64
+_NAMING = ("properties", "required")
 
 
 def renames(schema: Node, pattern: re.Pattern[str] | None) -> dict[str, str]:
@@ -38,13 +39,13 @@ def _is_plain(name: str) -> bool:
 def _property_names(schema: Node) -> dict[str, None]:
     """In order of their first use."""
     found: dict[str, None] = {}
-    pending = [schema]
+    pending = [schema, *schema.get("$defs", {}).values()]
     while pending:
         node = pending.pop()
-        found.update(dict.fromkeys(node.get("properties", ())))
-        found.update(dict.fromkeys(node.get("required", ())))
+        for keyword in _NAMING:
+            if keyword in node:
+                found.update(dict.fromkeys(node[keyword]))
         pending += children(node)
-        pending += node.get("$defs", {}).values()
     return found
 
 

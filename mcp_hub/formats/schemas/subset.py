@@ -31,6 +31,7 @@ _KNOWN: Final = frozenset(
         *("default", "examples", "not", "if", "then", "else", "allOf", "anyOf", "oneOf", "enum", "type"),
     )
 )
+_SCALARS: Final = ("string", "integer", "number", "boolean", "null")
 _ALWAYS: Final = frozenset(("type", "title", "description"))
 _CHECKED: Final = frozenset(("format", "pattern", "minItems"))
 _COMPOSED: Final = frozenset(("$ref", "allOf", "anyOf", "oneOf", "enum"))
@@ -51,7 +52,10 @@ class Subset:
         self._cyclic = cyclic(root) if "$defs" in root else frozenset()
         self._used: dict[str, Node | None] = {}
         self._nodes = 0
+        self.deepest = 0
+        """Subschemas inside each other so far; definitions count by themselves."""
         self._wanted = (dialect.keywords or frozenset()) - _KEEP
+        self._of_leaves = _ALWAYS | (self._wanted - _CHECKED)
 
     def document(self) -> Node:
         """The whole schema, with the definitions that it uses."""
@@ -66,8 +70,12 @@ class Subset:
 
     def _node(self, node: Node, path: str, depth: int) -> Node:
         self._nodes += 1
+        if depth > self.deepest:
+            self.deepest = depth
         if self._nodes > _MOST_NODES or depth > MAX_DEPTH:
             return self._any(path, "the schema is too large")
+        if self._of_leaves.issuperset(node) and _is_leaf(node):
+            return node  # as half of all nodes: nothing to be changed
         if isinstance(node.get("type"), str) and _COMPOSED.isdisjoint(node):
             said: Node = {}
             found = self._typed(node, said, path, depth)
@@ -95,7 +103,9 @@ class Subset:
         return {}
 
     def _noted(self, node: Node, notes: Node, path: str) -> Node:
-        self._losses += (Loss(path, "described", keyword) for keyword in notes)
+        if not notes:
+            return node
+        self._losses += [Loss(path, "described", keyword) for keyword in notes]
         return noted(node, notes)
 
     def _reference(self, node: Node) -> Node:
@@ -290,10 +300,19 @@ class Subset:
 
 def _nullable(node: Node) -> Node:
     """An optional property where all are required."""
-    said = {key: value for key, value in node.items() if key in ("title", "description")}
-    rest = {key: value for key, value in node.items() if key not in said}
+    rest = node.copy()
+    found: Node = {key: rest.pop(key) for key in ("title", "description") if key in rest}
     offered = rest["anyOf"] if rest.keys() == {"anyOf"} else [rest]
-    return {**said, "anyOf": [*offered, {"type": "null"}]}
+    found["anyOf"] = [*offered, {"type": "null"}]
+    return found
+
+
+def _is_leaf(node: Node) -> bool:
+    """Whether it is of one scalar type, and its values, if it names some, are texts."""
+    if "enum" in node:
+        values = node["enum"]
+        return node.get("type") == "string" and values != [] and all(isinstance(value, str) for value in values)
+    return node.get("type") in _SCALARS
 
 
 def _distinct(named: list[str]) -> list[str]:

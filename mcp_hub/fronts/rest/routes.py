@@ -66,6 +66,7 @@ _FORMAT: Final = Parameter("format", f"{', '.join(Format)} (mcp)")
 _PROMPTED: Final = Parameter("format", ", ".join(FORMATS), is_required=True)
 _STRICT: Final = Parameter("strict", "1: enforced by the provider where its subset of JSON Schema allows it")
 _CALLERS: Final = Parameter("callers", "programmatic: code that the model writes may call them, too (direct)")
+_GROUP: Final = Parameter("group", "server: the tools of each server in a namespace (openai-responses)")
 _TOOLS: Final = Parameter("tools", "only these tools: names separated by commas")
 _SERVER: Final = Parameter("server", "only tools of this server")
 _EPOCH: Final = Parameter("epoch", "the registration's; or the header Producer-Epoch", "integer")
@@ -99,7 +100,7 @@ ROUTES: Final = (
         parameters=(
             Parameter("format", f"{', '.join([*Format, *Connector])} (mcp)"), _STRICT,
             Parameter("defer", "1: tools are loaded when a search returns them, and the tool for that comes first"),
-            _CALLERS, _TOOLS, _SERVER,
+            _CALLERS, _GROUP, _TOOLS, _SERVER,
             Parameter("url", "for connectors: the https address of the hub (hub.http.public_url)"),
             Parameter("expose", "full, or as clients of MCP are listed tools: search, names or auto (full)"),
             _PROFILE,
@@ -114,14 +115,15 @@ ROUTES: Final = (
     RestRoute(
         "POST", "/v1/search", "searchToolsAs", "The same, for a query or a model's call of the search tool",
         (ResponseSpec(200, "the tools that fit, as the format has them", {_JSON: lists.FoundTools}),),
-        body=lists.SearchBody, parameters=(_FORMAT, _STRICT, _TOOLS, _SERVER, _PROFILE), problems=(400, 404, 413, 415),
+        body=lists.SearchBody, parameters=(_FORMAT, _STRICT, _GROUP, _TOOLS, _SERVER, _PROFILE),
+        problems=(400, 404, 413, 415),
     ),
     RestRoute(
         "GET", "/v1/search", "searchTools", "The tools that fit a description of what one is needed for",
         (ResponseSpec(200, "the tools that fit, as the format has them", {_JSON: lists.FoundTools}),),
         parameters=(
             Parameter("q", "what the tool is needed for, or words of its name", is_required=True),
-            _FORMAT, _STRICT, _TOOLS, _SERVER,
+            _FORMAT, _STRICT, _GROUP, _TOOLS, _SERVER,
             Parameter("limit", "most hits, at most 50 (8)", "integer"),
             Parameter("detail", "brief, or full with each definition (brief)"),
             _PROFILE,

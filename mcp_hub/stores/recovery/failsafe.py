@@ -197,8 +197,8 @@ class FailsafeStore:
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
         row = await self._away.memory.find_key(principal, key)
-        if row is None:
-            row = await self._read(lambda file: file.find_key(principal, key), None)
+        if row is None or row.key != key:
+            row = await self._read(lambda file: file.find_key(principal, key), None) or row
         return None if row is None else await self.find(row.id)
 
     async def rows(self, principal: str, most: int) -> list[StreamInfo]:

@@ -59,8 +59,10 @@ def find(db: Connection, stream: CallId) -> StreamInfo | None:
 
 
 def find_key(db: Connection, principal: str, key: str) -> StreamInfo | None:
-    """The row of the stream that has this idempotency key."""
-    found = db.execute(_ROWS + "s.principal = ? AND s.key = ?", (principal, key)).fetchone()
+    """The row of the stream that has this idempotency key, or one whose key continues it behind a line break."""
+    # no key of a client has a character below the space: only those of further calls are between the two
+    first = _ROWS + "s.principal = ? AND s.key >= ? AND s.key < ? ORDER BY s.key LIMIT 1"
+    found = db.execute(first, (principal, key, f"{key}\v")).fetchone()
     return None if found is None else StreamInfo(*found[:-1])
 
 

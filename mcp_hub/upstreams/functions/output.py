@@ -7,6 +7,7 @@ from typing import IO, Final
 import msgspec
 
 from mcp_hub import events
+from mcp_hub.protocol.jsonrpc.envelope import one_line
 from mcp_hub.upstreams.functions.schemas import plain
 
 _IN_MEMORY: Final = 1 << 20
@@ -81,6 +82,29 @@ class GrowingText:
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
+
+
+class _Block(msgspec.Struct):
+    type: str
+
+
+def checked_step(step: events.ToolCall | events.ToolResult) -> events.ToolCall | events.ToolResult:
+    """A call of another tool or its result, as readers of the call are shown it.
+
+    Raises: `TypeError` if it does not hold the JSON that it has to.
+    """
+    try:
+        match step:
+            case events.ToolCall(str(), str(), bytes() | msgspec.Raw() as raw):
+                msgspec.json.decode(raw, type=dict[str, object])
+                return msgspec.structs.replace(step, arguments=one_line(bytes(raw)))
+            case events.ToolResult(str(), bytes() | msgspec.Raw() as raw, bool()):
+                msgspec.convert(msgspec.json.decode(raw), list[_Block])
+                return msgspec.structs.replace(step, content=one_line(bytes(raw)))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    name, held = type(step).__name__, "arguments" if isinstance(step, events.ToolCall) else "content"
+    raise TypeError(f"the {held} of a {name} are not what they have to be as JSON: {name}.of(…) encodes them")
 
 
 def content_block(item: object) -> object:

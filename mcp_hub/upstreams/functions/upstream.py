@@ -25,7 +25,7 @@ from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import InvalidParams, RpcError, StartFailed, UnknownEntry, UpstreamUnavailable
 from mcp_hub.logs import get_logger
 from mcp_hub.types import Cause, Era, Kind, Snapshot, UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.functions.output import OutputText, content_block
+from mcp_hub.upstreams.functions.output import OutputText, checked_step, content_block
 from mcp_hub.upstreams.functions.registry import Context, Progress, Registry, Result, Tool, default_registry
 from mcp_hub.upstreams.functions.schemas import ArgumentsRefused, plain
 from mcp_hub.upstreams.local_source import LocalSource
@@ -212,6 +212,8 @@ async def _drive(generator: AsyncGenerator[object, None], channel: CallChannel) 
                     final = item
                 case Progress():
                     channel.send(item.event())
+                case events.ToolCall() | events.ToolResult():
+                    channel.send(checked_step(item))
                 case _:
                     channel.send(transcript.add(item))
             await channel.drained()

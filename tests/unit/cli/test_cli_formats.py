@@ -36,6 +36,8 @@ def test_tools_are_printed_in_the_format(folder: Path) -> None:
     assert all(tool["strict"] and tool["defer_loading"] for tool in tools[1:])
     chosen = printed(folder, "tools", "--format", "openai", "--tools", "jobs_wait,jobs_run_job", "--server", "jobs")
     assert [tool["function"]["name"] for tool in chosen["tools"]] == [NAMES[0], NAMES[2]]
+    (space,) = printed(folder, "tools", "--format", "openai-responses", "--group")["tools"]
+    assert space["name"] == "jobs" and [tool["name"] for tool in space["tools"]] == NAMES
 
 
 @processes

@@ -15,6 +15,16 @@ RESPONSE_INPUT: Final = "openai.types.responses.response_input_param"
 GEMINI: Final = "google.genai.types"
 
 
+class Later:
+    """A module that is imported when something of it is used; mypy is shown the real one."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._module), name)
+
+
 @cache
 def sdk_type(module: str, name: str) -> Any:
     return getattr(import_module(module), name)

@@ -160,6 +160,27 @@ def test_results_come_back(into: Format, result: Json) -> None:
         assert images == [{"type": "image", "mimeType": "image/png", "data": PNG}]
 
 
+IMAGE, AUDIO = ("image/png", PNG), ("audio/wav", "UklGRg==")
+PDF, ZIP = ("application/pdf", "JVBERg=="), ("application/zip", "UEs=")
+CARRIED = {
+    Format.ANTHROPIC: [IMAGE, PDF],
+    Format.OPENAI: [],  # they are in the message by the user
+    Format.OPENAI_RESPONSES: [IMAGE, PDF, ZIP],
+    Format.GEMINI: [IMAGE, AUDIO, PDF, ZIP],
+    Format.MCP: [IMAGE, AUDIO, PDF, ZIP],
+}
+
+
+@pytest.mark.parametrize("into", Format)
+def test_media_that_a_format_carries_come_back_byte_for_byte_and_the_others_are_named(into: Format) -> None:
+    ((_, back),) = read_results(answered(into, RICH), into)
+    holders = [block.get("resource", block) for block in back["content"]]
+    media = [(one["mimeType"], data) for one in holders if (data := one.get("data") or one.get("blob"))]
+    assert media == CARRIED[into]
+    said = " ".join(block.get("text", "") for block in back["content"])
+    assert all(one[0] in said for one in (IMAGE, AUDIO, PDF, ZIP) if one not in CARRIED[into])
+
+
 @pytest.mark.parametrize("into", Format)
 def test_a_result_for_an_unknown_call_and_a_call_without_a_result_are_refused(into: Format) -> None:
     call = ModelCall("1", "add", {})

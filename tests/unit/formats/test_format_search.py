@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mcp_hub.formats.errors import FormatRefused
+from mcp_hub.formats.groups import ToolGroup
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.search import read_search, write_found
 from tests.unit.formats import sdk_types
@@ -55,6 +56,15 @@ def test_responses_get_a_search_output_with_deferred_functions() -> None:
     assert write_found(FOUND, Format.OPENAI_RESPONSES) == {**item, "call_id": None}
     strict = write_found(FOUND[:1], Format.OPENAI_RESPONSES, is_strict=True)
     assert strict["tools"][0]["strict"] is True
+
+
+def test_responses_get_the_found_tools_in_the_namespaces_of_the_request() -> None:
+    call = read_search(CALLS[Format.OPENAI_RESPONSES], Format.OPENAI_RESPONSES)
+    item = write_found(FOUND, Format.OPENAI_RESPONSES, call, groups={NAMES[1]: ToolGroup("net", "Networks.")})
+    first, second = item["tools"]
+    assert (first["name"], second["type"], second["name"]) == (NAMES[0], "namespace", "net")
+    assert [(tool["name"], tool["defer_loading"]) for tool in second["tools"]] == [(NAMES[1], True)]
+    assert fits(sdk_types.RESPONSES, "ResponseToolSearchOutputItemParam", item, exclude_unset=True)
 
 
 def test_gemini_gets_declarations_and_the_answer_to_the_call() -> None:

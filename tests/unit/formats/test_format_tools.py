@@ -8,9 +8,13 @@ import jsonschema_rs
 import pytest
 
 from mcp_hub.formats.arguments import ArgumentNames
+from mcp_hub.formats.calls import read_calls
 from mcp_hub.formats.errors import FormatRefused
+from mcp_hub.formats.groups import ToolGroup, server_groups
 from mcp_hub.formats.providers import FACTS, Format, format_named
 from mcp_hub.formats.records import Exported
+from mcp_hub.formats.results import write_results
+from mcp_hub.formats.search import write_found
 from mcp_hub.formats.tools import export, read_tools
 from tests.captured import needs_lists
 from tests.unit.formats import documented, sdk_types
@@ -243,6 +247,74 @@ def test_deferred_tools_have_one_that_finds_them() -> None:
     assert first["type"] == "tool_search" and first["execution"] == "client"
     assert fits(sdk_types.RESPONSES, "ToolSearchToolParam", first)
     assert all(tool["defer_loading"] is True and fits(*TYPES[Format.OPENAI_RESPONSES], tool) for tool in others)
+
+
+GROUPS = {
+    "ping": ToolGroup("net", "Networks."),
+    "search": ToolGroup("web", "Pages."),
+    "tree": ToolGroup("net", "Networks."),
+}
+
+
+def test_tools_of_a_group_are_in_a_namespace_where_the_first_of_them_stands() -> None:
+    found = export(OWN, Format.OPENAI_RESPONSES, groups=GROUPS, is_strict=True)
+    flat = export(OWN, Format.OPENAI_RESPONSES, is_strict=True)
+    net, nothing, web, *others = found.body["tools"]
+    assert fits(sdk_types.RESPONSES, "NamespaceToolParam", net) and fits(sdk_types.RESPONSES, "NamespaceToolParam", web)
+    assert (net["name"], net["description"]) == ("net", "Networks.") and nothing["name"] == "nothing"
+    assert [tool["name"] for tool in net["tools"]] == ["ping", "tree"]
+    assert [tool["name"] for tool in others] == ["free", "odd_names", "either", "merged", "deep"]
+    by_name = {tool["name"]: tool for tool in flat.body["tools"]}
+    assert [*net["tools"], *web["tools"]] == [by_name[name] for name in ("ping", "tree", "search")]
+    assert found.losses == flat.losses
+    assert {tool["name"] for tool in read_tools(found.body, Format.OPENAI_RESPONSES)} == set(by_name)
+
+
+def test_a_deferred_group_is_a_namespace_of_deferred_tools() -> None:
+    search, net, *_ = export(OWN, Format.OPENAI_RESPONSES, groups=GROUPS, search=SEARCH).body["tools"]
+    assert search["type"] == "tool_search" and all(tool["defer_loading"] for tool in net["tools"])
+
+
+def test_calls_of_a_namespace_are_those_of_its_tools_and_are_answered_with_it() -> None:
+    item = {
+        "type": "function_call",
+        "call_id": "c1",
+        "name": "search",
+        "namespace": "web",
+        "arguments": '{"query":"x"}',
+    }
+    (call,) = read_calls(item, Format.OPENAI_RESPONSES, OWN)
+    assert (call.name, call.arguments, call.fault) == ("search", {"query": "x"}, None)
+    (answer,) = write_results([call], {"c1": {"content": []}}, Format.OPENAI_RESPONSES)
+    assert answer["namespace"] == "web"
+
+
+@pytest.mark.parametrize("into", [into for into in Format if into is not Format.OPENAI_RESPONSES])
+def test_a_format_without_groups_refuses_them(into: Format) -> None:
+    for refusing in (export, write_found):
+        with pytest.raises(FormatRefused) as refused:
+            refusing(OWN, into, groups=GROUPS)
+        assert refused.value.code == "grouping_unsupported" and "openai-responses" in str(refused.value)
+
+
+def test_a_group_needs_a_name_of_its_own_that_the_provider_takes() -> None:
+    for group, code in ((ToolGroup("a b", "x"), "unsupported_tool"), (ToolGroup("net", "x"), "duplicate_name")):
+        with pytest.raises(FormatRefused) as refused:
+            export(OWN, Format.OPENAI_RESPONSES, groups={**GROUPS, "free": group})
+        assert refused.value.code == code
+
+
+def test_servers_whose_names_are_alike_have_groups_of_their_own() -> None:
+    servers: dict[str, str | None] = {
+        "a b": "One.",
+        "a_b": None,
+        "a.b": None,
+        "x" * 63 + ".": None,
+        "x" * 63 + "_": None,
+    }
+    names = [group.name for group in server_groups(servers).values()]
+    assert names == ["a_b", "a_b_2", "a_b_3", "x" * 63 + "_", "x" * 62 + "_2"]
+    assert [group.description for group in server_groups(servers).values()][:2] == ["One.", "Tools of a_b."]
 
 
 def test_the_cache_ends_at_the_last_tool_that_is_not_deferred() -> None:

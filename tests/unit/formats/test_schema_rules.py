@@ -68,6 +68,12 @@ def test_what_one_schema_cannot_say_is_not_merged(first: Json, second: Json) -> 
     assert merged(first, second) is None
 
 
+@pytest.mark.parametrize("schema", [{"type": "string", "enum": []}, {"type": "string", "enum": [1]}])
+def test_an_enum_without_a_value_of_its_type_is_left_out(schema: Json) -> None:
+    found, _ = under(schema, Format.GEMINI)
+    assert "enum" not in found["properties"]["p"]
+
+
 def test_integer_and_number_have_integer_in_common() -> None:
     assert merged({"type": ["number", "null"]}, {"type": "integer"}) == {"type": "integer"}
     assert merged({"type": "integer", "minimum": 1}, {"type": "number", "minimum": 3}) == {

@@ -66,6 +66,35 @@ async def test_key_of_a_request_whose_first_call_was_refused_is_that_of_the_othe
     assert again.json["calls"][1]["stream"] == first.json["calls"][1]["stream"] and peer.tools.held == ["a"]
 
 
+async def test_key_of_a_request_with_any_call_that_was_made_is_not_that_of_another(peer: RestPeer) -> None:
+    """Also where the other one is shorter, so that it has only calls in the places of those that were refused."""
+    calls: ModelCalls = ("c1", "ecko", {}), ("c2", "echo", {"text": "x"})
+    first = await call(peer, *calls, headers=KEY)
+    assert [one["status"] for one in first.json["calls"]] == ["refused", "completed"]
+    other: ModelCalls = (("c1", "hold", {"nonce": "a"}),)
+    for refused in (await call(peer, *other, headers=KEY), await peer.call(*other[0][1:], headers=KEY).ended()):
+        problem(refused, 422, "idempotency_key_reused")
+    assert peer.tools.held == []
+
+
+async def test_one_look_into_the_store_tells_whether_the_key_is_in_use(
+    peer: RestPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find, asked = peer.app.streams.store.find_key, list[str]()
+
+    async def find_key(principal: str, key: str) -> object:
+        asked.append(key)
+        return await find(principal, key)
+
+    await call(peer, *TWO, headers={**KEY, "prefer": "wait=0"})
+    await peer.tools.has_come("b")
+    peer.tools.go.set()
+    await call(peer, *TWO, headers=KEY)
+    monkeypatch.setattr(peer.app.streams.store, "find_key", find_key)
+    problem(await call(peer, *TWO, query="&server=local", headers=KEY), 422, "idempotency_key_reused")
+    assert asked == ["k"]
+
+
 async def test_call_that_was_never_made_is_made_by_the_next_request_with_the_key(peer: RestPeer) -> None:
     peer.tools.refusals.append(UpstreamUnavailable("not up yet"))
     calls: ModelCalls = ("c1", "echo", {"text": "x"}), ("c2", "refuse", {"text": "y"})

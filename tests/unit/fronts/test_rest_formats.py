@@ -69,6 +69,21 @@ async def test_deferred_tools_come_behind_the_tool_that_finds_them(peer: RestPee
     assert [tool["name"] for tool in await listed(peer, "format=mcp&defer=1")] == ["find_tools", *TOOLS]
 
 
+async def test_tools_of_each_server_are_a_namespace_if_the_query_says_so(peer: RestPeer) -> None:
+    await offer(peer, "more")
+    local, worker = await listed(peer, "format=openai-responses&group=server")
+    assert (local["type"], local["name"], local["description"]) == ("namespace", "local", "Tools of local.")
+    assert [tool["name"] for tool in local["tools"]] == TOOLS
+    assert [tool["name"] for tool in worker["tools"]] == ["more"] and worker["name"] != "local"
+    found = (await peer.ask("GET", "/v1/search?q=echo&format=openai-responses&group=server&tools=echo")).json["tools"]
+    assert [(space["name"], [tool["name"] for tool in space["tools"]]) for space in found] == [("local", ["echo"])]
+    item = {"type": "function_call", "call_id": "c1", "name": "echo", "namespace": "local", "arguments": '{"text":"x"}'}
+    answer = (await peer.ask("POST", "/v1/tools/call?format=openai-responses", item)).json
+    assert answer["messages"] == [
+        {"type": "function_call_output", "call_id": "c1", "output": "x", "namespace": "local"}
+    ]
+
+
 async def test_listing_is_narrowed_to_what_the_user_selected(peer: RestPeer) -> None:
     assert [tool["name"] for tool in await listed(peer, "tools=hold,echo")] == ["echo", "hold"]
     assert [tool["name"] for tool in await listed(peer, "tools=echo&server=local&format=anthropic")] == ["echo"]
@@ -99,6 +114,9 @@ async def test_order_of_names_in_a_selection_does_not_change_the_bytes(peer: Res
         ("tools=,", "invalid_parameter"),
         ("defer=1&expose=search", "invalid_parameter"),
         ("defer=1&format=openai", "deferral_unsupported"),
+        ("group=tag&format=openai-responses", "invalid_parameter"),
+        ("group=server", "grouping_unsupported"),
+        ("group=server&format=anthropic", "grouping_unsupported"),
         ("defer=1&format=gemini", "deferral_unsupported"),
     ],
 )

@@ -55,6 +55,14 @@ async def test_the_section_describes_the_selected_tools_and_how_to_call_them(pee
     assert "echo(" in one and "fail" not in one and len(one) < len(all_["section"])
 
 
+@pytest.mark.parametrize("options", [{}, {"headers": SSE}])
+async def test_idempotency_key_is_refused_where_calls_are_made(peer: RestPeer, options: dict[str, Any]) -> None:
+    headers = {"idempotency-key": "k", **options.get("headers", {})}
+    problem(await read(peer, said(("echo", ECHO)), headers=headers), 400, "idempotency_unsupported")
+    assert (await peer.ask("GET", "/v1/streams")).json["streams"] == []
+    assert (await read(peer, said(("echo", ECHO)), query="", headers={"idempotency-key": "k"})).status == 200
+
+
 async def test_nothing_is_called_unless_it_is_wanted(peer: RestPeer) -> None:
     answer = (await read(peer, said(("echo", ECHO)), query="")).json
     assert answer["messages"] == answer["calls"] == []

@@ -21,6 +21,8 @@ from mcp_hub import (
     ModelMismatch,
     Progressed,
     RpcError,
+    ToolCall,
+    ToolResult,
     UnknownEntry,
     UnknownStream,
     UpstreamUnavailable,
@@ -172,6 +174,19 @@ async def test_a_result_that_fits_no_model_can_be_had_raw(tmp_path: Path) -> Non
         with pytest.raises(ModelMismatch, match="raw=True"):
             await hub.call_tool("odd_block")
         assert b'"type":"hologram"' in await hub.call_tool("odd_block", raw=True)
+
+
+async def test_calls_of_other_tools_that_a_function_shows_are_in_the_stream_of_its_call(tmp_path: Path) -> None:
+    with anyio.fail_after(WAIT):
+        async with hub_of(tmp_path, ODD) as own, own.stream_tool("odd_ask_agent") as stream:
+            seen = [event async for event in stream]
+            assert [part.text for part in (await stream.result()).content if isinstance(part, TextContent)] == [
+                "High at noon."
+            ]
+    assert [event for event in seen if isinstance(event, ToolCall | ToolResult)] == [
+        ToolCall("c1", "search", b'{"query":"tides"}'),
+        ToolResult("c1", b'[{"type":"text","text":"3 pages"}]'),
+    ]
 
 
 async def test_cancelling_the_task_that_waits_cancels_the_call(tmp_path: Path) -> None:

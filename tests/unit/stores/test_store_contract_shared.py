@@ -39,6 +39,17 @@ async def test_a_key_is_one_principals_and_used_once(store: EventStore) -> None:
     assert await store.find_key("nobody", "k") is None
 
 
+async def test_a_key_finds_a_further_call_of_its_request_if_the_first_was_not_made(store: EventStore) -> None:
+    second = await create(store, new_row(store, key="k\n2", digest="d"))
+    for key in ("k\n1", "k\n10", "k 1", "kk", "k\n2x"):
+        await create(store, new_row(store, key=key, principal="other" if key == "k\n1" else "local"))
+    assert (await store.find_key("local", "k") or second).key == "k\n10"
+    assert await store.find_key("local", "k\n2") == second and await store.find_key("local", "k\n1") is None
+    assert await store.find_key("local", "k ") is None and await store.find_key("nobody", "k") is None
+    first = await create(store, new_row(store, key="k"))
+    assert await store.find_key("local", "k") == first
+
+
 async def test_a_key_that_a_stream_lets_go_of_is_free_at_once(store: EventStore) -> None:
     row = await create(store, new_row(store, key="k", digest="d"))
     await append(store, row, 2)

@@ -115,6 +115,46 @@ async def test_last_result_of_a_generator_wins_over_its_deltas() -> None:
     assert len(channel.sent) == 1
 
 
+async def test_calls_of_other_tools_are_shown_to_readers_and_are_not_in_the_result() -> None:
+    async def work() -> AsyncIterator[object]:
+        yield "a"
+        yield events.ToolCall.of("c1", "search", {"q": "é"})
+        yield events.ToolResult.of("c1", "found", is_error=True)
+        yield "b"
+        yield events.ToolCall("c2", "search", b'{\n"q": 1}')
+
+    channel = Recorder()
+    assert await run(work, channel=channel) == text("ab")
+    assert [event for event in channel.sent if not isinstance(event, events.Delta)] == [
+        events.ToolCall("c1", "search", '{"q":"é"}'.encode()),
+        events.ToolResult("c1", b'[{"type":"text","text":"found"}]', True),
+        events.ToolCall("c2", "search", b'{ "q": 1}'),
+    ]
+    assert channel.drains == 5
+
+
+NONSENSE: list[object] = [
+    events.ToolCall("c1", "search", {"q": 1}),  # type: ignore[arg-type]  # wrong on purpose, as are the next ones
+    events.ToolCall("c1", 7, b"{}"),  # type: ignore[arg-type]
+    events.ToolCall("c1", "search", b"[]"),
+    events.ToolCall("c1", "search", b'{"a":"\xff"}'),
+    events.ToolCall("c1", "search", b'{"a":' * 100_000),
+    events.ToolResult("c1", b'[{"text": "no type"}]'),
+    events.ToolResult("c1", b'[{"type":"text","text":"\xff"}]'),
+]
+
+
+@pytest.mark.parametrize("step", NONSENSE, ids=range(len(NONSENSE)))
+async def test_calls_of_other_tools_that_do_not_hold_their_json_are_tool_errors(step: object) -> None:
+    async def work() -> AsyncIterator[object]:
+        yield step
+
+    channel = Recorder()
+    result = await run(work, channel=channel)
+    assert result["isError"] is True and channel.sent == []
+    assert f"{type(step).__name__}.of(…)" in result["content"][0]["text"]
+
+
 async def test_generators_and_threads_wait_while_readers_are_behind() -> None:
     async def generator() -> AsyncIterator[str]:
         while True:

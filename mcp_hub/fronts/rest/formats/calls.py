@@ -45,7 +45,8 @@ class CallsRequest(msgspec.Struct, frozen=True):
     digest: str | None = None
 
     def key_of(self, call: ModelCall) -> str | None:
-        """The key of one call: the first has that of the request, the others have keys that no client can send."""
+        """The key of one call: the first has that of the request, the others continue it behind a line break, which no
+        client can send."""
         if self.key is None:
             return None
         at = self.calls.index(call)
@@ -87,10 +88,9 @@ class FormatCalls:
         digest = None
         if key is not None:
             digest = idempotency.digest_of(f"tools/call {into} {sorted(chosen.tools or ())} {chosen.server}", body)
-        read = CallsRequest(self._calls.session(request.caller), into, chosen, calls, key, digest)
-        for call in calls if key is not None else ():  # raises `KeyReused` before any call is made
-            await self._hub.durable.with_key(request.caller.principal, read.key_of(call) or "", digest or "")
-        return read
+            # raises `KeyReused` before any call is made
+            await self._hub.durable.with_key(request.caller.principal, key, digest)
+        return CallsRequest(self._calls.session(request.caller), into, chosen, calls, key, digest)
 
     async def _begun(self, read: CallsRequest) -> Sequence[FollowedCall]:
         """All calls of the request, in its order: they begin together."""

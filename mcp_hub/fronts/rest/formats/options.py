@@ -44,6 +44,7 @@ class ExportOptions(msgspec.Struct, frozen=True):
     is_deferred: bool
     is_programmatic: bool
     selection: ToolSelection
+    is_grouped: bool = False
 
 
 def export_options(request: RestRequest) -> ExportOptions:
@@ -55,8 +56,21 @@ def export_options(request: RestRequest) -> ExportOptions:
         known = ", ".join(PROGRAMMATIC)
         raise Problem(400, "invalid_parameter", f"callers=programmatic is for {known}: models of {into} lack it")
     return ExportOptions(
-        into, flag(request, "strict"), flag(request, "defer"), callers == "programmatic", selection(request)
+        into,
+        flag(request, "strict"),
+        flag(request, "defer"),
+        callers == "programmatic",
+        selection(request),
+        wants_groups(request),
     )
+
+
+def wants_groups(request: RestRequest) -> bool:
+    """Whether the tools of each server are a group. Raises `Problem`."""
+    by = request.query_params.get("group")
+    if by not in (None, "server"):
+        raise Problem(400, "invalid_parameter", f"group has to be server, not {by[:_SHOWN]!r}")
+    return by is not None
 
 
 def wanted_format(name: str) -> Format:

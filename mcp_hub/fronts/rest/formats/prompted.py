@@ -39,6 +39,10 @@ _MOST_ANSWERED: Final = 2 * MAX_CALLS
 _SHOWN: Final = 50
 _STYLES: Final = ("schemas", "signatures")
 _ID: Final = "out"
+_NO_KEY: Final = (
+    "call=1 does not take an Idempotency-Key. For calls that must not be made twice leave out call=1, and make "
+    "those that are found with POST /v1/tools/call."
+)
 
 
 class PromptedTools:
@@ -67,6 +71,9 @@ class PromptedTools:
         forms, wait = request.accepts(JSON, EVENT_STREAM), preferred_wait(request.header("prefer"))
         format, chosen, session = _format(request), selection(request), self._calls.session(request.caller)
         makes_calls, is_thinking = flag(request, "call"), flag(request, "thinking")
+        if makes_calls and request.header("idempotency-key") is not None:
+            # what the key would stand for is not known: calls begin before the whole text has come
+            raise Problem(400, "idempotency_unsupported", _NO_KEY)
         parser = PromptedParser(format, await self._tools(session, chosen), _ID, is_thinking=is_thinking)
         made = _Output(self._calls, CallsRequest(session, Format.MCP, chosen) if makes_calls else None, format)
         writer = request.streamed() if forms[0] == EVENT_STREAM else None

@@ -6,10 +6,11 @@ import msgspec
 from msgspec import UNSET, Raw
 from starlette.responses import Response
 
+from mcp_hub.formats.groups import server_groups
 from mcp_hub.formats.records import CallFault, ModelCall
 from mcp_hub.formats.search import SearchArguments, read_search, write_found
 from mcp_hub.fronts.rest.exchange import RestRequest, answer
-from mcp_hub.fronts.rest.formats.options import ToolSelection, flag, selection, wanted_format
+from mcp_hub.fronts.rest.formats.options import ToolSelection, flag, selection, wanted_format, wants_groups
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol.rest.lists import FoundTool, FoundTools, SearchBody
@@ -77,7 +78,11 @@ class ToolSearch:
         if into is None:
             return answer(found)
         tools = [msgspec.json.decode(hit.definition, type=JsonObject) for hit in found.hits if hit.definition]
-        return answer(write_found(tools, into, call, is_strict=is_strict))
+        groups = None
+        if wants_groups(request):
+            by_server = server_groups({name: own.description for name, own in servers.items()})
+            groups = {hit.name: by_server[hit.server] for hit in found.hits if hit.server in by_server}
+        return answer(write_found(tools, into, call, is_strict=is_strict, groups=groups))
 
     async def _found(self, profile: str | None, search: _Search, *, with_definitions: bool) -> FoundTools:
         """The hits among the selected tools; one that is not selected gives way to those that are like it."""

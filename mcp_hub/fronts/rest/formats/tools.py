@@ -1,7 +1,7 @@
 """`GET /v1/tools` in every format. An export is made once for each view and set of options, and kept with the view."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -10,6 +10,7 @@ import anyio.to_thread
 import msgspec
 from starlette.responses import Response
 
+from mcp_hub.formats.groups import ToolGroup, server_groups
 from mcp_hub.formats.providers import Format
 from mcp_hub.formats.records import Exported
 from mcp_hub.formats.tools import export
@@ -19,6 +20,9 @@ from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol.rest.lists import LossInfo, ToolLosses
 from mcp_hub.types import ClientKind, Era, JsonObject, Kind
+
+_Groups = Mapping[str, ToolGroup]
+_Form = Callable[[list[bytes], ExportOptions, bytes, _Groups], bytes]
 
 _MOST_KEPT: Final = 16
 """Exports of one view that are kept; the oldest goes first."""
@@ -59,9 +63,7 @@ class ToolExports:
         """The losses of the same tools in the format. Raises `Problem`, `FormatRefused`."""
         return await self._answer(request, client, lost)
 
-    async def _answer(
-        self, request: RestRequest, client: ClientKind, form: Callable[[list[bytes], ExportOptions, bytes], bytes]
-    ) -> Response:
+    async def _answer(self, request: RestRequest, client: ClientKind, form: _Form) -> Response:
         options, profile = export_options(request), request.caller.profile
         if options.is_deferred and client.expose != "full":
             raise Problem(400, "invalid_parameter", "defer=1 lists every tool: leave out expose=")
@@ -69,31 +71,34 @@ class ToolExports:
         view = self._hub.catalog.exposed(profile, client, None)
 
         def made() -> bytes:
-            listed = view.entries(Kind.TOOL)
-            options.selection.check([one.exported for one in listed], self._hub.catalog.rules(profile).servers)
+            listed, servers = view.entries(Kind.TOOL), self._hub.catalog.rules(profile).servers
+            options.selection.check([one.exported for one in listed], servers)
             chosen = [one for one in listed if options.selection.has(one.exported, one.server)]
             search = self._hub.catalog.search_tool(Counter(one.server for one in chosen))
-            return form([one.definition(Era.MODERN) for one in chosen], options, search)
+            by_server = server_groups({name: own.description for name, own in servers.items()})
+            groups = {one.exported: by_server[one.server] for one in chosen if one.server in by_server}
+            return form([one.definition(Era.MODERN) for one in chosen], options, search, groups)
 
         return Response(await self._kept.get(view, (form, options), made), media_type=JSON)
 
 
-def exported(definitions: list[bytes], options: ExportOptions, search: bytes) -> bytes:
-    """The answer for these definitions; `search` is the tool that finds them where they are deferred."""
-    if options.into is Format.MCP:  # as they are, byte for byte
+def exported(definitions: list[bytes], options: ExportOptions, search: bytes, groups: _Groups) -> bytes:
+    """The answer for these definitions; `search` is the tool that finds them where they are deferred, `groups` are used
+    where they are wanted."""
+    if options.into is Format.MCP and not options.is_grouped:  # as they are, byte for byte
         return b'{"tools":[%b]}' % b",".join([search, *definitions] if options.is_deferred else definitions)
-    return msgspec.json.encode(_export(definitions, options, search).body)
+    return msgspec.json.encode(_export(definitions, options, search, groups).body)
 
 
-def lost(definitions: list[bytes], options: ExportOptions, search: bytes) -> bytes:
+def lost(definitions: list[bytes], options: ExportOptions, search: bytes, groups: _Groups) -> bytes:
     """The losses of these definitions, by tool."""
-    found = _export(definitions, options, search).losses
+    found = _export(definitions, options, search, groups).losses
     return msgspec.json.encode(
         ToolLosses(options.into, {name: [LossInfo(*loss) for loss in losses] for name, losses in found.items()})
     )
 
 
-def _export(definitions: list[bytes], options: ExportOptions, search: bytes) -> Exported:
+def _export(definitions: list[bytes], options: ExportOptions, search: bytes, groups: _Groups) -> Exported:
     decoder = msgspec.json.Decoder(JsonObject)
     tools = [decoder.decode(raw) for raw in definitions]
     return export(
@@ -102,4 +107,5 @@ def _export(definitions: list[bytes], options: ExportOptions, search: bytes) -> 
         is_strict=options.is_strict,
         search=decoder.decode(search) if options.is_deferred else None,
         programmatic=[tool["name"] for tool in tools] if options.is_programmatic else (),
+        groups=groups if options.is_grouped else None,
     )

@@ -1,5 +1,6 @@
 """Fixtures for every test, and the guard that keeps `make test-fast` free of other processes."""
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -43,6 +44,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             seen[test] += 1
             if seen[test] > first.args[0]:
                 item.add_marker("proof")
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays, so the collector need not look through all of it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

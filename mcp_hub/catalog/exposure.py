@@ -115,4 +115,10 @@ def _fits(tools: Iterable[Entry], budget: int) -> bool:
 
 def _own(definitions: Iterable[bytes]) -> list[Entry]:
     found, _ = parse(Kind.TOOL, list(definitions), OWN)
-    return [Entry(Kind.TOOL, OWN, tool.key, tool.key, msgspec.json.encode(tool.fields), tool.summary) for tool in found]
+    return [
+        Entry(
+            Kind.TOOL, OWN, tool.key, tool.key, msgspec.json.encode(tool.fields), tool.summary,
+            told=tool.told, is_read_only=tool.traits.hints.read_only,
+        )
+        for tool in found
+    ]  # fmt: skip

@@ -53,14 +53,19 @@ _DEFINITIONS: Final = (
             },
             "required": ["stream"],
         },
-        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+        "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
         "_meta": _META,
     },
     {
         "name": CANCEL,
         "description": "End a tool call that was answered with 'still running'.",
         "inputSchema": {"type": "object", "properties": {"stream": _STREAM}, "required": ["stream"]},
-        "annotations": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True, "openWorldHint": False},
+        "annotations": {
+            "readOnlyHint": False,
+            "destructiveHint": False,
+            "idempotentHint": True,
+            "openWorldHint": False,
+        },
         "_meta": _META,
     },
 )

@@ -39,7 +39,7 @@ from mcp_hub.masking import learn
 from mcp_hub.types import FileStamp, JsonObject
 
 _LARGEST = 1 << 20  # 1 MiB is thousands of servers; more is not a configuration
-_OWN_TOOLS = 350  # tokens, at most
+_OWN_TOOLS = 330  # tokens, at most
 _STARTER = "servers: {time: {command: uvx, args: [mcp-server-time]}}"
 _NOT_UTF8 = "the text is not UTF-8. Save the file as UTF-8."
 _NAMES = ("servers.yaml", "servers.yml", "servers.json")
@@ -165,7 +165,7 @@ def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None
     budgets: dict[DataPath, int | None] = {("profiles", name): own.budget for name, own in settings.profiles.items()}
     for path, budget in {("hub",): settings.hub.budget, **budgets}.items():
         if budget is not None and budget < _OWN_TOOLS:
-            said = f"less than the {_OWN_TOOLS} tokens of find_tools, run_tool and read_result"
+            said = f"less than the {_OWN_TOOLS} tokens of find_tools, read_tool, run_tool and read_result"
             said += '. To list no other tools, write "expose: search".'
             report.warn((*path, "budget"), "budget_too_small", said)
 

@@ -51,7 +51,7 @@ class Hub:
         self.approvals = Approvals(self.store, CONFIG, chosen, self.changes, lambda: 1000.0, relist)
         rules = rules or ViewRules({"a": ServerRules("a"), "b": ServerRules("b")})
         self.catalog = Catalog(
-            {"a": self.a, "b": self.b}, {None: rules}, self.changes, SystemClock(), 0, held=self.approvals.held
+            {"a": self.a, "b": self.b}, {None: rules}, self.changes, SystemClock(), 0, judged=self.approvals.judged
         )
 
     def names(self) -> dict[str, str]:

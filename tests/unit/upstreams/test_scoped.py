@@ -137,7 +137,8 @@ async def test_the_listed_process_is_made_anew_once_a_minute_if_others_list_some
 async def test_a_call_is_looked_at_when_it_is_sent_beside_what_its_process_lists() -> None:
     toys, seen = Toys(), list[int]()
 
-    def gate(call: Call, snapshot: Snapshot) -> None:
+    def gate(call: Call, snapshot: Snapshot, own: Snapshot) -> None:
+        assert own is snapshot
         seen.append(len(snapshot.lists[Kind.TOOL]))
         if seen[-1] > 1:
             raise RpcError("it lists something else")

@@ -24,6 +24,10 @@ _MOST_KEPT: Final = 16
 """Exports of one view that are kept; the oldest goes first."""
 
 
+ExportForm = Callable[[list[bytes], ExportOptions, bytes, frozenset[str]], bytes]
+"""An answer for definitions, the tool that finds them where they are deferred, and the names of read-only tools."""
+
+
 class KeptExports:
     """Answers by view and options. A view that nobody has any more takes its answers with it."""
 
@@ -59,9 +63,7 @@ class ToolExports:
         """The losses of the same tools in the format. Raises `Problem`, `FormatRefused`."""
         return await self._answer(request, client, lost)
 
-    async def _answer(
-        self, request: RestRequest, client: ClientKind, form: Callable[[list[bytes], ExportOptions, bytes], bytes]
-    ) -> Response:
+    async def _answer(self, request: RestRequest, client: ClientKind, form: ExportForm) -> Response:
         options, profile = export_options(request), request.caller.profile
         if options.is_deferred and client.expose != "full":
             raise Problem(400, "invalid_parameter", "defer=1 lists every tool: leave out expose=")
@@ -73,27 +75,28 @@ class ToolExports:
             options.selection.check([one.exported for one in listed], self._hub.catalog.rules(profile).servers)
             chosen = [one for one in listed if options.selection.has(one.exported, one.server)]
             search = self._hub.catalog.search_tool(Counter(one.server for one in chosen))
-            return form([one.definition(Era.MODERN) for one in chosen], options, search)
+            read_only = frozenset(one.exported for one in chosen if one.is_read_only)
+            return form([one.definition(Era.MODERN) for one in chosen], options, search, read_only)
 
         return Response(await self._kept.get(view, (form, options), made), media_type=JSON)
 
 
-def exported(definitions: list[bytes], options: ExportOptions, search: bytes) -> bytes:
-    """The answer for these definitions; `search` is the tool that finds them where they are deferred."""
+def exported(definitions: list[bytes], options: ExportOptions, search: bytes, read_only: frozenset[str]) -> bytes:
+    """The tools themselves."""
     if options.into is Format.MCP:  # as they are, byte for byte
         return b'{"tools":[%b]}' % b",".join([search, *definitions] if options.is_deferred else definitions)
-    return msgspec.json.encode(_export(definitions, options, search).body)
+    return msgspec.json.encode(_export(definitions, options, search, read_only).body)
 
 
-def lost(definitions: list[bytes], options: ExportOptions, search: bytes) -> bytes:
+def lost(definitions: list[bytes], options: ExportOptions, search: bytes, read_only: frozenset[str]) -> bytes:
     """The losses of these definitions, by tool."""
-    found = _export(definitions, options, search).losses
+    found = _export(definitions, options, search, read_only).losses
     return msgspec.json.encode(
         ToolLosses(options.into, {name: [LossInfo(*loss) for loss in losses] for name, losses in found.items()})
     )
 
 
-def _export(definitions: list[bytes], options: ExportOptions, search: bytes) -> Exported:
+def _export(definitions: list[bytes], options: ExportOptions, search: bytes, read_only: frozenset[str]) -> Exported:
     decoder = msgspec.json.Decoder(JsonObject)
     tools = [decoder.decode(raw) for raw in definitions]
     return export(
@@ -101,5 +104,5 @@ def _export(definitions: list[bytes], options: ExportOptions, search: bytes) -> 
         options.into,
         is_strict=options.is_strict,
         search=decoder.decode(search) if options.is_deferred else None,
-        programmatic=[tool["name"] for tool in tools] if options.is_programmatic else (),
+        programmatic=read_only if options.is_programmatic else (),  # nobody is asked before code calls a tool
     )

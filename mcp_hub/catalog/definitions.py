@@ -40,7 +40,7 @@ class Definition(msgspec.Struct, frozen=True):
     """A usable definition. `key` is the upstream's name, URI or template; `summary` the description's first line.
 
     `traits` are the hints of a tool's annotations, and tags, which the protocol does not have: those of `tags`,
-    `_meta.tags`, and what FastMCP's servers send, `_meta.fastmcp.tags` (once `_fastmcp`). `told` says where the hints
+    `_meta.tags`, and what FastMCP's servers send, `_meta.fastmcp.tags` (once `_fastmcp`). `hints` says where the hints
     come from.
     """
 
@@ -49,7 +49,7 @@ class Definition(msgspec.Struct, frozen=True):
     fields: RawObject
     summary: str = ""
     traits: Traits = UNTOLD
-    told: EffectiveHints = EffectiveHints()
+    hints: EffectiveHints = EffectiveHints()
 
 
 class Quarantined(msgspec.Struct, frozen=True):
@@ -193,16 +193,16 @@ def _parse(kind: Kind, raws: Sequence[bytes], server: str) -> Parsed:
         if (first := kept.get(found.key)) is not None:
             reason = f"duplicate {KINDS[kind].id_field}: the first one is used"
             unfit.append(Quarantined(server, kind, found.key, reason))
-            if first.told != found.told:  # the server runs one tool for both, and either may be true
-                kept[found.key] = with_hints(first, EffectiveHints(first.told.server.worse(found.told.server)))
+            if first.hints != found.hints:  # the server runs one tool for both, and either may be true
+                kept[found.key] = with_hints(first, EffectiveHints(first.hints.server.worse(found.hints.server)))
         else:
             kept[found.key] = found
     return list(kept.values()), unfit
 
 
-def with_hints(found: Definition, told: EffectiveHints) -> Definition:
+def with_hints(found: Definition, hints: EffectiveHints) -> Definition:
     """The definition with these hints, which its traits follow."""
-    return replace(found, told=told, traits=replace(found.traits, hints=told.claims.hints()))
+    return replace(found, hints=hints, traits=replace(found.traits, hints=hints.claims.hints()))
 
 
 def encode_as(found: Definition, exported: str) -> bytes:

@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 class Entry:
     """One listed thing. `key` is the upstream's own name, URI or template; `raw` the definition under `exported`.
 
-    `is_pinned` says that it is listed whatever else is; `supplied` are arguments of a tool that the hub gives. `told`
+    `is_pinned` says that it is listed whatever else is; `supplied` are arguments of a tool that the hub gives. `hints`
     has the hints of a tool and where they come from.
     """
 
@@ -36,12 +36,13 @@ class Entry:
     is_pinned: bool = False
     tags: tuple[str, ...] = ()
     supplied: Supplied | None = field(default=None, hash=False)
-    told: EffectiveHints = EffectiveHints()
+    hints: EffectiveHints = EffectiveHints()
     is_read_only: bool = False
 
-    def definition(self, era: Era) -> bytes:
-        """The definition as this era has it."""
-        return in_era(self.kind, self.raw, era)
+    def definition(self, era: Era, *, explains_hints: bool = False) -> bytes:
+        """The definition as this era has it; it may say where a tool's hints come from."""
+        raw = in_era(self.kind, self.raw, era)
+        return self.hints.explained(raw) if explains_hints else raw
 
     @property
     def has_header_params(self) -> bool:
@@ -163,7 +164,7 @@ def entry_of(kind: Kind, offer: Offer, rules: ViewRules) -> Entry:
         is_pinned,
         tuple(sorted(definition.traits.tags)),
         override.supplied or None,
-        definition.told,
+        definition.hints,
         definition.traits.hints.read_only,
     )
 

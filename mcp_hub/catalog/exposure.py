@@ -118,7 +118,7 @@ def _own(definitions: Iterable[bytes]) -> list[Entry]:
     return [
         Entry(
             Kind.TOOL, OWN, tool.key, tool.key, msgspec.json.encode(tool.fields), tool.summary,
-            told=tool.told, is_read_only=tool.traits.hints.read_only,
+            hints=tool.hints, is_read_only=tool.traits.hints.read_only,
         )
         for tool in found
     ]  # fmt: skip

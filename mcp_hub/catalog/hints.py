@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
-from mcp_hub.types import JsonObject, RawObject
+from mcp_hub.types import RawObject
 
 HintRule = Literal["trust", "approved", "ignore"]
 """Which hints of a server are used: all, those of tools that a person has approved, or none."""
@@ -22,6 +22,8 @@ HINTS: Final = {
     "open_world": "openWorldHint",
 }
 """The names of hints in a definition (schema, `ToolAnnotations`)."""
+EXPLAINED: Final = "dev.mcp-hub/hints"
+"""The member of `_meta` that says where hints come from."""
 
 
 class Hints(msgspec.Struct, frozen=True):
@@ -111,10 +113,12 @@ class EffectiveHints(msgspec.Struct, frozen=True):
             return "default" if getattr(self.claims, name) is None else "server"
         return "ignored" if self.rule == "ignore" else "unapproved"
 
-    def shown(self) -> JsonObject:
-        """Each hint by its name in a definition, with its value and origin."""
-        own = self.claims.hints()
-        return {wire: {"value": getattr(own, name), "origin": self.origin(name)} for name, wire in HINTS.items()}
+    def explained(self, definition: bytes) -> bytes:
+        """An encoded definition with each hint that counts, its value and its origin, in `_meta`."""
+        fields, own = raw_object(Raw(definition)) or {}, self.claims.hints()
+        shown = {wire: {"value": getattr(own, name), "origin": self.origin(name)} for name, wire in HINTS.items()}
+        meta = {**(raw_object(fields.get("_meta", UNSET)) or {}), EXPLAINED: shown}
+        return msgspec.json.encode({**fields, "_meta": meta})
 
 
 def annotated(fields: RawObject, claims: HintClaims) -> RawObject:

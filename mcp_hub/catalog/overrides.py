@@ -68,21 +68,21 @@ def overridden(found: Definition, own: Override, rule: HintRule = "trust", *, is
 
     `rule` is that for the hints of its server; `is_approved` by a person.
     """
-    fields, told = found.fields, _told(found.told.server, own.hints, rule, is_approved)
+    fields, hints = found.fields, _hints(found.hints.server, own.hints, rule, is_approved)
     if own.description is not None:
         fields = {**fields, "description": _encoded(own.description)}
     if own.supplied:
         fields = {**fields, "inputSchema": _schema(fields["inputSchema"], own.supplied)}
-    if not told.is_as_sent:  # a client that asks by hints asks by these
-        fields = annotated(fields, told.claims)
-    if fields is found.fields and not own.tags and told == found.told:
+    if not hints.is_as_sent:  # a client that asks by hints asks by these
+        fields = annotated(fields, hints.claims)
+    if fields is found.fields and not own.tags and hints == found.hints:
         return found
     summary = found.summary if own.description is None else first_line(own.description)
     traits = replace(found.traits, tags=found.traits.tags | own.tags)
-    return with_hints(replace(found, fields=fields, summary=summary, traits=traits), told)
+    return with_hints(replace(found, fields=fields, summary=summary, traits=traits), hints)
 
 
-def _told(server: HintClaims, user: HintClaims, rule: HintRule, is_approved: bool) -> EffectiveHints:
+def _hints(server: HintClaims, user: HintClaims, rule: HintRule, is_approved: bool) -> EffectiveHints:
     return EffectiveHints(server, user, rule, rule == "trust" or (rule == "approved" and is_approved))
 
 

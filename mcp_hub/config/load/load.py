@@ -162,6 +162,10 @@ def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None
         if own.url is not None and own.enabled and is_cleartext(own.url):
             said = "others on the network can read http://. Use https://."
             report.warn(("servers", server, "url"), "cleartext_url", said)
+        general = settings.effective(server)
+        if general.hints == "approved" and general.approval == "off":
+            said = "no hints are used: with approval: off the hub records no approvals. Set approval: warn."
+            report.warn(("servers", server, "hints" if own.hints else "approval"), "conflicting_keys", said)
     budgets: dict[DataPath, int | None] = {("profiles", name): own.budget for name, own in settings.profiles.items()}
     for path, budget in {("hub",): settings.hub.budget, **budgets}.items():
         if budget is not None and budget < _OWN_TOOLS:

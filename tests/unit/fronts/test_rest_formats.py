@@ -178,6 +178,18 @@ async def test_code_that_a_model_writes_may_call_read_only_tools_if_the_query_sa
         assert not any("allowed_callers" in tool for tool in await listed(peer, f"{query}{without}"))
 
 
+async def test_definitions_say_where_hints_come_from_if_the_query_wants_it(peer: RestPeer) -> None:
+    reads = {"name": "look", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+    await peer.ask("PUT", "/v1/executors/w", {"tools": [reads], "lease": 60})
+    plain, explained = [await listed(peer, f"tools=echo,look{query}") for query in ("", "&hints=1")]
+    hints = {tool["name"]: tool["_meta"].pop("dev.mcp-hub/hints")["readOnlyHint"] for tool in explained}
+    assert hints == {"echo": {"value": False, "origin": "default"}, "look": {"value": True, "origin": "server"}}
+    assert [{**tool, "_meta": tool["_meta"] or None} for tool in explained] == [
+        {**tool, "_meta": tool.get("_meta")} for tool in plain
+    ]
+    problem(await peer.ask("GET", "/v1/tools?format=gemini&hints=1"), 400, "invalid_parameter")
+
+
 @pytest.mark.parametrize("query", ["format=gemini&callers=programmatic", "format=anthropic&callers=me"])
 async def test_callers_that_a_format_lacks_are_refused(peer: RestPeer, query: str) -> None:
     problem(await peer.ask("GET", f"/v1/tools?{query}"), 400, "invalid_parameter")

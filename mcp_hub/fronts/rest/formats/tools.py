@@ -76,7 +76,8 @@ class ToolExports:
             chosen = [one for one in listed if options.selection.has(one.exported, one.server)]
             search = self._hub.catalog.search_tool(Counter(one.server for one in chosen))
             read_only = frozenset(one.exported for one in chosen if one.is_read_only)
-            return form([one.definition(Era.MODERN) for one in chosen], options, search, read_only)
+            definitions = [one.definition(Era.MODERN, explains_hints=options.explains_hints) for one in chosen]
+            return form(definitions, options, search, read_only)
 
         return Response(await self._kept.get(view, (form, options), made), media_type=JSON)
 

@@ -98,3 +98,19 @@ async def test_what_is_listed_of_a_tool_are_the_hints_that_count(tmp_path: Path)
         "liar_show_page": READS,
         "liar_delete_page": None,
     }
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_process_that_lists_the_tool_otherwise_by_now_does_not_get_the_call(era: str, tmp_path: Path) -> None:
+    text = json.loads(config(tmp_path))
+    text["servers"]["notes"]["scope"] = "call"
+    async with stdio_hub(json.dumps(text), tmp_path) as wire:
+        if era == HANDSHAKE:
+            await wire.initialize()
+        peer, given = Peer(wire, era), {"name": "notes_show_note", "arguments": {"note": 1}}
+        assert not (await peer.call("read_tool", given)).result.get("isError")
+        (tmp_path / "notes.json").write_text(json.dumps([{**NOTES[0], "annotations": {}}]))
+        refused = await peer.call("read_tool", given)
+        assert refused.result["isError"] and "Use run_tool" in refused.text
+        assert not (await peer.call("run_tool", given)).result.get("isError")
+    assert len(received(tmp_path / "journal", "tools/call")) == 2

@@ -121,13 +121,22 @@ def test_a_tool_that_is_said_to_only_read_and_to_destroy_destroys() -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_of_two_definitions_of_one_tool_the_more_dangerous_hints_count(order: int) -> None:
-    twice = [tool("x", annotations={**READS, "openWorldHint": False}), tool("x", annotations=DESTROYS)][::order]
-    usable, unfit = parse(Kind.TOOL, twice, f"twice{order}")
+@pytest.mark.parametrize(
+    ("other", "counts"),
+    [
+        (DESTROYS, Hints()),
+        ({"destructiveHint": False}, Hints(destructive=False)),
+        ({**READS, "idempotentHint": False}, Hints(True, False)),
+        (READS, Hints(True, False, True)),
+    ],
+)
+def test_of_two_definitions_of_one_tool_the_more_dangerous_hints_count(
+    order: int, other: dict[str, Any], counts: Hints
+) -> None:
+    twice = [tool("x", annotations={**READS, "openWorldHint": False}), tool("x", annotations=other)][::order]
+    usable, unfit = parse(Kind.TOOL, twice, "twice")
     assert [one.key for one in usable] == ["x"] and len(unfit) == 1
-    assert usable[0].traits.hints == usable[0].hints.claims.hints() == Hints()
-    both = parse(Kind.TOOL, [tool("x", annotations=READS)] * 2, f"same{order}")[0]
-    assert both[0].traits.hints.read_only, "where they agree nothing is worse"
+    assert usable[0].traits.hints == usable[0].hints.claims.hints() == counts
 
 
 def test_filters_go_by_the_hints_that_count() -> None:

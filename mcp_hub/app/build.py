@@ -210,7 +210,8 @@ def _approvals(loaded: Loaded, state: Path, changes: Notices, servers: UpstreamS
 def _gate(approvals: Approvals, reads: ReadCheck) -> Gate:
     def checked(call: Call, compared: Snapshot, own: Snapshot) -> None:
         approvals.check(call, compared)
-        reads.check(call, own)
+        if call.must_read:
+            reads.check(call, own)
 
     return checked
 

@@ -130,14 +130,13 @@ def meant(
     unlisted: Unlisted = lambda name: None,
 ) -> Meant:
     """Raises `InvalidParams`, `UnknownEntry`."""
-    runner = _runner(params) if method == "tools/call" else None
     try:
         to = route(view, era, method, params, unlisted)
     except (UnknownEntry, InvalidParams):
-        if runner is None:
+        if method != "tools/call" or (runner := _runner(params)) is None:
             raise
     else:
-        if to.server != OWN or runner is None:
+        if to.server != OWN or (runner := _runner(params)) is None:
             return Meant(to, params)  # a name of the hub's own is nobody else's
     return _meant_by(runner, view, era, params, is_settled, unlisted)
 

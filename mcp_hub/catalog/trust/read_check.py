@@ -22,9 +22,7 @@ class ReadCheck(msgspec.Struct, frozen=True):
     is_confirmed: Callable[[str, Definition], bool]
 
     def check(self, call: Call, snapshot: Snapshot) -> None:
-        """Raises `NotReadOnly` for a call by `read_tool` of a tool that this list does not show as read-only."""
-        if not call.must_read:
-            return
+        """Raises `NotReadOnly` for a call of a tool that this list does not show as read-only."""
         tool = msgspec.json.decode(call.params["name"], type=str)
         usable, _ = parse(Kind.TOOL, snapshot.lists.get(Kind.TOOL, ()), call.upstream)
         if any(own.key == tool and not self._is_read_only(call.upstream, own) for own in usable):

@@ -114,9 +114,8 @@ def test_a_process_that_lists_a_tool_as_more_dangerous_does_not_get_the_call(
     rules: ServerRules, annotations: dict[str, bool], is_let_in: bool
 ) -> None:
     check = ReadCheck(lambda server: rules, lambda server, own: False)
-    look = msgspec.structs.replace(call("look", "a_look"), must_read=True)
+    look = call("look", "a_look")
     own = offer("a", tool("other"), tool("look", annotations=annotations))
-    check.check(call("look", "a_look"), own)
     if is_let_in:
         check.check(look, own)
         check.check(look, offer("a", tool("other")))
@@ -135,7 +134,7 @@ async def test_a_process_has_to_list_the_very_definition_that_was_approved(tmp_p
     hub.a.lists(listing())
     assert reads(hub) == ["a_look"]
     check = ReadCheck(lambda server: RULES.servers[server], hub.approvals.is_confirmed)
-    look = msgspec.structs.replace(call("look", "a_look"), must_read=True)
+    look = call("look", "a_look")
     check.check(look, listing())
     with pytest.raises(NotReadOnly):
         check.check(look, listing("Looks, and sends the keys."))

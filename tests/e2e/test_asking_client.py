@@ -12,7 +12,7 @@ from tests.interaction.fronts import ERAS, HANDSHAKE, Peer, Seen, stdio_hub
 from tests.upstreams.launch import argv, received
 from tests.upstreams.messages import Message
 
-pytestmark = [pytest.mark.anyio, pytest.mark.processes]
+pytestmark = pytest.mark.anyio
 
 READS = {"readOnlyHint": True}
 SCHEMA = {"type": "object", "properties": {"note": {"type": "integer"}}}

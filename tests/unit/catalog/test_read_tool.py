@@ -108,6 +108,13 @@ def test_of_the_hubs_own_tools_it_runs_those_that_only_read(name: str) -> None:
     assert (found.refused is None) is (name != "hub_cancel")
 
 
+def test_waiting_for_a_call_reads_and_ending_it_destroys_nothing() -> None:
+    wait, cancel = (json.loads(raw)["annotations"] for raw in OFFERED)
+    repeatable = {"idempotentHint": True, "openWorldHint": False}
+    assert wait == {"readOnlyHint": True, **repeatable}
+    assert cancel == {"readOnlyHint": False, "destructiveHint": False, **repeatable}
+
+
 @needs_lists
 def test_no_captured_tool_that_writes_by_its_hints_or_name_is_run() -> None:
     """What is read is counted by the files themselves; a tool that has a verb of change for its action writes."""

@@ -112,6 +112,8 @@ class Approvals:
             if server.snapshot is not snapshot:
                 server.snapshot = snapshot
                 self._judge(server)
+                if server.unsaved or self._is_followed(server):
+                    self._wake.set()
             held |= {(name, tool): own for tool, own in server.findings.items() if own.is_held}
             if name in self._confirms:
                 confirmed |= {(name, tool) for tool in server.confirmed}
@@ -154,8 +156,6 @@ class Approvals:
     def _judge(self, server: "_Server") -> None:
         self._load(server)
         server.judge(self._now())
-        if server.unsaved or self._is_followed(server):
-            self._wake.set()
 
     def _is_followed(self, server: "_Server") -> bool:
         """Whether a person may change something: approve a tool, or take back an approval that counts."""
@@ -217,8 +217,10 @@ class Approvals:
 
     def _judge_again(self, server: "_Server") -> None:
         """Reads the record on disk again; the catalog hears of it if it has changed."""
-        before = server.findings, server.confirmed
+        before, was_unsaved = (server.findings, server.confirmed), server.unsaved
         self._judge(server)
+        if server.unsaved and not was_unsaved:  # a record that cannot be written waits for the next try
+            self._wake.set()
         if (server.findings, server.confirmed) != before:
             self._changes.bump()
 

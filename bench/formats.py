@@ -25,7 +25,7 @@ from mcp_hub.formats.calls import write_calls
 from mcp_hub.formats.providers import FACTS, Format
 from mcp_hub.formats.records import ModelCall
 from mcp_hub.fronts.rest.formats.options import ExportOptions, ToolSelection
-from mcp_hub.fronts.rest.formats.tools import KeptExports, exported
+from mcp_hub.fronts.rest.formats.tools import ChosenTools, KeptExports, exported
 
 EXPORT, CALLS = "formats-export", "formats-calls"
 CASES = (EXPORT, CALLS)
@@ -68,9 +68,9 @@ def exports(run: Run) -> None:
 async def _exported(tools: list[bytes], into: Format, is_strict: bool) -> Figures:
     """CPU ms of all tools, the first time and from what is kept, and the bytes of the answers."""
     kept, most = KeptExports(), FACTS[into].most_tools or len(tools)
-    options = ExportOptions(into, is_strict, False, False, ToolSelection())
+    options = ExportOptions(into, is_strict, False, False, False, ToolSelection())
     requests = [
-        (_View(), partial(exported, tools[start : start + most], options, b"{}", {}))
+        (_View(), partial(exported, ChosenTools(tools[start : start + most], b"{}", {}, frozenset()), options))
         for start in range(0, len(tools), most)
     ]
     begun = time.process_time()

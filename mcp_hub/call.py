@@ -31,7 +31,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     `exported_uri` is the URI that the client read, where the upstream knows it by another; `asked` is the name or URI
     as the client sent it. `takes_events`: its caller reads events, not messages. `result_tokens` are those above which
     its result is cut, 0 for never. `partials` is the form in which its client gets partial content as progress
-    messages, if it does.
+    messages, if it does. `must_read`: it must not reach a tool that is not read-only.
     """
 
     id: CallId
@@ -54,6 +54,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     result_tokens: int = 0
     partials: PartialForm | None = None
     is_program: bool = False
+    must_read: bool = False
 
     @property
     def server_era(self) -> Era:
@@ -118,8 +119,11 @@ CallHandler = Callable[[Call, CallChannel], Awaitable[Completed]]
 """Runs one call to its result. Raises `RpcError` for an error answer; cancellation of the task cancels the call."""
 
 
-Gate = Callable[[Call, Snapshot], None]
-"""Looks at a call that is about to be sent to a process that lists this. Raises `RpcError` if it must not be."""
+Gate = Callable[[Call, Snapshot, Snapshot], None]
+"""Looks at a call that is about to be sent. Raises `RpcError` if it must not be.
+
+The first list is that in which changes are looked for; the second one is what the process that gets the call lists.
+"""
 
 
 class SentCall(Protocol):

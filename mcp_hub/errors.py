@@ -316,6 +316,10 @@ class NotApproved(InvalidParams, code=1010, symbol="not_approved"):
     """The tool is held back until a person approves its current definition; nothing was sent."""
 
 
+class NotReadOnly(InvalidParams):
+    """The tool is not known to only read, and `read_tool` runs no other; nothing was sent."""
+
+
 class UnknownStream(InvalidParams, symbol="unknown_stream"):
     """The stream does not exist, or belongs to somebody else; the error does not say which."""
 

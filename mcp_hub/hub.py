@@ -223,7 +223,7 @@ class HubPort:
         return replace(call, input_responses=responses, request_state=own)
 
     def _call_own(self, session: Session, call: Call, deadline: float, refused: RpcError | None) -> CallHandle:
-        """Starts a call of one of the hub's own tools, or the refusal of `run_tool`. REST makes it a stream."""
+        """Starts a call of one of the hub's own tools, or a refusal. REST makes it a stream."""
         handler, limits = self._own_handler(session, call, deadline, refused)
         truncate = self._starter.truncation(None) if own_name(call) == definitions.FIND else None
         record = self._registry.start(call, handler, limits, CallPlan(truncate=truncate, may_last=False))
@@ -391,10 +391,10 @@ def _routed(
         # a client that takes events gets partial content by them, but for the hub's own tools
         partials=None if meta.token is None or (facts.takes_events and to.server != OWN) else facts.partials,
         is_program=session.offer.kind is not None,
+        must_read=meant.must_read,
     )
 
 
 def _is_read_only(view: CatalogView, call: Call) -> bool:
-    """Whether the tool that is called claims to only read."""
-    entry = view.find(Kind.TOOL, asked(call))
-    return entry is not None and entry.claims_read_only
+    """Whether the tool that is called only reads, by the hints that are used of it."""
+    return (entry := view.find(Kind.TOOL, asked(call))) is not None and entry.is_read_only

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.app.catalog_rules import executor_server, policies, view_rules
+from mcp_hub.app.catalog_rules import confirmed_servers, executor_server, policies, view_rules
 from mcp_hub.app.limits import Current, call_limits, time_limits
 from mcp_hub.app.upstream_factory import UpstreamFactory
 from mcp_hub.app.upstream_set import UpstreamSet
@@ -65,7 +65,7 @@ class Applier(msgspec.Struct, frozen=True):
         self.limits.clear()
         self.limits.update(limits)
         self.registry.limit(call_limits(settings))
-        self.approvals.follow(policies(settings))
+        self.approvals.follow(policies(settings), confirmed_servers(settings))
         self.hub.catalog.use(rules, settings.hub.aliases)
         look_again = any(key.startswith(_SEEN_BY_SESSIONS) for key in change.at_once)
         self.hub.session_rules.use(settings.hub.page_size, settings.hub.task_after, look_again=look_again)

@@ -7,6 +7,7 @@ their ending, then all upstreams are closed side by side.
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -16,7 +17,7 @@ from mcp_hub import __version__
 from mcp_hub.aio import Turn, named_loop
 from mcp_hub.app.admin import Admin
 from mcp_hub.app.apply import Applier
-from mcp_hub.app.catalog_rules import executor_server, policies, view_rules
+from mcp_hub.app.catalog_rules import confirmed_servers, executor_server, policies, view_rules
 from mcp_hub.app.limits import (
     Current,
     call_limits,
@@ -33,7 +34,7 @@ from mcp_hub.app.status import HubStatus
 from mcp_hub.app.telemetry import tracing_of
 from mcp_hub.app.upstream_factory import UpstreamFactory
 from mcp_hub.app.upstream_set import UpstreamSet
-from mcp_hub.call import Gate, Upstream
+from mcp_hub.call import Call, Gate, Upstream
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.registry import CallRegistry
@@ -44,7 +45,9 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.discovery.instructions import instructions
+from mcp_hub.catalog.rules import ServerRules
 from mcp_hub.catalog.trust.approvals import Approvals
+from mcp_hub.catalog.trust.read_check import ReadCheck
 from mcp_hub.catalog.trust.scan_log import log_flags
 from mcp_hub.catalog.unmatched import Unmatched, has_patterns
 from mcp_hub.clock import SystemClock, process_start, wall_time
@@ -60,7 +63,7 @@ from mcp_hub.stores.documents.base import Documents
 from mcp_hub.stores.epochs import Epochs
 from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.stores.keys import stored_key
-from mcp_hub.types import Era
+from mcp_hub.types import Era, Snapshot
 from mcp_hub.upstreams.executors.posts import ExecutorLimits
 from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 from mcp_hub.upstreams.peer.era_cache import EraCache
@@ -70,6 +73,9 @@ from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 
 log = get_logger(__name__)
+
+_REMOVED: Final = ServerRules(hints="ignore")
+"""The rules of a server that the settings do not have any more."""
 
 _LAST_CALLS: Final = 0.3
 """Seconds that handlers have to end when the hub stops; with the upstreams' graces it stays under 2 s."""
@@ -195,6 +201,21 @@ def _sources(
     )
 
 
+def _approvals(loaded: Loaded, state: Path, changes: Notices, servers: UpstreamSet) -> Approvals:
+    store, settings = KeyedFiles(state / "approvals"), loaded.settings
+    confirms = confirmed_servers(settings)
+    return Approvals(store, loaded.place, policies(settings), changes, wall_time, servers.relist, confirms)
+
+
+def _gate(approvals: Approvals, reads: ReadCheck) -> Gate:
+    def checked(call: Call, compared: Snapshot, own: Snapshot) -> None:
+        approvals.check(call, compared)
+        if call.must_read:
+            reads.check(call, own)
+
+    return checked
+
+
 def _executor_upstream(settings: Settings, env: Mapping[str, str], changes: Notices) -> ExecutorUpstream:
     epochs = Epochs(KeyedFiles(state_dir(env) / "executors"))
     limits = ExecutorLimits(event=settings.hub.limits.event)
@@ -207,7 +228,7 @@ def _catalog(
     rules, aliases, wait = view_rules(settings), settings.hub.aliases, settings.client_table.rules(None, None)
     started = process_start() if owns_process else None
     return Catalog(
-        servers.upstreams, rules, changes, SystemClock(), wait.first_list_wait, aliases, approvals.held, started
+        servers.upstreams, rules, changes, SystemClock(), wait.first_list_wait, aliases, approvals.judged, started
     )
 
 
@@ -238,9 +259,9 @@ def build(
     settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings)
     clock, changes, turn = SystemClock(), Notices(), Turn()
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
-    logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
-    approvals = Approvals(records, loaded.place, policies(settings), changes, wall_time, servers.relist)
-    sources = _sources(loaded, env, watchdog, changes, logins, approvals.check, turn, client)
+    logins, approvals = Logins(grant_store(state)), _approvals(loaded, state, changes, servers)
+    reads = ReadCheck(lambda server: catalog.rules(None).servers.get(server, _REMOVED), approvals.is_confirmed)
+    sources = _sources(loaded, env, watchdog, changes, logins, _gate(approvals, reads), turn, client)
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes) if has_executors else None
     if executors is not None:

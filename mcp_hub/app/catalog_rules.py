@@ -7,6 +7,7 @@ import msgspec
 from pydantic import JsonValue
 
 from mcp_hub.catalog.filters import Filter, Selector
+from mcp_hub.catalog.hints import HINTS, HintClaims
 from mcp_hub.catalog.overrides import Override, Supplied
 from mcp_hub.catalog.pins import Policy
 from mcp_hub.catalog.rules import ServerRules, ViewRules
@@ -30,6 +31,11 @@ def view_rules(settings: Settings, executor_name: str | None = None) -> dict[str
 def policies(settings: Settings) -> dict[str, Policy]:
     """The policy for changed tools, by server. Clients may change the tools that they execute."""
     return {name: settings.effective(name).approval for name in settings.servers}
+
+
+def confirmed_servers(settings: Settings) -> frozenset[str]:
+    """The servers whose hints are used for tools that a person has approved."""
+    return frozenset(name for name in settings.servers if settings.effective(name).hints == "approved")
 
 
 def executor_server(settings: Settings) -> str:
@@ -77,6 +83,7 @@ def _server_rules(settings: Settings, name: str) -> ServerRules:
         expose=server.expose,
         compact=server.compact,
         description=server.description,
+        hints=settings.effective(name).hints,
     )
 
 
@@ -88,6 +95,7 @@ def _override(own: ToolSettings) -> Override:
         pin=own.pin,
         tags=frozenset(own.tags),
         supplied=Supplied(_encoded(own.arguments), _encoded(own.fixed)),
+        hints=HintClaims(**{name: getattr(own.annotations, wire) for name, wire in HINTS.items()}),
     )
 
 
@@ -103,6 +111,5 @@ def _filter(settings: FilterSettings | ToolFilterSettings) -> Filter:
 def _entry(own: SelectorSettings) -> str | Selector:
     found = Selector(own.name, own.tag)
     if isinstance(own, ToolSelector):
-        hints = (own.readOnlyHint, own.destructiveHint, own.idempotentHint, own.openWorldHint)
-        found = Selector(own.name, own.tag, *hints)
+        found = Selector(own.name, own.tag, *(getattr(own, wire) for wire in HINTS.values()))
     return own.name if own.name is not None and found == Selector(own.name) else found

@@ -173,6 +173,7 @@ class HubStatus(msgspec.Struct):
             unapproved=[
                 UnapprovedInfo(_safe(own.tool), own.kind, list(own.members), own.is_held)
                 for own in unapproved.get(status.server, ())[:_MOST]
+                if own.kind != "unconfirmed"  # a hub does not report these; `mcp-hub approve` finds them
             ],
             flags=[_flag(own) for own in flagged.get(status.server, ())[:_MOST]],
             stderr=[_safe(line) for line in status.stderr[-_LINES:]],

@@ -7,11 +7,12 @@ find their server by looking a name up in it, never by splitting the name.
 
 Held together by `catalog`, which holds the current view of each profile and builds a new one when somebody asks after
 a change. `view` builds it out of `entries`: `definitions` checks each definition, `names` assigns exported names,
-`filters`, `overrides` and `rules` are what the settings say, `exposure` selects what a client is listed, `routes`
-turns a request into one for its server. `exported` remembers the names of tools that were removed. `pins` and `flags`
-describe changed and suspicious definitions.
+`filters`, `overrides` and `rules` are what the settings say, `hints` decides whose hints of a tool count, `exposure`
+selects what a client is listed, `routes` turns a request into one for its server. `exported` remembers the names of
+tools that were removed. `pins` and `flags` describe changed and suspicious definitions.
 
-Sub-packages: `resources` (URIs), `search`, `discovery` (`find_tools`, `run_tool`), `compact` (schemas), `trust`.
+Sub-packages: `resources` (URIs), `search`, `discovery` (`find_tools`, `read_tool`, `run_tool`), `compact` (schemas),
+`trust`.
 
 Not here: asking servers for their lists (`upstreams.lists`), running calls (`calls`), and reading settings (`app`).
 """

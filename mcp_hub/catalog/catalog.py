@@ -17,7 +17,7 @@ from mcp_hub.catalog.exported import ExportedNames
 from mcp_hub.catalog.exposure import decided, exposed
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.names import begins_with
-from mcp_hub.catalog.pins import UnapprovedTool
+from mcp_hub.catalog.pins import Verdict
 from mcp_hub.catalog.resources.links import Remembered, readdress
 from mcp_hub.catalog.routes import text
 from mcp_hub.catalog.rules import ViewRules
@@ -27,7 +27,7 @@ from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.types import ClientKind, Mode, Origin, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import ClientKind, Mode, RawJson, Snapshot, UpstreamState, UpstreamStatus
 
 log = get_logger(__name__)
 
@@ -52,9 +52,10 @@ class _FirstList(msgspec.Struct, frozen=True):
 
 
 class Catalog:
-    """Views by profile and kind of client over what the upstreams offer now, without what `held` keeps back of it.
+    """Views by profile and kind of client over what the upstreams offer now, without what is held back of it.
 
     `first_list_wait` is for clients whose kind does not have its own; it counts from `started`, by default from now.
+    `judged` says which tools are held back, and which a person has approved.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Catalog:
         clock: Clock,
         first_list_wait: float,
         aliases: Mapping[str, Sequence[str]] = MappingProxyType({}),
-        held: Callable[[Iterable[Snapshot]], Mapping[Origin, UnapprovedTool]] = lambda snapshots: {},
+        judged: Callable[[Iterable[Snapshot]], Verdict] = lambda snapshots: Verdict(),
         started: float | None = None,
     ) -> None:
         self._upstreams = upstreams
@@ -74,8 +75,8 @@ class Catalog:
         self._first_list = _FirstList(clock, clock.now() if started is None else started, first_list_wait)
         self._seen = -1
         self._snapshots: tuple[Snapshot, ...] = ()
-        self._ask_held = held
-        self._held: Mapping[Origin, UnapprovedTool] = {}
+        self._judged = judged
+        self._verdict = Verdict()
         self._starting: tuple[str, ...] = ()
         self._views: dict[str | None, CatalogView] = {}
         self._names: dict[str | None, ExportedNames] = {}
@@ -112,7 +113,9 @@ class Catalog:
         if view is None:
             names = self._names.setdefault(profile, ExportedNames())
             rules, removed = self._rules[profile], names.removed
-            view = self._views[profile] = build(self._snapshots, rules, self._remembered, self._held, removed)
+            view = self._views[profile] = build(
+                self._snapshots, rules, self._remembered, self._verdict.held, removed, self._verdict.confirmed
+            )
             names.note(view.tool_names(), profile)
             self._note_left_out(profile, view)
         return view
@@ -174,12 +177,12 @@ class Catalog:
         self._seen = self._changes.version
         fresh = tuple(s for u in self._upstreams.values() if (s := u.snapshot()) is not None)
         starting = tuple(name for name, upstream in self._upstreams.items() if _is_awaited(upstream))
-        held = self._ask_held(fresh)
-        is_other = fresh != self._snapshots or held != self._held
+        verdict = self._judged(fresh)
+        is_other = fresh != self._snapshots or verdict != self._verdict
         if is_other:
             self._views.clear()
         if is_other or starting != self._starting:
-            self._snapshots, self._starting, self._held = fresh, starting, held
+            self._snapshots, self._starting, self._verdict = fresh, starting, verdict
             self._exposed.clear()
             self._modes.clear()
 

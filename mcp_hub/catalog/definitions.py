@@ -11,8 +11,10 @@ from itertools import accumulate
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
-from mcp_hub.catalog.filters import UNTOLD, Hints, Traits
+from mcp_hub.catalog.filters import UNTOLD, Traits
+from mcp_hub.catalog.hints import EffectiveHints, HintClaims
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.protocol.jsonrpc.repair import NOT_JSON
 from mcp_hub.protocol.jsonrpc.salvage import flat
@@ -38,7 +40,8 @@ class Definition(msgspec.Struct, frozen=True):
     """A usable definition. `key` is the upstream's name, URI or template; `summary` the description's first line.
 
     `traits` are the hints of a tool's annotations, and tags, which the protocol does not have: those of `tags`,
-    `_meta.tags`, and what FastMCP's servers send, `_meta.fastmcp.tags` (once `_fastmcp`).
+    `_meta.tags`, and what FastMCP's servers send, `_meta.fastmcp.tags` (once `_fastmcp`). `hints` says where the hints
+    come from.
     """
 
     kind: Kind
@@ -46,6 +49,7 @@ class Definition(msgspec.Struct, frozen=True):
     fields: RawObject
     summary: str = ""
     traits: Traits = UNTOLD
+    hints: EffectiveHints = EffectiveHints()
 
 
 class Quarantined(msgspec.Struct, frozen=True):
@@ -93,15 +97,8 @@ class _ToolHints(msgspec.Struct, rename="camel"):
     idempotent_hint: bool | None = None
     open_world_hint: bool | None = None
 
-    def read(self) -> Hints:
-        """With the defaults of the specification; of a tool that changes nothing, those that this implies."""
-        read_only = bool(self.read_only_hint)
-        return Hints(
-            read_only,
-            not read_only if self.destructive_hint is None else self.destructive_hint,
-            read_only if self.idempotent_hint is None else self.idempotent_hint,
-            self.open_world_hint is not False,
-        )
+    def claims(self) -> HintClaims:
+        return HintClaims(self.read_only_hint, self.destructive_hint, self.idempotent_hint, self.open_world_hint)
 
 
 class _Tool(_Listed, kw_only=True, rename="camel"):
@@ -193,12 +190,19 @@ def _parse(kind: Kind, raws: Sequence[bytes], server: str) -> Parsed:
         except _Unfit as problem:
             unfit.append(Quarantined(server, kind, _label(kind, raw, place), _clean(str(problem))))
             continue
-        if found.key in kept:
+        if (first := kept.get(found.key)) is not None:
             reason = f"duplicate {KINDS[kind].id_field}: the first one is used"
             unfit.append(Quarantined(server, kind, found.key, reason))
+            if first.hints != found.hints:  # the server runs one tool for both, and either may be true
+                kept[found.key] = with_hints(first, EffectiveHints(first.hints.server.worse(found.hints.server)))
         else:
             kept[found.key] = found
     return list(kept.values()), unfit
+
+
+def with_hints(found: Definition, hints: EffectiveHints) -> Definition:
+    """The definition with these hints, which its traits follow."""
+    return replace(found, hints=hints, traits=replace(found.traits, hints=hints.claims.hints()))
 
 
 def encode_as(found: Definition, exported: str) -> bytes:
@@ -274,18 +278,16 @@ def _read(kind: Kind, raw: bytes) -> Definition:
         raise _Unfit(f"not UTF-8: {error.reason} at byte {error.start}") from None
     except msgspec.DecodeError as error:
         raise _Unfit(str(error)) from None
-    return Definition(kind, key, fields, first_line(listed.description or ""), _traits(listed, fields))
+    definition = Definition(kind, key, fields, first_line(listed.description or ""), _traits(listed, fields))
+    annotations = listed.annotations if isinstance(listed, _Tool) else None
+    return definition if annotations is None else with_hints(definition, EffectiveHints(annotations.claims()))
 
 
 def _traits(listed: _Listed, fields: RawObject) -> Traits:
     meta = listed.meta or {}
     fastmcp = [raw_object(meta[name]) or {} for name in ("fastmcp", "_fastmcp") if name in meta]
     said = [holder["tags"] for holder in (fields, meta, *fastmcp) if "tags" in holder]
-    hints = listed.annotations if isinstance(listed, _Tool) else None
-    if not said and hints is None:
-        return UNTOLD
-    tags = frozenset(tag for raw in said for tag in _tags(raw))
-    return Traits(tags, Hints() if hints is None else hints.read())
+    return Traits(frozenset(tag for raw in said for tag in _tags(raw))) if said else UNTOLD
 
 
 def _tags(raw: msgspec.Raw) -> list[str]:

@@ -8,6 +8,7 @@ import msgspec
 
 from mcp_hub.catalog import names
 from mcp_hub.catalog.definitions import Definition, Quarantined, encode_as, in_era, parse
+from mcp_hub.catalog.hints import EffectiveHints
 from mcp_hub.catalog.overrides import UNCHANGED, Override, Supplied, find_override, overridden
 from mcp_hub.catalog.resources import uris
 from mcp_hub.catalog.resources.readings import is_denied
@@ -22,7 +23,8 @@ _T = TypeVar("_T")
 class Entry:
     """One listed thing. `key` is the upstream's own name, URI or template; `raw` the definition under `exported`.
 
-    `is_pinned` says that it is listed whatever else is; `supplied` are arguments of a tool that the hub gives.
+    `is_pinned` says that it is listed whatever else is; `supplied` are arguments of a tool that the hub gives. `hints`
+    has the hints of a tool and where they come from.
     """
 
     kind: Kind
@@ -34,11 +36,13 @@ class Entry:
     is_pinned: bool = False
     tags: tuple[str, ...] = ()
     supplied: Supplied | None = field(default=None, hash=False)
-    claims_read_only: bool = False
+    hints: EffectiveHints = EffectiveHints()
+    is_read_only: bool = False
 
-    def definition(self, era: Era) -> bytes:
-        """The definition as this era has it."""
-        return in_era(self.kind, self.raw, era)
+    def definition(self, era: Era, *, explains_hints: bool = False) -> bytes:
+        """The definition as this era has it; it may say where a tool's hints come from."""
+        raw = in_era(self.kind, self.raw, era)
+        return self.hints.explained(raw) if explains_hints else raw
 
     @property
     def has_header_params(self) -> bool:
@@ -66,9 +70,15 @@ def present(snapshots: Iterable[Snapshot], rules: ViewRules) -> list[Snapshot]:
 
 
 def offered(
-    snapshots: Sequence[Snapshot], rules: ViewRules, new: Collection[Origin] = ()
+    snapshots: Sequence[Snapshot],
+    rules: ViewRules,
+    new: Collection[Origin] = (),
+    approved: Collection[Origin] = (),
 ) -> tuple[dict[Kind, list[Offer]], tuple[Quarantined, ...]]:
-    """All that these servers, which the rules know, offer, and what is unfit; `new` tools take no other's name."""
+    """All that these servers, which the rules know, offer, and what is unfit.
+
+    `new` tools take no other's name; those that a person has `approved` may be believed their hints.
+    """
     offers: dict[Kind, list[Offer]] = {}
     quarantined: list[Quarantined] = []
     for kind in Kind:
@@ -77,12 +87,16 @@ def offered(
             usable, unfit = parse(kind, snapshot.lists.get(kind, ()), snapshot.server)
             found += ((snapshot.server, definition) for definition in usable)
             quarantined += unfit
-        offers[kind] = _named(kind, found, rules, new)
+        offers[kind] = _named(kind, found, rules, new, approved)
     return offers, tuple(quarantined)
 
 
 def _named(
-    kind: Kind, found: Sequence[tuple[str, Definition]], rules: ViewRules, new: Collection[Origin]
+    kind: Kind,
+    found: Sequence[tuple[str, Definition]],
+    rules: ViewRules,
+    new: Collection[Origin],
+    approved: Collection[Origin],
 ) -> list[Offer]:
     origins = [(server, definition.key) for server, definition in found]
     overrides: dict[Origin, Override] = {}
@@ -101,7 +115,10 @@ def _named(
     offers = []
     for origin, (server, definition) in zip(origins, found, strict=True):
         override = overrides.get(origin, UNCHANGED)
-        offers.append(Offer(server, overridden(definition, override), exported[origin], override))
+        if kind is Kind.TOOL:
+            rule, is_approved = rules.servers[server].hints, origin in approved
+            definition = overridden(definition, override, rule, is_approved=is_approved)
+        offers.append(Offer(server, definition, exported[origin], override))
     return offers
 
 
@@ -147,6 +164,7 @@ def entry_of(kind: Kind, offer: Offer, rules: ViewRules) -> Entry:
         is_pinned,
         tuple(sorted(definition.traits.tags)),
         override.supplied or None,
+        definition.hints,
         definition.traits.hints.read_only,
     )
 

@@ -22,6 +22,7 @@ from mcp_hub.types import OWN, ClientKind, Kind, Mode, RawObject
 
 MOST_IN_FULL: Final = 60  # tools that `auto` lists in full to a client that does not defer them by itself
 _CHARS_PER_TOKEN: Final = 4
+_ALWAYS: Final = "anthropic/alwaysLoad"
 _HINT: Final = "anthropic/searchHint"
 _RESULT_SIZE: Final = "anthropic/maxResultSizeChars"
 _MOST_HINT: Final = 120
@@ -53,9 +54,9 @@ def exposed(
     is_auto = (client.expose or rules.expose) == "auto"
     has_search = mode != "full" or len(listed) < len(tools) or (is_auto and is_partial)
     groups = by_server((entry.server, entry.exported) for entry in tools)
-    own = _own(discovery.definitions(groups, is_names=mode == "names"))
-    reading = _own([discovery.READ_RESULT])
-    early = _own(client.own)
+    own = _own(discovery.definitions(groups, is_names=mode == "names"), client)
+    reading = _own([discovery.READ_RESULT], client)
+    early = _own(client.own, client)
     shown = [*(reading if results_of(rules, client) else []), *early]
     most = client.max_tools
     if is_auto and most is not None and len(listed) + len(shown) + (len(own) if has_search else 0) > most:
@@ -113,6 +114,14 @@ def _fits(tools: Iterable[Entry], budget: int) -> bool:
     return True
 
 
-def _own(definitions: Iterable[bytes]) -> list[Entry]:
+def _own(definitions: Iterable[bytes], client: ClientKind) -> list[Entry]:
+    """The hub's own tools, with a mark for clients that defer tools: these must not be deferred."""
     found, _ = parse(Kind.TOOL, list(definitions), OWN)
-    return [Entry(Kind.TOOL, OWN, tool.key, tool.key, msgspec.json.encode(tool.fields), tool.summary) for tool in found]
+    more = {"_meta": _raw({_ALWAYS: True})} if client.defers_tools else {}
+    return [
+        Entry(
+            Kind.TOOL, OWN, tool.key, tool.key, msgspec.json.encode({**tool.fields, **more}), tool.summary,
+            hints=tool.hints, is_read_only=tool.traits.hints.read_only,
+        )
+        for tool in found
+    ]  # fmt: skip

@@ -6,16 +6,8 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub.catalog.hints import HINTS, Hints
 from mcp_hub.globs import any_matches
-
-
-class Hints(msgspec.Struct, frozen=True):
-    """The behaviour that a tool declares (server/tools, `ToolAnnotations`); a missing hint counts as the worse case."""
-
-    read_only: bool = False
-    destructive: bool = True
-    idempotent: bool = False
-    open_world: bool = True
 
 
 class Traits(msgspec.Struct, frozen=True):
@@ -26,7 +18,6 @@ class Traits(msgspec.Struct, frozen=True):
 
 
 UNTOLD: Final = Traits()
-_HINTS: Final = Hints.__struct_fields__
 
 
 class Selector(msgspec.Struct, frozen=True):
@@ -45,7 +36,7 @@ class Selector(msgspec.Struct, frozen=True):
             return False
         if self.tag is not None and not any_matches((self.tag,), traits.tags):
             return False
-        wanted = {hint: getattr(self, hint) for hint in _HINTS if getattr(self, hint) is not None}
+        wanted = {hint: getattr(self, hint) for hint in HINTS if getattr(self, hint) is not None}
         return self != _NOTHING and all(getattr(traits.hints, hint) is value for hint, value in wanted.items())
 
 

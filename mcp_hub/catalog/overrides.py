@@ -1,7 +1,8 @@
 """Changes of the settings to a tool: how it is listed, and the arguments that are given on its caller's behalf.
 
-Pure. Only these members of a definition are touched: `description`, and of `inputSchema` the `required` and, for
-arguments that are fixed, the `properties` of its top level. Values of arguments are never listed: they may be secret.
+Pure. Only these members of a definition are touched: `description`, the hints among `annotations`, and of
+`inputSchema` the `required` and, for arguments that are fixed, the `properties` of its top level. Values of arguments
+are never listed: they may be secret.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.catalog.definitions import Definition, first_line
+from mcp_hub.catalog.definitions import Definition, first_line, with_hints
+from mcp_hub.catalog.hints import NO_CLAIMS, EffectiveHints, HintClaims, HintRule, annotated
 from mcp_hub.errors import InvalidParams
 from mcp_hub.globs import first_match
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
@@ -49,6 +51,7 @@ class Override(msgspec.Struct, frozen=True):
     pin: bool | None = None
     tags: frozenset[str] = frozenset()
     supplied: Supplied = Supplied()
+    hints: HintClaims = NO_CLAIMS
 
 
 UNCHANGED: Final = Override()
@@ -60,20 +63,27 @@ def find_override(overrides: Mapping[str, Override], tool: str) -> Override:
     return UNCHANGED if pattern is None else overrides[pattern]
 
 
-def overridden(found: Definition, own: Override) -> Definition:
-    """The definition as it is listed; the very same where nothing changes."""
-    fields = found.fields
+def overridden(found: Definition, own: Override, rule: HintRule = "trust", *, is_approved: bool = False) -> Definition:
+    """The definition as it is listed; the very same where nothing changes.
+
+    `rule` is that for the hints of its server; `is_approved` by a person.
+    """
+    fields, hints = found.fields, _hints(found.hints.server, own.hints, rule, is_approved)
     if own.description is not None:
         fields = {**fields, "description": _encoded(own.description)}
     if own.supplied:
         fields = {**fields, "inputSchema": _schema(fields["inputSchema"], own.supplied)}
-    traits = found.traits
-    if own.tags:
-        traits = replace(traits, tags=traits.tags | own.tags)
-    if fields is found.fields and traits is found.traits:
+    if not hints.is_as_sent:  # a client that asks by hints asks by these
+        fields = annotated(fields, hints.claims)
+    if fields is found.fields and not own.tags and hints == found.hints:
         return found
     summary = found.summary if own.description is None else first_line(own.description)
-    return replace(found, fields=fields, summary=summary, traits=traits)
+    traits = replace(found.traits, tags=found.traits.tags | own.tags)
+    return with_hints(replace(found, fields=fields, summary=summary, traits=traits), hints)
+
+
+def _hints(server: HintClaims, user: HintClaims, rule: HintRule, is_approved: bool) -> EffectiveHints:
+    return EffectiveHints(server, user, rule, rule == "trust" or (rule == "approved" and is_approved))
 
 
 def _schema(schema: msgspec.Raw, supplied: Supplied) -> msgspec.Raw:

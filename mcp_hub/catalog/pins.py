@@ -2,7 +2,8 @@
 
 A pin is the hash of a definition's `name`, `description`, `inputSchema`, `outputSchema` and `annotations`, with its
 objects in order, so that a server may write them in any. Pure: records and definitions in, records and findings out.
-The first list of a server is approved as it is; what differs later stays a finding until a person approves it.
+The first list of a server is approved as it is; what differs later stays a finding until a person approves it. A tool
+that a person has approved is marked as such.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from mcp_hub.types import RawObject
+from mcp_hub.types import Origin, RawObject
 
 Policy = Literal["off", "warn", "block"]
 MEMBERS: Final[tuple[str, ...]] = ("name", "description", "inputSchema", "outputSchema", "annotations")
@@ -26,7 +27,14 @@ _WRITTEN_HASH: Final = 32  # hex digits: half of SHA-256, which nobody can meet 
 _VERSION: Final = 1
 
 
-_FindingKind = Literal["changed", "new", "unreadable"]
+_FindingKind = Literal["changed", "new", "unreadable", "unconfirmed"]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The tools that nobody may be listed or call now, and those that a person has approved where that matters."""
+
+    held: Mapping[Origin, "UnapprovedTool"] = {}
+    confirmed: frozenset[Origin] = frozenset()
 
 
 class Fingerprint(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -43,10 +51,18 @@ class Fingerprint(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Pin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One tool. `approved` None: it is new. `offered` is what the server says now, where that is something else."""
+    """One tool. `approved` None: it is new. `offered` is what the server says now, where that is something else.
+
+    `by_user`: a person has approved it. Without that it was trusted on first use.
+    """
 
     approved: Fingerprint | None = None
     offered: Fingerprint | None = None
+    by_user: bool = False
+
+    def confirms(self, own: Fingerprint) -> bool:
+        """Whether a person has approved this very definition."""
+        return self.by_user and self.approved is not None and self.approved.digest == own.digest
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -77,6 +93,8 @@ class UnapprovedTool(msgspec.Struct, frozen=True):
                 return f"has changed since it was approved ({', '.join(self.members)})"
             case "new":
                 return "is new and was never approved"
+            case "unconfirmed":
+                return "was trusted on first use, so its hints are not used"
             case _:
                 return "cannot be compared with what was approved: the record of it cannot be read"
 
@@ -136,22 +154,34 @@ def _pin_after(pin: Pin | None, own: Fingerprint, trusts: bool, now: float) -> P
         own = replace(own, since=now)
         return Pin(approved=own) if trusts else Pin(offered=own)
     if pin.approved is not None and pin.approved.digest == own.digest:
-        return pin if pin.offered is None else Pin(pin.approved)
+        return pin if pin.offered is None else replace(pin, offered=None)
     if pin.offered is not None and pin.offered.digest == own.digest:
         return pin
-    return Pin(pin.approved, replace(own, since=now))
+    return replace(pin, offered=replace(own, since=now))
 
 
 def approved(record: Record, digests: Mapping[str, str], now: float) -> tuple[Record, list[str]]:
-    """The record with these tools approved, by name the hash of what was looked at; and those changed since."""
+    """The record with these tools approved by a person, by name the hash of what was looked at; those changed since."""
     tools, missed = dict(record.tools), []
     for name, digest in digests.items():
-        pin = tools.get(name)
-        if pin is not None and pin.offered is not None and pin.offered.digest == digest:
-            tools[name] = Pin(approved=replace(pin.offered, since=now))
+        pin = tools.get(name, Pin())
+        shown = pin.offered or pin.approved
+        if shown is not None and shown.digest == digest:
+            tools[name] = Pin(replace(shown, since=now) if pin.offered else shown, by_user=True)
         else:
             missed.append(name)
     return replace(record, tools=tools), missed
+
+
+def unconfirmed_of(server: str, record: Record, names: Iterable[str]) -> dict[str, UnapprovedTool]:
+    """The listed tools that send annotations and were trusted on first use, by name."""
+    found: dict[str, UnapprovedTool] = {}
+    for name in names:
+        pin = record.tools.get(name, Pin())
+        own = pin.approved
+        if own is not None and pin.offered is None and not pin.by_user and "annotations" in own.members:
+            found[name] = UnapprovedTool(server, name, "unconfirmed", (), own.digest, own.since)
+    return found
 
 
 def findings_of(server: str, record: Record, names: Iterable[str], policy: Policy) -> dict[str, UnapprovedTool]:
@@ -177,7 +207,7 @@ def without_texts(record: Record) -> Record:
 
 def _bare(pin: Pin) -> Pin:
     approved, offered = (own and replace(own, definition=UNSET) for own in (pin.approved, pin.offered))
-    return Pin(approved, offered)
+    return replace(pin, approved=approved, offered=offered)
 
 
 _decode = msgspec.json.Decoder(Record).decode

@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from mcp_hub.catalog.filters import EVERYTHING, Filter
+from mcp_hub.catalog.hints import HintRule
 from mcp_hub.catalog.overrides import Override
 from mcp_hub.types import Expose
 
@@ -15,7 +16,7 @@ class ServerRules(msgspec.Struct, frozen=True):
 
     Filters see the upstream's and the exported names and URIs; `rename` and `overrides` (globs, too) the upstream's.
     `expose` and `compact` None are those of the view. What `yields` takes no name from another server's. `description`
-    takes the place of what the server says of itself.
+    takes the place of what the server says of itself. `hints` says which hints of its tools are used.
     """
 
     prefix: str | None = None
@@ -29,6 +30,7 @@ class ServerRules(msgspec.Struct, frozen=True):
     compact: bool | None = None
     yields: bool = False
     description: str | None = None
+    hints: HintRule = "trust"
 
 
 class ViewRules(msgspec.Struct, frozen=True):

@@ -249,21 +249,22 @@ def build(
     remembered: Remembered | None = None,
     held: Mapping[Origin, UnapprovedTool] = MappingProxyType({}),
     removed: Collection[str] = (),
+    approved: Collection[Origin] = (),
 ) -> CatalogView:
     """The view of these servers, one snapshot each in any order; servers without rules are left out.
 
     Nobody is listed, finds or can call tools that are `held`; they keep their names, but one that is new takes no name
-    from another. `remembered` holds the unlisted URIs that servers mentioned, `removed` the names of tools that are no
-    longer listed; both outlive the view.
+    from another. A person has `approved` others. `remembered` holds the unlisted URIs that servers mentioned, `removed`
+    the names of tools that are no longer listed; both outlive the view.
     """
     servers = present(snapshots, rules)
     new = {origin for origin, finding in held.items() if finding.kind == "new"}
-    offers, quarantined = offered(servers, rules, new)
+    offers, quarantined = offered(servers, rules, new, approved)
     withheld: dict[str, UnapprovedTool] = {}
     if held:
-        waiting = [offer for offer in offers[_TOOL] if offer.origin in held]
-        withheld = {offer.exported: held[offer.origin] for offer in waiting if is_admitted(_TOOL, offer, rules)}
-        offers[_TOOL] = [offer for offer in offers[_TOOL] if offer.origin not in held]
+        waiting = [own for own in offers[_TOOL] if own.origin in held and is_admitted(_TOOL, own, rules)]
+        withheld = {own.exported: held[own.origin] for own in waiting}
+        offers[_TOOL] = [own for own in offers[_TOOL] if own.origin not in held]
     shown: dict[Kind, tuple[Entry, ...]] = {}
     hidden: dict[Kind, list[Origin]] = {}
     for kind, found in offers.items():
@@ -280,8 +281,7 @@ def build(
     )
     filters = {snapshot.server: (rules.servers[snapshot.server].resources, rules.resources) for snapshot in servers}
     resources = _Resources(shown, hidden, table, templates, filters)
-    hints = {kind: _hint(kind, servers, rules) for kind in Kind}
-    announced = sum(snapshot.announced for snapshot in servers)
+    hints, announced = {kind: _hint(kind, servers, rules) for kind in Kind}, sum(own.announced for own in servers)
     return CatalogView(MappingProxyType(shown), resources, hints, quarantined, withheld, None, removed, announced)
 
 

@@ -40,9 +40,10 @@ class HubClient:
     async def __aexit__(self, *error: object) -> None:
         await self._transport.__aexit__(*error)
 
-    async def tools(self) -> list[Raw]:
-        """The definitions of all tools, as sent."""
-        return (await self._rest.get(ToolList, "tools")).tools
+    async def tools(self, *, explains_hints: bool = False) -> list[Raw]:
+        """The definitions of all tools, as sent; `_meta` may say which hints count and where they come from."""
+        params = {"hints": "1"} if explains_hints else {}
+        return (await self._rest.get(ToolList, "tools", **params)).tools
 
     async def servers(self) -> list[ServerInfo]:
         """The servers that this client may use and their state, in the order of the hub's file."""

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from mcp_hub.conformance.peers import RawClient, http_peer, stdio_peer
-from mcp_hub.conformance.runner import Runner, ServerUnderTest, Verdict
+from mcp_hub.conformance.runner import Runner, ScenarioOutcome, ServerUnderTest
 from mcp_hub.conformance.vectors import Scenario, read_all
 from mcp_hub.types import Era, JsonObject
 
@@ -70,11 +70,11 @@ def _target(
     return ServerUnderTest(connect, tool, arguments, has_other=other is not None and url is not None)
 
 
-async def _play(scenario: Scenario, target: ServerUnderTest) -> Verdict:
+async def _play(scenario: Scenario, target: ServerUnderTest) -> ScenarioOutcome:
     return await Runner(target).play(scenario)
 
 
-def _line(outcome: Verdict) -> str:
+def _line(outcome: ScenarioOutcome) -> str:
     head = f"  {outcome.verdict:<8}{outcome.scenario.name} (section {outcome.scenario.section})"
     return f"{head}: {outcome.why}" if outcome.why else head
 

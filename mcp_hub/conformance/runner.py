@@ -24,7 +24,7 @@ Connect = Callable[[JsonObject, bool], AbstractAsyncContextManager[RawClient]]
 """A client with these capabilities; of another principal if the second is true."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class ScenarioOutcome(msgspec.Struct, frozen=True):
     """Of one scenario; `why` it failed or was skipped."""
 
     scenario: Scenario
@@ -64,7 +64,7 @@ class Runner:
             "ending": self._ending,
         }  # fmt: skip
 
-    async def play(self, scenario: Scenario) -> Verdict:
+    async def play(self, scenario: Scenario) -> ScenarioOutcome:
         """Never raises for what the server does."""
         try:
             async with self._stack:
@@ -73,11 +73,11 @@ class Runner:
         except (Mismatch, PeerLost, _Skipped, BaseExceptionGroup) as exc:
             match cause := _first(exc):
                 case _Skipped():
-                    return Verdict(scenario, "skipped", str(cause))
+                    return ScenarioOutcome(scenario, "skipped", str(cause))
                 case Mismatch() | PeerLost():
-                    return Verdict(scenario, "failed", str(cause))
+                    return ScenarioOutcome(scenario, "failed", str(cause))
             raise
-        return Verdict(scenario, "passed")
+        return ScenarioOutcome(scenario, "passed")
 
     async def _step(self, step: JsonObject) -> None:
         verb = next(iter(step))

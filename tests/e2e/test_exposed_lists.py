@@ -21,7 +21,7 @@ from tests.upstreams.stdio_client import StdioClient
 pytestmark = pytest.mark.anyio
 
 FAST = ["a_one", "a_two"]
-SEARCH = ["find_tools", "run_tool", "read_result"]
+SEARCH = ["find_tools", "read_tool", "run_tool", "read_result"]
 CHANGED = "notifications/tools/list_changed"
 
 
@@ -93,12 +93,14 @@ async def test_a_session_keeps_its_mode_though_it_would_be_another_one_now(tmp_p
         peer = Peer(hub, HANDSHAKE)
         await known_first(peer)
         early = ["hub_wait", "hub_cancel"]
-        assert await peer.names() == ["find_tools", "run_tool", *early, *FAST]
+        assert await peer.names() == ["find_tools", "read_tool", "run_tool", *early, *FAST]
         before = len(hub.transcript)
         slow.let_go()
         await is_known(hub, before)
         assert await peer.names() == [*early, *FAST, *slow.tools]
-        assert await Peer(hub, MODERN).names() == ["find_tools", "run_tool"], "a modern request is a session of its own"
+        assert await Peer(hub, MODERN).names() == ["find_tools", "read_tool", "run_tool"], (
+            "a modern request is a session of its own"
+        )
         assert await peer.names() == [*early, *FAST, *slow.tools]
 
 

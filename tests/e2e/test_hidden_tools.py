@@ -190,7 +190,14 @@ async def test_without_a_profile_the_server_s_own_rules_hold(hubs: tuple[Hub, Hu
     async with HttpClient(hubs[0].url) as client:
         await client.initialize()
         peer = Peer(client, HANDSHAKE)
-        assert await peer.names() == ["find_tools", "run_tool", "read_result", "notes_list_notes", "notes_send_pelican"]
+        assert await peer.names() == [
+            "find_tools",
+            "read_tool",
+            "run_tool",
+            "read_result",
+            "notes_list_notes",
+            "notes_send_pelican",
+        ]
         for how, hidden in HIDDEN.items():
             is_there = how in BY_PROFILE
             found = (await peer.call("find_tools", {"query": hidden["description"]})).text

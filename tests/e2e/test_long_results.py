@@ -143,7 +143,7 @@ async def test_structured_content_is_whole_where_its_schema_is_listed_and_left_o
         assert "structuredContent" not in (await full.call("unlisted")).result
     async with HttpClient(f"{hub.url}/p/search", ALICE) as client:
         search = Peer(client, MODERN)
-        assert await search.names() == ["find_tools", "run_tool", "read_result"]
+        assert await search.names() == ["find_tools", "read_tool", "run_tool", "read_result"]
         result = (await search.call("run_tool", {"name": "structured"})).result
         assert "structuredContent" not in result
         notice = check_shown(text_of(result), large.structured())

@@ -5,8 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mcp_hub.app.catalog_rules import executor_server, policies, view_rules
+from mcp_hub.app.catalog_rules import confirmed_servers, executor_server, policies, view_rules
 from mcp_hub.catalog.filters import Filter, Selector
+from mcp_hub.catalog.hints import HintClaims
 from mcp_hub.catalog.overrides import Override, Supplied
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.config.load.load import parse
@@ -26,6 +27,7 @@ servers:
     per_tool:
       "get_*": {description: d, tags: [a, a], pin: true}
       drop: {hide: true, arguments: {n: 1.5}, fixed: {key: [null]}}
+      look: {annotations: {readOnlyHint: true, openWorldHint: false}}
   virtual: {command: x, prefix: v}
 profiles:
   small: {servers: [git], expose: names, budget: 300, compact: false, pinned: [], max_result_tokens: 50}
@@ -49,6 +51,7 @@ def test_servers_say_what_is_listed_of_them_and_how() -> None:
     assert git.overrides == {
         "get_*": Override(description="d", tags=frozenset({"a"}), pin=True),
         "drop": Override(hide=True, supplied=Supplied({"n": msgspec.Raw(b"1.5")}, {"key": msgspec.Raw(b"[null]")})),
+        "look": Override(hints=HintClaims(True, open_world=False)),
     }
 
 
@@ -99,3 +102,42 @@ def test_servers_say_what_becomes_of_changed_tools_else_the_defaults_else_they_a
 def test_anything_else_is_a_mistake(bad: str) -> None:
     with pytest.raises(ConfigError, match=r"servers\.yaml:1: servers\.a\.approval: "):
         settings(f"servers: {{a: {{command: x, approval: {bad}}}}}")
+
+
+def test_servers_say_which_hints_are_used_else_the_defaults_else_they_are_trusted() -> None:
+    servers = "servers: {a: {command: x}, b: {command: x, hints: approved}, c: {command: x, hints: ignore}}"
+    for defaults, of_a in (("", "trust"), ("\ndefaults: {hints: approved}", "approved")):
+        found = settings(servers + defaults)
+        own = view_rules(found)[None].servers
+        assert {name: own[name].hints for name in "abc"} == {"a": of_a, "b": "approved", "c": "ignore"}
+        assert confirmed_servers(found) == {name for name in "abc" if own[name].hints == "approved"}
+
+
+@pytest.mark.parametrize(
+    ("server", "place"),
+    [
+        ("{command: x, hints: yes}", "hints"),
+        ("{command: x, per_tool: {t: {annotations: {readOnly: true}}}}", "per_tool.t.annotations.readOnly"),
+        ("{command: x, per_tool: {t: {annotations: {readOnlyHint: 3}}}}", "per_tool.t.annotations.readOnlyHint"),
+        (
+            "{command: x, per_tool: {t: {annotations: {readOnlyHint: true, destructiveHint: true}}}}",
+            "per_tool.t.annotations",
+        ),
+    ],
+)
+def test_hints_that_mean_nothing_or_contradict_each_other_are_a_mistake(server: str, place: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        settings(f"servers: {{a: {server}}}")
+    assert [finding.path for finding in raised.value.findings] == [f"servers.a.{place}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("servers: {a: {command: x, hints: approved, approval: off}}", "servers.a.hints"),
+        ("servers: {a: {command: x, approval: off}}\ndefaults: {hints: approved}", "servers.a.approval"),
+    ],
+)
+def test_hints_that_wait_for_approvals_which_nobody_records_are_warned_of(text: str, place: str) -> None:
+    (warning,) = parse(text, "servers.yaml", {}, Path("/base")).warnings
+    assert (warning.path, warning.code) == (place, "conflicting_keys")

@@ -38,7 +38,6 @@ _SHARE: Final = 0.9
 """Of the soft deadline that a wait may take, so that it is never cut itself."""
 _DAY: Final = 86400.0
 
-_META: Final = {"anthropic/alwaysLoad": True}
 _STREAM: Final = {"type": "string", "description": "from that answer"}
 _DEFINITIONS: Final = (
     {
@@ -53,15 +52,18 @@ _DEFINITIONS: Final = (
             },
             "required": ["stream"],
         },
-        "annotations": {"readOnlyHint": True, "openWorldHint": False},
-        "_meta": _META,
+        "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
     },
     {
         "name": CANCEL,
         "description": "End a tool call that was answered with 'still running'.",
         "inputSchema": {"type": "object", "properties": {"stream": _STREAM}, "required": ["stream"]},
-        "annotations": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True, "openWorldHint": False},
-        "_meta": _META,
+        "annotations": {
+            "readOnlyHint": False,
+            "destructiveHint": False,
+            "idempotentHint": True,
+            "openWorldHint": False,
+        },
     },
 )
 OFFERED: Final = tuple(map(msgspec.json.encode, _DEFINITIONS))

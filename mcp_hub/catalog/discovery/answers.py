@@ -5,7 +5,7 @@ tool or server.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -27,6 +27,8 @@ _NOTED: Final = 2  # hits whose parameters are explained: the tool that is calle
 _NOTES: Final = 220  # characters of notes on one hit's parameters
 _MOST_ALSO: Final = 4  # near-duplicates that are named with a hit
 WEAK: Final = " [weak match]"
+_READS: Final = "*"
+"""Behind the parameters, or the definition, of a tool that `read_tool` runs. `find_tools` explains it."""
 _OF_A_TOOL: Final = ("name", "description", "inputSchema")
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _DESTROYS: Final = frozenset(
@@ -44,23 +46,32 @@ def answer(
     detail: Detail = "brief",
     limit: int = 8,
     budget_tokens: int = 2000,
+    reads: Collection[str] = (),
 ) -> str:
     """A line a hit, the first two with notes on parameters; in full, their definitions.
 
-    `raws` has the encoded definition of every hit, `servers` how many tools each has. Of at most `limit` hits those
+    `raws` has the encoded definition of every hit, `reads` the names of those that are read-only, which are marked;
+    `servers` says how many tools each has. Of at most `limit` hits those
     that do not fit into `budget_tokens` are in full shown as lines, else counted. Weak hits are marked. A weak answer
     says that it is one, and does not begin with a tool that destroys something.
     """
     hits = [hit for hit in found.hits if hit.id in raws][: max(limit, 1)]
     if found.is_weak or not hits:
-        return _weak(hits, raws, servers, detail, budget_tokens)
-    return "\n".join(_lines(hits, raws, detail, budget_tokens, _NOTED)[0])
+        return _weak(hits, raws, servers, detail, budget_tokens, reads)
+    return "\n".join(_lines(hits, raws, detail, budget_tokens, _NOTED, reads)[0])
 
 
-def listing(raws: Mapping[str, bytes], *, detail: Detail = "brief", limit: int = 0, budget_tokens: int = 2000) -> str:
+def listing(
+    raws: Mapping[str, bytes],
+    *,
+    detail: Detail = "brief",
+    limit: int = 0,
+    budget_tokens: int = 2000,
+    reads: Collection[str] = (),
+) -> str:
     """All tools of one server in its order, at most `limit` if that is not 0; by name alone if lines do not fit."""
     hits = [Hit(name, 0.0, (), {}) for name in raws][: limit or None]
-    lines, is_whole = _lines(hits, raws, detail, budget_tokens, 0)
+    lines, is_whole = _lines(hits, raws, detail, budget_tokens, 0, reads)
     names = HOW_TO_READ + all_names({"": [hit.id for hit in hits]})
     return "\n".join(lines) if is_whole or estimate(names) > budget_tokens else names
 
@@ -76,18 +87,26 @@ def overview(servers: Sequence[ServerAbout], budget_tokens: int = 2000) -> str:
     return counted({server.name: server.tools for server in servers}, 2 * budget_tokens)
 
 
-def exact(raw: bytes) -> str:
-    """The compact definition of one tool as JSON on one line: name, description and input schema. Never raises."""
+def exact(raw: bytes, *, is_read_only: bool = False) -> str:
+    """The compact definition of one tool as JSON on one line: name, description and input schema. Never raises.
+
+    That of a read-only tool is marked.
+    """
     try:
         fields = raw_object(compact_tool(raw)) or {}
         shown = msgspec.json.encode({name: fields[name] for name in _OF_A_TOOL if name in fields})
-        return escaped(msgspec.json.format(shown, indent=-1).decode())
+        return escaped(msgspec.json.format(shown, indent=-1).decode()) + (_READS if is_read_only else "")
     except (msgspec.DecodeError, UnicodeDecodeError):
         return "{}"
 
 
 def _weak(
-    hits: Sequence[Hit], raws: Mapping[str, bytes], servers: Mapping[str, int], detail: Detail, budget_tokens: int
+    hits: Sequence[Hit],
+    raws: Mapping[str, bytes],
+    servers: Mapping[str, int],
+    detail: Detail,
+    budget_tokens: int,
+    reads: Collection[str],
 ) -> str:
     """Those that may be tried first; such as destroy something come after them, or by name alone."""
     if not servers:
@@ -101,7 +120,7 @@ def _weak(
         return f"{head} Weak matches that may destroy data, not shown: {names}"
     ordered = [hit for hit in hits if hit not in harmful] + harmful
     head += " Weak matches:"
-    lines, _ = _lines(ordered, raws, detail, budget_tokens - estimate(head), 0, is_marked=False)
+    lines, _ = _lines(ordered, raws, detail, budget_tokens - estimate(head), 0, reads, weak="")
     return "\n".join([head, *lines])
 
 
@@ -118,18 +137,30 @@ def _destroys(raw: bytes) -> bool:
         return True
     hints = said.annotations or {}
     if isinstance(destroys := hints.get("destructiveHint"), bool) or hints.get("readOnlyHint") is True:
-        return destroys is True and hints.get("readOnlyHint") is not True
+        return destroys is True
     return not _DESTROYS.isdisjoint(word.lower() for word in _WORD.findall(said.name))
 
 
 def _lines(
-    hits: Sequence[Hit], raws: Mapping[str, bytes], detail: Detail, left: int, noted: int, *, is_marked: bool = True
+    hits: Sequence[Hit],
+    raws: Mapping[str, bytes],
+    detail: Detail,
+    left: int,
+    noted: int,
+    reads: Collection[str],
+    *,
+    weak: str = WEAK,
 ) -> tuple[list[str], bool]:
-    """The hits that fit into so many tokens, the first `noted` with notes, and whether these are all."""
+    """The hits that fit into so many tokens, the first `noted` with notes, and whether these are all.
+
+    `weak` is behind those that fit badly.
+    """
     lines: list[str] = []
     is_short, missing = False, 0
     for place, hit in enumerate(hits):
-        text, is_full = _shown(hit, raws[hit.id], detail, _NOTES if place < noted else 0, left, is_marked)
+        mark = weak if hit.weak else ""
+        notes = _NOTES if place < noted else 0
+        text, is_full = _shown(hit, raws[hit.id], detail, notes, left, mark, is_read_only=hit.id in reads)
         cost = estimate(text) + 1
         if cost > left:
             missing = len(hits) - place
@@ -144,15 +175,16 @@ def _lines(
     return lines, not missing
 
 
-def _shown(hit: Hit, raw: bytes, detail: Detail, notes: int, left: int, is_marked: bool) -> tuple[str, bool]:
+def _shown(
+    hit: Hit, raw: bytes, detail: Detail, notes: int, left: int, mark: str, *, is_read_only: bool
+) -> tuple[str, bool]:
     """One hit, and whether in the detail that was asked for."""
-    mark = WEAK if is_marked and hit.weak else ""
     also = "\nalso: " + _listed(hit.also) if hit.also else ""
-    if detail == "full" and estimate(text := exact(raw) + mark + also) < left:
+    if detail == "full" and estimate(text := exact(raw, is_read_only=is_read_only) + mark + also) < left:
         return text, True
     lines = parameter_notes(raw, notes) if detail == "brief" and notes else []
     noted = "\n  " + "; ".join(lines) if lines else ""
-    return signature(hit.id, raw) + mark + noted + also, detail == "brief"
+    return signature(hit.id, raw, mark=_READS if is_read_only else "") + mark + noted + also, detail == "brief"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The definitions of the meta-tools: together at most 350 tokens however many tools there are.
+"""The definitions of the meta-tools: together at most 330 tokens however many tools there are.
 
 They depend on nothing but the tools, so that a client's cache of them holds.
 """
@@ -14,48 +14,51 @@ from mcp_hub.types import JsonObject
 
 FIND: Final = "find_tools"
 RUN: Final = "run_tool"
+RUN_READING: Final = "read_tool"
 READ: Final = "read_result"
 
 _MOST_NAMES: Final = 1800  # bytes in the description of `find_tools`; clients cut it after some 2,000
 _MOST_NAMES_IN_SCHEMA: Final = 12_000  # bytes in the schema of `run_tool`: those of 611 captured tools are 11,000
 HOW_TO_READ: Final = "Names, x_{a b} for x_a and x_b:\n"
-_SERVERS_TOKENS: Final = 12  # tokens that 250 leave to the names of servers
+_SERVERS_TOKENS: Final = 6  # tokens that 330 leave to the names of servers
 
-_META: Final = {"anthropic/alwaysLoad": True}
-_READS: Final = {"readOnlyHint": True}
-_EXAMPLE: Final = "name 'github_create_issue', arguments {'title': 'Bug'}"
+_READS: Final = {"readOnlyHint": True}  # which makes them idempotent, too (schema, ToolAnnotations)
+_RUNS_READING: Final = {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": True}
 
 
-def _parameter(kind: str, description: str, **more: object) -> JsonObject:
-    return {"type": kind, "description": description, **more}
+def _parameter(kind: str, description: str = "") -> JsonObject:
+    return {"type": kind, "description": description} if description else {"type": kind}
 
 
 def _tool(name: str, description: str, properties: JsonObject, annotations: JsonObject) -> bytes:
     """An encoded definition whose first parameter is required."""
     schema = {"type": "object", "properties": properties, "required": list(properties)[:1]}
     hints = {"annotations": annotations} if annotations else {}
-    fields = {"name": name, "description": description, "inputSchema": schema, **hints, "_meta": _META}
-    return msgspec.json.encode(fields)
+    return msgspec.json.encode({"name": name, "description": description, "inputSchema": schema, **hints})
 
 
 _QUERY: Final = {
     "query": _parameter("string", "One step, as 'create GitHub issue'; empty lists server"),
     "server": _parameter("string", "Only this server"),
-    "limit": _parameter("integer", "Most tools"),
-    "detail": _parameter("string", "brief, or full schemas"),
+    "limit": _parameter("integer"),
+    "detail": _parameter("string", "brief or full"),
 }
-_NAME: Final = f"As {FIND} gave it"
-_THEN_RUN: Final = f"Returns lines name(parameters): purpose. Then use {RUN}."
-_RUNS: Final = f"Run a tool that {FIND} found. Example: {_EXAMPLE}"
+_TAKES: Final = {"name": _parameter("string"), "arguments": _parameter("object")}
+_NAME: Final = f"From {FIND}"
+_RUNS: Final = "Run any tool, as name 'git_log', arguments {'max_count': 3}"
+_THEN_RUN: Final = f"Returns name(parameters): purpose. Run those marked * by {RUN_READING}, others by {RUN}."
+
+READING_TOOL: Final = _tool(RUN_READING, "Run a tool marked *", _TAKES, _RUNS_READING)
+"""`read_tool`, the same bytes always."""
 
 READ_RESULT: Final = _tool(
     READ,
-    "Read more of a cut result.",
+    "Read more of a cut result",
     {
-        "id": _parameter("string", "From the cut result"),
-        "offset": _parameter("integer", "First byte"),
-        "limit": _parameter("integer", "Most bytes"),
-        "grep": _parameter("string", "Regex for lines"),
+        "id": _parameter("string"),
+        "offset": _parameter("integer"),
+        "limit": _parameter("integer"),
+        "grep": _parameter("string"),
         "path": _parameter("string", "JSONPath"),
     },
     _READS,
@@ -66,7 +69,7 @@ READ_RESULT: Final = _tool(
 def definitions(
     groups: Mapping[str, Sequence[str]], *, is_names: bool, description_limit: int = 2000
 ) -> tuple[bytes, ...]:
-    """`find_tools` and `run_tool`, encoded, for the exported names of every server's tools, in whatever order.
+    """`find_tools`, `read_tool` and `run_tool`, encoded, for the exported names of every server's tools, in any order.
 
     With `is_names` all names are in the description of `find_tools`. Where that would be longer than
     `description_limit` bytes, or the names than 1,800, servers and counts are there and the names in the schema of
@@ -78,12 +81,9 @@ def definitions(
         description, name = _with_names(ordered, counts, description_limit)
     else:
         description, name = f"{_search(counts)} {_THEN_RUN}", _NAME
-    takes = {
-        "name": _parameter("string", name),
-        "arguments": _parameter("object", "For that tool"),
-    }
+    takes = {"name": _parameter("string", name), "arguments": _parameter("object", "For that tool")}
     # without annotations a tool may do anything, which is all that is known of this one (schema, ToolAnnotations)
-    return _tool(FIND, description, _QUERY, _READS), _tool(RUN, _RUNS, takes, {})
+    return _tool(FIND, description, _QUERY, _READS), READING_TOOL, _tool(RUN, _RUNS, takes, {})
 
 
 def search_tool(counts: Mapping[str, int]) -> bytes:

@@ -87,14 +87,15 @@ async def _answer(wanted: _Find, where: ToolFinder) -> str:
     if server is not None and server not in servers:
         raise InvalidParams(_no_server(server, where))
     if entry := where.view.find(Kind.TOOL, query):
-        return await anyio.to_thread.run_sync(exact, entry.raw)
+        return await anyio.to_thread.run_sync(partial(exact, entry.raw, is_read_only=entry.is_read_only))
     raws = {entry.exported: entry.raw for entry in tools if server in (None, entry.server)}
+    reads = {entry.exported for entry in tools if entry.is_read_only}
     if query:
         found = await where.search(query, limit or _HITS, server)
         up = {name: count for name, count in servers.items() if name not in down}
-        text = partial(answer, found, raws, up, detail=detail, limit=limit or _HITS, budget_tokens=budget)
+        text = partial(answer, found, raws, up, detail=detail, limit=limit or _HITS, budget_tokens=budget, reads=reads)
     elif server is not None:
-        text = partial(listing, raws, detail=detail, limit=limit, budget_tokens=budget)
+        text = partial(listing, raws, detail=detail, limit=limit, budget_tokens=budget, reads=reads)
     else:
         text = partial(overview, where.servers, budget)
     # a stranger's schema may take long to be compacted

@@ -20,7 +20,7 @@ MOST_OWN: Final = 2000
 MOST_TOKENS: Final = 142
 """As estimated: 150 of a real tokenizer."""
 _OPENING: Final = "One MCP server in front of several; a tool's name begins with its server."
-_SEARCH: Final = "Not all tools are listed: find_tools searches them, run_tool runs them."
+_SEARCH: Final = "Not all tools are listed: find_tools searches, read_tool runs those that only read, run_tool any."
 _WIDTHS: Final = (120, 60, 30, 0)  # characters of what a server is for: the most that fit for all
 _ANYBODY: Final = ClientKind()
 

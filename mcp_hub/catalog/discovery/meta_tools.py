@@ -1,7 +1,8 @@
-"""`find_tools` and `run_tool`: a model's way to the tools that it is not listed.
+"""`run_tool` and `read_tool`: a model's way to the tools that it is not listed.
 
-`run_tool` is not a call of its own: it is unwrapped before it is routed, so that everything about the call is as for
-the tool that it runs. Only a refusal is different: it comes with what the tool takes.
+Neither is a call of its own: it is unwrapped before it is routed, so that everything about the call is as for the tool
+that it runs. Only a refusal is different: it comes with what the tool takes. `read_tool` runs read-only tools alone, so
+that a client need not ask before each of its calls.
 """
 
 from collections.abc import Callable
@@ -12,25 +13,25 @@ import msgspec
 from mcp_hub.call import Call, CallChannel, CallHandler
 from mcp_hub.catalog.discovery.answers import exact
 from mcp_hub.catalog.discovery.arguments import look_wrong
-from mcp_hub.catalog.discovery.definitions import FIND, RUN
+from mcp_hub.catalog.discovery.definitions import FIND, RUN, RUN_READING
 from mcp_hub.catalog.discovery.signatures import signature
 from mcp_hub.catalog.entries import Entry
 from mcp_hub.catalog.routes import Route, Unlisted, route
 from mcp_hub.catalog.view import CatalogView
-from mcp_hub.errors import InvalidParams, RpcError, UnknownEntry
+from mcp_hub.errors import InvalidParams, NotReadOnly, RpcError, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.protocol.jsonrpc.envelope import one_line, raw_object
 from mcp_hub.types import OWN, Era, Kind, RawJson, RawObject
 
-_RUN: Final = b'"run_tool"'
-_MOST_SPELLED: Final = len('""') + len(RUN) * len(r"\u0072")  # bytes of the longest spelling of that name
+_RUNNERS: Final = {b'"%b"' % name.encode(): name for name in (RUN, RUN_READING)}
+_MOST_SPELLED: Final = len('""') + len(RUN_READING) * len(r"\u0072")  # bytes of the longest spelling of a name
 _MOST_ARGUMENTS: Final = 1 << 20  # bytes of refused arguments that are still looked at for what is wrong with them
 _MOST_TAKES: Final = 16 << 10  # characters of a definition that goes with a refusal: some 4,000 tokens
 _INVALID_PARAMS: Final = -32602
 _REASON: Final = 200  # characters of what is wrong with arguments, which may repeat some
 
 
-# -- run_tool
+# -- run_tool and read_tool
 
 
 class _Run(msgspec.Struct):
@@ -41,77 +42,83 @@ class _Run(msgspec.Struct):
 _KNOWN: Final = frozenset(_Run.__struct_fields__)
 
 
-def _is_run(params: RawObject) -> bool:
-    """Whether these are the params of a call of `run_tool`, however its name is spelled."""
+def _runner(params: RawObject) -> str | None:
+    """The one of the two that these params are of a call of, however its name is spelled; None if of neither."""
     name = params.get("name")
     if name is None or len(name) > _MOST_SPELLED:
-        return False
+        return None
     spelled = bytes(name)
-    if spelled == _RUN or b"\\" not in spelled:
-        return spelled == _RUN
+    if spelled in _RUNNERS or b"\\" not in spelled:
+        return _RUNNERS.get(spelled)
     try:
-        return msgspec.json.decode(spelled, type=str) == RUN
+        written = msgspec.json.decode(spelled, type=str)
     except msgspec.DecodeError:
-        return False
+        return None
+    return written if written in (RUN, RUN_READING) else None
 
 
 def selected(name: str, arguments: RawJson) -> str:
-    """The tool that a call is of: `run_tool` stands for another one. Raises `InvalidParams`."""
-    return _run({"arguments": msgspec.Raw(bytes(arguments))}).name if name == RUN else name
+    """The tool that a call is of: `run_tool` and `read_tool` stand for another one. Raises `InvalidParams`."""
+    is_runner = name in (RUN, RUN_READING)
+    return _run({"arguments": msgspec.Raw(bytes(arguments))}, name).name if is_runner else name
 
 
-def _run(params: RawObject) -> _Run:
-    """The arguments of a call of `run_tool`. Raises `InvalidParams`."""
+def _run(params: RawObject, runner: str) -> _Run:
+    """The arguments of a call of `runner`. Raises `InvalidParams`."""
     try:
         run = msgspec.json.decode(params.get("arguments", b"{}"), type=_Run)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
         raise InvalidParams(
-            f"{RUN}: wrong arguments: {problem}. Give it `name`, a tool, and `arguments`, an object."
+            f"{runner}: wrong arguments: {problem}. Give it `name`, a tool, and `arguments`, an object."
         ) from None
-    if run.name == RUN:
-        raise InvalidParams(f"{RUN} cannot run itself. Give it the name of another tool.")
+    if run.name in (RUN, RUN_READING):
+        raise InvalidParams(f"{runner} cannot run {run.name}. Give it the name of another tool.")
     return run
 
 
-def _check_members(params: RawObject) -> None:
+def _check_members(params: RawObject, runner: str) -> None:
     """Raises `InvalidParams` for arguments beside the tool's name, which would be lost: models write them there."""
     given: RawObject = raw_object(params["arguments"]) or {}
     if lost := ", ".join(repr(name) for name in given if name not in _KNOWN):
         said = f"unknown {lost[:_REASON]}. Put the arguments of the tool into `arguments`."
-        raise InvalidParams(f"{RUN}: wrong arguments: {said}")
+        raise InvalidParams(f"{runner}: wrong arguments: {said}")
 
 
-def _unwrapped(params: RawObject, run: _Run) -> RawObject:
-    """The params of the call that a call of `run_tool` stands for. Raises `InvalidParams`."""
+def _unwrapped(params: RawObject, run: _Run, runner: str) -> RawObject:
+    """The params of the call that a call of `runner` stands for. Raises `InvalidParams`."""
     own: RawObject = {**params, "name": msgspec.Raw(msgspec.json.encode(run.name))}
     own.pop("arguments", None)
     arguments = bytes(run.arguments)
     if arguments[:1] == b'"':  # models write objects as text now and then
-        arguments = _out_of_text(arguments)
+        arguments = _out_of_text(arguments, runner)
     if arguments != b"null":
         if arguments[:1] != b"{":
-            raise InvalidParams(f"{RUN}: wrong arguments: `arguments` must be an object.")
+            raise InvalidParams(f"{runner}: wrong arguments: `arguments` must be an object.")
         own["arguments"] = msgspec.Raw(arguments)
     return own
 
 
-def _out_of_text(arguments: bytes) -> bytes:
+def _out_of_text(arguments: bytes, runner: str) -> bytes:
     """The object, or null, that is written in a JSON string. Raises `InvalidParams`."""
     try:
         text = msgspec.json.decode(arguments, type=str).strip().encode() or b"null"
         msgspec.json.decode(text, type=dict[str, msgspec.Raw] | None)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
-        raise InvalidParams(f"{RUN}: wrong arguments: `arguments` must be an object: {problem}") from None
+        raise InvalidParams(f"{runner}: wrong arguments: `arguments` must be an object: {problem}") from None
     return one_line(text)  # a break between two tokens would end the message to a server, and begin another
 
 
 class Meant(msgspec.Struct, frozen=True, gc=False):
-    """The call that a request means, in the caller's words: for `run_tool` that of the tool `entry`, or `refused`."""
+    """The call that a request means, in the caller's words: for `run_tool` that of the tool `entry`, or `refused`.
+
+    `must_read`: it was `read_tool`, and must not reach a tool that is not read-only.
+    """
 
     to: Route
     params: RawObject
     entry: Entry | None = None
     refused: RpcError | None = None
+    must_read: bool = False
 
 
 def meant(
@@ -126,24 +133,31 @@ def meant(
     try:
         to = route(view, era, method, params, unlisted)
     except (UnknownEntry, InvalidParams):
-        if method != "tools/call" or not _is_run(params):
+        if method != "tools/call" or (runner := _runner(params)) is None:
             raise
     else:
-        if to.server != OWN or not _is_run(params):
+        if to.server != OWN or (runner := _runner(params)) is None:
             return Meant(to, params)  # a name of the hub's own is nobody else's
-    return _meant_by_run(view, era, params, is_settled, unlisted)
+    return _meant_by(runner, view, era, params, is_settled, unlisted)
 
 
-def _meant_by_run(
-    view: CatalogView, era: Era, params: RawObject, is_settled: Callable[[], bool], unlisted: Unlisted
+def _meant_by(
+    runner: str,
+    view: CatalogView,
+    era: Era,
+    params: RawObject,
+    is_settled: Callable[[], bool],
+    unlisted: Unlisted,
 ) -> Meant:
-    entry = None
+    entry, must_read = None, runner == RUN_READING
     try:
-        run = _run(params)
+        run = _run(params, runner)
         entry = view.find(Kind.TOOL, run.name)
-        own = _unwrapped(params, run)
+        if must_read and entry is not None and not entry.is_read_only:
+            return _refused(params, not_read_only(run.name).message)
+        own = _unwrapped(params, run, runner)
         to = route(view, era, "tools/call", own, unlisted)
-        _check_members(params)
+        _check_members(params, runner)
     except UnknownEntry as problem:
         if not is_settled():
             raise  # its server may be on its way up
@@ -151,7 +165,12 @@ def _meant_by_run(
         return _refused(params, f"{problem.message}{end} {FIND} says which there are.")
     except InvalidParams as problem:
         return _refused(params, _explained(problem.message, entry))
-    return Meant(to, own, entry if to.server != OWN else None)
+    return Meant(to, own, entry if to.server != OWN else None, must_read=must_read)
+
+
+def not_read_only(name: str) -> NotReadOnly:
+    """The refusal of `read_tool` to run a tool that callers know by this name."""
+    return NotReadOnly(f"{RUN_READING} runs read-only tools, and {name} is not known to be one. Use {RUN} for it.")
 
 
 def _refused(params: RawObject, message: str) -> Meant:
@@ -171,7 +190,7 @@ def _takes(entry: Entry) -> str:
 
 
 def refusing(problem: RpcError) -> CallHandler:
-    """Answers a call of `run_tool` that stands for none, in words for the model."""
+    """Answers a call of `run_tool` or `read_tool` that stands for none, in words for the model."""
 
     async def refused(call: Call, channel: CallChannel) -> Completed:
         return text_result(problem.message, is_error=True)
@@ -185,6 +204,8 @@ def explaining(handler: CallHandler, entry: Entry, given: RawJson = b"{}") -> Ca
     async def explained(call: Call, channel: CallChannel) -> Completed:
         try:
             done = await handler(call, channel)
+        except NotReadOnly as problem:
+            return text_result(problem.message, is_error=True)
         except RpcError as error:
             if error.code != _INVALID_PARAMS:
                 raise

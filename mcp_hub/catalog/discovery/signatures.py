@@ -40,16 +40,17 @@ _decode = msgspec.json.Decoder(JsonObject).decode
 _Parameter = tuple[str, Any, bool]  # name, schema, and whether it is required
 
 
-def signature(exported: str, raw: bytes, width: int = WIDTH) -> str:
+def signature(exported: str, raw: bytes, width: int = WIDTH, mark: str = "") -> str:
     """`github_create_issue(owner:str, title:str, body?:str): Create a new issue` of an encoded definition.
 
-    At most `width` characters: `+2` and `+5?` count required and other parameters that did not fit.
+    At most `width` characters: `+2` and `+5?` count required and other parameters that did not fit. `mark` is put
+    behind the parameters.
     """
     tool = _object(raw)
     about = first_sentence(_text(tool, "description") or _text(tool, "title"), width)
     name = one_line(exported, width)
-    room = width - len(f"{name}()") - (len(": ") + min(len(about), _ABOUT) if about else 0)
-    head = f"{name}({', '.join(_parameters(tool, room))})"
+    room = width - len(f"{name}(){mark}") - (len(": ") + min(len(about), _ABOUT) if about else 0)
+    head = f"{name}({', '.join(_parameters(tool, room))}){mark}"
     return one_line(f"{head}: {about}" if about else head, width)
 
 

@@ -5,7 +5,7 @@
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, Protocol
 
@@ -15,13 +15,14 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.call import Call
-from mcp_hub.catalog.definitions import parse
+from mcp_hub.catalog.definitions import Definition, parse
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.pins import (
     Fingerprint,
     Policy,
     Record,
     UnapprovedTool,
+    Verdict,
     encoded,
     findings_of,
     fingerprint,
@@ -63,7 +64,8 @@ class Approvals:
     """The findings of one hub. `policies` are those of the servers to look at; `config` is the configuration's place.
 
     `relist` is called with a server whose processes say something else of a tool than the one whose list was compared.
-    `held` is for the catalog; it blocks only to read a record, once and when another process has changed it.
+    Of the servers in `confirms` it matters which tools a person has approved. `judged` is for the catalog;
+    it blocks only to read a record, once and when another process has changed it.
     """
 
     def __init__(
@@ -74,8 +76,10 @@ class Approvals:
         changes: Notices,
         now: Callable[[], float],
         relist: Callable[[str], None] = lambda server: None,
+        confirms: Collection[str] = (),
     ) -> None:
         self._relist = relist
+        self._confirms = confirms
         self._store = store
         self._config = config
         self._policies = dict(policies)
@@ -84,20 +88,22 @@ class Approvals:
         self._servers: dict[str, _Server] = {}
         self._wake = anyio.Event()
 
-    def follow(self, policies: Mapping[str, Policy]) -> None:
+    def follow(self, policies: Mapping[str, Policy], confirms: Collection[str] = ()) -> None:
         """From now on these are the policies. Servers without one are left alone; what is kept of them stays."""
-        self._policies = dict(policies)
+        self._policies, self._confirms = dict(policies), confirms
         for name, server in list(self._servers.items()):
             policy = self._policies.get(name, "off")
             if policy == "off":
                 del self._servers[name]
             elif policy != server.policy:
                 server.policy, server.snapshot = policy, None
+        self._wake.set()
         self._changes.bump()
 
-    def held(self, snapshots: Iterable[Snapshot]) -> Mapping[Origin, UnapprovedTool]:
-        """The tools that nobody may be listed or call now, of what these servers list."""
-        found: dict[Origin, UnapprovedTool] = {}
+    def judged(self, snapshots: Iterable[Snapshot]) -> Verdict:
+        """The verdict on the tools that these servers list."""
+        held: dict[Origin, UnapprovedTool] = {}
+        confirmed: set[Origin] = set()
         for snapshot in snapshots:
             name = snapshot.server
             server = self._server(name)
@@ -106,8 +112,17 @@ class Approvals:
             if server.snapshot is not snapshot:
                 server.snapshot = snapshot
                 self._judge(server)
-            found |= {(name, tool): own for tool, own in server.findings.items() if own.is_held}
-        return found
+                if server.unsaved or self._is_followed(server):
+                    self._wake.set()
+            held |= {(name, tool): own for tool, own in server.findings.items() if own.is_held}
+            if name in self._confirms:
+                confirmed |= {(name, tool) for tool in server.confirmed}
+        return Verdict(held, frozenset(confirmed))
+
+    def is_confirmed(self, server: str, own: Definition) -> bool:
+        """Whether a person has approved this tool of a server as a process of it lists it."""
+        known = self._server(server) if server in self._confirms else None
+        return known is not None and known.confirms(own)
 
     def _server(self, name: str) -> "_Server | None":
         """None of one that is not looked at."""
@@ -141,8 +156,10 @@ class Approvals:
     def _judge(self, server: "_Server") -> None:
         self._load(server)
         server.judge(self._now())
-        if server.unsaved or server.findings:
-            self._wake.set()
+
+    def _is_followed(self, server: "_Server") -> bool:
+        """Whether a person may change something: approve a tool, or take back an approval that counts."""
+        return bool(server.findings) or server.name in self._confirms
 
     def _load(self, server: "_Server") -> None:
         """Reads the record if it has changed since it was read or written."""
@@ -163,8 +180,8 @@ class Approvals:
                 self._judge_again(server)
             with anyio.move_on_after(self._pause()):
                 await self._wake.wait()
-            for server in self._servers.values():
-                if server.findings and self._is_stale(server):
+            for server in list(self._servers.values()):
+                if self._is_followed(server) and self._is_stale(server):
                     self._judge_again(server)
 
     def close(self) -> None:
@@ -173,7 +190,7 @@ class Approvals:
             self._save(server)
 
     def _pause(self) -> float:
-        if any(server.findings for server in self._servers.values()):
+        if any(map(self._is_followed, self._servers.values())):
             return _LOOK_AGAIN
         return _TRY_AGAIN if self._unsaved() else math.inf
 
@@ -200,9 +217,11 @@ class Approvals:
 
     def _judge_again(self, server: "_Server") -> None:
         """Reads the record on disk again; the catalog hears of it if it has changed."""
-        before = server.findings
+        before, was_unsaved = (server.findings, server.confirmed), server.unsaved
         self._judge(server)
-        if server.findings != before:
+        if server.unsaved and not was_unsaved:  # a record that cannot be written waits for the next try
+            self._wake.set()
+        if (server.findings, server.confirmed) != before:
             self._changes.bump()
 
     def _is_stale(self, server: "_Server") -> bool:
@@ -249,6 +268,17 @@ class _Server:
         """Whether these are the tools that were judged."""
         mine = self.snapshot
         return mine is not None and (mine is snapshot or mine.lists.get(Kind.TOOL) == snapshot.lists.get(Kind.TOOL))
+
+    @property
+    def confirmed(self) -> frozenset[str]:
+        """The tools that a person has approved as they are listed."""
+        tools = {} if self.is_unreadable else self.record.tools
+        return frozenset(name for name, pin in tools.items() if pin.by_user and pin.offered is None)
+
+    def confirms(self, own: Definition) -> bool:
+        """Whether a person has approved the tool as it is defined there."""
+        pin = None if self.is_unreadable else self.record.tools.get(own.key)
+        return pin is not None and pin.confirms(fingerprint(own.fields, pin))
 
     def judged(self, tool: str, snapshot: Snapshot, now: float) -> UnapprovedTool | None:
         """The finding for a tool as another process lists it."""

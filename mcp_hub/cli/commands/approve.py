@@ -12,10 +12,19 @@ from typing import NoReturn
 import click
 import msgspec
 
-from mcp_hub.app.catalog_rules import policies
+from mcp_hub.app.catalog_rules import confirmed_servers, policies
 from mcp_hub.app.limits import state_dir
 from mcp_hub.catalog.flags import decoded
-from mcp_hub.catalog.pins import Pin, Record, UnapprovedTool, approved, encoded, findings_of, read
+from mcp_hub.catalog.pins import (
+    Pin,
+    Record,
+    UnapprovedTool,
+    approved,
+    encoded,
+    findings_of,
+    read,
+    unconfirmed_of,
+)
 from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.definition_diff import diff_lines, flag_lines
@@ -58,6 +67,8 @@ def approve(
 ) -> None:
     """Review and approve changed or new tools.
 
+    With `hints: approved` also those that were trusted on first use, whose hints are not used until you approve them.
+
     SERVER is a name from the configuration, TOOL the server's own name of a tool. The command reads what hubs have
     recorded and starts no server; run `mcp-hub list` first to record the current tools. Exit code 1 if a tool was not
     approved.
@@ -84,6 +95,7 @@ def approve(
 
 
 def _waiting(store: KeyedFiles, loaded: Loaded, only: str | None, tools: Sequence[str]) -> Iterator[Waiting]:
+    confirms = confirmed_servers(loaded.settings)
     for name, policy in policies(loaded.settings).items():
         if only not in (None, name):
             continue
@@ -94,6 +106,9 @@ def _waiting(store: KeyedFiles, loaded: Loaded, only: str | None, tools: Sequenc
         for tool, found in findings_of(name, record, record.tools, policy).items():
             if not tools or tool in tools:
                 yield Waiting(found, record.tools[tool], key)
+        for tool, found in (unconfirmed_of(name, record, record.tools) if name in confirms else {}).items():
+            if not tools or tool in tools:
+                yield Waiting(found, Pin(offered=record.tools[tool].approved), key)
 
 
 def _record(store: KeyedFiles, loaded: Loaded, server: str) -> Record:

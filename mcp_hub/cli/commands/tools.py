@@ -79,7 +79,7 @@ async def _tools(hub: ReachedHub, server: str | None, full: bool, as_json: bool)
     client = hub.client
     listed = await client.lists.servers()
     servers = listed.servers
-    definitions = await client.tools()
+    definitions = await client.tools(explains_hints=as_json)
     owners = await client.lists.owners() if server is not None or not as_json else {}
     entries = [(owners.get(name, ""), name, raw, summary) for name, raw, summary in _parsed(definitions)]
     if server is not None:

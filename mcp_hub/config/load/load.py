@@ -39,7 +39,7 @@ from mcp_hub.masking import learn
 from mcp_hub.types import FileStamp, JsonObject
 
 _LARGEST = 1 << 20  # 1 MiB is thousands of servers; more is not a configuration
-_OWN_TOOLS = 350  # tokens, at most
+_OWN_TOOLS = 330  # tokens, at most
 _STARTER = "servers: {time: {command: uvx, args: [mcp-server-time]}}"
 _NOT_UTF8 = "the text is not UTF-8. Save the file as UTF-8."
 _NAMES = ("servers.yaml", "servers.yml", "servers.json")
@@ -162,10 +162,14 @@ def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None
         if own.url is not None and own.enabled and is_cleartext(own.url):
             said = "others on the network can read http://. Use https://."
             report.warn(("servers", server, "url"), "cleartext_url", said)
+        general = settings.effective(server)
+        if general.hints == "approved" and general.approval == "off":
+            said = "no hints are used: with approval: off the hub records no approvals. Set approval: warn."
+            report.warn(("servers", server, "hints" if own.hints else "approval"), "conflicting_keys", said)
     budgets: dict[DataPath, int | None] = {("profiles", name): own.budget for name, own in settings.profiles.items()}
     for path, budget in {("hub",): settings.hub.budget, **budgets}.items():
         if budget is not None and budget < _OWN_TOOLS:
-            said = f"less than the {_OWN_TOOLS} tokens of find_tools, run_tool and read_result"
+            said = f"less than the {_OWN_TOOLS} tokens of find_tools, read_tool, run_tool and read_result"
             said += '. To list no other tools, write "expose: search".'
             report.warn((*path, "budget"), "budget_too_small", said)
 

@@ -7,6 +7,7 @@ from pydantic import Field
 from mcp_hub.config.schema.scalars import (
     Amount,
     Approval,
+    HintRule,
     IdleStop,
     NoFlag,
     Orphan,
@@ -54,3 +55,4 @@ class Defaults(Section):
     idempotent: bool = False
     retry: RetrySettings = RetrySettings()
     approval: Approval = "warn"
+    hints: HintRule = "trust"

@@ -10,6 +10,15 @@ from mcp_hub.config.schema.section import Section, finding
 _MOST = 1000  # entries of one list: each costs time for every name
 
 
+class HintSettings(Section):
+    """The hints of a tool's annotations, as MCP names them; None for those that are left out."""
+
+    readOnlyHint: bool | None = None
+    destructiveHint: bool | None = None
+    idempotentHint: bool | None = None
+    openWorldHint: bool | None = None
+
+
 class SelectorSettings(Section):
     """One entry of a filter: a glob on names, or a mapping (of globs on name or tag) all of whose keys must hold."""
 
@@ -32,15 +41,10 @@ class SelectorSettings(Section):
         return data
 
 
-class ToolSelector(SelectorSettings):
+class ToolSelector(SelectorSettings, HintSettings):
     """The same, for tools, with the hints of their annotations: `{readOnlyHint: true}`, `{destructiveHint: false}`."""
 
     wanted: ClassVar[str] = 'expected a glob in quotes, or a mapping such as {tag: "read"} or {readOnlyHint: true}'
-
-    readOnlyHint: bool | None = None
-    destructiveHint: bool | None = None
-    idempotentHint: bool | None = None
-    openWorldHint: bool | None = None
 
 
 class FilterSettings(Section):

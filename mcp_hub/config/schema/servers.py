@@ -13,6 +13,7 @@ from mcp_hub.config.schema.remote import TRANSPORTS, is_cleartext, problems_of
 from mcp_hub.config.schema.scalars import (
     Approval,
     ExportedName,
+    HintRule,
     IdleStop,
     Line,
     Lines,
@@ -82,6 +83,7 @@ class ServerSettings(Section):
     idempotent: AtOnce[bool | None] = None
     retry: AtOnce[RetrySettings | None] = None
     approval: AtOnce[Approval | None] = None
+    hints: AtOnce[HintRule | None] = None
     per_tool: AtOnce[dict[Text, ToolSettings]] = {}
     description: AtOnce[str | None] = None
 

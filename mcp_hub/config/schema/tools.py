@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from mcp_hub.config.findings import quoted
 from mcp_hub.config.schema.defaults import Defaults, RetrySettings
+from mcp_hub.config.schema.filters import HintSettings
 from mcp_hub.config.schema.scalars import Arguments, ExportedName, Globs, Orphan, TaskRule, Text
 from mcp_hub.config.schema.section import Section, finding
 from mcp_hub.globs import first_match
@@ -16,8 +17,8 @@ from mcp_hub.globs import first_match
 class ToolSettings(Section):
     """Overrides of one tool, or of the tools that a glob matches, in lists and in calls (docs/configuration.md).
 
-    `task`, `orphan` (seconds if a number), `idempotent` and `retry` left out are those of the server, else of
-    `defaults`.
+    `annotations` are hints that take the place of the server's. `task`, `orphan` (seconds if a number), `idempotent`
+    and `retry` left out are those of the server, else of `defaults`.
     """
 
     name: ExportedName | None = None
@@ -31,9 +32,13 @@ class ToolSettings(Section):
     orphan: Orphan | None = None
     idempotent: bool | None = None
     retry: RetrySettings | None = None
+    annotations: HintSettings = HintSettings()
 
     @model_validator(mode="after")
     def _says_it_once(self) -> Self:
+        if self.annotations.readOnlyHint and self.annotations.destructiveHint:
+            said = "a tool that only reads destroys nothing. Keep readOnlyHint or destructiveHint."
+            raise finding("conflicting_keys", said, "annotations")
         for argument in self.arguments:
             if argument in self.fixed:
                 said = f"{quoted(argument)} is also among the arguments. Keep one of them."

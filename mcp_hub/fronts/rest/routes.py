@@ -65,7 +65,7 @@ _PROFILE: Final = Parameter("profile", "the profile whose tools these are (that 
 _FORMAT: Final = Parameter("format", f"{', '.join(Format)} (mcp)")
 _PROMPTED: Final = Parameter("format", ", ".join(FORMATS), is_required=True)
 _STRICT: Final = Parameter("strict", "1: enforced by the provider where its subset of JSON Schema allows it")
-_CALLERS: Final = Parameter("callers", "programmatic: code that the model writes may call them, too (direct)")
+_CALLERS: Final = Parameter("callers", "programmatic: code that the model writes may call read-only ones, too (direct)")
 _GROUP: Final = Parameter("group", "server: the tools of each server in a namespace (openai-responses)")
 _TOOLS: Final = Parameter("tools", "only these tools: names separated by commas")
 _SERVER: Final = Parameter("server", "only tools of this server")
@@ -101,6 +101,7 @@ ROUTES: Final = (
             Parameter("format", f"{', '.join([*Format, *Connector])} (mcp)"), _STRICT,
             Parameter("defer", "1: tools are loaded when a search returns them, and the tool for that comes first"),
             _CALLERS, _GROUP, _TOOLS, _SERVER,
+            Parameter("hints", "1: _meta of each tool says which hints count and where they come from (mcp)"),
             Parameter("url", "for connectors: the https address of the hub (hub.http.public_url)"),
             Parameter("expose", "full, or as clients of MCP are listed tools: search, names or auto (full)"),
             _PROFILE,

@@ -163,10 +163,10 @@ class BothEras(ManagedUpstream):
         about = (snapshot.lists, snapshot.capabilities, snapshot.instructions, self._other.status().server_info)
         return hashlib.sha256(msgspec.json.encode(about, order="deterministic")).hexdigest()
 
-    def _check_listed(self, call: Call, snapshot: Snapshot) -> None:
+    def _check_listed(self, call: Call, snapshot: Snapshot, own: Snapshot) -> None:
         """The `Gate` of the other connection: what is approved are the lists."""
         if self._gate is not None:
-            self._gate(call, self._lists.snapshot or snapshot)
+            self._gate(call, self._lists.snapshot or snapshot, own)
 
     # -- the owner task -----------------------------------------------------------------------------------------
 

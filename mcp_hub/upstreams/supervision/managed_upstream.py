@@ -7,7 +7,7 @@ import anyio
 import msgspec
 
 from mcp_hub.call import Call, CallChannel, CallHandler, SentCall
-from mcp_hub.errors import HubRestarted, RpcError, StartFailed, UpstreamUnavailable
+from mcp_hub.errors import HubRestarted, NotReadOnly, RpcError, StartFailed, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.masking import hide
 from mcp_hub.protocol import eras
@@ -45,7 +45,10 @@ class ManagedUpstream(Supervisor):
         if peer.is_interactive:
             self._turns.switch_on()
         if self._gate is not None and (snapshot := self._lists.snapshot) is not None:
-            self._gate(call, snapshot)
+            try:
+                self._gate(call, snapshot, snapshot)
+            except NotReadOnly:
+                return None  # `call` refuses it where refusals are explained
         if not self._turns.enter_now(call.session, alone=call.log_level is not None and self._logs.rule == "turns"):
             return None
         if call.log_level is not None:
@@ -115,7 +118,7 @@ class ManagedUpstream(Supervisor):
             peer = await self._next_peer(self._rules.ready_wait)
         for is_retry in (False, True):
             if self._gate is not None and (snapshot := self._lists.snapshot) is not None:
-                self._gate(call, snapshot)
+                self._gate(call, snapshot, snapshot)
             try:
                 return await peer.call(call, channel)
             except WireClosed as exc:  # nothing was sent, so trying once more is safe

@@ -162,11 +162,11 @@ class Scoped(ManagedUpstream):
             logs=self._logs,
         )  # fmt: skip
 
-    def _check_member(self, call: Call, snapshot: Snapshot) -> None:
+    def _check_member(self, call: Call, snapshot: Snapshot, own: Snapshot) -> None:
         """The `Gate` of a member; one of the other era lists the same tools in another form."""
         listed = self._lists.snapshot
         if self._gate is not None:
-            self._gate(call, snapshot if listed is None or listed.era is snapshot.era else listed)
+            self._gate(call, snapshot if listed is None or listed.era is snapshot.era else listed, own)
 
     async def _run(self, key: str, member: _Member) -> None:
         with member.scope:

@@ -1,7 +1,7 @@
 """A catalog of two servers that list what they are told to, and the approvals of their tools."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import msgspec
 
 from mcp_hub.call import Call
 from mcp_hub.catalog.catalog import Catalog
-from mcp_hub.catalog.pins import Policy, approved, encoded, findings_of, read
+from mcp_hub.catalog.pins import Policy, approved, encoded, findings_of, read, unconfirmed_of
 from mcp_hub.catalog.routes import route
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.trust.approvals import Approvals, record_key
@@ -43,15 +43,16 @@ class Hub:
         policy: Policy = "block",
         rules: ViewRules | None = None,
         relist: Callable[[str], None] = lambda server: None,
+        confirms: Collection[str] = (),
         **policies: Policy,
     ) -> None:
         self.changes, self.store = Notices(), KeyedFiles(folder)
         self.a, self.b = Described("a", self.changes), Described("b", self.changes)
         chosen: dict[str, Policy] = {"a": policy, "b": policy, **policies}
-        self.approvals = Approvals(self.store, CONFIG, chosen, self.changes, lambda: 1000.0, relist)
+        self.approvals = Approvals(self.store, CONFIG, chosen, self.changes, lambda: 1000.0, relist, confirms)
         rules = rules or ViewRules({"a": ServerRules("a"), "b": ServerRules("b")})
         self.catalog = Catalog(
-            {"a": self.a, "b": self.b}, {None: rules}, self.changes, SystemClock(), 0, held=self.approvals.held
+            {"a": self.a, "b": self.b}, {None: rules}, self.changes, SystemClock(), 0, judged=self.approvals.judged
         )
 
     def names(self) -> dict[str, str]:
@@ -89,7 +90,8 @@ def approve(folder: Path, *tools: str) -> None:
 
     def change(text: bytes | None) -> bytes:
         record = read(text)
-        digests = {name: own.digest for name, own in findings_of("a", record, record.tools, "block").items()}
+        waiting = unconfirmed_of("a", record, record.tools) | findings_of("a", record, record.tools, "block")
+        digests = {name: own.digest for name, own in waiting.items()}
         record, missed = approved(record, {name: digests[name] for name in tools}, 2000.0)
         assert missed == []
         return encoded(record)

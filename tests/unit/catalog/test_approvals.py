@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import msgspec
 import pytest
 import structlog
@@ -180,6 +181,28 @@ async def test_what_changes_before_it_was_written_down_is_a_change_all_the_same(
     assert (record.server, record.config) == ("a", CONFIG)
     assert pin.approved is not None and b"Pays." in bytes(pin.approved.definition)  # type: ignore[arg-type]  # is kept
     assert pin.offered is not None and b"whom I say" in bytes(pin.offered.definition)  # type: ignore[arg-type]
+
+
+async def test_a_record_that_cannot_be_written_is_tried_again_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOOK_AGAIN", 3600.0)
+    tries: list[str] = []
+
+    def refused(key: str, change: object) -> None:
+        tries.append(key)
+        raise OSError("the disk is full")
+
+    hub = Hub(tmp_path)
+    monkeypatch.setattr(hub.store, "update", refused)
+    async with running(hub):
+        hub.asked(FIRST)
+        await until(hub, lambda: len(tries) == 1)
+        for _ in range(20):
+            await anyio.to_thread.run_sync(len, tries)
+        assert len(tries) == 1
+        hub.asked(TURNED)
+        await until(hub, lambda: len(tries) == 2)
 
 
 async def test_of_two_hubs_that_see_a_server_first_the_one_that_writes_first_is_right(tmp_path: Path) -> None:

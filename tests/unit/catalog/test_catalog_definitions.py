@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from mcp_hub.catalog.definitions import MAX_DEPTH, MAX_KEY_LENGTH, encode_as, in_era, parse
-from mcp_hub.catalog.filters import Hints, Traits
+from mcp_hub.catalog.filters import Traits
+from mcp_hub.catalog.hints import Hints
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage
 from mcp_hub.protocol.jsonrpc.repair import NOT_JSON, placeholder
 from mcp_hub.types import Era, Kind
@@ -230,7 +231,7 @@ def traits(kind: Kind, raw: bytes) -> Traits:
         ({"title": "T", "readOnlyHint": None, "destructiveHint": None}, Hints()),
         ({"readOnlyHint": False}, Hints()),
         ({"readOnlyHint": True}, Hints(read_only=True, destructive=False, idempotent=True)),
-        ({"readOnlyHint": True, "destructiveHint": True}, Hints(read_only=True, destructive=True, idempotent=True)),
+        ({"readOnlyHint": True, "destructiveHint": True}, Hints()),
         ({"readOnlyHint": True, "idempotentHint": False}, Hints(read_only=True, destructive=False)),
         ({"destructiveHint": False, "openWorldHint": False}, Hints(destructive=False, open_world=False)),
         ({"idempotentHint": True}, Hints(idempotent=True)),

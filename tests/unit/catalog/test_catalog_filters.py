@@ -1,6 +1,7 @@
 import pytest
 
-from mcp_hub.catalog.filters import Filter, Hints, Selector, Traits
+from mcp_hub.catalog.filters import Filter, Selector, Traits
+from mcp_hub.catalog.hints import Hints
 from mcp_hub.globs import first_match
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.discovery.answers import answer, exact, listing, overview
-from mcp_hub.catalog.discovery.definitions import FIND, READ, READ_RESULT, RUN, definitions
+from mcp_hub.catalog.discovery.definitions import FIND, READ, READ_RESULT, RUN, RUN_READING, definitions
 from mcp_hub.catalog.discovery.servers import ServerAbout
 from mcp_hub.catalog.names import RESERVED
 from mcp_hub.catalog.search.ranker import Hit, SearchAnswer
@@ -37,41 +37,55 @@ def found(*names: str, is_weak: bool = False) -> SearchAnswer:
 
 def described(groups: Mapping[str, list[str]], **options: Any) -> tuple[str, str | None]:
     """The description of `find_tools`, and that of the name in `run_tool`, if it has names."""
-    find, run = map(json.loads, definitions(groups, is_names=True, **options))
-    name = run["inputSchema"]["properties"]["name"]["description"]
-    return find["description"], None if name == "As find_tools gave it" else name
+    find, _, run = map(json.loads, definitions(groups, is_names=True, **options))
+    return find["description"], run["inputSchema"]["properties"]["name"].get("description")
+
+
+FROM_SEARCH = "From find_tools"
 
 
 def servers(count: int, tools: int) -> dict[str, list[str]]:
     return {f"server{number}": [f"server{number}_tool_{one}" for one in range(tools)] for number in range(count)}
 
 
-def test_the_three_are_reserved_and_always_loaded() -> None:
+def test_the_four_are_reserved() -> None:
     tools = [json.loads(raw) for raw in (*definitions(GIT, is_names=False), READ_RESULT)]
-    assert tuple(one["name"] for one in tools) == (FIND, RUN, READ) and {FIND, RUN, READ} <= RESERVED
+    names = [FIND, RUN_READING, RUN, READ]
+    assert [one["name"] for one in tools] == names and RESERVED.issuperset(names)
     assert [list(one["inputSchema"]["properties"]) for one in tools] == [
         ["query", "server", "limit", "detail"],
         ["name", "arguments"],
+        ["name", "arguments"],
         ["id", "offset", "limit", "grep", "path"],
     ]
-    assert [one["inputSchema"]["required"] for one in tools] == [["query"], ["name"], ["id"]]
-    assert all(one["_meta"] == {"anthropic/alwaysLoad": True} for one in tools)
-    assert [one.get("annotations", {}).get("readOnlyHint") for one in tools] == [True, None, True]
+    assert [one["inputSchema"]["required"] for one in tools] == [["query"], ["name"], ["name"], ["id"]]
+
+
+def test_a_client_that_asks_by_hints_has_to_ask_for_one_of_the_four() -> None:
+    tools = [json.loads(raw) for raw in (*definitions(GIT, is_names=False), READ_RESULT)]
+    reads = {"readOnlyHint": True}
+    assert [one.get("annotations") for one in tools] == [
+        reads,
+        {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": True},
+        None,
+        reads,
+    ]
 
 
 def test_how_many_tools_there_are_and_of_whom_is_said() -> None:
-    find, _ = definitions(GIT, is_names=False)
+    find, *_ = definitions(GIT, is_names=False)
     assert json.loads(find)["description"] == (
-        "Search 3 tools of git, web. Returns lines name(parameters): purpose. Then use run_tool."
+        "Search 3 tools of git, web. Returns name(parameters): purpose. "
+        "Run those marked * by read_tool, others by run_tool."
     )
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 40, 400])
 @pytest.mark.parametrize("prefix", ["server", "google-workspace-", "x9Qz-KJ_qq", "服务器"])
-def test_the_three_together_cost_at_most_350_tokens(count: int, prefix: str) -> None:
+def test_the_four_together_cost_at_most_330_tokens(count: int, prefix: str) -> None:
     groups = {f"{prefix}{number}": ["tool"] * 300 for number in range(count)}
-    # the real encoding has up to 5 % more tokens for these very texts
-    assert sum(map(estimate, (*definitions(groups, is_names=False), READ_RESULT))) <= 333
+    # the real encoding has 5 more for these very texts, or 7 where servers' names are short
+    assert sum(map(estimate, (*definitions(groups, is_names=False), READ_RESULT))) <= 325
 
 
 def test_the_order_in_which_servers_came_is_of_no_account() -> None:
@@ -83,9 +97,9 @@ def test_the_order_in_which_servers_came_is_of_no_account() -> None:
 def test_names_are_in_the_description_as_long_as_they_fit() -> None:
     groups = servers(10, 10)
     description, names = described(groups)
-    assert names is None and "server3_tool_{0 1 2 3 4 5 6 7 8 9}" in description
+    assert names == FROM_SEARCH and "server3_tool_{0 1 2 3 4 5 6 7 8 9}" in description
     size = len(description.encode())
-    assert described(groups, description_limit=size) == (description, None)
+    assert described(groups, description_limit=size) == (description, FROM_SEARCH)
     shorter, names = described(groups, description_limit=size - 1)
     assert "server3_tool_{" not in shorter and "server3 (10)" in shorter
     assert names is not None and "server3_tool_{0 1 2 3 4 5 6 7 8 9}" in names
@@ -97,7 +111,7 @@ def test_many_names_are_in_the_schema_and_too_many_nowhere() -> None:
     assert names is not None and 1800 < len(names.encode()) <= 12_000
     description, names = described(servers(400, 40))
     assert 1700 < len(description.encode()) <= 2000 and description.endswith("(40), …")
-    assert names is None
+    assert names == FROM_SEARCH
 
 
 def test_a_brief_answer_has_a_line_a_hit_and_notes_on_the_first_two() -> None:
@@ -121,13 +135,12 @@ def test_a_weak_answer_says_so_and_who_is_there() -> None:
     )
 
 
-def test_every_parameter_says_what_it_is_for() -> None:
+def test_a_parameter_whose_name_does_not_say_it_has_a_description() -> None:
     tools = [json.loads(raw) for raw in (*definitions(GIT, is_names=False), READ_RESULT)]
     described = [
-        parameter.get("description") for one in tools for parameter in one["inputSchema"]["properties"].values()
+        name for one in tools for name, own in one["inputSchema"]["properties"].items() if own.get("description")
     ]
-    assert len(described) == 11 and all(described)
-    assert "run_tool" in tools[0]["description"] and "Example: " in tools[1]["description"]
+    assert described == ["query", "server", "detail", "name", "arguments", "path"]
 
 
 def test_weak_hits_among_others_are_marked_and_keep_their_place() -> None:

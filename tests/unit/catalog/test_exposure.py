@@ -13,7 +13,7 @@ from mcp_hub.types import OWN, ClientKind, Kind, Mode, Snapshot
 from tests.unit.catalog import offers
 from tests.unit.catalog.offers import names, offer
 
-SEARCH = ["find_tools", "run_tool"]
+SEARCH = ["find_tools", "read_tool", "run_tool"]
 WAITING = (
     b'{"name":"hub_wait","inputSchema":{"type":"object"}}',
     b'{"name":"hub_cancel","inputSchema":{"type":"object"}}',
@@ -115,7 +115,7 @@ def test_a_server_may_be_listed_in_full_or_left_to_search_whatever_holds_for_the
 def test_a_list_that_has_outgrown_its_client_is_cut_and_the_rest_can_be_found() -> None:
     rules = rules_of("git", max_result_tokens=8000)
     small = replace(ANYBODY, max_tools=10)
-    assert listed(rules, small, few(10), mode="full") == [*SEARCH, "read_result", *(f"git_t{n}" for n in range(7))]
+    assert listed(rules, small, few(10), mode="full") == [*SEARCH, "read_result", *(f"git_t{n}" for n in range(6))]
     assert len(listed(rules, small, few(9), mode="full")) == 10, "one has room for read_result"
     everything = replace(rules, expose="full")
     assert len(listed(everything, small, few(30))) == 31, "who asks for full gets it"

@@ -183,7 +183,7 @@ def test_it_runs_the_hubs_other_tools(name: str) -> None:
         (b'{"name":null}', "$.name"),
         (b'{"name":["git_log"]}', "$.name"),
         (b'{"tool":"git_log"}', "`name`"),
-        (b'{"name":"run_tool","arguments":{"name":"git_log"}}', "cannot run itself"),
+        (b'{"name":"run_tool","arguments":{"name":"git_log"}}', "cannot run run_tool"),
         (b'{"name":"git_log","x":' + b"[" * 5000 + b"]" * 5000 + b"}", "recursion"),
     ],
 )

@@ -18,6 +18,7 @@ from mcp_hub.catalog.pins import (
     fingerprint,
     read,
     seen,
+    unconfirmed_of,
 )
 from mcp_hub.types import RawObject
 
@@ -124,6 +125,30 @@ def test_what_was_not_looked_at_cannot_be_approved() -> None:
     later = after(record, "warn", pay=pinned(description="3"))
     same, missed = approved(later, {"pay": digest, "other": digest}, 5.0)
     assert missed == ["pay", "other"] and same == later
+
+
+@pytest.mark.parametrize("policy", ["warn", "block"])
+def test_an_approval_by_a_person_is_told_from_trust_on_first_use_and_holds_for_that_definition(policy: Policy) -> None:
+    record = after(Record(), policy, pay=pinned())
+    (found,) = unconfirmed_of("bank", record, ["pay", "gone"]).values()
+    assert (found.kind, found.tool, found.is_held) == ("unconfirmed", "pay", False)
+    assert not record.tools["pay"].confirms(pinned())
+    confirmed, missed = approved(record, {"pay": found.digest}, 2.0)
+    assert missed == [] and unconfirmed_of("bank", confirmed, ["pay"]) == {}
+    pin = read(encoded(confirmed)).tools["pay"]
+    assert pin.by_user and pin.confirms(pinned()) and not pin.confirms(pinned(annotations={"readOnlyHint": True}))
+    assert after(confirmed, policy, pay=pinned()) is confirmed, "it was seen before"
+    changed = after(confirmed, policy, pay=pinned(annotations={"readOnlyHint": True}))
+    back = after(changed, policy, pay=pinned())
+    assert changed.tools["pay"].by_user and changed.tools["pay"].offered is not None and back == confirmed
+    digest = findings_of("bank", changed, ["pay"], policy)["pay"].digest
+    again = approved(changed, {"pay": digest}, 3.0)[0].tools["pay"]
+    assert again.confirms(pinned(annotations={"readOnlyHint": True})) and not again.confirms(pinned())
+
+
+def test_a_tool_without_annotations_needs_no_approval_of_its_hints() -> None:
+    bare = fingerprint(fields({"name": "pay", "inputSchema": {"type": "object"}}))
+    assert unconfirmed_of("bank", after(Record(), "warn", pay=bare), ["pay"]) == {}
 
 
 def test_a_new_tool_is_trusted_unless_changes_are_blocked() -> None:

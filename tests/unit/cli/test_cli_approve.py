@@ -101,6 +101,23 @@ def test_lists_say_what_waits_and_approve_nothing(run: Callable[..., Result], pl
     assert place.waits("bank") == {"pay", "ask"}
 
 
+def test_tools_whose_hints_wait_for_an_approval_are_shown_whole_and_approved(
+    run: Callable[..., Result], place: Place
+) -> None:
+    place.lists("free", tool("look", "Looks.", annotations={"readOnlyHint": True}) | tool("plain", "Plain."))
+    assert run("free", "--list").exit_code == 0
+    servers = CONFIG | {"free": {"command": "true", "hints": "approved"}}
+    place.config.write_text(json.dumps({"servers": servers}))
+    (found,) = json.loads(run("free", "--json").stdout)["waiting"]
+    assert (found["tool"], found["kind"], found["held"], found["approved"]) == ("look", "unconfirmed", False, None)
+    done = run("free", "--yes")
+    assert done.exit_code == 0
+    assert "free: look was trusted on first use, so its hints are not used, since 1970" in done.stdout
+    assert '"readOnlyHint": true' in done.stdout and done.stdout.endswith("approved look\n")
+    assert run("free", "--list").exit_code == 0
+    assert read(place.store.read(place.key("free"))).tools["look"].by_user
+
+
 def test_each_is_asked_for_and_no_is_the_default(
     run: Callable[..., Result], place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -317,10 +317,13 @@ async def call(peer: RestPeer, tool: str, arguments: Any, selected: list[str] | 
     return await peer.ask("POST", f"/v1/tools/{tool}/call", body, **options)
 
 
-async def test_what_is_not_selected_is_unknown_through_run_tool_too(peer: RestPeer) -> None:
-    for selected in (["run_tool"], ["echo"], []):
-        refused = await call(peer, "run_tool", through("echo", text="x"), selected)
+@pytest.mark.parametrize("runner", ["run_tool", "read_tool"])
+async def test_what_is_not_selected_is_unknown_through_run_tool_too(peer: RestPeer, runner: str) -> None:
+    for selected in ([runner], ["echo"], []):
+        refused = await call(peer, runner, through("echo", text="x"), selected)
         problem(refused, 404, "unknown_tool")
+    written = await call(peer, "read_tool", through("echo", text="x"))
+    assert written.json["result"]["isError"] and b"Use run_tool" in written.body
     done = await call(peer, "run_tool", through("echo", text="x"), ["run_tool", "echo"])
     assert done.status == 200 and b'"x"' in done.body
     assert (await call(peer, "run_tool", {"arguments": {}}, ["run_tool"])).status == 400

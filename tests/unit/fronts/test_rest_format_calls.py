@@ -243,11 +243,12 @@ async def test_calls_of_tools_that_are_not_selected_are_refused_also_through_run
         ("c4", "run_tool", {"name": "fail", "arguments": {"text": "y"}}),
         ("c5", "run_tool", {}),
         ("c6", "find_tools", {"query": "echo"}),
+        ("c7", "read_tool", {"name": "fail", "arguments": {"text": "y"}}),
     )
     expected = {
-        "&tools=echo": ["completed", *["refused"] * 5],
-        "&tools=echo,run_tool": ["completed", "refused", "completed", *["refused"] * 3],
-        "&server=local": ["completed", "tool_error", "completed", "tool_error", "refused", "refused"],
+        "&tools=echo": ["completed", *["refused"] * 6],
+        "&tools=echo,run_tool,read_tool": ["completed", "refused", "completed", *["refused"] * 4],
+        "&server=local": ["completed", "tool_error", "completed", "tool_error", "refused", "refused", "tool_error"],
     }
     for query, statuses in expected.items():
         response = await call(peer, *calls, query=query)

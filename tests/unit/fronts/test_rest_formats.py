@@ -140,7 +140,7 @@ async def test_more_tools_than_the_provider_takes_are_refused_and_never_cut(
         assert all(way in said for way in ("129", "128", "tools=", "profile=", "expose=search", "defer=1"))
         assert len(await listed(peer, f"format={name}&tools={','.join(names[:128])}")) == 128
     assert len(await listed(peer, "format=openai-responses&defer=1")) == 130
-    assert len(await listed(peer, "format=openai&expose=search")) == 2
+    assert len(await listed(peer, "format=openai&expose=search")) == 3
 
 
 async def test_export_is_made_once_until_the_tools_change(peer: RestPeer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,13 +180,32 @@ async def test_answers_are_bounded_and_go_with_their_view() -> None:
 
 
 @pytest.mark.parametrize(("name", "code"), [("anthropic", "code_execution_"), ("openai-responses", "programmatic")])
-async def test_code_that_a_model_writes_may_call_tools_if_the_query_says_so(
+async def test_code_that_a_model_writes_may_call_read_only_tools_if_the_query_says_so(
     peer: RestPeer, name: str, code: str
 ) -> None:
-    (tool,) = await listed(peer, f"format={name}&callers=programmatic&tools=echo")
-    assert tool["allowed_callers"][0] == "direct" and tool["allowed_callers"][1].startswith(code)
-    for query in ("", "&callers=direct"):
-        assert "allowed_callers" not in (await listed(peer, f"format={name}&tools=echo{query}"))[0]
+    schema = {"type": "object"}
+    reads = {"name": "look", "inputSchema": schema, "annotations": {"readOnlyHint": True}}
+    await peer.ask("PUT", "/v1/executors/w", {"tools": [reads], "lease": 60})
+    query = f"format={name}&tools=echo,look"
+    callers = {
+        tool["name"]: tool.get("allowed_callers") for tool in await listed(peer, f"{query}&callers=programmatic")
+    }
+    assert callers["echo"] is None, "nobody is asked before code calls a tool"
+    assert callers["look"] is not None and callers["look"][0] == "direct" and callers["look"][1].startswith(code)
+    for without in ("", "&callers=direct"):
+        assert not any("allowed_callers" in tool for tool in await listed(peer, f"{query}{without}"))
+
+
+async def test_definitions_say_where_hints_come_from_if_the_query_wants_it(peer: RestPeer) -> None:
+    reads = {"name": "look", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+    await peer.ask("PUT", "/v1/executors/w", {"tools": [reads], "lease": 60})
+    plain, explained = [await listed(peer, f"tools=echo,look{query}") for query in ("", "&hints=1")]
+    hints = {tool["name"]: tool["_meta"].pop("dev.mcp-hub/hints")["readOnlyHint"] for tool in explained}
+    assert hints == {"echo": {"value": False, "origin": "default"}, "look": {"value": True, "origin": "server"}}
+    assert [{**tool, "_meta": tool["_meta"] or None} for tool in explained] == [
+        {**tool, "_meta": tool.get("_meta")} for tool in plain
+    ]
+    problem(await peer.ask("GET", "/v1/tools?format=gemini&hints=1"), 400, "invalid_parameter")
 
 
 @pytest.mark.parametrize("query", ["format=gemini&callers=programmatic", "format=anthropic&callers=me"])

@@ -310,10 +310,10 @@ async def test_other_limits_and_the_log_level_reach_both_connections() -> None:
 
 @virtual
 async def test_the_other_connection_is_checked_by_the_lists_that_are_approved() -> None:
-    seen: list[Era] = []
+    seen: list[tuple[Era, Era]] = []
     async with following(EraToys()) as far:
-        far.upstream._gate = lambda call, snapshot: seen.append(snapshot.era)
+        far.upstream._gate = lambda call, snapshot, own: seen.append((snapshot.era, own.era))
         far.upstream._other._gate = far.upstream._check_listed
         for era in Era:
             await far.call(era)
-    assert seen == [HANDSHAKE, HANDSHAKE]
+    assert sorted(seen) == [(HANDSHAKE, HANDSHAKE), (HANDSHAKE, MODERN)], "and by its own"

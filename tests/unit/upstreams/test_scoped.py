@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call
-from mcp_hub.errors import HubRestarted, RpcError
+from mcp_hub.errors import HubRestarted, NotReadOnly, RpcError
 from mcp_hub.notices import Notices
 from mcp_hub.types import Era, Kind, Snapshot, UpstreamState
 from mcp_hub.upstreams.peer.era_cache import EraCache
@@ -137,7 +137,8 @@ async def test_the_listed_process_is_made_anew_once_a_minute_if_others_list_some
 async def test_a_call_is_looked_at_when_it_is_sent_beside_what_its_process_lists() -> None:
     toys, seen = Toys(), list[int]()
 
-    def gate(call: Call, snapshot: Snapshot) -> None:
+    def gate(call: Call, snapshot: Snapshot, own: Snapshot) -> None:
+        assert own is snapshot
         seen.append(len(snapshot.lists[Kind.TOOL]))
         if seen[-1] > 1:
             raise RpcError("it lists something else")
@@ -153,6 +154,30 @@ async def test_a_call_is_looked_at_when_it_is_sent_beside_what_its_process_lists
             await supervisor.call(request("x"), Recorder())
         tasks.cancel_scope.cancel()
     assert seen == [1, 2] and toys.starts == 2
+
+
+@virtual
+async def test_a_call_that_must_only_read_is_refused_where_refusals_are_explained() -> None:
+    toys, writes = Toys(), list[bool]()
+
+    def gate(call: Call, snapshot: Snapshot, own: Snapshot) -> None:
+        if writes:
+            raise NotReadOnly("it writes")
+
+    rules, clock = SupervisorRules(), LoopClock()
+    supervisor = ManagedUpstream("toy", toys.connect, rules, clock=clock, changes=Notices(), gate=gate)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(supervisor.run)
+        await supervisor.call(request("x"), Recorder())
+        toys.wire.is_pipe = True
+        sent = supervisor.begin(request("x"), Recorder())
+        assert sent is not None
+        sent.leave()
+        writes.append(True)
+        assert supervisor.begin(request("x"), Recorder()) is None
+        with pytest.raises(NotReadOnly):
+            await supervisor.call(request("x"), Recorder())
+        tasks.cancel_scope.cancel()
 
 
 @virtual

@@ -43,6 +43,7 @@ class ExportOptions(msgspec.Struct, frozen=True):
     is_strict: bool
     is_deferred: bool
     is_programmatic: bool
+    explains_hints: bool
     selection: ToolSelection
     is_grouped: bool = False
 
@@ -55,11 +56,15 @@ def export_options(request: RestRequest) -> ExportOptions:
     if callers == "programmatic" and into not in PROGRAMMATIC:
         known = ", ".join(PROGRAMMATIC)
         raise Problem(400, "invalid_parameter", f"callers=programmatic is for {known}: models of {into} lack it")
+    explains_hints = flag(request, "hints")
+    if explains_hints and into is not Format.MCP:
+        raise Problem(400, "invalid_parameter", f"hints=1 is for {Format.MCP}: tools of {into} do not have hints")
     return ExportOptions(
         into,
         flag(request, "strict"),
         flag(request, "defer"),
         callers == "programmatic",
+        explains_hints,
         selection(request),
         wants_groups(request),
     )

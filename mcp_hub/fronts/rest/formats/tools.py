@@ -21,11 +21,21 @@ from mcp_hub.hub import HubPort
 from mcp_hub.protocol.rest.lists import LossInfo, ToolLosses
 from mcp_hub.types import ClientKind, Era, JsonObject, Kind
 
-_Groups = Mapping[str, ToolGroup]
-_Form = Callable[[list[bytes], ExportOptions, bytes, _Groups], bytes]
-
 _MOST_KEPT: Final = 16
 """Exports of one view that are kept; the oldest goes first."""
+
+
+class ChosenTools(msgspec.Struct, frozen=True):
+    """The parts of an answer: the `definitions`, encoded, and by exported name the `groups` of their servers and which
+    are `read_only`. `search` is the tool that finds them where they are deferred."""
+
+    definitions: list[bytes]
+    search: bytes
+    groups: Mapping[str, ToolGroup]
+    read_only: frozenset[str]
+
+
+_Form = Callable[[ChosenTools, ExportOptions], bytes]
 
 
 class KeptExports:
@@ -67,7 +77,6 @@ class ToolExports:
         options, profile = export_options(request), request.caller.profile
         if options.is_deferred and client.expose != "full":
             raise Problem(400, "invalid_parameter", "defer=1 lists every tool: leave out expose=")
-        await self._hub.catalog.settled()
         view = self._hub.catalog.exposed(profile, client, None)
 
         def made() -> bytes:
@@ -77,35 +86,37 @@ class ToolExports:
             search = self._hub.catalog.search_tool(Counter(one.server for one in chosen))
             by_server = server_groups({name: own.description for name, own in servers.items()})
             groups = {one.exported: by_server[one.server] for one in chosen if one.server in by_server}
-            return form([one.definition(Era.MODERN) for one in chosen], options, search, groups)
+            read_only = frozenset(one.exported for one in chosen if one.is_read_only)
+            definitions = [one.definition(Era.MODERN, explains_hints=options.explains_hints) for one in chosen]
+            return form(ChosenTools(definitions, search, groups, read_only), options)
 
         return Response(await self._kept.get(view, (form, options), made), media_type=JSON)
 
 
-def exported(definitions: list[bytes], options: ExportOptions, search: bytes, groups: _Groups) -> bytes:
-    """The answer for these definitions; `search` is the tool that finds them where they are deferred, `groups` are used
-    where they are wanted."""
+def exported(chosen: ChosenTools, options: ExportOptions) -> bytes:
+    """The tools themselves."""
     if options.into is Format.MCP and not options.is_grouped:  # as they are, byte for byte
-        return b'{"tools":[%b]}' % b",".join([search, *definitions] if options.is_deferred else definitions)
-    return msgspec.json.encode(_export(definitions, options, search, groups).body)
+        first = [chosen.search] if options.is_deferred else []
+        return b'{"tools":[%b]}' % b",".join([*first, *chosen.definitions])
+    return msgspec.json.encode(_export(chosen, options).body)
 
 
-def lost(definitions: list[bytes], options: ExportOptions, search: bytes, groups: _Groups) -> bytes:
-    """The losses of these definitions, by tool."""
-    found = _export(definitions, options, search, groups).losses
+def lost(chosen: ChosenTools, options: ExportOptions) -> bytes:
+    """The losses of the same tools, by name."""
+    found = _export(chosen, options).losses
     return msgspec.json.encode(
         ToolLosses(options.into, {name: [LossInfo(*loss) for loss in losses] for name, losses in found.items()})
     )
 
 
-def _export(definitions: list[bytes], options: ExportOptions, search: bytes, groups: _Groups) -> Exported:
+def _export(chosen: ChosenTools, options: ExportOptions) -> Exported:
     decoder = msgspec.json.Decoder(JsonObject)
-    tools = [decoder.decode(raw) for raw in definitions]
     return export(
-        tools,
+        [decoder.decode(raw) for raw in chosen.definitions],
         options.into,
         is_strict=options.is_strict,
-        search=decoder.decode(search) if options.is_deferred else None,
-        programmatic=[tool["name"] for tool in tools] if options.is_programmatic else (),
-        groups=groups if options.is_grouped else None,
+        search=decoder.decode(chosen.search) if options.is_deferred else None,
+        # nobody is asked before code calls a tool
+        programmatic=chosen.read_only if options.is_programmatic else (),
+        groups=chosen.groups if options.is_grouped else None,
     )

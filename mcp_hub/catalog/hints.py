@@ -1,0 +1,132 @@
+"""The behaviour of tools: the hints that a server sends, those that the settings give, and those that hold. Pure.
+
+A client may ask its user before each tool that is not read-only, so wrong hints cost either questions or data.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from mcp_hub.protocol.jsonrpc.envelope import raw_object
+from mcp_hub.types import RawObject
+
+HintRule = Literal["trust", "approved", "ignore"]
+"""Which hints of a server are used: all, those of tools that a person has approved, or none."""
+HintOrigin = Literal["server", "user", "default", "unapproved", "ignored"]
+"""The origin of one hint. Of the last two the server says something, which is not used."""
+HINTS: Final = {
+    "read_only": "readOnlyHint",
+    "destructive": "destructiveHint",
+    "idempotent": "idempotentHint",
+    "open_world": "openWorldHint",
+}
+"""The names of hints in a definition (schema, `ToolAnnotations`)."""
+EXPLAINED: Final = "dev.mcp-hub/hints"
+"""The member of `_meta` that says where hints come from."""
+
+
+class Hints(msgspec.Struct, frozen=True):
+    """The behaviour of a tool as it counts (server/tools, `ToolAnnotations`); the defaults are the worse case."""
+
+    read_only: bool = False
+    destructive: bool = True
+    idempotent: bool = False
+    open_world: bool = True
+
+
+class HintClaims(msgspec.Struct, frozen=True):
+    """The hints that somebody gives for a tool; None for one that is left out."""
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+
+    def hints(self) -> Hints:
+        """With the defaults of the specification, and those that only reading implies.
+
+        A tool that is said to only read, and to destroy something, destroys something.
+        """
+        read_only = self.read_only is True and self.destructive is not True
+        return Hints(
+            read_only,
+            not read_only if self.destructive is None else self.destructive,
+            read_only if self.idempotent is None else self.idempotent,
+            self.open_world is not False,
+        )
+
+    def under(self, user: "HintClaims") -> "HintClaims":
+        """These with the user's instead, and without those that contradict the user's."""
+        own = {name: getattr(self, name) if (said := getattr(user, name)) is None else said for name in HINTS}
+        if user.read_only is True and user.destructive is None:
+            own["destructive"] = None
+        if user.destructive is True and user.read_only is None:
+            own["read_only"] = None
+        return HintClaims(**own)
+
+    def worse(self, other: "HintClaims") -> "HintClaims":
+        """Of two definitions of one tool the more dangerous hints."""
+        one, two = self.hints(), other.hints()
+        return HintClaims(
+            one.read_only and two.read_only,
+            one.destructive or two.destructive,
+            one.idempotent and two.idempotent,
+            one.open_world or two.open_world,
+        )
+
+    def __bool__(self) -> bool:
+        return self != NO_CLAIMS
+
+
+NO_CLAIMS: Final = HintClaims()
+
+
+class EffectiveHints(msgspec.Struct, frozen=True):
+    """The hints of one tool by which the hub goes, and the claims that led to them.
+
+    `rule` is that of its server; `is_trusted` says that the server's own claims are used.
+    """
+
+    server: HintClaims = NO_CLAIMS
+    user: HintClaims = NO_CLAIMS
+    rule: HintRule = "trust"
+    is_trusted: bool = True
+
+    @property
+    def claims(self) -> HintClaims:
+        """Those that are used."""
+        return (self.server if self.is_trusted else NO_CLAIMS).under(self.user)
+
+    @property
+    def is_as_sent(self) -> bool:
+        """Whether the server's definition shows them."""
+        return not self.user and (self.is_trusted or not self.server)
+
+    def origin(self, name: str) -> HintOrigin:
+        """The origin of the hint `name`, a key of `HINTS`."""
+        if getattr(self.user, name) is not None:
+            return "user"
+        if getattr(self.server, name) is None:
+            return "default"
+        if self.is_trusted:
+            return "default" if getattr(self.claims, name) is None else "server"
+        return "ignored" if self.rule == "ignore" else "unapproved"
+
+    def explained(self, definition: bytes) -> bytes:
+        """An encoded definition with each hint that counts, its value and its origin, in `_meta`."""
+        fields, own = raw_object(Raw(definition)) or {}, self.claims.hints()
+        shown = {wire: {"value": getattr(own, name), "origin": self.origin(name)} for name, wire in HINTS.items()}
+        meta = {**(raw_object(fields.get("_meta", UNSET)) or {}), EXPLAINED: shown}
+        return msgspec.json.encode({**fields, "_meta": meta})
+
+
+def annotated(fields: RawObject, claims: HintClaims) -> RawObject:
+    """The members of a definition whose annotations show exactly these hints; the rest of them stays as it was."""
+    sent: RawObject | UnsetType | None = raw_object(fields.get("annotations", UNSET))
+    kept = {name: value for name, value in (sent or {}).items() if name not in HINTS.values()}
+    said = {wire: value for name, wire in HINTS.items() if (value := getattr(claims, name)) is not None}
+    changed = {**fields, "annotations": Raw(msgspec.json.encode({**kept, **said}))}
+    if not kept and not said:
+        del changed["annotations"]
+    return changed

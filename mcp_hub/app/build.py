@@ -5,7 +5,7 @@ their ending, then all upstreams are closed side by side.
 """
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Final
 
@@ -60,6 +60,8 @@ from mcp_hub.stores.documents.base import Documents
 from mcp_hub.stores.epochs import Epochs
 from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.stores.keys import stored_key
+from mcp_hub.stores.server_logs.files import log_folder
+from mcp_hub.stores.server_logs.writer import ServerLogWriter
 from mcp_hub.types import Era
 from mcp_hub.upstreams.executors.posts import ExecutorLimits
 from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
@@ -94,6 +96,7 @@ class App(msgspec.Struct, frozen=True):
     operations: Admin
     logins: Logins
     executors: ExecutorUpstream | None = None
+    server_logs: ServerLogWriter | None = None
 
     @property
     def reloader(self) -> Reloader:
@@ -131,7 +134,7 @@ async def open_app(
     for the whole process is changed: it is a host program's. `client` is whom the hub is for, by default a program.
     """
     app = build(loaded, env, has_executors=has_executors, owns_process=owns_process, client=client)
-    with named_loop():
+    with named_loop(), nullcontext() if app.server_logs is None else app.server_logs.kept():
         async with _running(app):
             yield app
 
@@ -187,11 +190,15 @@ def _sources(
     gate: Gate,
     turn: Turn,
     client: ClientEra | None,
+    owns_process: bool,
 ) -> UpstreamFactory:
     state, folder = state_dir(env), str(loaded.path.absolute().parent)
     memory, era = EraCache(state / "eras.json"), client or ClientEra(Era.HANDSHAKE)
+    # in a host program the log is the program's own
+    keeps_logs = owns_process and loaded.settings.hub.log.files
+    logs = ServerLogWriter(log_folder(state, loaded.place), wall_time) if keeps_logs else None
     return UpstreamFactory(
-        env, folder, memory, SystemClock(), changes, watchdog, state / "lists", logins, gate, turn, era
+        env, folder, memory, SystemClock(), changes, watchdog, state / "lists", logins, gate, turn, era, logs
     )
 
 
@@ -240,7 +247,7 @@ def build(
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
     logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
     approvals = Approvals(records, loaded.place, policies(settings), changes, wall_time, servers.relist)
-    sources = _sources(loaded, env, watchdog, changes, logins, approvals.check, turn, client)
+    sources = _sources(loaded, env, watchdog, changes, logins, approvals.check, turn, client, owns_process)
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes) if has_executors else None
     if executors is not None:
@@ -264,5 +271,5 @@ def build(
     operations = Admin(reloader, applier, status)
     return App(
         current, hub, _binding(hub, current, servers.upstreams), servers.upstreams, registry, changes, streams,
-        documents, watchdog, approvals, servers, operations, logins, executors,
+        documents, watchdog, approvals, servers, operations, logins, executors, sources.logs,
     )  # fmt: skip

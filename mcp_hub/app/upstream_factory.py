@@ -22,6 +22,7 @@ from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import StartFailed
 from mcp_hub.notices import Notices
+from mcp_hub.stores.server_logs.writer import ServerLogWriter
 from mcp_hub.types import Era
 from mcp_hub.upstreams.functions.source import check_reference
 from mcp_hub.upstreams.functions.upstream import LocalUpstream
@@ -31,7 +32,7 @@ from mcp_hub.upstreams.local_source import DisabledUpstream
 from mcp_hub.upstreams.peer.era_cache import EraCache, server_key, url_key
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, ClientEra, ServerEras
 from mcp_hub.upstreams.process import commands
-from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
+from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec, TakeLines
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.both_eras import BothEras, Connect
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
@@ -57,6 +58,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     gate: Gate | None = None
     turn: Turn | None = None
     client: ClientEra = msgspec.field(default_factory=ClientEra)
+    logs: ServerLogWriter | None = None
 
     def make(self, settings: Settings, name: str) -> Upstream:
         """The upstream of that name, not yet running."""
@@ -68,7 +70,8 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         key = server_key(server.command or "", server.args) if server.url is None else url_key(server.url)
         eras = ServerEras(self.memory, key, self.client)
         if server.url is None:
-            spec = partial(_spec, settings, server, self.env, self.folder)
+            output = None if self.logs is None else partial(self.logs.output, name)
+            spec = partial(_spec, settings, server, self.env, self.folder, output)
             connect: Connect = partial(StdioConnection, name, spec, eras, self.watchdog, self.turn)
         else:
             connect = _remote(name, settings, server, server.url, eras, self.logins)
@@ -94,7 +97,9 @@ def _list_key(name: str, server: ServerSettings) -> str:
     return list_key(name, *what, server.args, sorted(server.env), sorted(server.headers))
 
 
-def _spec(settings: Settings, server: ServerSettings, env: Mapping[str, str], folder: str) -> StdioSpec:
+def _spec(
+    settings: Settings, server: ServerSettings, env: Mapping[str, str], folder: str, output: TakeLines | None
+) -> StdioSpec:
     """Resolves the command now, so that a program installed in the meantime is found. Raises `StartFailed`."""
     cwd = server.cwd or os.getcwd()
     program = _command(server, env, folder)
@@ -106,6 +111,7 @@ def _spec(settings: Settings, server: ServerSettings, env: Mapping[str, str], fo
         era=_pinned(server),
         line_limit=limits.line,
         stderr_lines=limits.stderr_lines,
+        output=output,
     )
 
 

@@ -49,6 +49,8 @@ _COMMANDS: Final = {
     "check": "check:check",
     "doctor": "doctor:doctor",
     "approve": "approve:approve",
+    "status": "running.status:status",
+    "logs": "running.logs:logs",
 }
 """Command → module in `commands` and function there."""
 _FILE: Final = re.compile(r"[^\s()]+\.(?:ya?ml|json)\b")

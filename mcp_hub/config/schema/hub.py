@@ -62,10 +62,14 @@ class TokenSettings(Section):
 
 
 class LogSettings(Section):
-    """Logs go to stderr; `auto` is console on a terminal, else JSON."""
+    """The log goes to stderr; `auto` is console on a terminal, else JSON.
+
+    `files`: keep the logs of servers in files, too.
+    """
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["auto", "json", "console"] = "auto"
+    files: bool = True
 
 
 def written_out(store: object) -> object:

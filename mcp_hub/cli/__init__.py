@@ -49,6 +49,7 @@ _COMMANDS: Final = {
     "check": "check:check",
     "doctor": "doctor:doctor",
     "approve": "approve:approve",
+    "schema": "running.schema:schema",
     "status": "running.status:status",
     "logs": "running.logs:logs",
 }

@@ -23,7 +23,7 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import StartFailed
 from mcp_hub.notices import Notices
 from mcp_hub.stores.server_logs.writer import ServerLogWriter
-from mcp_hub.types import Era
+from mcp_hub.types import Era, Snapshot
 from mcp_hub.upstreams.functions.source import check_reference
 from mcp_hub.upstreams.functions.upstream import LocalUpstream
 from mcp_hub.upstreams.lists.list_cache import ListFile, list_key
@@ -76,7 +76,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         else:
             connect = _remote(name, settings, server, server.url, eras, self.logins)
         rules = _supervisor_rules(settings, name)
-        lists = ListFile(self.last_lists, name, _list_key(name, server)) if self.last_lists is not None else None
+        lists = list_file(self.last_lists, name, server) if self.last_lists is not None else None
         clock, changes, gate = self.clock, self.changes, self.gate
         if server.scope in ("session", "call"):
             idle = _member_idle(settings, name)
@@ -89,6 +89,17 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         return ManagedUpstream(
             name, pinned, rules, clock=clock, changes=changes, lists=lists, takes_turns=asks, gate=gate
         )
+
+
+def last_lists(settings: Settings, folder: Path) -> list[Snapshot]:
+    """The lists of servers that hubs remember in `folder`. Python functions are not among them."""
+    files = [list_file(folder, name, own) for name, own in settings.servers.items() if own.enabled and not own.local]
+    return [found.snapshot for file in files if file.path.exists() and (found := file.read()) is not None]
+
+
+def list_file(folder: Path, name: str, server: ServerSettings) -> ListFile:
+    """Where hubs remember the lists of this server."""
+    return ListFile(folder, name, _list_key(name, server))
 
 
 def _list_key(name: str, server: ServerSettings) -> str:

@@ -23,6 +23,7 @@ from importlib import import_module
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from mcp_hub import __version__
 from mcp_hub.cli import lean as lean  # before anything that imports structlog
@@ -52,8 +53,11 @@ _COMMANDS: Final = {
     "schema": "running.schema:schema",
     "status": "running.status:status",
     "logs": "running.logs:logs",
+    "completion": "running.completion:completion",
 }
 """Command → module in `commands` and function there."""
+_COMPLETE: Final = "_MCP_HUB_COMPLETE"
+"""The variable that is set while a shell asks for completions, whatever the program is called."""
 _FILE: Final = re.compile(r"[^\s()]+\.(?:ya?ml|json)\b")
 
 
@@ -74,7 +78,7 @@ class _Commands(click.Group):
     def main(self, *args: Any, **kwargs: Any) -> Any:
         open_standard_streams()
         with kept_output():
-            return super().main(*args, **kwargs)
+            return super().main(*args, **{"complete_var": _COMPLETE, **kwargs})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -89,7 +93,16 @@ class _Commands(click.Group):
         module, _, function = _COMMANDS[cmd_name].partition(":")
         command = getattr(import_module(f"mcp_hub.cli.commands.{module}"), function)
         assert isinstance(command, click.Command)
+        if _COMPLETE in os.environ:
+            from mcp_hub.cli.completion import completed
+
+            return completed(cmd_name, command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The names of commands, without their help: for that all of them would have to be imported."""
+        names = [CompletionItem(name) for name in _COMMANDS if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> object:
         try:

@@ -27,6 +27,7 @@ from click.shell_completion import CompletionItem
 
 from mcp_hub import __version__
 from mcp_hub.cli import lean as lean  # before anything that imports structlog
+from mcp_hub.cli.completion import VARIABLE
 from mcp_hub.cli.render.output import kept_output
 from mcp_hub.cli.setup import EXIT_INTERRUPTED
 
@@ -56,8 +57,6 @@ _COMMANDS: Final = {
     "completion": "running.completion:completion",
 }
 """Command → module in `commands` and function there."""
-_COMPLETE: Final = "_MCP_HUB_COMPLETE"
-"""The variable that is set while a shell asks for completions, whatever the program is called."""
 _FILE: Final = re.compile(r"[^\s()]+\.(?:ya?ml|json)\b")
 
 
@@ -78,7 +77,7 @@ class _Commands(click.Group):
     def main(self, *args: Any, **kwargs: Any) -> Any:
         open_standard_streams()
         with kept_output():
-            return super().main(*args, **{"complete_var": _COMPLETE, **kwargs})
+            return super().main(*args, **{"complete_var": VARIABLE, **kwargs})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -93,10 +92,6 @@ class _Commands(click.Group):
         module, _, function = _COMMANDS[cmd_name].partition(":")
         command = getattr(import_module(f"mcp_hub.cli.commands.{module}"), function)
         assert isinstance(command, click.Command)
-        if _COMPLETE in os.environ:
-            from mcp_hub.cli.completion import completed
-
-            return completed(cmd_name, command)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

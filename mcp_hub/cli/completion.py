@@ -21,23 +21,16 @@ if TYPE_CHECKING:
     from mcp_hub.config.load.load import Loaded
 
 VARIABLE: Final = "_MCP_HUB_COMPLETE"
-"""Set by the scripts of shells, while they ask for completions."""
+"""Set by the scripts of shells, while they ask for completions, whatever the program is called."""
 _MOST: Final = 200
 """Streams that are offered."""
-
-
-def completed(name: str, command: click.Command) -> click.Command:
-    """The command, whose parameters complete their values from now on."""
-    for param in command.params:
-        values = _VALUES.get((name, param.name or "")) or _VALUES.get(("", param.name or ""))
-        if values is not None:
-            param._custom_shell_complete = _completing(values)  # what the argument shell_complete of a parameter sets
-    return command
 
 
 def _completing(
     values: Callable[["Loaded"], Iterable[str]],
 ) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """The argument `shell_complete` of a parameter."""
+
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stderr(nowhere), redirect_stdout(nowhere):
             try:
@@ -98,16 +91,10 @@ def _streams(loaded: "Loaded") -> Iterable[str]:
     return anyio.run(ids)
 
 
-_VALUES: Final[dict[tuple[str, str], Callable[["Loaded"], Iterable[str]]]] = {
-    ("", "server"): _servers,
-    ("", "servers"): _servers,
-    ("", "profile"): _profiles,
-    ("", "stream"): _streams,
-    ("restart", "name"): _servers,
-    ("serve", "client"): _clients,
-    ("tokens", "client"): _clients,
-    ("call", "name"): _exported(Kind.TOOL),
-    ("prompt", "name"): _exported(Kind.PROMPT),
-    ("read", "uri"): _exported(Kind.RESOURCE),
-}
-"""By command and parameter; without a command, in all of them."""
+servers: Final = _completing(_servers)
+profiles: Final = _completing(_profiles)
+clients: Final = _completing(_clients)
+streams: Final = _completing(_streams)
+tools: Final = _completing(_exported(Kind.TOOL))
+prompts: Final = _completing(_exported(Kind.PROMPT))
+resources: Final = _completing(_exported(Kind.RESOURCE))

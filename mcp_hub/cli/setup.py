@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub import logs
+from mcp_hub.cli import completion
 from mcp_hub.cli.render.output import say
 from mcp_hub.errors import ConfigError
 
@@ -108,7 +109,7 @@ def output_options(default: Callable[[Mapping[str, Any]], str]) -> Callable[[Cal
     return decorated
 
 
-stream_argument: Callable[[Any], Any] = click.argument("stream", callback=_named)
+stream_argument: Callable[[Any], Any] = click.argument("stream", callback=_named, shell_complete=completion.streams)
 
 
 def config_path(path: str | None) -> Path:

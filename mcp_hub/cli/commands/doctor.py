@@ -10,6 +10,7 @@ from msgspec import structs
 
 from mcp_hub.app import readiness
 from mcp_hub.app.upstream_factory import find_program
+from mcp_hub.cli import completion
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, own_wait_options, run_with_hub
 from mcp_hub.cli.render import tables
@@ -28,7 +29,7 @@ _SPARE: Final = 5.0
 
 
 @click.command()
-@click.argument("servers", nargs=-1, metavar="[SERVER]...")
+@click.argument("servers", nargs=-1, metavar="[SERVER]...", shell_complete=completion.servers)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option(
     "--wait", "patience", type=Seconds(min=0), metavar="SECONDS",

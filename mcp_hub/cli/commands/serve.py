@@ -17,6 +17,7 @@ import click
 from mcp_hub import logs
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.reload import Reloader
+from mcp_hub.cli import completion
 from mcp_hub.cli.access.running import recorded
 from mcp_hub.cli.access.warm import warm as fill_caches
 from mcp_hub.cli.render.output import say
@@ -46,8 +47,17 @@ if TYPE_CHECKING:
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="Port to listen on, 0 for any free port; overrides hub.http.port."
 )
-@click.option("--profile", help="Serve only this profile. A token that has a profile keeps its own.")
-@click.option("--client", metavar="NAME", help="Kind of client: an entry of hub.clients, or a built-in one.")
+@click.option(
+    "--profile",
+    shell_complete=completion.profiles,
+    help="Serve only this profile. A token that has a profile keeps its own.",
+)
+@click.option(
+    "--client",
+    metavar="NAME",
+    shell_complete=completion.clients,
+    help="Kind of client: an entry of hub.clients, or a built-in one.",
+)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Log level; overrides hub.log.level."
 )

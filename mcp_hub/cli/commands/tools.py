@@ -6,6 +6,7 @@ from typing import Any, Final
 import click
 
 from mcp_hub.app.readiness import not_ready
+from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, hub_options, run_with_hub
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import say
@@ -21,7 +22,7 @@ _WIDEST: Final = 200
 
 
 @click.command()
-@click.option("--server", metavar="NAME", help="Show only the tools of this server.")
+@click.option("--server", metavar="NAME", shell_complete=completion.servers, help="Show only the tools of this server.")
 @click.option("--full", is_flag=True, help="Show whole descriptions, and the parameters.")
 @click.option("--json", "as_json", is_flag=True, help="Print the definitions as a JSON array.")
 @click.option(
@@ -32,7 +33,12 @@ _WIDEST: Final = 200
 @click.option("--defer", is_flag=True, help="With --format: let the provider load tools that a search returned.")
 @click.option("--tools", "names", metavar="A,B", help="With --format: only these tools.")
 @click.option("--public-url", metavar="URL", help="With --format: the hub's https address, for connectors.")
-@click.option("--profile", metavar="NAME", help="With --format: only what this profile exposes.")
+@click.option(
+    "--profile",
+    metavar="NAME",
+    shell_complete=completion.profiles,
+    help="With --format: only what this profile exposes.",
+)
 @hub_options
 def tools(
     server: str | None,

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from mcp_hub.app.limits import state_dir
+from mcp_hub.cli import completion
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.setup import check_servers, config_option, config_path, load_config, run_with
@@ -29,7 +30,7 @@ _COLORS: Final = ("cyan", "magenta", "blue", "green", "yellow", "bright_cyan", "
 
 
 @click.command()
-@click.argument("server", required=False)
+@click.argument("server", required=False, shell_complete=completion.servers)
 @click.option("--follow", "-f", is_flag=True, help="Go on with new lines until Ctrl-C.")
 @click.option(
     "--lines", "-n", type=click.IntRange(min=0), default=100, show_default=True, metavar="N",

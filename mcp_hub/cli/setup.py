@@ -54,7 +54,8 @@ def _named(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 config_option: Callable[[Any], Any] = click.option(
     "--config", "-c", metavar="FILE",
-    help="Configuration file. Default: $MCP_HUB_CONFIG, ./servers.yaml, then the user's configuration folder.",
+    help="Configuration file. Default: $MCP_HUB_CONFIG, ./servers.yaml, then the user's configuration folder; "
+    "@user: the same without ./servers.yaml.",
 )  # fmt: skip
 verbose_option: Callable[[Any], Any] = click.option(
     "--verbose", "-v", count=True, help="Show the hub's log on stderr; -vv also shows the servers' stderr."

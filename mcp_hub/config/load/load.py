@@ -42,6 +42,8 @@ _LARGEST = 1 << 20  # 1 MiB is thousands of servers; more is not a configuration
 _OWN_TOOLS = 350  # tokens, at most
 _STARTER = "servers: {time: {command: uvx, args: [mcp-server-time]}}"
 _NOT_UTF8 = "the text is not UTF-8. Save the file as UTF-8."
+USERS_FILE = "@user"
+"""In place of a file's name: the user's own configuration, wherever the hub is started."""
 _NAMES = ("servers.yaml", "servers.yml", "servers.json")
 _GUESSED = 16  # characters: a token of this length cannot be guessed
 _PLACEHOLDERS_STAY = ("command", "url", "local", "args", "env")  # a disabled server keeps the shape it was written in
@@ -70,15 +72,19 @@ class Loaded:
 
 
 def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path:
-    """The file to load: `explicit`, else `$MCP_HUB_CONFIG`, else the first usual place. Raises: ConfigError."""
-    named = explicit or env.get("MCP_HUB_CONFIG")
+    """The file to load: `explicit`, else `$MCP_HUB_CONFIG`, else the first usual place. Raises: ConfigError.
+
+    `@user` means the same without the working directory, in which a client starts the hub: a cloned repository must not
+    choose what runs.
+    """
+    of_user = Path(platformdirs.user_config_dir("mcp-hub")) / _NAMES[0]
+    named = (None if explicit == USERS_FILE else explicit) or env.get("MCP_HUB_CONFIG")
     if named:
         try:
             return cwd / expand_home(named, env)
         except Unresolved as problem:
             raise ConfigError(ConfigFinding(problem.code, str(problem), named)) from None
-    places = [cwd / name for name in _NAMES]
-    places.append(Path(platformdirs.user_config_dir("mcp-hub")) / _NAMES[0])
+    places = [*(cwd / name for name in _NAMES if explicit != USERS_FILE), of_user]
     for place in places:
         if place.is_file():
             return place

@@ -334,6 +334,12 @@ COMMANDS: Final = _table(
     state_unreadable=("A file of approvals cannot be read.", "Remove it with `mcp-hub approve --forget`."),
     state_unwritable=("A file of approvals cannot be written.", "Check its permissions and the disk."),
     no_terminal=("The command cannot ask: stdin is not a terminal.", "Add --yes."),
+    no_service=(
+        "The system does not have services that the hub knows.",
+        "Start `mcp-hub serve --http` in another way.",
+    ),
+    not_ours=("The file was not written by the hub, which leaves it alone.", "Rename the file."),
+    service_failed=("The system could not start or stop the service.", "Read the message of its command."),
     no_login=("The server does not take a login.", "See the message."),
     logout_failed=("The login could not be removed.", "Check the file's permissions."),
 )

@@ -54,6 +54,7 @@ _COMMANDS: Final = {
     "schema": "running.schema:schema",
     "status": "running.status:status",
     "logs": "running.logs:logs",
+    "service": "running.service:service",
     "completion": "running.completion:completion",
 }
 """Command → module in `commands` and function there."""

@@ -25,8 +25,6 @@ _BOM: Final = "\ufeff"
 class NotEditable(HubError):
     """A text that cannot be edited surely. `snippet` is what a person may put there; empty for a removal."""
 
-    code = "not_editable"
-
     def __init__(self, reason: str, snippet: str) -> None:
         super().__init__(reason)
         self.snippet = snippet

@@ -77,14 +77,18 @@ def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path
             return cwd / expand_home(named, env)
         except Unresolved as problem:
             raise ConfigError(ConfigFinding(problem.code, str(problem), named)) from None
-    places = [cwd / name for name in _NAMES]
-    places.append(Path(platformdirs.user_config_dir("mcp-hub")) / _NAMES[0])
+    places = [*(cwd / name for name in _NAMES), usual_place()]
     for place in places:
         if place.is_file():
             return place
     searched = ", ".join(str(place) for place in places)
     said = f"no configuration found (searched: {searched}). Create one with: {_STARTER}"
     raise ConfigError(ConfigFinding("config_not_found", said))
+
+
+def usual_place() -> Path:
+    """The file in the user's configuration folder."""
+    return Path(platformdirs.user_config_dir("mcp-hub")) / _NAMES[0]
 
 
 def load(path: Path, env: Mapping[str, str], *, partly: bool = False) -> Loaded:

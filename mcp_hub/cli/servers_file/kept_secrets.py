@@ -3,10 +3,11 @@
 import importlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from mcp_hub.cli.servers_file.atomic import FileEdit, edit_file
+from mcp_hub.cli.servers_file.atomic import edit_file
 from mcp_hub.config.load.secrets import is_literal_secret, secret_arguments, secrets_of_url
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.masking import learn
@@ -45,17 +46,24 @@ class KeptSecrets:
         self._kept[place] = value
         return f"${{file:{FOLDER}/{place}}}" if self._keyring is None else f"${{keyring:{SERVICE}/{place}}}"
 
-    def store(self, env: Mapping[str, str]) -> list[FileEdit]:
-        """Writes the values; returns the files that are new. Raises `ConfigError`."""
-        done: list[FileEdit] = []
-        for place, value in self._kept.items():
-            if self._keyring is not None:
+    def store(self, env: Mapping[str, str]) -> None:
+        """Writes the values. Raises `ConfigError`."""
+        self.store_in_keyring()
+        for path, content in self.files().items():
+            edit_file(path, partial(_content, content), env)
+
+    def files(self) -> dict[Path, bytes]:
+        """The files of the values, as they are to be; none if those are kept in the keyring."""
+        if self._keyring is not None:
+            return {}
+        # the reader removes one line break
+        return {self._folder / place: f"{value}\n".encode() for place, value in self._kept.items()}
+
+    def store_in_keyring(self) -> None:
+        """Writes the values of the keyring, if they are kept there. Raises `ConfigError`."""
+        if self._keyring is not None:
+            for place, value in self._kept.items():
                 _set(self._keyring, place, value)
-                continue
-            written = (value + "\n").encode()  # the reader removes one line break
-            edit = edit_file(self._folder / place, lambda _, written=written: written, env)  # type: ignore[misc]
-            done += [edit] if edit is not None else []
-        return done
 
     def _found(self, place: str) -> str | None:
         """The value that is kept there already."""
@@ -102,6 +110,10 @@ def secrets_written(own: JsonObject) -> Iterator[str]:
 
     without_secrets("", own, note)
     yield from found
+
+
+def _content(content: bytes, _: bytes | None) -> bytes:
+    return content
 
 
 def _kept(server: str, name: str, value: object, keep: Keep) -> object:

@@ -17,6 +17,8 @@ from mcp_hub.config.quantities import as_flag
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import JsonObject
 
+HEAD: Final = "# The servers behind this hub: mcp-hub add, import and edit change this file.\n"
+"""The first line of a new file."""
 UNRESOLVED: Final = ("variable_not_set", "file_unreadable", "keyring_unavailable")
 """Codes of a `${…}` that has no value yet: the server is written all the same."""
 
@@ -101,21 +103,22 @@ class ServersFile(msgspec.Struct, frozen=True):
             return [one for one in error.findings if one.code in UNRESOLVED and _is_about(one, names)]
         return []
 
-    def change(self, changes: Sequence[Change], head: str = "") -> FileEdit | None:
-        """Makes the changes, all or none; `head` begins a new file. None if the file says so already.
+    def change(self, changes: Sequence[Change]) -> FileEdit | None:
+        """Makes the changes, all or none. None if the file says so already.
 
         Raises `EditRefused` where the text does not allow a change, and a finding for a server that the hub would not
         take.
         """
-        return edit_file(self.path, lambda before: self._changed(before, changes, head), self.env)
+        return edit_file(self.path, lambda before: self.changed(before, changes), self.env)
 
-    def changed_text(self, changes: Sequence[Change], head: str = "") -> tuple[str, str]:
+    def changed_text(self, changes: Sequence[Change]) -> tuple[str, str]:
         """The text before and after; nothing is written."""
         before = self.path.read_bytes() if self.path.exists() else None
-        return self._decoded(before or b""), self._decoded(self._changed(before, changes, head))
+        return self._decoded(before or b""), self._decoded(self.changed(before, changes))
 
-    def _changed(self, before: bytes | None, changes: Sequence[Change], head: str) -> bytes:
-        text = head if before is None else self._decoded(before)
+    def changed(self, before: bytes | None, changes: Sequence[Change]) -> bytes:
+        """The bytes with the changes; nothing is read or written. Raises as `change`."""
+        text = HEAD if before is None else self._decoded(before)
         for change in changes:
             text = self._with(text, change)
         self._check(text, [change.name for change in changes if isinstance(change, PutServer)])

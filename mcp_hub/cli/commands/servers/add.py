@@ -2,15 +2,15 @@
 
 import os
 import re
-import shlex
 from collections.abc import Sequence
 
 import click
 
-from mcp_hub.cli.commands.servers.changed import HEAD, confirm, end_with, found_file, report
+from mcp_hub.cli.commands.servers.changed import confirm, end_with, found_file, report
 from mcp_hub.cli.registry.fetch import read_server_json
 from mcp_hub.cli.registry.server_json import entry_of, parse_server_json
 from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.servers import described
 from mcp_hub.cli.render.tables import print_warnings
 from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets, secrets_written, without_secrets
 from mcp_hub.cli.servers_file.servers_file import PutServer, ServersFile
@@ -110,23 +110,10 @@ def _write(file: ServersFile, name: str, own: JsonObject, *, replaces: bool, key
         secrets = KeptSecrets(file.folder, keyring=keyring)
         kept = without_secrets(name, own, secrets.keep)
         change = PutServer(name, kept, replaces)
-        file.changed_text([change], HEAD)  # refuses what cannot be written, before a secret is
+        file.changed_text([change])  # refuses what cannot be written, before a secret is
         secrets.store(os.environ)
-        file.change([change], HEAD)
+        file.change([change])
     except ConfigError as error:
         end_with(error)
     report(file, f"Added {name}: {described(kept)}")
     print_warnings(file.unresolved([name]))
-
-
-def described(own: JsonObject) -> str:
-    """The server on one line: its exact command, quoted as a shell would have it, or its URL."""
-    if "url" in own:
-        named = own.get("headers")
-        with_headers = f" with {', '.join(named)}" if isinstance(named, dict) and named else ""
-        return f"{own['url']}{with_headers}"
-    env = own.get("env")
-    settings = [f"{key}={shlex.quote(str(value))}" for key, value in env.items()] if isinstance(env, dict) else []
-    args = own.get("args")
-    line = shlex.join([str(own.get("command")), *map(str, args if isinstance(args, list) else ())])
-    return " ".join([*settings, line])

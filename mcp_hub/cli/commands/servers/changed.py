@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -13,9 +13,6 @@ from mcp_hub.cli.servers_file.servers_file import Change, EditRefused, ServersFi
 from mcp_hub.cli.setup import EXIT_CONFIG, fail, fail_with
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide, visible
-
-HEAD: Final = "# The servers behind this hub: mcp-hub add, import and edit change this file.\n"
-"""The first line of a new file."""
 
 
 def found_file(config: str | None) -> ServersFile:
@@ -29,7 +26,7 @@ def found_file(config: str | None) -> ServersFile:
 def make(file: ServersFile, changes: Sequence[Change]) -> bool:
     """Makes the changes; whether there was something to do. Exits with 2 and the reason if they cannot be made."""
     try:
-        return file.change(changes, HEAD) is not None
+        return file.change(changes) is not None
     except ConfigError as error:
         end_with(error)
 

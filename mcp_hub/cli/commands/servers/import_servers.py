@@ -1,103 +1,133 @@
-"""`mcp-hub import`: the servers of another client's file, as a `servers.yaml` of the hub.
-
-Values that the other client would ask for, and those of its files of variables, are secrets: they are kept in files of
-their own, for nobody else's eyes, and never in the configuration.
-"""
+"""`mcp-hub import`: takes the servers of other clients, or of a file, into the configuration of the hub."""
 
 import os
-import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
-import yaml
 
+from mcp_hub.cli.clients.find import is_present
+from mcp_hub.cli.clients.model import Client
+from mcp_hub.cli.clients.places import Where
+from mcp_hub.cli.clients.table import CLIENTS, find_client
+from mcp_hub.cli.commands.servers.asked_inputs import AskedInputs
+from mcp_hub.cli.commands.servers.changed import confirm, end_with, found_file, report
+from mcp_hub.cli.imports.costs import measured
+from mcp_hub.cli.imports.found import FoundServers, of_clients, of_file
+from mcp_hub.cli.imports.plan import ImportPlan, planned
 from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.imports import print_costs, print_plan
 from mcp_hub.cli.render.output import say
-from mcp_hub.cli.setup import fail, fail_with
-from mcp_hub.config.load.imported import Input, ValuePlaces, imported
-from mcp_hub.config.load.interpolate import variable_of_input
+from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets
+from mcp_hub.cli.servers_file.servers_file import ServersFile
+from mcp_hub.cli.setup import config_option, fail, quiet_logs
+from mcp_hub.config.findings import nearest
+from mcp_hub.config.load.imported import ValuePlaces
+from mcp_hub.config.load.load import load
 from mcp_hub.errors import ConfigError
-from mcp_hub.stores.locks import make_folder
-
-_SECRETS = "secrets"
 
 
 @click.command("import")
-@click.argument("file", metavar="FILE")
+@click.argument("sources", metavar="[CLIENT | FILE]...", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Import from every client that is found on this machine.")
+@click.option("--dry-run", is_flag=True, help="Show what would be imported, and write nothing.")
+@click.option("--keyring", is_flag=True, help="Keep secrets in the system's keyring, not in files.")
 @click.option(
-    "--output", metavar="FILE", default="servers.yaml", show_default=True,
-    help="The file to write. It must not exist yet.",
+    "--count/--no-count", "counts", default=None,
+    help="Start the imported servers once, to measure what their tools cost. Default: ask; with --yes, do it.",
 )  # fmt: skip
-def import_servers(file: str, output: str) -> None:
-    """Make a servers.yaml of the servers in another client's FILE.
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@config_option
+def import_servers(
+    sources: tuple[str, ...],
+    every: bool,
+    dry_run: bool,
+    keyring: bool,
+    counts: bool | None,
+    yes: bool,
+    config: str | None,
+) -> None:
+    """Import the servers of other clients into the configuration.
 
-    A value of ${input:NAME} comes from the environment variable NAME; if that is not set, the command asks for it on a
-    terminal. Answers, and the variables of an envFile, are kept in the folder `secrets` beside the output.
+    CLIENT is a client's name, such as claude-desktop or cursor. FILE is a client's file, such as .mcp.json of a
+    project: those are imported only if they are named. The command shows every server before it writes, merges
+    doubles, and keeps secrets out of the configuration. It changes no file of a client.
     """
-    target = Path(output).absolute()
-    if target.exists():
-        fail("output_exists", f"{target} exists already. Choose another file with --output.")
-    values = _Values()
+    if every == bool(sources):
+        raise click.UsageError("Name clients or files, or give --all. To only look: mcp-hub import --all --dry-run")
+    file = found_file(config)
+    plan = plan_of(sources, file, keyring=keyring)
+    print_plan(plan)
+    if dry_run or not plan.taken:
+        return
+    confirm(f"Write {tables.plural(len(plan.taken), 'server')} to {file.path}?", yes=yes)
+    carry_out(plan)
+    if counts if counts is not None else _is_to_count(yes):
+        count(plan)
+
+
+def plan_of(sources: Sequence[str], file: ServersFile, *, keyring: bool = False) -> ImportPlan:
+    """The plan for these clients and files, or for all clients. Exits with 2 if there is something wrong with them."""
+    where = Where.here(os.environ)
     try:
-        servers, warnings = imported(Path(file), os.environ, ValuePlaces(values.ask, values.keep))
-    except ConfigError as exc:
-        fail_with(exc)
-    tables.print_warnings(warnings)
-    text = yaml.safe_dump({"servers": servers}, sort_keys=False, allow_unicode=True, width=120)
+        secrets = KeptSecrets(file.folder, keyring=keyring)
+        inputs = AskedInputs(secrets.keep_as)
+        places = ValuePlaces(inputs.ask, secrets.keep)
+        found = _found(sources, where, places)
+        return planned(found, file, secrets, KeptSecrets(file.folder, keyring=keyring))
+    except ConfigError as error:
+        end_with(error)
+
+
+def carry_out(plan: ImportPlan) -> None:
+    """Writes what was planned. Exits with 2 if that cannot be."""
     try:
-        for name, value in values.kept.items():
-            make_folder(target.parent / _SECRETS)
-            _write(target.parent / _SECRETS / name, value + "\n")  # the reader removes one line break
-        _write(target, text)
-    except OSError as problem:
-        fail("output_unwritable", f"{problem.filename} cannot be written: {problem.strerror}. Choose another --output.")
-    say(f"Imported {tables.plural(len(servers), 'server')} into {target}. Run: mcp-hub check --config {target}")
+        plan.carry_out(os.environ)
+    except ConfigError as error:
+        end_with(error)
+    report(plan.file, f"Imported {tables.plural(len(plan.taken), 'server')}")
+    tables.print_warnings(plan.file.unresolved([one.name for one in plan.taken]))
 
 
-class _Values:
-    """The `${…}` for values from outside; `kept` are texts by the name of the file to keep them in."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, str] = {}
-        self._asked: dict[str, str] = {}
-
-    def ask(self, wanted: Input) -> str:
-        """Of an input: its variable, or a file with the answer of a person, who is asked once."""
-        if wanted.id not in self._asked:
-            self._asked[wanted.id] = self._found(wanted)
-        return self._asked[wanted.id]
-
-    def keep(self, server: str, name: str, value: str) -> str:
-        """Of a variable of a server."""
-        return self._kept(f"{server}.{name}", value)
-
-    def _found(self, wanted: Input) -> str:
-        name = variable_of_input(wanted.id)
-        if name not in os.environ and _is_anybody_there():
-            said = wanted.description or wanted.id
-            return self._kept(
-                wanted.id, click.prompt(said, default=wanted.default, hide_input=wanted.password, err=True)
-            )
-        if name not in os.environ and wanted.default is None:
-            say(f"warning: set the environment variable {name}, or run this command in a terminal, which asks for it")
-        default = wanted.default
-        return f"${{{name}}}" if default is None or "}" in default or "${" in default else f"${{{name}:-{default}}}"
-
-    def _kept(self, name: str, value: str) -> str:
-        file = re.sub(r"[^\w.-]", "_", name).lstrip(".") or "value"
-        while self.kept.get(file, value) != value:
-            file += "_"
-        self.kept[file] = value
-        return f"${{file:{_SECRETS}/{file}}}"
+def count(plan: ImportPlan) -> None:
+    """Starts the servers once, and prints what their tools cost."""
+    quiet_logs(0)
+    try:
+        loaded = load(plan.file.path, os.environ, partly=True)
+    except ConfigError as error:
+        say(f"The costs were not measured: {error}")
+        return
+    print_costs(measured(loaded, [one.name for one in plan.taken]))
 
 
-def _is_anybody_there() -> bool:
-    return sys.stdin.isatty()
+def _is_to_count(yes: bool) -> bool:
+    if yes:
+        return True
+    said = "Start these servers once, to measure what their tools cost in tokens?"
+    return sys.stdin.isatty() and click.confirm(said, default=True, err=True)
 
 
-def _write(path: Path, text: str) -> None:
-    """A new file for nobody else's eyes. Raises `OSError`."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(file, "w", encoding="utf-8") as out:
-        out.write(text)
+def _found(sources: Sequence[str], where: Where, places: ValuePlaces) -> FoundServers:
+    if not sources:
+        return of_clients([one for one in CLIENTS.values() if is_present(one, where)], where, places)
+    done = FoundServers()
+    for source in sources:
+        client = _client(source)
+        found = of_file(Path(source), where, places) if client is None else of_clients([client], where, places)
+        done.servers += found.servers
+        done.skipped += found.skipped
+        done.problems += found.problems
+        done.files += found.files
+        if not found.files:
+            say(f"{source}: nothing is found")
+    return done
+
+
+def _client(source: str) -> Client | None:
+    """The client of this name; None for a file. Exits with 2 for a text that is neither."""
+    if (client := find_client(source)) is not None:
+        return client
+    if os.path.exists(source) or "/" in source or "\\" in source or "." in source:
+        return None
+    fail("unknown_client", f'"{source}" is neither a client nor a file{nearest(source, CLIENTS) or "."}')

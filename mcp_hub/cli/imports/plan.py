@@ -129,7 +129,7 @@ def _refusal(file: ServersFile, change: PutServer) -> str | None:
 def _endpoint(file: ServersFile) -> tuple[int, ...]:
     """The port at which the hub of this configuration listens; empty without one."""
     try:
-        return (load(file.path, file.env, partly=True).settings.hub.http.port,)
+        return (load(file.path, file.env, partly=True, lenient=True).settings.hub.http.port,)
     except ConfigError:
         return ()
 

@@ -93,7 +93,7 @@ class ServersFile(msgspec.Struct, frozen=True):
 
     def registry(self) -> str | None:
         """`hub.registry`, where the file has it and can be read."""
-        return load(self.path, self.env, partly=True).settings.hub.registry if self.exists else None
+        return load(self.path, self.env, partly=True, lenient=True).settings.hub.registry if self.exists else None
 
     def unresolved(self, names: Sequence[str]) -> list[ConfigFinding]:
         """The `${…}` of these servers that have no value yet."""

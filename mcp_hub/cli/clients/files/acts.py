@@ -1,0 +1,197 @@
+"""Acts: several files changed together, each with its content before, so that the last act can be undone."""
+
+import base64
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcp_hub.cli.clients.files.replace import (
+    Changed,
+    FileRefused,
+    back_up,
+    content_of,
+    digest,
+    drop_backup,
+    locked,
+    replace,
+    target_of,
+    unreadable,
+    unwritable,
+)
+from mcp_hub.stores.locks import make_folder, remove
+
+_MOST: Final = 20
+"""Acts that are kept to be undone."""
+_UNKNOWN: Final = "?"
+"""The digest of a file that another program writes, until it has."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A file and its change: `edit` makes the new content of the present one; None stands for no file.
+
+    `edit` is called again if the file changes meanwhile. It may raise `FileRefused`. `run` lets another program change
+    the file instead; False if it could not, then `edit` does. It may raise `FileRefused`, too.
+    """
+
+    path: Path
+    edit: Callable[[bytes | None], bytes | None]
+    run: Callable[[], bool] | None = None
+
+
+class FileState(msgspec.Struct):
+    """A file in the record of an act: content before, and the digest of the one after."""
+
+    path: str
+    before: str | None
+    """In Base64."""
+    after: str | None
+
+    def content(self) -> bytes | None:
+        """The content before."""
+        return None if self.before is None else base64.b64decode(self.before)
+
+
+class Act(msgspec.Struct):
+    """What a command has changed."""
+
+    title: str
+    files: list[FileState]
+
+
+class Acts:
+    """The acts of this user, the records of which are in the state folder, for nobody else's eyes."""
+
+    def __init__(self, state: Path) -> None:
+        self._folder = state / "clients" / "acts"
+        self._locks = state / "clients" / "locks"
+
+    def do(self, title: str, changes: Sequence[Change]) -> list[Path]:
+        """Changes the files, and records it under this title; returns the paths of those that are different now.
+
+        Nothing is changed if one of them is refused at the beginning. Raises `FileRefused`; files that were changed
+        before that can be undone.
+        """
+        with locked(self._folder, self._locks):
+            return self._done(title, changes)
+
+    def _done(self, title: str, changes: Sequence[Change]) -> list[Path]:
+        done: list[Path] = []
+        planned = [(one, target := target_of(one.path), content_of(target)) for one in changes]
+        states = [_state(one, target, before) for one, target, before in planned]
+        wanted = [(one, target, state) for (one, target, before), state in zip(planned, states, strict=True)
+                  if state.after != digest(before)]  # fmt: skip
+        if not wanted:
+            return done
+        act = Act(title, [state for _, _, state in wanted])
+        record = self._folder / f"{self._last() + 1:08}.json"
+        self._write(record, act)
+        for change, target, state in wanted:
+            with locked(target, self._locks):
+                self._do_one(change, target, state, lambda: self._write(record, act))
+            done.append(change.path)
+        self._forget_old()
+        return done
+
+    def undo(self) -> Act | None:
+        """Gives the files of the last act their content from before it; None if there is no act.
+
+        Raises `FileRefused` if one of them has been changed since; then all stay as they are.
+        """
+        with locked(self._folder, self._locks):
+            return self._undone()
+
+    def _undone(self) -> Act | None:
+        record = self._path(self._last())
+        act = self._read(record)
+        if act is None:
+            return None
+        todo: list[tuple[Path, bytes | None, bytes | None]] = []
+        for state in act.files:
+            path, before = Path(state.path), state.content()
+            present = content_of(path)
+            if digest(present) not in (state.after, digest(before)):
+                said = f"{path} has been changed since. Nothing was undone; edit the file, or use its backup."
+                raise FileRefused("undo_drift", said)
+            if present != before:
+                todo.append((path, present, before))
+        for path, present, before in todo:
+            with locked(path, self._locks):
+                _swap(path, present, before)
+        for state in act.files:
+            drop_backup(Path(state.path), state.content())
+        remove(record)
+        return act
+
+    def _do_one(self, change: Change, target: Path, state: FileState, record: Callable[[], None]) -> None:
+        """Changes one file; if it has changed since it was read, once more from its new content."""
+        for is_last in (False, True):
+            before = content_of(target)
+            if digest(before) != digest(state.content()) or is_last:
+                fresh = _state(change, target, before)
+                state.before, state.after = fresh.before, fresh.after
+                record()
+            if before is not None:
+                back_up(target, before)
+            if change.run is not None and self._was_run(change.run, target, state, record):
+                return
+            after = change.edit(before)
+            if state.after != digest(after):  # another program was to write it
+                state.after = digest(after)
+                record()
+            try:
+                replace(target, before, after)
+            except Changed:
+                if is_last:
+                    raise _busy(target) from None
+            else:
+                return
+
+    def _was_run(self, run: Callable[[], bool], target: Path, state: FileState, record: Callable[[], None]) -> bool:
+        try:
+            return run()
+        finally:
+            state.after = digest(content_of(target))
+            record()
+
+    def _last(self) -> int:
+        return max((int(path.stem) for path in self._folder.glob("[0-9]*.json")), default=0)
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number:08}.json"
+
+    def _write(self, path: Path, act: Act) -> None:
+        try:
+            make_folder(self._folder)
+        except OSError as problem:
+            raise unwritable(self._folder, problem) from None
+        replace(path, content_of(path), msgspec.json.encode(act))
+
+    def _read(self, path: Path) -> Act | None:
+        content = content_of(path)
+        try:
+            return None if content is None else msgspec.json.decode(content, type=Act)
+        except msgspec.DecodeError:
+            raise unreadable(path, OSError(0, "it is damaged")) from None
+
+    def _forget_old(self) -> None:
+        for path in sorted(self._folder.glob("[0-9]*.json"))[:-_MOST]:
+            remove(path)
+
+
+def _state(change: Change, target: Path, before: bytes | None) -> FileState:
+    after = digest(change.edit(before)) if change.run is None else _UNKNOWN
+    return FileState(str(target), None if before is None else base64.b64encode(before).decode(), after)
+
+
+def _swap(path: Path, present: bytes | None, before: bytes | None) -> None:
+    try:
+        replace(path, present, before)
+    except Changed:
+        raise _busy(path) from None
+
+
+def _busy(path: Path) -> FileRefused:
+    said = f"{path} is being changed by another program. Quit that program, and try again."
+    return FileRefused("client_file_changed", said)

@@ -45,6 +45,8 @@ _COMMANDS: Final = {
     "logout": "login:logout",
     "reload": "reload:reload",
     "restart": "reload:restart",
+    "install": "clients.install:install",
+    "uninstall": "clients.uninstall:uninstall",
     "import": "import_servers:import_servers",
     "check": "check:check",
     "doctor": "doctor:doctor",

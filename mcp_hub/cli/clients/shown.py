@@ -1,10 +1,9 @@
 """The hub's entry for people: a snippet to paste, and a difference. Other parts of a file are never shown."""
 
 import difflib
-import json
 from collections.abc import Iterator, Mapping
 
-from mcp_hub.cli.clients.edit import toml_text, yaml_text
+from mcp_hub.cli.clients.edit import json_text, toml_text, yaml_text
 from mcp_hub.cli.clients.edit.entry import form_of, with_hub
 from mcp_hub.cli.clients.entries import HUB
 from mcp_hub.cli.clients.model import Layout, Place
@@ -38,7 +37,7 @@ def _lines(file: str, layout: Layout, entry: object) -> list[str]:
         return toml_text.rendered([*layout.key, HUB], masked, "\n").splitlines()
     if form == "yaml":
         return yaml_text.block([*layout.key, HUB], masked, "", "\n").splitlines()
-    return f"{json.dumps(HUB)}: {json.dumps(masked, indent=2, ensure_ascii=False)}".splitlines()
+    return [line[2:] for line in json_text.rendered({HUB: masked}, "  ")[1:-1]]
 
 
 def _masked(entry: Mapping[str, object]) -> JsonObject:

@@ -103,8 +103,7 @@ def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, option
     if options.dry_run:
         return common.tell_problems(planned), False
     args = (*(("--http",) if options.over_http else ()), "--config", loaded.place)
-    names = ", ".join(client.title for client in clients)
-    code = common.do(f"install into {names}", planned, args, moved.changes)
+    code = common.do("install into", planned, args, moved.changes)
     return code, any(step.is_needed and step.problem is None for step in planned)
 
 

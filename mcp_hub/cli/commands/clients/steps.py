@@ -66,10 +66,15 @@ def show(steps: Iterable[Step]) -> None:
         tables.print_lines(lines)
 
 
-def do(title: str, steps: Sequence[Step], args: Sequence[str], first: Sequence[FileChange] = ()) -> int:
-    """Makes the changes and says how each went; the exit code. `args`: of the command that installs the hub again."""
+def do(verb: str, steps: Sequence[Step], args: Sequence[str], first: Sequence[FileChange] = ()) -> int:
+    """Makes the changes and says how each went; the exit code.
+
+    `verb` is the beginning of the act's title, `args` are those of the command that installs the hub again.
+    """
     state = state_dir(os.environ)
-    changes = [step.change for step in steps if step.change is not None and step.is_needed]
+    needed = [step for step in steps if step.change is not None and step.is_needed]
+    changes = [step.change for step in needed if step.change is not None]
+    title = f"{verb} {', '.join(dict.fromkeys(step.file.client.title for step in needed))}"
     try:
         results = {done.path: done for done in Acts(state).do(title, changes, first)}
         _record(WrittenEntries(state), steps, results, args)
@@ -114,8 +119,8 @@ def tell_problems(steps: Iterable[Step]) -> int:
 def _found(name: str) -> Client:
     client = find_client(name)
     if client is None:
-        hint = nearest(name.casefold(), CLIENTS) or f". Known: {', '.join(CLIENTS)}."
-        fail("unknown_client", f'There is not a client "{visible(name)}"{hint}')
+        hint = nearest(name.casefold(), CLIENTS) or "."
+        fail("unknown_client", f'There is not a client "{visible(name)}"{hint} Known: {", ".join(CLIENTS)}.')
     return client
 
 

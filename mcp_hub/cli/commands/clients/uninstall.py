@@ -35,8 +35,7 @@ def uninstall(clients: tuple[str, ...], every: bool, dry_run: bool, waits: bool)
     if dry_run:
         raise SystemExit(common.tell_problems(planned))
     planned = [_unless_running(step, where, waits) for step in planned]
-    names = ", ".join(client.title for client in chosen)
-    raise SystemExit(common.do(f"uninstall from {names}", planned, ()))
+    raise SystemExit(common.do("uninstall from", planned, ()))
 
 
 def _unless_running(step: Step, where: Where, waits: bool) -> Step:

@@ -101,23 +101,22 @@ class Acts:
         record = self._path(self._last() + 1)
         done: list[Done] = []
         if wanted:
-            self._write(record, act)
+            self._write(record, act)  # before anything is changed
         for one in wanted:
             try:
                 with locked(one.target, self._locks):
                     self._do_one(one, lambda: self._write(record, act))
             except FileRefused as problem:
                 if one.change.run is None or digest(one.state.content()) == one.state.after:
-                    act.files.remove(one.state)  # it is as it was
-                    self._write(record, act)
+                    act.files = [state for state in act.files if state is not one.state]  # it is as it was
                 if one.is_first:
+                    act.files = act.files[: len(done)]
+                    self._end(record, act)
                     raise
                 done.append(Done(one.change.path, problem))
             else:
                 done.append(Done(one.change.path))
-        if wanted and not act.files:
-            remove(record)
-        self._forget_old()
+        self._end(record, act)
         return done
 
     def undo(self) -> Act | None:
@@ -133,18 +132,18 @@ class Acts:
         act = self._read(record)
         if act is None:
             return None
-        todo: list[tuple[Path, bytes | None, bytes | None]] = []
-        for state in act.files:
-            path, before = Path(state.path), state.content()
-            present = content_of(path)
-            if digest(present) not in (state.after, digest(before)):
-                said = f"{path} has been changed since. Nothing was undone; edit the file, or use its backup."
+        paths = [Path(state.path) for state in act.files]
+        present = {path: content_of(path) for path in paths}
+        wanted = dict(present)
+        for path, state in reversed([*zip(paths, act.files, strict=True)]):  # links of two clients may meet in one file
+            if digest(wanted[path]) not in (state.after, digest(state.content())):
+                said = f"{path} has been changed since, so nothing was undone. mcp-hub uninstall removes only the hub."
                 raise FileRefused("undo_drift", said)
-            if present != before:
-                todo.append((path, present, before))
-        for path, present, before in todo:
+            wanted[path] = state.content()
+        for path, before in wanted.items():
             with locked(path, self._locks):
-                _swap(path, present, before)
+                if present[path] != before:
+                    _swap(path, present[path], before)
         for state in act.files:
             drop_backup(Path(state.path), state.content())
         remove(record)
@@ -204,7 +203,12 @@ class Acts:
         except msgspec.DecodeError:
             raise unreadable(path, OSError(0, "it is damaged")) from None
 
-    def _forget_old(self) -> None:
+    def _end(self, record: Path, act: Act) -> None:
+        """Keeps the record of an act that changed something, and not too many."""
+        if act.files:
+            self._write(record, act)
+        else:
+            remove(record)
         for path in sorted(self._folder.glob("[0-9]*.json"))[:-_MOST]:
             remove(path)
 

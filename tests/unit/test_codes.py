@@ -19,7 +19,7 @@ PAGE: Final = ROOT / "docs" / "errors.md"
 PLACE: Final = {
     **dict.fromkeys(("StartFailed", "Incompatible", "InitializeRefused", "ProbeKilled", "_NotModern", "_IsModern"), 0),
     **dict.fromkeys(("Cause", "Denial", "ConfigFinding", "finding", "Unresolved", "_Unreadable", "fail", "Reason"), 0),
-    **dict.fromkeys(("PostRefused", "FreshNeeded", "FormatRefused", "CallFault", "OutputError"), 0),
+    **dict.fromkeys(("PostRefused", "FreshNeeded", "FormatRefused", "CallFault", "OutputError", "FileRefused"), 0),
     **dict.fromkeys(("Problem", "Refusal", "Finding", "Flaw", "Diagnosis", "_about", "warn", "retire", "refuse"), 1),
     "ErrorResponse": 1,
     "_refusal": 2,
@@ -31,7 +31,7 @@ INTRO: Final = """# Error codes
 Every failure that you can meet has a stable code. Programs should test for the code: the sentence beside it may change.
 `mcp-hub doctor` shows the fix for each server that is not ready.
 
-This page is generated from `mcp_hub/codes.py`: `python -m tests.unit.test_codes`.
+This page is generated from `mcp_hub/codes`: `python -m tests.unit.test_codes`.
 """
 ABOUT: Final = {
     "Servers": """Why a server is not ready. The code is `code` in `GET /v1/servers` and `mcp-hub list --json`, stands
@@ -66,7 +66,7 @@ def page() -> str:
 
 def modules() -> Iterator[tuple[Path, ast.Module]]:
     for path in sorted((ROOT / "mcp_hub").rglob("*.py")):
-        if path.name != "codes.py":
+        if path.parent.name != "codes":
             yield path.relative_to(ROOT), ast.parse(path.read_text())
 
 

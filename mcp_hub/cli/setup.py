@@ -123,7 +123,7 @@ def config_path(path: str | None) -> Path:
         fail_with(exc)
 
 
-def read_config(path: str | None, *, partly: bool = False, fixes: bool = False, lenient: bool = True) -> "Loaded":
+def read_config(path: str | None, *, partly: bool = False, lenient: bool = True) -> "Loaded":
     """The configuration, once nobody else may write the hub's folders. Raises: ConfigError.
 
     `partly` and `lenient` as in `load`.
@@ -132,19 +132,17 @@ def read_config(path: str | None, *, partly: bool = False, fixes: bool = False, 
     from mcp_hub.config.load.load import find_config, load
 
     loaded = load(find_config(path, Path.cwd(), os.environ), os.environ, partly=partly, lenient=lenient)
-    for folder in check_state(loaded.settings, os.environ, fixes=fixes):
-        say(f"fixed: nobody else may write {folder} any more")
+    check_state(loaded.settings, os.environ)
     return loaded
 
 
-def load_config(path: str | None, *, partly: bool = False, fixes: bool = False) -> "Loaded":
+def load_config(path: str | None, *, partly: bool = False) -> "Loaded":
     """The configuration; `partly` as in `load`.
 
-    If it is invalid, or others may write the hub's folders, prints why and exits with 2. If it `fixes`, it takes that
-    right away from others.
+    If it is invalid, or others may write the hub's folders, prints why and exits with 2.
     """
     try:
-        loaded = read_config(path, partly=partly, fixes=fixes)
+        loaded = read_config(path, partly=partly)
     except ConfigError as exc:
         fail_with(exc)
     for warning in loaded.warnings:

@@ -48,6 +48,15 @@ COMMANDS: Final = table(
     state_unreadable=("A file of approvals cannot be read.", "Remove it with `mcp-hub approve --forget`."),
     state_unwritable=("A file of approvals cannot be written.", "Check its permissions and the disk."),
     no_terminal=("The command cannot ask: stdin is not a terminal.", "Add --yes."),
+    hidden_command=(
+        "Applications that start from the desktop do not find the program of a server.",
+        "Run `mcp-hub doctor --fix`, or set `command` to its full path.",
+    ),
+    stale_record=("A hub was killed and has left its record.", "Run `mcp-hub doctor --fix`, or ignore it."),
+    client_entry_lost=(
+        "A client does not have the hub in its file any more.",
+        "Run `mcp-hub doctor --fix`, or `mcp-hub install` with the name of the client.",
+    ),
     no_service=(
         "The system does not have services that the hub knows.",
         "Start `mcp-hub serve --http` in another way.",

@@ -80,6 +80,20 @@ def running_hubs(place: str, env: Mapping[str, str]) -> list[HubRecord]:
     return [hub for _, hub in sorted(found, key=lambda one: one[0], reverse=True)]
 
 
+def dead_records(env: Mapping[str, str]) -> list[Path]:
+    """Records of hubs that were killed, of all configurations. Each is removed when its configuration is looked up."""
+    found: list[Path] = []
+    for path in sorted(_folder(env).glob("*.json")):
+        with suppress(OSError):
+            file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+            try:
+                if take(file, shared=True):
+                    found.append(path)
+            finally:
+                os.close(file)
+    return found
+
+
 def _is_held(file: int, path: Path) -> bool:
     if not take(file, shared=True):
         return True

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from mcp_hub.cli.clients.files.acts import Change
+from mcp_hub.cli.clients.files.acts import FileChange
 from mcp_hub.cli.clients.files.replace import FileRefused
 from mcp_hub.cli.imports.found import FoundServers, SkippedServer
 from mcp_hub.cli.imports.merge import MergedServer, identity, merged
@@ -51,13 +51,13 @@ class ImportPlan(msgspec.Struct, frozen=True):
         self.secrets.store(env)
         self.file.change(self.puts)
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[FileChange]:
         """The changes of files by which `Acts.do` carries it out, the configuration last, so that it can be undone.
 
         Secrets of the keyring are not among them: `secrets.store_in_keyring` writes those, and an undo leaves them.
         """
-        done = [Change(path, partial(_content, content)) for path, content in self.secrets.files().items()]
-        return [*done, Change(self.file.path, self._edited)] if self.taken else []
+        done = [FileChange(path, partial(_content, content)) for path, content in self.secrets.files().items()]
+        return [*done, FileChange(self.file.path, self._edited)] if self.taken else []
 
     def _edited(self, before: bytes | None) -> bytes:
         try:

@@ -23,7 +23,7 @@ from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents.base import DocumentLimits, Documents
 from mcp_hub.stores.limits import StoreLimits
 
-_FOLDERS: Final = ("approvals", "executors", "instances", "keys", "lists", "oauth", stores.DOCUMENTS)
+_FOLDERS: Final = ("approvals", "clients", "executors", "instances", "keys", "lists", "oauth", stores.DOCUMENTS)
 """The folders of the hub in its state folder."""
 
 

@@ -52,6 +52,8 @@ _COMMANDS: Final = {
     "disable": "servers.remove:disable",
     "edit": "servers.edit:edit",
     "import": "servers.import_servers:import_servers",
+    "install": "clients.install:install",
+    "uninstall": "clients.uninstall:uninstall",
     "check": "check:check",
     "doctor": "doctor:doctor",
     "approve": "approve:approve",

@@ -8,6 +8,7 @@ import msgspec
 
 from mcp_hub.cli.clients.entries import Slot
 from mcp_hub.cli.clients.places import Paths
+from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
 
 Template = Mapping[str, object]
 """An entry with slots."""
@@ -86,4 +87,5 @@ class Client(msgspec.Struct, frozen=True):
 
     @property
     def client_kind(self) -> str:
-        return self.kind or self.name
+        """The entry of `hub.clients` for it; those that the hub is not installed into have none of their own."""
+        return self.kind or (self.name if self.is_written else UNKNOWN_CLIENT)

@@ -9,7 +9,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from mcp_hub.cli import main
-from mcp_hub.cli.commands.servers import asked_inputs
+from mcp_hub.cli.imports import asked_inputs
 from mcp_hub.config.load.load import load
 
 VS_CODE = {

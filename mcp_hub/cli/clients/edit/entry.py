@@ -56,7 +56,7 @@ def with_entry(text: str, file: str, path: Sequence[str], value: JsonObject) -> 
             at[key] = {}
         at = at[key]
     at[path[-1]] = value
-    change = {"json": json_text.set_member, "toml": toml_text.set_table, "yaml": yaml_text.set_entry}[_format(file)]
+    change = {"json": json_text.set_member, "toml": toml_text.set_table, "yaml": yaml_text.set_entry}[form_of(file)]
     return _proven(text, file, lambda plain: change(plain, path, value), wanted)
 
 
@@ -71,7 +71,7 @@ def without_entry(text: str, file: str, path: Sequence[str | int]) -> str:
         at = at[key]
     del at[path[-1]]
     names = [key for key in path if isinstance(key, str)]
-    form = _format(file)
+    form = form_of(file)
     if form != "yaml" and len(names) < len(path):
         raise CannotEdit("the servers are a list")
 
@@ -100,7 +100,7 @@ def _proven(text: str, file: str, change: Callable[[str], list[Splice]], wanted:
 
 def _shape(data: object, file: str) -> str:
     """A text that is equal for equal data only: 1, 1.0, true and "1" differ. In TOML an empty table may be missing."""
-    return json.dumps(_pruned(data) if _format(file) == "toml" else data, sort_keys=True, default=repr)
+    return json.dumps(_pruned(data) if form_of(file) == "toml" else data, sort_keys=True, default=repr)
 
 
 def _pruned(data: object) -> object:
@@ -122,7 +122,8 @@ def _data(text: str, file: str) -> object:
     return data
 
 
-def _format(file: str) -> str:
+def form_of(file: str) -> str:
+    """The format of a file of this name: json, toml or yaml."""
     suffix = file.rpartition(".")[2].lower()
     return {"toml": "toml", "yaml": "yaml", "yml": "yaml"}.get(suffix, "json")
 

@@ -14,6 +14,7 @@ from mcp_hub.cli.clients.edit.splices import CannotEdit, Splice, indent_of, line
 from mcp_hub.types import JsonObject
 
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]|//[^\n]*|/\*.*?\*/)*+", re.DOTALL)
+_COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _STRING: Final = re.compile(r'"(?:\\.|[^"\\\n])*+"')
 _SCALAR: Final = re.compile(r"-?[0-9][0-9.eE+-]*|true|false|null")
 _DEEPEST: Final = 200
@@ -70,7 +71,11 @@ def remove_member(text: str, path: Sequence[str]) -> list[Splice]:
         splices.append(Splice(gone.comma, gone.comma + 1))
     elif place and (comma := members[place - 1].comma) is not None:
         splices.append(Splice(comma, comma + 1))
-    return [*splices, _with_blanks(text, start, end, is_last=place + 1 == len(members))]
+    if place + 1 < len(members):
+        return [*splices, _with_line(text, start, end)]
+    before = members[place - 1] if place else None
+    behind = at.start + 1 if before is None else before.value.end if before.comma is None else before.comma + 1
+    return [*splices, Splice(_end_of_blanks(text, behind, start, end), end)]
 
 
 def _scanned(text: str) -> Span | None:
@@ -172,12 +177,12 @@ def _inserted(text: str, at: Span, name: str, value: JsonObject) -> list[Splice]
     written = f"{json.dumps(name, ensure_ascii=False)}: {_rendered(value, text, inner, flat)}"
     newline = newline_of(text)
     before = " " if flat else newline + inner
-    if not members:
-        end = "" if flat or "\n" in text[at.start : at.end] else newline + outer
-        return [Splice(at.start + 1, at.start + 1, (written if flat else before + written) + end)]
-    last = members[-1]
-    end_of_last = last.value.end if last.comma is None else last.comma + 1
+    last = members[-1] if members else None
+    end_of_last = at.start + 1 if last is None else last.value.end if last.comma is None else last.comma + 1
     place = end_of_last + len(text[end_of_last : at.end - 1].rstrip())  # behind comments
+    if last is None:
+        end = "" if flat or "\n" in text[place : at.end] else newline + outer
+        return [Splice(place, place, (written if flat else before + written) + end)]
     if last.comma is not None:
         return [Splice(place, place, f"{before}{written},")]
     if place == end_of_last:
@@ -199,8 +204,21 @@ def _indent_at(text: str, place: int) -> str:
 def _rendered(value: JsonObject, text: str, indent: str, flat: bool) -> str:
     if flat:
         return json.dumps(value, ensure_ascii=False)
-    lines = json.dumps(value, ensure_ascii=False, indent=indent_of(text)).split("\n")
-    return (newline_of(text) + indent).join(lines)
+    return (newline_of(text) + indent).join(rendered(value, indent_of(text)))
+
+
+def rendered(value: JsonObject, step: str) -> list[str]:
+    """The lines of an object: a member on each, lists on one line."""
+    lines = []
+    for name, one in value.items():
+        head = f"{step}{json.dumps(name, ensure_ascii=False)}: "
+        if isinstance(one, dict) and one:
+            first, *rest = rendered(one, step)
+            lines += [head + first, *(step + line for line in rest)]
+        else:
+            lines.append(head + json.dumps(one, ensure_ascii=False))
+        lines[-1] += ","
+    return ["{", *lines[:-1], lines[-1][:-1], "}"] if lines else ["{}"]
 
 
 def _is_alone(text: str, at: Span, member: Member) -> bool:
@@ -208,12 +226,21 @@ def _is_alone(text: str, at: Span, member: Member) -> bool:
     return not (text[at.start + 1 : member.start] + text[member.value.end : at.end - 1]).strip(" \t\r\n,")
 
 
-def _with_blanks(text: str, start: int, end: int, *, is_last: bool) -> Splice:
-    """The part from start to end with the line that it has for itself, or with the blanks on one of its sides."""
+def _with_line(text: str, start: int, end: int) -> Splice:
+    """The part from start to end with the line that it has for itself, or with the blanks behind it."""
     before, after = text[line_start(text, start) : start], text[end:].split("\n", 1)[0]
     if not before.strip() and not after.strip() and line_start(text, start):
         first = line_start(text, start) - 1
         return Splice(first - text[first - 1 : first].count("\r"), end + len(after.rstrip("\r")))
-    if is_last and before.strip():
-        return Splice(start - len(before) + len(before.rstrip(" \t")), end)
     return Splice(start, end + len(after) - len(after.lstrip(" \t")))
+
+
+def _end_of_blanks(text: str, behind: int, start: int, end: int) -> int:
+    """The place behind the last comment before `start`, where a last member and the blanks before it begin.
+
+    The line end of a comment that nothing else would end belongs to the comment.
+    """
+    place = behind + len(text[behind:start].rstrip())
+    last = (_COMMENT.findall(text, behind, start) or [""])[-1]
+    is_open = last.startswith("//") and "\n" not in text[end : len(text) - len(text[end:].lstrip())]
+    return text.index("\n", place) + 1 if is_open else place

@@ -25,7 +25,7 @@ _PART: Final = re.compile(
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
-class Section(msgspec.Struct):
+class TomlTable(msgspec.Struct):
     """A table from its header to its last key, line end included; comments behind that are not part of it."""
 
     path: tuple[str, ...]
@@ -37,7 +37,7 @@ def set_table(text: str, path: Sequence[str], value: JsonObject) -> list[Splice]
     """Sets the table at the path. Raises `CannotEdit`."""
     newline = newline_of(text)
     sections = list(_sections(text))
-    table = _rendered(path, value, newline)
+    table = rendered(path, value, newline)
     if own := _own(sections, path):
         ends_line = text[own[0].start : own[0].end].endswith("\n")
         first = Splice(own[0].start, own[0].end, table + newline if ends_line else table)
@@ -69,13 +69,13 @@ def remove_table(text: str, path: Sequence[str]) -> list[Splice]:
     return splices
 
 
-def _own(sections: Sequence[Section], path: Sequence[str]) -> list[Section]:
+def _own(sections: Sequence[TomlTable], path: Sequence[str]) -> list[TomlTable]:
     return [one for one in sections if one.path[: len(path)] == tuple(path)]
 
 
-def _sections(text: str) -> Iterator[Section]:
+def _sections(text: str) -> Iterator[TomlTable]:
     """The tables in the order of the text, without what stands above the first header."""
-    current: Section | None = None
+    current: TomlTable | None = None
     place = 0
     while place < len(text):
         blank = _BLANK.match(text, place)
@@ -87,7 +87,7 @@ def _sections(text: str) -> Iterator[Section]:
             if current is not None:
                 yield current
             end = _end_of_value(text, header.end())
-            current = Section(_path(header[0]), place, end)
+            current = TomlTable(_path(header[0]), place, end)
         else:
             key = _KEY.match(text, place)
             if key is None:
@@ -126,9 +126,11 @@ def _path(header: str) -> tuple[str, ...]:
     return tuple(path)
 
 
-def _rendered(path: Sequence[str], value: JsonObject, newline: str) -> str:
-    header = ".".join(key if _BARE.fullmatch(key) else _quoted(key) for key in path)
-    return newline.join([f"[{header}]", *(f"{key} = {_value(one)}" for key, one in value.items())])
+def rendered(path: Sequence[str], value: JsonObject, newline: str) -> str:
+    """The lines of the table, without a line end at the end."""
+    return newline.join(
+        [f"[{'.'.join(map(_key, path))}]", *(f"{_key(key)} = {_value(one)}" for key, one in value.items())]
+    )
 
 
 def _value(value: object) -> str:
@@ -136,7 +138,13 @@ def _value(value: object) -> str:
         return _quoted(value)
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key(key)} = {_value(one)}" for key, one in value.items()) + "}"
     return json.dumps(value)
+
+
+def _key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _quoted(key)
 
 
 def _quoted(text: str) -> str:

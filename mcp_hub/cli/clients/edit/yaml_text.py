@@ -27,7 +27,7 @@ def set_entry(text: str, path: Sequence[str], value: JsonObject) -> list[Splice]
     newline = newline_of(text)
     if root is None:
         before = newline if text.strip() and not text.endswith("\n") else ""
-        return [Splice(len(text), len(text), before + _block(path, value, "", newline) + newline)]
+        return [Splice(len(text), len(text), before + block(path, value, "", newline) + newline)]
     at, rest, above = root, list(path), None
     while len(rest) > 1 and (found := _pair(at, rest[0])) is not None:
         above, at = found, found.value
@@ -46,8 +46,8 @@ def set_entry(text: str, path: Sequence[str], value: JsonObject) -> list[Splice]
     if above is not None:
         return [_below(text, above, rest, value, " " * at.start_mark.column)]
     ends_line = text.endswith("\n")
-    block = _block(rest, value, " " * at.start_mark.column, newline)
-    return [Splice(len(text), len(text), block + newline if ends_line else newline + block)]
+    written = block(rest, value, " " * at.start_mark.column, newline)
+    return [Splice(len(text), len(text), written + newline if ends_line else newline + written)]
 
 
 def remove_entry(text: str, path: Sequence[str | int]) -> list[Splice]:
@@ -113,8 +113,8 @@ def _below(text: str, above: _Pair, rest: Sequence[str], value: JsonObject, inde
     """A first entry of a block, under the line of its key: comments there stay with the entries that they are about."""
     newline = newline_of(text)
     place = line_end(text, above.key.end_mark.index)
-    block = _block(rest, value, indent, newline)
-    return Splice(place, place, block + newline if text[:place].endswith("\n") else newline + block)
+    written = block(rest, value, indent, newline)
+    return Splice(place, place, written + newline if text[:place].endswith("\n") else newline + written)
 
 
 def _replaced(text: str, at: yaml.Node, found: _Pair, name: str, value: JsonObject) -> list[Splice]:
@@ -123,8 +123,8 @@ def _replaced(text: str, at: yaml.Node, found: _Pair, name: str, value: JsonObje
         return [Splice(found.value.start_mark.index, found.value.end_mark.index, _flow(value))]
     start, end = _lines(text, found)
     newline = newline_of(text)
-    block = _block([name], value, " " * found.key.start_mark.column, newline)
-    return [Splice(start, end, block + newline if text[:end].endswith("\n") else block)]
+    written = block([name], value, " " * found.key.start_mark.column, newline)
+    return [Splice(start, end, written + newline if text[:end].endswith("\n") else written)]
 
 
 def _lines(text: str, pair: _Pair) -> tuple[int, int]:
@@ -167,8 +167,8 @@ def _nested(path: Sequence[str], value: JsonObject) -> JsonObject:
     return value
 
 
-def _block(path: Sequence[str], value: JsonObject, indent: str, newline: str) -> str:
-    """The keys of the path below one another, the members of the value under the last; no line end at its end."""
+def block(path: Sequence[str], value: JsonObject, indent: str, newline: str) -> str:
+    """The keys of the path below one another, the members of the value under the last; no line end at the end."""
     lines = [f"{indent}{_STEP * depth}{_key(key)}:" for depth, key in enumerate(path)]
     inner = indent + _STEP * len(path)
     return newline.join([*lines, *(f"{inner}{_key(key)}: {_flow(one)}" for key, one in value.items())])

@@ -28,7 +28,7 @@ _UNKNOWN: Final = "?"
 """The digest of a file that another program writes, until it has."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class FileChange(msgspec.Struct, frozen=True):
     """A file and its change: `edit` makes the new content of the present one; None stands for no file.
 
     `edit` is called again if the file changes meanwhile. It may raise `FileRefused`. `run` lets another program change
@@ -53,8 +53,26 @@ class FileState(msgspec.Struct):
         return None if self.before is None else base64.b64decode(self.before)
 
 
+class Done(msgspec.Struct, frozen=True):
+    """A file that was changed, or with a `problem` was not."""
+
+    path: Path
+    problem: FileRefused | None = None
+
+
+class _Planned(msgspec.Struct):
+    change: FileChange
+    target: Path
+    state: FileState
+    is_first: bool
+
+    @property
+    def is_needed(self) -> bool:
+        return self.state.after != digest(self.state.content())
+
+
 class Act(msgspec.Struct):
-    """What a command has changed."""
+    """The files that a command changed, and its title."""
 
     title: str
     files: list[FileState]
@@ -67,31 +85,38 @@ class Acts:
         self._folder = state / "clients" / "acts"
         self._locks = state / "clients" / "locks"
 
-    def do(self, title: str, changes: Sequence[Change]) -> list[Path]:
-        """Changes the files, and records it under this title; returns the paths of those that are different now.
+    def do(self, title: str, changes: Sequence[FileChange], first: Sequence[FileChange] = ()) -> list[Done]:
+        """Changes the files, and records it under this title; those that need no change are not in the result.
 
-        Nothing is changed if one of them is refused at the beginning. Raises `FileRefused`; files that were changed
-        before that can be undone.
+        The files of `first` come first: if one of them is refused, nothing else is changed. Raises `FileRefused`; what
+        was changed before that can be undone.
         """
         with locked(self._folder, self._locks):
-            return self._done(title, changes)
+            return self._done(title, changes, first)
 
-    def _done(self, title: str, changes: Sequence[Change]) -> list[Path]:
-        done: list[Path] = []
-        planned = [(one, target := target_of(one.path), content_of(target)) for one in changes]
-        states = [_state(one, target, before) for one, target, before in planned]
-        wanted = [(one, target, state) for (one, target, before), state in zip(planned, states, strict=True)
-                  if state.after != digest(before)]  # fmt: skip
-        if not wanted:
-            return done
-        act = Act(title, [state for _, _, state in wanted])
-        record = self._folder / f"{self._last() + 1:08}.json"
-        self._write(record, act)
-        for change, target, state in wanted:
-            with locked(target, self._locks):
-                self._do_one(change, target, state, lambda: self._write(record, act))
-            done.append(change.path)
-        self._forget_old()
+    def _done(self, title: str, changes: Sequence[FileChange], first: Sequence[FileChange]) -> list[Done]:
+        planned = [_planned(one, is_first=True) for one in first] + [_planned(one, is_first=False) for one in changes]
+        wanted = [one for one in planned if one.is_needed]
+        act = Act(title, [one.state for one in wanted])
+        record = self._path(self._last() + 1)
+        done: list[Done] = []
+        if wanted:
+            self._write(record, act)  # before anything is changed
+        for one in wanted:
+            try:
+                with locked(one.target, self._locks):
+                    self._do_one(one, lambda: self._write(record, act))
+            except FileRefused as problem:
+                if one.change.run is None or digest(one.state.content()) == one.state.after:
+                    act.files = [state for state in act.files if state is not one.state]  # it is as it was
+                if one.is_first:
+                    act.files = act.files[: len(done)]
+                    self._end(record, act)
+                    raise
+                done.append(Done(one.change.path, problem))
+            else:
+                done.append(Done(one.change.path))
+        self._end(record, act)
         return done
 
     def undo(self) -> Act | None:
@@ -107,37 +132,40 @@ class Acts:
         act = self._read(record)
         if act is None:
             return None
-        todo: list[tuple[Path, bytes | None, bytes | None]] = []
-        for state in act.files:
-            path, before = Path(state.path), state.content()
-            present = content_of(path)
-            if digest(present) not in (state.after, digest(before)):
-                said = f"{path} has been changed since. Nothing was undone; edit the file, or use its backup."
+        paths = [Path(state.path) for state in act.files]
+        present = {path: content_of(path) for path in paths}
+        wanted = dict(present)
+        for path, state in reversed([*zip(paths, act.files, strict=True)]):  # links of two clients may meet in one file
+            if digest(wanted[path]) not in (state.after, digest(state.content())):
+                said = f"{path} has been changed since, so nothing was undone. mcp-hub uninstall removes only the hub."
                 raise FileRefused("undo_drift", said)
-            if present != before:
-                todo.append((path, present, before))
-        for path, present, before in todo:
+            wanted[path] = state.content()
+        for path, before in wanted.items():
             with locked(path, self._locks):
-                _swap(path, present, before)
+                if present[path] != before:
+                    _swap(path, present[path], before)
         for state in act.files:
             drop_backup(Path(state.path), state.content())
         remove(record)
         return act
 
-    def _do_one(self, change: Change, target: Path, state: FileState, record: Callable[[], None]) -> None:
+    def _do_one(self, planned: _Planned, record: Callable[[], None]) -> None:
         """Changes one file; if it has changed since it was read, once more from its new content."""
+        change, target, state = planned.change, planned.target, planned.state
         for is_last in (False, True):
             before = content_of(target)
-            if digest(before) != digest(state.content()) or is_last:
+            if before != state.content():
                 fresh = _state(change, target, before)
                 state.before, state.after = fresh.before, fresh.after
                 record()
             if before is not None:
                 back_up(target, before)
-            if change.run is not None and self._was_run(change.run, target, state, record):
-                return
+            if change.run is not None:
+                if self._was_run(change.run, target, state, record):
+                    return
+                before = content_of(target)
             after = change.edit(before)
-            if state.after != digest(after):  # another program was to write it
+            if state.after != digest(after):
                 state.after = digest(after)
                 record()
             try:
@@ -175,12 +203,22 @@ class Acts:
         except msgspec.DecodeError:
             raise unreadable(path, OSError(0, "it is damaged")) from None
 
-    def _forget_old(self) -> None:
+    def _end(self, record: Path, act: Act) -> None:
+        """Keeps the record of an act that changed something, and not too many."""
+        if act.files:
+            self._write(record, act)
+        else:
+            remove(record)
         for path in sorted(self._folder.glob("[0-9]*.json"))[:-_MOST]:
             remove(path)
 
 
-def _state(change: Change, target: Path, before: bytes | None) -> FileState:
+def _planned(change: FileChange, *, is_first: bool) -> _Planned:
+    target = target_of(change.path)
+    return _Planned(change, target, _state(change, target, content_of(target)), is_first)
+
+
+def _state(change: FileChange, target: Path, before: bytes | None) -> FileState:
     after = digest(change.edit(before)) if change.run is None else _UNKNOWN
     return FileState(str(target), None if before is None else base64.b64encode(before).decode(), after)
 

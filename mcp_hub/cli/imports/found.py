@@ -60,6 +60,13 @@ class FoundServers(msgspec.Struct):
     problems: list[ConfigFinding] = msgspec.field(default_factory=list)
     files: list[Path] = msgspec.field(default_factory=list)
 
+    def add(self, more: "FoundServers") -> None:
+        """Takes in what was found elsewhere."""
+        self.servers += more.servers
+        self.skipped += more.skipped
+        self.problems += more.problems
+        self.files += more.files
+
 
 def of_clients(clients: Sequence[Client], where: Where, places: ValuePlaces) -> FoundServers:
     """The user's servers of these clients; files of projects are not looked for."""

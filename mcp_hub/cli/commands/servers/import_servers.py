@@ -115,10 +115,7 @@ def _found(sources: Sequence[str], where: Where, places: ValuePlaces) -> FoundSe
     for source in sources:
         client = _client(source)
         found = of_file(Path(source), where, places) if client is None else of_clients([client], where, places)
-        done.servers += found.servers
-        done.skipped += found.skipped
-        done.problems += found.problems
-        done.files += found.files
+        done.add(found)
         if not found.files:
             say(f"{source}: nothing is found")
     return done

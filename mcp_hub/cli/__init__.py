@@ -59,6 +59,7 @@ _COMMANDS: Final = {
     "check": "check:check",
     "doctor": "doctor:doctor",
     "approve": "approve:approve",
+    "export": "running.export:export",
     "schema": "running.schema:schema",
     "status": "running.status:status",
     "logs": "running.logs:logs",

@@ -42,9 +42,9 @@ class Endpoint(msgspec.Struct, frozen=True):
     token: str | None = None
 
 
-def filled(template: Mapping[str, object], source: Command | Endpoint) -> JsonObject:
-    """The entry. Slots that the source has nothing for are left out."""
-    values: dict[Slot, object] = {Slot.NAME: HUB}
+def filled(template: Mapping[str, object], source: Command | Endpoint, name: str = HUB) -> JsonObject:
+    """The entry of this name. Slots that the source has nothing for are left out."""
+    values: dict[Slot, object] = {Slot.NAME: name}
     if isinstance(source, Command):
         args = list(source.args)
         values |= {Slot.COMMAND: source.program, Slot.ARGS: args, Slot.ARGV: [source.program, *args]}

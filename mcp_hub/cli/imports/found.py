@@ -9,7 +9,8 @@ import msgspec
 from mcp_hub.cli.clients.find import ClientFile, client_files
 from mcp_hub.cli.clients.model import Client, Place
 from mcp_hub.cli.clients.places import Where
-from mcp_hub.cli.clients.reading import held_at, read_data, servers_of
+from mcp_hub.cli.clients.plan import KeyPath
+from mcp_hub.cli.clients.reading import held_at, layout_of, read_data, servers_of
 from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.cli.imports.placeholders import in_our_notation
 from mcp_hub.config.findings import Findings
@@ -29,13 +30,18 @@ _PROJECT_CLIENT: Final = "claude-code"
 
 
 class FoundServer(msgspec.Struct, frozen=True):
-    """A server of another client: `source` is the client's title or the file, `left_out` its keys that we have not."""
+    """A server of another client: `source` is the client's title or the file, `left_out` its keys that we have not.
+
+    `file` and `place`: where its entry is, if the form of the file is known.
+    """
 
     name: str
     own: JsonObject
     source: str
     client: str
     left_out: tuple[str, ...] = ()
+    file: Path | None = None
+    place: KeyPath = ()
 
 
 class SkippedServer(msgspec.Struct, frozen=True):
@@ -54,14 +60,25 @@ class FoundServers(msgspec.Struct):
     problems: list[ConfigFinding] = msgspec.field(default_factory=list)
     files: list[Path] = msgspec.field(default_factory=list)
 
+    def add(self, more: "FoundServers") -> None:
+        """Takes in what was found elsewhere."""
+        self.servers += more.servers
+        self.skipped += more.skipped
+        self.problems += more.problems
+        self.files += more.files
+
 
 def of_clients(clients: Sequence[Client], where: Where, places: ValuePlaces) -> FoundServers:
     """The user's servers of these clients; files of projects are not looked for."""
+    return of_files([file for client in clients for file in client_files(client, where)], where, places)
+
+
+def of_files(files: Sequence[ClientFile], where: Where, places: ValuePlaces) -> FoundServers:
+    """The servers of these files of clients, as far as they exist."""
     found = FoundServers()
-    for client in clients:
-        for file in client_files(client, where):
-            if file.path.is_file():
-                _take_file(found, file, client.title, where, places)
+    for file in files:
+        if file.path.is_file():
+            _take_file(found, file, file.client.title, where, places)
     return found
 
 
@@ -116,8 +133,18 @@ def _take_file(found: FoundServers, file: ClientFile, source: str, where: Where,
     found.skipped += _of_projects(whole, client, file.place, source)
     wanted = {key: in_our_notation(_prepared(own, client), client) for key, own in raw.items() if key not in off}
     for key, own in in_our_keys(wanted, whole, file.path, where.env, places, report).items():
-        found.servers.append(FoundServer(key, _plain(own), source, client, _left_out(report, key)))
+        place = _key_path(data, file.place, key)
+        found.servers.append(FoundServer(key, _plain(own), source, client, _left_out(report, key), file.path, place))
     found.problems += report.located(one for one in report.warnings if one.code != "ignored_key")
+
+
+def _key_path(data: object, place: Place, name: str) -> KeyPath:
+    key = layout_of(data, place).key
+    held = held_at(data, key)
+    if not isinstance(held, list):
+        return (*key, name)
+    named = [index for index, one in enumerate(held) if isinstance(one, dict) and str(one.get("name")) == name]
+    return (*key, named[-1])
 
 
 def _plain(own: JsonObject) -> JsonObject:

@@ -8,7 +8,7 @@ import msgspec
 
 from mcp_hub.cli.clients.files.acts import FileChange
 from mcp_hub.cli.clients.files.replace import FileRefused
-from mcp_hub.cli.imports.found import FoundServers, SkippedServer
+from mcp_hub.cli.imports.found import FoundServer, FoundServers, SkippedServer
 from mcp_hub.cli.imports.merge import MergedServer, identity, merged
 from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets, without_secrets
 from mcp_hub.cli.servers_file.servers_file import EditRefused, PutServer, ServersFile
@@ -19,24 +19,38 @@ from mcp_hub.types import JsonObject
 
 
 class TakenServer(msgspec.Struct, frozen=True):
-    """A server to take: `own` is its entry, without secrets; `sources` are the clients and files that have it.
-
-    `old_names` are names that it has there, if that is another one; `left_out` keys of the clients that we have not.
-    """
+    """A server to take: `own` is its entry, without secrets; `found` is where it is, once for each client."""
 
     name: str
     own: JsonObject
-    sources: tuple[str, ...]
-    old_names: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    found: tuple[FoundServer, ...]
+
+    @property
+    def sources(self) -> list[str]:
+        """The clients and files that have it."""
+        return list(dict.fromkeys(one.source for one in self.found))
+
+    @property
+    def old_names(self) -> list[str]:
+        """The names that it has there, if they are other ones."""
+        return list(dict.fromkeys(one.name for one in self.found if one.name != self.name))
+
+    @property
+    def left_out(self) -> list[str]:
+        """The keys of the clients that the hub does not have."""
+        return list(dict.fromkeys(key for one in self.found for key in one.left_out))
 
 
 class ImportPlan(msgspec.Struct, frozen=True):
-    """All that an import would do; nothing is written yet. `doubles` counts entries that were merged into others."""
+    """All that an import would do; nothing is written yet.
+
+    `there` are servers that the hub has already. `doubles` counts entries that were merged into others.
+    """
 
     file: ServersFile
     secrets: KeptSecrets
     taken: tuple[TakenServer, ...]
+    there: tuple[FoundServer, ...]
     skipped: tuple[SkippedServer, ...]
     problems: tuple[ConfigFinding, ...]
     sources: tuple[str, ...]
@@ -71,48 +85,35 @@ def planned(found: FoundServers, file: ServersFile, secrets: KeptSecrets, probe:
 
     Raises `ConfigError` if the configuration cannot be read, and `EditRefused` if it cannot be edited.
     """
-    there = file.servers()
-    known = {identity(own): name for name, own in there.items() if isinstance(own, dict)}
-    hub = _endpoint(file)
+    servers = file.servers()
+    known = {identity(own): name for name, own in servers.items() if isinstance(own, dict)}
+    ports = _ports(file)
     taken: list[TakenServer] = []
+    there: list[FoundServer] = []
     skipped = list(found.skipped)
-    every = merged((one for one in found.servers), there)
+    every = merged(found.servers, servers)
     for one in every:
-        reason = _reason(one, there, known, hub, probe)
-        if reason is None:
-            name = one.name
-            own = without_secrets(name, one.own, secrets.keep)
-            reason = _refusal(file, PutServer(name, own))
-        if reason is not None:
-            skipped += (SkippedServer(own.name, own.source, reason) for own in one.found)
-            continue
-        taken.append(_taken(one, own))
+        same = (known.get(identity(without_secrets(name, one.own, probe.keep))) for name in servers)
+        if (name := next(filter(None, same), None)) is not None:
+            there += one.found
+            skipped += _skipped(one, f"the hub has it already, as {name}")
+        elif _is_at(one.own.get("url"), ports):
+            skipped += _skipped(one, "it is this hub")
+        else:
+            own = without_secrets(one.name, one.own, secrets.keep)
+            if (reason := _refusal(file, PutServer(one.name, own))) is not None:
+                skipped += _skipped(one, reason)
+            else:
+                taken.append(TakenServer(one.name, own, tuple(one.found)))
     sources = dict.fromkeys(one.source for one in found.servers)
     doubles = sum(len(one.found) - 1 for one in every)
-    return ImportPlan(file, secrets, tuple(taken), tuple(skipped), tuple(found.problems), tuple(sources), doubles)
+    return ImportPlan(
+        file, secrets, tuple(taken), tuple(there), tuple(skipped), tuple(found.problems), tuple(sources), doubles
+    )
 
 
-def _taken(one: MergedServer, own: JsonObject) -> TakenServer:
-    old = dict.fromkeys(found.name for found in one.found if found.name != one.name)
-    left_out = dict.fromkeys(key for found in one.found for key in found.left_out)
-    sources = dict.fromkeys(found.source for found in one.found)
-    return TakenServer(one.name, own, tuple(sources), tuple(old), tuple(left_out))
-
-
-def _reason(
-    one: MergedServer,
-    there: Mapping[str, JsonObject],
-    known: Mapping[str, str],
-    hub: tuple[int, ...],
-    probe: KeptSecrets,
-) -> str | None:
-    """The reason not to take a server that is right: the hub has it, or it is the hub."""
-    if _is_at(one.own.get("url"), hub):
-        return "it is this hub"
-    for name in there:
-        if (same := known.get(identity(without_secrets(name, one.own, probe.keep)))) is not None:
-            return f"the hub has it already, as {same}"
-    return None
+def _skipped(one: MergedServer, reason: str) -> list[SkippedServer]:
+    return [SkippedServer(found.name, found.source, reason) for found in one.found]
 
 
 def _refusal(file: ServersFile, change: PutServer) -> str | None:
@@ -126,7 +127,7 @@ def _refusal(file: ServersFile, change: PutServer) -> str | None:
     return None
 
 
-def _endpoint(file: ServersFile) -> tuple[int, ...]:
+def _ports(file: ServersFile) -> tuple[int, ...]:
     """The port at which the hub of this configuration listens; empty without one."""
     try:
         return (load(file.path, file.env, partly=True, lenient=True).settings.hub.http.port,)

@@ -1,7 +1,7 @@
 """A `server.json` (schema 2025-12-11 of the MCP registry) as an entry of `servers.yaml`. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -109,7 +109,7 @@ def _of_package(package: RegistryPackage, given: Mapping[str, str]) -> JsonObjec
             f"runtimeHint {program!r} is not one of {', '.join(programs)}. Add the server with: mcp-hub add NAME -- …"
         )
         raise ConfigError(ConfigFinding("unsupported_package", said))
-    env = dict(_named(package.environment_variables, given))
+    env = dict(_named(package.environment_variables, given, "${{{}}}".format))
     runtime = _arguments(package.runtime_arguments, given)
     args = [*_start(package.registry_type, runtime, env), _identifier(package)]
     args += _arguments(package.package_arguments, given)
@@ -144,19 +144,24 @@ def _identifier(package: RegistryPackage) -> str:
 
 def _of_remote(remote: RegistryTransport, given: Mapping[str, str]) -> JsonObject:
     url = _filled(remote.url or "", remote.variables, given)
-    headers = dict(_named(remote.headers, given))
+    headers = dict(_named(remote.headers, given, _variable))
     kind = {"type": "sse"} if remote.type == "sse" else {}
     return {"url": url, **kind, **({"headers": headers} if headers else {})}
 
 
-def _named(inputs: Sequence[RegistryInput], given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Variables or headers with their values; those without a value that nobody needs are left out."""
+def _named(
+    inputs: Sequence[RegistryInput], given: Mapping[str, str], outside: Callable[[str], str]
+) -> Iterator[tuple[str, str]]:
+    """Variables or headers with their values; those without a value that nobody needs are left out.
+
+    `outside` makes the `${…}` for a name.
+    """
     for one in inputs:
         if one.name is None:
             continue
         value = _value(one, one.name, given)
         if value is None and (one.is_required or one.is_secret):
-            value = _variable(one.name)
+            value = outside(one.name)
         if value is not None:
             yield one.name, value
 
@@ -206,7 +211,7 @@ def _literal(text: str) -> str:
 
 def _variable(name: str) -> str:
     """The environment variable for a value that is to come from outside: `X-Api-Key` → `${X_API_KEY}`."""
-    return f"${{{re.sub(r'[^A-Za-z0-9]', '_', name).strip('_').upper() if not name.isidentifier() else name}}}"
+    return f"${{{re.sub(r'[^A-Za-z0-9]', '_', name).strip('_').upper()}}}"
 
 
 def _missing(label: str) -> ConfigError:

@@ -41,17 +41,19 @@ def put(text: str, name: str, path: Keys, value: object) -> str:
     for a text that cannot be read, and `NotEditable`.
     """
     *above, last = path
+    snippet = writing.flow(_nested(path, value), as_json=True) if is_json(text, name) else _block(path, value)
 
     def changed(data: object) -> object:
         tree: JsonObject = copy.deepcopy(data) if isinstance(data, dict) else {}
         at = tree
         for key in above:
-            at[key] = at[key] if isinstance(at.get(key), dict) else {}
+            if at.get(key) is not None and not isinstance(at[key], dict):
+                raise NotEditable(f"{key} is not a mapping", snippet)
+            at[key] = at.get(key) or {}
             at = at[key]
         at[last] = value
         return tree
 
-    snippet = writing.flow(_nested(path, value), as_json=True) if is_json(text, name) else _block(path, value)
     return _edited(text, name, lambda doc: doc.put(path, value), changed, snippet)
 
 

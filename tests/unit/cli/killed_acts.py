@@ -1,7 +1,7 @@
 """A program that is killed at every nth step of an act, and looks at what is left of the files each time.
 
-Its arguments are a folder and n. Prints the number of steps of installing and of undoing. Its exit code is
-not 0 if a byte was lost.
+Its arguments are a folder and n. Prints the number of steps of installing and of undoing. Its exit code is not 0 if a
+byte was lost.
 """
 
 import os
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import FrameType
 
 from mcp_hub.cli.clients.files.acts import Acts, FileChange
 from mcp_hub.cli.clients.files.replace import BACKUP
@@ -45,7 +46,7 @@ def install(done: Acts, folder: Path) -> None:
 
 
 class Killer:
-    """Kills this process before its step of this number: whatever Python announces of files, and flushes."""
+    """Kills this process before its step of this number: whatever Python announces of files, flushes and writes."""
 
     def __init__(self, step: int) -> None:
         self._left = step
@@ -59,6 +60,10 @@ class Killer:
     def flush(self, fd: object) -> None:
         self.step("os.fsync")
 
+    def write(self, frame: FrameType, event: str, called: object) -> None:
+        if event == "c_call" and getattr(called, "__name__", "") == "write":
+            self.step("os.write")
+
 
 def killed_at(step: int, work: Callable[[], object]) -> bool:
     """Whether the work was killed before its step of this number."""
@@ -67,6 +72,7 @@ def killed_at(step: int, work: Callable[[], object]) -> bool:
         killer = Killer(step)
         os.fsync = killer.flush  # not announced; what was written survives the process without it
         sys.addaudithook(killer.step)
+        sys.setprofile(killer.write)
         work()
         os._exit(0)
     _, status = os.waitpid(child, 0)

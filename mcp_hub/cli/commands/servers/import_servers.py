@@ -11,8 +11,8 @@ from mcp_hub.cli.clients.find import is_present
 from mcp_hub.cli.clients.model import Client
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.table import CLIENTS, find_client
-from mcp_hub.cli.commands.servers.asked_inputs import AskedInputs
 from mcp_hub.cli.commands.servers.changed import confirm, end_with, found_file, report
+from mcp_hub.cli.imports.asked_inputs import AskedInputs
 from mcp_hub.cli.imports.costs import measured
 from mcp_hub.cli.imports.found import FoundServers, of_clients, of_file
 from mcp_hub.cli.imports.plan import ImportPlan, planned
@@ -115,10 +115,7 @@ def _found(sources: Sequence[str], where: Where, places: ValuePlaces) -> FoundSe
     for source in sources:
         client = _client(source)
         found = of_file(Path(source), where, places) if client is None else of_clients([client], where, places)
-        done.servers += found.servers
-        done.skipped += found.skipped
-        done.problems += found.problems
-        done.files += found.files
+        done.add(found)
         if not found.files:
             say(f"{source}: nothing is found")
     return done

@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 
 import click
 
-from mcp_hub.cli.commands.servers.asked_inputs import is_anybody_there
 from mcp_hub.cli.commands.servers.changed import end_with, report
 from mcp_hub.cli.commands.servers.import_servers import carry_out, plan_of
+from mcp_hub.cli.imports.asked_inputs import is_anybody_there
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.imports import print_plan
 from mcp_hub.cli.render.output import say

@@ -32,7 +32,7 @@ def enable(names: tuple[str, ...], config: str | None) -> None:
 @click.argument("names", metavar="SERVER...", nargs=-1, required=True)
 @config_option
 def disable(names: tuple[str, ...], config: str | None) -> None:
-    """Disable servers: they stay in the configuration and are not started."""
+    """Disable servers in the configuration."""
     _change(config, [SwitchServer(name, False) for name in names], "Disabled")
 
 

@@ -1,4 +1,4 @@
-"""Values that VS Code asks for (`${input:NAME}`): a person at the terminal answers once, or is told how to set them."""
+"""Values that VS Code asks for (`${input:NAME}`): a person at the terminal answers once, or sees how to set them."""
 
 import os
 import re

@@ -31,6 +31,9 @@ _KEPT: Final = {
 _VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}")
 _ENV: Final = {"goose": "envs", "opencode": "environment"}
 """The key of variables where it is not `env`."""
+_HEADERS: Final = {"goose": "headers", "copilot": "headers", "codex": "http_headers"}
+"""The key of headers that the hub's own entry does not have."""
+_BEARER: Final = re.compile(r"Bearer \$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _FOLDER: Final = {"warp": "working_directory"}
 """The key of the working directory where it is not `cwd`."""
 _NO_PLACEHOLDERS: Final = ("codex",)
@@ -56,7 +59,8 @@ def exported(client: Client, layout: Layout, name: str, own: Mapping[str, object
         return ExportedServer(name, None, (f"{client.title} does not take the URL of a server in its file",))
     notes = [f"left out: {', '.join(sorted(own.keys() - _KEPT))}"] if own.keys() - _KEPT else []
     fill = _Placeholders(client)
-    made = _remote(template, own, fill, name) if "url" in own else _process(client, template, own, fill, name)
+    made = _remote(client, template, own, fill, name) if "url" in own else _process(client, template, own, fill, name)
+    notes += [f"{client.title} takes no headers in its file: the server will refuse it"] if fill.lost_headers else []
     if fill.left:
         notes.append(f"{client.title} does not fill these in, set them yourself: {', '.join(sorted(fill.left))}")
     return ExportedServer(name, made, tuple(notes))
@@ -68,6 +72,7 @@ class _Placeholders:
     def __init__(self, client: Client) -> None:
         self._form = None if client.name in _NO_PLACEHOLDERS else client.token
         self.left: set[str] = set()
+        self.lost_headers = False
 
     def __call__(self, value: object) -> object:
         if isinstance(value, dict):
@@ -95,23 +100,37 @@ def _process(
     made = filled(template, Command(str(fill(own["command"])), tuple(words)), name)
     nested = made.get("transport")
     at = nested if isinstance(nested, dict) else made
-    if own.get("env"):
-        at[_ENV.get(client.name, "env")] = fill(own["env"])
+    given = own.get("env")
+    env = dict(given) if isinstance(given, dict) else {}
+    if client.name == "codex" and (handed_on := [key for key, value in env.items() if value == f"${{{key}}}"]):
+        at["env_vars"] = handed_on
+        env = {key: value for key, value in env.items() if key not in handed_on}
+    if env:
+        at[_ENV.get(client.name, "env")] = fill(env)
     if own.get("cwd"):
         at[_FOLDER.get(client.name, "cwd")] = fill(own["cwd"])
     return made
 
 
-def _remote(template: Template, own: Mapping[str, object], fill: _Placeholders, name: str) -> JsonObject:
+def _remote(
+    client: Client, template: Template, own: Mapping[str, object], fill: _Placeholders, name: str
+) -> JsonObject:
     given = own.get("headers")
     headers = dict(given) if isinstance(given, dict) else {}
     if own.get("bearer"):
         headers["Authorization"] = f"Bearer {own['bearer']}"
     values: dict[Slot, object] = {Slot.NAME: name, Slot.URL: fill(own["url"])}
+    if client.name == "codex" and (bearer := _BEARER.fullmatch(str(headers.get("Authorization", "")))):
+        values[Slot.TOKEN_VARIABLE] = bearer[1]
+        del headers["Authorization"]
     if headers:
         values[Slot.HEADERS] = fill(headers)
     made = _with(template, values)
     at = made["transport"] if isinstance(made.get("transport"), dict) else made
+    if headers and (key := _HEADERS.get(client.name)) is not None:
+        at[key] = values[Slot.HEADERS]
+    elif headers and "headers" not in at:
+        fill.lost_headers = True
     if own.get("type") == "sse" and "type" in at and at["type"] != "remote":
         at["type"] = "sse"
     return made

@@ -58,7 +58,7 @@ def doctor(servers: tuple[str, ...], as_json: bool, patience: float | None, fixe
 
 
 def _repaired(path: Path, fixes: bool) -> list[tuple[Repair, str]]:
-    """What is wrong beside the servers, each with how it went: fixed, not fixed, or the reason why it could not be."""
+    """Problems beside the servers, each with "fixed", nothing if it was not tried, or the reason why it failed."""
     found = [(repair, "") for repair in found_repairs(path, os.environ)]
     if not fixes:
         return found

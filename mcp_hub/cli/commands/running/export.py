@@ -1,4 +1,4 @@
-"""`mcp-hub export`: the servers of the configuration in the form of another client, so that a person can leave again."""
+"""`mcp-hub export`: the servers of the configuration in the form of another client: the way out of the hub."""
 
 import os
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ def _document(name: str, layout: Layout, made: Sequence[ExportedServer]) -> str:
     entries = {one.name: one.entry for one in made if one.entry is not None}
     if layout.is_list:
         around = {key: value for key, value in layout.around.items() if key != layout.key[0]}
-        return yaml_text.document({**around, layout.key[0]: list(entries.values())})
+        return yaml_text.document({**around, layout.key[0]: list(entries.values())}).rstrip("\n")
     text = ""
     for server, entry in entries.items():
         text = with_entry(text, name, (*layout.key, server), entry)

@@ -1,4 +1,4 @@
-"""What `mcp-hub doctor` finds beside the servers, and can fix without asking anything: each with its change as a diff.
+"""Problems around the servers that `mcp-hub doctor` can fix without asking anything: each with its change as a diff.
 
 A diff names the place and the value before and after, never a line of a file: there a secret could stand beside it.
 """
@@ -31,7 +31,7 @@ from mcp_hub.stores.locks import remove
 from mcp_hub.upstreams.process import commands
 
 _DESKTOP_PATH: Final = "/usr/bin:/bin:/usr/sbin:/sbin"
-"""What an application that was started from a desktop has at least, and on macOS at most."""
+"""The PATH that an application started from a desktop has at least, and on macOS at most."""
 _OTHERS: Final = 0o022
 
 

@@ -91,6 +91,13 @@ def _streams(loaded: "Loaded") -> Iterable[str]:
     return anyio.run(ids)
 
 
+def applications(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of clients that the hub knows the files of."""
+    from mcp_hub.cli.clients.table import CLIENTS
+
+    return [CompletionItem(name) for name in CLIENTS if name.startswith(incomplete)]
+
+
 servers: Final = _completing(_servers)
 profiles: Final = _completing(_profiles)
 clients: Final = _completing(_clients)

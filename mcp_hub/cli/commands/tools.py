@@ -49,7 +49,7 @@ def tools(
     reach: Reach,
     **options: Any,
 ) -> None:
-    """List the tools under the names that clients use, one on a line.
+    """List the tools under the names that clients use.
 
     Asks the hub that runs for the configuration; without one, starts the servers. Exit code 3 if a server that
     may have tools is not ready.

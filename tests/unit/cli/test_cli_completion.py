@@ -64,6 +64,7 @@ def remember(folder: Path) -> None:
         (("tools", "--server", "j"), ["jobs"]),
         (("search", "--profile", ""), ["review"]),
         (("serve", "--client", "my"), ["my-agent"]),
+        (("export", "cur"), ["cursor"]),
         (("completion", ""), ["bash", "zsh", "fish"]),
         (("resume", ""), []),
         (("call", ""), []),

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from mcp_hub.app.limits import state_dir
+from mcp_hub.cli import completion
 from mcp_hub.cli.clients.edit import yaml_text
 from mcp_hub.cli.clients.edit.entry import with_entry
 from mcp_hub.cli.clients.edit.splices import CannotEdit
@@ -29,7 +30,7 @@ from mcp_hub.masking import hide, visible
 
 
 @click.command()
-@click.argument("client", metavar="CLIENT")
+@click.argument("client", metavar="CLIENT", shell_complete=completion.applications)
 @click.option("--write", "writes", is_flag=True, help="Put the servers into the client's file, beside those it has.")
 @config_option
 def export(client: str, writes: bool, config: str | None) -> None:

@@ -39,10 +39,10 @@ _COLORS: Final = ("cyan", "magenta", "blue", "green", "yellow", "bright_cyan", "
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @config_option
 def logs(server: str | None, follow: bool, lines: int, as_json: bool, config: str | None) -> None:
-    """Show what servers wrote to stderr, and what the hub says about them.
+    """Show what servers wrote to stderr.
 
-    Prints the logs of all servers of the configuration, or those of SERVER, in the order of their times; also when no
-    hub runs any more. Reads files in the state folder, and starts nothing.
+    Prints the stderr of all servers of the configuration, or that of SERVER, and what the hub says about them, in the
+    order of their times; also when no hub runs any more. Reads files in the state folder, and starts nothing.
     """
     place = os.path.abspath(config_path(config))
     folder = log_folder(state_dir(os.environ), place)

@@ -79,6 +79,15 @@ def test_variables_are_named_as_the_client_does(name: str, files: dict[str, str]
     assert any("does not fill these in" in note for note in one.notes) == (name == "goose")
 
 
+@pytest.mark.parametrize(("name", "key"), [("continue", None), ("codex", "http_headers"), ("copilot", "headers")])
+def test_headers_go_where_the_client_has_them_or_are_missed(name: str, key: str | None) -> None:
+    client = CLIENTS[name]
+    own = {"url": "https://example.com/mcp", "headers": {"X-Team": "a"}}
+    made = exported(client, client.places[-1].layouts[-1], "far", own)
+    assert made.entry is not None and (made.entry.get(key) if key else None) == ({"X-Team": "a"} if key else None)
+    assert any("takes no headers" in note for note in made.notes) == (key is None)
+
+
 def test_codex_gets_variables_by_their_names(home: Path) -> None:
     made = tomllib.loads(run("codex").stdout)["mcp_servers"]
     assert made["files"]["env_vars"] == ["GH"] and "GH" not in made["files"]["env"]

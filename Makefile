@@ -16,7 +16,7 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(
 
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
-.PHONY: run check lint test test-fast proof fmt bench picture long conformance clients chaos orphans hostile soak fuzz clean
+.PHONY: run check lint test test-fast proof fmt bench picture long conformance clients chaos orphans hostile soak fuzz dist clean
 
 run: $(HUB)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -83,6 +83,11 @@ fuzz: $(STAMP)
 
 clients: $(STAMP)
 	$(BIN)/python -m rigs.clients $(CLIENTS)
+
+# wheel, sdist, bundles and plugins into dist/, then the wheel installed and started without network;
+# DIST=--outside: with the linters of others, too
+dist: $(STAMP)
+	$(BIN)/python -m rigs.dist $(DIST)
 
 $(HUB): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mcp-hub needs Python 3.11 or newer: make PYTHON=python3.12 …")'

@@ -11,7 +11,8 @@ import io
 import logging
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Final, TextIO
 
@@ -21,10 +22,11 @@ from mcp_hub.masking import hide, hide_within, visible
 
 
 class _Owner:
-    """Whether this process is a command of the hub, whose loggers are structlog's."""
+    """Whether this process is a command of the hub, whose loggers are structlog's, and who else gets its events."""
 
     def __init__(self) -> None:
         self.is_command = False
+        self.takes: list[Callable[[Mapping[str, object]], None]] = []
 
 
 _owner: Final = _Owner()
@@ -60,6 +62,16 @@ def own_process() -> None:
     _owner.is_command = True
 
 
+@contextmanager
+def teed(take: Callable[[Mapping[str, object]], None]) -> Iterator[None]:
+    """Hands the events of a command from level info on to `take`, too, whatever its level is. They are not masked."""
+    _owner.takes.append(take)
+    try:
+        yield
+    finally:
+        _owner.takes.remove(take)
+
+
 class _Logger(structlog.PrintLogger):
     """Prints to stderr as long as somebody reads it: a client that was killed leaves a hub without, which has to end.
 
@@ -92,6 +104,8 @@ def configure(level: str, style: str) -> None:
     processors: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
+        _tee,
+        _from(number),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.StackInfoRenderer(),
     ]
@@ -99,7 +113,7 @@ def configure(level: str, style: str) -> None:
         processors.append(structlog.processors.format_exc_info)
     structlog.configure(
         processors=[*processors, *((_spell_out, _masked(renderer)) if console else (_mask_values, renderer))],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
+        wrapper_class=structlog.make_filtering_bound_logger(min(number, logging.INFO)),
         logger_factory=lambda *args: _Logger(sys.stderr),
         cache_logger_on_first_use=True,
     )
@@ -107,6 +121,28 @@ def configure(level: str, style: str) -> None:
     handler.setFormatter(_Formatter("%(name)s: %(message)s"))
     logging.basicConfig(level=max(number, logging.WARNING), handlers=[handler])
     sys.excepthook = _last_words
+
+
+def _tee(
+    logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    for take in _owner.takes:
+        take(event)
+    return event
+
+
+def _from(number: int) -> structlog.typing.Processor:
+    """Drops events below this level."""
+    levels = logging.getLevelNamesMapping()
+
+    def kept(
+        logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict
+    ) -> structlog.typing.EventDict:
+        if levels[event["level"].upper()] < number:
+            raise structlog.DropEvent
+        return event
+
+    return kept
 
 
 def _mask_values(

@@ -5,7 +5,7 @@ their ending, then all upstreams are closed side by side.
 """
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -63,6 +63,8 @@ from mcp_hub.stores.documents.base import Documents
 from mcp_hub.stores.epochs import Epochs
 from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.stores.keys import stored_key
+from mcp_hub.stores.server_logs.files import log_folder
+from mcp_hub.stores.server_logs.writer import ServerLogWriter
 from mcp_hub.types import Era, Snapshot
 from mcp_hub.upstreams.executors.posts import ExecutorLimits
 from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
@@ -100,6 +102,7 @@ class App(msgspec.Struct, frozen=True):
     operations: Admin
     logins: Logins
     executors: ExecutorUpstream | None = None
+    server_logs: ServerLogWriter | None = None
 
     @property
     def reloader(self) -> Reloader:
@@ -137,7 +140,7 @@ async def open_app(
     for the whole process is changed: it is a host program's. `client` is whom the hub is for, by default a program.
     """
     app = build(loaded, env, has_executors=has_executors, owns_process=owns_process, client=client)
-    with named_loop():
+    with named_loop(), nullcontext() if app.server_logs is None else app.server_logs.kept():
         async with _running(app):
             yield app
 
@@ -193,11 +196,15 @@ def _sources(
     gate: Gate,
     turn: Turn,
     client: ClientEra | None,
+    owns_process: bool,
 ) -> UpstreamFactory:
     state, folder = state_dir(env), str(loaded.path.absolute().parent)
     memory, era = EraCache(state / "eras.json"), client or ClientEra(Era.HANDSHAKE)
+    # in a host program the log is the program's own
+    keeps_logs = owns_process and loaded.settings.hub.log.files
+    logs = ServerLogWriter(log_folder(state, loaded.place), wall_time) if keeps_logs else None
     return UpstreamFactory(
-        env, folder, memory, SystemClock(), changes, watchdog, state / "lists", logins, gate, turn, era
+        env, folder, memory, SystemClock(), changes, watchdog, state / "lists", logins, gate, turn, era, logs
     )
 
 
@@ -261,7 +268,7 @@ def build(
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
     logins, approvals = Logins(grant_store(state)), _approvals(loaded, state, changes, servers)
     reads = ReadCheck(lambda server: catalog.rules(None).servers.get(server, _REMOVED), approvals.is_confirmed)
-    sources = _sources(loaded, env, watchdog, changes, logins, _gate(approvals, reads), turn, client)
+    sources = _sources(loaded, env, watchdog, changes, logins, _gate(approvals, reads), turn, client, owns_process)
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes) if has_executors else None
     if executors is not None:
@@ -280,10 +287,10 @@ def build(
     )  # fmt: skip
     fixed = None if executors is None else executors.name
     applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)
-    reloader = Reloader(loaded, partial(load, loaded.path, env), applier)
+    reloader = Reloader(loaded, partial(load, loaded.path, env, lenient=True), applier)
     status = HubStatus(current, hub, servers.upstreams, approvals, reloader, lambda: watchdog.has_given_up)
     operations = Admin(reloader, applier, status)
     return App(
         current, hub, _binding(hub, current, servers.upstreams), servers.upstreams, registry, changes, streams,
-        documents, watchdog, approvals, servers, operations, logins, executors,
+        documents, watchdog, approvals, servers, operations, logins, executors, sources.logs,
     )  # fmt: skip

@@ -16,14 +16,17 @@ from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.clients import ClientRules
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.config.trust import close_folder, untrusted_folders
+from mcp_hub.config.trust import untrusted_folders
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents.base import DocumentLimits, Documents
 from mcp_hub.stores.limits import StoreLimits
 
-_FOLDERS: Final = ("approvals", "executors", "instances", "keys", "lists", "oauth", stores.DOCUMENTS)
+_FOLDERS: Final = (
+    *("approvals", "clients", "executors", "instances", "keys", "lists", "logs", "oauth"),
+    stores.DOCUMENTS,
+)
 """The folders of the hub in its state folder."""
 
 
@@ -59,17 +62,17 @@ def state_dir(env: Mapping[str, str]) -> Path:
     return Path(env.get("MCP_HUB_STATE_DIR") or platformdirs.user_state_dir("mcp-hub"))
 
 
-def check_state(settings: Settings, env: Mapping[str, str], *, fixes: bool = False) -> list[Path]:
-    """Refuses folders for the hub's files that others may write: raises `ConfigError` with each.
+def check_state(settings: Settings, env: Mapping[str, str]) -> None:
+    """Refuses folders for the hub's files that others may write: raises `ConfigError` with each."""
+    if found := untrusted_state(settings, env):
+        raise ConfigError(*(ConfigFinding("state_untrusted", said, str(folder)) for folder, said in found.items()))
 
-    If it `fixes`, it takes that right away first. Returns the folders that it fixed.
-    """
-    homes = {state_dir(env), _store_folder(settings, env)}
+
+def untrusted_state(settings: Settings | None, env: Mapping[str, str]) -> dict[Path, str]:
+    """Folders for the hub's files that others may write, each with the reason; without settings, the state folder's."""
+    homes = {state_dir(env), *([] if settings is None else [_store_folder(settings, env)])}
     folders = [folder for home in sorted(homes) for folder in (home, *(home / name for name in _FOLDERS))]
-    fixed = [folder for folder, _ in untrusted_folders(folders, env) if fixes and close_folder(folder)]
-    if found := list(untrusted_folders(folders, env)):
-        raise ConfigError(*(ConfigFinding("state_untrusted", problem, str(folder)) for folder, problem in found))
-    return fixed
+    return dict(untrusted_folders(folders, env))
 
 
 def open_documents(settings: Settings, env: Mapping[str, str]) -> Documents:

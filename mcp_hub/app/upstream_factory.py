@@ -22,7 +22,8 @@ from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import StartFailed
 from mcp_hub.notices import Notices
-from mcp_hub.types import Era
+from mcp_hub.stores.server_logs.writer import ServerLogWriter
+from mcp_hub.types import Era, Snapshot
 from mcp_hub.upstreams.functions.source import check_reference
 from mcp_hub.upstreams.functions.upstream import LocalUpstream
 from mcp_hub.upstreams.lists.list_cache import ListFile, list_key
@@ -31,7 +32,7 @@ from mcp_hub.upstreams.local_source import DisabledUpstream
 from mcp_hub.upstreams.peer.era_cache import EraCache, server_key, url_key
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, ClientEra, ServerEras
 from mcp_hub.upstreams.process import commands
-from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
+from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec, TakeLines
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.both_eras import BothEras, Connect
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
@@ -57,10 +58,13 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     gate: Gate | None = None
     turn: Turn | None = None
     client: ClientEra = msgspec.field(default_factory=ClientEra)
+    logs: ServerLogWriter | None = None
 
     def make(self, settings: Settings, name: str) -> Upstream:
         """The upstream of that name, not yet running."""
         server = settings.servers[name]
+        if (cause := settings.failure(name)) is not None:
+            return LocalUpstream(name, cause)
         if not server.enabled:
             return DisabledUpstream(name)
         if server.local is not None:
@@ -68,12 +72,13 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         key = server_key(server.command or "", server.args) if server.url is None else url_key(server.url)
         eras = ServerEras(self.memory, key, self.client)
         if server.url is None:
-            spec = partial(_spec, settings, server, self.env, self.folder)
+            output = None if self.logs is None else partial(self.logs.output, name)
+            spec = partial(_spec, settings, server, self.env, self.folder, output)
             connect: Connect = partial(StdioConnection, name, spec, eras, self.watchdog, self.turn)
         else:
             connect = _remote(name, settings, server, server.url, eras, self.logins)
         rules = _supervisor_rules(settings, name)
-        lists = ListFile(self.last_lists, name, _list_key(name, server)) if self.last_lists is not None else None
+        lists = list_file(self.last_lists, name, server) if self.last_lists is not None else None
         clock, changes, gate = self.clock, self.changes, self.gate
         if server.scope in ("session", "call"):
             idle = _member_idle(settings, name)
@@ -88,13 +93,26 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         )
 
 
+def last_lists(settings: Settings, folder: Path) -> list[Snapshot]:
+    """The lists of servers that hubs remember in `folder`. Python functions are not among them."""
+    files = [list_file(folder, name, own) for name, own in settings.servers.items() if own.enabled and not own.local]
+    return [found.snapshot for file in files if file.path.exists() and (found := file.read()) is not None]
+
+
+def list_file(folder: Path, name: str, server: ServerSettings) -> ListFile:
+    """Where hubs remember the lists of this server."""
+    return ListFile(folder, name, _list_key(name, server))
+
+
 def _list_key(name: str, server: ServerSettings) -> str:
     """Identifies the command or URL of the entry; its secrets are not part of it, except for those in arguments."""
     what = (server.command, server.cwd, server.url, server.type, server.era)
     return list_key(name, *what, server.args, sorted(server.env), sorted(server.headers))
 
 
-def _spec(settings: Settings, server: ServerSettings, env: Mapping[str, str], folder: str) -> StdioSpec:
+def _spec(
+    settings: Settings, server: ServerSettings, env: Mapping[str, str], folder: str, output: TakeLines | None
+) -> StdioSpec:
     """Resolves the command now, so that a program installed in the meantime is found. Raises `StartFailed`."""
     cwd = server.cwd or os.getcwd()
     program = _command(server, env, folder)
@@ -106,6 +124,7 @@ def _spec(settings: Settings, server: ServerSettings, env: Mapping[str, str], fo
         era=_pinned(server),
         line_limit=limits.line,
         stderr_lines=limits.stderr_lines,
+        output=output,
     )
 
 

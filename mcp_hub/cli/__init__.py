@@ -23,9 +23,11 @@ from importlib import import_module
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from mcp_hub import __version__
 from mcp_hub.cli import lean as lean  # before anything that imports structlog
+from mcp_hub.cli.completion import VARIABLE
 from mcp_hub.cli.render.output import kept_output
 from mcp_hub.cli.setup import EXIT_INTERRUPTED
 
@@ -45,10 +47,24 @@ _COMMANDS: Final = {
     "logout": "login:logout",
     "reload": "reload:reload",
     "restart": "reload:restart",
-    "import": "import_servers:import_servers",
+    "init": "servers.init:init",
+    "add": "servers.add:add",
+    "remove": "servers.remove:remove",
+    "enable": "servers.remove:enable",
+    "disable": "servers.remove:disable",
+    "edit": "servers.edit:edit",
+    "import": "servers.import_servers:import_servers",
+    "install": "clients.install:install",
+    "uninstall": "clients.uninstall:uninstall",
     "check": "check:check",
     "doctor": "doctor:doctor",
     "approve": "approve:approve",
+    "export": "running.export:export",
+    "schema": "running.schema:schema",
+    "status": "running.status:status",
+    "logs": "running.logs:logs",
+    "service": "running.service:service",
+    "completion": "running.completion:completion",
 }
 """Command → module in `commands` and function there."""
 _FILE: Final = re.compile(r"[^\s()]+\.(?:ya?ml|json)\b")
@@ -71,7 +87,7 @@ class _Commands(click.Group):
     def main(self, *args: Any, **kwargs: Any) -> Any:
         open_standard_streams()
         with kept_output():
-            return super().main(*args, **kwargs)
+            return super().main(*args, **{"complete_var": VARIABLE, **kwargs})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -87,6 +103,11 @@ class _Commands(click.Group):
         command = getattr(import_module(f"mcp_hub.cli.commands.{module}"), function)
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The names of commands, without their help: for that all of them would have to be imported."""
+        names = [CompletionItem(name) for name in _COMMANDS if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> object:
         try:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub import logs
+from mcp_hub.cli import completion
 from mcp_hub.cli.render.output import say
 from mcp_hub.errors import ConfigError
 
@@ -53,7 +54,8 @@ def _named(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 config_option: Callable[[Any], Any] = click.option(
     "--config", "-c", metavar="FILE",
-    help="Configuration file. Default: $MCP_HUB_CONFIG, ./servers.yaml, then the user's configuration folder.",
+    help="Configuration file. Default: $MCP_HUB_CONFIG, ./servers.yaml, then the user's configuration folder; "
+    "@user: the same without ./servers.yaml.",
 )  # fmt: skip
 verbose_option: Callable[[Any], Any] = click.option(
     "--verbose", "-v", count=True, help="Show the hub's log on stderr; -vv also shows the servers' stderr."
@@ -108,7 +110,7 @@ def output_options(default: Callable[[Mapping[str, Any]], str]) -> Callable[[Cal
     return decorated
 
 
-stream_argument: Callable[[Any], Any] = click.argument("stream", callback=_named)
+stream_argument: Callable[[Any], Any] = click.argument("stream", callback=_named, shell_complete=completion.streams)
 
 
 def config_path(path: str | None) -> Path:
@@ -121,25 +123,26 @@ def config_path(path: str | None) -> Path:
         fail_with(exc)
 
 
-def read_config(path: str | None, *, partly: bool = False, fixes: bool = False) -> "Loaded":
-    """The configuration, once nobody else may write the hub's folders; `partly` as in `load`. Raises: ConfigError."""
+def read_config(path: str | None, *, partly: bool = False, lenient: bool = True) -> "Loaded":
+    """The configuration, once nobody else may write the hub's folders. Raises: ConfigError.
+
+    `partly` and `lenient` as in `load`.
+    """
     from mcp_hub.app.limits import check_state
     from mcp_hub.config.load.load import find_config, load
 
-    loaded = load(find_config(path, Path.cwd(), os.environ), os.environ, partly=partly)
-    for folder in check_state(loaded.settings, os.environ, fixes=fixes):
-        say(f"fixed: nobody else may write {folder} any more")
+    loaded = load(find_config(path, Path.cwd(), os.environ), os.environ, partly=partly, lenient=lenient)
+    check_state(loaded.settings, os.environ)
     return loaded
 
 
-def load_config(path: str | None, *, partly: bool = False, fixes: bool = False) -> "Loaded":
+def load_config(path: str | None, *, partly: bool = False) -> "Loaded":
     """The configuration; `partly` as in `load`.
 
-    If it is invalid, or others may write the hub's folders, prints why and exits with 2. If it `fixes`, it takes that
-    right away from others.
+    If it is invalid, or others may write the hub's folders, prints why and exits with 2.
     """
     try:
-        loaded = read_config(path, partly=partly, fixes=fixes)
+        loaded = read_config(path, partly=partly)
     except ConfigError as exc:
         fail_with(exc)
     for warning in loaded.warnings:

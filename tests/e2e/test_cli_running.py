@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
-from mcp_hub.cli.access.running import HubRecord, recorded, running_hub
+from mcp_hub.cli.access.running import recorded, running_hub
 from tests.e2e.client import Hub
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
@@ -73,6 +73,8 @@ async def folder(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Path
         (["doctor"], 3, "gone: command_not_found"),
         (["doctor", "fix"], 0, "1 server, all fine"),
         (["streams"], 0, "fix_echo"),
+        (["status"], 0, "servers: 1 ready, 1 failed"),
+        (["logs", "gone"], 0, "hub: upstream_state state=failed code=command_not_found"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -165,6 +167,7 @@ async def test_hub_that_was_killed_leaves_nothing_to_find(tmp_path: Path) -> Non
         assert list((tmp_path / "state" / "hubs").iterdir())
         await killed(hub)
         assert (await run(tmp_path, "reload")).returncode == 3
+        assert (await run(tmp_path, "status")).returncode == 3
         assert list((tmp_path / "state" / "hubs").iterdir()) == []
 
 
@@ -179,7 +182,7 @@ def test_newest_of_several_records_is_believed_if_nobody_else_could_write_it(tmp
         assert running_hub("/a/servers.yaml", env) is None
         hubs.enter_context(recorded("/a/servers.yaml", "http://127.0.0.1:1/mcp", env))
         found = running_hub("/a/servers.yaml", env)
-        assert found == HubRecord("http://127.0.0.1:1/mcp", os.getpid())
+        assert found is not None and (found.url, found.pid) == ("http://127.0.0.1:1/mcp", os.getpid())
         assert running_hub("/b/servers.yaml", env) is None
         (record,) = (tmp_path / "hubs").iterdir()
         assert record.stat().st_mode & 0o777 == 0o600

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from mcp_hub import errors
-from mcp_hub.codes import CODES, GROUPS
+from mcp_hub.codes import CODES, GROUPS, SERVERS
 from mcp_hub.errors import RpcError
 
 ROOT: Final = Path(__file__).parents[2]
@@ -19,19 +19,23 @@ PAGE: Final = ROOT / "docs" / "errors.md"
 PLACE: Final = {
     **dict.fromkeys(("StartFailed", "Incompatible", "InitializeRefused", "ProbeKilled", "_NotModern", "_IsModern"), 0),
     **dict.fromkeys(("Cause", "Denial", "ConfigFinding", "finding", "Unresolved", "_Unreadable", "fail", "Reason"), 0),
-    **dict.fromkeys(("PostRefused", "FreshNeeded", "FormatRefused", "CallFault", "OutputError"), 0),
+    **dict.fromkeys(
+        ("PostRefused", "FreshNeeded", "FormatRefused", "CallFault", "OutputError", "FileRefused", "Repair"), 0
+    ),
     **dict.fromkeys(("Problem", "Refusal", "Finding", "Flaw", "Diagnosis", "_about", "warn", "retire", "refuse"), 1),
     "ErrorResponse": 1,
     "_refusal": 2,
 }
 """Which argument of a call is a code."""
+FAILURES: Final = ("StartFailed", "Incompatible", "InitializeRefused", "ProbeKilled", "FreshNeeded", "Cause", "Denial")
+"""The calls whose code becomes that of a server."""
 KEYWORDS: Final = {"symbol"}
 INTRO: Final = """# Error codes
 
 Every failure that you can meet has a stable code. Programs should test for the code: the sentence beside it may change.
 `mcp-hub doctor` shows the fix for each server that is not ready.
 
-This page is generated from `mcp_hub/codes.py`: `python -m tests.unit.test_codes`.
+This page is generated from `mcp_hub/codes`: `python -m tests.unit.test_codes`.
 """
 ABOUT: Final = {
     "Servers": """Why a server is not ready. The code is `code` in `GET /v1/servers` and `mcp-hub list --json`, stands
@@ -66,7 +70,7 @@ def page() -> str:
 
 def modules() -> Iterator[tuple[Path, ast.Module]]:
     for path in sorted((ROOT / "mcp_hub").rglob("*.py")):
-        if path.name != "codes.py":
+        if path.parent.name != "codes":
             yield path.relative_to(ROOT), ast.parse(path.read_text())
 
 
@@ -106,6 +110,20 @@ def test_every_code_that_is_raised_is_in_the_table() -> None:
         if code not in CODES
     ]
     assert not unknown, "\n".join(unknown)
+
+
+@pytest.mark.slow
+def test_every_code_that_a_server_can_fail_with_is_in_the_table_of_servers() -> None:
+    found = {
+        code: f"{path}:{node.lineno}"
+        for path, tree in modules()
+        if path.parts[1] == "upstreams"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in FAILURES
+        for code in codes_of(node)
+    }
+    assert len(found) > 20
+    assert {code: place for code, place in found.items() if code not in SERVERS} == {}
 
 
 @pytest.mark.slow

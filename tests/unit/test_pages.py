@@ -69,15 +69,23 @@ def test_the_readme_is_short() -> None:
     assert len(text("README.md").splitlines()) < 200
 
 
-def test_every_command_and_option_is_described() -> None:
-    page = text("docs/cli.md")
-    common = section(page, "Common options")
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command by its name; one of a group is `group name`."""
     context = click.Context(main)
     for name in main.list_commands(context):
         command = main.get_command(context, name)
         assert command is not None
-        own = section(page, name)
-        assert own, name
+        yield name, command
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {inner}", own) for inner, own in command.commands.items())
+
+
+def test_every_command_and_option_is_described() -> None:
+    page = text("docs/cli.md")
+    common = section(page, "Common options")
+    for name, command in commands():
+        own = section(page, name.partition(" ")[0])
+        assert f"mcp-hub {name}" in own if " " in name else own, name
         for option in (param for param in command.params if isinstance(param, click.Option)):
             for spelled in option.opts:
                 rows = [line for line in common.splitlines() if f"`{spelled}" in line and f"`{name}`" in line]
@@ -85,9 +93,7 @@ def test_every_command_and_option_is_described() -> None:
 
 
 def test_no_option_is_described_that_does_not_exist() -> None:
-    context = click.Context(main)
-    commands = [main.get_command(context, name) for name in main.list_commands(context)]
-    options = {opt for command in commands if command for param in command.params for opt in param.opts}
+    options = {opt for _, command in commands() for param in command.params for opt in param.opts}
     described = set(re.findall(r"`(--[a-z-]+)", text("docs/cli.md")))
     assert described - options <= {"--help", "--version"}
 

@@ -1,4 +1,4 @@
-"""The hubs that serve HTTP, by configuration: each keeps a record of its URL in the state folder.
+"""The hubs that run, by configuration: each keeps a record of itself in the state folder.
 
 A hub holds the lock of its record for as long as it lives, so that no record outlives its hub. Only a record that
 nobody else could have written is believed: whoever asks the hub sends it a token.
@@ -13,7 +13,9 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub import __version__
 from mcp_hub.app.limits import state_dir
+from mcp_hub.clock import wall_time
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.locks import is_at, lock_file, make_folder, remove, take
@@ -26,22 +28,28 @@ _ATTEMPTS: Final = 100
 
 
 class HubRecord(msgspec.Struct, frozen=True):
-    """A hub that serves HTTP at `url`."""
+    """A hub: it serves HTTP at `url`, or over stdio a kind of `client`. `started` are Unix seconds."""
 
     url: str
     pid: int
+    started: float = 0.0
+    version: str = ""
+    client: str = ""
 
 
 @contextmanager
-def recorded(place: str, url: str, env: Mapping[str, str]) -> Iterator[None]:
-    """Keeps the record of this process's hub, whose configuration is at `place`, until the end of the block."""
+def recorded(place: str, url: str, env: Mapping[str, str], client: str = "") -> Iterator[None]:
+    """Keeps the record of this process's hub, whose configuration is at `place`, until the end of the block.
+
+    `url` is empty for a hub over stdio.
+    """
     path = _folder(env) / f"{_key(place)}-{os.getpid()}.json"
     file = None
     try:
         make_folder(path.parent)
         file = _locked(path)
         os.ftruncate(file, 0)
-        os.write(file, msgspec.json.encode(HubRecord(url, os.getpid())))
+        os.write(file, msgspec.json.encode(HubRecord(url, os.getpid(), wall_time(), __version__, client)))
     except OSError as problem:  # the hub serves all the same, and commands do not find it
         log.warning("hub_not_recorded", path=str(path), reason=problem.strerror or str(problem))
     try:
@@ -53,7 +61,12 @@ def recorded(place: str, url: str, env: Mapping[str, str]) -> Iterator[None]:
 
 
 def running_hub(place: str, env: Mapping[str, str]) -> HubRecord | None:
-    """The hub of the configuration at `place` that was started last, if one runs. Removes records of dead hubs."""
+    """The hub over HTTP of the configuration at `place` that was started last, if one runs."""
+    return next((hub for hub in running_hubs(place, env) if hub.url), None)
+
+
+def running_hubs(place: str, env: Mapping[str, str]) -> list[HubRecord]:
+    """The hubs of the configuration at `place`, the youngest first. Removes records of dead hubs."""
     found: list[tuple[float, HubRecord]] = []
     for path in _folder(env).glob(f"{_key(place)}-*.json"):
         with suppress(OSError, msgspec.DecodeError):
@@ -64,7 +77,21 @@ def running_hub(place: str, env: Mapping[str, str]) -> HubRecord | None:
                     found.append((started.st_mtime, msgspec.json.decode(os.read(file, _LARGEST), type=HubRecord)))
             finally:
                 os.close(file)
-    return max(found, key=lambda one: one[0])[1] if found else None
+    return [hub for _, hub in sorted(found, key=lambda one: one[0], reverse=True)]
+
+
+def dead_records(env: Mapping[str, str]) -> list[Path]:
+    """Records of hubs that were killed, of all configurations. Each is removed when its configuration is looked up."""
+    found: list[Path] = []
+    for path in sorted(_folder(env).glob("*.json")):
+        with suppress(OSError):
+            file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+            try:
+                if take(file, shared=True):
+                    found.append(path)
+            finally:
+                os.close(file)
+    return found
 
 
 def _is_held(file: int, path: Path) -> bool:

@@ -26,6 +26,7 @@ from mcp_hub.catalog.pins import (
     unconfirmed_of,
 )
 from mcp_hub.catalog.trust.approvals import record_key
+from mcp_hub.cli import completion
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.definition_diff import diff_lines, flag_lines
 from mcp_hub.cli.setup import EXIT_TOOL, check_servers, config_option, fail, load_config
@@ -45,7 +46,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 @click.command()
-@click.argument("server", required=False)
+@click.argument("server", required=False, shell_complete=completion.servers)
 @click.argument("tools", nargs=-1, metavar="[TOOL]...")
 @click.option("--all", "every", is_flag=True, help="Approve for all servers; required for --yes without SERVER.")
 @click.option(

@@ -13,7 +13,7 @@ import anyio
 import click
 import msgspec
 
-from mcp_hub.cli import arguments
+from mcp_hub.cli import arguments, completion
 from mcp_hub.cli.access.following import followed, refuse, show_for
 from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_client, run_with_hub
 from mcp_hub.cli.questions.answering import answered
@@ -49,7 +49,7 @@ class _CallCommand(click.Command):
 
 
 @click.command(cls=_CallCommand)
-@click.argument("name")
+@click.argument("name", shell_complete=completion.tools)
 @click.argument("loose", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--arg", "pairs", multiple=True, metavar="KEY=VALUE", help="The same as KEY=VALUE. Repeatable.")
 @click.option("--args-json", metavar="TEXT|@FILE|-", help="All arguments as one JSON object; - reads it from stdin.")

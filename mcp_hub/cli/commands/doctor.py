@@ -1,8 +1,11 @@
 """`mcp-hub doctor`: what is wrong with each server, started or in a running hub, and how to fix it."""
 
 import os
-from collections.abc import Collection, Mapping
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import click
@@ -10,15 +13,19 @@ from msgspec import structs
 
 from mcp_hub.app import readiness
 from mcp_hub.app.upstream_factory import find_program
+from mcp_hub.cli import completion
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, own_wait_options, run_with_hub
+from mcp_hub.cli.commands.running.repairs import Repair, found_repairs
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose
 from mcp_hub.cli.render.notices import notices
-from mcp_hub.cli.setup import EXIT_UNAVAILABLE, Seconds, load_config
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.setup import EXIT_UNAVAILABLE, Seconds, config_path
 from mcp_hub.clock import SystemClock
+from mcp_hub.codes import CODES
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.errors import StartFailed
+from mcp_hub.errors import ConfigError, StartFailed
 from mcp_hub.masking import hide, visible
 from mcp_hub.protocol.rest.servers import ServerInfo
 from mcp_hub.types import JsonObject, UpstreamStatus
@@ -28,13 +35,13 @@ _SPARE: Final = 5.0
 
 
 @click.command()
-@click.argument("servers", nargs=-1, metavar="[SERVER]...")
+@click.argument("servers", nargs=-1, metavar="[SERVER]...", shell_complete=completion.servers)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option(
     "--wait", "patience", type=Seconds(min=0), metavar="SECONDS",
     help="How long to wait for servers to start.  [default: the longest start_timeout]",
 )  # fmt: skip
-@click.option("--fix", "fixes", is_flag=True, help="Take the right to write the hub's folders away from other users.")
+@click.option("--fix", "fixes", is_flag=True, help="Fix what needs nothing from you; each change is shown first.")
 @own_wait_options
 def doctor(servers: tuple[str, ...], as_json: bool, patience: float | None, fixes: bool, reach: Reach) -> None:
     """Explain what is wrong with the servers.
@@ -46,9 +53,27 @@ def doctor(servers: tuple[str, ...], as_json: bool, patience: float | None, fixe
     def chosen(loaded: Loaded) -> Loaded:
         return _only(loaded, servers)
 
-    if fixes:
-        load_config(reach.config, partly=True, fixes=True)
-    run_with_hub(reach, lambda hub: _doctor(hub, servers, patience, as_json), Selection(servers), start=chosen)
+    repairs = [] if reach.url is not None else _repaired(config_path(reach.config), fixes)
+    run_with_hub(reach, lambda hub: _doctor(hub, servers, patience, as_json, repairs), Selection(servers), start=chosen)
+
+
+def _repaired(path: Path, fixes: bool) -> list[tuple[Repair, str]]:
+    """Problems beside the servers, each with "fixed", nothing if it was not tried, or the reason why it failed."""
+    found = [(repair, "") for repair in found_repairs(path, os.environ)]
+    if not fixes:
+        return found
+    done: list[tuple[Repair, str]] = []
+    with redirect_stdout(sys.stderr):  # where --json prints its document, nothing else is printed
+        for repair, _ in found:
+            for line in (repair.problem, *(f"  {line}" for line in repair.diff)):
+                say(hide(line))
+            try:
+                repair.apply()
+                done.append((repair, "fixed"))
+            except (ConfigError, OSError) as problem:
+                done.append((repair, str(problem)))
+            say(hide(f"  {done[-1][1]}"))
+    return done
 
 
 def _only(loaded: Loaded, names: Collection[str]) -> Loaded:
@@ -62,7 +87,13 @@ def _only(loaded: Loaded, names: Collection[str]) -> Loaded:
     return replace(loaded, settings=loaded.settings.model_copy(update={"servers": chosen}))
 
 
-async def _doctor(hub: ReachedHub, names: Collection[str], patience: float | None, as_json: bool) -> int:
+async def _doctor(
+    hub: ReachedHub,
+    names: Collection[str],
+    patience: float | None,
+    as_json: bool,
+    repairs: Sequence[tuple[Repair, str]],
+) -> int:
     seconds = await _settled(hub, patience)
     listed = await hub.client.lists.servers()
     servers = [own for own in listed.servers if not names or own.server in names]
@@ -70,14 +101,36 @@ async def _doctor(hub: ReachedHub, names: Collection[str], patience: float | Non
     warnings = [*hub.unmatched(listed), *notices(servers)]
     wrong = sum(not one.is_ok for one in found)
     if as_json:
-        tables.print_json({"servers": [*map(_data, found)], "warnings": [*map(str, warnings)]})
+        around = [_repair_data(repair, outcome) for repair, outcome in repairs]
+        tables.print_json({"servers": [*map(_data, found)], "around": around, "warnings": [*map(str, warnings)]})
     else:
         for one in found:
             tables.print_lines(_lines(one))
         counted = tables.plural(len(found), "server")
         click.echo(f"{counted}, {wrong} with a problem" if wrong else f"{counted}, all fine")
+        for repair, outcome in repairs:
+            tables.print_lines(_repair_lines(repair, outcome))
         tables.print_warnings(warnings)
-    return EXIT_UNAVAILABLE if wrong else 0
+    is_left = any(repair.is_problem and outcome != "fixed" for repair, outcome in repairs)
+    return EXIT_UNAVAILABLE if wrong or is_left else 0
+
+
+def _repair_data(repair: Repair, outcome: str) -> JsonObject:
+    fix = "" if outcome == "fixed" else CODES[repair.code].fix
+    diff = [hide(line) for line in repair.diff]
+    about = {"code": repair.code, "problem": hide(repair.problem), "diff": diff}
+    return {**about, "fixed": outcome == "fixed", "reason": hide(outcome) if fix and outcome else None, "fix": fix}
+
+
+def _repair_lines(repair: Repair, outcome: str) -> list[tuple[str, str]]:
+    """Nothing for one that was fixed, which was said already."""
+    if outcome == "fixed":
+        return []
+    lines = [(f"{repair.code}: {repair.problem}", "red" if repair.is_problem else "yellow")]
+    if outcome:
+        lines.append((f"  problem: {outcome}", ""))
+    lines.append((f"  fix:     {CODES[repair.code].fix}", "bold"))
+    return [(visible(hide(text)), style) for text, style in lines]
 
 
 async def _settled(hub: ReachedHub, patience: float | None) -> Mapping[str, float]:

@@ -11,6 +11,7 @@ import click
 
 from mcp_hub.app.limits import state_dir
 from mcp_hub.app.logins import client_of, grant_store
+from mcp_hub.cli import completion
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.setup import (
     EXIT_TOOL,
@@ -36,7 +37,7 @@ _SHORT: Final = ". The login cannot be renewed: log in again when it expires"
 
 
 @click.command()
-@click.argument("server")
+@click.argument("server", shell_complete=completion.servers)
 @click.option(
     "--no-browser", is_flag=True, help="Print the URL instead of opening it. Open it in a browser on this machine."
 )
@@ -121,7 +122,7 @@ def _opened(page: str) -> bool:
 
 
 @click.command()
-@click.argument("server")
+@click.argument("server", shell_complete=completion.servers)
 @config_option
 def logout(server: str, config: str | None) -> None:
     """Remove the login to the remote SERVER.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from mcp_hub.cli import arguments
+from mcp_hub.cli import arguments, completion
 from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_hub
 from mcp_hub.cli.commands.call import run_call
 from mcp_hub.cli.setup import Output, output_options
@@ -20,7 +20,7 @@ _output_options = output_options(lambda given: "json" if given["as_json"] else "
 
 
 @click.command()
-@click.argument("uri")
+@click.argument("uri", shell_complete=completion.resources)
 @_json_option
 @_output_options
 @hub_options
@@ -41,7 +41,7 @@ def read(uri: str, as_json: bool, output: Output, reach: Reach) -> None:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completion.prompts)
 @click.argument("loose", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--arg", "pairs", multiple=True, metavar="KEY=VALUE", help="The same as KEY=VALUE. Repeatable.")
 @_json_option

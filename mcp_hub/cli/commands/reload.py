@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, run_with_client, url_options
 from mcp_hub.cli.render.output import say
 from mcp_hub.masking import visible
@@ -43,7 +44,7 @@ async def _reload(client: "HubClient") -> int:
 
 
 @click.command()
-@click.argument("name", metavar="SERVER")
+@click.argument("name", metavar="SERVER", shell_complete=completion.servers)
 @url_options
 def restart(name: str, reach: Reach) -> None:
     """Restart a SERVER of a running hub.

@@ -10,6 +10,7 @@ from mcp_hub.catalog.discovery.answers import WEAK
 from mcp_hub.catalog.discovery.definitions import FIND
 from mcp_hub.catalog.discovery.finding import MOST_HITS
 from mcp_hub.catalog.search.ranker import Hit
+from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, hub_options, run_with_hub
 from mcp_hub.cli.commands.tokens import missing
 from mcp_hub.cli.render import tables
@@ -47,7 +48,7 @@ class SearchReport(msgspec.Struct, frozen=True):
 
 @click.command()
 @click.argument("query", nargs=-1, required=True, metavar="QUERY...")
-@click.option("--server", metavar="NAME", help="Only the tools of this server.")
+@click.option("--server", metavar="NAME", shell_complete=completion.servers, help="Only the tools of this server.")
 @click.option(
     "--limit", type=click.IntRange(1, MOST_HITS), default=_HITS, show_default=True, metavar="N",
     help="Maximum number of hits.",
@@ -62,7 +63,9 @@ class SearchReport(msgspec.Struct, frozen=True):
 )  # fmt: skip
 @click.option("--full", is_flag=True, help="Show whole descriptions, and the parameters.")
 @click.option("--explain", is_flag=True, help="Show how each score is computed.")
-@click.option("--profile", metavar="NAME", help="Search only what this profile exposes.")
+@click.option(
+    "--profile", metavar="NAME", shell_complete=completion.profiles, help="Search only what this profile exposes."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with scores.")
 @hub_options
 def search(

@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -17,6 +17,7 @@ import click
 from mcp_hub import logs
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.reload import Reloader
+from mcp_hub.cli import completion
 from mcp_hub.cli.access.running import recorded
 from mcp_hub.cli.access.warm import warm as fill_caches
 from mcp_hub.cli.render.output import say
@@ -46,8 +47,17 @@ if TYPE_CHECKING:
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="Port to listen on, 0 for any free port; overrides hub.http.port."
 )
-@click.option("--profile", help="Serve only this profile. A token that has a profile keeps its own.")
-@click.option("--client", metavar="NAME", help="Kind of client: an entry of hub.clients, or a built-in one.")
+@click.option(
+    "--profile",
+    shell_complete=completion.profiles,
+    help="Serve only this profile. A token that has a profile keeps its own.",
+)
+@click.option(
+    "--client",
+    metavar="NAME",
+    shell_complete=completion.clients,
+    help="Kind of client: an entry of hub.clients, or a built-in one.",
+)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Log level; overrides hub.log.level."
 )
@@ -105,7 +115,8 @@ async def _serve_stdio(loaded: Loaded, caller: Caller) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_cancel_when, signals.stopped, tasks.cancel_scope)
             tasks.start_soon(_keep_reloading, app.reloader, signals)
-            await front.serve(read, write, loaded.settings.hub.limits.line)
+            with _recorded(loaded, "", caller):
+                await front.serve(read, write, loaded.settings.hub.limits.line)
             tasks.cancel_scope.cancel()
         await app.stop()
         front.close()
@@ -176,11 +187,17 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
             tasks.start_soon(look_after, connections)
             tasks.start_soon(_keep_reloading, app.reloader, signals)
             tasks.start_soon(_stop_when, signals.stopped, app, server, front)
-            # one that only has a profile does not answer for the whole configuration
-            with recorded(loaded.place, _url(listener), os.environ) if profile is None else nullcontext():
+            with _recorded(loaded, _url(listener), Caller(profile=profile)):
                 _announce(app, listener)
                 await server.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
+
+
+def _recorded(loaded: Loaded, url: str, caller: Caller) -> AbstractContextManager[None]:
+    """A record of the hub; one that only has a profile does not answer for the whole configuration."""
+    if caller.profile is not None:
+        return nullcontext()
+    return recorded(loaded.place, url, os.environ, caller.client or "")
 
 
 def _open_for_many(loaded: Loaded) -> AbstractAsyncContextManager[App]:

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from mcp_hub.app import readiness
 from mcp_hub.catalog.costs.token_costs import HEAVIEST
+from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, hub_options, run_with_hub
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import say
@@ -29,10 +30,17 @@ _FORMS: Final = ("full", "compact", "signature", "names")
 
 
 @click.command()
-@click.option("--server", metavar="NAME", help="Show only the tools of this server; all of them unless --top is given.")
-@click.option("--profile", metavar="NAME", help="Count only what this profile exposes.")
 @click.option(
-    "--client", metavar="KIND", default=UNKNOWN_CLIENT, show_default=True,
+    "--server",
+    metavar="NAME",
+    shell_complete=completion.servers,
+    help="Show only the tools of this server; all of them unless --top is given.",
+)
+@click.option(
+    "--profile", metavar="NAME", shell_complete=completion.profiles, help="Count only what this profile exposes."
+)
+@click.option(
+    "--client", metavar="KIND", shell_complete=completion.clients, default=UNKNOWN_CLIENT, show_default=True,
     help="Kind of client, as in `serve --client`.",
 )  # fmt: skip
 @click.option(

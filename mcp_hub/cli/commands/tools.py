@@ -6,6 +6,7 @@ from typing import Any, Final
 import click
 
 from mcp_hub.app.readiness import not_ready
+from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, hub_options, run_with_hub
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import say
@@ -21,7 +22,7 @@ _WIDEST: Final = 200
 
 
 @click.command()
-@click.option("--server", metavar="NAME", help="Show only the tools of this server.")
+@click.option("--server", metavar="NAME", shell_complete=completion.servers, help="Show only the tools of this server.")
 @click.option("--full", is_flag=True, help="Show whole descriptions, and the parameters.")
 @click.option("--json", "as_json", is_flag=True, help="Print the definitions as a JSON array.")
 @click.option(
@@ -33,7 +34,12 @@ _WIDEST: Final = 200
 @click.option("--group", is_flag=True, help="With --format openai-responses: one namespace for each server.")
 @click.option("--tools", "names", metavar="A,B", help="With --format: only these tools.")
 @click.option("--public-url", metavar="URL", help="With --format: the hub's https address, for connectors.")
-@click.option("--profile", metavar="NAME", help="With --format: only what this profile exposes.")
+@click.option(
+    "--profile",
+    metavar="NAME",
+    shell_complete=completion.profiles,
+    help="With --format: only what this profile exposes.",
+)
 @hub_options
 def tools(
     server: str | None,
@@ -44,7 +50,7 @@ def tools(
     reach: Reach,
     **options: Any,
 ) -> None:
-    """List the tools under the names that clients use, one on a line.
+    """List the tools under the names that clients use.
 
     Asks the hub that runs for the configuration; without one, starts the servers. Exit code 3 if a server that
     may have tools is not ready.

@@ -16,6 +16,10 @@ _NO_PACKAGE: Final = re.compile(r"npm (error|ERR!).*\bE?404\b|not found in the p
 """Output of npx and uvx about a package that does not exist."""
 
 
+_OF_NEWER_HUBS: Final = CODES["start_failed"]
+"""The advice for a code that this version does not know: that of a newer hub at --url."""
+
+
 class Diagnosis(msgspec.Struct, frozen=True):
     """The verdict about one server: a code, the problem, and its last lines.
 
@@ -41,7 +45,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
         """The advice for the code, or for a package that does not exist."""
         if any(_NO_PACKAGE.search(line) for line in self.lines):
             return "The package does not exist: check the name in `args`."
-        return CODES[self.code].fix
+        return CODES.get(self.code, _OF_NEWER_HUBS).fix
 
 
 def diagnose(own: ServerInfo) -> Diagnosis:

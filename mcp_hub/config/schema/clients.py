@@ -80,6 +80,19 @@ BUILT_IN_CLIENTS: Final[Mapping[str, ClientSettings]] = {
     ),
     "openai": ClientSettings(matches=["openai-mcp*"], max_tools=_OPENAI),
     "vscode": ClientSettings(matches=["Visual Studio Code*"], max_tools=_OPENAI, first_list_wait=_PATIENT),
+    # nothing is known of their limits; they are entries so that `mcp-hub install` can name them
+    "cline": ClientSettings(),
+    "continue": ClientSettings(matches=["continue-client"]),
+    "copilot": ClientSettings(matches=["github-copilot*"], max_tools=_OPENAI),
+    "devin": ClientSettings(matches=["windsurf*"]),
+    "gemini": ClientSettings(matches=["gemini-cli*"], first_list_wait=_PATIENT),  # it waits for 10 min
+    "goose": ClientSettings(matches=["goose-*"]),
+    "junie": ClientSettings(),
+    "kiro": ClientSettings(),
+    "lm-studio": ClientSettings(matches=["lmstudio*"]),
+    "opencode": ClientSettings(first_list_wait=_PATIENT),  # `mcp-hub install` lets it wait for 30 s
+    "warp": ClientSettings(),
+    "zed": ClientSettings(),
     # a hub in front of this one: it applies these rules for its own clients
     "mcp-hub": ClientSettings(
         soft_deadline="never",

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from mcp_hub.config.findings import quoted
 from mcp_hub.config.schema.clients import ClientSettings, check_clients
-from mcp_hub.config.schema.issuers import PublicUrl, ResourceServerSettings
+from mcp_hub.config.schema.issuers import BaseUrl, PublicUrl, ResourceServerSettings
 from mcp_hub.config.schema.scalars import (
     Aliases,
     Amount,
@@ -62,10 +62,14 @@ class TokenSettings(Section):
 
 
 class LogSettings(Section):
-    """Logs go to stderr; `auto` is console on a terminal, else JSON."""
+    """The log goes to stderr; `auto` is console on a terminal, else JSON.
+
+    `files`: keep the logs of servers in files, too.
+    """
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["auto", "json", "console"] = "auto"
+    files: bool = True
 
 
 def written_out(store: object) -> object:
@@ -150,3 +154,4 @@ class HubSettings(Section):
     clients: AtOnce[Annotated[dict[TextLine, ClientSettings], AfterValidator(check_clients)]] = {}
     instructions: AtOnce[str | None] = None
     telemetry: TelemetrySettings = TelemetrySettings()
+    registry: AtOnce[BaseUrl | None] = None

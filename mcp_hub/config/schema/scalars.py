@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StringConstraints, WithJsonSchema
 
 from mcp_hub.config.quantities import parse_duration, parse_size
 
@@ -111,7 +111,7 @@ def _never_at_zero(value: object) -> object:
 Duration = Annotated[float, BeforeValidator(parse_duration)]
 ResultGap = Annotated[float, BeforeValidator(parse_duration), Field(le=0.1)]
 PositiveDuration = Annotated[Duration, AfterValidator(_more_than_nothing)]
-Size = Annotated[int, BeforeValidator(parse_size)]
+Size = Annotated[int, BeforeValidator(parse_size), WithJsonSchema({"type": "size"})]
 Text = Annotated[str, StringConstraints(min_length=1)]
 Line = Annotated[str, AfterValidator(_one_line)]
 Lines = Annotated[str, AfterValidator(_no_nul)]

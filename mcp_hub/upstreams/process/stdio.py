@@ -49,8 +49,14 @@ _DEAF: Final = 30.0
 """Seconds after which a server that reads nothing of them is ended and started again."""
 
 
+TakeLines = Callable[[Sequence[bytes]], None]
+
+
 class StdioSpec(msgspec.Struct, frozen=True):
-    """The command and its session's options. `argv[0]` is absolute; `era` is the configured one."""
+    """The command and its session's options. `argv[0]` is absolute; `era` is the configured one.
+
+    `output` gets the lines of stderr, all of them.
+    """
 
     argv: Sequence[str]
     env: dict[str, str]
@@ -59,6 +65,7 @@ class StdioSpec(msgspec.Struct, frozen=True):
     line_limit: int = 32 << 20
     stderr_lines: int = 200
     probe: float = PROBE_SECONDS
+    output: TakeLines | None = None
 
 
 @dataclass(slots=True)
@@ -148,6 +155,7 @@ class StdioConnection:
     async def _read_stderr(self, stderr: IO[bytes], drained: anyio.Event) -> None:
         """Keeps the last lines: bounded however much is written, whatever the bytes are."""
         self.stderr = deque(maxlen=self.spec.stderr_lines)
+        output = self.spec.output or _dropped
         rest = b""
         try:
             while True:
@@ -159,11 +167,13 @@ class StdioConnection:
                 if not chunk:
                     break
                 *lines, rest = (rest + chunk).split(b"\n")
+                output(lines)
                 for line in lines[-self.spec.stderr_lines :]:
                     self._keep(line)
                 rest = rest[:_STDERR_HEAD]
         finally:
             self._keep(rest)
+            output([rest])
             stderr.close()
             drained.set()
 
@@ -197,6 +207,10 @@ class StdioConnection:
         if self.child is not None:
             with suppress(ProcessLookupError):
                 await self.child.close(_GRACE_EOF, _GRACE_TERM)
+
+
+def _dropped(lines: Sequence[bytes]) -> None:
+    """Where nobody keeps them."""
 
 
 async def _runs(pipe: ServerPipe, stdin: IO[bytes]) -> None:

@@ -70,7 +70,7 @@ def test_a_folder_that_others_may_write_is_refused_with_the_fix(
 def test_doctor_fixes_what_is_fixed_by_the_right_mode(state: Path) -> None:
     folders = [open_to(folder, 0o077) for folder in (state, state / "oauth", state.parent / "streams")]
     fixed = hub(state.parent, "doctor", "--fix")
-    assert fixed.returncode == 0 and all(f"write {folder} any more" in fixed.stderr for folder in folders)
+    assert fixed.returncode == 0 and all(f"+ {folder}: mode 0755" in fixed.stderr for folder in folders)
     assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o755] * 3
     again = hub(state.parent, "doctor", "--fix")
     assert again.returncode == 0 and "fixed" not in again.stderr

@@ -78,7 +78,7 @@ def test_unknown_clients_can_be_given_another_patience_or_all_of_it() -> None:
     ("chosen", "said"),
     [
         ("claud-code", 'unknown client "claud-code". Did you mean "claude-code"? Known: '),
-        ("xyz", 'unknown client "xyz". Known: claude-code, claude-desktop, codex, cursor, mcp-hub, mine, '),
+        ("xyz", 'unknown client "xyz". Known: claude-code, claude-desktop, cline, codex, continue, '),
         ("claude-ai", 'unknown client "claude-ai". Did you mean '),  # what it calls itself is not its entry's name
         ("", 'unknown client "". Known: '),
     ],

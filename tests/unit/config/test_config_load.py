@@ -29,7 +29,7 @@ def test_shipped_file_loads_without_any_variable_set() -> None:
 def test_commented_examples_of_the_shipped_file_load_too() -> None:
     lines = SHIPPED.read_text().splitlines()
     examples = [line.replace("# ", "", 1) if line.lstrip().startswith("# ") else line for line in lines]
-    prose = ("Clock", "The ", "Files", "Python", "A ", "Values", "Durations")
+    prose = ("Clock", "The ", "Files", "Python", "A ", "Values", "Durations", "yaml-language-server")
     text = "\n".join(line for line in examples if not line.strip().startswith(prose))
     env = {"HUB_TOKEN": "s3cr3t-hub", "GITHUB_TOKEN": "s3cr3t-git", "TEAM_TOKEN": "s3cr3t-team"}
     found = parse(text.replace("${file:~/.config/mcp-hub/ci-token}", "ci"), "servers.yaml", env, Path("/base"))
@@ -180,3 +180,6 @@ def test_file_of_the_user_is_found_last(tmp_path: Path, monkeypatch: pytest.Monk
     place.parent.mkdir(parents=True)
     place.touch()
     assert find_config(None, tmp_path, {}) == place
+    (tmp_path / "servers.yaml").write_text("a repository's own")
+    assert find_config("@user", tmp_path, {}) == place
+    assert find_config("@user", tmp_path, {"MCP_HUB_CONFIG": "/home/alice/b.yaml"}) == Path("/home/alice/b.yaml")

@@ -1,32 +1,15 @@
-"""The stable code of every failure that a user can meet: what it means and how to fix it.
+"""The codes of servers, configurations, calls, refusals over HTTP, and the output of models."""
 
-Programs test for codes; `mcp-hub doctor` looks its advice up here, and `docs/errors.md` is made from this table. The
-sentence beside a code is for people and may change; a code does not. `tests/unit/test_codes.py` holds the table equal
-to the codes that the package uses.
-"""
+from typing import Final
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final, NamedTuple
-
-
-class Advice(NamedTuple):
-    """The meaning of a code and the advice for it."""
-
-    meaning: str
-    fix: str
-
-
-def _table(**rows: tuple[str, str]) -> Mapping[str, Advice]:
-    return MappingProxyType({code: Advice(*row) for code, row in rows.items()})
-
+from mcp_hub.codes.advice import table
 
 _TERMINAL: Final = (
     "Run the command in a terminal: its last lines say what is missing. A server gets PATH, HOME, and the settings of "
     "locale, proxies and package tools. Set other variables under its `env` in servers.yaml."
 )
 
-SERVERS: Final = _table(
+SERVERS: Final = table(
     ok=("The server is ready and clients get what it offers.", "Nothing to do."),
     disabled=("The server is disabled in the configuration.", "Set `enabled: true` to use it."),
     not_started=("The server starts when it is needed (`start: lazy`).", "Nothing to do."),
@@ -130,7 +113,7 @@ SERVERS: Final = _table(
 )
 """Why a server is not ready: `code` in `/v1/servers`, `mcp-hub list`, metrics, and `data.upstream.code` of errors."""
 
-CONFIGURATION: Final = _table(
+CONFIGURATION: Final = table(
     config_not_found=("The configuration file does not exist.", "Create it, or name it with --config."),
     config_unreadable=("The file cannot be read.", "Check its permissions."),
     config_untrusted=(
@@ -189,7 +172,7 @@ CONFIGURATION: Final = _table(
 )
 """Findings about a configuration: `mcp-hub check`, start and reload."""
 
-CALLS: Final = _table(
+CALLS: Final = table(
     parse_error=("The message is not JSON, or too large or too deep.", "Correct the client."),
     invalid_request=("The message is not a valid JSON-RPC request.", "Correct the client."),
     method_not_found=("The hub or the server does not have the method.", "Do not call it."),
@@ -227,7 +210,7 @@ CALLS: Final = _table(
 )
 """Errors of calls: `data.code` of the hub's own JSON-RPC errors, and `code` of `error` events and REST problems."""
 
-HTTP: Final = _table(
+HTTP: Final = table(
     unauthorized=("A valid bearer token is required.", "Send `Authorization: Bearer` with a token."),
     invalid_token=("The access token is not valid for this hub.", "Get a new one; check issuer and audience."),
     insufficient_scope=("The access token lacks a scope or a profile.", "Ask for the scopes in the challenge."),
@@ -303,55 +286,9 @@ HTTP: Final = _table(
 )
 """Refusals over HTTP: `code` of `application/problem+json`, of `/readyz?verbose`, `data.code` of JSON-RPC errors."""
 
-OUTPUT: Final = _table(
+OUTPUT: Final = table(
     malformed_call=("A model's call breaks the rules of its format.", "Send the message back to the model."),
     truncated_call=("A model's text ends inside a call.", "Let the model write more, or ask it again."),
 )
 """Mistakes in the output of a model: `code` of its `error` events; those about arguments are in `CALLS`,
 `unknown_tool` is in `COMMANDS`."""
-
-COMMANDS: Final = _table(
-    usage=("Options or arguments do not fit together.", "See `--help` of the command."),
-    unknown_server=("There is not a server of this name.", "Use a configured name: `mcp-hub list`."),
-    unknown_tool=("There is not a tool of this name.", "Use a listed name: `mcp-hub tools`."),
-    unknown_profile=("There is not a profile of this name, or you may not use it.", "Correct the name."),
-    unknown_client=("There is not a client of this name.", "Use a known one, or add it to `hub.clients`."),
-    invalid_hub_url=("The value is not the URL of a hub.", "Write it as http://127.0.0.1:8765."),
-    not_a_hub=("The server at the URL is not a hub.", "Check --url."),
-    no_running_hub=(
-        "No hub serves the configuration over HTTP.",
-        "Start one with `mcp-hub serve --http`, or name one with --url.",
-    ),
-    hub_outdated=("The running hub has not read this version of the file.", "Run `mcp-hub reload`, or add --local."),
-    refused_by_hub=("The hub refused the request.", "Read its message."),
-    cannot_listen=("The address cannot be listened on.", "Choose another one with --host and --port."),
-    store_in_memory=(
-        "Streams are kept in the memory of the hub that runs.",
-        "Start `mcp-hub serve --http`, or ask a hub with --url.",
-    ),
-    unknown_parameter=("The tool or prompt does not have this parameter.", "Correct its name; see `mcp-hub tools`."),
-    missing_parameter=("The tool or prompt needs an argument that is missing.", "Add it as KEY=VALUE."),
-    output_exists=("The file to write exists already.", "Choose another one with --output."),
-    output_unwritable=(
-        "The file or folder cannot be written.",
-        "Check its folder, or choose another one with --output.",
-    ),
-    state_unreadable=("A file of approvals cannot be read.", "Remove it with `mcp-hub approve --forget`."),
-    state_unwritable=("A file of approvals cannot be written.", "Check its permissions and the disk."),
-    no_terminal=("The command cannot ask: stdin is not a terminal.", "Add --yes."),
-    no_login=("The server does not take a login.", "See the message."),
-    logout_failed=("The login could not be removed.", "Check the file's permissions."),
-)
-"""Failures of commands, in brackets behind the message; names that do not exist also in the configuration and REST."""
-
-GROUPS: Final[Mapping[str, Mapping[str, Advice]]] = MappingProxyType(
-    {
-        **{"Servers": SERVERS, "Configuration": CONFIGURATION, "Calls": CALLS, "HTTP": HTTP},
-        **{"Model output": OUTPUT, "Commands": COMMANDS},
-    }
-)
-
-CODES: Final[Mapping[str, Advice]] = MappingProxyType(
-    {code: advice for group in GROUPS.values() for code, advice in group.items()}
-)
-"""All of them."""

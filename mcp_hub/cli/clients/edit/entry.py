@@ -1,0 +1,143 @@
+"""One entry in the text of a file of any format: set or removed, and proven to be the only difference."""
+
+import json
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any
+
+from mcp_hub.cli.clients.edit import json_text, toml_text, yaml_text
+from mcp_hub.cli.clients.edit.splices import CannotEdit, Splice, newline_of, spliced
+from mcp_hub.cli.clients.entries import HUB
+from mcp_hub.cli.clients.model import Layout, Place
+from mcp_hub.cli.clients.reading import held_at, layout_of, read_data
+from mcp_hub.errors import ConfigError
+from mcp_hub.types import JsonObject
+
+_MARK = "\ufeff"
+
+
+def with_hub(text: str | None, file: str, place: Place, entry: Callable[[Layout], JsonObject]) -> str:
+    """The text with the hub's entry; None for a file that does not exist. The same text if the entry is there.
+
+    `file` is the name of the file; `entry` makes the entry for a layout. Raises `CannotEdit`.
+    """
+    data = _data(text or "", file)
+    layout = layout_of(data, place)
+    if place.is_own:
+        return _own_file(text, data, layout, entry(layout))
+    return with_entry(text or "", file, (*layout.key, HUB), entry(layout))
+
+
+def without_hub(text: str, file: str, place: Place) -> str | None:
+    """The text without the hub's entry, which may be missing; None for a file that is to be removed.
+
+    Raises `CannotEdit`.
+    """
+    data = _data(text, file)
+    if place.is_own:
+        held = held_at(data, place.layouts[-1].key)
+        _check_is_own(held)
+        return None
+    key = (*layout_of(data, place).key, HUB)
+    return text if held_at(data, key) is None else without_entry(text, file, key)
+
+
+def with_entry(text: str, file: str, path: Sequence[str], value: JsonObject) -> str:
+    """The text with this value at the path of keys. Raises `CannotEdit`."""
+    before = _data(text, file)
+    if held_at(before, tuple(path)) == value:
+        return text
+    wanted = deepcopy(before) if isinstance(before, dict) else {}
+    at = wanted
+    for key in path[:-1]:
+        if not isinstance(at.setdefault(key, {}), dict):
+            if at[key] is not None:
+                raise CannotEdit(f"{key!r} is not a mapping")
+            at[key] = {}
+        at = at[key]
+    at[path[-1]] = value
+    change = {"json": json_text.set_member, "toml": toml_text.set_table, "yaml": yaml_text.set_entry}[form_of(file)]
+    return _proven(text, file, lambda plain: change(plain, path, value), wanted)
+
+
+def without_entry(text: str, file: str, path: Sequence[str | int]) -> str:
+    """The text without the value at the path, which exists; an index is that of a list, in YAML only.
+
+    Raises `CannotEdit`.
+    """
+    wanted: Any = deepcopy(_data(text, file))
+    at = wanted
+    for key in path[:-1]:
+        at = at[key]
+    del at[path[-1]]
+    names = [key for key in path if isinstance(key, str)]
+    form = form_of(file)
+    if form != "yaml" and len(names) < len(path):
+        raise CannotEdit("the servers are a list")
+
+    def change(plain: str) -> list[Splice]:
+        if form == "yaml":
+            return yaml_text.remove_entry(plain, path)
+        return (json_text.remove_member if form == "json" else toml_text.remove_table)(plain, names)
+
+    return _proven(text, file, change, wanted)
+
+
+def _proven(text: str, file: str, change: Callable[[str], list[Splice]], wanted: object) -> str:
+    """The changed text, whose data is what was wanted and nothing else."""
+    mark = _MARK if text.startswith(_MARK) else ""
+    plain = text.removeprefix(_MARK)
+    done = spliced(plain, change(plain))
+    try:
+        same = _shape(read_data(done, file), file) == _shape(wanted, file)
+        done.encode()
+    except (ConfigError, UnicodeEncodeError):
+        same = False
+    if not same:
+        raise CannotEdit("the entry is written in a way that cannot be edited without a doubt")
+    return mark + done
+
+
+def _shape(data: object, file: str) -> str:
+    """A text that is equal for equal data only: 1, 1.0, true and "1" differ. In TOML an empty table may be missing."""
+    return json.dumps(_pruned(data) if form_of(file) == "toml" else data, sort_keys=True, default=repr)
+
+
+def _pruned(data: object) -> object:
+    if not isinstance(data, dict):
+        return data
+    kept = {key: _pruned(value) for key, value in data.items()}
+    return {key: value for key, value in kept.items() if value != {}}
+
+
+def _data(text: str, file: str) -> object:
+    try:
+        data = read_data(text, file)
+    except ConfigError as error:
+        first = error.findings[0]
+        where = f"line {first.line}: " if first.line else ""
+        raise CannotEdit(f"{where}{first.message}") from None
+    if data is not None and not isinstance(data, dict):
+        raise CannotEdit("it does not hold keys and values")
+    return data
+
+
+def form_of(file: str) -> str:
+    """The format of a file of this name: json, toml or yaml."""
+    suffix = file.rpartition(".")[2].lower()
+    return {"toml": "toml", "yaml": "yaml", "yml": "yaml"}.get(suffix, "json")
+
+
+def _own_file(text: str | None, data: object, layout: Layout, entry: JsonObject) -> str:
+    if text is not None and data is not None:
+        _check_is_own(held_at(data, layout.key))
+    wanted = {**layout.around, layout.key[0]: [entry]}
+    return text if text is not None and data == wanted else yaml_text.document(wanted, newline_of(text or ""))
+
+
+def _check_is_own(held: object) -> None:
+    others = (
+        [one for one in held if not isinstance(one, dict) or one.get("name") != HUB] if isinstance(held, list) else 1
+    )
+    if others:
+        raise CannotEdit("it is meant for the hub alone, and holds something else")

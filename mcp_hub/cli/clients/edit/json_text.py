@@ -1,0 +1,246 @@
+"""Members of JSON with comments and trailing commas, by their places in the text.
+
+Accepts what clients call JSONC, which is less than JSON5: names in double quotes only.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from mcp_hub.cli.clients.edit.splices import CannotEdit, Splice, indent_of, line_start, newline_of
+from mcp_hub.types import JsonObject
+
+_BLANK: Final = re.compile(r"(?:[ \t\r\n]|//[^\n]*|/\*.*?\*/)*+", re.DOTALL)
+_COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_STRING: Final = re.compile(r'"(?:\\.|[^"\\\n])*+"')
+_SCALAR: Final = re.compile(r"-?[0-9][0-9.eE+-]*|true|false|null")
+_DEEPEST: Final = 200
+
+
+class Span(msgspec.Struct):
+    """A value from `start` to `end`; an object has `members` by name."""
+
+    start: int
+    end: int
+    members: "dict[str, Member] | None" = None
+
+
+class Member(msgspec.Struct):
+    """A name and its value; `comma` is the place of the comma behind it, if there is one."""
+
+    start: int
+    value: Span
+    comma: int | None = None
+
+
+def set_member(text: str, path: Sequence[str], value: JsonObject) -> list[Splice]:
+    """Sets the member at the path; objects above it are made. Raises `CannotEdit`."""
+    root = _scanned(text)
+    if root is None:
+        return [_new_document(text, path, value)]
+    at, rest = root, list(path)
+    while len(rest) > 1 and rest[0] in _members(at):
+        at = _members(at)[rest.pop(0)].value
+    if found := _members(at).get(rest[0]):
+        place = found.value
+        return [
+            Splice(place.start, place.end, _rendered(value, text, _indent_at(text, found.start), _is_flat(text, at)))
+        ]
+    return _inserted(text, at, rest[0], _nested(rest[1:], value))
+
+
+def remove_member(text: str, path: Sequence[str]) -> list[Splice]:
+    """Removes the member at the path, which exists. Raises `CannotEdit`."""
+    at = _scanned(text)
+    for key in path[:-1]:
+        at = at and _members(at)[key].value
+    assert at is not None
+    members = list(_members(at).values())
+    place = list(_members(at)).index(path[-1])
+    gone = members[place]
+    if len(members) == 1 and _is_alone(text, at, gone):
+        return [Splice(at.start, at.end, "{}")]
+    start, end = gone.start, gone.value.end
+    splices: list[Splice] = []
+    if gone.comma == end:
+        end += 1
+    elif gone.comma is not None:
+        splices.append(Splice(gone.comma, gone.comma + 1))
+    elif place and (comma := members[place - 1].comma) is not None:
+        splices.append(Splice(comma, comma + 1))
+    if place + 1 < len(members):
+        return [*splices, _with_line(text, start, end)]
+    before = members[place - 1] if place else None
+    behind = at.start + 1 if before is None else before.value.end if before.comma is None else before.comma + 1
+    return [*splices, Splice(_end_of_blanks(text, behind, start, end), end)]
+
+
+def _scanned(text: str) -> Span | None:
+    """The whole text; None if it holds nothing but blanks and comments."""
+    start = _skipped(text, 0)
+    if start == len(text):
+        return None
+    root = _value(text, start, 0)
+    if _skipped(text, root.end) != len(text):
+        raise _not_understood(text, root.end)
+    return root
+
+
+def _value(text: str, place: int, depth: int) -> Span:
+    if depth > _DEEPEST:
+        raise CannotEdit(f"it is nested deeper than {_DEEPEST} levels")
+    if text.startswith("{", place):
+        return _object(text, place, depth)
+    if text.startswith("[", place):
+        return _array(text, place, depth)
+    found = _STRING.match(text, place) or _SCALAR.match(text, place)
+    if found is None:
+        raise _not_understood(text, place)
+    return Span(place, found.end())
+
+
+def _object(text: str, start: int, depth: int) -> Span:
+    members: dict[str, Member] = {}
+    place = _skipped(text, start + 1)
+    while not text.startswith("}", place):
+        name = _STRING.match(text, place)
+        colon = _skipped(text, name.end()) if name else place
+        if name is None or not text.startswith(":", colon):
+            raise _not_understood(text, place)
+        member = Member(place, _value(text, _skipped(text, colon + 1), depth + 1))
+        key = json.loads(name[0], strict=False)
+        if key in members:
+            raise CannotEdit(f"line {_line(text, place)} has a name for the second time: {json.dumps(key)[:80]}")
+        members[key] = member
+        place = _skipped(text, member.value.end)
+        if text.startswith(",", place):
+            member.comma = place
+            place = _skipped(text, place + 1)
+        elif not text.startswith("}", place):
+            raise _not_understood(text, place)
+    return Span(start, place + 1, members)
+
+
+def _array(text: str, start: int, depth: int) -> Span:
+    place = _skipped(text, start + 1)
+    while not text.startswith("]", place):
+        place = _skipped(text, _value(text, place, depth + 1).end)
+        if text.startswith(",", place):
+            place = _skipped(text, place + 1)
+        elif not text.startswith("]", place):
+            raise _not_understood(text, place)
+    return Span(start, place + 1)
+
+
+def _skipped(text: str, place: int) -> int:
+    found = _BLANK.match(text, place)
+    return found.end() if found else place
+
+
+def _not_understood(text: str, place: int) -> CannotEdit:
+    return CannotEdit(f"line {_line(text, place)} is not JSON")
+
+
+def _line(text: str, place: int) -> int:
+    return text.count("\n", 0, place) + 1
+
+
+def _members(span: Span) -> dict[str, Member]:
+    if span.members is None:
+        raise CannotEdit("there is a value that is not an object where the servers belong")
+    return span.members
+
+
+def _nested(path: Sequence[str], value: JsonObject) -> JsonObject:
+    for key in reversed(path):
+        value = {key: value}
+    return value
+
+
+def _new_document(text: str, path: Sequence[str], value: JsonObject) -> Splice:
+    newline = newline_of(text)
+    before = newline if text.strip() and not text.endswith("\n") else ""
+    return Splice(len(text), len(text), f"{before}{_rendered(_nested(path, value), text, '', flat=False)}{newline}")
+
+
+def _inserted(text: str, at: Span, name: str, value: JsonObject) -> list[Splice]:
+    """As the last member, behind the comments that follow the one that was last."""
+    members = list(_members(at).values())
+    flat = _is_flat(text, at)
+    outer = _indent_at(text, at.start)
+    inner = outer + indent_of(text)
+    if members and not text[line_start(text, members[-1].start) : members[-1].start].strip():
+        inner = _indent_at(text, members[-1].start)
+    written = f"{json.dumps(name, ensure_ascii=False)}: {_rendered(value, text, inner, flat)}"
+    newline = newline_of(text)
+    before = " " if flat else newline + inner
+    last = members[-1] if members else None
+    end_of_last = at.start + 1 if last is None else last.value.end if last.comma is None else last.comma + 1
+    place = end_of_last + len(text[end_of_last : at.end - 1].rstrip())  # behind comments
+    if last is None:
+        end = "" if flat or "\n" in text[place : at.end] else newline + outer
+        return [Splice(place, place, (written if flat else before + written) + end)]
+    if last.comma is not None:
+        return [Splice(place, place, f"{before}{written},")]
+    if place == end_of_last:
+        return [Splice(place, place, f",{before}{written}")]
+    return [Splice(end_of_last, end_of_last, ","), Splice(place, place, before + written)]
+
+
+def _is_flat(text: str, at: Span) -> bool:
+    """Whether the object, or if it is empty the document, stands on one line."""
+    part = text[at.start : at.end] if at.members else text.strip()
+    return "\n" not in part and len(part) > len("{}")
+
+
+def _indent_at(text: str, place: int) -> str:
+    start = line_start(text, place)
+    return text[start : start + len(text[start:place]) - len(text[start:place].lstrip(" \t"))]
+
+
+def _rendered(value: JsonObject, text: str, indent: str, flat: bool) -> str:
+    if flat:
+        return json.dumps(value, ensure_ascii=False)
+    return (newline_of(text) + indent).join(rendered(value, indent_of(text)))
+
+
+def rendered(value: JsonObject, step: str) -> list[str]:
+    """The lines of an object: a member on each, lists on one line."""
+    lines = []
+    for name, one in value.items():
+        head = f"{step}{json.dumps(name, ensure_ascii=False)}: "
+        if isinstance(one, dict) and one:
+            first, *rest = rendered(one, step)
+            lines += [head + first, *(step + line for line in rest)]
+        else:
+            lines.append(head + json.dumps(one, ensure_ascii=False))
+        lines[-1] += ","
+    return ["{", *lines[:-1], lines[-1][:-1], "}"] if lines else ["{}"]
+
+
+def _is_alone(text: str, at: Span, member: Member) -> bool:
+    """Whether nothing but blanks and a comma is beside the only member of an object."""
+    return not (text[at.start + 1 : member.start] + text[member.value.end : at.end - 1]).strip(" \t\r\n,")
+
+
+def _with_line(text: str, start: int, end: int) -> Splice:
+    """The part from start to end with the line that it has for itself, or with the blanks behind it."""
+    before, after = text[line_start(text, start) : start], text[end:].split("\n", 1)[0]
+    if not before.strip() and not after.strip() and line_start(text, start):
+        first = line_start(text, start) - 1
+        return Splice(first - text[first - 1 : first].count("\r"), end + len(after.rstrip("\r")))
+    return Splice(start, end + len(after) - len(after.lstrip(" \t")))
+
+
+def _end_of_blanks(text: str, behind: int, start: int, end: int) -> int:
+    """The place behind the last comment before `start`, where a last member and the blanks before it begin.
+
+    The line end of a comment that nothing else would end belongs to the comment.
+    """
+    place = behind + len(text[behind:start].rstrip())
+    last = (_COMMENT.findall(text, behind, start) or [""])[-1]
+    is_open = last.startswith("//") and "\n" not in text[end : len(text) - len(text[end:].lstrip())]
+    return text.index("\n", place) + 1 if is_open else place

@@ -1,0 +1,186 @@
+"""One file of another program, replaced at once: its link is followed, its mode kept, and nobody's change is lost."""
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from errno import EACCES
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from mcp_hub.stores.locks import lock_file, make_folder, remove, take
+
+BACKUP: Final = ".mcp-hub-backup"
+"""The suffix of the copy beside a file: its content before the hub changed it last, for nobody else's eyes."""
+_LARGEST: Final = 64 << 20
+_PATIENCE: Final = 5.0
+_STEP: Final = 0.01
+
+
+class FileRefused(Exception):
+    """A file that is not changed: the stable code, and a sentence for people that names the file."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Changed(Exception):
+    """The file has another content than the one that was read."""
+
+
+def target_of(path: Path) -> Path:
+    """The file itself, behind all links. Raises `FileRefused` for a link to nothing and for anything but a file."""
+    try:
+        target = Path(os.path.realpath(path, strict=os.path.islink(path)))
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        if path.is_symlink():
+            said = f"{path} is a link to a file that does not exist. Remove the link, or create the file."
+            raise FileRefused("dangling_link", said) from None
+        return path.parent.resolve() / path.name
+    except OSError as problem:
+        raise unreadable(path, problem) from None
+    if not stat.S_ISREG(mode):
+        raise FileRefused("client_file_unreadable", f"{path} is not a file. Move it away.")
+    return target
+
+
+def content_of(path: Path) -> bytes | None:
+    """The content of a file that `target_of` found; None if there is no file. Raises `FileRefused`."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_LARGEST + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise unreadable(path, problem) from None
+    if len(content) > _LARGEST:
+        raise FileRefused("client_file_unreadable", f"{path} has more than {_LARGEST >> 20} MiB. Check what it is.")
+    return content
+
+
+def digest(content: bytes | None) -> str | None:
+    """Tells one content from another; None if there is no file."""
+    return None if content is None else sha256(content).hexdigest()
+
+
+@contextmanager
+def locked(path: Path, folder: Path) -> Iterator[None]:
+    """Keeps other processes of the hub from changing the file; the lock is in `folder`. Raises `FileRefused`."""
+    try:
+        make_folder(folder)
+        lock = lock_file(folder / f"{sha256(os.fsencode(path)).hexdigest()[:32]}.lock")
+    except OSError as problem:
+        raise unwritable(folder, problem) from None
+    try:
+        for _ in range(int(_PATIENCE / _STEP)):
+            if take(lock, shared=False):
+                break
+            time.sleep(_STEP)
+        else:
+            raise FileRefused("client_file_changed", f"Another mcp-hub changes {path}. Try again.")
+        yield
+    finally:
+        os.close(lock)
+
+
+def replace(path: Path, before: bytes | None, after: bytes | None) -> None:
+    """Gives the file its new content, or removes it for None.
+
+    Raises `Changed` if it does not hold `before` at the last moment, and `FileRefused`; then it is as it was.
+    """
+    try:
+        if after is None:
+            _check(path, before)
+            path.unlink(missing_ok=True)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with _temporary(path, after) as fresh:
+                _check(path, before)
+                fresh.replace(path)
+        _flush_folder(path.parent)
+    except OSError as problem:
+        raise unwritable(path, problem) from None
+
+
+def back_up(path: Path, content: bytes) -> None:
+    """Writes the copy beside the file. Raises `FileRefused`."""
+    place = path.with_name(path.name + BACKUP)
+    try:
+        with _temporary(place, content, mode=0o600) as fresh:
+            fresh.replace(place)
+    except OSError as problem:
+        raise unwritable(place, problem) from None
+
+
+def drop_backup(path: Path, content: bytes | None) -> None:
+    """Removes the copy beside the file if it holds this content."""
+    place = path.with_name(path.name + BACKUP)
+    with suppress(OSError):
+        if content is not None and place.read_bytes() == content:
+            place.unlink()
+
+
+def unreadable(path: Path, problem: OSError) -> FileRefused:
+    """The refusal of a file that cannot be read."""
+    return FileRefused("client_file_unreadable", f"{path} cannot be read: {problem.strerror}. Check its permissions.")
+
+
+def unwritable(path: Path, problem: OSError) -> FileRefused:
+    """The refusal of a file that cannot be written."""
+    said = f"{path} cannot be written: {problem.strerror}. Check the permissions of its folder, and the disk."
+    return FileRefused("client_file_unwritable", said)
+
+
+def _check(path: Path, before: bytes | None) -> None:
+    if content_of(path) != before:
+        raise Changed
+
+
+@contextmanager
+def _temporary(path: Path, content: bytes, mode: int | None = None) -> Iterator[Path]:
+    """A file in the same folder with this content on the disk; removed at the end if it is still there.
+
+    Its mode and owner are those of the file at `path`, or 0600.
+    """
+    try:
+        found = path.stat() if mode is None else None
+    except FileNotFoundError:
+        found = None
+    if found is not None and not found.st_mode & 0o222:  # a rename would do it, but somebody meant it
+        raise PermissionError(EACCES, "it is read-only")
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.mcp-hub")
+    remove(fresh)  # of a process that was killed
+    try:
+        file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+        with open(file, "wb") as out:
+            out.write(content)
+            out.flush()
+            if found is not None:
+                _take_over(fresh, found)
+            elif mode is not None:
+                os.chmod(fresh, mode)
+            os.fsync(out.fileno())
+        yield fresh
+    finally:
+        remove(fresh)
+
+
+def _take_over(fresh: Path, found: os.stat_result) -> None:
+    """Mode and owner: a file that root changes stays that of its owner."""
+    if hasattr(os, "chown") and (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
+        with suppress(PermissionError):
+            os.chown(fresh, found.st_uid, found.st_gid)
+    os.chmod(fresh, stat.S_IMODE(found.st_mode))
+
+
+def _flush_folder(folder: Path) -> None:
+    if hasattr(os, "O_DIRECTORY"):
+        file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)

@@ -1,0 +1,82 @@
+"""The entries that the hub wrote into files of clients, so that one that a client has lost is noticed."""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcp_hub.cli.clients.entries import HUB
+from mcp_hub.cli.clients.files.replace import FileRefused, content_of, target_of
+from mcp_hub.cli.clients.model import Client
+from mcp_hub.cli.clients.reading import held_at, layout_of, read_data
+from mcp_hub.cli.clients.table import CLIENTS
+from mcp_hub.errors import ConfigError
+from mcp_hub.stores.keyed_files import KeyedFiles
+
+_KEY: Final = "written"
+
+
+class WrittenEntry(msgspec.Struct, frozen=True):
+    """An entry of the hub in the file of a client; `args` are those of the command that installs it again."""
+
+    client: str
+    path: str
+    args: tuple[str, ...] = ()
+
+
+class WrittenEntries:
+    """The record of all entries of this user, in the state folder. Its methods raise `OSError`."""
+
+    def __init__(self, state: Path) -> None:
+        self._files = KeyedFiles(state / "clients")
+
+    def all(self) -> list[WrittenEntry]:
+        """All that were written and not removed by the hub."""
+        return _decoded(self._files.read(_KEY))
+
+    def add(self, entry: WrittenEntry) -> None:
+        """Remembers an entry."""
+        self._files.update(_KEY, lambda text: _encoded([*_without(_decoded(text), entry.path), entry]))
+
+    def remove(self, path: Path) -> None:
+        """Forgets the entry of this file."""
+        self._files.update(_KEY, lambda text: _encoded(_without(_decoded(text), str(path))))
+
+
+def lost_entries(state: Path) -> list[WrittenEntry]:
+    """The entries that are not in their files any more, though the folder of the client is. Raises `OSError`."""
+    return [one for one in WrittenEntries(state).all() if one.client in CLIENTS and _is_lost(one, CLIENTS[one.client])]
+
+
+def _is_lost(one: WrittenEntry, client: Client) -> bool:
+    path = Path(one.path)
+    if not path.parent.is_dir():
+        return False
+    try:
+        content = content_of(target_of(path))
+        data = None if content is None else read_data(content.decode("utf-8-sig"), path.name)
+    except (FileRefused, ConfigError, UnicodeDecodeError):
+        return False  # the client cannot read it either: another problem
+    return all(not _has_hub(data, client, place) for place in range(len(client.places)))
+
+
+def _has_hub(data: object, client: Client, place: int) -> bool:
+    held = held_at(data, layout_of(data, client.places[place]).key)
+    if isinstance(held, list):
+        return any(isinstance(one, dict) and one.get("name") == HUB for one in held)
+    return isinstance(held, dict) and HUB in held
+
+
+def _decoded(text: bytes | None) -> list[WrittenEntry]:
+    try:
+        return [] if text is None else msgspec.json.decode(text, type=list[WrittenEntry])
+    except msgspec.DecodeError:
+        return []  # it is only a help: the next entry is written anew
+
+
+def _without(entries: list[WrittenEntry], path: str) -> list[WrittenEntry]:
+    return [one for one in entries if one.path != path]
+
+
+def _encoded(entries: list[WrittenEntry]) -> bytes:
+    return msgspec.json.encode(entries)

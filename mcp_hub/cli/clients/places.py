@@ -1,0 +1,91 @@
+"""Where the files of clients are: templates of paths, filled in for an operating system, a home and an environment."""
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+System = Literal["linux", "macos", "windows"]
+SYSTEMS: Final[tuple[System, ...]] = ("linux", "macos", "windows")
+
+_VARIABLE: Final = re.compile(r"\$([A-Z_]+)")
+_USUAL: Final[Mapping[str, str]] = {
+    "APPDATA": "~/AppData/Roaming",
+    "LOCALAPPDATA": "~/AppData/Local",
+    "XDG_CONFIG_HOME": "~/.config",
+}
+"""Folders that the system gives a name, where the environment does not say otherwise."""
+
+
+class Where(msgspec.Struct, frozen=True):
+    """The machine and the person whose clients are meant."""
+
+    system: System
+    home: Path
+    env: Mapping[str, str]
+
+    @classmethod
+    def here(cls, env: Mapping[str, str]) -> "Where":
+        """This machine; the home is that of `env`, else the user's."""
+        system: System = "windows" if sys.platform == "win32" else "macos" if sys.platform == "darwin" else "linux"
+        home = env.get("USERPROFILE" if system == "windows" else "HOME")
+        return cls(system, Path(home) if home else Path.home(), env)
+
+
+class Paths(msgspec.Struct, frozen=True):
+    """Templates of one file for each system; of several, the first whose variables are all set is meant.
+
+    `~` is the home, `$NAME` a variable, and `*` any text inside one name.
+    """
+
+    linux: tuple[str, ...]
+    macos: tuple[str, ...]
+    windows: tuple[str, ...]
+
+    def at(self, where: Where) -> tuple[Path, ...]:
+        """The file: several or none if the template has a `*`, of which only those in existing folders are found."""
+        templates: tuple[str, ...] = getattr(self, where.system)
+        path = next((path for template in templates if (path := expanded(template, where)) is not None), None)
+        return () if path is None else _found(path)
+
+
+def everywhere(*templates: str) -> Paths:
+    """The same on every system."""
+    return Paths(templates, templates, templates)
+
+
+def config(name: str, windows: str | None = None) -> Paths:
+    """Below the folder for configurations of each system; `windows`: its name there, if that differs."""
+    return Paths(
+        (f"$XDG_CONFIG_HOME/{name}",), (f"~/Library/Application Support/{name}",), (f"$APPDATA/{windows or name}",)
+    )
+
+
+def dot_config(name: str, windows: str | None = None) -> Paths:
+    """Below `~/.config` on Linux and macOS."""
+    return Paths((f"$XDG_CONFIG_HOME/{name}",), (f"~/.config/{name}",), (f"$APPDATA/{windows or name}",))
+
+
+def expanded(template: str, where: Where) -> Path | None:
+    """The path of a template; None if a variable is not set and has no usual value."""
+    done = template
+    for name in _VARIABLE.findall(template):
+        value = where.env.get(name) or _USUAL.get(name)
+        if not value:
+            return None
+        done = done.replace(f"${name}", value)
+    return where.home / done.removeprefix("~/") if done.startswith("~/") else where.home / done
+
+
+def _found(path: Path) -> tuple[Path, ...]:
+    """The path itself, or every one whose folder fits the first part with a `*`."""
+    starred = next((place for place, part in enumerate(path.parts) if "*" in part), None)
+    if starred is None:
+        return (path,)
+    above = Path(*path.parts[:starred])
+    rest = path.parts[starred + 1 :]
+    found = (folder.joinpath(*rest) for folder in sorted(above.glob(path.parts[starred])))
+    return tuple(one for one in found if one.parent.is_dir())

@@ -1,0 +1,214 @@
+"""The changes that bring the hub into files of clients, or out of them, and the moves of servers that go with it.
+
+A step is one file. It is decided without a change to anything; `changes` are done by `files.acts`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from mcp_hub.cli.clients import own_cli
+from mcp_hub.cli.clients.edit.entry import with_hub, without_entry, without_hub
+from mcp_hub.cli.clients.edit.splices import CannotEdit
+from mcp_hub.cli.clients.entries import HUB, Command, Endpoint, filled
+from mcp_hub.cli.clients.files.acts import FileChange
+from mcp_hub.cli.clients.files.replace import FileRefused, content_of, target_of
+from mcp_hub.cli.clients.find import ClientFile
+from mcp_hub.cli.clients.model import Client, Layout
+from mcp_hub.cli.clients.reading import has_comments, held_at, layout_of, read_data
+from mcp_hub.cli.clients.shown import snippet
+from mcp_hub.errors import ConfigError
+from mcp_hub.types import JsonObject
+
+KeyPath = tuple[str | int, ...]
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """Servers that go from files of clients into the configuration of the hub, in the same act.
+
+    `taken`: the keys of the entries to remove from each file, those of a list from its end to its beginning.
+    `changes`: of the files of the hub. `lines`: what to tell the person.
+    """
+
+    taken: Mapping[Path, Sequence[KeyPath]] = {}
+    changes: Sequence[FileChange] = ()
+    lines: Sequence[str] = ()
+
+
+Moves = Callable[[Sequence[ClientFile], Path], Moved]
+"""Decides which servers of these files move into the configuration at the path. Raises `ConfigError`."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """The hub that clients are to reach: started by `command` (for a kind of client), or at `url` if that is set."""
+
+    command: Callable[[str], Command]
+    url: str | None = None
+    needs_token: bool = False
+
+    def entry(self, client: Client, layout: Layout) -> JsonObject:
+        """The hub's entry for a client. Raises `FileRefused` if it cannot take the URL."""
+        if self.url is None:
+            return filled(layout.stdio, self.command(client.client_kind))
+        if layout.http is None:
+            said = f"{client.title} does not take a URL in its file. Install it without --http."
+            raise FileRefused("client_without_http", said)
+        if self.needs_token and client.token is None:
+            said = f"{client.title} cannot send a token of its environment. Install it without --http."
+            raise FileRefused("client_without_http", said)
+        return filled(layout.http, Endpoint(self.url, client.token if self.needs_token else None))
+
+
+class Step(msgspec.Struct, frozen=True):
+    """The change of one file. `after` is the hub's entry then, None if it is removed; `problem`: nothing is changed."""
+
+    file: ClientFile
+    layout: Layout
+    before: object = None
+    after: JsonObject | None = None
+    change: FileChange | None = None
+    problem: FileRefused | None = None
+    moved: Sequence[KeyPath] = ()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the file is to be different."""
+        return bool(self.moved) or self.before != self.after
+
+
+def plan_install(file: ClientFile, source: Source, env: Mapping[str, str], moved: Sequence[KeyPath] = ()) -> Step:
+    """The step that brings the hub into the file, and the moved servers out of it."""
+    layout = file.place.layouts[-1]
+    try:
+        text = _text(file.path, content_of(target_of(file.path)))
+        data = _data(text, file)
+        layout = layout_of(data, file.place)
+        before, after = _entry_in(data, layout), source.entry(file.client, layout)
+    except FileRefused as problem:
+        return Step(file, layout, problem=problem)
+
+    def edited(content: bytes | None) -> bytes | None:
+        found = _text(file.path, content)
+        try:
+            for path in moved:
+                found = without_entry(found or "", file.path.name, path)
+            made = with_hub(found, file.path.name, file.place, lambda own: source.entry(file.client, own))
+        except CannotEdit as problem:
+            paste = snippet(file.path.name, file.place, layout, after)
+            said = f"{file.path}: {problem}. Put this into it yourself:\n{paste}"
+            raise FileRefused("client_file_unclear", said) from None
+        return made.encode()
+
+    run = _run_to_add(file, text, after, moved, env)
+    return _checked(Step(file, layout, before, after, FileChange(file.path, edited, run), moved=moved), text)
+
+
+def plan_uninstall(file: ClientFile, env: Mapping[str, str]) -> Step:
+    """The step that takes the hub out of the file."""
+    layout = file.place.layouts[-1]
+    try:
+        text = _text(file.path, content_of(target_of(file.path)))
+        data = _data(text, file)
+        layout = layout_of(data, file.place)
+        before = _entry_in(data, layout)
+    except FileRefused as problem:
+        return Step(file, layout, problem=problem)
+
+    def edited(content: bytes | None) -> bytes | None:
+        found = _text(file.path, content)
+        if found is None:
+            return None
+        try:
+            made = without_hub(found, file.path.name, file.place)
+        except CannotEdit as problem:
+            said = f'{file.path}: {problem}. Remove the entry "{HUB}" yourself.'
+            raise FileRefused("client_file_unclear", said) from None
+        return None if made is None else made.encode()
+
+    run = _run_to_remove(file, text, env)
+    return _checked(Step(file, layout, before, None, FileChange(file.path, edited, run)), text)
+
+
+def entry_in(file: ClientFile) -> object:
+    """The hub's entry in the file now; None if there is none. Raises `FileRefused`."""
+    data = _data(_text(file.path, content_of(target_of(file.path))), file)
+    return _entry_in(data, layout_of(data, file.place))
+
+
+def _checked(step: Step, text: str | None) -> Step:
+    """The step, with its problem if the file cannot be edited."""
+    assert step.change is not None
+    try:
+        step.change.edit(None if text is None else text.encode())
+    except FileRefused as problem:
+        return msgspec.structs.replace(step, change=None, problem=problem)
+    return step
+
+
+def _text(path: Path, content: bytes | None) -> str | None:
+    try:
+        return None if content is None else content.decode()
+    except UnicodeDecodeError:
+        said = f"{path} is not UTF-8 text. Save it as UTF-8, or put the hub into it yourself."
+        raise FileRefused("client_file_unclear", said) from None
+
+
+def _data(text: str | None, file: ClientFile) -> object:
+    try:
+        return None if text is None else read_data(text, file.path.name)
+    except ConfigError as error:
+        first = error.findings[0]
+        line = f" line {first.line}:" if first.line else ""
+        said = f"{file.path}:{line} {first.message} The client cannot read it either."
+        raise FileRefused("client_file_unclear", said) from None
+
+
+def _entry_in(data: object, layout: Layout) -> object:
+    held = held_at(data, layout.key)
+    if isinstance(held, list):
+        return next((one for one in held if isinstance(one, dict) and one.get("name") == HUB), None)
+    return held.get(HUB) if isinstance(held, dict) else None
+
+
+def _run_to_add(
+    file: ClientFile, text: str | None, entry: JsonObject, moved: Sequence[KeyPath], env: Mapping[str, str]
+) -> Callable[[], bool] | None:
+    cli = file.client.cli
+    names = [str(path[-1]) for path in moved]
+    program = own_cli.find_cli(cli, env)
+    if cli is None or program is None or cli.drops_comments and has_comments(text or "") or names and not cli.remove:
+        return None
+    if any(name.startswith("-") for name in names) or "{command}" in cli.add and "url" in entry:
+        return None
+
+    def run() -> bool:
+        removed = [*names, *([HUB] if cli.remove and entry_in(file) is not None else [])]
+        done = [own_cli.run_cli(program, own_cli.remove_args(cli, name), env) for name in removed]
+        if not all([*done, own_cli.run_cli(program, own_cli.add_args(cli, entry), env)]):
+            return False
+        return _verified(file, entry, cli.program)
+
+    return run
+
+
+def _run_to_remove(file: ClientFile, text: str | None, env: Mapping[str, str]) -> Callable[[], bool] | None:
+    cli = file.client.cli
+    program = own_cli.find_cli(cli, env)
+    if cli is None or program is None or not cli.remove or cli.drops_comments and has_comments(text or ""):
+        return None
+
+    def run() -> bool:
+        return own_cli.run_cli(program, own_cli.remove_args(cli, HUB), env) and _verified(file, None, cli.program)
+
+    return run
+
+
+def _verified(file: ClientFile, entry: JsonObject | None, program: str) -> bool:
+    """True. Raises `FileRefused` if the file does not say what the client's command has said."""
+    found = entry_in(file)
+    is_there = isinstance(found, dict) and entry is not None and entry.items() <= found.items()
+    if not (is_there if entry is not None else found is None):
+        said = f"{program} reported success, but {file.path} does not have the change. Try again, or update {program}."
+        raise FileRefused("client_cli_failed", said)
+    return True

@@ -1,0 +1,97 @@
+"""The servers in a client's file, as the client has them. Pure; nothing is resolved, translated or started."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from mcp_hub.cli.clients.entries import HUB
+from mcp_hub.cli.clients.model import Layout, Place
+from mcp_hub.config.load.locate import read_document
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.types import JsonObject
+
+_COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_LAST_COMMA: Final = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
+_PROGRAM: Final = re.compile(r"(?:^|[/\\\\])mcp-hub(?:\.exe)?(?:@\S+)?$")
+_BUILT_IN: Final = {"builtin", "platform", "frontend", "inline_python"}
+"""Types of extensions of Goose that are parts of it."""
+
+
+def read_data(text: str, name: str) -> object:
+    """The plain data of a file with this name (its suffix says the format); None for a text without any.
+
+    Raises `ConfigError` for a text that is not in the format.
+    """
+    text = text.removeprefix("\ufeff")
+    if name.endswith((".toml", ".yaml", ".yml")):
+        return read_document(text, name).data
+    blank = _COMMENT.sub(_spaced, text)
+    if not blank.strip():
+        return None
+    try:  # not `read_document`: files of a client may have megabytes
+        return json.loads(_LAST_COMMA.sub(_spaced, blank))
+    except RecursionError:
+        raise ConfigError(ConfigFinding("too_deep", "nested too deep. Make it flatter.", name)) from None
+    except json.JSONDecodeError as error:
+        said = f"not valid JSON: {error.msg}. Correct the line."
+        raise ConfigError(ConfigFinding("invalid_json", said, name, error.lineno, error.colno)) from None
+
+
+def layout_of(data: object, place: Place) -> Layout:
+    """The layout of this file: the first layout whose key it has, else the last."""
+    *others, last = place.layouts
+    return next((layout for layout in others if _holds_servers(data, layout)), last)
+
+
+def servers_of(data: object, place: Place) -> dict[str, JsonObject]:
+    """The servers by name, without the hub's own and without built-in parts of the client; empty if there are none."""
+    layout = layout_of(data, place)
+    held = held_at(data, layout.key)
+    if isinstance(held, list):
+        named = {str(one.get("name")): one for one in held if isinstance(one, dict)}
+    else:
+        named = held if isinstance(held, dict) else {}
+    return {
+        name: one
+        for name, one in named.items()
+        if isinstance(one, dict) and one.get("type") not in _BUILT_IN and not is_hub(name, one)
+    }
+
+
+def is_hub(name: str, entry: Mapping[str, object]) -> bool:
+    """Whether an entry is this hub, by its name or by the program that it starts."""
+    nested = entry.get("transport")
+    own = nested if isinstance(nested, dict) else entry
+    argv = [own.get("command", own.get("cmd")), own.get("args")]
+    words = [word for part in argv for word in (part if isinstance(part, list) else [part]) if isinstance(word, str)]
+    starts_hub = any(_PROGRAM.search(word) for word in words[:2])
+    return name == HUB or starts_hub and "serve" in words[:3]
+
+
+def read_servers(text: str, name: str, place: Place) -> dict[str, JsonObject]:
+    """`servers_of` the text of a file. Raises `ConfigError`."""
+    return servers_of(read_data(text, name), place)
+
+
+def held_at(data: object, key: tuple[str, ...]) -> object:
+    """The value at a path of keys; None if there is nothing."""
+    for step in key:
+        data = data.get(step) if isinstance(data, dict) else None
+    return data
+
+
+def has_comments(text: str) -> bool:
+    """Whether a text of JSON has comments."""
+    return any(token[1] is None for token in _COMMENT.finditer(text))
+
+
+def _holds_servers(data: object, layout: Layout) -> bool:
+    """Whether all that is at the key are servers: a server may itself be named as a key is."""
+    held = held_at(data, layout.key)
+    return isinstance(held, dict) and all(isinstance(one, dict) for one in held.values())
+
+
+def _spaced(token: re.Match[str]) -> str:
+    """A string as it is; a comment or a comma as blanks, so that lines and columns stay."""
+    return token[1] or re.sub(r"[^\n]", " ", token[0])

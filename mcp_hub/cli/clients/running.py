@@ -1,0 +1,49 @@
+"""Whether an application runs that would write its file back from memory."""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from mcp_hub.cli.clients.places import System
+
+_SECONDS: Final = 5
+_STEP: Final = 0.5
+_PATIENCE: Final = 600.0
+
+
+def is_running(program: str, system: System) -> bool:
+    """Whether a process of this name runs; False if the system cannot say."""
+    return program in _names(system)
+
+
+def wait_for_end(is_there: Callable[[], bool], sleep: Callable[[float], None] = time.sleep) -> bool:
+    """Whether the application ended within ten minutes."""
+    for _ in range(int(_PATIENCE / _STEP)):
+        if not is_there():
+            return True
+        sleep(_STEP)
+    return False
+
+
+def _names(system: System) -> Iterator[str]:
+    if system == "linux":
+        for place in Path("/proc").glob("[0-9]*/comm"):
+            with suppress(OSError):
+                yield place.read_text().strip()
+    elif system == "macos":
+        for line in _output("ps", "-axo", "comm="):
+            yield line.rpartition("/")[2].strip()
+    else:
+        for line in _output("tasklist", "/FO", "CSV", "/NH"):
+            yield line.split(",")[0].strip('"').removesuffix(".exe")
+
+
+def _output(*argv: str) -> list[str]:
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS)
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return []
+    return done.stdout.splitlines()

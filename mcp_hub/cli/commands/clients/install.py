@@ -1,0 +1,177 @@
+"""`mcp-hub install`: puts the hub into the files of clients, or undoes the last such change."""
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+
+from mcp_hub.app.build import App, open_app
+from mcp_hub.cli.access.running import running_hub
+from mcp_hub.cli.access.warm import warm
+from mcp_hub.cli.clients.command import Installation, NoCommand, hub_command, serve_args
+from mcp_hub.cli.clients.entries import Command
+from mcp_hub.cli.clients.files.replace import FileRefused
+from mcp_hub.cli.clients.find import ClientFile, hub_files
+from mcp_hub.cli.clients.links import LINKED, install_link
+from mcp_hub.cli.clients.model import Client
+from mcp_hub.cli.clients.places import Where
+from mcp_hub.cli.clients.plan import Moved, Moves, Source, Step, plan_install
+from mcp_hub.cli.clients.shown import snippet
+from mcp_hub.cli.clients.table import CLIENTS
+from mcp_hub.cli.commands.clients import steps as common
+from mcp_hub.cli.imports.costs import measured
+from mcp_hub.cli.imports.moves import moved_servers
+from mcp_hub.cli.render.imports import print_costs
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with, load_config, quiet_logs, run_with
+from mcp_hub.config.load.load import Loaded
+from mcp_hub.errors import ConfigError
+
+
+class Options(msgspec.Struct, frozen=True):
+    """The options of the command. `moves`: takes servers out of the files on the way."""
+
+    over_http: bool = False
+    dry_run: bool = False
+    waits: bool = False
+    every: bool = False
+    moves: Moves | None = None
+
+
+@click.command()
+@click.argument("clients", nargs=-1, metavar="[CLIENT]...")
+@click.option("--all", "every", is_flag=True, help="All clients that are found on this machine.")
+@click.option(
+    "--http", "over_http", is_flag=True, help="Let clients connect to a hub that runs, instead of starting one."
+)
+@click.option("--import", "imports", is_flag=True, help="Move the client's own servers into the hub on the way.")
+@click.option("--dry-run", is_flag=True, help="Only show the changes.")
+@click.option("--undo", is_flag=True, help="Undo the last install or uninstall. Refused if a file was changed since.")
+@click.option("--wait", "waits", is_flag=True, help="Wait until a client that would undo the change has been quit.")
+@click.option("--link", is_flag=True, help="Print links that install the hub by a click; change nothing.")
+@config_option
+def install(
+    clients: tuple[str, ...],
+    every: bool,
+    over_http: bool,
+    imports: bool,
+    dry_run: bool,
+    undo: bool,
+    waits: bool,
+    link: bool,
+    config: str | None,
+) -> None:
+    """Put the hub into other MCP clients.
+
+    CLIENT is claude-desktop, claude-code, cursor, vscode, codex, gemini, zed or another one; an unknown name prints
+    them all. The command adds one entry to the client's file and changes nothing else in it; a backup is kept beside
+    the file. Exit code 1 if a client could not be changed.
+    """
+    if undo:
+        if clients or every or over_http or imports or dry_run or link:
+            fail("usage", "--undo takes no other options: it undoes the last change.")
+        raise SystemExit(common.undo())
+    where = Where.here(os.environ)
+    loaded = load_config(config, partly=True)
+    if link:
+        raise SystemExit(_print_links(clients, every, loaded, where))
+    chosen = common.chosen_clients(clients, every, where)
+    options = Options(over_http, dry_run, waits, every, moved_servers if imports else None)
+    try:
+        code, changed = install_into(chosen, loaded, where, options)
+    except ConfigError as error:
+        fail_with(error)
+    if changed and imports:
+        say("Starting each server once, to count the tokens of its tools …")
+        quiet_logs(0)
+        loaded = load_config(config, partly=True)
+        print_costs(measured(loaded, loaded.settings.servers))
+    elif changed and not over_http and any(own.enabled for own in loaded.settings.servers.values()):
+        say("Starting each server once, so that clients get their lists at once …")
+        quiet_logs(0)
+        run_with(lambda: open_app(loaded, os.environ), partial(_warmed, code))
+    raise SystemExit(code)
+
+
+def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, options: Options) -> tuple[int, bool]:
+    """Puts the hub into these clients; the exit code, and whether a file was changed."""
+    source = _source(loaded, where, options.over_http)
+    for client in clients:
+        if not client.is_written:
+            _refuse_import_only(client, source, where)
+    files = [file for client in clients for file in hub_files(client, where)]
+    moved = options.moves(files, loaded.path) if options.moves is not None else Moved()
+    planned = [_step(file, source, where, options, moved) for file in files]
+    skipped = [
+        step for step in planned if options.every and step.problem and step.problem.code == "client_without_http"
+    ]
+    planned = [step for step in planned if step not in skipped]
+    for step in skipped:
+        say(f"Skipped: {step.problem}")
+    common.show(planned)
+    for line in moved.lines:
+        click.echo(line)
+    if options.dry_run:
+        return common.tell_problems(planned), False
+    args = (*(("--http",) if options.over_http else ()), "--config", loaded.place)
+    code = common.do("install into", planned, args, moved.changes)
+    return code, any(step.is_needed and step.problem is None for step in planned)
+
+
+def _step(file: ClientFile, source: Source, where: Where, options: Options, moved: Moved) -> Step:
+    step = plan_install(file, source, where.env, moved.taken.get(file.path, ()))
+    if step.problem is None and step.is_needed and not options.dry_run:
+        try:
+            common.refuse_running(file.client, where, options.waits)
+        except FileRefused as problem:
+            return msgspec.structs.replace(step, change=None, problem=problem)
+    return step
+
+
+def _source(loaded: Loaded, where: Where, over_http: bool) -> Source:
+    config = Path(loaded.place)
+    if not over_http:
+        return Source(partial(_command, config, where))
+    http = loaded.settings.hub.http
+    hub = running_hub(loaded.place, where.env)
+    if hub is None:
+        say(f"No hub serves {config} over HTTP now. Start one with: mcp-hub serve --http --config {config}")
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(http.host, http.host)
+    url = f"http://{f'[{host}]' if ':' in host else host}:{http.port}/mcp"
+    return Source(partial(_command, config, where), hub.url if hub else url, bool(loaded.settings.hub.tokens))
+
+
+def _command(config: Path, where: Where, kind: str) -> Command:
+    try:
+        return hub_command(Installation.current(), where.env, serve_args(config, kind))
+    except NoCommand as problem:
+        fail("client_command_lost", f"{problem}. Install the hub, for example with: uv tool install mcp-hub")
+
+
+def _refuse_import_only(client: Client, source: Source, where: Where) -> None:
+    place = client.places[-1]
+    layout = place.layouts[-1]
+    path = (place.paths.at(where) or (Path("its file"),))[0]
+    say(f"{client.title}: the hub does not change its file. Put this into {path}:")
+    click.echo(snippet(path.name, place, layout, source.entry(client, layout)))
+    fail("client_import_only", f"{client.title} was not changed.", EXIT_TOOL)
+
+
+def _print_links(names: Sequence[str], every: bool, loaded: Loaded, where: Where) -> int:
+    """Prints the links of the clients that have some; the exit code."""
+    chosen = common.chosen_clients(names, every, where) if names else [CLIENTS[name] for name in LINKED]
+    for client in chosen:
+        link = install_link(client.name, _command(Path(loaded.place), where, client.client_kind))
+        if link is None and names:
+            fail("usage", f"{client.title} does not have install links. Those that do: {', '.join(LINKED)}.")
+        if link is not None:
+            click.echo(f"{client.title}: {link}")
+    return 0
+
+
+async def _warmed(code: int, app: App) -> int:
+    await warm(app)  # a server that fails is said; the hub is installed all the same
+    return code

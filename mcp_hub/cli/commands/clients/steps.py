@@ -1,0 +1,152 @@
+"""The common part of `install` and `uninstall`: which clients are meant, what is planned, and how it went."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import click
+
+from mcp_hub.app.limits import state_dir
+from mcp_hub.cli.clients import running
+from mcp_hub.cli.clients.files.acts import Acts, Done, FileChange
+from mcp_hub.cli.clients.files.replace import FileRefused
+from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry
+from mcp_hub.cli.clients.find import is_present
+from mcp_hub.cli.clients.model import Client
+from mcp_hub.cli.clients.places import Where
+from mcp_hub.cli.clients.plan import Step
+from mcp_hub.cli.clients.shown import difference
+from mcp_hub.cli.clients.table import CLIENTS, find_client
+from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.setup import EXIT_TOOL, fail
+from mcp_hub.config.findings import nearest
+from mcp_hub.masking import hide, visible
+
+
+def chosen_clients(names: Sequence[str], every: bool, where: Where) -> list[Client]:
+    """The clients of these names, or all that are installed. Exits with 2 if one is unknown or there are none."""
+    if every and names:
+        fail("usage", "--all and CLIENT exclude each other. Give one of them.")
+    present = [client for client in CLIENTS.values() if client.is_written and is_present(client, where)]
+    if every:
+        return present or _no_client()
+    if not names:
+        found = f"Found: {', '.join(client.name for client in present)}." if present else "None was found."
+        fail("usage", f"Name a client, or add --all. {found}")
+    return list({client.name: client for client in map(_found, names)}.values())
+
+
+def refuse_running(client: Client, where: Where, waits: bool) -> None:
+    """Raises `FileRefused` if the client runs and would write its file back; with `waits`, waits for its end first."""
+
+    def is_there() -> bool:
+        return client.rewrites is not None and running.is_running(client.rewrites, where.system)
+
+    if not is_there():
+        return
+    if waits:
+        say(f"{client.title} is running. Quit it, from its tray icon too; waiting …")
+        if running.wait_for_end(is_there):
+            return
+    said = f"{client.title} is running, and would remove the hub from its file again. Quit it, or add --wait."
+    raise FileRefused("client_running", said)
+
+
+def show(steps: Iterable[Step]) -> None:
+    """Prints the difference of each step; of files, only the hub's entry."""
+    for step in steps:
+        if step.problem is not None or not step.is_needed:
+            continue
+        lines = [(f"{step.file.client.title}: {visible(str(step.file.path))}", "bold")]
+        lines += [(f"  - {visible(hide(str(path[-1])))} (moves to the hub)", "red") for path in step.moved]
+        for line in difference(step.file.path.name, step.layout, step.before, step.after):
+            style = {"+": "green", "-": "red"}.get(line[0], "dim")
+            lines.append((f"  {visible(line)}", style))
+        tables.print_lines(lines)
+
+
+def do(verb: str, steps: Sequence[Step], args: Sequence[str], first: Sequence[FileChange] = ()) -> int:
+    """Makes the changes and says how each went; the exit code.
+
+    `verb` is the beginning of the act's title, `args` are those of the command that installs the hub again.
+    """
+    state = state_dir(os.environ)
+    needed = [step for step in steps if step.change is not None and step.is_needed]
+    changes = [step.change for step in needed if step.change is not None]
+    title = f"{verb} {', '.join(dict.fromkeys(step.file.client.title for step in needed))}"
+    try:
+        results = {done.path: done for done in Acts(state).do(title, changes, first)}
+        _record(WrittenEntries(state), steps, results, args)
+    except FileRefused as problem:
+        fail(problem.code, str(problem), EXIT_TOOL)
+    except OSError as problem:
+        fail("state_unwritable", f"{state}: {problem.strerror}. Check its permissions.", EXIT_TOOL)
+    failed = False
+    for step in steps:
+        done = results.get(step.file.path)
+        problem_of_step = step.problem or (done.problem if done else None)
+        failed = failed or problem_of_step is not None
+        _tell(step, problem_of_step)
+    return EXIT_TOOL if failed else 0
+
+
+def undo() -> int:
+    """Undoes the last act; the exit code."""
+    state = state_dir(os.environ)
+    try:
+        act = Acts(state).undo()
+    except FileRefused as problem:
+        fail(problem.code, str(problem), EXIT_TOOL)
+    if act is None:
+        fail("nothing_to_undo", "There is nothing to undo.", EXIT_TOOL)
+    written = WrittenEntries(state)
+    for file in act.files:
+        click.echo(f"restored {visible(file.path)}" if file.before is not None else f"removed {visible(file.path)}")
+        written.remove(Path(file.path))
+    click.echo(f"Undone: {act.title}")
+    return 0
+
+
+def tell_problems(steps: Iterable[Step]) -> int:
+    """Prints the problems of steps that are only planned; the exit code."""
+    problems = [step for step in steps if step.problem is not None]
+    for step in problems:
+        _tell(step, step.problem)
+    return EXIT_TOOL if problems else 0
+
+
+def _found(name: str) -> Client:
+    client = find_client(name)
+    if client is None:
+        hint = nearest(name.casefold(), CLIENTS) or "."
+        fail("unknown_client", f'There is not a client "{visible(name)}"{hint} Known: {", ".join(CLIENTS)}.')
+    return client
+
+
+def _no_client() -> list[Client]:
+    fail("no_client", "No client was found on this machine. Name one: mcp-hub install CLIENT.")
+
+
+def _record(written: WrittenEntries, steps: Sequence[Step], results: dict[Path, Done], args: Sequence[str]) -> None:
+    for step in steps:
+        done = results.get(step.file.path)
+        if step.problem is not None or done is not None and done.problem is not None:
+            continue
+        path = os.path.realpath(step.file.path)
+        if step.after is None:
+            written.remove(Path(path))
+        else:
+            written.add(WrittenEntry(step.file.client.name, path, tuple(args)))
+
+
+def _tell(step: Step, problem: FileRefused | None) -> None:
+    client = step.file.client
+    if problem is not None:
+        say(f"{client.title}: {problem} [{problem.code}]")
+    elif not step.is_needed:
+        click.echo(f"{client.title}: {'the hub is already there' if step.after else 'the hub is not there'}")
+    else:
+        done = "the hub is installed" if step.after else "the hub is removed"
+        restart = f". To use it, {client.restart}" if client.restart and step.after else ""
+        click.echo(f"{client.title}: {done}{restart}.")

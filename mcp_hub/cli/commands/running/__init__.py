@@ -1,0 +1,13 @@
+"""The commands around a hub that runs, or ran: is it there, what did its servers write, how does it start by itself.
+
+In: parsed options, the configuration's place, and the records and logs in the state folder.
+
+Out: an exit code, and output by way of `cli.render`.
+
+Held together by the table in `mcp_hub.cli`. `status` finds the hub of a configuration, `logs` prints the logs of its
+servers, `service` has the system start it with the session. `schema` and `completion` are for editors and shells,
+`export` is for other clients. None of them starts a server.
+
+Not here: commands that ask a hub or its servers to do something (`cli.commands`), and the files of clients
+(`cli.clients`).
+"""

@@ -1,0 +1,123 @@
+"""`mcp-hub export`: the servers of the configuration in the form of another client: the way out of the hub."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from mcp_hub.app.limits import state_dir
+from mcp_hub.cli import completion
+from mcp_hub.cli.clients.edit import yaml_text
+from mcp_hub.cli.clients.edit.entry import with_entry
+from mcp_hub.cli.clients.edit.splices import CannotEdit
+from mcp_hub.cli.clients.exported import ExportedServer, exported
+from mcp_hub.cli.clients.files.acts import Acts, FileChange
+from mcp_hub.cli.clients.files.replace import FileRefused, content_of, target_of
+from mcp_hub.cli.clients.find import ClientFile, hub_files
+from mcp_hub.cli.clients.model import Layout
+from mcp_hub.cli.clients.places import Where
+from mcp_hub.cli.clients.reading import held_at, layout_of, read_data
+from mcp_hub.cli.clients.table import CLIENTS, find_client
+from mcp_hub.cli.commands.clients.steps import refuse_running
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.tables import plural
+from mcp_hub.cli.servers_file.servers_file import ServersFile
+from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with, load_config
+from mcp_hub.config.findings import nearest
+from mcp_hub.errors import ConfigError
+from mcp_hub.masking import hide, visible
+
+
+@click.command()
+@click.argument("client", metavar="CLIENT", shell_complete=completion.applications)
+@click.option("--write", "writes", is_flag=True, help="Put the servers into the client's file, beside those it has.")
+@config_option
+def export(client: str, writes: bool, config: str | None) -> None:
+    """Print the servers in the form of another client.
+
+    With --write they go into the file of CLIENT; a server that the client already has stays as it is there, and
+    `mcp-hub install --undo` takes the change back. Then `mcp-hub uninstall` takes out the hub. Secrets that stand in
+    the configuration itself are masked where they are printed.
+    """
+    file = _file_of(client)
+    load_config(config, partly=True)  # its secrets are masked from here on
+    try:
+        servers = ServersFile.find(config, os.environ).servers()
+        text = _text(file.path)
+        layout = layout_of(None if text is None else read_data(text, file.path.name), file.place)
+    except ConfigError as error:
+        fail_with(error)
+    made = [exported(file.client, layout, name, own) for name, own in servers.items() if isinstance(own, dict)]
+    for one in made:
+        for note in one.notes:
+            say(hide(f"{one.name}: {'' if one.entry is not None else 'not exported, '}{note}"))
+    if writes:
+        _write(file, layout, made)
+    else:
+        click.echo(visible(hide(_document(file.path.name, layout, made))))
+
+
+def _file_of(name: str) -> ClientFile:
+    found = find_client(name)
+    if found is None:
+        hint = nearest(name.casefold(), CLIENTS) or "."
+        fail("unknown_client", f'There is not a client "{visible(name)}"{hint} Known: {", ".join(CLIENTS)}.')
+    files = hub_files(found, Where.here(os.environ))
+    if not files:
+        fail("client_import_only", f"The hub does not know how {found.title} writes its servers on this system.")
+    return files[0]
+
+
+def _text(path: Path) -> str | None:
+    try:
+        content = content_of(target_of(path))
+        return None if content is None else content.decode()
+    except (FileRefused, UnicodeDecodeError):
+        return None
+
+
+def _document(name: str, layout: Layout, made: Sequence[ExportedServer]) -> str:
+    """A whole file with nothing but the servers."""
+    entries = {one.name: one.entry for one in made if one.entry is not None}
+    if layout.is_list:
+        around = {key: value for key, value in layout.around.items() if key != layout.key[0]}
+        return yaml_text.document({**around, layout.key[0]: list(entries.values())}).rstrip("\n")
+    text = ""
+    for server, entry in entries.items():
+        text = with_entry(text, name, (*layout.key, server), entry)
+    return text.rstrip("\n")
+
+
+def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> None:
+    if layout.is_list:
+        said = f"{file.client.title} keeps its servers in a list, which the hub does not edit. Paste the printed ones."
+        fail("client_file_unclear", said, EXIT_TOOL)
+    added: dict[str, None] = {}
+
+    def edited(before: bytes | None) -> bytes | None:
+        text, name = (before or b"").decode(), file.path.name
+        added.clear()
+        try:
+            there = held_at(read_data(text, name), layout.key)
+            for one in made:
+                if one.entry is not None and not (isinstance(there, dict) and one.name in there):
+                    text = with_entry(text, name, (*layout.key, one.name), one.entry)
+                    added[one.name] = None
+        except (CannotEdit, ConfigError) as problem:
+            said = f"{file.path}: {problem}. Run the command without --write, and paste the servers."
+            raise FileRefused("client_file_unclear", said) from None
+        return text.encode() if added else before
+
+    try:
+        refuse_running(file.client, Where.here(os.environ), False)
+        edited(content_of(target_of(file.path)))
+        for name in added:
+            say(visible(f"+ {'.'.join(layout.key)}.{name}"))
+        results = Acts(state_dir(os.environ)).do(f"export to {file.client.title}", [FileChange(file.path, edited)])
+        for done in results:
+            if done.problem is not None:
+                raise done.problem
+    except FileRefused as problem:
+        fail(problem.code, str(problem), EXIT_TOOL)
+    say(visible(f"{file.path}: {plural(len(added), 'server')} added"))

@@ -1,0 +1,145 @@
+"""Problems around the servers that `mcp-hub doctor` can fix without asking anything: each with its change as a diff.
+
+A diff names the place and the value before and after, never a line of a file: there a secret could stand beside it.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcp_hub.app.limits import state_dir, untrusted_state
+from mcp_hub.cli.access.running import dead_records
+from mcp_hub.cli.clients.files.written import WrittenEntry, lost_entries
+from mcp_hub.cli.clients.places import Where
+from mcp_hub.cli.clients.table import CLIENTS
+from mcp_hub.cli.commands.clients.install import Options, install_into
+from mcp_hub.cli.servers_file.atomic import edit_file
+from mcp_hub.cli.servers_file.servers_file import ServersFile
+from mcp_hub.config.edit.entries import NotEditable, put
+from mcp_hub.config.load.foreign import place_of_servers
+from mcp_hub.config.load.load import Loaded, load
+from mcp_hub.config.load.locate import read_document
+from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.trust import close_folder
+from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
+from mcp_hub.stores.locks import remove
+from mcp_hub.upstreams.process import commands
+
+_DESKTOP_PATH: Final = "/usr/bin:/bin:/usr/sbin:/sbin"
+"""The PATH that an application started from a desktop has at least, and on macOS at most."""
+_OTHERS: Final = 0o022
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """A problem with its change; `apply` makes it. Raises `ConfigError` and `OSError`.
+
+    `is_problem`: something does not work now, so that the exit code says so.
+    """
+
+    code: str
+    problem: str
+    diff: Sequence[str]
+    apply: Callable[[], None]
+    is_problem: bool = True
+
+
+def found_repairs(path: Path, env: Mapping[str, str]) -> Iterator[Repair]:
+    """All that can be fixed around the configuration at `path`. Nothing is changed."""
+    try:
+        loaded = load(path, env, partly=True, lenient=True)
+    except ConfigError:  # the command says so later
+        loaded = None
+    yield from _rights(loaded, env)
+    if loaded is not None:
+        yield from _commands(loaded, env)
+    yield from (_dead_record(place) for place in dead_records(env))
+    yield from (_lost_entry(entry, env) for entry in lost_entries(state_dir(env)))
+
+
+def _rights(loaded: Loaded | None, env: Mapping[str, str]) -> Iterator[Repair]:
+    for folder in untrusted_state(None if loaded is None else loaded.settings, env):
+        mode = stat.S_IMODE(folder.stat().st_mode)
+        diff = [f"- {folder}: mode {mode:04o}", f"+ {folder}: mode {mode & ~_OTHERS:04o}"]
+        said = f"{folder} can be written by other users, who could replace what the hub remembers"
+        yield Repair("state_untrusted", said, diff, partial(_close, folder))
+
+
+def _close(folder: Path) -> None:
+    if not close_folder(folder):
+        said = "belongs to somebody else. Change its owner (chown)."
+        raise ConfigError(ConfigFinding("state_untrusted", said, str(folder)))
+
+
+def _commands(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
+    """Servers whose program is on the PATH of this shell only."""
+    try:
+        written = ServersFile(loaded.path, env).servers()
+    except ConfigError:  # the file of another client, which that one changes
+        return
+    for name, own in loaded.settings.servers.items():
+        program = _hidden_program(own, env, loaded)
+        entry = written.get(name)
+        if program is None or not isinstance(entry, dict) or entry.get("command") != own.command:
+            continue
+        place = f"servers.{name}.command"
+        said = f'server "{name}": applications that start from the desktop do not find {own.command}'
+        diff = [f"- {place}: {own.command}", f"+ {place}: {program}"]
+        apply = partial(_set_command, loaded.path, env, name, program)
+        yield Repair("hidden_command", said, diff, apply, is_problem=False)
+
+
+def _hidden_program(own: ServerSettings, env: Mapping[str, str], loaded: Loaded) -> str | None:
+    if own.command is None or not own.enabled or os.path.dirname(own.command) or "PATH" in own.env:
+        return None
+    find = partial(commands.resolve, own.command, home=str(Path.home()), cwd=str(loaded.path.absolute().parent))
+    try:
+        program = find(env_path=env.get("PATH"))
+    except StartFailed:
+        return None
+    try:
+        find(env_path=_DESKTOP_PATH)
+    except StartFailed:
+        return program
+    return None
+
+
+def _set_command(path: Path, env: Mapping[str, str], name: str, program: str) -> None:
+    def edited(before: bytes | None) -> bytes:
+        text = (before or b"").decode()
+        document = read_document(text, path.name)
+        assert isinstance(document.data, dict)
+        (holder,) = place_of_servers(document.data, is_yaml=document.is_yaml)
+        try:
+            return put(text, path.name, (str(holder), name, "command"), program).encode()
+        except NotEditable as refused:
+            said = f"{refused}. Set the command of {name} to {program} yourself."
+            raise ConfigError(ConfigFinding("not_editable", said, str(path))) from None
+
+    edit_file(path, edited, env)
+
+
+def _dead_record(place: Path) -> Repair:
+    said = f"{place} is the record of a hub that was killed"
+    return Repair("stale_record", said, [f"- {place}"], partial(remove, place), is_problem=False)
+
+
+def _lost_entry(entry: WrittenEntry, env: Mapping[str, str]) -> Repair:
+    client = CLIENTS[entry.client]
+    said = f"{client.title} has lost the hub: {entry.path} does not have its entry any more"
+    return Repair("client_entry_lost", said, [f"+ {entry.path}: the entry of mcp-hub"], partial(_install, entry, env))
+
+
+def _install(entry: WrittenEntry, env: Mapping[str, str]) -> None:
+    """As the command did that wrote the entry."""
+    over_http, config = "--http" in entry.args, entry.args[entry.args.index("--config") + 1]
+    loaded = load(Path(config), env, partly=True, lenient=True)
+    code, _ = install_into([CLIENTS[entry.client]], loaded, Where.here(env), Options(over_http=over_http))
+    if code:
+        raise ConfigError(
+            ConfigFinding("client_entry_lost", f"it was not put back. Run mcp-hub install {entry.client}.")
+        )

@@ -1,0 +1,136 @@
+"""`mcp-hub service`: has the system start a hub over HTTP with the user's session."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from mcp_hub.cli.commands.running.units import MARK, HubService, ServicePlan, plan
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, config_path, fail, load_config
+from mcp_hub.masking import visible
+
+_SECONDS: Final = 30
+_CACHES: Final = ("/uv/archive-v", "/.cache/uv/", "/pipx/.cache/")
+"""Parts of paths that are emptied now and then."""
+
+
+@click.group()
+def service() -> None:
+    """Start a hub over HTTP with your session.
+
+    Linux: a systemd user unit; macOS: a launchd agent. Where systemctl or launchctl does not
+    manage the session, the file is written and the commands that start it are printed.
+    """
+
+
+@service.command()
+@click.option("--dry-run", is_flag=True, help="Print the file and the commands; change nothing.")
+@config_option
+def install(dry_run: bool, config: str | None) -> None:
+    """Write the service and start it.
+
+    The hub serves HTTP at hub.http.host and hub.http.port of the configuration. Variables for it belong into the file
+    `environment` in the configuration folder (Linux). A service that was installed before is replaced.
+    """
+    place = os.path.abspath(config_path(config))
+    load_config(config)
+    if any(part in sys.executable for part in _CACHES):
+        say(
+            f"warning: {sys.executable} lies in a cache, which may be emptied. Install the hub: uv tool install mcp-hub"
+        )
+    made = _plan(place)
+    if dry_run:
+        click.echo(visible(f"# {made.file}\n{made.text.decode()}"))
+        _print_commands(made.starts)
+        return
+    _check_ours(made.file)
+    try:
+        made.file.parent.mkdir(parents=True, exist_ok=True)
+        made.file.write_bytes(made.text)
+    except OSError as problem:
+        fail("output_unwritable", f"{made.file} cannot be written: {problem.strerror}. Check its folder.")
+    say(f"Wrote {made.file}")
+    if _has(made):
+        _run_all(made.starts)
+        say(f"The hub for {place} runs, and starts with your session. Look at it with mcp-hub status.")
+    else:
+        say(f"{made.starts[0][0]} is not there, or does not manage this session. Start the service with:")
+        _print_commands(made.starts)
+
+
+@service.command()
+def uninstall() -> None:
+    """Stop the service and remove its file."""
+    made = _plan("")
+    if not made.file.exists():
+        say("There is no service of mcp-hub.")
+        return
+    _check_ours(made.file)
+    if _has(made) and _run(made.asks).returncode == 0:
+        _run_all(made.stops)
+    made.file.unlink()
+    say(f"Removed {made.file}")
+
+
+@service.command()
+def status() -> None:
+    """Tell whether the service is installed and runs. Exit code 3 if not."""
+    made = _plan("")
+    if not made.file.exists():
+        say("The service is not installed. Install it with mcp-hub service install.")
+        raise SystemExit(EXIT_UNAVAILABLE)
+    click.echo(visible(f"installed: {made.file}"))
+    if not _has(made):
+        click.echo(f"running: unknown, because {made.asks[0]} is not there, or does not manage this session")
+        raise SystemExit(EXIT_UNAVAILABLE)
+    runs = _run(made.asks).returncode == 0
+    click.echo(f"running: {'yes' if runs else 'no'}")
+    raise SystemExit(0 if runs else EXIT_UNAVAILABLE)
+
+
+def _plan(config: str) -> ServicePlan:
+    own = HubService([sys.executable, "-m", "mcp_hub"], config, os.environ.get("PATH", os.defpath), str(Path.home()))
+    try:
+        made = plan(sys.platform, own, os.getuid() if sys.platform != "win32" else 0)
+    except ValueError as problem:
+        fail("output_unwritable", f"The service cannot be written: {problem}. Rename the folder or file.")
+    if made is None:
+        fail("no_service", "There is no service for this system. Run mcp-hub serve --http, for example at log-in.")
+    return made
+
+
+def _check_ours(file: Path) -> None:
+    if file.exists() and MARK.encode() not in file.read_bytes():
+        fail("not_ours", f"{file} was not written by mcp-hub. Rename it, and try again.")
+
+
+def _has(made: ServicePlan) -> bool:
+    return shutil.which(made.reaches[0]) is not None and _run(made.reaches).returncode == 0
+
+
+def _run_all(commands: Sequence[Sequence[str]]) -> None:
+    for command in commands:
+        done = _run(command)
+        if done.returncode:
+            said = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
+            fail(
+                "service_failed",
+                f"{shlex.join(command)} failed: {said}. Correct that, and try again.",
+                EXIT_UNAVAILABLE,
+            )
+
+
+def _run(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, stdin=subprocess.DEVNULL)
+
+
+def _print_commands(commands: Sequence[Sequence[str]]) -> None:
+    for command in commands:
+        click.echo(visible(shlex.join(command)))

@@ -1,0 +1,113 @@
+"""`mcp-hub status`: whether a hub runs for the configuration, and how it is."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from mcp_hub.cli.access.hub import Reach, run_with_client
+from mcp_hub.cli.access.running import HubRecord, running_hubs
+from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.results import with_code
+from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, config_path
+from mcp_hub.clock import wall_time
+from mcp_hub.errors import ConfigError, RpcError
+from mcp_hub.masking import hide, visible
+from mcp_hub.protocol.rest.servers import ServerInfo
+from mcp_hub.types import JsonObject
+
+if TYPE_CHECKING:
+    from mcp_hub.client import HubClient
+
+_GIVEN_UP = ("failed", "incompatible")
+
+
+class HubReport(msgspec.Struct, frozen=True):
+    """The hubs of the configuration at `place`, and the servers of the one over HTTP, or why they are not known."""
+
+    place: str
+    hubs: Sequence[HubRecord]
+    servers: Sequence[ServerInfo] = ()
+    problem: str = ""
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@config_option
+def status(as_json: bool, config: str | None) -> None:
+    """Tell whether a hub runs for the configuration.
+
+    Shows address, process, version and uptime of hubs on this machine, over HTTP and stdio, and the states of the
+    servers of one over HTTP. Exit code 3 if none runs.
+    """
+    place = os.path.abspath(config_path(config))
+    hubs = running_hubs(place, os.environ)
+    if any(hub.url for hub in hubs):
+        reach = Reach(None, None, config)
+        run_with_client(reach, lambda client: _ask(client, place, hubs, as_json))
+    raise SystemExit(_print(HubReport(place, hubs), as_json))
+
+
+async def _ask(client: "HubClient", place: str, hubs: Sequence[HubRecord], as_json: bool) -> int:
+    try:
+        return _print(HubReport(place, hubs, await client.servers()), as_json)
+    except (RpcError, ConfigError) as problem:
+        said = with_code(problem) if isinstance(problem, RpcError) else str(problem)
+        return _print(HubReport(place, hubs, problem=said), as_json)
+
+
+def _print(found: HubReport, as_json: bool) -> int:
+    if as_json:
+        tables.print_json(report_data(found, wall_time()))
+    else:
+        tables.print_lines(report_lines(found, wall_time()))
+    return 0 if found.hubs else EXIT_UNAVAILABLE
+
+
+def report_data(found: HubReport, now: float) -> JsonObject:
+    """The report as `--json` shows it."""
+    hubs = [
+        {
+            "transport": "http" if hub.url else "stdio",
+            "url": hub.url or None,
+            "pid": hub.pid,
+            "version": hub.version,
+            "started": datetime.fromtimestamp(hub.started, UTC).isoformat(timespec="seconds"),
+            "uptime": round(max(0.0, now - hub.started)),
+            "client": hub.client or None,
+        }
+        for hub in found.hubs
+    ]
+    states = [{"server": own.server, "state": own.state, "code": own.code or None} for own in found.servers]
+    problem = hide(found.problem) or None
+    return {"running": bool(hubs), "config": found.place, "hubs": hubs, "servers": states, "problem": problem}
+
+
+def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
+    """The report for people: lines and their styles."""
+    if not found.hubs:
+        said = f"No hub runs for {found.place}. Start one with mcp-hub serve --http, or in the background with "
+        return [(visible(f"{said}mcp-hub service install."), "yellow")]
+    lines: list[tuple[str, str]] = []
+    for hub in found.hubs:
+        who = f" for {hub.client}" if hub.client else ""
+        lines += [
+            (f"running at {hub.url}" if hub.url else f"running over stdio{who}", "green"),
+            (f"  process: {hub.pid}, for {tables.age(hub.started, now)}, version {hub.version}", ""),
+        ]
+    lines.append((f"config:  {found.place}", ""))
+    if found.problem:
+        lines.append((f"servers: unknown: {found.problem}", "yellow"))
+    elif found.servers:
+        counted = Counter(own.state for own in found.servers)
+        lines.append((f"servers: {', '.join(f'{number} {state}' for state, number in counted.items())}", ""))
+        lines += [
+            (f"  {own.server}: {own.state} [{own.code}]. Run mcp-hub doctor {own.server}", "red")
+            for own in found.servers
+            if own.state in _GIVEN_UP
+        ]
+    return [(visible(hide(text)), style) for text, style in lines]

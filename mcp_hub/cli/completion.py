@@ -1,0 +1,107 @@
+"""The values that a shell completes: names of servers, profiles, clients, tools, prompts and streams.
+
+They come from the configuration, the last lists of servers and the store of streams. Nothing
+is started, nobody is asked, and the keyring stays closed; a mistake anywhere means that nothing is offered.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import click
+from click.shell_completion import CompletionItem
+
+from mcp_hub.errors import ConfigError, RpcError
+from mcp_hub.types import Kind
+
+if TYPE_CHECKING:
+    from mcp_hub.config.load.load import Loaded
+
+VARIABLE: Final = "_MCP_HUB_COMPLETE"
+"""Set by the scripts of shells, while they ask for completions, whatever the program is called."""
+_MOST: Final = 200
+"""Streams that are offered."""
+
+
+def _completing(
+    values: Callable[["Loaded"], Iterable[str]],
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """The argument `shell_complete` of a parameter."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stderr(nowhere), redirect_stdout(nowhere):
+            try:
+                loaded = _loaded(ctx.params.get("config"))
+                found = [] if loaded is None else sorted(values(loaded))
+            except (ConfigError, RpcError, OSError, ValueError):
+                found = []
+        return [CompletionItem(value) for value in found if value.startswith(incomplete)]
+
+    return complete
+
+
+def _loaded(config: str | None) -> "Loaded | None":
+    from mcp_hub.config.load.load import find_config, load
+
+    path = find_config(config, Path.cwd(), os.environ)
+    if b"${keyring:" in path.read_bytes():  # it could ask a person for its password
+        return None
+    return load(path, os.environ, partly=True)
+
+
+def _servers(loaded: "Loaded") -> Iterable[str]:
+    return loaded.settings.servers
+
+
+def _profiles(loaded: "Loaded") -> Iterable[str]:
+    return loaded.settings.profiles
+
+
+def _clients(loaded: "Loaded") -> Iterable[str]:
+    from mcp_hub.config.schema.clients import BUILT_IN_CLIENTS
+
+    return {*BUILT_IN_CLIENTS, *loaded.settings.hub.clients}
+
+
+def _exported(kind: Kind) -> Callable[["Loaded"], Iterable[str]]:
+    """The names under which clients know the entries of the last lists."""
+
+    def names(loaded: "Loaded") -> Iterable[str]:
+        from mcp_hub.app.catalog_rules import view_rules
+        from mcp_hub.app.limits import state_dir
+        from mcp_hub.app.upstream_factory import last_lists
+        from mcp_hub.catalog.view import build
+
+        lists = last_lists(loaded.settings, state_dir(os.environ) / "lists")
+        return [entry.exported for entry in build(lists, view_rules(loaded.settings)[None]).entries(kind)]
+
+    return names
+
+
+def _streams(loaded: "Loaded") -> Iterable[str]:
+    from mcp_hub.cli.access.local_streams import open_streams
+
+    async def ids() -> list[str]:
+        async with open_streams(loaded) as access:
+            return [status.stream for status in await access.streams(_MOST)]
+
+    return anyio.run(ids)
+
+
+def applications(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of clients that the hub knows the files of."""
+    from mcp_hub.cli.clients.table import CLIENTS
+
+    return [CompletionItem(name) for name in CLIENTS if name.startswith(incomplete)]
+
+
+servers: Final = _completing(_servers)
+profiles: Final = _completing(_profiles)
+clients: Final = _completing(_clients)
+streams: Final = _completing(_streams)
+tools: Final = _completing(_exported(Kind.TOOL))
+prompts: Final = _completing(_exported(Kind.PROMPT))
+resources: Final = _completing(_exported(Kind.RESOURCE))

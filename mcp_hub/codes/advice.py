@@ -1,0 +1,17 @@
+"""A row of the tables of codes, and a table of them."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class Advice(NamedTuple):
+    """The meaning of a code and the advice for it."""
+
+    meaning: str
+    fix: str
+
+
+def table(**rows: tuple[str, str]) -> Mapping[str, Advice]:
+    """A table that nobody changes."""
+    return MappingProxyType({code: Advice(*row) for code, row in rows.items()})

@@ -1,0 +1,88 @@
+"""The codes of commands."""
+
+from typing import Final
+
+from mcp_hub.codes.advice import table
+
+COMMANDS: Final = table(
+    usage=("Options or arguments do not fit together.", "See `--help` of the command."),
+    unknown_server=("There is not a server of this name.", "Use a configured name: `mcp-hub list`."),
+    unknown_tool=("There is not a tool of this name.", "Use a listed name: `mcp-hub tools`."),
+    unknown_profile=("There is not a profile of this name, or you may not use it.", "Correct the name."),
+    unknown_client=("There is not a client of this name.", "Use a known one, or add it to `hub.clients`."),
+    invalid_hub_url=("The value is not the URL of a hub.", "Write it as http://127.0.0.1:8765."),
+    not_a_hub=("The server at the URL is not a hub.", "Check --url."),
+    no_running_hub=(
+        "No hub serves the configuration over HTTP.",
+        "Start one with `mcp-hub serve --http`, or name one with --url.",
+    ),
+    hub_outdated=("The running hub has not read this version of the file.", "Run `mcp-hub reload`, or add --local."),
+    refused_by_hub=("The hub refused the request.", "Read its message."),
+    cannot_listen=("The address cannot be listened on.", "Choose another one with --host and --port."),
+    store_in_memory=(
+        "Streams are kept in the memory of the hub that runs.",
+        "Start `mcp-hub serve --http`, or ask a hub with --url.",
+    ),
+    unknown_parameter=("The tool or prompt does not have this parameter.", "Correct its name; see `mcp-hub tools`."),
+    missing_parameter=("The tool or prompt needs an argument that is missing.", "Add it as KEY=VALUE."),
+    output_exists=("The file to write exists already.", "Change it with `mcp-hub add`, `import` or `edit`."),
+    output_unwritable=(
+        "The file or folder cannot be written.",
+        "Check its folder and its permissions, or choose another one.",
+    ),
+    server_exists=("There is a server of this name already.", "Choose another name, or add --replace."),
+    foreign_file=("The file is one of another client.", "Import its servers: `mcp-hub import FILE`."),
+    not_editable=(
+        "The form of the file does not allow an edit that surely changes this entry alone.",
+        "Make the change by hand: `mcp-hub edit`.",
+    ),
+    invalid_server_json=("The document is not a server.json of the MCP registry.", "Check its URL or its file."),
+    unsupported_package=(
+        "The server.json has nothing that the hub can start or reach.",
+        "Add the server by its command: `mcp-hub add NAME -- COMMAND…`.",
+    ),
+    no_registry=("A name was given, and no registry is configured.", "Set `hub.registry`, or name a file or a URL."),
+    fetch_failed=("The document cannot be fetched.", "Check the URL, the name, and the network."),
+    editor_failed=("The editor cannot be started, or ended with an error.", "Set VISUAL or EDITOR."),
+    file_busy=("Another program changes the file at the same time.", "Try again."),
+    state_unreadable=("A file of approvals cannot be read.", "Remove it with `mcp-hub approve --forget`."),
+    state_unwritable=("A file of approvals cannot be written.", "Check its permissions and the disk."),
+    no_terminal=("The command cannot ask: stdin is not a terminal.", "Add --yes."),
+    hidden_command=(
+        "Applications that start from the desktop do not find the program of a server.",
+        "Run `mcp-hub doctor --fix`, or set `command` to its full path.",
+    ),
+    stale_record=("A hub was killed and has left its record.", "Run `mcp-hub doctor --fix`, or ignore it."),
+    client_entry_lost=(
+        "A client does not have the hub in its file any more.",
+        "Run `mcp-hub doctor --fix`, or `mcp-hub install` with the name of the client.",
+    ),
+    no_service=(
+        "The system does not have services that the hub knows.",
+        "Start `mcp-hub serve --http` in another way.",
+    ),
+    not_ours=("The file was not written by the hub, which leaves it alone.", "Rename the file."),
+    service_failed=("The system could not start or stop the service.", "Read the message of its command."),
+    client_import_only=("The hub is not installed into this client.", "Put the printed entry into its file."),
+    no_client=("No client was found on this machine.", "Name one: `mcp-hub install CLIENT`."),
+    client_file_unclear=(
+        "The file of a client cannot be edited without a doubt.",
+        "Correct the file, or put the printed entry into it yourself.",
+    ),
+    client_file_changed=("Another program changes the file of a client.", "Quit that program, and try again."),
+    client_file_unreadable=("The file of a client cannot be read.", "Check what it is, and its permissions."),
+    client_file_unwritable=("The file of a client, or its folder, cannot be written.", "Check their permissions."),
+    client_running=("The client runs and would write its old file back.", "Quit it, or add --wait."),
+    client_cli_failed=("The client's own command did not do what it reported.", "Try again, or update the client."),
+    client_without_http=("The client cannot reach the hub by its URL.", "Install it without --http."),
+    client_command_lost=(
+        "The hub runs from a folder that will be removed.",
+        "Install the hub, or put uvx on the PATH.",
+    ),
+    dangling_link=("The file of a client is a link to nothing.", "Remove the link, or create the file."),
+    nothing_to_undo=("No change of clients is recorded.", "Nothing to do."),
+    undo_drift=("A file was changed after the hub changed it.", "Edit the file, or use the backup beside it."),
+    no_login=("The server does not take a login.", "See the message."),
+    logout_failed=("The login could not be removed.", "Check the file's permissions."),
+)
+"""Failures of commands, in brackets behind the message; names that do not exist also in the configuration and REST."""

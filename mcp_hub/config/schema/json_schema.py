@@ -1,0 +1,99 @@
+"""The JSON Schema of `servers.yaml` for editors: of the text in the file, before `${…}` is filled in.
+
+It is made from the models. The models take more than their types say (durations as text, `${…}` for a number, keys with
+nothing behind them), and some keys are other clients'; these are added here. Relations between keys are left to
+`mcp-hub check`.
+"""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any, Final
+
+from mcp_hub.config.schema.remote import TRANSPORTS
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.types import JsonObject
+
+_DIALECT: Final = "http://json-schema.org/draft-07/schema#"
+"""The one that every editor knows."""
+_DURATION: Final = r"^\s*([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+\s*$|^\s*[0-9]+(\.[0-9]+)?\s*$"
+_SIZE: Final = r"^\s*[0-9]+(\.[0-9]+)?\s*([KkMmGg][Ii]?[Bb]|[Bb])?\s*$"
+_PLACEHOLDER: Final[JsonObject] = {"type": "string", "pattern": r"\$\{"}
+_FILLED: Final = ("ServerSettings", "HttpSettings", "TokenSettings", "StoreSettings", "TelemetrySettings")
+"""The sections in which `${…}` is filled in, with all below them."""
+_KINDS: Final[dict[str, list[JsonObject]]] = {
+    "number": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": _DURATION}],
+    "size": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": _SIZE}],
+}
+"""By the type of the models: every number is a duration."""
+_OTHERS: Final[dict[str, JsonObject]] = {
+    "disabled": {"type": "boolean", "description": "The opposite of enabled."},
+    "transport": {"enum": ["stdio", *TRANSPORTS], "description": "The same as type."},
+    "auth": {"const": "oauth", "description": "The same as oauth: {}."},
+}
+"""Keys of a server as other clients write them."""
+
+
+def json_schema() -> JsonObject:
+    """The schema, in draft 7. A document that it admits may still be refused by `mcp-hub check`, not the reverse.
+
+    It refuses unknown keys, except in the parts of files of other clients that the hub ignores.
+    """
+    found: JsonObject = deepcopy(Settings.model_json_schema())
+    definitions = found.pop("$defs")
+    filled = {name for section in _FILLED for name in (section, *_below(definitions, section))}
+    made = {name: _section(own, is_filled=name in filled) for name, own in definitions.items()}
+    server = made["ServerSettings"]["properties"]
+    server["type"] = {"enum": ["stdio", *TRANSPORTS, None], "description": "The transport of a url."}
+    server["era"]["anyOf"].append({"const": "auto"})
+    server.update(deepcopy(_OTHERS))
+    for place in (made["StoreSettings"], made["SelectorSettings"], made["ToolSelector"]):
+        place.update({"anyOf": [{"type": "object"}, {"type": "string", "minLength": 1}]})
+        place.pop("type")
+    top = _section(found, is_filled=False)
+    top["properties"]["mcpServers"] = deepcopy(top["properties"]["servers"])
+    top["properties"]["$schema"] = {"type": "string"}
+    about = {"$schema": _DIALECT, "title": "servers.yaml of mcp-hub", "type": ["object", "null"]}
+    return {**about, "additionalProperties": False, "properties": top["properties"], "$defs": made}
+
+
+def _section(section: JsonObject, *, is_filled: bool) -> JsonObject:
+    """A definition as the file may write it. Text of the class is for programmers and left out."""
+    made = {key: value for key, value in section.items() if key not in ("title", "description")}
+    if "properties" in made:
+        made["properties"] = {key: _key(own, is_filled=is_filled) for key, own in made["properties"].items()}
+    return made
+
+
+def _key(own: JsonObject, *, is_filled: bool) -> JsonObject:
+    """The value of a key, with its default. With nothing behind it, the key counts as left out."""
+    made = _value(own, is_filled=is_filled)
+    choices = [*made["anyOf"]] if "anyOf" in made else [made]
+    if {"type": "null"} not in choices:
+        choices.append({"type": "null"})
+    default = own.get("default")
+    return {"anyOf": choices, **({"default": default} if isinstance(default, str | int | float) else {})}
+
+
+def _value(own: Any, *, is_filled: bool) -> Any:
+    """The schema of a value and of those in it."""
+    if isinstance(own, list):
+        return [_value(item, is_filled=is_filled) for item in own]
+    if not isinstance(own, dict):
+        return own
+    kept = {key: value for key, value in own.items() if key not in ("title", "writeOnly", "default", "format")}
+    if "off" in kept.get("enum", ()):
+        kept = {"enum": [*kept["enum"], False]}  # YAML reads a bare `off` as false
+    is_plain = kept.get("type") in ("integer", "boolean") or "enum" in kept or "const" in kept
+    choices = _KINDS.get(kept.get("type", "")) or ([kept] if is_plain else None)
+    if choices is None:
+        return {key: _value(value, is_filled=is_filled) for key, value in kept.items()}
+    choices = [*deepcopy(choices), *([_PLACEHOLDER] if is_filled else [])]
+    return {"anyOf": choices} if len(choices) > 1 else choices[0]
+
+
+def _below(definitions: JsonObject, name: str) -> Iterator[str]:
+    """The names of the definitions to which this one refers."""
+    for other in definitions:
+        if f"#/$defs/{other}'" in str(definitions[name]):
+            yield other
+            yield from _below(definitions, other) if other != name else ()

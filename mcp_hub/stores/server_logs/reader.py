@@ -1,0 +1,62 @@
+"""The logs of servers, read: the last records, and new ones as they are written."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from mcp_hub.stores.locks import open_plain
+from mcp_hub.stores.server_logs.files import LARGEST, LogRecord, generations
+
+
+class ServerLogReader:
+    """The logs in `folder`, of `server` or of all. Blocks for as long as the file system does.
+
+    Across rotation, and when a server or a hub starts again, no record is read twice or left out, unless all files of a
+    server were replaced between two calls.
+    """
+
+    def __init__(self, folder: Path, server: str | None = None) -> None:
+        self._folder = folder
+        self._server = server
+        self._read: dict[Path, tuple[int, int]] = {}
+        """The inode of the file that was read last, and up to which byte, by the current file."""
+
+    def servers(self) -> list[str]:
+        """The names of those that have a log. Their records count as read then."""
+        return sorted({record.server for record in self.fresh()})
+
+    def fresh(self) -> list[LogRecord]:
+        """The records that this has not returned before, in the order of their times."""
+        records = [record for path in sorted(self._folder.glob("*.jsonl")) for record in self._fresh_of(path)]
+        return sorted(records, key=lambda record: record.time)
+
+    def _fresh_of(self, path: Path) -> Iterator[LogRecord]:
+        inode, offset = self._read.get(path, (0, 0))
+        with ExitStack() as opened:
+            # from the newest on: a file that is renamed meanwhile is met again, and none is left out
+            files: dict[int, IO[bytes]] = {}
+            file: IO[bytes]
+            for place in reversed(generations(path)):
+                with suppress(OSError):
+                    file = opened.enter_context(open(open_plain(place, os.O_RDONLY), "rb"))
+                    files.setdefault(os.fstat(file.fileno()).st_ino, file)
+                if inode in files:
+                    break
+            for number, file in reversed(files.items()):
+                file.seek(offset if number == inode else 0)
+                text = file.read(2 * LARGEST)
+                whole = text[: text.rfind(b"\n") + 1]
+                self._read[path] = number, file.tell() - len(text) + len(whole)
+                yield from self._parsed(whole)
+
+    def _parsed(self, text: bytes) -> Iterator[LogRecord]:
+        """Lines that are not records, as a full disk leaves them, are skipped."""
+        for line in text.splitlines():
+            with suppress(msgspec.DecodeError):
+                record = msgspec.json.decode(line, type=LogRecord)
+                if self._server in (None, record.server):
+                    yield record

@@ -1,0 +1,239 @@
+"""The table of clients: where their files are on each system, the entry that each gets, and the servers it has."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_hub.cli.clients.entries import Command, Endpoint, filled
+from mcp_hub.cli.clients.find import client_files, hub_files, is_present, project_files
+from mcp_hub.cli.clients.model import Client
+from mcp_hub.cli.clients.places import SYSTEMS, System, Where
+from mcp_hub.cli.clients.reading import layout_of, read_data, read_servers
+from mcp_hub.cli.clients.table import CLIENTS, find_client
+from mcp_hub.config.schema.clients import BUILT_IN_CLIENTS
+from mcp_hub.errors import ConfigError
+
+WRITTEN = [client for client in CLIENTS.values() if client.is_written]
+BIN, FILE, URL = "/opt/mcp-hub", "/home/a/servers.yaml", "http://127.0.0.1:8765/mcp"
+HUB = Command(BIN, ("serve",))
+ENTRY = {"command": BIN, "args": ["serve"]}
+GOLDEN: dict[str, tuple[Any, Any]] = {
+    "claude-desktop": (ENTRY, None),
+    "claude-code": ({"type": "stdio", **ENTRY}, {"type": "http", "url": URL}),
+    "cursor": (ENTRY, {"url": URL}),
+    "vscode": ({"type": "stdio", **ENTRY}, {"type": "http", "url": URL}),
+    "vscode-insiders": ({"type": "stdio", **ENTRY}, {"type": "http", "url": URL}),
+    "copilot": ({"type": "local", **ENTRY, "tools": ["*"]}, {"type": "http", "url": URL, "tools": ["*"]}),
+    "devin": (ENTRY, {"url": URL, "transport": "http"}),
+    "zed": ({**ENTRY, "env": {}}, {"url": URL}),
+    "codex": ({**ENTRY, "startup_timeout_sec": 30, "tool_timeout_sec": 3600}, {"url": URL}),
+    "gemini": (ENTRY, {"url": URL, "type": "http"}),
+    "cline": (
+        {"transport": {"type": "stdio", **ENTRY}},
+        {"transport": {"type": "streamableHttp", "url": URL}},
+    ),
+    "continue": (
+        {"name": "mcp-hub", "type": "stdio", **ENTRY},
+        {"name": "mcp-hub", "type": "streamable-http", "url": URL},
+    ),
+    "goose": (
+        {
+            **{"name": "mcp-hub", "type": "stdio", "cmd": BIN, "args": ["serve"], "envs": {}},
+            **{"enabled": True, "timeout": 3600},
+        },
+        {
+            **{"name": "mcp-hub", "type": "streamable_http", "uri": URL, "headers": {}},
+            **{"enabled": True, "timeout": 3600},
+        },
+    ),
+    "opencode": (
+        {"type": "local", "command": [BIN, "serve"], "enabled": True, "timeout": 30000},
+        {"type": "remote", "url": URL},
+    ),
+    "lm-studio": (ENTRY, {"url": URL}),
+    "junie": (ENTRY, None),
+    "kiro": (ENTRY, {"url": URL}),
+    "warp": (ENTRY, {"url": URL}),
+}
+HOME = Path("/home/a")
+FILES: dict[str, tuple[str, str, str]] = {
+    "claude-desktop": (
+        ".config/Claude/claude_desktop_config.json",
+        "Library/Application Support/Claude/claude_desktop_config.json",
+        "AppData/Roaming/Claude/claude_desktop_config.json",
+    ),
+    "claude-code": (".claude.json",) * 3,
+    "cursor": (".cursor/mcp.json",) * 3,
+    "vscode": (
+        ".config/Code/User/mcp.json",
+        "Library/Application Support/Code/User/mcp.json",
+        "AppData/Roaming/Code/User/mcp.json",
+    ),
+    "vscode-insiders": (
+        ".config/Code - Insiders/User/mcp.json",
+        "Library/Application Support/Code - Insiders/User/mcp.json",
+        "AppData/Roaming/Code - Insiders/User/mcp.json",
+    ),
+    "copilot": (".copilot/mcp-config.json",) * 3,
+    "devin": (
+        ".config/devin/mcp_config.json",
+        ".config/devin/mcp_config.json",
+        "AppData/Roaming/devin/mcp_config.json",
+    ),
+    "zed": (".config/zed/settings.json", ".config/zed/settings.json", "AppData/Roaming/Zed/settings.json"),
+    "codex": (".codex/config.toml",) * 3,
+    "gemini": (".gemini/settings.json",) * 3,
+    "cline": (".cline/data/settings/cline_mcp_settings.json",) * 3,
+    "continue": (".continue/mcpServers/mcp-hub.yaml",) * 3,
+    "goose": (
+        ".config/goose/config.yaml",
+        ".config/goose/config.yaml",
+        "AppData/Roaming/Block/goose/config/config.yaml",
+    ),
+    "opencode": (".config/opencode/opencode.json",) * 3,
+    "lm-studio": (".lmstudio/mcp.json",) * 3,
+    "junie": (".junie/mcp/mcp.json",) * 3,
+    "kiro": (".kiro/settings/mcp.json",) * 3,
+    "warp": (".warp/.mcp.json",) * 3,
+}
+
+
+@pytest.mark.parametrize("client", WRITTEN, ids=lambda client: client.name)
+def test_each_client_gets_the_entry_that_it_documents(client: Client) -> None:
+    layout = layout_of(None, client.places[-1])
+    stdio, http = GOLDEN[client.name]
+    assert filled(layout.stdio, HUB) == stdio
+    assert (layout.http and filled(layout.http, Endpoint(URL))) == http
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("claude-code", {"type": "http", "url": URL, "headers": {"Authorization": "Bearer ${HUB_TOKEN}"}}),
+        ("codex", {"url": URL, "bearer_token_env_var": "HUB_TOKEN"}),
+        ("cursor", {"url": URL, "headers": {"Authorization": "Bearer ${env:HUB_TOKEN}"}}),
+    ],
+)
+def test_token_of_the_hub_is_a_variable_in_the_way_of_the_client(name: str, entry: Any) -> None:
+    client = CLIENTS[name]
+    template = client.places[-1].layouts[-1].http
+    assert template is not None and filled(template, Endpoint(URL, client.token)) == entry
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("client", WRITTEN, ids=lambda client: client.name)
+def test_file_of_each_client_on_each_system(client: Client, system: System) -> None:
+    found = hub_files(client, Where(system, HOME, {}))
+    assert [file.path for file in found] == [HOME / FILES[client.name][SYSTEMS.index(system)]]
+
+
+@pytest.mark.parametrize(
+    ("name", "system", "variable", "path"),
+    [
+        ("claude-code", "linux", "CLAUDE_CONFIG_DIR", "/x/.claude.json"),
+        ("codex", "windows", "CODEX_HOME", "/x/config.toml"),
+        ("copilot", "macos", "COPILOT_HOME", "/x/mcp-config.json"),
+        ("cline", "linux", "CLINE_DIR", "/x/data/settings/cline_mcp_settings.json"),
+        ("zed", "linux", "FLATPAK_XDG_CONFIG_HOME", "/x/zed/settings.json"),
+        ("opencode", "linux", "OPENCODE_CONFIG", "/x"),
+        ("cursor", "linux", "XDG_CONFIG_HOME", "/home/a/.cursor/mcp.json"),
+        ("claude-desktop", "windows", "APPDATA", "/x/Claude/claude_desktop_config.json"),
+    ],
+)
+def test_environment_moves_the_file(name: str, system: System, variable: str, path: str) -> None:
+    assert [file.path for file in hub_files(CLIENTS[name], Where(system, HOME, {variable: "/x"}))] == [Path(path)]
+
+
+def made(home: Path, *names: str) -> None:
+    for name in names:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("{}")
+
+
+def paths(client: str, system: System, home: Path) -> list[str]:
+    return [str(file.path.relative_to(home)) for file in hub_files(CLIENTS[client], Where(system, home, {}))]
+
+
+def test_desktop_app_of_the_store_has_a_file_of_its_own(tmp_path: Path) -> None:
+    store = "AppData/Local/Packages/Claude_pzs8sxrjxfjjc/LocalCache/Roaming/Claude/claude_desktop_config.json"
+    made(tmp_path, store)
+    assert paths("claude-desktop", "windows", tmp_path) == [store]
+    made(tmp_path, "AppData/Roaming/Claude/claude_desktop_config.json")
+    assert len(paths("claude-desktop", "windows", tmp_path)) == 2
+
+
+def test_file_that_the_client_reads_is_preferred(tmp_path: Path) -> None:
+    made(tmp_path, ".config/opencode/opencode.json")
+    assert paths("opencode", "linux", tmp_path) == [".config/opencode/opencode.json"]
+    made(tmp_path, ".config/opencode/opencode.jsonc", ".codeium/windsurf/mcp_config.json")
+    assert paths("opencode", "linux", tmp_path) == [".config/opencode/opencode.jsonc"]
+    assert paths("devin", "linux", tmp_path) == [".codeium/windsurf/mcp_config.json"]
+
+
+def test_client_is_there_when_its_folder_is(tmp_path: Path) -> None:
+    where = Where("linux", tmp_path, {})
+    assert not [client.name for client in CLIENTS.values() if is_present(client, where)]
+    (tmp_path / ".cursor").mkdir()
+    (tmp_path / ".claude.json").write_text("")
+    assert [client.name for client in CLIENTS.values() if is_present(client, where)] == ["claude-code", "cursor"]
+
+
+def test_older_and_project_files_are_known() -> None:
+    where = Where("linux", HOME, {})
+    assert HOME / ".aws/amazonq/mcp.json" in [file.path for file in client_files(CLIENTS["kiro"], where)]
+    assert [file.path for file in project_files(CLIENTS["codex"], Path("/p"))] == [Path("/p/.codex/config.toml")]
+
+
+def test_names_and_aliases() -> None:
+    assert find_client("Windsurf") is CLIENTS["devin"] and find_client("nothing") is None
+    names = [name for client in CLIENTS.values() for name in (client.name, *client.aliases)]
+    assert len(names) == len(set(names))
+
+
+def test_every_kind_that_is_written_is_built_in() -> None:
+    assert {client.client_kind for client in WRITTEN} <= BUILT_IN_CLIENTS.keys()
+
+
+ONE = {"one": {"command": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "text"),
+    [
+        ("cursor", "mcp.json", '\ufeff// mine\r\n{"mcpServers": {"one": {"command": "x",}, }} /* end */'),
+        ("vscode", "mcp.json", '{"servers": {"one": {"command": "x"}}, "inputs": []}'),
+        ("zed", "settings.json", '{"context_servers": {"one": {"command": "x"}, "odd": 1}}'),
+        ("codex", "config.toml", '[mcp_servers.one]\ncommand = "x"\n[mcp_servers.mcp-hub]\ncommand = "y"\n'),
+        ("opencode", "opencode.json", '{"mcp": {"one": {"command": "x"}}}'),
+        ("opencode", "opencode.json", '{"mcp": {"servers": {"one": {"command": "x"}}}}'),
+        ("goose", "config.yaml", "extensions:\n  one: {command: x}\n  developer: {type: builtin}\n"),
+        ("cursor", "a", '{"mcpServers": {"one": {"command": "x"}, "h": {"command": "mcp-hub", "args": ["serve"]}}}'),
+    ],
+)  # fmt: skip
+def test_servers_are_read_without_the_hub(name: str, file: str, text: str) -> None:
+    assert read_servers(text, file, CLIENTS[name].places[-1]) == ONE
+
+
+def test_servers_in_a_list_are_read_by_name() -> None:
+    text = "mcpServers:\n- name: one\n  command: x\n"
+    assert read_servers(text, "config.yaml", CLIENTS["continue"].places[0]) == {"one": {"name": "one", "command": "x"}}
+
+
+def test_text_without_data_has_no_servers() -> None:
+    for text in ("", " \n", "// nothing\n", "\ufeff"):
+        assert read_servers(text, "mcp.json", CLIENTS["cursor"].places[0]) == {}
+
+
+def test_broken_file_is_refused_with_its_line() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_data('{\n  "a": }', "mcp.json")
+    assert (caught.value.findings[0].code, caught.value.findings[0].line) == ("invalid_json", 2)
+    with pytest.raises(ConfigError):
+        read_data("[" * 100_000, "mcp.json")
+
+
+def test_strings_that_look_like_comments_stay() -> None:
+    text = json.dumps({"a": "// x /* y */ ,}", "b": 'q"//'})
+    assert read_data(text, "x.json") == json.loads(text)

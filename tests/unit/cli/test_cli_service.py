@@ -1,0 +1,188 @@
+"""`mcp-hub service`: the files of each system, and programs of the system that are stand-ins on PATH."""
+
+import os
+import plistlib
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mcp_hub.cli import main
+from mcp_hub.cli.commands.running.units import MARK, HubService, plan
+
+UNIT = """\
+# Written by: mcp-hub service install
+[Unit]
+Description=MCP hub for /home/ann/servers.yaml
+
+[Service]
+Type=exec
+ExecStart="/opt/hub/bin/python" "-m" "mcp_hub" "serve" "--http" "--config" "/home/ann/servers.yaml"
+ExecReload=/bin/kill -HUP $MAINPID
+Environment="PATH=/opt/hub/bin:/usr/bin"
+# variables for servers.yaml, one NAME=value on a line; this file is yours and may be missing
+EnvironmentFile=-/home/ann/.config/mcp-hub/environment
+Restart=on-failure
+RestartSec=2
+# a mistake in the configuration does not go away by itself
+RestartPreventExitStatus=2
+TimeoutStopSec=10
+
+[Install]
+WantedBy=default.target
+"""
+ODD = '/home/ann/my "50%" $HOME \\ servers; rm -rf & é.yaml'
+
+
+def own(config: str = "/home/ann/servers.yaml", home: str = "/home/ann") -> HubService:
+    return HubService(["/opt/hub/bin/python", "-m", "mcp_hub"], config, "/opt/hub/bin:/usr/bin", home)
+
+
+def test_linux_gets_a_unit_of_the_user() -> None:
+    made = plan("linux", own(), 1000)
+    assert made is not None and made.text.decode() == UNIT
+    assert made.file == Path("/home/ann/.config/systemd/user/mcp-hub.service")
+    assert made.starts[-1] == ("systemctl", "--user", "enable", "--now", "mcp-hub.service")
+
+
+def test_macos_gets_an_agent_of_the_user() -> None:
+    made = plan("darwin", own(ODD, "/Users/ann"), 501)
+    assert made is not None and MARK.encode() in made.text
+    agent = plistlib.loads(made.text)
+    line = ["/opt/hub/bin/python", "-m", "mcp_hub", "serve", "--http", "--config", ODD]
+    assert agent["ProgramArguments"] == line and agent["EnvironmentVariables"] == {"PATH": "/opt/hub/bin:/usr/bin"}
+    assert agent["KeepAlive"] == {"SuccessfulExit": False} and agent["RunAtLoad"] is True
+    assert made.file == Path("/Users/ann/Library/LaunchAgents/mcp-hub.plist")
+    assert made.starts == [("launchctl", "bootstrap", "gui/501", str(made.file))]
+
+
+def test_other_systems_have_none() -> None:
+    assert plan("win32", own(), 0) is None
+
+
+def test_nothing_in_a_path_means_anything_to_systemd() -> None:
+    made = plan("linux", own(ODD), 1000)
+    assert made is not None
+    (start,) = [line for line in made.text.decode().splitlines() if line.startswith("ExecStart=")]
+    assert start.endswith(r'"/home/ann/my \"50%%\" $$HOME \\ servers; rm -rf & é.yaml"')
+
+
+@pytest.mark.parametrize("config", ["/a\nExecStart=/bin/evil", "/a\0b", "/a\rb"])
+def test_a_line_break_never_gets_into_a_file(config: str) -> None:
+    for system in ("linux", "darwin"):
+        with pytest.raises(ValueError):
+            plan(system, own(config), 1000)
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd")
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    odd = tmp_path / Path(ODD).name
+    made = plan("linux", HubService([sys.executable, "-m", "mcp_hub"], str(odd), "/usr/bin", str(tmp_path)), 1000)
+    assert made is not None
+    (tmp_path / "mcp-hub.service").write_bytes(made.text)
+    line = ["systemd-analyze", "--user", "verify", str(tmp_path / "mcp-hub.service")]
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    done = subprocess.run(line, capture_output=True, text=True, env=env, timeout=60)
+    assert "mcp-hub.service" not in done.stderr, done.stderr
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of somebody with a configuration, on a system whose `systemctl` keeps a list of its calls."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name, value in {"HOME": str(tmp_path), "PATH": str(tmp_path / "bin"), "STATE": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("MCP_HUB_CONFIG", str(tmp_path / "servers.yaml"))
+    (tmp_path / "servers.yaml").write_text("servers: {}\n")
+    (tmp_path / "bin").mkdir()
+    return tmp_path
+
+
+def system(home: Path, *fails: str) -> None:
+    """A `systemctl` that fails for these subcommands."""
+    cases = "".join(f"  {name}) echo 'no {name}' >&2; exit 1;;\n" for name in fails)
+    text = f'#!/bin/sh\necho "$@" >> "{home}/calls"\ncase "$2" in\n{cases}esac\n'
+    (home / "bin" / "systemctl").write_text(text)
+    (home / "bin" / "systemctl").chmod(stat.S_IRWXU)
+
+
+def calls(home: Path) -> list[str]:
+    return [line.split()[1] for line in (home / "calls").read_text().splitlines()]
+
+
+def unit(home: Path) -> Path:
+    return home / ".config" / "systemd" / "user" / "mcp-hub.service"
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(main, ["service", *args])
+
+
+@pytest.mark.processes
+def test_install_starts_it_and_uninstall_takes_it_back(home: Path) -> None:
+    system(home)
+    assert run("status").exit_code == 3
+    done = run("install")
+    assert done.exit_code == 0 and "starts with your session" in done.output
+    assert f'"{home}/servers.yaml"' in unit(home).read_text()
+    assert calls(home) == ["show-environment", "daemon-reload", "enable"]
+    assert run("status").exit_code == 0
+    assert run("install").exit_code == 0, "once more"
+    assert run("uninstall").exit_code == 0 and not unit(home).exists()
+    assert calls(home)[-1] == "disable"
+    assert "There is no service" in run("uninstall").output
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("has_systemctl", [False, True], ids=["no systemctl", "no session"])
+def test_without_a_managed_session_the_file_is_written_and_the_commands_are_shown(
+    home: Path, has_systemctl: bool
+) -> None:
+    if has_systemctl:
+        system(home, "show-environment", "enable")
+    done = run("install")
+    assert done.exit_code == 0 and "systemctl --user enable --now mcp-hub.service\n" in done.output
+    assert unit(home).exists()
+    assert run("status").exit_code == 3
+    assert run("uninstall").exit_code == 0 and not unit(home).exists()
+
+
+def test_a_dry_run_changes_nothing(home: Path) -> None:
+    done = run("install", "--dry-run")
+    assert done.exit_code == 0 and "ExecStart=" in done.output and "systemctl" in done.output
+    assert not unit(home).exists()
+
+
+def test_a_file_of_somebody_else_is_left_alone(home: Path) -> None:
+    unit(home).parent.mkdir(parents=True)
+    unit(home).write_text("[Service]\n")
+    for command in ("install", "uninstall"):
+        done = run(command)
+        assert done.exit_code == 2 and "[not_ours]" in done.output
+    assert unit(home).read_text() == "[Service]\n"
+
+
+@pytest.mark.processes
+def test_a_refusal_of_the_system_is_passed_on(home: Path) -> None:
+    system(home, "enable")
+    done = run("install")
+    said = " ".join(done.output.split())
+    assert done.exit_code == 3 and "enable --now mcp-hub.service failed: no enable." in said
+    assert "[service_failed]" in said
+
+
+def test_a_broken_configuration_is_not_installed(home: Path) -> None:
+    (home / "servers.yaml").write_text("servers: {a: {comand: x}}")
+    assert run("install").exit_code == 2 and not unit(home).exists()
+
+
+def test_a_system_without_services_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "sunos5")
+    done = run("install")
+    assert done.exit_code == 2 and "[no_service]" in done.output

@@ -1,0 +1,64 @@
+"""`mcp-hub status`: what is said of the hubs of a configuration."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mcp_hub import __version__
+from mcp_hub.cli import main
+from mcp_hub.cli.access.running import HubRecord, recorded, running_hub
+from mcp_hub.cli.commands.running.status import HubReport, report_data, report_lines
+from mcp_hub.protocol.rest.servers import ServerInfo
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("MCP_HUB_CONFIG", str(tmp_path / "servers.yaml"))
+    (tmp_path / "servers.yaml").write_text("servers: {broken: ")
+    return str(tmp_path / "servers.yaml")
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(main, args)
+
+
+def test_without_a_hub_it_says_so_and_exits_with_3(place: str) -> None:
+    shown = run("status")
+    assert shown.exit_code == 3 and f"No hub runs for {place}. Start one with" in shown.output
+    none = run("status", "--json")
+    assert none.exit_code == 3 and json.loads(none.output)["running"] is False
+
+
+def test_a_hub_over_stdio_is_shown_and_asked_by_no_other_command(place: str) -> None:
+    with recorded(place, "", os.environ, "claude-code"):
+        shown = run("status")
+        (hub,) = json.loads(run("status", "--json").output)["hubs"]
+        assert running_hub(place, os.environ) is None
+    assert shown.exit_code == 0 and "running over stdio for claude-code\n" in shown.output
+    about = hub["transport"], hub["url"], hub["pid"], hub["version"]
+    assert about == ("stdio", None, os.getpid(), __version__) and 0 <= hub["uptime"] < 60
+    assert run("status").exit_code == 3
+
+
+def test_servers_are_counted_by_state_and_those_given_up_are_named() -> None:
+    servers = [ServerInfo(server=name, state="ready", restarts=0) for name in ("a", "b")]
+    servers.append(ServerInfo(server="c", state="failed", restarts=5, code="crashed"))
+    report = HubReport("/x.yaml", [HubRecord("http://h/mcp", 7, 1000.0, "1.2.3")], servers)
+    assert [text for text, _ in report_lines(report, 8200.0)] == [
+        "running at http://h/mcp",
+        "  process: 7, for 2 h, version 1.2.3",
+        "config:  /x.yaml",
+        "servers: 2 ready, 1 failed",
+        "  c: failed [crashed]. Run mcp-hub doctor c",
+    ]
+    data = report_data(report, 8200.0)
+    assert data["hubs"][0]["uptime"] == 7200 and data["servers"][2]["code"] == "crashed"
+
+
+def test_a_hub_that_does_not_answer_runs_all_the_same() -> None:
+    report = HubReport("/x.yaml", [HubRecord("http://h/mcp", 7)], problem="wrong token [unauthorized]")
+    assert ("servers: unknown: wrong token [unauthorized]", "yellow") in report_lines(report, 0.0)

@@ -281,11 +281,16 @@ def test_editor_does_what_the_command_of_the_client_cannot(home: Home) -> None:
     assert set(json.loads(path.read_text())["mcpServers"]) == {"one", "mcp-hub"}
 
 
-def test_file_with_comments_is_not_given_to_a_command_that_drops_them(home: Home) -> None:
+@pytest.mark.processes
+def test_command_that_writes_the_whole_file_anew_only_makes_new_files(home: Home) -> None:
     path = home.write(".config/Code/User/mcp.json", '{\n  // mine\n  "servers": {}\n}\n')
-    home.write("bin/code", f"#!/bin/sh\necho '{{}}' > '{path}'\n").chmod(0o755)
+    text = f"#!{sys.executable}\nimport json, sys\nentry = json.loads(sys.argv[2])\nname = entry.pop('name')\n"
+    home.write("bin/code", f"{text}json.dump({{'servers': {{name: entry}}}}, open({str(path)!r}, 'w'))\n").chmod(0o755)
     assert home.install("vscode").exit_code == 0
     assert "// mine" in path.read_text() and "mcp-hub" in path.read_text()
+    path.unlink()
+    assert home.install("vscode").exit_code == 0
+    assert "\n" not in path.read_text() and json.loads(path.read_text())["servers"]["mcp-hub"]["type"] == "stdio"
 
 
 def test_clients_connect_to_a_running_hub(home: Home) -> None:

@@ -93,9 +93,7 @@ def gemini(home: Home) -> None:
     path.parent.mkdir()
     home.hub("install", "gemini")
     expect("mcp-hub" in json.loads(path.read_text())["mcpServers"], "no entry in a new file", path.read_text())
-    before = (
-        '{\n  // mine\n  "security": {"folderTrust": {"enabled": false}},\n  "mcpServers": {}\n}\n'
-    )
+    before = '{\n  // mine\n  "security": {"folderTrust": {"enabled": false}},\n  "mcpServers": {}\n}\n'
     path.write_text(before)
     home.hub("install", "gemini")
     connected(home.run("gemini", "mcp", "list"))

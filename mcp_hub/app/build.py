@@ -259,7 +259,7 @@ def build(
     )  # fmt: skip
     fixed = None if executors is None else executors.name
     applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)
-    reloader = Reloader(loaded, partial(load, loaded.path, env), applier)
+    reloader = Reloader(loaded, partial(load, loaded.path, env, lenient=True), applier)
     status = HubStatus(current, hub, servers.upstreams, approvals, reloader, lambda: watchdog.has_given_up)
     operations = Admin(reloader, applier, status)
     return App(

@@ -61,6 +61,8 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     def make(self, settings: Settings, name: str) -> Upstream:
         """The upstream of that name, not yet running."""
         server = settings.servers[name]
+        if (cause := settings.failure(name)) is not None:
+            return LocalUpstream(name, cause)
         if not server.enabled:
             return DisabledUpstream(name)
         if server.local is not None:

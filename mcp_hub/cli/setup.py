@@ -121,12 +121,15 @@ def config_path(path: str | None) -> Path:
         fail_with(exc)
 
 
-def read_config(path: str | None, *, partly: bool = False, fixes: bool = False) -> "Loaded":
-    """The configuration, once nobody else may write the hub's folders; `partly` as in `load`. Raises: ConfigError."""
+def read_config(path: str | None, *, partly: bool = False, fixes: bool = False, lenient: bool = True) -> "Loaded":
+    """The configuration, once nobody else may write the hub's folders. Raises: ConfigError.
+
+    `partly` and `lenient` as in `load`.
+    """
     from mcp_hub.app.limits import check_state
     from mcp_hub.config.load.load import find_config, load
 
-    loaded = load(find_config(path, Path.cwd(), os.environ), os.environ, partly=partly)
+    loaded = load(find_config(path, Path.cwd(), os.environ), os.environ, partly=partly, lenient=lenient)
     for folder in check_state(loaded.settings, os.environ, fixes=fixes):
         say(f"fixed: nobody else may write {folder} any more")
     return loaded

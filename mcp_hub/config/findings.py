@@ -61,7 +61,7 @@ class Findings(msgspec.Struct):
         return ConfigError(*self.located([*self.errors, *self.slips]))
 
     def _located(self, finding: Finding) -> ConfigFinding:
-        path, message = _path_text(self._as_written(finding.path)), on_one_line(finding.message)
+        path, message = path_text(self._as_written(finding.path)), on_one_line(finding.message)
         return ConfigFinding(finding.code, message, on_one_line(self.name), self._line(finding), path=on_one_line(path))
 
     def _line(self, finding: Finding) -> int | None:
@@ -89,7 +89,8 @@ def on_one_line(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-def _path_text(path: DataPath) -> str:
+def path_text(path: DataPath) -> str:
+    """The path as people write it: `servers.git.args[0]`."""
     text = ""
     for part in path:
         if isinstance(part, int):

@@ -209,6 +209,14 @@ def run_with_hub(
     _run(lambda: _own_hub(loaded, started, reach.wait, chosen.profile), main)
 
 
+def run_own_hub(loaded: "Loaded", main: Callable[[ReachedHub], Awaitable[int]], wait: float) -> int:
+    """The code of `main`, run with a hub of our own that has these servers, once that hub has ended."""
+    try:
+        _run(lambda: _own_hub(loaded, loaded, wait, None), main)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 0
+
+
 def run_with_streams(
     reach: Reach, main: Callable[["StreamAccess"], Awaitable[int]], stream: str | None = None
 ) -> NoReturn:

@@ -49,7 +49,7 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
     is invalid; warnings do not change the exit code.
     """
     try:
-        loaded = read_config(reach.config)
+        loaded = read_config(reach.config, lenient=False)
     except ConfigError as exc:
         _print({"ok": False}, exc.findings, (), as_json)
         raise SystemExit(EXIT_CONFIG) from None

@@ -1,5 +1,6 @@
 """The servers of a hub, as REST reports them, as a table and as the JSON of `mcp-hub list`."""
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -86,3 +87,16 @@ def server_table(servers: Sequence[ServerInfo]) -> "Table":
         counts = (str(_count(own, kind)) for kind in kinds)
         made.add_row(tables.cell(own.server), state, protocol, *counts, _logs(own))
     return made
+
+
+def described(own: JsonObject) -> str:
+    """The server on one line: its exact command, quoted as a shell would have it, or its URL."""
+    if "url" in own:
+        named = own.get("headers")
+        with_headers = f" with {', '.join(named)}" if isinstance(named, dict) and named else ""
+        return f"{own['url']}{with_headers}"
+    env = own.get("env")
+    settings = [f"{key}={shlex.quote(str(value))}" for key, value in env.items()] if isinstance(env, dict) else []
+    args = own.get("args")
+    line = shlex.join([str(own.get("command")), *map(str, args if isinstance(args, list) else ())])
+    return " ".join([*settings, line])

@@ -46,11 +46,19 @@ def imported(file: Path, env: Mapping[str, str], places: ValuePlaces) -> tuple[J
         said = "this is not a file of another client. Use it with --config as it is."
         raise ConfigError(ConfigFinding("not_foreign", said, str(file)))
     report = Findings(str(file), document.lines, errors=list(document.findings))
-    place = place_of_servers(data, is_yaml=False)
-    servers: object = without_foreign_keys(sections(data, place, report), env, report).get("servers")
+    servers = sections(data, place_of_servers(data, is_yaml=False), report).get("servers")
     if not isinstance(servers, dict) or report.errors:
         report.error(("servers",), "wrong_type", "expected a mapping (key: value) without duplicate keys")
         raise report.failure()
+    done = in_our_keys(servers, data, file, env, places, report)
+    return done, report.located(report.warnings)
+
+
+def in_our_keys(
+    servers: JsonObject, data: JsonObject, file: Path, env: Mapping[str, str], places: ValuePlaces, report: Findings
+) -> JsonObject:
+    """Servers of another client's file, whose whole data is `data`, in the keys of ours; `report` gets the warnings."""
+    own_keys = without_foreign_keys({"servers": servers}, env, report)["servers"]
     others = names_of_others(data, file, env)
     inputs = _inputs(data)
 
@@ -62,7 +70,7 @@ def imported(file: Path, env: Mapping[str, str], places: ValuePlaces) -> tuple[J
         return match[0] if name in env else others.get(name, match[0])
 
     done: JsonObject = {}
-    for name, own in servers.items():
+    for name, own in own_keys.items():
         if not isinstance(own, dict):
             report.warn(("servers", name), "wrong_type", "expected a mapping (key: value) (the server is left out)")
             continue
@@ -70,7 +78,7 @@ def imported(file: Path, env: Mapping[str, str], places: ValuePlaces) -> tuple[J
         _make_absolute(done[name], file.absolute().parent)
         if "envFile" in own:
             _take_variables(name, done[name], file, env, places, report)
-    return done, report.located(report.warnings)
+    return done
 
 
 def _document(file: Path) -> LocatedData:

@@ -36,7 +36,7 @@ from mcp_hub.config.schema.telemetry import PLACES
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.masking import learn
-from mcp_hub.types import FileStamp, JsonObject
+from mcp_hub.types import Cause, FileStamp, JsonObject
 
 _LARGEST = 1 << 20  # 1 MiB is thousands of servers; more is not a configuration
 _OWN_TOOLS = 350  # tokens, at most
@@ -77,8 +77,7 @@ def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path
             return cwd / expand_home(named, env)
         except Unresolved as problem:
             raise ConfigError(ConfigFinding(problem.code, str(problem), named)) from None
-    places = [cwd / name for name in _NAMES]
-    places.append(Path(platformdirs.user_config_dir("mcp-hub")) / _NAMES[0])
+    places = [*(cwd / name for name in _NAMES), usual_place()]
     for place in places:
         if place.is_file():
             return place
@@ -87,18 +86,23 @@ def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path
     raise ConfigError(ConfigFinding("config_not_found", said))
 
 
-def load(path: Path, env: Mapping[str, str], *, partly: bool = False) -> Loaded:
+def usual_place() -> Path:
+    """The file in the user's configuration folder."""
+    return Path(platformdirs.user_config_dir("mcp-hub")) / _NAMES[0]
+
+
+def load(path: Path, env: Mapping[str, str], *, partly: bool = False, lenient: bool = False) -> Loaded:
     """Reads and checks one file; from now on its secrets are masked. Raises `ConfigError` with every finding.
 
     A server that is wrong is left out with a warning, if others are right: in files of other clients, and with `partly`
-    in ours.
+    in ours. With `lenient` a server with a `${…}` that has no value is kept, and has failed (`Settings.failure`).
     """
-    loaded = read(path, env, partly=partly)
+    loaded = read(path, env, partly=partly, lenient=lenient)
     learn(loaded.secrets)
     return loaded
 
 
-def read(path: Path, env: Mapping[str, str], *, partly: bool = False) -> Loaded:
+def read(path: Path, env: Mapping[str, str], *, partly: bool = False, lenient: bool = False) -> Loaded:
     """Reads and checks one file without masking its secrets. Raises as `load`."""
     try:
         with path.open("rb") as file:
@@ -119,10 +123,13 @@ def read(path: Path, env: Mapping[str, str], *, partly: bool = False) -> Loaded:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(ConfigFinding("invalid_text", _NOT_UTF8, str(path), line)) from None
     stamp = FileStamp(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
-    return replace(parse(text, str(path), env, path.absolute().parent, partly=partly), stamp=stamp)
+    loaded = parse(text, str(path), env, path.absolute().parent, partly=partly, lenient=lenient)
+    return replace(loaded, stamp=stamp)
 
 
-def parse(text: str, name: str, env: Mapping[str, str], base: Path, *, partly: bool = False) -> Loaded:
+def parse(
+    text: str, name: str, env: Mapping[str, str], base: Path, *, partly: bool = False, lenient: bool = False
+) -> Loaded:
     """Checks the text of a file called `name`. Files are relative to `base`. Raises as `load`."""
     if len(text) > _LARGEST:
         raise ConfigError(ConfigFinding("config_too_large", f"larger than {_LARGEST} characters", name))
@@ -140,9 +147,10 @@ def parse(text: str, name: str, env: Mapping[str, str], base: Path, *, partly: b
         others = names_of_others(document.data, base / Path(name).name, env)
         tree = without_foreign_keys(tree, env, report)
     interpolation = Interpolation(env, base, others)
-    tree = _filled(tree, interpolation, report)
+    failed: dict[str, Cause] | None = {} if lenient else None
+    tree = _filled(tree, interpolation, report, failed)
     check_references(tree, interpolation.changed, report)
-    settings = validated(tree, report, partly=partly or others is not None)
+    settings = validated(tree, report, partly=partly or others is not None).failing(failed or {})
     _check(settings, env, report)
     report.warnings += interpolation.warnings
     secrets = frozenset(interpolation.secrets | secret_texts(settings, interpolation.secrets))
@@ -208,8 +216,13 @@ def _halves(data: object, path: DataPath) -> Iterator[DataPath]:
             yield from _halves(item, (*path, index))
 
 
-def _filled(tree: JsonObject, interpolation: Interpolation, report: Findings) -> JsonObject:
-    """`tree` with `${…}` filled in where it may stand: servers, hub.http, hub.tokens, hub.store, hub.telemetry."""
+def _filled(
+    tree: JsonObject, interpolation: Interpolation, report: Findings, failed: dict[str, Cause] | None
+) -> JsonObject:
+    """`tree` with `${…}` filled in where it may stand: servers, hub.http, hub.tokens, hub.store, hub.telemetry.
+
+    Servers with one that has no value are put into `failed`, and disabled in the tree; without it they are errors.
+    """
 
     def refuse(path: DataPath, text: str, problem: Unresolved) -> str:
         report.error(path, problem.code, str(problem))
@@ -218,7 +231,8 @@ def _filled(tree: JsonObject, interpolation: Interpolation, report: Findings) ->
     filled = dict(tree)
     if isinstance(servers := tree.get("servers"), dict):
         filled["servers"] = {
-            name: _server(("servers", name), server, interpolation, report, refuse) for name, server in servers.items()
+            name: _server(("servers", name), server, interpolation, report, refuse, failed)
+            for name, server in servers.items()
         }
     if isinstance(hub := tree.get("hub"), dict):
         # addresses and folders are not secret
@@ -261,19 +275,32 @@ def _check_keys(path: DataPath, file: str, env: Mapping[str, str], report: Findi
 
 
 def _server(
-    path: DataPath, server: object, interpolation: Interpolation, report: Findings, refuse: OnFailure
+    path: DataPath,
+    server: object,
+    interpolation: Interpolation,
+    report: Findings,
+    refuse: OnFailure,
+    failed: dict[str, Cause] | None,
 ) -> object:
+    is_disabled = isinstance(server, dict) and _is_disabled(server, interpolation)
+    state = "is disabled" if is_disabled else "has failed"
+    causes: list[Cause] = []
+
     def excuse(path: DataPath, text: str, problem: Unresolved) -> object:
-        report.warn(path, problem.code, f"{problem} (the server is disabled)")
+        causes.append(Cause(problem.code, f"{problem}."))
+        report.warn(path, problem.code, f"{problem} (the server {state})")
         return text if path[2] in _PLACEHOLDERS_STAY else LEFT_OUT
 
-    is_disabled = isinstance(server, dict) and _is_disabled(server, interpolation)
-    on_failure = excuse if is_disabled else refuse
+    on_failure = excuse if is_disabled or failed is not None else refuse
     filled = interpolation.fill(server, path, on_failure)
     if interpolation.others is not None and isinstance(filled, dict) and "envFile" in filled:
         variables, own = _variables(filled.pop("envFile"), path, interpolation, on_failure), filled.get("env") or {}
         filled["env"] = {**variables, **own} if isinstance(own, dict) else own
     _place(path, "cwd", filled, interpolation, report)
+    if causes and failed is not None and not is_disabled and isinstance(filled, dict):
+        failed[str(path[1])] = causes[0]
+        filled.pop("disabled", None)
+        filled["enabled"] = False  # what is missing is not to be checked
     return filled
 
 

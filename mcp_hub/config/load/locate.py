@@ -40,11 +40,10 @@ class LocatedData(msgspec.Struct, frozen=True):
 
 def read_document(text: str, name: str) -> LocatedData:
     """Parse `text` as the suffix of `name` says, or by its first character. Raises: ConfigError on bad syntax."""
-    suffix = name.rpartition(".")[2].lower()
     text = text.removeprefix("\ufeff")
-    if suffix == "toml":
+    if _suffix(name) == "toml":
         return _read_toml(text, name)
-    if _SUFFIXES.get(suffix, text.lstrip().startswith("{")):
+    if is_json(text, name):
         return _read_json(text, name)
     try:
         return _read_yaml(text)
@@ -54,9 +53,23 @@ def read_document(text: str, name: str) -> LocatedData:
         raise ConfigError(ConfigFinding(error.code, str(error), name, error.line)) from None
 
 
+def is_json(text: str, name: str) -> bool:
+    """Whether the text is read as JSON: by the suffix of its file, or by its first character."""
+    return _SUFFIXES.get(_suffix(name), text.removeprefix("\ufeff").lstrip().startswith("{"))
+
+
+def without_json_comments(text: str) -> str:
+    """JSON with comments and tabs as blanks, so that YAML reads it; every other character keeps its place."""
+    return _JSON_TOKEN.sub(_blanked, text)
+
+
+def _suffix(name: str) -> str:
+    return name.rpartition(".")[2].lower()
+
+
 def _read_json(text: str, name: str) -> LocatedData:
     try:
-        located = _read_yaml(_JSON_TOKEN.sub(_blanked, text))
+        located = _read_yaml(without_json_comments(text))
     except (yaml.YAMLError, _Unreadable):
         located = LocatedData(None)  # lines are a help, not a must
     try:

@@ -62,6 +62,16 @@ def secret_arguments(args: list[str]) -> dict[int, set[str]]:
     return {index: texts for index, texts in found.items() if texts}
 
 
+def is_literal_secret(name: str, value: str) -> bool:
+    """Whether the value of that variable or header is a secret, or holds one, and is not a `${…}`."""
+    return "${" not in value and any(True for _ in _value(name, value))
+
+
+def secrets_of_url(url: str) -> set[str]:
+    """The secrets that stand in a URL, as they are written there."""
+    return {text for text in _parts(url) if text in url and "${" not in text}
+
+
 def _value(name: str, value: str) -> Iterator[str]:
     """The value of that name, unless it is public, and the secrets within it."""
     if not is_public_name(name):

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from mcp_hub.config.findings import quoted
 from mcp_hub.config.schema.clients import ClientSettings, check_clients
-from mcp_hub.config.schema.issuers import PublicUrl, ResourceServerSettings
+from mcp_hub.config.schema.issuers import BaseUrl, PublicUrl, ResourceServerSettings
 from mcp_hub.config.schema.scalars import (
     Aliases,
     Amount,
@@ -150,3 +150,4 @@ class HubSettings(Section):
     clients: AtOnce[Annotated[dict[TextLine, ClientSettings], AfterValidator(check_clients)]] = {}
     instructions: AtOnce[str | None] = None
     telemetry: TelemetrySettings = TelemetrySettings()
+    registry: AtOnce[BaseUrl | None] = None

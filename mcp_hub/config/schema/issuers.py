@@ -39,6 +39,8 @@ def _public(text: str) -> str:
 
 
 PublicUrl = Annotated[Text, AfterValidator(_public)]
+BaseUrl = Annotated[Text, AfterValidator(_identifier)]
+"""https, or http to this machine, without a query."""
 """The https address under which others reach the hub."""
 _Url = Annotated[Text, AfterValidator(_url)]
 _Identifier = Annotated[Text, AfterValidator(_identifier)]

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from typing import Self
 
+from pydantic import PrivateAttr
+
 from mcp_hub.config.schema.clients import ClientTable
 from mcp_hub.config.schema.defaults import Defaults
 from mcp_hub.config.schema.filters import FilterSettings, ToolFilterSettings
@@ -15,6 +17,7 @@ from mcp_hub.config.schema.scalars import Amount, Expose, Globs, ServerName, Tex
 from mcp_hub.config.schema.section import Section
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.tools import ToolRules, rules_of
+from mcp_hub.types import Cause
 
 
 class ProfileSettings(Section):
@@ -38,6 +41,17 @@ class Settings(Section):
     servers: dict[ServerName, ServerSettings] = {}
     defaults: Defaults = Defaults()
     profiles: dict[Text, ProfileSettings] = {}
+    _causes: dict[str, Cause] = PrivateAttr(default_factory=dict)
+
+    def failing(self, causes: Mapping[str, Cause]) -> Self:
+        """A copy in which these servers cannot be started, each with its cause."""
+        copied = self.model_copy()
+        copied._causes = dict(causes)
+        return copied
+
+    def failure(self, server: str) -> Cause | None:
+        """The reason why the server cannot be started: a `${…}` without a value."""
+        return self._causes.get(server)
 
     def effective(self, server: str) -> Defaults:
         """The settings of `server`: its own keys, else the defaults. Raises `KeyError`."""

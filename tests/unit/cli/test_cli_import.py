@@ -1,4 +1,4 @@
-"""`mcp-hub import`: what it writes, where secrets go, and that the hub reads it as it was meant."""
+"""`mcp-hub import FILE`: what it writes, where secrets go, and that the hub reads it as it was meant."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from mcp_hub.cli import main
-from mcp_hub.cli.commands import import_servers
+from mcp_hub.cli.imports import asked_inputs
 from mcp_hub.config.load.load import load
 
 VS_CODE = {
@@ -40,13 +40,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / ".env").write_text("TOKEN='s3cr3t-of-file'\nLINES=\"a\\n\"\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/alice")
+    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("MCP_HUB_CONFIG", str(tmp_path / "servers.yaml"))
     monkeypatch.delenv("API_KEY", raising=False)
     monkeypatch.delenv("REGION", raising=False)
     return tmp_path
 
 
 def run(*more: str, answers: str = "") -> Result:
-    return CliRunner().invoke(main, ["import", ".vscode/mcp.json", *more], input=answers)
+    return CliRunner().invoke(main, ["import", ".vscode/mcp.json", "--yes", "--no-count", *more], input=answers)
 
 
 def written(folder: Path) -> Any:
@@ -56,8 +58,7 @@ def written(folder: Path) -> Any:
 def test_servers_are_written_with_absolute_paths_and_without_secrets(folder: Path) -> None:
     done = run()
     assert done.exit_code == 0 and "Imported 2 servers" in done.stderr
-    for place in ("servers.git.dev", "servers.odd", "API_KEY"):
-        assert place in done.stderr
+    assert "keyring set mcp-hub api-key" in done.stderr
     assert written(folder) == {
         "git": {
             "command": f"{folder}/.vscode/bin/git-mcp",
@@ -65,8 +66,8 @@ def test_servers_are_written_with_absolute_paths_and_without_secrets(folder: Pat
             "env": {
                 "TOKEN": "${file:secrets/git.TOKEN}",
                 "LINES": "${file:secrets/git.LINES}",
-                "KEY": "${API_KEY}",
-                "AGAIN": "${API_KEY}",
+                "KEY": "${keyring:mcp-hub/api-key}",
+                "AGAIN": "${keyring:mcp-hub/api-key}",
                 "REGION": "${REGION:-eu}",
             },
             "cwd": f"{folder}/.vscode/work",
@@ -78,7 +79,8 @@ def test_servers_are_written_with_absolute_paths_and_without_secrets(folder: Pat
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
 
 
-def test_hub_reads_the_values_that_were_meant(folder: Path) -> None:
+def test_hub_reads_the_values_that_were_meant(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("API_KEY", "k-123456")
     run()
     found = load(folder / "servers.yaml", {"API_KEY": "k-123456", "OTHER": "o-123456"})
     values = {"TOKEN": "s3cr3t-of-file", "LINES": "a\n", "KEY": "k-123456", "AGAIN": "k-123456", "REGION": "eu"}
@@ -87,7 +89,7 @@ def test_hub_reads_the_values_that_were_meant(folder: Path) -> None:
 
 
 def test_inputs_are_asked_for_once_on_a_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_servers, "_is_anybody_there", lambda: True)
+    monkeypatch.setattr(asked_inputs, "is_anybody_there", lambda: True)
     done = run(answers="k-asked-for\n\n")
     assert done.exit_code == 0
     assert done.stderr.count("The key of the API") == 1 and "Region [eu]" in done.stderr
@@ -103,19 +105,20 @@ def test_inputs_are_asked_for_once_on_a_terminal(folder: Path, monkeypatch: pyte
 
 
 def test_variable_that_is_set_is_not_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_servers, "_is_anybody_there", lambda: True)
+    monkeypatch.setattr(asked_inputs, "is_anybody_there", lambda: True)
     monkeypatch.setenv("API_KEY", "from the environment")
     done = run(answers="us\n")
     assert done.exit_code == 0 and "The key" not in done.stderr
     assert written(folder)["git"]["env"]["KEY"] == "${API_KEY}"
 
 
-def test_existing_file_is_left_alone(folder: Path) -> None:
-    (folder / "servers.yaml").write_text("mine")
+def test_file_of_another_client_is_not_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCP_HUB_CONFIG", str(folder / "mcp.json"))
+    (folder / "mcp.json").write_text('{"mcpServers": {"a": {"command": "x"}}, "inputs": []}')
+    before = (folder / "mcp.json").read_bytes()
     done = run()
-    assert done.exit_code == 2 and "[output_exists]" in done.stderr
-    assert (folder / "servers.yaml").read_text() == "mine"
-    assert run("--output", "other.yaml").exit_code == 0
+    assert done.exit_code == 2 and "[foreign_file]" in done.stderr
+    assert (folder / "mcp.json").read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -131,6 +134,6 @@ def test_file_that_is_not_another_clients_is_refused(folder: Path, text: str | N
     file = folder / "other.json"
     if text is not None:
         file.write_text(text)
-    done = CliRunner().invoke(main, ["import", str(file)])
+    done = CliRunner().invoke(main, ["import", str(file), "--yes"])
     assert done.exit_code == 2 and f"[{code}]" in done.stderr
     assert not (folder / "servers.yaml").exists()

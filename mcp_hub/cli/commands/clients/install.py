@@ -22,9 +22,13 @@ from mcp_hub.cli.clients.plan import Moved, Moves, Source, Step, plan_install
 from mcp_hub.cli.clients.shown import snippet
 from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.cli.commands.clients import steps as common
+from mcp_hub.cli.imports.costs import measured
+from mcp_hub.cli.imports.moves import moved_servers
+from mcp_hub.cli.render.imports import print_costs
 from mcp_hub.cli.render.output import say
-from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, load_config, quiet_logs, run_with
+from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with, load_config, quiet_logs, run_with
 from mcp_hub.config.load.load import Loaded
+from mcp_hub.errors import ConfigError
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -43,6 +47,7 @@ class Options(msgspec.Struct, frozen=True):
 @click.option(
     "--http", "over_http", is_flag=True, help="Let clients connect to a hub that runs, instead of starting one."
 )
+@click.option("--import", "imports", is_flag=True, help="Move the client's own servers into the hub on the way.")
 @click.option("--dry-run", is_flag=True, help="Only show the changes.")
 @click.option("--undo", is_flag=True, help="Undo the last install or uninstall. Refused if a file was changed since.")
 @click.option("--wait", "waits", is_flag=True, help="Wait until a client that would undo the change has been quit.")
@@ -52,6 +57,7 @@ def install(
     clients: tuple[str, ...],
     every: bool,
     over_http: bool,
+    imports: bool,
     dry_run: bool,
     undo: bool,
     waits: bool,
@@ -65,7 +71,7 @@ def install(
     the file. Exit code 1 if a client could not be changed.
     """
     if undo:
-        if clients or every or over_http or dry_run or link:
+        if clients or every or over_http or imports or dry_run or link:
             fail("usage", "--undo takes no other options: it undoes the last change.")
         raise SystemExit(common.undo())
     where = Where.here(os.environ)
@@ -73,9 +79,17 @@ def install(
     if link:
         raise SystemExit(_print_links(clients, every, loaded, where))
     chosen = common.chosen_clients(clients, every, where)
-    options = Options(over_http, dry_run, waits, every)
-    code, changed = install_into(chosen, loaded, where, options)
-    if changed and not over_http and any(own.enabled for own in loaded.settings.servers.values()):
+    options = Options(over_http, dry_run, waits, every, moved_servers if imports else None)
+    try:
+        code, changed = install_into(chosen, loaded, where, options)
+    except ConfigError as error:
+        fail_with(error)
+    if changed and imports:
+        say("Starting each server once, to count the tokens of its tools …")
+        quiet_logs(0)
+        loaded = load_config(config, partly=True)
+        print_costs(measured(loaded, loaded.settings.servers))
+    elif changed and not over_http and any(own.enabled for own in loaded.settings.servers.values()):
         say("Starting each server once, so that clients get their lists at once …")
         quiet_logs(0)
         run_with(lambda: open_app(loaded, os.environ), partial(_warmed, code))

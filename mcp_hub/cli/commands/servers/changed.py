@@ -1,0 +1,59 @@
+"""The last step of every command that changes `servers.yaml`: the change, its failure, and whether a hub follows."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from mcp_hub.cli.access.running import running_hub
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.servers_file.servers_file import Change, EditRefused, ServersFile
+from mcp_hub.cli.setup import EXIT_CONFIG, fail, fail_with
+from mcp_hub.errors import ConfigError
+from mcp_hub.masking import hide, visible
+
+
+def found_file(config: str | None) -> ServersFile:
+    """The file to change. Exits with 2 if it cannot be."""
+    try:
+        return ServersFile.find(config, os.environ)
+    except ConfigError as error:
+        fail_with(error)
+
+
+def make(file: ServersFile, changes: Sequence[Change]) -> bool:
+    """Makes the changes; whether there was something to do. Exits with 2 and the reason if they cannot be made."""
+    try:
+        return file.change(changes) is not None
+    except ConfigError as error:
+        end_with(error)
+
+
+def end_with(error: ConfigError) -> NoReturn:
+    """Ends the command with the findings, without a secret; below them stands the text to paste, if there is one."""
+    if not isinstance(error, EditRefused):
+        fail_with(error)
+    say(hide(str(error)))
+    if error.snippet:
+        click.echo(visible(hide(error.snippet)))
+    raise SystemExit(EXIT_CONFIG)
+
+
+def report(file: ServersFile, said: str) -> None:
+    """Says on stderr what was done, and that the hub that runs for the file follows."""
+    say(hide(f"{said} ({file.path})"))
+    if (hub := running_hub(os.path.abspath(file.path), os.environ)) is not None:
+        say(f"The running hub (process {hub.pid}) reloads the file.")
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ends the command unless a person says yes, or said so before."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        fail("no_terminal", "The command cannot ask: stdin is not a terminal. Add --yes.")
+    if not click.confirm(question, default=True, err=True):
+        say("Nothing is changed.")
+        raise SystemExit(1)

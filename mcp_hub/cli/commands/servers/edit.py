@@ -1,0 +1,57 @@
+"""`mcp-hub edit`: opens the configuration in an editor, and checks it after."""
+
+import os
+import shlex
+import subprocess
+import sys
+
+import click
+
+from mcp_hub.cli.commands.servers.changed import found_file, report
+from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.servers_file.servers_file import ServersFile
+from mcp_hub.cli.setup import EXIT_CONFIG, config_option, fail
+from mcp_hub.config.load.load import load
+from mcp_hub.errors import ConfigError
+
+
+@click.command()
+@config_option
+def edit(config: str | None) -> None:
+    """Open the configuration in $VISUAL or $EDITOR, and check it.
+
+    If the file has mistakes, the command shows them and offers to edit again. A running hub keeps its settings until
+    the file is valid. Exit code 2 if mistakes are left.
+    """
+    file = found_file(config)
+    if not file.exists:
+        fail("config_not_found", f"{file.path} does not exist. Create it with: mcp-hub init")
+    while True:
+        _open(file)
+        if _is_right(file):
+            report(file, "The configuration is valid")
+            return
+        if not sys.stdin.isatty() or not click.confirm("Edit again?", default=True, err=True):
+            raise SystemExit(EXIT_CONFIG)
+
+
+def _open(file: ServersFile) -> None:
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ("notepad" if sys.platform == "win32" else "vi")
+    try:
+        code = subprocess.call([*shlex.split(editor), str(file.path)])
+    except (OSError, ValueError) as problem:
+        fail("editor_failed", f"The editor {editor!r} cannot be started: {problem}. Set VISUAL or EDITOR.")
+    if code:
+        fail("editor_failed", f"The editor {editor!r} ended with {code}. {file.path} stays as it left it.")
+
+
+def _is_right(file: ServersFile) -> bool:
+    try:
+        loaded = load(file.path, os.environ)
+    except ConfigError as error:
+        for finding in error.findings:
+            say(str(finding))
+        return False
+    tables.print_warnings(loaded.warnings)
+    return True

@@ -1,0 +1,130 @@
+"""`mcp-hub import`: takes the servers of other clients, or of a file, into the configuration of the hub."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from mcp_hub.cli.clients.find import is_present
+from mcp_hub.cli.clients.model import Client
+from mcp_hub.cli.clients.places import Where
+from mcp_hub.cli.clients.table import CLIENTS, find_client
+from mcp_hub.cli.commands.servers.changed import confirm, end_with, found_file, report
+from mcp_hub.cli.imports.asked_inputs import AskedInputs
+from mcp_hub.cli.imports.costs import measured
+from mcp_hub.cli.imports.found import FoundServers, of_clients, of_file
+from mcp_hub.cli.imports.plan import ImportPlan, planned
+from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.imports import print_costs, print_plan
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets
+from mcp_hub.cli.servers_file.servers_file import ServersFile
+from mcp_hub.cli.setup import config_option, fail, quiet_logs
+from mcp_hub.config.findings import nearest
+from mcp_hub.config.load.imported import ValuePlaces
+from mcp_hub.config.load.load import load
+from mcp_hub.errors import ConfigError
+
+
+@click.command("import")
+@click.argument("sources", metavar="[CLIENT | FILE]...", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Import from every client that is found on this machine.")
+@click.option("--dry-run", is_flag=True, help="Show what would be imported, and write nothing.")
+@click.option("--keyring", is_flag=True, help="Keep secrets in the system's keyring, not in files.")
+@click.option(
+    "--count/--no-count", "counts", default=None,
+    help="Start the imported servers once, to measure what their tools cost. Default: ask; with --yes, do it.",
+)  # fmt: skip
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@config_option
+def import_servers(
+    sources: tuple[str, ...],
+    every: bool,
+    dry_run: bool,
+    keyring: bool,
+    counts: bool | None,
+    yes: bool,
+    config: str | None,
+) -> None:
+    """Import the servers of other clients into the configuration.
+
+    CLIENT is a client's name, such as claude-desktop or cursor. FILE is a client's file, such as .mcp.json of a
+    project: those are imported only if they are named. The command shows every server before it writes, merges
+    doubles, and keeps secrets out of the configuration. It changes no file of a client.
+    """
+    if every == bool(sources):
+        raise click.UsageError("Name clients or files, or give --all. To only look: mcp-hub import --all --dry-run")
+    file = found_file(config)
+    plan = plan_of(sources, file, keyring=keyring)
+    print_plan(plan)
+    if dry_run or not plan.taken:
+        return
+    confirm(f"Write {tables.plural(len(plan.taken), 'server')} to {file.path}?", yes=yes)
+    carry_out(plan)
+    if counts if counts is not None else _is_to_count(yes):
+        count(plan)
+
+
+def plan_of(sources: Sequence[str], file: ServersFile, *, keyring: bool = False) -> ImportPlan:
+    """The plan for these clients and files, or for all clients. Exits with 2 if there is something wrong with them."""
+    where = Where.here(os.environ)
+    try:
+        secrets = KeptSecrets(file.folder, keyring=keyring)
+        inputs = AskedInputs(secrets.keep_as)
+        places = ValuePlaces(inputs.ask, secrets.keep)
+        found = _found(sources, where, places)
+        return planned(found, file, secrets, KeptSecrets(file.folder, keyring=keyring))
+    except ConfigError as error:
+        end_with(error)
+
+
+def carry_out(plan: ImportPlan) -> None:
+    """Writes what was planned. Exits with 2 if that cannot be."""
+    try:
+        plan.carry_out(os.environ)
+    except ConfigError as error:
+        end_with(error)
+    report(plan.file, f"Imported {tables.plural(len(plan.taken), 'server')}")
+    tables.print_warnings(plan.file.unresolved([one.name for one in plan.taken]))
+
+
+def count(plan: ImportPlan) -> None:
+    """Starts the servers once, and prints what their tools cost."""
+    quiet_logs(0)
+    try:
+        loaded = load(plan.file.path, os.environ, partly=True, lenient=True)
+    except ConfigError as error:
+        say(f"The costs were not measured: {error}")
+        return
+    print_costs(measured(loaded, [one.name for one in plan.taken]))
+
+
+def _is_to_count(yes: bool) -> bool:
+    if yes:
+        return True
+    said = "Start these servers once, to measure what their tools cost in tokens?"
+    return sys.stdin.isatty() and click.confirm(said, default=True, err=True)
+
+
+def _found(sources: Sequence[str], where: Where, places: ValuePlaces) -> FoundServers:
+    if not sources:
+        return of_clients([one for one in CLIENTS.values() if is_present(one, where)], where, places)
+    done = FoundServers()
+    for source in sources:
+        client = _client(source)
+        found = of_file(Path(source), where, places) if client is None else of_clients([client], where, places)
+        done.add(found)
+        if not found.files:
+            say(f"{source}: nothing is found")
+    return done
+
+
+def _client(source: str) -> Client | None:
+    """The client of this name; None for a file. Exits with 2 for a text that is neither."""
+    if (client := find_client(source)) is not None:
+        return client
+    if os.path.exists(source) or "/" in source or "\\" in source or "." in source:
+        return None
+    fail("unknown_client", f'"{source}" is neither a client nor a file{nearest(source, CLIENTS) or "."}')

@@ -1,0 +1,42 @@
+"""`mcp-hub remove`, `enable` and `disable`: take servers out of the configuration, or switch them."""
+
+from collections.abc import Sequence
+
+import click
+
+from mcp_hub.cli.commands.servers.changed import found_file, make, report
+from mcp_hub.cli.servers_file.servers_file import Change, RemoveServer, SwitchServer
+from mcp_hub.cli.setup import config_option
+
+
+@click.command()
+@click.argument("names", metavar="SERVER...", nargs=-1, required=True)
+@config_option
+def remove(names: tuple[str, ...], config: str | None) -> None:
+    """Remove servers from the configuration.
+
+    Comments, order and every other byte of the file stay. A running hub lets the calls of a removed server end.
+    """
+    _change(config, [RemoveServer(name) for name in dict.fromkeys(names)], "Removed")
+
+
+@click.command()
+@click.argument("names", metavar="SERVER...", nargs=-1, required=True)
+@config_option
+def enable(names: tuple[str, ...], config: str | None) -> None:
+    """Enable servers that the configuration disables."""
+    _change(config, [SwitchServer(name, True) for name in names], "Enabled")
+
+
+@click.command()
+@click.argument("names", metavar="SERVER...", nargs=-1, required=True)
+@config_option
+def disable(names: tuple[str, ...], config: str | None) -> None:
+    """Disable servers in the configuration."""
+    _change(config, [SwitchServer(name, False) for name in names], "Disabled")
+
+
+def _change(config: str | None, changes: Sequence[Change], done: str) -> None:
+    file = found_file(config)
+    names = ", ".join(change.name for change in changes)
+    report(file, f"{done} {names}" if make(file, changes) else f"Nothing to do, already {done.lower()}: {names}")

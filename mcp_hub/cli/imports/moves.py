@@ -1,0 +1,51 @@
+"""The move of servers out of clients' files into the configuration of the hub, for `install --import`."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from mcp_hub.cli.clients.find import ClientFile
+from mcp_hub.cli.clients.places import Where
+from mcp_hub.cli.clients.plan import KeyPath, Moved
+from mcp_hub.cli.imports.asked_inputs import AskedInputs
+from mcp_hub.cli.imports.found import FoundServer, of_files
+from mcp_hub.cli.imports.plan import ImportPlan, planned
+from mcp_hub.cli.render.tables import plural
+from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets
+from mcp_hub.cli.servers_file.servers_file import ServersFile
+from mcp_hub.config.findings import on_one_line
+from mcp_hub.config.load.imported import ValuePlaces
+from mcp_hub.masking import hide
+
+
+def moved_servers(files: Sequence[ClientFile], config: Path) -> Moved:
+    """The servers of these files that the hub has from now on, or has already; all others stay where they are.
+
+    The changes are those of the hub's own files: secrets, then the configuration. Nothing is written here. Raises
+    `ConfigError`.
+    """
+    file = ServersFile(config, os.environ)
+    secrets = KeptSecrets(file.folder)
+    places = ValuePlaces(AskedInputs(secrets.keep_as).ask, secrets.keep)
+    plan = planned(of_files(files, Where.here(os.environ), places), file, secrets, KeptSecrets(file.folder))
+    gone = [*plan.there, *(found for one in plan.taken for found in one.found)]
+    return Moved(_places(gone), plan.changes(), [hide(on_one_line(line)) for line in _lines(plan)])
+
+
+def _places(gone: Sequence[FoundServer]) -> dict[Path, list[KeyPath]]:
+    """The entries to remove from each file; of a list the last one first, so that the others keep their index."""
+    done: dict[Path, list[KeyPath]] = {}
+    for one in gone:
+        if one.file is not None:
+            done.setdefault(one.file, []).append(one.place)
+    return {file: sorted(paths, key=lambda path: path[-1] if isinstance(path[-1], int) else 0, reverse=True)
+            for file, paths in done.items()}  # fmt: skip
+
+
+def _lines(plan: ImportPlan) -> list[str]:
+    counted = f"{plural(len(plan.taken), 'server')} from {plural(len(plan.sources), 'client')}"
+    lines = [f"{counted} to {plan.file.path}, {plural(plan.doubles, 'double')} merged"]
+    lines += [f"  + {one.name} ({', '.join(one.sources)})" for one in plan.taken]
+    there = {(one.name, one.source) for one in plan.there}
+    stays = [one for one in plan.skipped if (one.name, one.source) not in there]
+    return [*lines, *(f"  not moved: {one.name} ({one.source}): {one.reason}" for one in stays)]

@@ -1,0 +1,148 @@
+"""The plan of an import: the servers to take and under which names, and those that are not taken, with the reason."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from urllib.parse import urlsplit
+
+import msgspec
+
+from mcp_hub.cli.clients.files.acts import FileChange
+from mcp_hub.cli.clients.files.replace import FileRefused
+from mcp_hub.cli.imports.found import FoundServer, FoundServers, SkippedServer
+from mcp_hub.cli.imports.merge import MergedServer, identity, merged
+from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets, without_secrets
+from mcp_hub.cli.servers_file.servers_file import EditRefused, PutServer, ServersFile
+from mcp_hub.config.load.load import load
+from mcp_hub.config.schema.remote import is_this_machine
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.types import JsonObject
+
+
+class TakenServer(msgspec.Struct, frozen=True):
+    """A server to take: `own` is its entry, without secrets; `found` is where it is, once for each client."""
+
+    name: str
+    own: JsonObject
+    found: tuple[FoundServer, ...]
+
+    @property
+    def sources(self) -> list[str]:
+        """The clients and files that have it."""
+        return list(dict.fromkeys(one.source for one in self.found))
+
+    @property
+    def old_names(self) -> list[str]:
+        """The names that it has there, if they are other ones."""
+        return list(dict.fromkeys(one.name for one in self.found if one.name != self.name))
+
+    @property
+    def left_out(self) -> list[str]:
+        """The keys of the clients that the hub does not have."""
+        return list(dict.fromkeys(key for one in self.found for key in one.left_out))
+
+
+class ImportPlan(msgspec.Struct, frozen=True):
+    """All that an import would do; nothing is written yet.
+
+    `there` are servers that the hub has already. `doubles` counts entries that were merged into others.
+    """
+
+    file: ServersFile
+    secrets: KeptSecrets
+    taken: tuple[TakenServer, ...]
+    there: tuple[FoundServer, ...]
+    skipped: tuple[SkippedServer, ...]
+    problems: tuple[ConfigFinding, ...]
+    sources: tuple[str, ...]
+    doubles: int
+
+    @property
+    def puts(self) -> list[PutServer]:
+        return [PutServer(one.name, one.own) for one in self.taken]
+
+    def carry_out(self, env: Mapping[str, str]) -> None:
+        """Writes the secrets, then the configuration. Raises `ConfigError`."""
+        self.secrets.store(env)
+        self.file.change(self.puts)
+
+    def changes(self) -> list[FileChange]:
+        """The changes of files by which `Acts.do` carries it out, the configuration last, so that it can be undone.
+
+        Secrets of the keyring are not among them: `secrets.store_in_keyring` writes those, and an undo leaves them.
+        """
+        done = [FileChange(path, partial(_content, content)) for path, content in self.secrets.files().items()]
+        return [*done, FileChange(self.file.path, self._edited)] if self.taken else []
+
+    def _edited(self, before: bytes | None) -> bytes:
+        try:
+            return self.file.changed(before, self.puts)
+        except ConfigError as error:
+            raise FileRefused(error.code, str(error)) from None
+
+
+def planned(found: FoundServers, file: ServersFile, secrets: KeptSecrets, probe: KeptSecrets) -> ImportPlan:
+    """The plan for what was found. `probe` keeps nothing: it tells whether a secret is kept already.
+
+    Raises `ConfigError` if the configuration cannot be read, and `EditRefused` if it cannot be edited.
+    """
+    servers = file.servers()
+    known = {identity(own): name for name, own in servers.items() if isinstance(own, dict)}
+    ports = _ports(file)
+    taken: list[TakenServer] = []
+    there: list[FoundServer] = []
+    skipped = list(found.skipped)
+    every = merged(found.servers, servers)
+    for one in every:
+        same = (known.get(identity(without_secrets(name, one.own, probe.keep))) for name in servers)
+        if (name := next(filter(None, same), None)) is not None:
+            there += one.found
+            skipped += _skipped(one, f"the hub has it already, as {name}")
+        elif _is_at(one.own.get("url"), ports):
+            skipped += _skipped(one, "it is this hub")
+        else:
+            own = without_secrets(one.name, one.own, secrets.keep)
+            if (reason := _refusal(file, PutServer(one.name, own))) is not None:
+                skipped += _skipped(one, reason)
+            else:
+                taken.append(TakenServer(one.name, own, tuple(one.found)))
+    sources = dict.fromkeys(one.source for one in found.servers)
+    doubles = sum(len(one.found) - 1 for one in every)
+    return ImportPlan(
+        file, secrets, tuple(taken), tuple(there), tuple(skipped), tuple(found.problems), tuple(sources), doubles
+    )
+
+
+def _skipped(one: MergedServer, reason: str) -> list[SkippedServer]:
+    return [SkippedServer(found.name, found.source, reason) for found in one.found]
+
+
+def _refusal(file: ServersFile, change: PutServer) -> str | None:
+    """The mistakes for which the hub would not take the server."""
+    try:
+        file.changed_text([change])
+    except EditRefused:
+        raise
+    except ConfigError as error:
+        return "; ".join(f"{one.path}: {one.message} [{one.code}]" for one in error.findings)
+    return None
+
+
+def _ports(file: ServersFile) -> tuple[int, ...]:
+    """The port at which the hub of this configuration listens; empty without one."""
+    try:
+        return (load(file.path, file.env, partly=True, lenient=True).settings.hub.http.port,)
+    except ConfigError:
+        return ()
+
+
+def _is_at(url: object, ports: Iterable[int]) -> bool:
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        is_here = parts is not None and parts.port in [*ports] and is_this_machine(parts.hostname or "")
+    except ValueError:
+        return False
+    return is_here and parts is not None and parts.path.startswith(("/mcp", "/sse"))
+
+
+def _content(content: bytes, _: bytes | None) -> bytes:
+    return content

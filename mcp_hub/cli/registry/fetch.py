@@ -1,0 +1,70 @@
+"""Reads the `server.json` that a person names: a file, a URL, or a name in the registry of `hub.registry`."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import httpx2
+
+from mcp_hub import __version__
+from mcp_hub.config.schema.remote import refused_place
+from mcp_hub.errors import ConfigError, ConfigFinding
+
+_LARGEST: Final = 1 << 20
+_SECONDS: Final = 20.0
+_SERVER: Final = "/v0.1/servers/{}/versions/latest"
+"""The path of a server in the API of the MCP registry."""
+
+
+def read_server_json(source: str, registry: Callable[[], str | None]) -> bytes:
+    """The document; `registry` is asked for the URL of the registry when it is needed. Raises `ConfigError`."""
+    if re.match(r"https?://", source):
+        return _fetched(source)
+    path = Path(source).expanduser()
+    if path.suffix == ".json" or path.is_file():
+        return _read(path)
+    url = registry()
+    if url is None:
+        said = f"{source!r} is neither a file nor a URL. Name a command: mcp-hub add {source} -- COMMAND… "
+        said += "To look up names in a registry, set hub.registry to its URL."
+        raise ConfigError(ConfigFinding("no_registry", said))
+    return _fetched(url.rstrip("/") + _SERVER.format(quote(source, safe="")))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except OSError as problem:
+        raise ConfigError(
+            ConfigFinding("config_unreadable", f"cannot be read: {problem.strerror}", str(path))
+        ) from None
+    return _bounded(content, str(path))
+
+
+def _fetched(url: str) -> bytes:
+    if (problem := refused_place(url, is_near=True)) is not None:  # http:// to this machine only
+        raise ConfigError(ConfigFinding("invalid_url", f"cannot be used: {problem}", url[:200]))
+    headers = {"accept": "application/json", "user-agent": f"mcp-hub/{__version__}", "accept-encoding": "identity"}
+    content = bytearray()
+    try:
+        with httpx2.stream("GET", url, headers=headers, timeout=_SECONDS, follow_redirects=False) as answer:
+            if answer.status_code != 200:
+                said = f"answered with {answer.status_code}. Check the URL or the name."
+                raise ConfigError(ConfigFinding("fetch_failed", said, url))
+            for part in answer.iter_bytes():
+                content += part
+                if len(content) > _LARGEST:
+                    break
+    except (httpx2.HTTPError, OSError) as problem:
+        said = f"cannot be fetched: {type(problem).__name__}. Check the URL and the network."
+        raise ConfigError(ConfigFinding("fetch_failed", said, url)) from None
+    return _bounded(bytes(content), url)
+
+
+def _bounded(content: bytes, place: str) -> bytes:
+    if len(content) > _LARGEST:
+        raise ConfigError(ConfigFinding("config_too_large", f"larger than {_LARGEST} bytes", place))
+    return content

@@ -1,0 +1,39 @@
+"""An import for people: the servers to take, those that stay where they are and why, and the costs in tokens."""
+
+import click
+
+from mcp_hub.cli.imports.costs import MeasuredCosts
+from mcp_hub.cli.imports.plan import ImportPlan
+from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.servers import described
+from mcp_hub.config.findings import on_one_line
+from mcp_hub.masking import hide
+
+
+def print_plan(plan: ImportPlan) -> None:
+    """Prints the servers to take to stdout, each with its exact command; everything else to stderr."""
+    if plan.taken:
+        made = tables.table("server", "from", "command or URL")
+        for one in plan.taken:
+            old = f" (there: {', '.join(one.old_names)})" if one.old_names else ""
+            cells = (one.name, ", ".join(one.sources) + old, described(one.own))
+            made.add_row(*(tables.cell(hide(text)) for text in cells))
+        tables.print_table(made)
+    counted = [tables.plural(len(plan.taken), "server"), f"from {tables.plural(len(plan.sources), 'source')}"]
+    say(f"{' '.join(counted)}, {tables.plural(plan.doubles, 'double')} merged, {len(plan.skipped)} not taken")
+    for gone in plan.skipped:
+        say(hide(on_one_line(f"not taken: {gone.name} ({gone.source}): {gone.reason}")))
+    for one in plan.taken:
+        if one.left_out:
+            say(f"{one.name}: the hub does not have these keys: {', '.join(one.left_out)}")
+    for problem in plan.problems:
+        say(hide(f"warning: {problem}"))
+
+
+def print_costs(costs: MeasuredCosts) -> None:
+    """Prints the tokens before and after."""
+    click.echo(
+        f"{tables.plural(costs.tools, 'tool')}: {costs.before:,} tokens listed in full, {costs.after:,} by the hub"
+    )
+    tables.print_missing(costs.absent)

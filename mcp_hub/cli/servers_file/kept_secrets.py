@@ -1,0 +1,157 @@
+"""Takes secrets out of a server's entry, into the keyring or into files of their own; a `${…}` stands for each."""
+
+import importlib
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from mcp_hub.cli.servers_file.atomic import edit_file
+from mcp_hub.config.load.secrets import is_literal_secret, secret_arguments, secrets_of_url
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.masking import learn
+from mcp_hub.types import JsonObject
+
+FOLDER: Final = "secrets"
+SERVICE: Final = "mcp-hub"
+"""The name under which entries of the keyring belong to the hub."""
+
+Keep = Callable[[str, str, str], str]
+"""Called with a server, the name of a value, and the value; returns the `${…}` for it."""
+
+
+class KeptSecrets:
+    """Values by the `${…}` that stands for them; `store` writes all of them, none before.
+
+    They are kept in the folder `secrets` beside the configuration, each in a file with the mode 0600, or with `keyring`
+    in the keyring. Every value is masked from now on.
+    """
+
+    def __init__(self, folder: Path, *, keyring: bool = False) -> None:
+        self._folder = folder / FOLDER
+        self._keyring = _keyring() if keyring else None
+        self._kept: dict[str, str] = {}
+
+    def keep(self, server: str, name: str, value: str) -> str:
+        """The `${…}` for a value of a server; the same value under the same name has one place."""
+        return self.keep_as(f"{server}.{name}", value)
+
+    def keep_as(self, name: str, value: str) -> str:
+        """The `${…}` for a value that several servers may use."""
+        learn([value])
+        place = re.sub(r"[^\w.-]", "_", name).lstrip(".") or "value"
+        while self._found(place) not in (None, value):
+            place += "_"
+        self._kept[place] = value
+        return f"${{file:{FOLDER}/{place}}}" if self._keyring is None else f"${{keyring:{SERVICE}/{place}}}"
+
+    def store(self, env: Mapping[str, str]) -> None:
+        """Writes the values. Raises `ConfigError`."""
+        self.store_in_keyring()
+        for path, content in self.files().items():
+            edit_file(path, partial(_content, content), env)
+
+    def files(self) -> dict[Path, bytes]:
+        """The files of the values, as they are to be; none if those are kept in the keyring."""
+        if self._keyring is not None:
+            return {}
+        # the reader removes one line break
+        return {self._folder / place: f"{value}\n".encode() for place, value in self._kept.items()}
+
+    def store_in_keyring(self) -> None:
+        """Writes the values of the keyring, if they are kept there. Raises `ConfigError`."""
+        if self._keyring is not None:
+            for place, value in self._kept.items():
+                _set(self._keyring, place, value)
+
+    def _found(self, place: str) -> str | None:
+        """The value that is kept there already."""
+        if place in self._kept:
+            return self._kept[place]
+        if self._keyring is not None:
+            return _get(self._keyring, place)
+        try:
+            return (self._folder / place).read_text("utf-8").removesuffix("\n")
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            return ""  # something else: it is left alone
+
+
+def without_secrets(server: str, own: JsonObject, keep: Keep) -> JsonObject:
+    """The entry with a `${…}` for each secret that is written in it; a `${…}` that is there stays."""
+    done = dict(own)
+    for key in ("env", "headers"):
+        if isinstance(given := own.get(key), dict):
+            done[key] = {name: _kept(server, name, value, keep) for name, value in given.items()}
+    if isinstance(bearer := own.get("bearer"), str) and "${" not in bearer:
+        done["bearer"] = keep(server, "bearer", bearer)
+    oauth = own.get("oauth")
+    if isinstance(oauth, dict) and isinstance(secret := oauth.get("client_secret"), str) and "${" not in secret:
+        done["oauth"] = {**oauth, "client_secret": keep(server, "client_secret", secret)}
+    if isinstance(args := own.get("args"), list) and all(isinstance(arg, str) for arg in args):
+        found = secret_arguments(args)
+        done["args"] = [
+            _replaced(arg, found.get(index, ()), server, f"arg{index}", keep) for index, arg in enumerate(args)
+        ]
+    if isinstance(url := own.get("url"), str):
+        done["url"] = _replaced(url, secrets_of_url(url), server, "url", keep)
+    return done
+
+
+def secrets_written(own: JsonObject) -> Iterator[str]:
+    """The secrets that an entry holds, so that they can be masked before anything is shown."""
+    found: list[str] = []
+
+    def note(_: str, __: str, value: str) -> str:
+        found.append(value)
+        return ""
+
+    without_secrets("", own, note)
+    yield from found
+
+
+def _content(content: bytes, _: bytes | None) -> bytes:
+    return content
+
+
+def _kept(server: str, name: str, value: object, keep: Keep) -> object:
+    is_secret = isinstance(value, str) and is_literal_secret(name, value)
+    return keep(server, name, str(value)) if is_secret else value
+
+
+def _replaced(text: str, secrets: Collection[str], server: str, name: str, keep: Keep) -> str:
+    if "${" in text or not secrets:
+        return text
+    found = sorted(secrets, key=lambda secret: (-len(secret), secret))
+    names = {secret: name if number == 0 else f"{name}.{number}" for number, secret in enumerate(found)}
+    return re.sub("|".join(map(re.escape, found)), lambda match: keep(server, names[match[0]], match[0]), text)
+
+
+def _keyring() -> Any:
+    try:
+        return importlib.import_module("keyring")
+    except ImportError:
+        said = "no keyring is installed. Install it with: pip install 'mcp-hub[keyring]'"
+        raise ConfigError(ConfigFinding("keyring_unavailable", said)) from None
+
+
+def _get(keyring: Any, name: str) -> str | None:
+    try:
+        found = keyring.get_password(SERVICE, name)
+    except Exception as problem:  # each system's keyring has errors of its own
+        raise _unavailable("read", problem) from None
+    return found if isinstance(found, str) else None
+
+
+def _set(keyring: Any, name: str, value: str) -> None:
+    try:
+        keyring.set_password(SERVICE, name, value)
+    except Exception as problem:
+        raise _unavailable("written", problem) from None
+
+
+def _unavailable(done: str, problem: Exception) -> ConfigError:
+    said = f"the keyring cannot be {done}: {type(problem).__name__}. Leave out --keyring to keep secrets in files."
+    return ConfigError(ConfigFinding("keyring_unavailable", said))

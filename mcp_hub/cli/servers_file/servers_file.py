@@ -1,0 +1,207 @@
+"""The hub's configuration file and its servers, for commands that change them."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from mcp_hub.cli.servers_file.atomic import FileEdit, edit_file
+from mcp_hub.config.edit.entries import NotEditable, put, remove
+from mcp_hub.config.findings import nearest, path_text, quoted
+from mcp_hub.config.load.foreign import is_foreign, place_of_servers
+from mcp_hub.config.load.load import find_config, load, parse, usual_place
+from mcp_hub.config.load.locate import read_document
+from mcp_hub.config.quantities import as_flag
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.types import JsonObject
+
+HEAD: Final = "# The servers behind this hub: mcp-hub add, import and edit change this file.\n"
+"""The first line of a new file."""
+UNRESOLVED: Final = ("variable_not_set", "file_unreadable", "keyring_unavailable")
+"""Codes of a `${…}` that has no value yet: the server is written all the same."""
+
+
+class EditRefused(ConfigError):
+    """The file cannot be edited surely; a person may put the `snippet` there."""
+
+    def __init__(self, finding: ConfigFinding, snippet: str) -> None:
+        super().__init__(finding)
+        self.snippet = snippet
+
+
+class PutServer(msgspec.Struct, frozen=True):
+    """Puts a server under its name; one that is there is replaced only if that `replaces`."""
+
+    name: str
+    own: JsonObject
+    replaces: bool = False
+
+
+class RemoveServer(msgspec.Struct, frozen=True):
+    """Takes a server out."""
+
+    name: str
+
+
+class SwitchServer(msgspec.Struct, frozen=True):
+    """Switches a server on or off."""
+
+    name: str
+    on: bool
+
+
+Change = PutServer | RemoveServer | SwitchServer
+
+
+class ServersFile(msgspec.Struct, frozen=True):
+    """The configuration at `path`, which may not exist yet. Every method raises `ConfigError`."""
+
+    path: Path
+    env: Mapping[str, str]
+
+    @classmethod
+    def find(cls, config: str | None, env: Mapping[str, str]) -> "ServersFile":
+        """The file that the hub reads; if there is none, the one to make."""
+        try:
+            return cls(find_config(config, Path.cwd(), env), env)
+        except ConfigError as error:
+            if error.code != "config_not_found":
+                raise
+            return cls(usual_place(), env)
+
+    @property
+    def exists(self) -> bool:
+        return os.path.lexists(self.path)
+
+    @property
+    def folder(self) -> Path:
+        """The folder that paths in the file are relative to."""
+        return self.path.absolute().parent
+
+    def servers(self) -> dict[str, JsonObject]:
+        """The servers as they are written, with their `${…}`."""
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return {}
+        except OSError as problem:
+            said = f"cannot be read: {problem.strerror}"
+            raise ConfigError(ConfigFinding("config_unreadable", said, str(self.path))) from None
+        return self._read(self._decoded(content))[1]
+
+    def registry(self) -> str | None:
+        """`hub.registry`, where the file has it and can be read."""
+        return load(self.path, self.env, partly=True, lenient=True).settings.hub.registry if self.exists else None
+
+    def unresolved(self, names: Sequence[str]) -> list[ConfigFinding]:
+        """The `${…}` of these servers that have no value yet."""
+        try:
+            parse(self._decoded(self.path.read_bytes()), str(self.path), self.env, self.folder)
+        except ConfigError as error:
+            return [one for one in error.findings if one.code in UNRESOLVED and _is_about(one, names)]
+        return []
+
+    def change(self, changes: Sequence[Change]) -> FileEdit | None:
+        """Makes the changes, all or none. None if the file says so already.
+
+        Raises `EditRefused` where the text does not allow a change, and a finding for a server that the hub would not
+        take.
+        """
+        return edit_file(self.path, lambda before: self.changed(before, changes), self.env)
+
+    def changed_text(self, changes: Sequence[Change]) -> tuple[str, str]:
+        """The text before and after; nothing is written."""
+        before = self.path.read_bytes() if self.path.exists() else None
+        return self._decoded(before or b""), self._decoded(self.changed(before, changes))
+
+    def changed(self, before: bytes | None, changes: Sequence[Change]) -> bytes:
+        """The bytes with the changes; nothing is read or written. Raises as `change`."""
+        text = HEAD if before is None else self._decoded(before)
+        for change in changes:
+            text = self._with(text, change)
+        self._check(text, [change.name for change in changes if isinstance(change, PutServer)])
+        return text.encode()
+
+    def _with(self, text: str, change: Change) -> str:
+        holder, servers = self._read(text)
+        name, path = change.name, (holder, change.name)
+        is_there = name in servers
+        if isinstance(change, PutServer) and is_there and not change.replaces:
+            said = f"there is a server {quoted(name)} already. Choose another name, or add --replace."
+            raise ConfigError(ConfigFinding("server_exists", said, str(self.path)))
+        if not isinstance(change, PutServer) and not is_there:
+            hint = nearest(name, servers) or f". Configured: {', '.join(servers) or 'none'}."
+            said = f"there is not a server {quoted(name)}{hint}"
+            raise ConfigError(ConfigFinding("unknown_server", said, str(self.path)))
+        match change:
+            case PutServer(own=own):
+                return self._edited(lambda: put(text, self.path.name, path, own))
+            case RemoveServer():
+                return self._edited(lambda: remove(text, self.path.name, path))
+            case SwitchServer(on=on):
+                return self._edited(lambda: _switched(text, self.path.name, path, servers[name], on))
+
+    def _edited(self, edit: Callable[[], str]) -> str:
+        try:
+            return edit()
+        except NotEditable as refused:
+            advice = "Change it by hand:" if refused.snippet else "Remove it by hand."
+            finding = ConfigFinding("not_editable", f"{refused}. {advice}", str(self.path))
+            raise EditRefused(finding, refused.snippet) from None
+
+    def _read(self, text: str) -> tuple[str, dict[str, JsonObject]]:
+        """The key that holds the servers, and those."""
+        name = str(self.path)
+        document = read_document(text, name)
+        data = document.data
+        if data is None:
+            return "servers", {}
+        if not isinstance(data, dict):
+            raise ConfigError(ConfigFinding("wrong_type", "expected a mapping at the top", name, 1))
+        if is_foreign(data, name, is_yaml=document.is_yaml):
+            said = "is the file of another client. Import its servers: mcp-hub import FILE."
+            raise ConfigError(ConfigFinding("foreign_file", said, name))
+        (holder,) = place_of_servers(data, is_yaml=document.is_yaml)
+        servers = data.get(str(holder)) or {}
+        if not isinstance(servers, dict):
+            raise ConfigError(ConfigFinding("wrong_type", "expected a mapping (key: value)", name, path=str(holder)))
+        return str(holder), servers
+
+    def _decoded(self, content: bytes) -> str:
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            said = "the text is not UTF-8. Save the file as UTF-8."
+            raise ConfigError(ConfigFinding("invalid_text", said, str(self.path))) from None
+
+    def _check(self, text: str, names: Sequence[str]) -> None:
+        """Refuses servers that the hub would not take. Other mistakes in the file are not this change's."""
+        try:
+            parse(text, str(self.path), self.env, self.folder)
+        except ConfigError as error:
+            own = [one for one in error.findings if one.code not in UNRESOLVED and _is_about(one, names)]
+            if own:
+                raise ConfigError(*own) from None
+
+
+def _is_about(finding: ConfigFinding, names: Sequence[str]) -> bool:
+    """Whether the finding is about one of these servers."""
+    places = [path_text((holder, name)) for name in names for holder in ("servers", "mcpServers")]
+    return any(finding.path == place or finding.path.startswith((f"{place}.", f"{place}[")) for place in places)
+
+
+def _switched(text: str, file: str, path: tuple[str, str], own: object, on: bool) -> str:
+    """The text with the server on or off. A member that only says what holds anyway is taken out."""
+    if not isinstance(own, dict):
+        raise NotEditable("the server is not a mapping", "")
+    key = "disabled" if "disabled" in own else "enabled"
+    wanted = on if key == "enabled" else not on
+    if key in own and as_flag(own[key]) == wanted or key not in own and on:
+        return text
+    if on:
+        without = remove(text, file, (*path, key))
+        if without.count("#") == text.count("#"):  # no comment goes with it
+            return without
+    return put(text, file, (*path, key), wanted)

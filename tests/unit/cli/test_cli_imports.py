@@ -1,0 +1,205 @@
+"""`mcp-hub import` from the clients of a home folder: what is taken, under which names, and where secrets go."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from mcp_hub.cli import main
+from mcp_hub.config.load.load import load
+from tests.unit.cli.homes import CANARIES, FILES, make_home
+
+ODD = "we\"ird' & ;   $(x) é"
+NAMES = ["time", "github", ODD, "github-cursor", "team", "db", "broken", "everything", "remote", "jobs"]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    make_home(tmp_path)
+    for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "GH2", "GEM_KEY", "VISUAL", "EDITOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("MCP_HUB_CONFIG", str(tmp_path / "hub" / "servers.yaml"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*args: str, code: int = 0) -> Result:
+    done = CliRunner().invoke(main, list(args))
+    assert done.exit_code == code, done.output
+    assert not any(canary in done.output for canary in CANARIES)
+    return done
+
+
+def import_all(*more: str, code: int = 0) -> Result:
+    return run("import", "--all", "--yes", "--no-count", *more, code=code)
+
+
+def servers(home: Path) -> Any:
+    return yaml.safe_load((home / "hub" / "servers.yaml").read_text())["servers"]
+
+
+def snapshot(home: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in home.rglob("*") if path.is_file() and path.suffix != ".lock"}
+
+
+def test_four_clients_with_twelve_servers_give_ten(home: Path) -> None:
+    done = import_all()
+    assert "10 servers from 4 sources, 2 doubles merged, 2 not taken" in done.stderr
+    found = servers(home)
+    assert list(found) == NAMES
+    assert found["github-cursor"] == {"command": "npx", "args": ["-y", "@x/github"], "env": {"GITHUB_TOKEN": "${GH2}"}}
+    assert found["everything"] == {"command": "npx", "args": ["-y", "everything"], "env": {"K": "${GEM_KEY}"}}
+    assert found["remote"] == {"url": "https://r.example.com/mcp"} and found["jobs"] == {"command": "jobs-server"}
+    assert found[ODD]["args"] == ["-c", "echo 'a \"b\"'; x & é"]
+    for said in (
+        "not taken: off (Cursor)",
+        "not taken: left-out (Gemini CLI)",
+        "everything: the hub",
+        "GH2",
+        "GEM_KEY",
+    ):
+        assert said in done.stderr
+    assert "clock" in done.stdout and "mcp-hub" not in found
+
+
+def test_secrets_are_in_files_of_their_own_and_the_hub_reads_them(home: Path) -> None:
+    import_all()
+    text = (home / "hub" / "servers.yaml").read_text()
+    assert not any(canary in text for canary in CANARIES)
+    kept = list((home / "hub" / "secrets").iterdir())
+    assert {path.stat().st_mode & 0o777 for path in (*kept, home / "hub" / "servers.yaml")} == {0o600}
+    holding = [path for path, content in snapshot(home).items() if any(one.encode() in content for one in CANARIES)]
+    assert sorted(holding) == sorted([*map(str, kept), *(str(home / name) for name in list(FILES)[:3])])
+    loaded = load(home / "hub" / "servers.yaml", {"GH2": "g", "GEM_KEY": "k"})
+    found = loaded.settings.servers
+    assert found["github"].env == {"GITHUB_TOKEN": CANARIES[0]}
+    assert found["team"].sent_headers() == {"Authorization": f"Bearer {CANARIES[1]}"}
+    assert found["db"].args == ["db-mcp", "--password", CANARIES[2]]
+
+
+def test_second_import_takes_nothing(home: Path) -> None:
+    import_all()
+    before = snapshot(home)
+    done = import_all()
+    assert "0 servers" in done.stderr and "the hub has it already, as github-cursor" in done.stderr
+    assert snapshot(home) == before
+
+
+def test_dry_run_writes_nothing_and_shows_the_exact_command(home: Path) -> None:
+    before = snapshot(home)
+    done = run("import", "--all", "--dry-run")
+    assert "uvx db-mcp --password '${file:secrets/db.arg2}'" in done.stdout
+    assert snapshot(home) == before and not (home / "hub").exists()
+
+
+def test_import_keeps_the_comments_and_servers_of_the_configuration(home: Path) -> None:
+    (home / "hub").mkdir()
+    text = "# top\nservers: # all\n  time: {command: other} # mine\n# end\n"
+    (home / "hub" / "servers.yaml").write_text(text)
+    import_all()
+    after = (home / "hub" / "servers.yaml").read_text()
+    head, tail = text.split("# end")
+    assert after.startswith(head) and after.endswith(f"# end{tail}")
+    assert servers(home)["time"] == {"command": "other"}
+    assert servers(home)["time-claude-desktop"] == {"command": "uvx", "args": ["mcp-server-time"]}
+
+
+def test_one_client_is_imported_alone_and_others_are_named_in_errors(home: Path) -> None:
+    run("import", "gemini", "--yes", "--no-count")
+    assert list(servers(home)) == ["everything", "remote", "jobs"]
+    assert "[unknown_client]" in run("import", "gemeni", code=2).stderr
+    assert "[no_terminal]" in run("import", "cursor", code=2).stderr
+    run("import", code=2)
+
+
+def test_broken_file_of_a_client_does_not_stop_the_others(home: Path) -> None:
+    (home / ".cursor" / "mcp.json").write_text("{")
+    done = import_all()
+    assert "[invalid_json]" in done.stderr and "github" in servers(home)
+    assert "[invalid_json]" in run("import", ".cursor/mcp.json", "--yes", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("rules", "taken"),
+    [
+        (None, ["a", "b"]),
+        ({}, []),
+        ({"enabledMcpjsonServers": ["a"]}, ["a"]),
+        ({"enableAllProjectMcpServers": True, "disabledMcpjsonServers": ["b"]}, ["a"]),
+    ],
+)
+def test_project_file_gives_what_its_client_has_approved(home: Path, rules: Any, taken: list[str]) -> None:
+    project = home / "work"
+    project.mkdir()
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}))
+    if rules is not None:
+        own = {"projects": {str(project): {**rules, "mcpServers": {"inner": {"command": "z"}}}}}
+        (home / ".claude.json").write_text(json.dumps(own))
+    done = run("import", "work/.mcp.json", "--yes", "--no-count")
+    assert (list(servers(home)) if taken else []) == taken
+    assert "Claude Code" in done.stderr or rules is None
+    everything = run("import", "--all", "--dry-run")
+    assert "work/.mcp.json" not in everything.output  # files of projects are only read if they are named
+    assert ("inner" in everything.stderr) == (rules is not None)
+
+
+def test_entry_of_this_hub_over_http_is_not_imported(home: Path) -> None:
+    (home / "hub").mkdir()
+    (home / "hub" / "servers.yaml").write_text("hub: {http: {port: 9999}}\nservers: {}\n")
+    own = {"mcpServers": {"mine": {"url": "http://localhost:9999/mcp"}, "other": {"url": "http://localhost:9998/mcp"}}}
+    (home / ".cursor" / "mcp.json").write_text(json.dumps(own))
+    assert "it is this hub" in run("import", "cursor", "--yes", "--no-count").stderr
+    assert list(servers(home)) == ["other"]
+
+
+def test_goose_continue_and_cline_are_read_as_they_write(home: Path) -> None:
+    texts = {
+        ".config/goose/config.yaml": "extensions:\n  g: {name: g, type: stdio, cmd: goose-x, args: [a], envs: {A: '1'},"
+        " env_keys: [TOKEN], enabled: true, timeout: 300}\n  off: {type: stdio, cmd: x, enabled: false}\n",
+        ".continue/config.yaml": "mcpServers:\n  - name: c\n    command: cont-x\n    env: {K: '${{ secrets.CK }}'}\n",
+        ".cline/data/settings/cline_mcp_settings.json": '{"mcpServers": {"l": {"url": "https://l.example.com/sse"}}}',
+    }
+    for name, text in texts.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+    run("import", "goose", "continue", "cline", "--yes", "--no-count")
+    assert servers(home) == {
+        "g": {"command": "goose-x", "args": ["a"], "env": {"TOKEN": "${TOKEN}", "A": "1"}},
+        "c": {"command": "cont-x", "env": {"K": "${CK}"}},
+        "l": {"url": "https://l.example.com/sse", "type": "sse"},
+    }
+
+
+def test_keyring_takes_the_secrets_where_it_is_asked_to(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "[keyring_unavailable]" in import_all("--keyring", code=2).stderr
+    entries: dict[tuple[str, str], str] = {}
+
+    class Keyring:
+        def get_password(self, service: str, name: str) -> str | None:
+            return entries.get((service, name))
+
+        def set_password(self, service: str, name: str, value: str) -> None:
+            entries[service, name] = value
+
+    monkeypatch.setitem(__import__("sys").modules, "keyring", Keyring())
+    import_all("--keyring")
+    assert servers(home)["github"]["env"] == {"GITHUB_TOKEN": "${keyring:mcp-hub/github.GITHUB_TOKEN}"}
+    assert entries["mcp-hub", "github.GITHUB_TOKEN"] == CANARIES[0] and not (home / "hub" / "secrets").exists()
+    assert "0 servers" in import_all("--keyring").stderr
+
+
+def test_init_imports_what_is_there_or_begins_with_a_clock(home: Path) -> None:
+    assert "[no_terminal]" in run("init", code=2).stderr
+    run("init", "--yes")
+    assert list(servers(home)) == NAMES
+    assert "[output_exists]" in run("init", "--yes", code=2).stderr
+    (home / "hub" / "servers.yaml").unlink()
+    for name in FILES:
+        (home / name).unlink()
+    run("init", "--yes")
+    assert list(servers(home)) == ["time"]

@@ -1,0 +1,218 @@
+"""`mcp-hub add`, `remove`, `enable`, `disable` and `edit`: the configuration changes as asked, and no other byte."""
+
+import os
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from mcp_hub.cli import main
+from mcp_hub.config.load.load import load
+
+CANARY = "sk-CANARYcanary0123456789"
+BEFORE = """\ufeff# top
+servers: # all
+    time: {command: uvx, args: [mcp-server-time]} # the clock
+
+    # two lines
+    # about git
+    git:
+        command: git-mcp
+        env: {LEVEL: debug} # less
+hub: {log: {level: info}} # end
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("MCP_HUB_CONFIG", str(tmp_path / "servers.yaml"))
+    path = tmp_path / "servers.yaml"
+    path.write_bytes(BEFORE.replace("\n", "\r\n").encode())
+    path.chmod(0o640)
+    return path
+
+
+def run(*args: str, code: int = 0) -> Result:
+    done = CliRunner().invoke(main, list(args))
+    assert done.exit_code == code, done.output
+    assert CANARY not in done.output
+    return done
+
+
+def text(file: Path) -> str:
+    """With `\\n` for every `\\r\\n`; there is no other line break."""
+    whole = file.read_bytes().decode()
+    assert whole.count("\n") == whole.count("\r\n")
+    return whole.replace("\r\n", "\n")
+
+
+def servers(file: Path) -> Any:
+    return yaml.safe_load(file.read_text("utf-8-sig"))["servers"]
+
+
+def test_added_server_stands_behind_the_others_and_removal_gives_every_byte_back(file: Path) -> None:
+    before = file.read_bytes()
+    run("add", "far", "https://far.example/mcp", "--header", "X-Key=${FAR_KEY}")
+    place = BEFORE.index("hub:")
+    added = "    far:\n        url: https://far.example/mcp\n        headers:\n            X-Key: ${FAR_KEY}\n"
+    assert text(file) == BEFORE[:place] + added + BEFORE[place:]
+    run("remove", "far")
+    assert file.read_bytes() == before and file.stat().st_mode & 0o777 == 0o640
+
+
+def test_switching_a_server_off_and_on_gives_every_byte_back(file: Path) -> None:
+    before = file.read_bytes()
+    run("disable", "time", "git")
+    changed = BEFORE.replace("-time]}", "-time], enabled: false}").replace(
+        "# less\n", "# less\n        enabled: false\n"
+    )
+    assert text(file) == changed
+    assert "Nothing to do" in run("disable", "git").stderr
+    run("enable", "time", "git")
+    assert file.read_bytes() == before
+
+
+def test_comment_beside_the_switch_stays(file: Path) -> None:
+    text = "servers:\n  a:\n    command: x\n    enabled: false # slow\n  b: {command: y, disabled: true}\n"
+    file.write_text(text)
+    run("enable", "a", "b")
+    assert file.read_text() == text.replace("false", "true").replace(", disabled: true", "")
+
+
+@pytest.mark.parametrize("name", ["a'b\"c", "x & y; z", "$(rm)", "-x", "ünï ✓", "n: #", "true", "1.5"])
+def test_any_name_and_argument_is_data(file: Path, name: str) -> None:
+    args = [name, "a b", "${HOME}", "#", "{", "&& rm", ""]
+    run("add", "--", name, "prog", *args)
+    assert servers(file)[name] == {"command": "prog", "args": args}
+    assert load(file, {"HOME": "/h"}).settings.servers[name].args == [*args[:2], "/h", *args[3:]]
+    run("remove", "--", name)
+    assert text(file) == BEFORE
+
+
+def test_secret_of_the_command_line_goes_into_a_file_and_is_not_shown(file: Path) -> None:
+    run(
+        "add", "s", "--env", f"API_KEY={CANARY}", "--env", "MODE=fast", "--", "prog", "--token", CANARY, f"--k={CANARY}"
+    )
+    own = servers(file)["s"]
+    assert own["env"] == {"API_KEY": "${file:secrets/s.API_KEY}", "MODE": "fast"}
+    assert CANARY not in file.read_text() and len(list((file.parent / "secrets").iterdir())) == 3
+    loaded = load(file, {}).settings.servers["s"]
+    assert loaded.env["API_KEY"] == CANARY and loaded.args == ["--token", CANARY, f"--k={CANARY}"]
+    assert load(file, {}).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (("add", "time", "--", "x"), "server_exists"),
+        (("remove", "tim"), "unknown_server"),
+        (("enable", "other"), "unknown_server"),
+        (("add", "x", "https://u:p@h/"), "invalid_url"),
+        (("add", "x", "--", ""), "out_of_range"),
+        (("add", "x\ny", "--", "x"), "invalid_value"),
+        (("add", "no-file.json"), "config_unreadable"),
+        (("add", "some-name"), "no_registry"),
+    ],
+)
+def test_refusal_names_its_code_and_changes_nothing(file: Path, args: tuple[str, ...], code: str) -> None:
+    assert f"[{code}]" in run(*args, code=2).stderr
+    assert text(file) == BEFORE
+
+
+@pytest.mark.parametrize(
+    "args", [("add", "x"), ("add", "x", "y", "--header", "A=b"), ("add", "x", "https://h", "--cwd", "/"), ("add",)]
+)
+def test_options_that_do_not_fit_are_refused(file: Path, args: tuple[str, ...]) -> None:
+    run(*args, code=2)
+    assert text(file) == BEFORE
+
+
+def test_text_that_cannot_be_edited_gets_the_lines_to_paste_without_the_secret(file: Path) -> None:
+    file.write_text("servers:\n  ? time\n  : {command: x}\n")
+    done = run("add", "s", "--env", f"API_KEY={CANARY}", "--", "prog", code=2)
+    assert "[not_editable]" in done.stderr and "command: prog" in done.stdout
+    assert not (file.parent / "secrets").exists()
+
+
+def test_link_is_followed_and_stays(file: Path) -> None:
+    target = file.rename(file.parent / "real.yaml")
+    file.symlink_to(target)
+    run("remove", "git")
+    assert file.is_symlink() and "git" not in servers(target)
+    target.unlink()
+    assert "[dangling_link]" in run("add", "a", "--", "x", code=2).stderr
+    assert file.is_symlink() and not target.exists()
+
+
+def test_first_server_makes_the_file_for_nobody_elses_eyes(file: Path) -> None:
+    file.unlink()
+    run("add", "a", "--cwd", "~", "--", "prog")
+    assert servers(file) == {"a": {"command": "prog", "cwd": os.path.expanduser("~")}}
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.processes
+def test_edited_file_is_checked(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = file.parent / "edit er.py"
+    script.write_text("import sys; p = sys.argv[1]; t = open(p).read(); open(p, 'w').write(t.replace('git-mcp', '[]'))")
+    monkeypatch.setenv("VISUAL", f"{sys.executable} '{script}'")
+    assert "[wrong_type]" in run("edit", code=2).stderr
+    monkeypatch.setenv("VISUAL", "true")
+    file.write_text("servers: {a: {command: x}}\n")
+    assert "valid" in run("edit").stderr
+    monkeypatch.setenv("VISUAL", "/nowhere/editor")
+    assert "[editor_failed]" in run("edit", code=2).stderr
+
+
+def server_json(**more: object) -> dict[str, object]:
+    package = {"registryType": "npm", "identifier": "@x/y", "version": "1.2.3", "transport": {"type": "stdio"}}
+    return {"name": "io.example/weather", "packages": [{**package, **more}]}
+
+
+@pytest.fixture
+def registry() -> Any:
+    """A registry on this machine that has one server."""
+    import msgspec
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = self.path == "/v0.1/servers/io.example%2Fweather/versions/latest"
+            self.send_response(200 if found else 404)
+            self.end_headers()
+            self.wfile.write(msgspec.json.encode({"server": server_json()}))
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join(10)
+
+
+def test_name_is_looked_up_in_the_registry_and_the_command_is_shown_first(file: Path, registry: str) -> None:
+    file.write_text(f"hub: {{registry: '{registry}'}}\n")
+    asked = run("add", "io.example/weather", code=2)
+    assert "npx -y @x/y@1.2.3" in asked.stderr and "[no_terminal]" in asked.stderr
+    assert "servers" not in file.read_text()
+    run("add", "io.example/weather", "--yes", "--name", "w")
+    assert servers(file) == {"w": {"command": "npx", "args": ["-y", "@x/y@1.2.3"]}}
+    assert "[fetch_failed]" in run("add", "io.example/other", code=2).stderr
+    assert "[invalid_url]" in run("add", "http://far.example/server.json", code=2).stderr
+
+
+def test_server_of_a_stranger_reads_nothing_of_this_machine(file: Path) -> None:
+    import json
+
+    value = server_json(packageArguments=[{"type": "positional", "value": "${file:/etc/passwd}"}])
+    (file.parent / "s.json").write_text(json.dumps(value))
+    run("add", str(file.parent / "s.json"), "--yes")
+    assert load(file, {}).settings.servers["weather"].args == ["-y", "@x/y@1.2.3", "${file:/etc/passwd}"]

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -82,6 +82,7 @@ def start(file: Path) -> str:
     return f'{{ // mine\n  "mcpServers": {{"one": {{"command": "x", "env": {{"KEY": "{CANARY}"}}}}}},\n}}\n'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_all_clients_get_the_hub_and_every_step_is_taken_back(home: Home, system: System) -> None:
     where = home.be(system)
@@ -219,7 +220,7 @@ def test_undo_is_refused_after_drift(home: Home) -> None:
 
 def test_app_that_writes_its_file_back_must_be_quit(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     path = home.write(".config/Claude/claude_desktop_config.json", "{}")
-    names: Iterator[list[str]] = iter([["Claude"], ["bash", "Claude"], ["Claude"], ["bash"]])
+    names = chain([["Claude"], ["bash", "Claude"], ["Claude"]], repeat(["bash"]))
     monkeypatch.setattr(running, "_names", lambda system: iter(next(names)))
     monkeypatch.setattr(running, "_STEP", 0.001)
     result = home.install("claude-desktop")
@@ -321,6 +322,44 @@ def test_own_file_of_the_hub_is_removed_again(home: Home) -> None:
     }
     assert home.run("uninstall", "continue").exit_code == 0 and not path.exists()
     assert "not there" in home.run("uninstall", "continue").output
+
+
+def json_servers(**servers: Any) -> str:
+    return json.dumps({"mcpServers": servers}, indent=2) + "\n"
+
+
+def local(name: str, **more: Any) -> dict[str, Any]:
+    return {"command": f"/nowhere/{name}", "args": [name], **more}
+
+
+@pytest.mark.slow
+def test_servers_of_four_clients_move_into_the_hub_and_back(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_hub.config.load.load.platformdirs.user_config_dir", lambda name: str(home.folder / "own"))
+    monkeypatch.chdir(home.folder)
+    home.config.unlink()
+    home.write(".cursor/mcp.json", "// mine\n" + json_servers(a=local("a"), b=local("b"), broken={"args": 1}))
+    secret = local("c", env={"API_TOKEN": CANARY})
+    home.write(".kiro/settings/mcp.json", json_servers(a=local("a"), c=secret, d=local("d")))
+    toml = "# mine\n[mcp_servers.b]\ncommand = '/nowhere/b'\nargs = ['b']\n\n[mcp_servers.e]\ncommand = '/nowhere/e'\n"
+    home.write(".codex/config.toml", toml)
+    items = "".join(f"  - name: {name} # of {name}\n    command: /nowhere/{name}\n" for name in "fgh")
+    home.write(".continue/config.yaml", f"# mine\nname: me\nmcpServers:\n{items}")
+    before = home.contents()
+    shown = home.run("install", "--all", "--import", "--dry-run")
+    assert shown.exit_code == 0 and home.contents() == before
+    result = home.run("install", "--all", "--import")
+    assert result.exit_code == 0, result.output
+    servers = yaml.safe_load(home.config.read_text())["servers"]
+    assert sorted(servers) == [*"abcdefgh"] and CANARY not in home.config.read_text()
+    assert json.loads((home.folder / ".kiro/settings/mcp.json").read_text())["mcpServers"].keys() == {"mcp-hub"}
+    cursor = (home.folder / ".cursor/mcp.json").read_text()
+    assert "// mine" in cursor and "broken" in cursor and "/nowhere" not in cursor
+    codex = (home.folder / ".codex/config.toml").read_text()
+    assert codex.startswith("# mine\n") and "/nowhere" not in codex and "mcp-hub" in codex
+    rest = (home.folder / ".continue/config.yaml").read_text()
+    assert rest == "# mine\nname: me\nmcpServers: []\n" and (home.folder / ".continue/mcpServers/mcp-hub.yaml").exists()
+    assert home.run("install", "--undo").exit_code == 0
+    assert home.contents() == before
 
 
 COMMAND = Command('/opt/é "x" & y/mcp-hub', ("serve", "--config", "/a b/s.yaml"))

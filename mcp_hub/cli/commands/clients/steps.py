@@ -40,12 +40,12 @@ def chosen_clients(names: Sequence[str], every: bool, where: Where) -> list[Clie
 
 def unless_running(step: Step, where: Where, waits: bool) -> Step:
     """The step, with a problem if the client runs and would write its file back; with `waits`, waits for its end."""
-    program = step.file.client.rewrites
-    if program is None or step.problem is not None or not step.is_needed:
+    programs = step.file.client.rewrites
+    if not programs or step.problem is not None or not step.is_needed:
         return step
 
     def is_there() -> bool:
-        return running.is_running(program, where.system)
+        return running.is_running(programs, where.system)
 
     title = step.file.client.title
     if waits and is_there():

@@ -1,6 +1,7 @@
 """`mcp-hub import` from the clients of a home folder: what is taken, under which names, and where secrets go."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from mcp_hub.cli import main
+from mcp_hub.cli.clients.places import Where
+from mcp_hub.cli.clients.table import CLIENTS
+from mcp_hub.cli.commands.clients.install import Options, install_into
+from mcp_hub.cli.imports.moves import moved_servers
 from mcp_hub.config.load.load import load
 from tests.unit.cli.homes import CANARIES, FILES, make_home
 
@@ -203,3 +208,28 @@ def test_init_imports_what_is_there_or_begins_with_a_clock(home: Path) -> None:
         (home / name).unlink()
     run("init", "--yes")
     assert list(servers(home)) == ["time"]
+
+
+def test_servers_move_with_the_install_and_one_undo_brings_every_byte_back(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")  # no client's own command
+    (home / "hub").mkdir()
+    (home / "hub" / "servers.yaml").write_text(
+        "# mine\nservers:\n  time: {command: uvx, args: [mcp-server-time]} # c\n"
+    )
+    before = snapshot(home)
+    loaded = load(home / "hub" / "servers.yaml", os.environ)
+    chosen = [CLIENTS[name] for name in ("claude-desktop", "cursor", "codex", "gemini")]
+    options = Options(moves=moved_servers)
+    assert install_into(chosen, loaded, Where.here(os.environ), options) == (0, True)
+    assert list(servers(home)) == NAMES
+    for name in FILES:
+        text = (home / name).read_text()
+        assert "mcp-hub" in text and not any(canary in text for canary in CANARIES)
+    assert '"off"' in (home / ".cursor" / "mcp.json").read_text()
+    assert "// mine" in (home / ".cursor" / "mcp.json").read_text()
+    run("install", "--undo")
+    after = snapshot(home)
+    assert {path: after.get(path) for path in before} == before
+    assert not list((home / "hub" / "secrets").iterdir())

@@ -80,10 +80,7 @@ def install(
         raise SystemExit(_print_links(clients, every, loaded, where))
     chosen = common.chosen_clients(clients, every, where)
     options = Options(over_http, dry_run, waits, every, moved_servers if imports else None)
-    try:
-        code, changed = install_into(chosen, loaded, where, options)
-    except ConfigError as error:
-        fail_with(error)
+    code, changed = install_into(chosen, loaded, where, options)
     if changed and imports:
         say("Starting each server once, to count the tokens of its tools …")
         quiet_logs(0)
@@ -103,7 +100,7 @@ def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, option
         if not client.is_written:
             _refuse_import_only(client, source, where)
     files = [file for client in clients for file in hub_files(client, where)]
-    moved = options.moves(files, loaded.path) if options.moves is not None else Moved()
+    moved = _moved(files, loaded, options)
     planned = [_step(file, source, where, options, moved) for file in files]
     skipped = [
         step for step in planned if options.every and step.problem and step.problem.code == "client_without_http"
@@ -119,6 +116,13 @@ def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, option
     args = (*(("--http",) if options.over_http else ()), "--config", loaded.place)
     code = common.do("install into", planned, args, moved.changes)
     return code, any(step.is_needed and step.problem is None for step in planned)
+
+
+def _moved(files: Sequence[ClientFile], loaded: Loaded, options: Options) -> Moved:
+    try:
+        return options.moves(files, loaded.path) if options.moves is not None else Moved()
+    except ConfigError as error:
+        fail_with(error)
 
 
 def _step(file: ClientFile, source: Source, where: Where, options: Options, moved: Moved) -> Step:

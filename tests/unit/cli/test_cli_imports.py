@@ -102,6 +102,16 @@ def test_dry_run_writes_nothing_and_shows_the_exact_command(home: Path) -> None:
     assert snapshot(home) == before and not (home / "hub").exists()
 
 
+def test_json_has_the_plan_and_says_whether_it_was_written(home: Path) -> None:
+    found = json.loads(run("import", "codex", "--dry-run", "--json").stdout)
+    assert (found["written"], found["doubles"], found["tokens"]) == (False, 0, None)
+    assert [one["name"] for one in found["servers"]] == ["team", "db", "broken"]
+    assert found["servers"][1]["entry"]["args"] == ["db-mcp", "--password", "${file:secrets/db.arg2}"]
+    assert json.loads(run("import", "codex", "--yes", "--no-count", "--json").stdout)["written"] is True
+    again = json.loads(run("import", "codex", "--yes", "--json").stdout)
+    assert again["written"] is False and len(again["not_taken"]) == 3
+
+
 def test_import_keeps_the_comments_and_servers_of_the_configuration(home: Path) -> None:
     (home / "hub").mkdir()
     text = "# top\nservers: # all\n  time: {command: other} # mine\n# end\n"

@@ -78,6 +78,7 @@ fuzz: $(STAMP)
 
 clients: $(STAMP)
 	$(BIN)/python -m rigs.clients $(CLIENTS)
+	$(BIN)/python -m rigs.clients.apps
 
 $(HUB): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mcp-hub needs Python 3.11 or newer: make PYTHON=python3.12 …")'

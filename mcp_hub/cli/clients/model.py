@@ -48,13 +48,13 @@ class OwnCli(msgspec.Struct, frozen=True):
     """The client's own command, for a file that it owns. Slots of the arguments are texts in braces.
 
     `add` with {name}, {json} (the entry), {named} (the entry with its name), {command} and {args} (several).
-    `remove` is empty if it cannot. `drops_comments`: it is not used for a file that has some.
+    `remove` is empty if it cannot. `writes_anew`: it loses the form of a file, so it only makes new ones.
     """
 
     program: str
     add: tuple[str, ...]
     remove: tuple[str, ...] = ()
-    drops_comments: bool = False
+    writes_anew: bool = False
 
 
 class Client(msgspec.Struct, frozen=True):

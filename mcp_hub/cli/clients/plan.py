@@ -16,7 +16,7 @@ from mcp_hub.cli.clients.files.acts import FileChange
 from mcp_hub.cli.clients.files.replace import FileRefused, content_of, target_of
 from mcp_hub.cli.clients.find import ClientFile
 from mcp_hub.cli.clients.model import Client, Layout
-from mcp_hub.cli.clients.reading import has_comments, held_at, layout_of, read_data
+from mcp_hub.cli.clients.reading import held_at, layout_of, read_data
 from mcp_hub.cli.clients.shown import snippet
 from mcp_hub.errors import ConfigError
 from mcp_hub.types import JsonObject
@@ -177,7 +177,7 @@ def _run_to_add(
     cli = file.client.cli
     names = [str(path[-1]) for path in moved]
     program = own_cli.find_cli(cli, env)
-    if cli is None or program is None or cli.drops_comments and has_comments(text or "") or names and not cli.remove:
+    if cli is None or program is None or cli.writes_anew and (text or "").strip() or names and not cli.remove:
         return None
     if any(name.startswith("-") for name in names) or "{command}" in cli.add and "url" in entry:
         return None
@@ -195,7 +195,7 @@ def _run_to_add(
 def _run_to_remove(file: ClientFile, text: str | None, env: Mapping[str, str]) -> Callable[[], bool] | None:
     cli = file.client.cli
     program = own_cli.find_cli(cli, env)
-    if cli is None or program is None or not cli.remove or cli.drops_comments and has_comments(text or ""):
+    if cli is None or program is None or not cli.remove or cli.writes_anew and (text or "").strip():
         return None
 
     def run() -> bool:

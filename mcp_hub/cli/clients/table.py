@@ -34,7 +34,7 @@ def _vscode(name: str, title: str, folder: str, program: str) -> Client:
         ),
         project=(".vscode/mcp.json",),
         kind="vscode",
-        cli=OwnCli(program, ("--add-mcp", "{named}"), drops_comments=True),
+        cli=OwnCli(program, ("--add-mcp", "{named}"), writes_anew=True),
     )
 
 
@@ -156,7 +156,7 @@ _ALL: Final = (
         cli=OwnCli(
             "gemini",
             ("mcp", "add", "--scope", "user", "{name}", "{command}", "{args}"),
-            ("mcp", "remove", "--scope", "user", "{name}"),
+            writes_anew=True,
         ),
         restart=_RESTART,
     ),

@@ -1,6 +1,7 @@
 """An import for people: the servers to take, those that stay where they are and why, and the costs in tokens."""
 
 import click
+from msgspec.structs import asdict
 
 from mcp_hub.cli.imports.costs import MeasuredCosts
 from mcp_hub.cli.imports.plan import ImportPlan
@@ -39,7 +40,7 @@ def data_of(plan: ImportPlan, *, written: bool, costs: MeasuredCosts | None) -> 
         for one in plan.taken
     ]
     gone = [{"name": one.name, "from": one.source, "reason": hide(one.reason)} for one in plan.skipped]
-    counted = None if costs is None else {"tools": costs.tools, "before": costs.before, "after": costs.after}
+    counted = None if costs is None else {**asdict(costs), "absent": [one.server for one in costs.absent]}
     return {
         **{"file": str(plan.file.path), "written": written, "servers": taken, "not_taken": gone},
         **{"doubles": plan.doubles, "tokens": counted, "warnings": [hide(str(one)) for one in plan.problems]},

@@ -172,6 +172,16 @@ def test_entry_of_this_hub_over_http_is_not_imported(home: Path) -> None:
     assert list(servers(home)) == ["other"]
 
 
+def test_files_and_keyring_of_this_machine_are_not_looked_up_for_a_server_of_a_file(home: Path) -> None:
+    headers = {"A": "${file:~/.ssh/id}", "B": "${keyring:mail/me}", "C": "${SHOWN}"}
+    own = {"mcpServers": {"far": {"url": "https://far.example/mcp", "headers": headers}}}
+    (home / ".mcp.json").write_text(json.dumps(own))
+    done = run("import", ".mcp.json", "--yes", "--no-count")
+    expected = {"A": "$${file:~/.ssh/id}", "B": "$${keyring:mail/me}", "C": "${SHOWN}"}
+    assert servers(home)["far"]["headers"] == expected
+    assert "C='${SHOWN}'" in done.stdout
+
+
 def test_goose_continue_and_cline_are_read_as_they_write(home: Path) -> None:
     texts = {
         ".config/goose/config.yaml": "extensions:\n  g: {name: g, type: stdio, cmd: goose-x, args: [a], envs: {A: '1'},"

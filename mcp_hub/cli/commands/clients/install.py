@@ -13,7 +13,7 @@ from mcp_hub.cli.access.running import running_hub
 from mcp_hub.cli.access.warm import warm
 from mcp_hub.cli.clients.command import Installation, NoCommand, hub_command, serve_args
 from mcp_hub.cli.clients.entries import Command
-from mcp_hub.cli.clients.find import client_files, hub_files
+from mcp_hub.cli.clients.find import ClientFile, client_files, hub_files
 from mcp_hub.cli.clients.links import LINKED, install_link
 from mcp_hub.cli.clients.model import Client
 from mcp_hub.cli.clients.places import Where
@@ -82,10 +82,7 @@ def install(
         raise SystemExit(_print_links(clients, every, loaded, where))
     chosen = common.chosen_clients(clients, every, where)
     options = Options(over_http, dry_run, waits, every, moved_servers if imports else None)
-    try:
-        code, changed = install_into(chosen, loaded, where, options)
-    except ConfigError as error:
-        fail_with(error)
+    code, changed = install_into(chosen, loaded, where, options)
     if changed:
         _start_once(loaded, code, options)
     raise SystemExit(code)
@@ -99,7 +96,7 @@ def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, option
             _refuse_import_only(client, source, where)
     files = [file for client in clients for file in hub_files(client, where)]
     others = [file for client in clients for file in client_files(client, where) if file not in files]
-    moved = options.moves([*files, *others], loaded.path) if options.moves is not None else Moved()
+    moved = _moved([*files, *others], loaded, options)
     planned = [plan_install(file, source, where.env, moved.taken.get(file.path, ())) for file in files]
     planned += [plan_move(file, moved.taken[file.path]) for file in others if file.path in moved.taken]
     skipped = [step for step in planned if options.every and _lacks_http(step)]
@@ -115,6 +112,13 @@ def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, option
     args = (*(("--http",) if options.over_http else ()), "--config", loaded.place)
     code = common.do("install into", planned, args, moved.changes)
     return code, any(step.is_needed and step.problem is None for step in planned)
+
+
+def _moved(files: Sequence[ClientFile], loaded: Loaded, options: Options) -> Moved:
+    try:
+        return options.moves(files, loaded.path) if options.moves is not None else Moved()
+    except ConfigError as error:
+        fail_with(error)
 
 
 def _configuration(config: str | None, *, may_be_new: bool) -> Loaded:

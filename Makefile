@@ -83,6 +83,7 @@ fuzz: $(STAMP)
 
 clients: $(STAMP)
 	$(BIN)/python -m rigs.clients $(CLIENTS)
+	$(BIN)/python -m rigs.clients.apps
 
 # wheel, sdist, bundles and plugins into dist/, then the wheel installed and started without network;
 # DIST=--outside: with the linters of others, too

@@ -48,13 +48,13 @@ class OwnCli(msgspec.Struct, frozen=True):
     """The client's own command, for a file that it owns. Slots of the arguments are texts in braces.
 
     `add` with {name}, {json} (the entry), {named} (the entry with its name), {command} and {args} (several).
-    `remove` is empty if it cannot. `drops_comments`: it is not used for a file that has some.
+    `remove` is empty if it cannot. `writes_anew`: it loses the form of a file, so it only makes new ones.
     """
 
     program: str
     add: tuple[str, ...]
     remove: tuple[str, ...] = ()
-    drops_comments: bool = False
+    writes_anew: bool = False
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -75,8 +75,8 @@ class Client(msgspec.Struct, frozen=True):
     """Templates of folders that show that the client is installed, besides the folder of its file."""
     has_generations: bool = False
     """Each of its places whose folder exists is a file of its own; otherwise the first file that exists is read."""
-    rewrites: str | None = None
-    """The program that, while it runs, writes the file back from memory."""
+    rewrites: tuple[str, ...] = ()
+    """Names of the program that, while it runs, writes the file back from memory."""
     restart: str = ""
     """The advice that makes the client read the file again; empty: it does so by itself."""
 

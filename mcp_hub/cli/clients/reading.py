@@ -81,11 +81,6 @@ def held_at(data: object, key: tuple[str, ...]) -> object:
     return data
 
 
-def has_comments(text: str) -> bool:
-    """Whether a text of JSON has comments."""
-    return any(token[1] is None for token in _COMMENT.finditer(text))
-
-
 def _holds_servers(data: object, layout: Layout) -> bool:
     """Whether all that is at the key are servers: a server may itself be named as a key is."""
     held = held_at(data, layout.key)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from mcp_hub.config.load.imported import as_text, mapped
 from mcp_hub.types import JsonObject
 
 _ENV: Final = re.compile(r"\$\{env:([A-Za-z_]\w*)\}")
@@ -39,7 +40,7 @@ def in_our_notation(server: JsonObject, client: str) -> JsonObject:
         text = text if own is None else own[0].sub(own[1], text)
         return _ENV.sub(_variable, text)
 
-    done = {key: _mapped(value, translated) for key, value in server.items()}
+    done = {key: mapped(as_text(value), translated) for key, value in server.items()}
     for key in _VALUES:
         if isinstance(values := done.get(key), dict):
             done[key] = {name: _whole(value) for name, value in values.items()}
@@ -49,15 +50,3 @@ def in_our_notation(server: JsonObject, client: str) -> JsonObject:
 def _whole(value: object) -> object:
     found = _WHOLE.fullmatch(value) if isinstance(value, str) else None
     return value if found is None else _variable(found)
-
-
-def _mapped(tree: object, translated: Callable[[str], str]) -> object:
-    match tree:
-        case dict():
-            return {key: _mapped(value, translated) for key, value in tree.items()}
-        case list():
-            return [_mapped(item, translated) for item in tree]
-        case str():
-            return translated(tree)
-        case _:
-            return tree

@@ -90,13 +90,15 @@ def server_table(servers: Sequence[ServerInfo]) -> "Table":
 
 
 def described(own: JsonObject) -> str:
-    """The server on one line: its exact command, quoted as a shell would have it, or its URL."""
+    """The server on one line: its exact command, quoted as a shell would have it, or its URL and headers."""
     if "url" in own:
-        named = own.get("headers")
-        with_headers = f" with {', '.join(named)}" if isinstance(named, dict) and named else ""
-        return f"{own['url']}{with_headers}"
-    env = own.get("env")
-    settings = [f"{key}={shlex.quote(str(value))}" for key, value in env.items()] if isinstance(env, dict) else []
+        headers = " ".join(_settings(own.get("headers")))
+        return f"{own['url']} with {headers}" if headers else str(own["url"])
     args = own.get("args")
     line = shlex.join([str(own.get("command")), *map(str, args if isinstance(args, list) else ())])
-    return " ".join([*settings, line])
+    return " ".join([*_settings(own.get("env")), line])
+
+
+def _settings(values: object) -> list[str]:
+    pairs = values.items() if isinstance(values, dict) else ()
+    return [f"{name}={shlex.quote(str(value))}" for name, value in pairs]

@@ -16,6 +16,7 @@ from mcp_hub.config.load.locate import LocatedData, read_document
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import JsonObject
 
+_LOOKUP: Final = re.compile(r"(?<!\$)\$\{(?=(?:file|keyring):)")
 _REFERENCE: Final = re.compile(r"(?<!\$)\$\{([^{}]*)\}")
 
 
@@ -50,8 +51,14 @@ def imported(file: Path, env: Mapping[str, str], places: ValuePlaces) -> tuple[J
     if not isinstance(servers, dict) or report.errors:
         report.error(("servers",), "wrong_type", "expected a mapping (key: value) without duplicate keys")
         raise report.failure()
+    servers = {name: as_text(own) for name, own in servers.items()}
     done = in_our_keys(servers, data, file, env, places, report)
     return done, report.located(report.warnings)
+
+
+def as_text(tree: object) -> object:
+    """The data, in which `${file:…}` and `${keyring:…}` stay text: no other client looks anything up by them."""
+    return mapped(tree, lambda text: _LOOKUP.sub("$${", text))
 
 
 def in_our_keys(
@@ -74,7 +81,7 @@ def in_our_keys(
         if not isinstance(own, dict):
             report.warn(("servers", name), "wrong_type", "expected a mapping (key: value) (the server is left out)")
             continue
-        done[name] = {key: _replaced(value, written) for key, value in own.items()}
+        done[name] = {key: mapped(value, lambda text: _REFERENCE.sub(written, text)) for key, value in own.items()}
         _make_absolute(done[name], file.absolute().parent)
         if "envFile" in own:
             _take_variables(name, done[name], file, env, places, report)
@@ -132,9 +139,10 @@ def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _replaced(tree: object, written: Callable[[re.Match[str]], str]) -> object:
+def mapped(tree: object, change: Callable[[str], str]) -> object:
+    """The data with every text changed."""
     if isinstance(tree, dict):
-        return {key: _replaced(value, written) for key, value in tree.items()}
+        return {key: mapped(value, change) for key, value in tree.items()}
     if isinstance(tree, list):
-        return [_replaced(item, written) for item in tree]
-    return _REFERENCE.sub(written, tree) if isinstance(tree, str) else tree
+        return [mapped(item, change) for item in tree]
+    return change(tree) if isinstance(tree, str) else tree

@@ -1,6 +1,7 @@
 """The table of clients: where their files are on each system, the entry that each gets, and the servers it has."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -237,3 +238,11 @@ def test_broken_file_is_refused_with_its_line() -> None:
 def test_strings_that_look_like_comments_stay() -> None:
     text = json.dumps({"a": "// x /* y */ ,}", "b": 'q"//'})
     assert read_data(text, "x.json") == json.loads(text)
+
+
+def test_page_about_clients_names_each_of_them() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "install.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall("`([^`]*)`", row.split("|")[1])}
+    assert named == {name for client in WRITTEN for name in (client.name, *client.aliases)}
+    assert all(f"`{name}`" in page for name in CLIENTS)

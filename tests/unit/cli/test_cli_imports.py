@@ -1,6 +1,7 @@
 """`mcp-hub import` from the clients of a home folder: what is taken, under which names, and where secrets go."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from mcp_hub.cli import main
+from mcp_hub.cli.clients.places import Where
+from mcp_hub.cli.clients.table import CLIENTS
+from mcp_hub.cli.commands.clients.install import Options, install_into
+from mcp_hub.cli.imports.moves import moved_servers
 from mcp_hub.config.load.load import load
 from tests.unit.cli.homes import CANARIES, FILES, make_home
 
@@ -97,6 +102,16 @@ def test_dry_run_writes_nothing_and_shows_the_exact_command(home: Path) -> None:
     assert snapshot(home) == before and not (home / "hub").exists()
 
 
+def test_json_has_the_plan_and_says_whether_it_was_written(home: Path) -> None:
+    found = json.loads(run("import", "codex", "--dry-run", "--json").stdout)
+    assert (found["written"], found["doubles"], found["tokens"]) == (False, 0, None)
+    assert [one["name"] for one in found["servers"]] == ["team", "db", "broken"]
+    assert found["servers"][1]["entry"]["args"] == ["db-mcp", "--password", "${file:secrets/db.arg2}"]
+    assert json.loads(run("import", "codex", "--yes", "--no-count", "--json").stdout)["written"] is True
+    again = json.loads(run("import", "codex", "--yes", "--json").stdout)
+    assert again["written"] is False and len(again["not_taken"]) == 3
+
+
 def test_import_keeps_the_comments_and_servers_of_the_configuration(home: Path) -> None:
     (home / "hub").mkdir()
     text = "# top\nservers: # all\n  time: {command: other} # mine\n# end\n"
@@ -157,6 +172,16 @@ def test_entry_of_this_hub_over_http_is_not_imported(home: Path) -> None:
     assert list(servers(home)) == ["other"]
 
 
+def test_files_and_keyring_of_this_machine_are_not_looked_up_for_a_server_of_a_file(home: Path) -> None:
+    headers = {"A": "${file:~/.ssh/id}", "B": "${keyring:mail/me}", "C": "${SHOWN}"}
+    own = {"mcpServers": {"far": {"url": "https://far.example/mcp", "headers": headers}}}
+    (home / ".mcp.json").write_text(json.dumps(own))
+    done = run("import", ".mcp.json", "--yes", "--no-count")
+    expected = {"A": "$${file:~/.ssh/id}", "B": "$${keyring:mail/me}", "C": "${SHOWN}"}
+    assert servers(home)["far"]["headers"] == expected
+    assert "C='${SHOWN}'" in done.stdout
+
+
 def test_goose_continue_and_cline_are_read_as_they_write(home: Path) -> None:
     texts = {
         ".config/goose/config.yaml": "extensions:\n  g: {name: g, type: stdio, cmd: goose-x, args: [a], envs: {A: '1'},"
@@ -203,3 +228,28 @@ def test_init_imports_what_is_there_or_begins_with_a_clock(home: Path) -> None:
         (home / name).unlink()
     run("init", "--yes")
     assert list(servers(home)) == ["time"]
+
+
+def test_servers_move_with_the_install_and_one_undo_brings_every_byte_back(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")  # no client's own command
+    (home / "hub").mkdir()
+    (home / "hub" / "servers.yaml").write_text(
+        "# mine\nservers:\n  time: {command: uvx, args: [mcp-server-time]} # c\n"
+    )
+    before = snapshot(home)
+    loaded = load(home / "hub" / "servers.yaml", os.environ)
+    chosen = [CLIENTS[name] for name in ("claude-desktop", "cursor", "codex", "gemini")]
+    options = Options(moves=moved_servers)
+    assert install_into(chosen, loaded, Where.here(os.environ), options) == (0, True)
+    assert list(servers(home)) == NAMES
+    for name in FILES:
+        text = (home / name).read_text()
+        assert "mcp-hub" in text and not any(canary in text for canary in CANARIES)
+    assert '"off"' in (home / ".cursor" / "mcp.json").read_text()
+    assert "// mine" in (home / ".cursor" / "mcp.json").read_text()
+    run("install", "--undo")
+    after = snapshot(home)
+    assert {path: after.get(path) for path in before} == before
+    assert not list((home / "hub" / "secrets").iterdir())

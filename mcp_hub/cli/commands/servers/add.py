@@ -20,7 +20,7 @@ from mcp_hub.masking import hide, learn
 from mcp_hub.types import JsonObject
 
 
-@click.command(context_settings={"ignore_unknown_options": False})
+@click.command()
 @click.argument("words", metavar="NAME [URL | -- COMMAND...]", nargs=-1, required=True)
 @click.option("--env", "env", metavar="NAME=VALUE", multiple=True, help="A variable for the process. Repeatable.")
 @click.option("--header", "headers", metavar="NAME=VALUE", multiple=True, help="A header for the URL. Repeatable.")

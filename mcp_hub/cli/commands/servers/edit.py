@@ -48,7 +48,7 @@ def _open(file: ServersFile) -> None:
 
 def _is_right(file: ServersFile) -> bool:
     try:
-        loaded = load(file.path, os.environ)
+        loaded = load(file.path, os.environ, lenient=True)
     except ConfigError as error:
         for finding in error.findings:
             say(str(finding))

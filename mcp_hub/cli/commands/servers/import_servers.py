@@ -13,11 +13,11 @@ from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.table import CLIENTS, find_client
 from mcp_hub.cli.commands.servers.changed import confirm, end_with, found_file, report
 from mcp_hub.cli.imports.asked_inputs import AskedInputs
-from mcp_hub.cli.imports.costs import measured
+from mcp_hub.cli.imports.costs import MeasuredCosts, measured
 from mcp_hub.cli.imports.found import FoundServers, of_clients, of_file
 from mcp_hub.cli.imports.plan import ImportPlan, planned
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.imports import print_costs, print_plan
+from mcp_hub.cli.render.imports import data_of, print_costs, print_plan
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets
 from mcp_hub.cli.servers_file.servers_file import ServersFile
@@ -37,6 +37,7 @@ from mcp_hub.errors import ConfigError
     "--count/--no-count", "counts", default=None,
     help="Start the imported servers once, to measure what their tools cost. Default: ask; with --yes, do it.",
 )  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @config_option
 def import_servers(
@@ -45,6 +46,7 @@ def import_servers(
     dry_run: bool,
     keyring: bool,
     counts: bool | None,
+    as_json: bool,
     yes: bool,
     config: str | None,
 ) -> None:
@@ -58,13 +60,18 @@ def import_servers(
         raise click.UsageError("Name clients or files, or give --all. To only look: mcp-hub import --all --dry-run")
     file = found_file(config)
     plan = plan_of(sources, file, keyring=keyring)
-    print_plan(plan)
-    if dry_run or not plan.taken:
-        return
-    confirm(f"Write {tables.plural(len(plan.taken), 'server')} to {file.path}?", yes=yes)
-    carry_out(plan)
-    if counts if counts is not None else _is_to_count(yes):
-        count(plan)
+    if not as_json:
+        print_plan(plan)
+    is_written = bool(plan.taken) and not dry_run
+    costs = None
+    if is_written:
+        confirm(f"Write {tables.plural(len(plan.taken), 'server')} to {file.path}?", yes=yes)
+        carry_out(plan)
+        costs = _costs(plan) if counts or counts is None and _is_to_count(yes) else None
+    if as_json:
+        tables.print_json(data_of(plan, written=is_written, costs=costs))
+    elif costs is not None:
+        print_costs(costs)
 
 
 def plan_of(sources: Sequence[str], file: ServersFile, *, keyring: bool = False) -> ImportPlan:
@@ -90,15 +97,14 @@ def carry_out(plan: ImportPlan) -> None:
     tables.print_warnings(plan.file.unresolved([one.name for one in plan.taken]))
 
 
-def count(plan: ImportPlan) -> None:
-    """Starts the servers once, and prints what their tools cost."""
+def _costs(plan: ImportPlan) -> MeasuredCosts | None:
     quiet_logs(0)
     try:
         loaded = load(plan.file.path, os.environ, partly=True, lenient=True)
     except ConfigError as error:
         say(f"The costs were not measured: {error}")
-        return
-    print_costs(measured(loaded, [one.name for one in plan.taken]))
+        return None
+    return measured(loaded, [one.name for one in plan.taken])
 
 
 def _is_to_count(yes: bool) -> bool:

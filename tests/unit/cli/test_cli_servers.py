@@ -132,6 +132,7 @@ def test_refusal_names_its_code_and_changes_nothing(file: Path, args: tuple[str,
         ("add", "x", "npx", "-y", "z"),
         ("add", "x", "--header", "A=b", "--", "y"),
         ("add", "x", "https://h", "--cwd", "/"),
+        ("add", "x", "--env", "secret", "--", "y"),
         ("add",),
     ],
 )

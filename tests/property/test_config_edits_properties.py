@@ -1,5 +1,6 @@
 """Edits of a configuration as text: the value changes as asked, and every other byte stays."""
 
+import json
 from typing import Any
 
 import yaml
@@ -16,7 +17,7 @@ SPECIAL = "abZ09 -:?#,[]{}&*!|>'\"%@`=~$/\\\t\n\r\x85\u2028\ufeffäß€😀\x7f
 texts = st.text(st.sampled_from(SPECIAL), max_size=12) | st.sampled_from(
     ["", "on", "1", "1e3", "null", "2020-01-01", "<<", "-"]
 )
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
 values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3), max_leaves=8
 )
@@ -52,6 +53,16 @@ def files(draw: st.DrawFn) -> tuple[str, Any]:
         if is_the_same(text, data):
             return text, data
     return plain, data
+
+
+@st.composite
+def json_files(draw: st.DrawFn) -> tuple[str, Any]:
+    """A JSON file with comments, in a random indentation; and its data."""
+    data = draw(trees)
+    lines = json.dumps(data, indent=draw(st.sampled_from([None, 2, "\t"])), ensure_ascii=False).split("\n")
+    for number in draw(st.lists(st.integers(0, len(lines) - 1), max_size=4)):
+        lines[number] += draw(st.sampled_from(["  // } one,", " /* two */"]))
+    return draw(st.sampled_from(["\n", "\r\n"])).join(lines), data
 
 
 def is_the_same(text: str, data: Any) -> bool:
@@ -102,3 +113,20 @@ def test_entry_is_replaced_changed_and_removed_alone(file: tuple[str, Any], chos
         assert "#" in text  # a comment between two entries in brackets
         return
     assert is_within(removed, text)
+
+
+@given(json_files(), names, entries)
+def test_entry_of_json_comes_and_goes_alone(file: tuple[str, Any], name: str, entry: Any) -> None:
+    text, data = file
+    assume(name not in data["servers"])
+    try:
+        done = put(text, "servers.json", ("servers", name), entry)
+    except NotEditable:
+        assert "\\" in text or "\x85" in text or "\u2028" in text or "\ufeff" in text  # not of YAML, too
+        return
+    assert repr(read_document(done, "servers.json").data["servers"][name]) == repr(entry)  # type: ignore[index]
+    assert is_within(text, done)
+    try:
+        assert remove(done, "servers.json", ("servers", name)) == text or not data["servers"]
+    except NotEditable:
+        assert "//" in text or "/*" in text

@@ -211,8 +211,7 @@ class _Text(msgspec.Struct, frozen=True):
         if not found:
             return text[: spans.start(node)] + text[spans.start(node) : close].rstrip(" ") + item + text[close:]
         last = spans.end(text, found[-1].value)
-        gap = self._gap(last, close)
-        comma = last + gap.index(",") + 1 if "," in gap else None
+        comma = self._comma(last, close)
         behind = comma or last
         blanks = text[spans.line_start(text, found[-1].start) : found[-1].start]
         if blanks.strip():  # not on a line of its own
@@ -229,20 +228,30 @@ class _Text(msgspec.Struct, frozen=True):
         """The text without a pair in brackets and the comma between it and a neighbour."""
         found = spans.pairs(node) or []
         place = next(index for index, one in enumerate(found) if one.start == pair.start)
-        text, close = self.text, spans.end(self.text, node) - 1
-        begin, end = pair.start, spans.end(text, pair.value)
+        text, end = self.text, spans.end(self.text, pair.value)
+        behind = found[place + 1].start if place + 1 < len(found) else spans.end(text, node) - 1
+        before = spans.end(text, found[place - 1].value) if place else None
+        comma = self._comma(end, behind)
+        line, line_end = spans.line_start(text, pair.start), spans.line_end(text, comma or end)
+        if not text[line : pair.start].strip() and line_end <= behind:
+            kept = text[:line]
+            if comma is None and before is not None and (other := self._comma(before, pair.start)) is not None:
+                kept = text[: other - 1] + text[other:line]
+            return kept + text[line_end:]
         if place + 1 < len(found):
-            stop = found[place + 1].start
-            between = (end, stop)
-        elif place:
-            begin, stop = spans.end(text, found[place - 1].value), end
-            between = (begin, pair.start)
+            begin, stop, between = pair.start, behind, text[end:behind]
+        elif before is not None:
+            begin, stop, between = before, end, text[before : pair.start]
         else:
-            stop = end + (self._gap(end, close).find(",") + 1)
-            between = (end, stop)
-        if text[slice(*between)].replace(",", "", 1).strip():  # a comment, whose entry nobody knows
+            begin, stop, between = pair.start, comma or end, ""
+        if between.replace(",", "", 1).strip():  # a comment, whose entry nobody knows
             raise _Uncertain
         return text[:begin] + text[stop:]
+
+    def _comma(self, begin: int, end: int) -> int | None:
+        """The index behind the comma there; None if there is none."""
+        found = self._gap(begin, end).find(",")
+        return None if found < 0 else begin + found + 1
 
     def _gap(self, begin: int, end: int) -> str:
         gap = self.text[begin:end]

@@ -126,7 +126,15 @@ def test_refusal_names_its_code_and_changes_nothing(file: Path, args: tuple[str,
 
 
 @pytest.mark.parametrize(
-    "args", [("add", "x"), ("add", "x", "y", "--header", "A=b"), ("add", "x", "https://h", "--cwd", "/"), ("add",)]
+    "args",
+    [
+        ("add", "x"),
+        ("add", "x", "npx", "-y", "z"),
+        ("add", "x", "--header", "A=b", "--", "y"),
+        ("add", "x", "https://h", "--cwd", "/"),
+        ("add", "x", "--env", "secret", "--", "y"),
+        ("add",),
+    ],
 )
 def test_options_that_do_not_fit_are_refused(file: Path, args: tuple[str, ...]) -> None:
     run(*args, code=2)

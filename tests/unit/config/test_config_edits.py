@@ -74,6 +74,8 @@ def test_one_member_is_set_and_comments_stay(before: str, after: str) -> None:
         ("servers: {a: {x: 1}, b: {}}\n", "servers: {b: {}}\n"),
         ("servers: {b: {}, a: {x: 1}}\n", "servers: {b: {}}\n"),
         ("servers: {a: {x: 1},}\n", "servers: {}\n"),
+        ("servers: {\n  b: {}, # b\n  a: {x: 1} # a\n  # end\n}\n", "servers: {\n  b: {} # b\n  # end\n}\n"),
+        ("servers: {\n  a: {x: 1}, # a\n  # b\n  b: {}}\n", "servers: {\n  # b\n  b: {}}\n"),
         ("servers:\n  a:\n    t: |\n      x\n\nhub: {}\n", "servers:\n\nhub: {}\n"),
         ("x: &x {url: u}\nservers:\n  a: *x\n  b: *x\n", "x: &x {url: u}\nservers:\n  b: *x\n"),
     ],

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
+from typing import Final
 
 import click
 
@@ -19,8 +20,18 @@ from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide, learn
 from mcp_hub.types import JsonObject
 
+_DASHES: Final = "mcp_hub.dashes"
 
-@click.command()
+
+class _CommandLine(click.Command):
+    """Notes whether there is a `--`: without it, options of the server's command would be taken for ours."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_DASHES] = "--" in args
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_CommandLine)
 @click.argument("words", metavar="NAME [URL | -- COMMAND...]", nargs=-1, required=True)
 @click.option("--env", "env", metavar="NAME=VALUE", multiple=True, help="A variable for the process. Repeatable.")
 @click.option("--header", "headers", metavar="NAME=VALUE", multiple=True, help="A header for the URL. Repeatable.")
@@ -84,6 +95,8 @@ def _from_words(words: Sequence[str], env: dict[str, str], headers: dict[str, st
         if env or cwd:
             raise click.UsageError("--env and --cwd belong to a command. A URL takes --header.")
         return {"url": words[0], **({"headers": headers} if headers else {})}
+    if not click.get_current_context().meta[_DASHES]:
+        raise click.UsageError("Write -- before the command: mcp-hub add NAME -- COMMAND…")
     if headers:
         raise click.UsageError("--header belongs to a URL. A command takes --env.")
     own: JsonObject = {"command": words[0]}

@@ -45,7 +45,7 @@ class Exchange:
             self.response = message
         self._ring()
 
-    def fail(self, why: str) -> None:
+    def give_up(self, why: str) -> None:
         self.failed = why
         self._ring()
 
@@ -162,7 +162,7 @@ class _StdioClient(_Client):
                 if message is not None:
                     self._dispatch(message)
         for exchange in self._exchanges.values():
-            exchange.fail("the server ended its output")
+            exchange.give_up("the server ended its output")
 
     async def _write(self, message: JsonObject, exchange: Exchange | None) -> None:
         assert self._process.stdin is not None
@@ -206,10 +206,10 @@ class _HttpClient(_Client):
             try:
                 await self._post(message, exchange)
             except httpx2.HTTPError as exc:
-                exchange.fail(f"{type(exc).__name__}: {exc}")
+                exchange.give_up(f"{type(exc).__name__}: {exc}")
             else:
                 if exchange.response is None:
-                    exchange.fail("the HTTP response ended without the answer")
+                    exchange.give_up("the HTTP response ended without the answer")
 
     async def _post(self, message: JsonObject, exchange: Exchange | None) -> None:
         body = msgspec.json.encode(message)

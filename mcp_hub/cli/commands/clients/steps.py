@@ -40,21 +40,26 @@ def chosen_clients(names: Sequence[str], every: bool, where: Where) -> list[Clie
 
 def unless_running(step: Step, where: Where, waits: bool) -> Step:
     """The step, with a problem if the client runs and would write its file back; with `waits`, waits for its end."""
-    programs = step.file.client.rewrites
-    if not programs or step.problem is not None or not step.is_needed:
+    if step.problem is not None or not step.is_needed:
         return step
+    client = step.file.client
+    if waits and _is_running(client, where):
+        say(f"{client.title} is running. Quit it, from its tray icon too; waiting …")
+        running.wait_for_end(lambda: _is_running(client, where))
+    problem = running_refusal(client, where, "Quit it, or add --wait.")
+    return step if problem is None else msgspec.structs.replace(step, change=None, problem=problem)
 
-    def is_there() -> bool:
-        return running.is_running(programs, where.system)
 
-    title = step.file.client.title
-    if waits and is_there():
-        say(f"{title} is running. Quit it, from its tray icon too; waiting …")
-        running.wait_for_end(is_there)
-    if not is_there():
-        return step
-    said = f"{title} is running, and would remove the hub from its file again. Quit it, or add --wait."
-    return msgspec.structs.replace(step, change=None, problem=FileRefused("client_running", said))
+def running_refusal(client: Client, where: Where, advice: str = "Quit it first.") -> FileRefused | None:
+    """The problem with a client that runs and would write its file back."""
+    if not _is_running(client, where):
+        return None
+    said = f"{client.title} is running, and would undo the change of its file. {advice}"
+    return FileRefused("client_running", said)
+
+
+def _is_running(client: Client, where: Where) -> bool:
+    return bool(client.rewrites) and running.is_running(client.rewrites, where.system)
 
 
 def show(steps: Iterable[Step]) -> None:

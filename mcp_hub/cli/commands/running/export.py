@@ -19,7 +19,7 @@ from mcp_hub.cli.clients.model import Layout
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.reading import held_at, layout_of, read_data
 from mcp_hub.cli.clients.table import CLIENTS, find_client
-from mcp_hub.cli.commands.clients.steps import refuse_running
+from mcp_hub.cli.commands.clients.steps import running_refusal
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.servers_file.servers_file import ServersFile
@@ -91,7 +91,7 @@ def _document(name: str, layout: Layout, made: Sequence[ExportedServer]) -> str:
 
 def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> None:
     if layout.is_list:
-        said = f"{file.client.title} keeps its servers in a list, which the hub does not edit. Paste the printed ones."
+        said = f"{file.client.title} keeps its servers in a list, which the hub does not edit. Paste those above."
         fail("client_file_unclear", said, EXIT_TOOL)
     added: dict[str, None] = {}
 
@@ -110,7 +110,8 @@ def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> 
         return text.encode() if added else before
 
     try:
-        refuse_running(file.client, Where.here(os.environ), False)
+        if (refusal := running_refusal(file.client, Where.here(os.environ))) is not None:
+            raise refusal
         edited(content_of(target_of(file.path)))
         for name in added:
             say(visible(f"+ {'.'.join(layout.key)}.{name}"))

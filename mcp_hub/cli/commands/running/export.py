@@ -89,6 +89,13 @@ def _document(name: str, layout: Layout, made: Sequence[ExportedServer]) -> str:
     return text.rstrip("\n")
 
 
+def _refuse_running(file: ClientFile) -> None:
+    """Raises `FileRefused` for a client that runs and would write its file back."""
+    refusal = running_refusal(file.client, Where.here(os.environ))
+    if refusal is not None:
+        raise refusal
+
+
 def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> None:
     if layout.is_list:
         said = f"{file.client.title} keeps its servers in a list, which the hub does not edit. Paste those above."
@@ -110,8 +117,7 @@ def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> 
         return text.encode() if added else before
 
     try:
-        if (refusal := running_refusal(file.client, Where.here(os.environ))) is not None:
-            raise refusal
+        _refuse_running(file)
         edited(content_of(target_of(file.path)))
         for name in added:
             say(visible(f"+ {'.'.join(layout.key)}.{name}"))

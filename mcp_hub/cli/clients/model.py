@@ -75,8 +75,8 @@ class Client(msgspec.Struct, frozen=True):
     """Templates of folders that show that the client is installed, besides the folder of its file."""
     has_generations: bool = False
     """Each of its places whose folder exists is a file of its own; otherwise the first file that exists is read."""
-    rewrites: str | None = None
-    """The program that, while it runs, writes the file back from memory."""
+    rewrites: tuple[str, ...] = ()
+    """Names of the program that, while it runs, writes the file back from memory."""
     restart: str = ""
     """The advice that makes the client read the file again; empty: it does so by itself."""
 

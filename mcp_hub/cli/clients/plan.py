@@ -72,6 +72,11 @@ class Step(msgspec.Struct, frozen=True):
     moved: Sequence[KeyPath] = ()
 
     @property
+    def only_moves(self) -> bool:
+        """Whether it is not about the hub's entry."""
+        return self.before is None and self.after is None and bool(self.moved)
+
+    @property
     def is_needed(self) -> bool:
         """Whether the file is to be different."""
         return bool(self.moved) or self.before != self.after
@@ -100,8 +105,28 @@ def plan_install(file: ClientFile, source: Source, env: Mapping[str, str], moved
             raise FileRefused("client_file_unclear", said) from None
         return made.encode()
 
-    run = _run_to_add(file, text, after, moved, env)
+    run = _run_to_add(file, text, layout, after, moved, env)
     return _checked(Step(file, layout, before, after, FileChange(file.path, edited, run), moved=moved), text)
+
+
+def plan_move(file: ClientFile, moved: Sequence[KeyPath]) -> Step:
+    """The step that only takes the moved servers out of the file."""
+
+    def edited(content: bytes | None) -> bytes | None:
+        found = _text(file.path, content)
+        try:
+            for path in moved:
+                found = without_entry(found or "", file.path.name, path)
+        except CannotEdit as problem:
+            names = ", ".join(str(path[-1]) for path in moved)
+            raise FileRefused("client_file_unclear", f"{file.path}: {problem}. Remove {names} yourself.") from None
+        return None if found is None else found.encode()
+
+    step = Step(file, file.place.layouts[-1], change=FileChange(file.path, edited), moved=moved)
+    try:
+        return _checked(step, _text(file.path, content_of(target_of(file.path))))
+    except FileRefused as problem:
+        return Step(file, step.layout, problem=problem)
 
 
 def plan_uninstall(file: ClientFile, env: Mapping[str, str]) -> Step:
@@ -172,14 +197,23 @@ def _entry_in(data: object, layout: Layout) -> object:
 
 
 def _run_to_add(
-    file: ClientFile, text: str | None, entry: JsonObject, moved: Sequence[KeyPath], env: Mapping[str, str]
+    file: ClientFile,
+    text: str | None,
+    layout: Layout,
+    entry: JsonObject,
+    moved: Sequence[KeyPath],
+    env: Mapping[str, str],
 ) -> Callable[[], bool] | None:
     cli = file.client.cli
     names = [str(path[-1]) for path in moved]
     program = own_cli.find_cli(cli, env)
     if cli is None or program is None or cli.writes_anew and (text or "").strip() or names and not cli.remove:
         return None
-    if any(name.startswith("-") for name in names) or "{command}" in cli.add and "url" in entry:
+    if (
+        any(path[:-1] != layout.key or str(path[-1]).startswith("-") for path in moved)
+        or "{command}" in cli.add
+        and "url" in entry
+    ):
         return None
 
     def run() -> bool:

@@ -2,7 +2,7 @@
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -14,9 +14,9 @@ _STEP: Final = 0.5
 _PATIENCE: Final = 600.0
 
 
-def is_running(program: str, system: System) -> bool:
-    """Whether a process of this name runs; False if the system cannot say."""
-    return program in _names(system)
+def is_running(programs: Collection[str], system: System) -> bool:
+    """Whether a process of one of these names runs; False if the system cannot say."""
+    return any(name in programs for name in _names(system))
 
 
 def wait_for_end(is_there: Callable[[], bool], sleep: Callable[[float], None] = time.sleep) -> bool:

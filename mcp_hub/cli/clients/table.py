@@ -24,13 +24,15 @@ def _only_read(*paths: Paths, layouts: tuple[Layout, ...] = ()) -> tuple[Place, 
 
 
 def _vscode(name: str, title: str, folder: str, program: str) -> Client:
+    layouts = (Layout(("servers",), TYPED, TYPED_URL),)
     legacy = (Layout(("mcp", "servers"), TYPED, TYPED_URL),)
     return Client(
         name,
         title,
         (
             *_only_read(config(f"{folder}/User/settings.json"), layouts=legacy),
-            Place(config(f"{folder}/User/mcp.json"), (Layout(("servers",), TYPED, TYPED_URL),)),
+            *_only_read(config(f"{folder}/User/profiles/*/mcp.json"), layouts=layouts),
+            Place(config(f"{folder}/User/mcp.json"), layouts),
         ),
         project=(".vscode/mcp.json",),
         kind="vscode",
@@ -54,7 +56,7 @@ _ALL: Final = (
             Place(config(_DESKTOP), _mcp_servers(http=None)),
         ),
         has_generations=True,
-        rewrites="Claude",
+        rewrites=("Claude", "claude-desktop"),
         restart="quit it, from its tray icon too, and start it again",
     ),
     Client(

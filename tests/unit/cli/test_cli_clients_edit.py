@@ -160,6 +160,17 @@ def test_entry_of_a_list_is_removed_by_its_index() -> None:
         without_entry('{"servers": [{"name": "a"}]}', "a.json", ("servers", 0))
 
 
+@pytest.mark.parametrize(
+    "name", ['a "b"', "x & y; $(z)", "a.b", "é\U0001f600", "line\nend", "'", "#", "-", "]", "{}: x"]
+)
+@pytest.mark.parametrize("file", ["a.json", "a.toml", "a.yaml"])
+def test_any_name_is_data(file: str, name: str) -> None:
+    text = with_entry("", file, ("servers", "other"), {"command": "x"})
+    after = with_entry(text, file, ("servers", name), {"command": "y"})
+    assert read_data(after, file) == {"servers": {"other": {"command": "x"}, name: {"command": "y"}}}
+    assert without_entry(after, file, ("servers", name)) == text
+
+
 def test_newer_layout_is_kept() -> None:
     place = CLIENTS["opencode"].places[-1]
     text = json.dumps({"mcp": {"servers": {"one": {"type": "local"}}}})

@@ -1,14 +1,12 @@
 """`mcp-hub install` and `uninstall` in homes of all systems: what they change, say and refuse."""
 
-import base64
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 import yaml
@@ -16,11 +14,10 @@ from click.testing import CliRunner, Result
 
 from mcp_hub.cli import main
 from mcp_hub.cli.clients import running
-from mcp_hub.cli.clients.command import Installation, NoCommand, hub_command, serve_args
-from mcp_hub.cli.clients.entries import Command
+from mcp_hub.cli.clients.command import serve_args
 from mcp_hub.cli.clients.files.written import lost_entries
 from mcp_hub.cli.clients.find import hub_files
-from mcp_hub.cli.clients.links import LINKED, install_link
+from mcp_hub.cli.clients.links import LINKED
 from mcp_hub.cli.clients.places import SYSTEMS, System, Where
 from mcp_hub.cli.clients.table import CLIENTS
 
@@ -82,6 +79,7 @@ def start(file: Path) -> str:
     return f'{{ // mine\n  "mcpServers": {{"one": {{"command": "x", "env": {{"KEY": "{CANARY}"}}}}}},\n}}\n'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_all_clients_get_the_hub_and_every_step_is_taken_back(home: Home, system: System) -> None:
     where = home.be(system)
@@ -219,7 +217,7 @@ def test_undo_is_refused_after_drift(home: Home) -> None:
 
 def test_app_that_writes_its_file_back_must_be_quit(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     path = home.write(".config/Claude/claude_desktop_config.json", "{}")
-    names: Iterator[list[str]] = iter([["Claude"], ["bash", "Claude"], ["Claude"], ["bash"]])
+    names = chain([["Claude"], ["bash", "Claude"], ["Claude"]], repeat(["bash"]))
     monkeypatch.setattr(running, "_names", lambda system: iter(next(names)))
     monkeypatch.setattr(running, "_STEP", 0.001)
     result = home.install("claude-desktop")
@@ -323,21 +321,42 @@ def test_own_file_of_the_hub_is_removed_again(home: Home) -> None:
     assert "not there" in home.run("uninstall", "continue").output
 
 
-COMMAND = Command('/opt/é "x" & y/mcp-hub', ("serve", "--config", "/a b/s.yaml"))
-ENTRY = {"command": COMMAND.program, "args": list(COMMAND.args)}
+def json_servers(**servers: Any) -> str:
+    return json.dumps({"mcpServers": servers}, indent=2) + "\n"
 
 
-def test_links_hold_the_command_whatever_its_characters() -> None:
-    links = {name: urlsplit(install_link(name, COMMAND) or "") for name in LINKED}
-    for name in ("cursor", "lm-studio"):
-        query = parse_qs(links[name].query)
-        assert json.loads(base64.b64decode(query["config"][0])) == ENTRY and query["name"] == ["mcp-hub"]
-    vscode = {"name": "mcp-hub", "type": "stdio", **ENTRY}
-    assert (links["vscode"].scheme, links["vscode"].path) == ("vscode", "mcp/install")
-    assert json.loads(unquote(links["vscode"].query)) == vscode
-    goose = parse_qs(links["goose"].query)
-    assert (goose["cmd"], goose["arg"]) == ([COMMAND.program], list(COMMAND.args))
-    assert install_link("zed", COMMAND) is None
+def local(name: str, **more: Any) -> dict[str, Any]:
+    return {"command": f"/nowhere/{name}", "args": [name], **more}
+
+
+@pytest.mark.slow
+def test_servers_of_four_clients_move_into_the_hub_and_back(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_hub.config.load.load.platformdirs.user_config_dir", lambda name: str(home.folder / "own"))
+    monkeypatch.chdir(home.folder)
+    home.config.unlink()
+    home.write(".cursor/mcp.json", "// mine\n" + json_servers(a=local("a"), b=local("b"), broken={"args": 1}))
+    secret = local("c", env={"API_TOKEN": CANARY})
+    home.write(".kiro/settings/mcp.json", json_servers(a=local("a"), c=secret, d=local("d")))
+    toml = "# mine\n[mcp_servers.b]\ncommand = '/nowhere/b'\nargs = ['b']\n\n[mcp_servers.e]\ncommand = '/nowhere/e'\n"
+    home.write(".codex/config.toml", toml)
+    items = "".join(f"  - name: {name} # of {name}\n    command: /nowhere/{name}\n" for name in "fgh")
+    home.write(".continue/config.yaml", f"# mine\nname: me\nmcpServers:\n{items}")
+    before = home.contents()
+    shown = home.run("install", "--all", "--import", "--dry-run")
+    assert shown.exit_code == 0 and home.contents() == before
+    result = home.run("install", "--all", "--import")
+    assert result.exit_code == 0, result.output
+    servers = yaml.safe_load(home.config.read_text())["servers"]
+    assert sorted(servers) == [*"abcdefgh"] and CANARY not in home.config.read_text()
+    assert json.loads((home.folder / ".kiro/settings/mcp.json").read_text())["mcpServers"].keys() == {"mcp-hub"}
+    cursor = (home.folder / ".cursor/mcp.json").read_text()
+    assert "// mine" in cursor and "broken" in cursor and "/nowhere" not in cursor
+    codex = (home.folder / ".codex/config.toml").read_text()
+    assert codex.startswith("# mine\n") and "/nowhere" not in codex and "mcp-hub" in codex
+    rest = (home.folder / ".continue/config.yaml").read_text()
+    assert rest == "# mine\nname: me\nmcpServers: []\n" and (home.folder / ".continue/mcpServers/mcp-hub.yaml").exists()
+    assert home.run("install", "--undo").exit_code == 0
+    assert home.contents() == before
 
 
 def test_links_are_printed_without_a_change(home: Home) -> None:
@@ -345,30 +364,3 @@ def test_links_are_printed_without_a_change(home: Home) -> None:
     result = home.install("--link")
     assert result.exit_code == 0 and len(result.stdout.splitlines()) == len(LINKED) and home.contents() == before
     assert home.install("zed", "--link").exit_code == 2
-
-
-def program(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("#!/bin/sh\n")
-    path.chmod(0o755)
-    return path
-
-
-def test_command_is_that_of_the_installation(tmp_path: Path) -> None:
-    installation = Installation(tmp_path / "bin", tmp_path / "bin/python")
-    assert hub_command(installation, {}, ("a",)) == Command(str(tmp_path / "bin/python"), ("-m", "mcp_hub", "a"))
-    script = program(tmp_path / "bin/mcp-hub")
-    assert hub_command(installation, {}, ("a",)) == Command(str(script), ("a",))
-
-
-@pytest.mark.parametrize("variable", [None, "UV_CACHE_DIR"])
-def test_throw_away_installation_is_started_through_uvx(tmp_path: Path, variable: str | None) -> None:
-    folder = "cache" if variable else ".cache/uv/archive-v0"
-    program(tmp_path / folder / "x/bin/mcp-hub")
-    installation = Installation(tmp_path / folder / "x/bin", tmp_path / folder / "x/bin/python")
-    env = {"PATH": str(tmp_path / "tools")} | ({variable: str(tmp_path / folder)} if variable else {})
-    with pytest.raises(NoCommand):
-        hub_command(installation, env, ())
-    uvx = program(tmp_path / "tools/uvx")
-    command = hub_command(installation, env, ("serve",))
-    assert command.program == str(uvx) and command.args[0].startswith("mcp-hub@") and command.args[1:] == ("serve",)

@@ -13,12 +13,11 @@ from mcp_hub.cli.access.running import running_hub
 from mcp_hub.cli.access.warm import warm
 from mcp_hub.cli.clients.command import Installation, NoCommand, hub_command, serve_args
 from mcp_hub.cli.clients.entries import Command
-from mcp_hub.cli.clients.files.replace import FileRefused
-from mcp_hub.cli.clients.find import ClientFile, hub_files
+from mcp_hub.cli.clients.find import ClientFile, client_files, hub_files
 from mcp_hub.cli.clients.links import LINKED, install_link
 from mcp_hub.cli.clients.model import Client
 from mcp_hub.cli.clients.places import Where
-from mcp_hub.cli.clients.plan import Moved, Moves, Source, Step, plan_install
+from mcp_hub.cli.clients.plan import Moved, Moves, Source, Step, plan_install, plan_move
 from mcp_hub.cli.clients.shown import snippet
 from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.cli.commands.clients import steps as common
@@ -26,9 +25,12 @@ from mcp_hub.cli.imports.costs import measured
 from mcp_hub.cli.imports.moves import moved_servers
 from mcp_hub.cli.render.imports import print_costs
 from mcp_hub.cli.render.output import say
+from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with, load_config, quiet_logs, run_with
-from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.load.load import Loaded, load
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
+from mcp_hub.masking import visible
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -75,21 +77,14 @@ def install(
             fail("usage", "--undo takes no other options: it undoes the last change.")
         raise SystemExit(common.undo())
     where = Where.here(os.environ)
-    loaded = load_config(config, partly=True)
+    loaded = _configuration(config, may_be_new=imports)
     if link:
         raise SystemExit(_print_links(clients, every, loaded, where))
     chosen = common.chosen_clients(clients, every, where)
     options = Options(over_http, dry_run, waits, every, moved_servers if imports else None)
     code, changed = install_into(chosen, loaded, where, options)
-    if changed and imports:
-        say("Starting each server once, to count the tokens of its tools …")
-        quiet_logs(0)
-        loaded = load_config(config, partly=True)
-        print_costs(measured(loaded, loaded.settings.servers))
-    elif changed and not over_http and any(own.enabled for own in loaded.settings.servers.values()):
-        say("Starting each server once, so that clients get their lists at once …")
-        quiet_logs(0)
-        run_with(lambda: open_app(loaded, os.environ), partial(_warmed, code))
+    if changed:
+        _start_once(loaded, code, options)
     raise SystemExit(code)
 
 
@@ -100,19 +95,20 @@ def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, option
         if not client.is_written:
             _refuse_import_only(client, source, where)
     files = [file for client in clients for file in hub_files(client, where)]
-    moved = _moved(files, loaded, options)
-    planned = [_step(file, source, where, options, moved) for file in files]
-    skipped = [
-        step for step in planned if options.every and step.problem and step.problem.code == "client_without_http"
-    ]
-    planned = [step for step in planned if step not in skipped]
+    others = [file for client in clients for file in client_files(client, where) if file not in files]
+    moved = _moved([*files, *others], loaded, options)
+    planned = [plan_install(file, source, where.env, moved.taken.get(file.path, ())) for file in files]
+    planned += [plan_move(file, moved.taken[file.path]) for file in others if file.path in moved.taken]
+    skipped = [step for step in planned if options.every and _lacks_http(step)]
     for step in skipped:
         say(f"Skipped: {step.problem}")
+    planned = [step for step in planned if step not in skipped]
     common.show(planned)
     for line in moved.lines:
-        click.echo(line)
+        click.echo(visible(line))
     if options.dry_run:
         return common.tell_problems(planned), False
+    planned = [common.unless_running(step, where, options.waits) for step in planned]
     args = (*(("--http",) if options.over_http else ()), "--config", loaded.place)
     code = common.do("install into", planned, args, moved.changes)
     return code, any(step.is_needed and step.problem is None for step in planned)
@@ -125,14 +121,30 @@ def _moved(files: Sequence[ClientFile], loaded: Loaded, options: Options) -> Mov
         fail_with(error)
 
 
-def _step(file: ClientFile, source: Source, where: Where, options: Options, moved: Moved) -> Step:
-    step = plan_install(file, source, where.env, moved.taken.get(file.path, ()))
-    if step.problem is None and step.is_needed and not options.dry_run:
+def _configuration(config: str | None, *, may_be_new: bool) -> Loaded:
+    """The configuration; if it `may_be_new`, an empty one at the usual place if there is none yet."""
+    if may_be_new and not (file := ServersFile.find(config, os.environ)).exists:
+        return Loaded(Settings(), file.path, frozenset())
+    return load_config(config, partly=True)
+
+
+def _start_once(loaded: Loaded, code: int, options: Options) -> None:
+    """Starts each server once, so that clients get their lists at once; after a move, counts the tokens, too."""
+    quiet_logs(0)
+    if options.moves is not None:
+        say("Starting each server once, to count the tokens of its tools …")
         try:
-            common.refuse_running(file.client, where, options.waits)
-        except FileRefused as problem:
-            return msgspec.structs.replace(step, change=None, problem=problem)
-    return step
+            loaded = load(loaded.path, os.environ, partly=True, lenient=True)
+        except ConfigError as error:
+            fail_with(error)
+        print_costs(measured(loaded, loaded.settings.servers))
+    elif not options.over_http and any(own.enabled for own in loaded.settings.servers.values()):
+        say("Starting each server once, so that clients get their lists at once …")
+        run_with(lambda: open_app(loaded, os.environ), partial(_warmed, code))
+
+
+def _lacks_http(step: Step) -> bool:
+    return step.problem is not None and step.problem.code == "client_without_http"
 
 
 def _source(loaded: Loaded, where: Where, over_http: bool) -> Source:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
+import msgspec
 
 from mcp_hub.app.limits import state_dir
 from mcp_hub.cli.clients import running
@@ -37,20 +38,23 @@ def chosen_clients(names: Sequence[str], every: bool, where: Where) -> list[Clie
     return list({client.name: client for client in map(_found, names)}.values())
 
 
-def refuse_running(client: Client, where: Where, waits: bool) -> None:
-    """Raises `FileRefused` if the client runs and would write its file back; with `waits`, waits for its end first."""
+def unless_running(step: Step, where: Where, waits: bool) -> Step:
+    """The step, with a problem if the client runs and would write its file back; with `waits`, waits for its end."""
+    programs = step.file.client.rewrites
+    if not programs or step.problem is not None or not step.is_needed:
+        return step
 
     def is_there() -> bool:
-        return client.rewrites is not None and running.is_running(client.rewrites, where.system)
+        return running.is_running(programs, where.system)
 
+    title = step.file.client.title
+    if waits and is_there():
+        say(f"{title} is running. Quit it, from its tray icon too; waiting …")
+        running.wait_for_end(is_there)
     if not is_there():
-        return
-    if waits:
-        say(f"{client.title} is running. Quit it, from its tray icon too; waiting …")
-        if running.wait_for_end(is_there):
-            return
-    said = f"{client.title} is running, and would remove the hub from its file again. Quit it, or add --wait."
-    raise FileRefused("client_running", said)
+        return step
+    said = f"{title} is running, and would remove the hub from its file again. Quit it, or add --wait."
+    return msgspec.structs.replace(step, change=None, problem=FileRefused("client_running", said))
 
 
 def show(steps: Iterable[Step]) -> None:
@@ -131,7 +135,7 @@ def _no_client() -> list[Client]:
 def _record(written: WrittenEntries, steps: Sequence[Step], results: dict[Path, Done], args: Sequence[str]) -> None:
     for step in steps:
         done = results.get(step.file.path)
-        if step.problem is not None or done is not None and done.problem is not None:
+        if step.problem is not None or done is not None and done.problem is not None or step.only_moves:
             continue
         path = os.path.realpath(step.file.path)
         if step.after is None:
@@ -144,6 +148,10 @@ def _tell(step: Step, problem: FileRefused | None) -> None:
     client = step.file.client
     if problem is not None:
         say(f"{client.title}: {problem} [{problem.code}]")
+    elif step.only_moves:
+        click.echo(
+            f"{client.title}: {tables.plural(len(step.moved), 'server')} moved out of {visible(step.file.path.name)}."
+        )
     elif not step.is_needed:
         click.echo(f"{client.title}: {'the hub is already there' if step.after else 'the hub is not there'}")
     else:

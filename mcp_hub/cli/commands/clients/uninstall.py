@@ -3,9 +3,7 @@
 import os
 
 import click
-import msgspec
 
-from mcp_hub.cli.clients.files.replace import FileRefused
 from mcp_hub.cli.clients.find import client_files
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.plan import Step, plan_uninstall
@@ -34,14 +32,5 @@ def uninstall(clients: tuple[str, ...], every: bool, dry_run: bool, waits: bool)
     common.show(planned)
     if dry_run:
         raise SystemExit(common.tell_problems(planned))
-    planned = [_unless_running(step, where, waits) for step in planned]
+    planned = [common.unless_running(step, where, waits) for step in planned]
     raise SystemExit(common.do("uninstall from", planned, ()))
-
-
-def _unless_running(step: Step, where: Where, waits: bool) -> Step:
-    if step.problem is None and step.is_needed:
-        try:
-            common.refuse_running(step.file.client, where, waits)
-        except FileRefused as problem:
-            return msgspec.structs.replace(step, change=None, problem=problem)
-    return step

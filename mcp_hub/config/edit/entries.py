@@ -5,6 +5,7 @@ merge keys make uncertain is refused, never made.
 """
 
 import copy
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -20,6 +21,8 @@ from mcp_hub.types import JsonObject
 Keys = tuple[str, ...]
 _STEP: Final = 2
 _BOM: Final = "\ufeff"
+_NOT_YAML: Final = re.compile(r"\\/")
+"""An escape of JSON that YAML does not have; what it stands for does not matter here."""
 
 
 class NotEditable(HubError):
@@ -121,7 +124,7 @@ class _Text(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, text: str, is_json: bool) -> "_Text":
-        root = spans.composed(without_json_comments(text) if is_json else text)
+        root = spans.composed(_NOT_YAML.sub("__", without_json_comments(text)) if is_json else text)
         first = text.find("\n")
         line_break = "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"
         return cls(text, root, is_json, line_break, _step(root))

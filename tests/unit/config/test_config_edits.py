@@ -42,6 +42,10 @@ def test_new_server_stands_behind_the_others_in_their_style(before: str, after: 
         ),
         ('{"servers": {\n  "a": {}, // c\n}}', '{"servers": {\n  "a": {}, // c\n  "b": {"command": "x"},\n}}'),
         ("{}", '{"servers": {"b": {"command": "x"}}}'),
+        (
+            r'{"servers": {"a": {"url": "https:\/\/a"}}}',
+            r'{"servers": {"a": {"url": "https:\/\/a"}, "b": {"command": "x"}}}',
+        ),
     ],
 )
 def test_json_with_comments_is_edited_as_json(before: str, after: str) -> None:

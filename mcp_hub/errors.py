@@ -316,7 +316,7 @@ class NotApproved(InvalidParams, code=1010, symbol="not_approved"):
     """The tool is held back until a person approves its current definition; nothing was sent."""
 
 
-class NotReadOnly(InvalidParams):
+class NotReadOnly(InvalidParams, symbol="not_read_only"):
     """The tool is not known to only read, and `read_tool` runs no other; nothing was sent."""
 
 

@@ -34,7 +34,7 @@ from mcp_hub.app.status import HubStatus
 from mcp_hub.app.telemetry import tracing_of
 from mcp_hub.app.upstream_factory import UpstreamFactory
 from mcp_hub.app.upstream_set import UpstreamSet
-from mcp_hub.call import Call, Gate, Upstream
+from mcp_hub.call import Gate, Upstream
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.registry import CallRegistry
@@ -46,7 +46,7 @@ from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.discovery.instructions import instructions
 from mcp_hub.catalog.rules import ServerRules
-from mcp_hub.catalog.trust.approvals import Approvals
+from mcp_hub.catalog.trust.approvals import Approvals, gate
 from mcp_hub.catalog.trust.read_check import ReadCheck
 from mcp_hub.catalog.trust.scan_log import log_flags
 from mcp_hub.catalog.unmatched import Unmatched, has_patterns
@@ -65,7 +65,7 @@ from mcp_hub.stores.keyed_files import KeyedFiles
 from mcp_hub.stores.keys import stored_key
 from mcp_hub.stores.server_logs.files import log_folder
 from mcp_hub.stores.server_logs.writer import ServerLogWriter
-from mcp_hub.types import Era, Snapshot
+from mcp_hub.types import Era
 from mcp_hub.upstreams.executors.posts import ExecutorLimits
 from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 from mcp_hub.upstreams.peer.era_cache import EraCache
@@ -214,15 +214,6 @@ def _approvals(loaded: Loaded, state: Path, changes: Notices, servers: UpstreamS
     return Approvals(store, loaded.place, policies(settings), changes, wall_time, servers.relist, confirms)
 
 
-def _gate(approvals: Approvals, reads: ReadCheck) -> Gate:
-    def checked(call: Call, compared: Snapshot, own: Snapshot) -> None:
-        approvals.check(call, compared)
-        if call.must_read:
-            reads.check(call, own)
-
-    return checked
-
-
 def _executor_upstream(settings: Settings, env: Mapping[str, str], changes: Notices) -> ExecutorUpstream:
     epochs = Epochs(KeyedFiles(state_dir(env) / "executors"))
     limits = ExecutorLimits(event=settings.hub.limits.event)
@@ -268,7 +259,7 @@ def build(
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
     logins, approvals = Logins(grant_store(state)), _approvals(loaded, state, changes, servers)
     reads = ReadCheck(lambda server: catalog.rules(None).servers.get(server, _REMOVED), approvals.is_confirmed)
-    sources = _sources(loaded, env, watchdog, changes, logins, _gate(approvals, reads), turn, client, owns_process)
+    sources = _sources(loaded, env, watchdog, changes, logins, gate(approvals, reads.check), turn, client, owns_process)
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes) if has_executors else None
     if executors is not None:

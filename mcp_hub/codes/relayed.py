@@ -186,6 +186,7 @@ CALLS: Final = table(
     unsupported_version=("The protocol version is not supported.", "Use one that `data.supported` names."),
     unknown_entry=("No tool, resource or prompt has this name.", "List again; `data.nearest` names similar ones."),
     tool_removed=("The tool was listed and no longer is.", "List again; `data.nearest` names similar ones."),
+    not_read_only=("`read_tool` runs tools that are known to only read.", "Run the tool by `run_tool`."),
     not_approved=("The tool is held back until a person approves it.", "Approve it: `mcp-hub approve`."),
     unknown_stream=("The stream expired, belongs to somebody else or never existed.", "Call again."),
     events_gone=("Events behind the cursor are no longer kept.", "Read from `earliest` on."),

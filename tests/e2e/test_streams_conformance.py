@@ -21,12 +21,12 @@ SCENARIOS = {one.name: one for one in read_all(Path(__file__).parents[2] / "docs
 STREAMING = [sys.executable, "-m", "mcp_hub.examples.streaming_server"]
 BROKEN = [sys.executable, str(Path(__file__).with_name("broken_streams.py"))]
 SLOW: JsonObject = {"lines": 6, "pause": 0.12}
+HUB = {"first_list_wait": "30s", "expose": "full"}  # the server takes its time on a busy machine
 CONFIG = {
     "servers": {"inner": {"command": STREAMING[0], "args": STREAMING[1:]}},
     "hub": {
         "tokens": [{"token": name * 20, "principal": name} for name in ("a", "b")],
-        "first_list_wait": "30s",
-        "expose": "full",
+        **HUB,
     },
 }
 
@@ -64,7 +64,7 @@ async def test_the_hub_passes_over_http(hub: Hub, scenario: Scenario, era: Era) 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 async def test_the_hub_passes_over_stdio(scenario: Scenario, era: Era, tmp_path: Path) -> None:
     config = tmp_path / "servers.json"
-    config.write_text(json.dumps({**CONFIG, "hub": {"store": {"path": str(tmp_path / "store")}, "expose": "full"}}))
+    config.write_text(json.dumps({**CONFIG, "hub": HUB | {"store": {"path": str(tmp_path / "store")}}}))
     command = [sys.executable, "-m", "mcp_hub", "serve", "--config", str(config)]
     outcome = await Runner(over_stdio(command, era, "inner_report")).play(scenario)
     assert (outcome.verdict, outcome.why) == ("passed", "") or scenario.name == "foreign"

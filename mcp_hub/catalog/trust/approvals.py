@@ -14,7 +14,7 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.call import Call
+from mcp_hub.call import Call, Gate
 from mcp_hub.catalog.definitions import Definition, parse
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.pins import (
@@ -229,6 +229,17 @@ class Approvals:
             return self._store.stamp(server.key) != server.stamp
         except OSError:
             return False
+
+
+def gate(approvals: Approvals, reads: Callable[[Call, Snapshot], None]) -> Gate:
+    """The gate of servers: the list that was compared has to be approved, and `reads` lets through what only reads."""
+
+    def checked(call: Call, compared: Snapshot, own: Snapshot) -> None:
+        approvals.check(call, compared)
+        if call.must_read:
+            reads(call, own)
+
+    return checked
 
 
 class _Server:

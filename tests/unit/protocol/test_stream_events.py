@@ -122,6 +122,7 @@ ERRORS: list[tuple[errors.RpcError, str, str, bool]] = [
     (errors.EventsGone(7), "events_gone", "client", False),
     (errors.MethodNotFound("x"), "method_not_found", "client", False),
     (errors.NotApproved("x"), "not_approved", "auth", False),
+    (errors.NotReadOnly("x"), "not_read_only", "client", False),
     (errors.UpstreamUnavailable("x"), "upstream_unavailable", "upstream_transport", True),
     (errors.UpstreamLost("x", data=UNKNOWN), "upstream_crashed", "upstream_crash", False),
     (errors.UpstreamLost("x"), "upstream_crashed", "upstream_crash", True),

@@ -294,6 +294,9 @@ HTTP: Final = _table(
         "See why in the log, and end whatever kills it; the hub tries again each minute.",
     ),
     not_kept=("The post was not stored in time.", "Post again under the same number."),
+    read_only=("The dashboard only shows.", "Set `hub.http.dashboard: full`."),
+    changed_meanwhile=("The tool is not waiting with the definition that was approved.", "Review it again."),
+    overrides_unwritable=("The file of overrides cannot be written.", "Check the permissions of its folder."),
     store_unavailable=("The store of streams cannot be used.", "Try again; check the disk of the hub."),
 )
 """Refusals over HTTP: `code` of `application/problem+json`, of `/readyz?verbose`, `data.code` of JSON-RPC errors."""
@@ -333,6 +336,8 @@ COMMANDS: Final = _table(
     ),
     state_unreadable=("A file of approvals cannot be read.", "Remove it with `mcp-hub approve --forget`."),
     state_unwritable=("A file of approvals cannot be written.", "Check its permissions and the disk."),
+    no_dashboard=("The running hub does not have a dashboard.", "Set `hub.http.dashboard`."),
+    no_browser=("There is no browser to open.", "Print the address with `mcp-hub open --print`."),
     no_terminal=("The command cannot ask: stdin is not a terminal.", "Add --yes."),
     no_login=("The server does not take a login.", "See the message."),
     logout_failed=("The login could not be removed.", "Check the file's permissions."),

@@ -17,6 +17,7 @@ from mcp_hub.aio import Turn, named_loop
 from mcp_hub.app.admin import Admin
 from mcp_hub.app.apply import Applier
 from mcp_hub.app.catalog_rules import executor_server, policies, view_rules
+from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import (
     Current,
     call_limits,
@@ -35,6 +36,7 @@ from mcp_hub.app.upstream_factory import UpstreamFactory
 from mcp_hub.app.upstream_set import UpstreamSet
 from mcp_hub.call import Gate, Upstream
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
+from mcp_hub.calls.metering import CallObserver
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.read_result import ReadResult
@@ -93,6 +95,7 @@ class App(msgspec.Struct, frozen=True):
     upstream_set: UpstreamSet
     operations: Admin
     logins: Logins
+    seen: Seen
     executors: ExecutorUpstream | None = None
 
     @property
@@ -212,11 +215,20 @@ def _catalog(
 
 
 def _registry(
-    settings: Settings, env: Mapping[str, str], servers: UpstreamSet, streams: StreamTable, turn: Turn, *, is_http: bool
+    settings: Settings,
+    env: Mapping[str, str],
+    servers: UpstreamSet,
+    streams: StreamTable,
+    turn: Turn,
+    observer: CallObserver | None,
 ) -> CallRegistry:
     clock = SystemClock()
-    tracer = tracing_of(settings, env, clock, lambda server: servers.upstreams[server].status(), is_http=is_http)
-    return CallRegistry(clock, call_limits(settings), on_durable=streams.begin, turn=turn, tracer=tracer)
+    tracer = tracing_of(
+        settings, env, clock, lambda server: servers.upstreams[server].status(), is_http=observer is not None
+    )
+    return CallRegistry(
+        clock, call_limits(settings), on_durable=streams.begin, turn=turn, tracer=tracer, observer=observer
+    )
 
 
 def _binding(hub: HubPort, current: Current, upstreams: Mapping[str, Upstream]) -> Binding:
@@ -246,8 +258,9 @@ def build(
     if executors is not None:
         servers.upstreams[executors.name] = executors
     streams = StreamTable(open_store(settings, env), clock, stream_limits(settings), lambda row: hub.take_up(row))
-    registry = _registry(settings, env, servers, streams, turn, is_http=has_executors)
     documents, kinds = open_documents(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
+    seen = Seen.of(kinds, loaded.path, records)
+    registry = _registry(settings, env, servers, streams, turn, seen.recent.ended if has_executors else None)
     key = partial(stored_key, KeyedFiles(state / "keys"), "request-state")
     pending_input = PendingInput(clock, settings.hub.limits.question_timeout, registry.cancel, key)
     durations, rules = time_limits(settings), SessionRules(settings.hub.page_size, settings.hub.task_after)
@@ -255,14 +268,13 @@ def build(
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
     hub = HubPort(
         catalog, registry, servers.upstreams, durations, rules, pending_input,
-        changes, streams, current.call_rules, follow_up, kinds, results, turn,
+        changes, streams, current.call_rules, follow_up, seen.clients, results, turn,
     )  # fmt: skip
     fixed = None if executors is None else executors.name
     applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)
     reloader = Reloader(loaded, partial(load, loaded.path, env), applier)
     status = HubStatus(current, hub, servers.upstreams, approvals, reloader, lambda: watchdog.has_given_up)
-    operations = Admin(reloader, applier, status)
     return App(
         current, hub, _binding(hub, current, servers.upstreams), servers.upstreams, registry, changes, streams,
-        documents, watchdog, approvals, servers, operations, logins, executors,
+        documents, watchdog, approvals, servers, Admin(reloader, applier, status), logins, seen, executors,
     )  # fmt: skip

@@ -277,3 +277,8 @@ class LogReader:
             log._readers.remove(self)
             self.wake, self.moves = nobody, None
             log._trim()
+
+
+def newest_progress(log: CallLog) -> Progressed | None:
+    """The last progress among the events that the log still holds."""
+    return next((event for event in reversed(log._events) if type(event) is Progressed), None)

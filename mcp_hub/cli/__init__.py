@@ -46,6 +46,7 @@ _COMMANDS: Final = {
     "reload": "reload:reload",
     "restart": "reload:restart",
     "import": "import_servers:import_servers",
+    "open": "browser.open:open_dashboard",
     "check": "check:check",
     "doctor": "doctor:doctor",
     "approve": "approve:approve",

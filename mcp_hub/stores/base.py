@@ -117,8 +117,8 @@ class EventStore(Protocol):
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
         """The principal's stream of this idempotency key."""
 
-    async def rows(self, principal: str, most: int) -> list[StreamInfo]:
-        """The principal's streams, the newest first."""
+    async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
+        """The principal's streams, those of all principals for None; the newest first."""
 
     async def post(self, message: Message) -> bool:
         """Puts a message into the inbox of the stream's owner; False if the stream is unknown or has ended."""

@@ -172,8 +172,9 @@ class MemoryStore:
         id_ = self._keys.get((principal, key))
         return None if id_ is None else self._streams[id_].row
 
-    async def rows(self, principal: str, most: int) -> list[StreamInfo]:
-        mine = [stream.row for stream in reversed(self._streams.values()) if stream.row.principal == principal]
+    async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
+        every = (stream.row for stream in reversed(self._streams.values()))
+        mine = [row for row in every if principal in (None, row.principal)]
         return sorted(mine, key=lambda row: -row.created)[: max(most, 0)]
 
     async def post(self, message: Message) -> bool:

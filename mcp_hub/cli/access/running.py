@@ -26,14 +26,21 @@ _ATTEMPTS: Final = 100
 
 
 class HubRecord(msgspec.Struct, frozen=True):
-    """A hub that serves HTTP at `url`."""
+    """A hub that serves HTTP at `url`; `operator` is the token for its dashboard, empty without one."""
 
     url: str
     pid: int
+    operator: str = ""
+
+
+def dashboard_address(url: str, operator: str = "") -> str:
+    """The page of the hub at `url`; with the token in the fragment, which is not sent to any server."""
+    page = url.removesuffix("mcp")
+    return f"{page}#token={operator}" if operator else page
 
 
 @contextmanager
-def recorded(place: str, url: str, env: Mapping[str, str]) -> Iterator[None]:
+def recorded(place: str, url: str, env: Mapping[str, str], operator: str = "") -> Iterator[None]:
     """Keeps the record of this process's hub, whose configuration is at `place`, until the end of the block."""
     path = _folder(env) / f"{_key(place)}-{os.getpid()}.json"
     file = None
@@ -41,7 +48,7 @@ def recorded(place: str, url: str, env: Mapping[str, str]) -> Iterator[None]:
         make_folder(path.parent)
         file = _locked(path)
         os.ftruncate(file, 0)
-        os.write(file, msgspec.json.encode(HubRecord(url, os.getpid())))
+        os.write(file, msgspec.json.encode(HubRecord(url, os.getpid(), operator)))
     except OSError as problem:  # the hub serves all the same, and commands do not find it
         log.warning("hub_not_recorded", path=str(path), reason=problem.strerror or str(problem))
     try:

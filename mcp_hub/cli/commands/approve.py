@@ -17,8 +17,8 @@ from mcp_hub.app.limits import state_dir
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.pins import Pin, Record, UnapprovedTool, approved, encoded, findings_of, read
 from mcp_hub.catalog.trust.approvals import record_key
+from mcp_hub.catalog.trust.diff import diff_lines, flag_lines
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.definition_diff import diff_lines, flag_lines
 from mcp_hub.cli.setup import EXIT_TOOL, check_servers, config_option, fail, load_config
 from mcp_hub.clock import wall_time
 from mcp_hub.config.load.load import Loaded

@@ -17,7 +17,7 @@ import click
 from mcp_hub import logs
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.reload import Reloader
-from mcp_hub.cli.access.running import recorded
+from mcp_hub.cli.access.running import dashboard_address, recorded
 from mcp_hub.cli.access.warm import warm as fill_caches
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.tables import plural
@@ -166,7 +166,9 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
 
     async with received_signals() as signals, _open_for_many(loaded) as app:
         host = listener.getsockname()[0]
-        front = HttpFront(app, profile, is_open=is_authenticated(loaded.settings) or is_loopback(host))
+        is_local = is_loopback(host)
+        is_open = is_authenticated(loaded.settings) or is_local
+        front = HttpFront(app, profile, is_open=is_open, dashboard="full" if is_local else "read")
         server = _server(front.endpoints, bounded(connections_of(loaded.settings.hub.http)))
         connections = server.server_state.connections
         front.metrics.measure("http_connections", "Open connections.", lambda: len(connections))
@@ -177,8 +179,11 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
             tasks.start_soon(_keep_reloading, app.reloader, signals)
             tasks.start_soon(_stop_when, signals.stopped, app, server, front)
             # one that only has a profile does not answer for the whole configuration
-            with recorded(loaded.place, _url(listener), os.environ) if profile is None else nullcontext():
+            url, operator = _url(listener), "" if front.dashboard_mode() == "off" else front.operator
+            with recorded(loaded.place, url, os.environ, operator) if profile is None else nullcontext():
                 _announce(app, listener)
+                if operator and sys.stderr.isatty():  # never into a log
+                    say(f"dashboard: {dashboard_address(url, operator)}")
                 await server.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
 

@@ -60,6 +60,8 @@ class ClientsSeen:
     def __call__(self, session: Session) -> ClientKind:
         """The kind of the session's client."""
         kind = self._kind_of(session)
+        if not session.id:  # of nobody: what a kind of client would be listed
+            return kind
         is_lasting = session.era is Era.HANDSHAKE
         name = _text(session.client_info.get("name"))
         key: object = session.id if is_lasting else (session.caller, name, session.version)

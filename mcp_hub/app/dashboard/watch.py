@@ -19,7 +19,14 @@ from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import StoreError
 from mcp_hub.hub import HubPort
 from mcp_hub.masking import hide
-from mcp_hub.protocol.rest.overview import CallSummary, ClientSummary, DashboardMode, DashboardState, ToolPlace
+from mcp_hub.protocol.rest.overview import (
+    CallSummary,
+    ClientList,
+    ClientSummary,
+    DashboardMode,
+    DashboardState,
+    ToolPlace,
+)
 from mcp_hub.protocol.rest.servers import ServerList
 from mcp_hub.sessions.clients_seen import ClientsSeen, SeenClient
 from mcp_hub.sessions.session import Caller
@@ -115,11 +122,11 @@ class HubWatch:
         row = await self._streams.store.find(CallId(id_)) if id_.isascii() else None
         return None if row is None else row.principal
 
-    def clients(self, caller: Caller) -> list[ClientSummary]:
+    def clients(self, caller: Caller) -> ClientList:
         """The clients that came, the last one first, with what they are listed."""
         found = self._clients.newest()
         shown = [one for one in found if caller.profile is None or one.caller == caller]
-        return [self._client(one) for one in shown]
+        return ClientList([self._client(one) for one in shown], self._current.settings.client_table.names)
 
     def tool_places(self, caller: Caller) -> list[ToolPlace]:
         """The tools that the caller may use, with their own names."""

@@ -27,7 +27,6 @@ from mcp_hub.logs import get_logger
 from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
     ApprovalList,
-    ClientList,
     DashboardMode,
     OverridesBody,
     ToolPlaces,
@@ -179,7 +178,7 @@ class DashboardApi:
             self._feeds -= 1
 
     async def _clients(self, request: RestRequest) -> Response:
-        return answer(ClientList(self._watched.clients(request.caller)))
+        return answer(self._watched.clients(request.caller))
 
     async def _tools(self, request: RestRequest) -> Response:
         places = self._watched.tool_places(request.caller)

@@ -5,7 +5,7 @@ from typing import Protocol
 from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
     CallSummary,
-    ClientSummary,
+    ClientList,
     DashboardMode,
     DashboardState,
     ServerLog,
@@ -48,7 +48,7 @@ class HubView(Protocol):
     async def owner(self, id_: str) -> str | None:
         """The principal of a stream. Raises `StoreError`."""
 
-    def clients(self, caller: Caller) -> list[ClientSummary]: ...
+    def clients(self, caller: Caller) -> ClientList: ...
 
     def tool_places(self, caller: Caller) -> list[ToolPlace]: ...
 

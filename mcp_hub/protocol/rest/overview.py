@@ -52,9 +52,10 @@ class ClientSummary(Struct, frozen=True, omit_defaults=True):
 
 
 class ClientList(Struct):
-    """The clients that were seen since the hub started, those that came last first."""
+    """The clients that were seen since the hub started, those that came last first; `kinds` are all that are known."""
 
     clients: list[ClientSummary]
+    kinds: list[str]
 
 
 class DashboardState(Struct, frozen=True, omit_defaults=True):

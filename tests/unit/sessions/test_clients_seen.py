@@ -39,3 +39,8 @@ def test_clients_are_bounded_and_their_names_are_cut() -> None:
     seen(session("odd", {"not": "text"}))
     assert len(seen.newest()) == 500 and {len(client.name) for client in seen.newest()} == {0, 100}
     assert seen.name_of("0") == "" and seen.name_of("9999") == "n" * 100
+
+
+def test_a_session_of_nobody_is_not_a_client() -> None:
+    seen = ClientsSeen(lambda session: KIND, lambda: 0.0)
+    assert seen(session("")) is KIND and seen.newest() == []

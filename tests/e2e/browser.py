@@ -8,6 +8,7 @@ import base64
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -31,6 +32,31 @@ window.violations = [];
 document.addEventListener('securitypolicyviolation', (event) =>
   window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));
 """
+FIND = """async (wanted, within) => {
+    for (const one of document.querySelectorAll(within + ' :is(button, a, summary, input)')) {
+        if ((one.innerText?.trim() !== wanted && one.getAttribute('aria-label') !== wanted) || one.disabled) continue;
+        one.scrollIntoView({block: 'center'});
+        const before = one.getBoundingClientRect();
+        await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+        const box = one.getBoundingClientRect();  // nothing moves any more
+        if (box.width && box.y === before.y) return [box.x + box.width / 2, box.y + box.height / 2];
+    }
+}"""
+FOCUS = """(selector) => {
+    const one = document.querySelector(selector);
+    one?.focus();
+    one?.select?.();
+    return document.activeElement === one;
+}"""
+CHOOSE = """(selector, value) => {
+    const one = document.querySelector(selector);
+    if (![...(one?.options ?? [])].some((option) => option.value === value)) return false;
+    one.value = value;
+    one.dispatchEvent(new Event('change', {bubbles: true}));
+    return true;
+}"""
+EXEC = "import os, sys; a, b, *argv = sys.argv[1:]; os.dup2(int(a), 3); os.dup2(int(b), 4); os.execv(argv[0], argv)"
+"""Puts the ends of the pipes where the browser looks for them, above any number that they may have now."""
 POLL = 0.05
 
 
@@ -117,35 +143,18 @@ class Page:
 
     async def click(self, text: str, within: str = "body") -> None:
         """Clicks on the button, link or summary with this text or label, by the mouse."""
-        place = await self.until(f"""(() => {{
-            const wanted = {json.dumps(text)};
-            for (const one of document.querySelectorAll({json.dumps(within)} + ' :is(button, a, summary, input, option)')) {{
-                if (one.innerText?.trim() !== wanted && one.getAttribute('aria-label') !== wanted) continue;
-                if (one.disabled) continue;
-                one.scrollIntoView({{block: 'center'}});
-                const box = one.getBoundingClientRect();
-                if (box.width) return [box.x + box.width / 2, box.y + box.height / 2];
-            }}
-        }})()""")
+        place = await self.until(f"({FIND})({json.dumps(text)}, {json.dumps(within)})")
         for kind in ("mousePressed", "mouseReleased"):
             await self.ask("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
 
     async def fill(self, selector: str, value: str) -> None:
         """Types into a field, in place of what is there."""
-        await self.until(
-            f"(() => {{ const one = document.querySelector({json.dumps(selector)}); one?.focus(); one?.select(); return !!one; }})()"
-        )
+        await self.until(f"({FOCUS})({json.dumps(selector)})")
         await self.ask("Input.insertText", text=value)
 
     async def choose(self, selector: str, value: str) -> None:
         """Chooses an option of a select."""
-        await self.until(f"""(() => {{
-            const one = document.querySelector({json.dumps(selector)});
-            if (!one || ![...one.options].some((option) => option.value === {json.dumps(value)})) return false;
-            one.value = {json.dumps(value)};
-            one.dispatchEvent(new Event('change', {{bubbles: true}}));
-            return true;
-        }})()""")
+        await self.until(f"({CHOOSE})({json.dumps(selector)}, {json.dumps(value)})")
 
     async def press(self, key: str) -> None:
         code = {"Enter": 13, "Tab": 9, "Escape": 27}.get(key, ord(key.upper()[0]))
@@ -165,7 +174,7 @@ class Page:
         )
         await anyio.sleep(0.3)  # until transitions have ended
         found = await self.ask("Page.captureScreenshot", format="png")
-        place.write_bytes(base64.b64decode(found["data"]))
+        await anyio.Path(place).write_bytes(base64.b64decode(found["data"]))
 
     @property
     def hosts(self) -> set[str]:
@@ -192,9 +201,8 @@ async def browsed() -> AsyncIterator[Page]:
     ours, theirs = os.pipe(), os.pipe()
     with tempfile.TemporaryDirectory(prefix="browser", ignore_cleanup_errors=True) as profile:
         flags = [*FLAGS, f"--user-data-dir={profile}", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-        shell = f'exec "$0" "$@" 3<&{theirs[0]} 4>&{ours[1]}'
         process = await asyncio.create_subprocess_exec(
-            "/bin/sh", "-c", shell, BROWSER, *flags, "about:blank",
+            sys.executable, "-c", EXEC, str(theirs[0]), str(ours[1]), BROWSER, *flags, "about:blank",
             pass_fds=(theirs[0], ours[1]), stderr=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         os.close(theirs[0])

@@ -32,6 +32,7 @@ class HubCuration(msgspec.Struct, frozen=True):
             await self.file.write({body.server: {body.tool: ToolOverride(hide=True)}})
             return
         await anyio.to_thread.run_sync(self.approvals.approve, body.server, body.tool, body.digest)
+        self.approvals.approvals.look()
 
     async def overrides(self) -> Overrides:
         """The overrides that the dashboard has written."""

@@ -163,9 +163,13 @@ class Approvals:
                 self._judge_again(server)
             with anyio.move_on_after(self._pause()):
                 await self._wake.wait()
-            for server in self._servers.values():
-                if server.findings and self._is_stale(server):
-                    self._judge_again(server)
+            self.look()
+
+    def look(self) -> None:
+        """Takes in approvals that were written elsewhere, in this process or another one."""
+        for server in self._servers.values():
+            if server.findings and self._is_stale(server):
+                self._judge_again(server)
 
     def close(self) -> None:
         """Writes what `run` has not written yet."""

@@ -27,7 +27,7 @@ export function Log({ events, after }) {
     { key: 'ts', title: 'Time', width: '108px', cell: (event) => html`<span class="dim num">${String(event.ts ?? '').slice(11, 23)}</span>` },
     { key: 'type', title: 'Event', width: '116px', cell: (event) => html`<button type="button" class="plain" aria-expanded=${open === event.seq} onClick=${() => setOpen(open === event.seq ? null : event.seq)}>${plain(event.type)}</button>` },
     { key: 'what', title: 'What', width: 'minmax(0, 1fr)', cell: (event) => html`<span class="dim">${plain(summary(event))}</span>` },
-    { key: 'from', title: '', width: '76px', right: true, cell: (event) => html`<button type="button" class="plain" onClick=${() => refine({ after: String(event.seq - 1) })} aria-label=${`Read again from event ${event.seq}`}>from here</button>` },
+    { key: 'from', title: '', width: '76px', right: true, cell: (event) => html`<button type="button" class="plain" onClick=${() => refine({ after: String(event.seq - 1) })} aria-label=${`from here: event ${event.seq} on`}>from here</button>` },
   ];
   return html`<${Panel} title=${plural(events.length, 'event')} className="events" end=${after ? html`<button type="button" onClick=${() => refine({ after: '' })}>from the first one</button>` : null}>
     <${Table} label="Events" className="short" rows=${events} rowKey=${(event) => event.seq} columns=${columns} empty="No event yet." />

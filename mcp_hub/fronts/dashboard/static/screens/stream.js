@@ -46,7 +46,7 @@ function Followed({ id, call, after }) {
   const cancel = () => ask('DELETE', `v1/streams/${segment(id)}`);
   return html`<div class="screen"><div class="head"><h1>${plain(name)}</h1><${CallBadge} status=${status} /><span class="num dim">${duration(took)}</span>
       <div class="end">${!over && mayChange() ? html`<${Confirm} className="bad" onConfirm=${cancel} sure="Cancel it now" said="The call is being cancelled.">Cancel<//>` : null}
-        <${Copy} text=${`mcp-hub resume ${id}`} label="Copy as a command">Copy command<//><${Copy} text=${`curl -N -H "Authorization: Bearer $MCP_HUB_TOKEN" ${quoted(url)}`} label="Copy as curl">Copy curl<//></div></div>
+        <${Copy} text=${`mcp-hub resume ${id}`}>Copy command<//><${Copy} text=${`curl -N -H "Authorization: Bearer $MCP_HUB_TOKEN" ${quoted(url)}`}>Copy curl<//></div></div>
     <div class="small dim">${info || call ? html`at <a href=${link('server', info?.server ?? call.server)}>${plain((info?.server ?? call.server) || 'the hub')}</a>${call?.client ? html` for ${plain(call.client)}` : null}${started ? `, started ${clock(started)}` : ''}, ` : null}<code>${id}</code>${info?.durable === false ? ', in memory only' : ''}</div>
     ${over || found.questions.size ? null : html`<div class="head" aria-live="off"><${Bar} progress=${found.progress?.progress} total=${found.progress?.total} label="Progress" /><span class="dim small num">${found.progress ? `${found.progress.total ? `${Math.round((100 * found.progress.progress) / found.progress.total)} % ` : ''}${plain(found.progress.message ?? '')}` : 'no progress yet'}</span></div>`}
     ${[...found.questions.values()].map((one) => html`<${Question} key=${one.key} id=${id} question=${one} />`)}

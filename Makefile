@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
-.PHONY: run check lint test test-fast proof fmt bench picture long conformance clients chaos orphans hostile soak fuzz clean
+.PHONY: run check lint test test-fast proof fmt bench picture dashboard-pictures long conformance clients chaos orphans hostile soak fuzz clean
 
 run: $(HUB)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -48,9 +48,13 @@ fmt: $(STAMP)
 
 bench: $(STAMP) $(VENV)/bench/.installed
 	BENCH_FASTMCP_PYTHON=$(abspath $(VENV))/bench/bin/python $(BIN)/python -m bench $(BENCH)
+	$(BIN)/python -m bench.dashboard
 
 picture: $(STAMP)
 	$(BIN)/python -m bench.picture docs/session.svg
+
+dashboard-pictures: $(STAMP)
+	$(BIN)/python -m bench.dashboard_pictures docs
 
 conformance: $(STAMP)
 	$(PYTEST) rigs

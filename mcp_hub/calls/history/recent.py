@@ -82,7 +82,7 @@ class RecentCalls:
         new = self.seq - seq
         if not 0 <= new <= len(self._ring):
             return None
-        return list(islice(self._ring, len(self._ring) - new, None)) if new else []
+        return list(islice(reversed(self._ring), new))[::-1]
 
     def newest(self) -> list[CallSummary]:
         """All that are kept, the newest first."""

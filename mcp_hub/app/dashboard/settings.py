@@ -12,7 +12,7 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.masking import MASK, hide
 from mcp_hub.protocol.rest.overview import SettingInfo
 
-_SECRET: Final = frozenset({"env", "headers", "fixed", "arguments"})
+_SECRET: Final = frozenset({"args", "env", "headers", "fixed", "arguments"})
 """Keys whose values may be secret, whatever they are."""
 _TEXT: Final = 500
 """Characters of a value."""
@@ -53,8 +53,8 @@ def _value(value: object, place: str, key: str, is_given: bool, overrides: Overr
 
 
 def _shown(value: object, key: str) -> str:
-    if isinstance(value, dict) and key in _SECRET:
-        value = dict.fromkeys(value, MASK)
+    if key in _SECRET:
+        value = dict.fromkeys(value, MASK) if isinstance(value, dict) else MASK
     text = value if isinstance(value, str) else json.dumps(value, default=_masked, ensure_ascii=False)
     return hide(text)[:_TEXT]
 

@@ -280,5 +280,6 @@ class LogReader:
 
 
 def newest_progress(log: CallLog) -> Progressed | None:
-    """The last progress among the events that the log still holds."""
-    return next((event for event in reversed(log._events) if type(event) is Progressed), None)
+    """The last progress among the last events that the log still holds."""
+    last = log._events[-_KEPT:]
+    return next((event for event in reversed(last) if type(event) is Progressed), None)

@@ -21,6 +21,8 @@ from mcp_hub.types import Status
 MOST: Final = 10_000
 """Endings that are kept."""
 MOST_BYTES: Final = 8 << 20
+MOST_LIVE: Final = 500
+"""Running calls that are shown."""
 _EACH: Final = 480
 """Bytes of a summary without its texts."""
 _TEXT: Final = 200
@@ -89,9 +91,9 @@ class RecentCalls:
         return list(reversed(self._ring))
 
     def live(self, records: Iterable[CallRecord], now: float) -> list[CallSummary]:
-        """The calls of these that are not short quiet ones; `now` by the clock of the records."""
+        """The newest calls of these that are not short quiet ones; `now` by the clock of the records."""
         lasting = [record for record in records if record.stream is not None or not record.is_short]
-        return [self._running(record, now) for record in lasting]
+        return [self._running(record, now) for record in lasting[-MOST_LIVE:]]
 
     def _running(self, record: CallRecord, now: float) -> CallSummary:
         progress = newest_progress(record.log)

@@ -25,7 +25,7 @@ function Waiting({ one, onDone }) {
   return html`<article class="body raw"><div class="head"><h3>${plain(one.server)}: ${plain(one.tool)}</h3><span class="dim small">${plain(one.text)}${one.held ? ', held back' : ''}</span>
     ${operates() ? html`<div class="end"><button type="button" class="go" disabled=${busy || !one.digest} onClick=${() => judge('approve', `${one.tool} is approved.`)}>Approve</button>
       <button type="button" class="bad" disabled=${busy} onClick=${() => judge('reject', `${one.tool} is hidden.`)}>Reject and hide</button></div>` : null}</div>
-    ${one.flags?.length ? html`<p class="small"><span class="badge bad">suspicious</span> ${one.flags.map(plain).join('; ')}</p>` : null}
+    ${one.flags?.length ? html`<div class="small"><span class="badge bad">suspicious</span>${one.flags.map((flag) => html`<p>${plain(flag)}</p>`)}</div>` : null}
     <pre class="diff" tabindex="0" aria-label=${`Difference of ${plain(one.tool)}`}>${(one.diff ?? []).map((line) => html`<div class=${/^\S/.test(line) ? 'top' : CLASS[line.trim()[0]] ?? ''}>${plain(line) || ' '}</div>`)}</pre>
     <${Command}>${`mcp-hub approve ${quoted(one.server)} ${quoted(one.tool)}`}<//></article>`;
 }

@@ -298,11 +298,17 @@ async def test_accessibility_has_no_serious_finding(page: Page, rest: RestClient
     assert found == []
 
 
-async def test_a_hub_that_stops_is_shown_as_such(tmp_path: Path) -> None:
-    async with http_hub('servers: {jobs: {local: "mcp_hub.examples.jobs:registry"}}', tmp_path) as hub:
-        async with browsed() as page:
-            await page.open(f"{base(hub)}/#token={operator(tmp_path)}")
-            await page.sees("Nothing needs you.")
-            await hub.terminate()
-            await page.sees("Not connected")
-            assert "jobs" in await page.text(), "what was known stays"
+async def test_a_page_that_only_shows_has_no_actions_and_says_when_its_hub_stops(tmp_path: Path) -> None:
+    text = 'servers: {jobs: {local: "mcp_hub.examples.jobs:registry"}}\nhub: {http: {dashboard: read}}'
+    async with http_hub(text, tmp_path) as hub, browsed() as page:
+        await page.open(f"{base(hub)}/#token={operator(tmp_path)}")
+        await page.sees("Nothing needs you.")
+        places = {"#/server/jobs": "stderr", "#/tools": "jobs", "#/tool/jobs_wait": "only shows", "#/settings": "keys"}
+        for place, seen in places.items():
+            await at(page, place, seen)
+            actions = "[...document.querySelectorAll('main button')].map((one) => one.innerText.trim())"
+            assert not {"Restart", "Hide", "Pin", "Call", "Reload the configuration"} & set(await page.js(actions))
+        await at(page, "#/overview", "Nothing needs you.")
+        await hub.terminate()
+        await page.sees("Not connected")
+        assert "jobs" in await page.text(), "what was known stays"

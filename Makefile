@@ -16,7 +16,7 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(
 
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
-.PHONY: run check lint test test-fast proof fmt bench picture long conformance clients chaos orphans hostile soak fuzz dist clean
+.PHONY: run check lint test test-fast proof fmt bench picture dashboard-pictures long conformance clients chaos orphans hostile soak fuzz dist clean
 
 run: $(HUB)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -53,9 +53,13 @@ fmt: $(STAMP)
 
 bench: $(STAMP) $(VENV)/bench/.installed
 	BENCH_FASTMCP_PYTHON=$(abspath $(VENV))/bench/bin/python $(BIN)/python -m bench $(BENCH)
+	$(BIN)/python -m bench.dashboard
 
 picture: $(STAMP)
 	$(BIN)/python -m bench.picture docs/session.svg
+
+dashboard-pictures: $(STAMP)
+	$(BIN)/python -m bench.dashboard_pictures docs
 
 conformance: $(STAMP)
 	$(PYTEST) rigs

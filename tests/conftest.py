@@ -3,11 +3,13 @@
 import gc
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from inspect import iscoroutinefunction
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from mcp_hub import logs, masking
@@ -71,6 +73,18 @@ def loop_is_named(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _no_log_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Loggers that a command in this process configures do not keep the stderr of its test."""
+    monkeypatch.setattr(structlog, "configure", partial(_configure, structlog.configure))
+    yield
+    structlog.reset_defaults()
+
+
+def _configure(configure: Callable[..., None], **settings: object) -> None:
+    configure(**settings | {"cache_logger_on_first_use": False})
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ from mcp_hub.aio import Turn, named_loop
 from mcp_hub.app.admin import Admin
 from mcp_hub.app.apply import Applier
 from mcp_hub.app.catalog_rules import confirmed_servers, executor_server, policies, view_rules
+from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import (
     Current,
     call_limits,
@@ -36,6 +37,7 @@ from mcp_hub.app.upstream_factory import UpstreamFactory
 from mcp_hub.app.upstream_set import UpstreamSet
 from mcp_hub.call import Gate, Upstream
 from mcp_hub.calls.hub_tools.own_tools import OFFERED
+from mcp_hub.calls.metering import CallObserver
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.results.read_result import ReadResult
@@ -101,6 +103,7 @@ class App(msgspec.Struct, frozen=True):
     upstream_set: UpstreamSet
     operations: Admin
     logins: Logins
+    seen: Seen
     executors: ExecutorUpstream | None = None
     server_logs: ServerLogWriter | None = None
 
@@ -208,16 +211,21 @@ def _sources(
     )
 
 
-def _approvals(loaded: Loaded, state: Path, changes: Notices, servers: UpstreamSet) -> Approvals:
-    store, settings = KeyedFiles(state / "approvals"), loaded.settings
+def _approvals(loaded: Loaded, records: KeyedFiles, changes: Notices, servers: UpstreamSet) -> Approvals:
+    settings = loaded.settings
     confirms = confirmed_servers(settings)
-    return Approvals(store, loaded.place, policies(settings), changes, wall_time, servers.relist, confirms)
+    return Approvals(records, loaded.place, policies(settings), changes, wall_time, servers.relist, confirms)
 
 
 def _executor_upstream(settings: Settings, env: Mapping[str, str], changes: Notices) -> ExecutorUpstream:
     epochs = Epochs(KeyedFiles(state_dir(env) / "executors"))
     limits = ExecutorLimits(event=settings.hub.limits.event)
     return ExecutorUpstream(executor_server(settings), changes, SystemClock(), limits, epochs)
+
+
+def _pending_input(settings: Settings, state: Path, registry: CallRegistry) -> PendingInput:
+    key = partial(stored_key, KeyedFiles(state / "keys"), "request-state")
+    return PendingInput(SystemClock(), settings.hub.limits.question_timeout, registry.cancel, key)
 
 
 def _catalog(
@@ -231,11 +239,20 @@ def _catalog(
 
 
 def _registry(
-    settings: Settings, env: Mapping[str, str], servers: UpstreamSet, streams: StreamTable, turn: Turn, *, is_http: bool
+    settings: Settings,
+    env: Mapping[str, str],
+    servers: UpstreamSet,
+    streams: StreamTable,
+    turn: Turn,
+    observer: CallObserver | None,
 ) -> CallRegistry:
     clock = SystemClock()
-    tracer = tracing_of(settings, env, clock, lambda server: servers.upstreams[server].status(), is_http=is_http)
-    return CallRegistry(clock, call_limits(settings), on_durable=streams.begin, turn=turn, tracer=tracer)
+    tracer = tracing_of(
+        settings, env, clock, lambda server: servers.upstreams[server].status(), is_http=observer is not None
+    )
+    return CallRegistry(
+        clock, call_limits(settings), on_durable=streams.begin, turn=turn, tracer=tracer, observer=observer
+    )
 
 
 def _binding(hub: HubPort, current: Current, upstreams: Mapping[str, Upstream]) -> Binding:
@@ -257,7 +274,8 @@ def build(
     settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings)
     clock, changes, turn = SystemClock(), Notices(), Turn()
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
-    logins, approvals = Logins(grant_store(state)), _approvals(loaded, state, changes, servers)
+    logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
+    approvals = _approvals(loaded, records, changes, servers)
     reads = ReadCheck(lambda server: catalog.rules(None).servers.get(server, _REMOVED), approvals.is_confirmed)
     sources = _sources(loaded, env, watchdog, changes, logins, gate(approvals, reads.check), turn, client, owns_process)
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
@@ -265,23 +283,22 @@ def build(
     if executors is not None:
         servers.upstreams[executors.name] = executors
     streams = StreamTable(open_store(settings, env), clock, stream_limits(settings), lambda row: hub.take_up(row))
-    registry = _registry(settings, env, servers, streams, turn, is_http=has_executors)
     documents, kinds = open_documents(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
-    key = partial(stored_key, KeyedFiles(state / "keys"), "request-state")
-    pending_input = PendingInput(clock, settings.hub.limits.question_timeout, registry.cancel, key)
+    seen = Seen.of(kinds, loaded.path, records)
+    registry = _registry(settings, env, servers, streams, turn, seen.recent.ended if has_executors else None)
     durations, rules = time_limits(settings), SessionRules(settings.hub.page_size, settings.hub.task_after)
     results = LongResults(Retention(documents, estimate), ReadResult(documents, estimate, clock))
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
     hub = HubPort(
-        catalog, registry, servers.upstreams, durations, rules, pending_input,
-        changes, streams, current.call_rules, follow_up, kinds, results, turn,
+        catalog, registry, servers.upstreams, durations, rules, _pending_input(settings, state, registry),
+        changes, streams, current.call_rules, follow_up, seen.clients, results, turn,
     )  # fmt: skip
-    fixed = None if executors is None else executors.name
+    fixed = executors.name if executors is not None else None
     applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)
     reloader = Reloader(loaded, partial(load, loaded.path, env, lenient=True), applier)
     status = HubStatus(current, hub, servers.upstreams, approvals, reloader, lambda: watchdog.has_given_up)
     operations = Admin(reloader, applier, status)
     return App(
         current, hub, _binding(hub, current, servers.upstreams), servers.upstreams, registry, changes, streams,
-        documents, watchdog, approvals, servers, operations, logins, executors, sources.logs,
+        documents, watchdog, approvals, servers, operations, logins, seen, executors, sources.logs,
     )  # fmt: skip

@@ -5,6 +5,7 @@ routes that need no token.
 """
 
 import os
+import secrets
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from starlette.routing import Route
 
 from mcp_hub import __version__
 from mcp_hub.app.build import App
+from mcp_hub.app.dashboard.wiring import dashboard_of, mode_of
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.hub import HttpSettings
 from mcp_hub.config.schema.issuers import IssuerSettings, ResourceServerSettings
@@ -35,6 +37,7 @@ from mcp_hub.fronts.monitoring.metrics import Metrics
 from mcp_hub.fronts.rest import pages
 from mcp_hub.fronts.rest.api import RestApi
 from mcp_hub.logs import get_logger
+from mcp_hub.protocol.rest.overview import DashboardMode
 from mcp_hub.sessions.session import Caller
 
 if TYPE_CHECKING:
@@ -50,10 +53,11 @@ class HttpFront:
     """Every HTTP endpoint of one hub: `/mcp`, `/sse`, `/v1`, health and metrics, behind one `HttpAuth`.
 
     `endpoints` is the ASGI application. `profile` is that of callers whose token names none; `is_open` says that the
-    endpoints that change the hub need no token, because only this machine reaches them.
+    endpoints that change the hub need no token, because only this machine reaches them. `dashboard` is the mode of the
+    dashboard where the settings name none, `operator` the token for it, which is a new one at each start.
     """
 
-    def __init__(self, app: App, profile: str | None, *, is_open: bool) -> None:
+    def __init__(self, app: App, profile: str | None, *, is_open: bool, dashboard: DashboardMode = "off") -> None:
         settings = app.settings
         http = settings.hub.http
         admission = admission_of(http)
@@ -71,6 +75,9 @@ class HttpFront:
             public_url=lambda: app.settings.hub.http.public_url,
         )  # fmt: skip
         self.auth = HttpAuthFactory(profile)
+        self.operator = secrets.token_urlsafe(32)
+        self.dashboard_mode = mode_of(app, dashboard)
+        self.dashboard = dashboard_of(app, self.rest, self.operator, profile, self.dashboard_mode)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
         self.endpoints = Endpoints(
             self.auth.made(settings),
@@ -80,6 +87,7 @@ class HttpFront:
             metadata_routes(settings),
             admission,
             self.metrics.refusals,
+            self.dashboard,
         )
         app.reloader.prepares.append(self._prepared)
 
@@ -92,7 +100,7 @@ class HttpFront:
     def close(self) -> None:
         """Ends the event streams that would not end by themselves, and reports the hub as not ready."""
         self.health.close()
-        for front in (self.mcp, self.legacy, self.rest):
+        for front in (self.mcp, self.legacy, self.rest, self.dashboard):
             front.close()
 
     def _prepared(self, settings: Settings) -> Callable[[], None]:

@@ -277,3 +277,9 @@ class LogReader:
             log._readers.remove(self)
             self.wake, self.moves = nobody, None
             log._trim()
+
+
+def newest_progress(log: CallLog) -> Progressed | None:
+    """The last progress among the last events that the log still holds."""
+    last = log._events[-_KEPT:]
+    return next((event for event in reversed(last) if type(event) is Progressed), None)

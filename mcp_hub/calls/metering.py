@@ -6,7 +6,7 @@ the OpenTelemetry conventions for MCP (semantic-conventions-genai, gen-ai/mcp, "
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -121,10 +121,15 @@ class Meter:
         )
 
 
-class Meters:
-    """Those of one hub."""
+CallObserver = Callable[[CallRecord, Outcome, float], None]
+"""Is called for each call that has ended, with its outcome and the time by the registry's clock."""
 
-    def __init__(self) -> None:
+
+class Meters:
+    """Those of one hub; `observer` hears of each call that is counted."""
+
+    def __init__(self, observer: CallObserver | None = None) -> None:
+        self._observer = observer
         self._meters: dict[tuple[str, str], Meter] = {}
 
     def ended(self, record: CallRecord, now: float) -> None:
@@ -136,9 +141,10 @@ class Meters:
         ending = log.ending
         if type(ending) is Completed:
             is_error = call.method == "tools/call" and _SAID.search(ending.result) and is_tool_error(ending.result)
-            meter.outcomes[1 if is_error else 0] += 1
+            outcome = Outcome.TOOL_ERROR if is_error else Outcome.OK
         else:
-            meter.outcomes[outcome_of(ending)] += 1
+            outcome = outcome_of(ending)
+        meter.outcomes[outcome] += 1
         took = now - times.started
         if times.began == times.started:
             at_once = meter.at_once
@@ -152,6 +158,8 @@ class Meters:
         if log.held or log.refused:
             meter.held += log.held
             meter.refused += log.refused
+        if self._observer is not None:
+            self._observer(record, outcome, now)
 
     def ended_at(self, server: str) -> int:
         """The calls of a server that have ended."""

@@ -15,7 +15,7 @@ import msgspec
 
 from mcp_hub.aio import Timer, Turn, call_later
 from mcp_hub.call import Call, CallHandler
-from mcp_hub.calls.metering import Meters
+from mcp_hub.calls.metering import CallObserver, Meters
 from mcp_hub.calls.plan import ENDED, WITHOUT_PLAN, CallPlan, CallState
 from mcp_hub.calls.rules import CallLimits, TimeLimits
 from mcp_hub.calls.runner import QUIET, CallOwner, CallRecord, new_record
@@ -69,6 +69,7 @@ class CallRegistry(CallOwner):
         on_durable: Callable[[CallRecord], object] = lambda record: None,
         turn: Turn | None = None,
         tracer: Tracer | None = None,
+        observer: CallObserver | None = None,
     ) -> None:
         self._loop_turn = turn if turn is not None else Turn()
         self._on_durable = on_durable
@@ -78,7 +79,7 @@ class CallRegistry(CallOwner):
         self._lanes: dict[str, _Lane] = {}
         self._next_turn: tuple[float, Timer] | None = None
         self._emptied: anyio.Event | None = None
-        self.meters = Meters()
+        self.meters = Meters(observer)
         self.tracer = tracer
 
     def __len__(self) -> int:

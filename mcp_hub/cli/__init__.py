@@ -56,6 +56,7 @@ _COMMANDS: Final = {
     "import": "servers.import_servers:import_servers",
     "install": "clients.install:install",
     "uninstall": "clients.uninstall:uninstall",
+    "open": "browser.open:open_dashboard",
     "check": "check:check",
     "doctor": "doctor:doctor",
     "approve": "approve:approve",

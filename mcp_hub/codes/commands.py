@@ -82,6 +82,8 @@ COMMANDS: Final = table(
     dangling_link=("The file of a client is a link to nothing.", "Remove the link, or create the file."),
     nothing_to_undo=("No change of clients is recorded.", "Nothing to do."),
     undo_drift=("A file was changed after the hub changed it.", "Edit the file, or use the backup beside it."),
+    no_dashboard=("The running hub does not have a dashboard.", "Set `hub.http.dashboard`."),
+    no_browser=("There is no browser to open.", "Print the address with `mcp-hub open --print`."),
     no_login=("The server does not take a login.", "See the message."),
     logout_failed=("The login could not be removed.", "Check the file's permissions."),
 )

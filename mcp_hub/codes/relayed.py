@@ -283,6 +283,9 @@ HTTP: Final = table(
         "See why in the log, and end whatever kills it; the hub tries again each minute.",
     ),
     not_kept=("The post was not stored in time.", "Post again under the same number."),
+    read_only=("The dashboard only shows.", "Set `hub.http.dashboard: full`."),
+    changed_meanwhile=("The tool is not waiting with the definition that was approved.", "Review it again."),
+    overrides_unwritable=("The file of overrides cannot be written.", "Check the permissions of its folder."),
     store_unavailable=("The store of streams cannot be used.", "Try again; check the disk of the hub."),
 )
 """Refusals over HTTP: `code` of `application/problem+json`, of `/readyz?verbose`, `data.code` of JSON-RPC errors."""

@@ -61,7 +61,7 @@ class ClientOffer(msgspec.Struct):
         self.lists = lists
 
 
-class Session(msgspec.Struct):
+class Session(msgspec.Struct, weakref=True):
     """One client in one era. `log_level` None: the client never asked (handshake) or wants none (modern).
 
     `subscriptions` holds resources by server and its own URI, with the URI that the client knows

@@ -120,8 +120,8 @@ class EventStore(Protocol):
         Such a call has the key of its request, a line break, and its place: `KEY\\n1`.
         """
 
-    async def rows(self, principal: str, most: int) -> list[StreamInfo]:
-        """The principal's streams, the newest first."""
+    async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
+        """The principal's streams, those of all principals for None; the newest first."""
 
     async def post(self, message: Message) -> bool:
         """Puts a message into the inbox of the stream's owner; False if the stream is unknown or has ended."""

@@ -185,8 +185,9 @@ class MemoryStore:
             key = min(calls, default=key)
         return self._streams[calls[key]].row if key in calls else None
 
-    async def rows(self, principal: str, most: int) -> list[StreamInfo]:
-        mine = [stream.row for stream in reversed(self._streams.values()) if stream.row.principal == principal]
+    async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
+        every = (stream.row for stream in reversed(self._streams.values()))
+        mine = [row for row in every if principal in (None, row.principal)]
         return sorted(mine, key=lambda row: -row.created)[: max(most, 0)]
 
     async def post(self, message: Message) -> bool:

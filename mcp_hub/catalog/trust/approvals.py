@@ -180,9 +180,13 @@ class Approvals:
                 self._judge_again(server)
             with anyio.move_on_after(self._pause()):
                 await self._wake.wait()
-            for server in list(self._servers.values()):
-                if self._is_followed(server) and self._is_stale(server):
-                    self._judge_again(server)
+            self.look()
+
+    def look(self) -> None:
+        """Takes in approvals that were written elsewhere, in this process or another one."""
+        for server in list(self._servers.values()):
+            if self._is_followed(server) and self._is_stale(server):
+                self._judge_again(server)
 
     def close(self) -> None:
         """Writes what `run` has not written yet."""

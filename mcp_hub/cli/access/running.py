@@ -28,17 +28,27 @@ _ATTEMPTS: Final = 100
 
 
 class HubRecord(msgspec.Struct, frozen=True):
-    """A hub: it serves HTTP at `url`, or over stdio a kind of `client`. `started` are Unix seconds."""
+    """A hub: it serves HTTP at `url`, or over stdio a kind of `client`. `started` are Unix seconds.
+
+    `operator` is the token for its dashboard, empty without one.
+    """
 
     url: str
     pid: int
     started: float = 0.0
     version: str = ""
     client: str = ""
+    operator: str = ""
+
+
+def dashboard_address(url: str, operator: str = "") -> str:
+    """The page of the hub at `url`; with the token in the fragment, which is not sent to any server."""
+    page = url.removesuffix("mcp")
+    return f"{page}#token={operator}" if operator else page
 
 
 @contextmanager
-def recorded(place: str, url: str, env: Mapping[str, str], client: str = "") -> Iterator[None]:
+def recorded(place: str, url: str, env: Mapping[str, str], client: str = "", operator: str = "") -> Iterator[None]:
     """Keeps the record of this process's hub, whose configuration is at `place`, until the end of the block.
 
     `url` is empty for a hub over stdio.
@@ -49,7 +59,8 @@ def recorded(place: str, url: str, env: Mapping[str, str], client: str = "") -> 
         make_folder(path.parent)
         file = _locked(path)
         os.ftruncate(file, 0)
-        os.write(file, msgspec.json.encode(HubRecord(url, os.getpid(), wall_time(), __version__, client)))
+        record = HubRecord(url, os.getpid(), wall_time(), __version__, client, operator)
+        os.write(file, msgspec.json.encode(record))
     except OSError as problem:  # the hub serves all the same, and commands do not find it
         log.warning("hub_not_recorded", path=str(path), reason=problem.strerror or str(problem))
     try:

@@ -26,9 +26,9 @@ from mcp_hub.catalog.pins import (
     unconfirmed_of,
 )
 from mcp_hub.catalog.trust.approvals import record_key
+from mcp_hub.catalog.trust.diff import diff_lines, flag_lines
 from mcp_hub.cli import completion
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.definition_diff import diff_lines, flag_lines
 from mcp_hub.cli.setup import EXIT_TOOL, check_servers, config_option, fail, load_config
 from mcp_hub.clock import wall_time
 from mcp_hub.config.load.load import Loaded

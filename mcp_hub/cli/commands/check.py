@@ -25,6 +25,7 @@ from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_CONFIG, read_config
 from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.load.overrides import overrides_of
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
 from mcp_hub.masking import hide, visible
@@ -121,6 +122,7 @@ def _summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:
     return {
         "file": str(loaded.path),
         "servers": {name: _server(own, found.get(name)) for name, own in settings.servers.items()},
+        "overrides_file": str(overrides_of(loaded.path)) if loaded.overrides is not None else None,
         "profiles": list(settings.profiles),
         "http": f"http://{settings.hub.http.host}:{settings.hub.http.port}/mcp",
         "tokens": len(settings.hub.tokens),
@@ -156,6 +158,8 @@ def _print(
     down = [name for name, own in servers.items() if own["enabled"] and (own["runs"] is None or name in late)]
     found, counted = f"valid, but {plural(len(down), 'server')} cannot start", _counted(report)
     click.echo(f"{report['file']}: " + (f"{found} ({counted}). Run: mcp-hub doctor" if down else f"ok, {counted}"))
+    if report["overrides_file"] is not None:
+        click.echo(f"  with {report['overrides_file']}, which the dashboard writes")
     for name, server in servers.items():
         state = server["runs"] or "not found" if server["enabled"] else "disabled"
         click.echo(visible(f"  {name}: {state}"))

@@ -18,7 +18,7 @@ from mcp_hub import logs
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.reload import Reloader
 from mcp_hub.cli import completion
-from mcp_hub.cli.access.running import recorded
+from mcp_hub.cli.access.running import dashboard_address, recorded
 from mcp_hub.cli.access.warm import warm as fill_caches
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.tables import plural
@@ -177,7 +177,9 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
 
     async with received_signals() as signals, _open_for_many(loaded) as app:
         host = listener.getsockname()[0]
-        front = HttpFront(app, profile, is_open=is_authenticated(loaded.settings) or is_loopback(host))
+        is_local = is_loopback(host)
+        is_open = is_authenticated(loaded.settings) or is_local
+        front = HttpFront(app, profile, is_open=is_open, dashboard="full" if is_local else "read")
         server = _server(front.endpoints, bounded(connections_of(loaded.settings.hub.http)))
         connections = server.server_state.connections
         front.metrics.measure("http_connections", "Open connections.", lambda: len(connections))
@@ -187,17 +189,20 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
             tasks.start_soon(look_after, connections)
             tasks.start_soon(_keep_reloading, app.reloader, signals)
             tasks.start_soon(_stop_when, signals.stopped, app, server, front)
-            with _recorded(loaded, _url(listener), Caller(profile=profile)):
+            url, operator = _url(listener), "" if front.dashboard_mode() == "off" else front.operator
+            with _recorded(loaded, url, Caller(profile=profile), operator):
                 _announce(app, listener)
+                if operator and sys.stderr.isatty():  # never into a log
+                    say(f"dashboard: {dashboard_address(url, operator)}")
                 await server.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
 
 
-def _recorded(loaded: Loaded, url: str, caller: Caller) -> AbstractContextManager[None]:
+def _recorded(loaded: Loaded, url: str, caller: Caller, operator: str = "") -> AbstractContextManager[None]:
     """A record of the hub; one that only has a profile does not answer for the whole configuration."""
     if caller.profile is not None:
         return nullcontext()
-    return recorded(loaded.place, url, os.environ, caller.client or "")
+    return recorded(loaded.place, url, os.environ, caller.client or "", operator)
 
 
 def _open_for_many(loaded: Loaded) -> AbstractAsyncContextManager[App]:

@@ -53,7 +53,7 @@ def validated(tree: JsonObject, report: Findings, *, partly: bool = False) -> Se
     try:
         settings = Settings.model_validate(tree)
     except ValidationError as invalid:
-        found = map(_finding, invalid.errors(include_url=False, include_input=False))
+        found = map(finding_of, invalid.errors(include_url=False, include_input=False))
         report.errors.extend(finding for finding in found if finding.path not in known)
     if settings is not None and not report.errors:
         return settings
@@ -75,12 +75,13 @@ def _without_bad(tree: JsonObject, report: Findings) -> JsonObject | None:
     return {**tree, "servers": right}
 
 
-def _finding(error: ErrorDetails) -> Finding:
+def finding_of(error: ErrorDetails, root: type[BaseModel] = Settings) -> Finding:
+    """An error of pydantic in data for `root`, as a finding."""
     context: JsonObject = error.get("ctx", {})
     path = tuple(part for part in error["loc"] if part != "[key]")
     if error["type"] == "extra_forbidden":
         key = str(path[-1])
-        return Finding(path, "unknown_key", f"unknown key {quoted(key)}{nearest(key, _known_keys(path[:-1]))}")
+        return Finding(path, "unknown_key", f"unknown key {quoted(key)}{nearest(key, _known_keys(root, path[:-1]))}")
     if context.get("key"):
         path = (*path, context["key"])
     if error["type"] == "list_type" and path[-1] == "args":
@@ -96,9 +97,9 @@ def _finding(error: ErrorDetails) -> Finding:
     return Finding(path, context.get("code", code), said.format(**context))
 
 
-def _known_keys(path: DataPath) -> Iterator[str]:
+def _known_keys(root: type[BaseModel], path: DataPath) -> Iterator[str]:
     """Keys that the section at `path` takes, found by walking the models."""
-    kind: object = Settings
+    kind: object = root
     for part in path:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             kind = kind.model_fields[str(part)].annotation

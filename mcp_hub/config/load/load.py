@@ -26,10 +26,12 @@ from mcp_hub.config.load.interpolate import (
     resolve,
 )
 from mcp_hub.config.load.locate import LocatedData, read_document
+from mcp_hub.config.load.overrides import overlaid, overrides_of, read_overrides
 from mcp_hub.config.load.public import is_taken_for_secret
 from mcp_hub.config.load.secrets import secret_arguments, secret_texts
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.config.schema.hub import written_out
+from mcp_hub.config.schema.overrides import OverrideSettings
 from mcp_hub.config.schema.remote import is_cleartext
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.telemetry import PLACES
@@ -55,7 +57,7 @@ class Loaded:
 
     `secrets` are texts to keep out of logs and pages: those of `load.secrets`, and values that servers and tokens took
     from the environment (but no paths, flags and public names), files or the keyring. `stamp` differs between versions
-    of the file.
+    of the file. `overrides` are those of the file beside it, which `settings` contain.
     """
 
     settings: Settings = field(repr=False)
@@ -64,6 +66,7 @@ class Loaded:
     warnings: tuple[ConfigFinding, ...] = ()
     stamp: FileStamp | None = None
     notes: tuple[ConfigFinding, ...] = ()
+    overrides: OverrideSettings | None = None
 
     @property
     def place(self) -> str:
@@ -129,8 +132,21 @@ def read(path: Path, env: Mapping[str, str], *, partly: bool = False, lenient: b
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(ConfigFinding("invalid_text", _NOT_UTF8, str(path), line)) from None
     stamp = FileStamp(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
-    loaded = parse(text, str(path), env, path.absolute().parent, partly=partly, lenient=lenient)
-    return replace(loaded, stamp=stamp)
+    parsed = parse(text, str(path), env, path.absolute().parent, partly=partly, lenient=lenient)
+    return replace(_with_overrides(parsed, overrides_of(path), env), stamp=stamp)
+
+
+def _with_overrides(loaded: Loaded, place: Path, env: Mapping[str, str]) -> Loaded:
+    """The settings with the file beside them laid over. Raises `ConfigError`."""
+    found = read_overrides(place, env)
+    if found is None:
+        return loaded
+    report = Findings(str(place))
+    settings = overlaid(loaded.settings, found, report)
+    if report.errors:
+        raise report.failure()
+    warnings = (*loaded.warnings, *report.located(report.warnings))
+    return replace(loaded, settings=settings, warnings=warnings, overrides=found)
 
 
 def parse(

@@ -120,6 +120,11 @@ class ClientTable:
         self._entries = {**written, **others}
         self._tiers = [_patterns(written), _patterns(others)]
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all entries, those of the file first."""
+        return list(self._entries)
+
     def require(self, chosen: str) -> None:
         """Raises: ConfigError that names the known clients if `chosen` is none of them."""
         if chosen.casefold() not in self._entries:

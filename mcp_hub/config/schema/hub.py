@@ -11,6 +11,7 @@ from mcp_hub.config.schema.scalars import (
     Aliases,
     Amount,
     Count,
+    DashboardRule,
     Duration,
     Expose,
     Globs,
@@ -51,6 +52,7 @@ class HttpSettings(Section):
     body_timeout: PositiveDuration = 60.0
     close_streams_after: Annotated[Duration, Field(ge=30)] | None = None
     oauth: AtOnce[ResourceServerSettings | None] = None
+    dashboard: AtOnce[DashboardRule | None] = None
 
 
 class TokenSettings(Section):

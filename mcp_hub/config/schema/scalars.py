@@ -139,6 +139,7 @@ StartRule = Literal["eager", "lazy"]
 TaskRule = Literal["auto", "always", "required", "never"]
 Approval = Annotated[Literal["off", "warn", "block"], BeforeValidator(_off)]
 HintRule = Literal["trust", "approved", "ignore"]
+DashboardRule = Annotated[Literal["off", "read", "full"], BeforeValidator(_off)]
 Orphan = Annotated[Literal["cancel", "finish"] | float, BeforeValidator(_word_or_duration("cancel", "finish"))]
 SoftDeadline = Annotated[Literal["never"] | float, BeforeValidator(_word_or_duration("never"))]
 IdleStop = Annotated[

@@ -101,6 +101,11 @@ class HttpAuth:
             return Refusal(403, "origin_not_allowed", said)
         return None
 
+    @property
+    def needs_token(self) -> bool:
+        """Whether callers need a token at all."""
+        return bool(self._callers) or self._verifier is not None
+
     def is_reader(self, origin: bytes) -> bool:
         """Whether pages of this origin may read answers."""
         return bool(self._readers) and _text(origin).lower() in self._readers
@@ -108,7 +113,7 @@ class HttpAuth:
     def identify(self, headers: Mapping[bytes, bytes]) -> Caller | Refusal | Unverified:
         """Whose request it is, of one that was admitted."""
         verifier = self._verifier
-        if not self._callers and verifier is None:
+        if not self.needs_token:
             return self._default
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         token = token.strip() if scheme.lower() == b"bearer" else b""

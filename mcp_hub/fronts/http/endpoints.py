@@ -55,6 +55,21 @@ class Mount(Protocol):
         """The answer to one that is too much."""
 
 
+class GuardedMount(Mount, Protocol):
+    """A mount that decides itself who comes in, and has no part in `cors`; `pages` need no token."""
+
+    @property
+    def pages(self) -> Mapping[str, Route]: ...
+
+    def owns(self, path: str) -> bool:
+        """Whether a path belongs to it."""
+
+    async def caller(
+        self, headers: Headers, auth: HttpAuth, others: Callable[[], Awaitable[Caller | Refusal]]
+    ) -> Caller | Refusal:
+        """Whose request it is; `others` asks for a token as every other path does."""
+
+
 def page(route: Route) -> Serve:
     """Serves a route of its own, whose requests have their caller in the scope."""
 
@@ -131,11 +146,13 @@ class Endpoints:
         public: Mapping[str, Route] | None = None,
         admission: Admission | None = None,
         refusals: Counter[int] | None = None,
+        guarded: GuardedMount | None = None,
     ) -> None:
         self._auth = auth
         self._listeners: set[_Listener] = set()
         self._refusals: Counter[int] = Counter() if refusals is None else refusals
-        self._pages = dict(pages or {})
+        self._guarded = guarded
+        self._pages = {**(pages or {}), **({} if guarded is None else guarded.pages)}
         self._admission = admission if admission is not None else Admission(AdmissionLimits(), SystemClock())
         self.public: Mapping[str, Route] = public or {}
         self._routes = {**routes, **{f"{path}/": serve for path, serve in routes.items()}}
@@ -149,14 +166,16 @@ class Endpoints:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers, path = dict(scope["headers"]), scope["path"]
-        mount = self._mount if self._mount is not None and path.startswith(f"{self._mount.prefix}/") else None
+        mount = self._mount_of(path)
+        guarded = self._guarded if self._guarded is not None and self._guarded.owns(path) else None
         if scope["method"] == "HEAD" or b"origin" in headers:
-            send = self._sender(scope["method"], headers, send)
+            send = self._sender(scope["method"], headers, send, is_open=guarded is None)
         if (refusal := self._at_the_door(scope, headers)) is not None:
             await self._refuse(refusal, mount, scope, receive, send)
             return
         if (
             scope["method"] == "OPTIONS"
+            and guarded is None
             and cors.is_preflight(headers)
             and self._auth.is_reader(headers.get(b"origin", b""))
         ):
@@ -171,7 +190,7 @@ class Endpoints:
                 send, ErrorResponse(404, "not_found", "There is nothing at this path. The MCP endpoint is /mcp.")
             )
             return
-        caller = await self._caller(headers, profile)
+        caller = await self._identified(guarded, headers, profile)
         if isinstance(caller, Refusal):
             await self._refuse(caller, mount, scope, receive, send)
             return
@@ -185,10 +204,14 @@ class Endpoints:
             else:
                 await fail(send, error)
 
-    def _sender(self, method: str, headers: Headers, send: Send) -> Send:
-        """Sends what HEAD wants, and what a page of another origin may read."""
+    def _mount_of(self, path: str) -> Mount | None:
+        mounts = (self._mount, self._guarded)
+        return next((own for own in mounts if own is not None and path.startswith(f"{own.prefix}/")), None)
+
+    def _sender(self, method: str, headers: Headers, send: Send, *, is_open: bool) -> Send:
+        """Sends what HEAD wants, and what a page of another origin may read, if it may at all."""
         origin = headers.get(b"origin", b"")
-        if self._auth.is_reader(origin):
+        if is_open and self._auth.is_reader(origin):
             send = cors.readable(send, origin)
         return _bodiless(send) if method == "HEAD" else send
 
@@ -239,14 +262,25 @@ class Endpoints:
             if body is not None:
                 body.close()
 
+    async def _identified(
+        self, guarded: GuardedMount | None, headers: Headers, profile: str | None
+    ) -> Caller | Refusal:
+        if guarded is None:
+            return await self._caller(headers, profile)
+        found = await guarded.caller(headers, self._auth, partial(self._caller, headers, None))
+        return self._narrowed(found, profile)
+
     async def _caller(self, headers: Headers, profile: str | None) -> Caller | Refusal:
-        auth = self._auth
-        caller = auth.identify(headers)
+        caller = self._auth.identify(headers)
         if isinstance(caller, Unverified):
-            caller = await auth.verified(caller)
+            caller = await self._auth.verified(caller)
+        return self._narrowed(caller, profile)
+
+    def _narrowed(self, caller: Caller | Refusal, profile: str | None) -> Caller | Refusal:
+        """The caller with the profile that the URL names, if it names one."""
         if profile is None or isinstance(caller, Refusal):
             return caller
-        return auth.narrowed(caller, profile)
+        return self._auth.narrowed(caller, profile)
 
 
 async def fail(send: Send, error: RpcError) -> None:

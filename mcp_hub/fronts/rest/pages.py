@@ -39,11 +39,11 @@ _HEADERS: Final = {
 
 def routes() -> Mapping[str, Route]:
     """By path."""
-    paths = {"/": _index, "/v1": _index, "/v1/": _index, "/v1/docs": _docs}
+    paths = {"/": index, "/v1": index, "/v1/": index, "/v1/docs": _docs}
     return {path: Route(path, endpoint, methods=["GET"]) for path, endpoint in paths.items()}
 
 
-async def _index(request: Request) -> Response:
+async def index(request: Request) -> Response:
     """A page for browsers, else JSON."""
     root = request.scope.get("root_path", "").rstrip("/")
     if "text/html" not in request.headers.get("accept", ""):

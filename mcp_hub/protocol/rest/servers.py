@@ -14,7 +14,7 @@ class UnapprovedInfo(Struct):
     """
 
     tool: str
-    kind: Literal["changed", "new", "unreadable"]
+    kind: Literal["changed", "new", "unreadable", "unconfirmed"]
     members: list[str]
     held: bool
 

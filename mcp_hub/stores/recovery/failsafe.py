@@ -201,7 +201,7 @@ class FailsafeStore:
             row = await self._read(lambda file: file.find_key(principal, key), None) or row
         return None if row is None else await self.find(row.id)
 
-    async def rows(self, principal: str, most: int) -> list[StreamInfo]:
+    async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
         in_file: list[StreamInfo] = await self._read(lambda file: file.rows(principal, most), [])
         kept = {row.id: row for row in in_file}
         for row in await self._away.memory.rows(principal, most):

@@ -66,10 +66,14 @@ def find_key(db: Connection, principal: str, key: str) -> StreamInfo | None:
     return None if found is None else StreamInfo(*found[:-1])
 
 
-def rows(db: Connection, principal: str, most: int) -> list[StreamInfo]:
-    """The streams of a principal, the newest first."""
-    newest = _ROWS + "s.principal = ? ORDER BY s.created DESC, s.number DESC LIMIT ?"
-    return [StreamInfo(*found[:-1]) for found in db.execute(newest, (principal, max(most, 0)))]
+def rows(db: Connection, principal: str | None, most: int) -> list[StreamInfo]:
+    """The streams of a principal, of all for None; the newest first."""
+    if principal is None:  # by number, which needs no index of its own
+        found = db.execute(_ROWS + "1 ORDER BY s.number DESC LIMIT ?", (max(most, 0),))
+    else:
+        newest = _ROWS + "s.principal = ? ORDER BY s.created DESC, s.number DESC LIMIT ?"
+        found = db.execute(newest, (principal, max(most, 0)))
+    return [StreamInfo(*row[:-1]) for row in found]
 
 
 def running(db: Connection) -> list[StreamInfo]:

@@ -114,7 +114,7 @@ class SqliteStore:
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
         return await self._reader.ask(partial(reads.find_key, principal=principal, key=key))
 
-    async def rows(self, principal: str, most: int) -> list[StreamInfo]:
+    async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
         return await self._reader.ask(partial(reads.rows, principal=principal, most=most))
 
     async def post(self, message: Message) -> bool:

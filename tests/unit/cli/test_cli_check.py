@@ -129,3 +129,15 @@ def test_bad_server_is_an_error_of_check_and_serve_starts_the_rest(folder: Path)
     served = hub(folder, "serve", stdin=json.dumps(ask) + "\n")
     assert served.returncode == 0 and "jobs_count_words" in served.stdout
     assert "servers.bad.comand" in served.stderr and "the server is left out" in served.stderr
+
+
+def test_check_names_the_overrides_file_and_what_it_changes(folder: Path) -> None:
+    (folder / "servers.overrides.yaml").write_text("servers: {jobs: {per_tool: {wait: {pin: true}}}}")
+    done = hub(folder, "check", "--no-start")
+    assert f"  with {folder / 'servers.overrides.yaml'}, which the dashboard writes\n" in done.stdout
+    assert "    wait: changed hide, pin" in done.stdout.splitlines()
+    found = json.loads(hub(folder, "check", "--no-start", "--json").stdout)
+    assert found["overrides_file"] == str(folder / "servers.overrides.yaml")
+    (folder / "servers.overrides.yaml").write_text("servers: {jobs: {command: x}}")
+    done = hub(folder, "check", "--no-start")
+    assert done.returncode == 2 and "servers.overrides.yaml:1: servers.jobs.command: unknown key" in done.stderr

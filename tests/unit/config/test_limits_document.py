@@ -11,7 +11,7 @@ from mcp_hub.config.schema.section import Section
 TEXT = (Path(__file__).parents[3] / "docs" / "limits.md").read_text("utf-8")
 NO_LIMITS = {
     *("host", "port", "allowed_hosts", "allowed_origins", "cors", "allow_public", "public_url"),
-    *("close_streams_after", "oauth"),
+    *("close_streams_after", "oauth", "dashboard"),
 }
 """Keys of `hub.http` that bound nothing."""
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "s": 1, "min": 60, "d": 86400}

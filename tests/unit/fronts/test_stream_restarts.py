@@ -174,9 +174,9 @@ async def test_what_a_session_runs_is_looked_for_only_if_it_was_elsewhere() -> N
     client = world.client()
     call = MadeCall(world, client, 7)
     await call.progresses(1)
-    looked: list[str] = []
+    looked: list[str | None] = []
 
-    async def rows(principal: str, most: int) -> list[StreamInfo]:
+    async def rows(principal: str | None, most: int) -> list[StreamInfo]:
         looked.append(principal)
         return []
 

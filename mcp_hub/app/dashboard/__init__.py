@@ -1,0 +1,13 @@
+"""The hub as the dashboard asks for it: what can be seen by whom, and what an operator may change.
+
+In: an open hub (`app.build`), the clients that were seen and the calls that ended, and the caller of each request.
+
+Out: states, approvals, overrides and settings in the shapes of `protocol.rest.overview`, for `fronts.dashboard`, whose
+protocols `HubView` and `HubOperator` this package implements.
+
+Held together by `watch.HubWatch`, which decides what a caller may see, and `curation.HubCuration`, which changes
+things: only callers without a profile come there. `approvals` compares the records of tools, `overrides` writes
+`servers.overrides.yaml`, `settings` lists the configuration with the origin of each value.
+
+Not here: HTTP and tokens (`fronts.dashboard`), and restarts and reloads (`app.admin`).
+"""

@@ -1,0 +1,80 @@
+"""The tools that wait for an approval, with what changed, and their approval: part of the composition root."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from mcp_hub.catalog.flags import decoded
+from mcp_hub.catalog.pins import Pin, Record, UnapprovedTool, approved, encoded, read
+from mcp_hub.catalog.trust.approvals import Approvals, record_key
+from mcp_hub.catalog.trust.diff import diff_lines, flag_lines
+from mcp_hub.clock import wall_time
+from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.masking import hide
+from mcp_hub.protocol.rest.overview import WaitingTool
+from mcp_hub.protocol.shape.stream_events import timestamp
+from mcp_hub.stores.keyed_files import KeyedFiles
+
+_MOST: Final = 200
+"""Tools that are shown at once; `mcp-hub approve` has all."""
+
+
+class ToolApprovals(msgspec.Struct, frozen=True):
+    """The records in `store` of the servers of the configuration at `place`, beside what the hub found out."""
+
+    approvals: Approvals
+    store: KeyedFiles
+    place: str
+
+    def waiting(self) -> list[WaitingTool]:
+        """The tools that are not approved; blocks to read the records. Raises `Problem` if one cannot be read."""
+        records: dict[str, Record] = {}
+        shown = []
+        for found in self.approvals.findings()[:_MOST]:
+            if found.server not in records:
+                records[found.server] = self._record(found.server)
+            shown.append(_waiting(found, records[found.server].tools.get(found.tool)))
+        return shown
+
+    def approve(self, server: str, tool: str, digest: str) -> None:
+        """Approves the definition with this digest; blocks. Raises `Problem` 409 if it is another one by now."""
+        missed: list[str] = []
+        try:
+            self.store.update(record_key(self.place, server), partial(_approved, tool, digest, missed))
+        except (OSError, ValueError) as problem:
+            raise Problem(503, "state_unwritable", decoded(str(problem))) from None
+        if missed:
+            said = f"{decoded(tool)} is not waiting with this definition. Look at it again."
+            raise Problem(409, "changed_meanwhile", said)
+
+    def _record(self, server: str) -> Record:
+        try:
+            return read(self.store.read(record_key(self.place, server)))
+        except (OSError, ValueError):
+            return Record()  # the finding itself says that it is unreadable
+
+
+def _approved(tool: str, digest: str, missed: list[str], text: bytes | None) -> bytes | None:
+    record, others = approved(read(text), {tool: digest}, wall_time())
+    missed.extend(others)
+    return None if others else encoded(record)
+
+
+def _waiting(found: UnapprovedTool, pin: Pin | None) -> WaitingTool:
+    return WaitingTool(
+        found.server,
+        found.tool,
+        found.kind,
+        found.text,
+        found.is_held,
+        timestamp(found.since) if found.since else "",
+        found.digest,
+        [hide(line) for line, _ in _lines(pin)],
+        [] if pin is None else [hide(line) for line in flag_lines(pin)],
+    )
+
+
+def _lines(pin: Pin | None) -> Iterator[tuple[str, str]]:
+    return iter(()) if pin is None else diff_lines(pin)

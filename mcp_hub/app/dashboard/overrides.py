@@ -1,0 +1,99 @@
+"""Writes `servers.overrides.yaml`, and takes it back if the hub cannot use it: part of the composition root."""
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+import yaml
+
+from mcp_hub.config.load.overrides import overrides_of, parse_overrides, read_overrides
+from mcp_hub.config.schema.overrides import OVERRIDE_KEYS, OverrideSettings
+from mcp_hub.errors import ConfigError
+from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.protocol.rest.overview import ToolOverride
+from mcp_hub.types import JsonObject
+
+_HEAD: Final = (
+    "# Written by the dashboard of mcp-hub over servers.yaml. Only name, description, hide and pin are read.\n"
+)
+
+Changes = dict[str, dict[str, ToolOverride]]
+"""By server and the server's own name of the tool."""
+Overrides = dict[str, dict[str, JsonObject]]
+
+
+class OverridesFile(msgspec.Struct):
+    """The overrides beside the configuration at `config`. `reload` has the hub read them; raises `Problem` 422."""
+
+    config: Path
+    reload: Callable[[], Awaitable[object]]
+    _turn: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
+
+    @property
+    def place(self) -> Path:
+        return overrides_of(self.config)
+
+    def read(self) -> Overrides:
+        """The overrides by server and tool; blocks. Raises `Problem` 409 for a file that cannot be used."""
+        try:
+            found = read_overrides(self.place, os.environ) or OverrideSettings()
+        except ConfigError as error:
+            raise Problem(409, "invalid_configuration", str(error)) from None
+        return {
+            server: {tool: keys for tool, one in own.per_tool.items() if (keys := one.model_dump(exclude_none=True))}
+            for server, own in found.servers.items()
+        }
+
+    async def write(self, changes: Changes) -> None:
+        """Changes the file, and has the hub use it. Raises `Problem`, and then the file is as it was."""
+        async with self._turn:
+            before = await anyio.to_thread.run_sync(self._put, changes)
+            try:
+                await self.reload()
+            except Problem:
+                await anyio.to_thread.run_sync(self._replace, before)
+                raise
+
+    def _put(self, changes: Changes) -> bytes | None:
+        """Writes the file with the changes; its content before."""
+        merged = self.read()
+        for server, tools in changes.items():
+            for tool, change in tools.items():
+                own = {**merged.get(server, {}).get(tool, {}), **_given(change)}
+                merged.setdefault(server, {})[tool] = {key: value for key, value in own.items() if value is not None}
+        shaped = {
+            server: {"per_tool": kept}
+            for server, tools in merged.items()
+            if (kept := {tool: keys for tool, keys in tools.items() if keys})
+        }
+        text = _HEAD + yaml.safe_dump({"servers": shaped}, sort_keys=False, allow_unicode=True)
+        try:
+            parse_overrides(text, str(self.place))
+        except ConfigError as error:
+            raise Problem(422, "invalid_configuration", str(error)) from None
+        before = self.place.read_bytes() if self.place.exists() else None
+        self._replace(text.encode())
+        return before
+
+    def _replace(self, text: bytes | None) -> None:
+        """Puts the content in place at once; None removes the file. Raises `Problem` 503."""
+        fresh = self.place.with_suffix(f".{os.getpid()}.new")
+        try:
+            if text is None:
+                self.place.unlink(missing_ok=True)
+                return
+            fresh.unlink(missing_ok=True)
+            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(text)
+            fresh.replace(self.place)
+        except OSError as problem:
+            said = f"{self.place} cannot be written: {problem.strerror}. Check the permissions of its folder."
+            raise Problem(503, "overrides_unwritable", said) from None
+
+
+def _given(change: ToolOverride) -> JsonObject:
+    return {key: value for key in OVERRIDE_KEYS if (value := getattr(change, key)) is not msgspec.UNSET}

@@ -1,0 +1,29 @@
+"""The observers of a hub that is watched: which clients came, and which calls ended."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from mcp_hub.calls.history.recent import RecentCalls
+from mcp_hub.clock import wall_time
+from mcp_hub.sessions.clients_seen import ClientsSeen
+from mcp_hub.sessions.session import Session
+from mcp_hub.stores.keyed_files import KeyedFiles
+from mcp_hub.types import ClientKind
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """Both, beside the configuration at `config` and the records of its tools."""
+
+    clients: ClientsSeen
+    recent: RecentCalls
+    config: Path
+    records: KeyedFiles
+
+    @classmethod
+    def of(cls, kinds: Callable[[Session], ClientKind], config: Path, records: KeyedFiles) -> Self:
+        """Nobody has come yet. `kinds` finds the kind of a client."""
+        clients = ClientsSeen(kinds, wall_time)
+        return cls(clients, RecentCalls(clients), config, records)

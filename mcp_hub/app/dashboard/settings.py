@@ -1,0 +1,75 @@
+"""The effective configuration as a list of keys, with secrets masked: part of the composition root."""
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from pydantic import SecretStr
+
+from mcp_hub.app.dashboard.overrides import Overrides
+from mcp_hub.config.schema.section import Section
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.masking import MASK, hide
+from mcp_hub.protocol.rest.overview import SettingInfo
+
+_SECRET: Final = frozenset({"args", "env", "headers", "fixed", "arguments"})
+"""Keys whose values may be secret, whatever they are."""
+_TEXT: Final = 500
+"""Characters of a value."""
+_MOST: Final = 5000
+"""Keys that are listed."""
+
+
+def setting_list(settings: Settings, overrides: Overrides) -> list[SettingInfo]:
+    """Every key that has a value, in the order of the schema; keys of `hub` and `defaults` also by default."""
+    found: list[SettingInfo] = []
+    for info in _section(settings, "", overrides):
+        if len(found) == _MOST:
+            break
+        found.append(info)
+    return found
+
+
+def _section(section: Section, path: str, overrides: Overrides) -> Iterator[SettingInfo]:
+    for key in type(section).model_fields:
+        value, place = getattr(section, key), f"{path}.{key}" if path else key
+        is_given = key in section.model_fields_set
+        if not is_given and path.split(".")[0] not in ("", "hub", "defaults"):
+            continue  # of servers and profiles only what was written
+        yield from _value(value, place, key, is_given, overrides)
+
+
+def _value(value: object, place: str, key: str, is_given: bool, overrides: Overrides) -> Iterator[SettingInfo]:
+    if isinstance(value, Section):
+        yield from _section(value, place, overrides)
+    elif isinstance(value, dict) and key not in _SECRET and any(isinstance(own, Section) for own in value.values()):
+        for name, own in value.items():
+            yield from _value(own, f"{place}.{name}", name, True, overrides)
+    elif value is not None or is_given:
+        origin = "default"
+        if is_given:
+            origin = "overrides" if _is_overridden(place, overrides) else "file"
+        yield SettingInfo(hide(place)[:_TEXT], _shown(value, key), origin)  # type: ignore[arg-type]  # one of the three
+
+
+def _shown(value: object, key: str) -> str:
+    if key in _SECRET:
+        value = dict.fromkeys(value, MASK) if isinstance(value, dict) else MASK
+    text = value if isinstance(value, str) else json.dumps(value, default=_masked, ensure_ascii=False)
+    return hide(text)[:_TEXT]
+
+
+def _masked(value: object) -> object:
+    if isinstance(value, SecretStr):
+        return MASK
+    return value.model_dump(mode="json", exclude_unset=True) if isinstance(value, Section) else str(value)
+
+
+def _is_overridden(place: str, overrides: Overrides) -> bool:
+    """Whether this is a key of a tool that the overrides file has."""
+    for server, tools in overrides.items():
+        for tool, keys in tools.items():
+            start = f"servers.{server}.per_tool.{tool}."
+            if place.startswith(start):
+                return place.removeprefix(start) in keys
+    return False

@@ -1,0 +1,193 @@
+"""The hub as somebody may see it: part of the composition root.
+
+A caller without a profile sees the calls, clients and streams of everybody; one with a profile sees those of its own
+principal, at the servers of its profile.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from mcp_hub import __version__
+from mcp_hub.app.admin import Admin
+from mcp_hub.app.limits import Current
+from mcp_hub.call import StreamInfo
+from mcp_hub.calls.history.recent import MOST, RecentCalls
+from mcp_hub.calls.registry import CallRegistry
+from mcp_hub.calls.streams.table import StreamTable
+from mcp_hub.catalog.costs.tokens import estimate
+from mcp_hub.clock import Clock, wall_time
+from mcp_hub.errors import StoreError
+from mcp_hub.hub import HubPort
+from mcp_hub.masking import hide
+from mcp_hub.protocol.rest.overview import (
+    CallSummary,
+    ClientList,
+    ClientSummary,
+    DashboardMode,
+    DashboardState,
+    ToolPlace,
+)
+from mcp_hub.protocol.rest.servers import ServerList
+from mcp_hub.sessions.clients_seen import ClientsSeen, SeenClient
+from mcp_hub.sessions.session import Caller
+from mcp_hub.types import OWN, CallId, Kind
+
+_STORED: Final = 500
+"""Streams of the store that are shown beside the calls of this process."""
+_ALL: Final = 1 << 30
+_TEXT: Final = 200
+
+
+class HubWatch:
+    """A `fronts.dashboard` `HubView`. `clients` and `recent` are observers of the hub."""
+
+    def __init__(
+        self,
+        current: Current,
+        hub: HubPort,
+        registry: CallRegistry,
+        streams: StreamTable,
+        admin: Admin,
+        clients: ClientsSeen,
+        recent: RecentCalls,
+        clock: Clock,
+    ) -> None:
+        self._current = current
+        self._hub = hub
+        self._registry = registry
+        self._streams = streams
+        self._admin = admin
+        self._clients = clients
+        self._recent = recent
+        self._clock = clock
+        self._started = wall_time()
+        self._costs: dict[int, tuple[object, int, int]] = {}
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The epoch and the number of the last ending."""
+        return self._recent.epoch, self._recent.seq
+
+    @property
+    def tools(self) -> int:
+        """Changes with the lists of the servers."""
+        return self._hub.changes.version
+
+    async def state(self, caller: Caller, mode: DashboardMode) -> DashboardState:
+        """Everything now; its cursor is as of the calls in it."""
+        servers, rows = await self.servers(caller), await self._rows(caller)
+        live, ended = self.live(caller), self._seen_by(caller, self._recent.newest())
+        known = {call.id for call in (*live, *ended)}
+        stored = [_stored(row) for row in rows if row.id not in known]
+        calls = sorted((*ended, *stored), key=lambda call: -call.at)[:MOST] if stored else ended
+        epoch, seq = self.place
+        return DashboardState(
+            cursor=f"{epoch}:{seq}",
+            mode=mode,
+            version=__version__,
+            name=self._current.settings.hub.name,
+            started=self._started,
+            now=wall_time(),
+            tools=self.tools,
+            servers=servers,
+            calls=calls,
+            live=live,
+            profile=caller.profile,
+        )
+
+    async def servers(self, caller: Caller) -> ServerList:
+        """As `GET /v1/servers`."""
+        return await self._admin.listed(caller.profile)
+
+    def servers_stamp(self) -> object:
+        """Differs when a server is in another state."""
+        return self.tools, tuple(
+            (own.server, own.state, own.restarts, own.reason, own.pid, own.stderr[-1:]) for own in self._hub.statuses()
+        )
+
+    def ended(self, caller: Caller, epoch: str, seq: int) -> list[CallSummary] | None:
+        """The calls that ended behind a place; None if that is not known any more."""
+        found = self._recent.behind(seq) if epoch == self._recent.epoch else None
+        return None if found is None else self._seen_by(caller, found)
+
+    def live(self, caller: Caller) -> list[CallSummary]:
+        """The calls that run, but for short quiet ones."""
+        return self._seen_by(caller, self._recent.live(self._registry.under_way, self._clock.now()))
+
+    async def owner(self, id_: str) -> str | None:
+        """The principal of a stream; None if there is no such stream. Raises `StoreError`."""
+        writer = self._streams.owned(CallId(id_))
+        if writer is not None:
+            return writer.stream.row.principal
+        row = await self._streams.store.find(CallId(id_)) if id_.isascii() else None
+        return None if row is None else row.principal
+
+    def clients(self, caller: Caller) -> ClientList:
+        """The clients that came, the last one first, with what they are listed."""
+        found = self._clients.newest()
+        shown = [one for one in found if caller.profile is None or one.caller == caller]
+        return ClientList([self._client(one) for one in shown], self._current.settings.client_table.names)
+
+    def tool_places(self, caller: Caller) -> list[ToolPlace]:
+        """The tools that the caller may use, with their own names."""
+        entries = self._hub.catalog.view(caller.profile).entries(Kind.TOOL)
+        return [ToolPlace(own.exported, own.server, own.key, own.is_pinned) for own in entries]
+
+    def _client(self, own: SeenClient) -> ClientSummary:
+        tools, tokens = self._cost(own)
+        return ClientSummary(
+            own.name,
+            own.version,
+            own.era,
+            own.caller.principal,
+            own.first,
+            own.last,
+            own.calls,
+            own.caller.profile,
+            own.connected,
+            own.mode or self._hub.catalog.mode(own.caller.profile, own.kind),
+            tools,
+            tokens,
+        )
+
+    def _cost(self, own: SeenClient) -> tuple[int, int]:
+        """Tools that the client is listed, and their tokens; counted once for each list."""
+        view = self._hub.catalog.exposed(own.caller.profile, own.kind, own.mode)
+        known = self._costs.get(id(view))
+        if known is None or known[0] is not view:
+            if len(self._costs) > 64:
+                self._costs.clear()
+            page = view.page(Kind.TOOL, own.era, None, _ALL)
+            known = self._costs[id(view)] = view, len(view.entries(Kind.TOOL)), estimate(page)
+        return known[1], known[2]
+
+    async def _rows(self, caller: Caller) -> list[StreamInfo]:
+        principal = None if caller.profile is None else caller.principal
+        try:
+            rows = await self._streams.store.rows(principal, _STORED)
+        except StoreError:
+            return []
+        return [row for row in rows if self._hub.durable.shows(caller.profile, row)]
+
+    def _seen_by(self, caller: Caller, calls: Iterable[CallSummary]) -> list[CallSummary]:
+        if caller.profile is None:
+            return list(calls)
+        servers = self._hub.catalog.rules(caller.profile).servers
+        return [
+            own for own in calls if own.principal == caller.principal and (own.server in servers or own.server == OWN)
+        ]
+
+
+def _stored(row: StreamInfo) -> CallSummary:
+    return CallSummary(
+        row.id,
+        row.server,
+        row.name[:_TEXT],
+        row.method,
+        row.principal[:_TEXT],
+        row.status,
+        row.created,
+        max(row.updated - row.created, 0.0),
+        stream=True,
+        message=hide((row.message or "")[:_TEXT]),
+    )

@@ -1,0 +1,34 @@
+"""The dashboard of one HTTP front, made from an open hub."""
+
+from collections.abc import Callable
+
+from mcp_hub.app.build import App
+from mcp_hub.app.dashboard.approvals import ToolApprovals
+from mcp_hub.app.dashboard.curation import HubCuration
+from mcp_hub.app.dashboard.overrides import OverridesFile
+from mcp_hub.app.dashboard.watch import HubWatch
+from mcp_hub.clock import SystemClock
+from mcp_hub.fronts.dashboard.access import DashboardAccess
+from mcp_hub.fronts.dashboard.api import DashboardApi
+from mcp_hub.fronts.rest.api import RestApi
+from mcp_hub.protocol.rest.overview import DashboardMode
+from mcp_hub.sessions.session import Caller
+
+
+def dashboard_of(
+    app: App, rest: RestApi, operator: str, profile: str | None, mode: Callable[[], DashboardMode]
+) -> DashboardApi:
+    """`operator` is the token of this start; `mode` is that of now."""
+    seen = app.seen
+    watch = HubWatch(
+        app.current, app.hub, app.registry, app.streams, app.operations, seen.clients, seen.recent, SystemClock()
+    )
+    file = OverridesFile(seen.config.absolute(), app.operations.reload)
+    curation = HubCuration(app.current, app.hub, ToolApprovals(app.approvals, seen.records, str(file.config)), file)
+    access = DashboardAccess(operator, Caller(profile=profile), lambda: app.settings.hub.http.public_url)
+    return DashboardApi(watch, curation, rest, access, mode, max_body=app.settings.hub.http.max_body)
+
+
+def mode_of(app: App, default: DashboardMode) -> Callable[[], DashboardMode]:
+    """The mode that the settings say now; `default` where they name none."""
+    return lambda: app.settings.hub.http.dashboard or default

@@ -1,0 +1,54 @@
+"""`mcp-hub open`: opens the dashboard of the hub that runs for the configuration."""
+
+import os
+import sys
+import webbrowser
+from html import escape
+from pathlib import Path
+
+import click
+
+from mcp_hub.app.limits import state_dir
+from mcp_hub.cli.access.running import dashboard_address, running_hub
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, config_path, fail
+
+_PAGE = (
+    '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={0}"><a href="{0}">mcp-hub</a>\n'
+)
+
+
+@click.command("open")
+@click.option("--print", "only_print", is_flag=True, help="Print the address instead; it contains a token.")
+@config_option
+def open_dashboard(only_print: bool, config: str | None) -> None:
+    """Open the dashboard of the running hub in a browser.
+
+    The hub is the one that serves the configuration over HTTP. The address contains the operator token of the hub's
+    start: whoever has it can operate the hub until it stops.
+    """
+    path = config_path(config)
+    hub = running_hub(os.path.abspath(path), os.environ)
+    if hub is None:
+        said = f"No hub serves {path} over HTTP. Start one with: mcp-hub serve --http"
+        fail("no_running_hub", said, EXIT_UNAVAILABLE)
+    if not hub.operator:
+        fail("no_dashboard", "The running hub does not have a dashboard (hub.http.dashboard: off).", EXIT_UNAVAILABLE)
+    address = dashboard_address(hub.url, hub.operator)
+    if only_print:
+        click.echo(address)
+    elif webbrowser.open(_leading_to(address).as_uri()):
+        say(f"opened the dashboard at {dashboard_address(hub.url)}")
+    else:
+        fail("no_browser", "There is no browser to open. Print the address with: mcp-hub open --print")
+
+
+def _leading_to(address: str) -> Path:
+    """A file for nobody else's eyes that leads to the address: arguments of programs show up in `ps`."""
+    place = state_dir(os.environ) / "hubs" / "open.html"
+    place.unlink(missing_ok=True)
+    with open(
+        os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding=sys.getdefaultencoding()
+    ) as file:
+        file.write(_PAGE.format(escape(address)))
+    return place

@@ -1,0 +1,85 @@
+"""`servers.overrides.yaml`: found beside the configuration, checked, and laid over its `per_tool`."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from mcp_hub.config.findings import Findings, quoted
+from mcp_hub.config.load.check import finding_of
+from mcp_hub.config.load.locate import read_document
+from mcp_hub.config.schema.overrides import OverriddenTool, OverrideSettings
+from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.config.schema.tools import ToolSettings
+from mcp_hub.config.trust import problem_of_config
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.globs import first_match
+
+_LARGEST: Final = 1 << 20
+
+
+def overrides_of(config: Path) -> Path:
+    """The place of the overrides of a configuration: `servers.overrides.yaml` beside `servers.yaml`."""
+    return config.with_name(f"{config.stem}.overrides.yaml")
+
+
+def read_overrides(place: Path, env: Mapping[str, str]) -> OverrideSettings | None:
+    """The overrides; None if there is no file. Raises `ConfigError` with every finding."""
+    try:
+        with place.open("rb") as file:
+            if (problem := problem_of_config(os.fstat(file.fileno()), env)) is not None:
+                raise ConfigError(ConfigFinding("config_untrusted", problem, str(place)))
+            content = file.read(_LARGEST + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(ConfigFinding("config_unreadable", f"cannot be read: {error.strerror}", str(place))) from None
+    if len(content) > _LARGEST:
+        raise ConfigError(ConfigFinding("config_too_large", f"larger than {_LARGEST} bytes", str(place)))
+    return parse_overrides(content.decode("utf-8", "replace"), str(place))
+
+
+def parse_overrides(text: str, name: str) -> OverrideSettings:
+    """The overrides in a text. Raises `ConfigError`."""
+    document = read_document(text, name)
+    report = Findings(name, document.lines, errors=list(document.findings))
+    try:
+        found = OverrideSettings.model_validate({} if document.data is None else document.data)
+    except ValidationError as invalid:
+        report.errors.extend(
+            finding_of(error, OverrideSettings) for error in invalid.errors(include_url=False, include_input=False)
+        )
+        raise report.failure() from None
+    if report.errors:
+        raise report.failure()
+    return found
+
+
+def overlaid(settings: Settings, overrides: OverrideSettings, report: Findings) -> Settings:
+    """The settings with the overrides of their servers; what does not fit is in `report`."""
+    servers = dict(settings.servers)
+    for name, own in overrides.servers.items():
+        if name not in servers:
+            report.warn(("servers", name), "unknown_server", f"there is no server {quoted(name)} any more")
+            continue
+        servers[name] = _server(servers[name], own.per_tool)
+        given = [*servers[name].rename.values(), *(one.name for one in servers[name].per_tool.values() if one.name)]
+        if twice := next((text for text in given if given.count(text) > 1), None):
+            report.error(("servers", name), "duplicate_name", f"two tools are given the name {quoted(twice)}")
+    return settings.model_copy(update={"servers": servers})
+
+
+def _server(server: ServerSettings, tools: Mapping[str, OverriddenTool]) -> ServerSettings:
+    """Each tool keeps what the entry that decided so far says of other keys."""
+    per_tool = {}
+    for tool, own in tools.items():
+        pattern = first_match(tool, server.per_tool)
+        base = ToolSettings() if pattern is None else server.per_tool[pattern]
+        changes = {key: value for key, value in own if value is not None}
+        per_tool[tool] = base.model_copy(update=changes)
+    rename = {tool: name for tool, name in server.rename.items() if tool not in tools or tools[tool].name is None}
+    others = {pattern: own for pattern, own in server.per_tool.items() if pattern not in per_tool}
+    return server.model_copy(update={"per_tool": {**per_tool, **others}, "rename": rename})

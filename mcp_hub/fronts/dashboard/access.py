@@ -1,0 +1,52 @@
+"""The callers that may use `/api`: a page of this very origin, with the operator token or a token of the hub.
+
+There is no cookie: a browser would send it to any other server on this machine, whatever its port. `hub.http.cors` and
+`hub.http.allowed_origins` do not hold here.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from mcp_hub.fronts.http.auth import HttpAuth, Refusal, challenged
+from mcp_hub.sessions.session import Caller
+
+_REQUIRED: Final = "The dashboard needs a token, on this machine too. Open it with: mcp-hub open"
+
+
+class DashboardAccess:
+    """Checks requests to `/api`. `operator` is a token, `caller` is who has it; `public_url` is that of now."""
+
+    def __init__(self, operator: str, caller: Caller, public_url: Callable[[], str | None] = lambda: None) -> None:
+        self._operator = hashlib.sha256(operator.encode()).digest()
+        self._caller = caller
+        self._public_url = public_url
+
+    async def caller(
+        self, headers: Mapping[bytes, bytes], auth: HttpAuth, others: Callable[[], Awaitable[Caller | Refusal]]
+    ) -> Caller | Refusal:
+        """Whose request it is; `others` asks for the tokens of the hub."""
+        if not self._is_own_page(headers):
+            said = "only the page of the hub itself may ask here"
+            return Refusal(403, "origin_not_allowed", said)
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() != b"bearer":
+            return challenged(b"Bearer", "unauthorized", _REQUIRED)
+        # looked up by digest, so that the time taken says nothing about the token
+        if hashlib.sha256(token.strip()).digest() == self._operator:
+            return self._caller
+        return await others() if auth.needs_token else challenged(b"Bearer", "unauthorized", _REQUIRED)
+
+    def _is_own_page(self, headers: Mapping[bytes, bytes]) -> bool:
+        """A program sends neither header; a browser says where the page comes from."""
+        if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
+            return False
+        origin = headers.get(b"origin")
+        if origin is None:
+            return True
+        place = urlsplit(origin.decode("latin-1").lower())
+        hosts = {headers.get(b"host", b"").decode("latin-1").lower()}
+        if (public := self._public_url()) is not None:
+            hosts.add(urlsplit(public).netloc.lower())
+        return place.scheme in ("http", "https") and place.netloc in hosts

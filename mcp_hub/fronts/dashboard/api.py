@@ -1,0 +1,227 @@
+"""Everything under `/api`: state and feed, what an operator reads and changes, and the REST API below `/api/v1`.
+
+In the mode `read` only GET is answered. A caller that is bound to a profile operates nothing, as over REST.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, Final
+
+import anyio
+from msgspec.structs import replace
+from starlette.responses import Response
+
+from mcp_hub.errors import HubError, RpcError
+from mcp_hub.fronts.dashboard import shell
+from mcp_hub.fronts.dashboard.access import DashboardAccess
+from mcp_hub.fronts.dashboard.feed import MOST_FEEDS, Feed
+from mcp_hub.fronts.dashboard.ports import HubOperator, HubView
+from mcp_hub.fronts.http.auth import HttpAuth, Refusal
+from mcp_hub.fronts.http.response import LAST, ClientGone, HttpExchange, Send
+from mcp_hub.fronts.limits import FrontLimits
+from mcp_hub.fronts.rest.api import RestApi
+from mcp_hub.fronts.rest.exchange import RestRequest, answer, refusal
+from mcp_hub.fronts.rest.follow import Closing
+from mcp_hub.fronts.rest.problem import Problem, problem_for
+from mcp_hub.fronts.rest.servers import check_unbound
+from mcp_hub.logs import get_logger
+from mcp_hub.protocol.rest.overview import (
+    ApprovalBody,
+    ApprovalList,
+    DashboardMode,
+    OverridesBody,
+    ToolPlaces,
+)
+from mcp_hub.sessions.session import Caller
+
+log = get_logger(__name__)
+
+_REST: Final = "/v1/"
+_OPEN: Final = frozenset({"tools", "search", "tokens", "streams", "servers", "reload"})
+"""The parts of the REST API that the page needs; nothing that belongs to programs which execute tools."""
+_STREAMS: Final = "/v1/streams/"
+_ALL: Final = "What belongs to all profiles is not for you."
+_HEADERS: Final = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+_NAMES: Final = frozenset(name for name, _ in _HEADERS)
+Handler = Callable[[RestRequest], Awaitable[Response | None]]
+
+
+class DashboardApi:
+    """A `Mount` with an entrance of its own (`access`). `mode` is that of now, `max_body` in bytes."""
+
+    prefix = "/api"
+
+    def __init__(
+        self,
+        watched: HubView,
+        curated: HubOperator,
+        rest: RestApi,
+        access: DashboardAccess,
+        mode: Callable[[], DashboardMode],
+        *,
+        max_body: int,
+        limits: FrontLimits | None = None,
+    ) -> None:
+        self._watched = watched
+        self._curated = curated
+        self._rest = rest
+        self._access = access
+        self._mode = mode
+        self._max_body = max_body
+        self._limits = FrontLimits() if limits is None else limits
+        self._closing = Closing()
+        self._feeds = 0
+        self.pages = shell.routes(mode)
+
+    def owns(self, path: str) -> bool:
+        """Whether a path belongs to the dashboard, so that pages of other origins have no part in it."""
+        return path.startswith(f"{self.prefix}/") or path in self.pages
+
+    def close(self) -> None:
+        """Ends the feeds, so that the server can stop."""
+        self._closing.close()
+
+    def refused(self, denied: Refusal) -> Response:
+        """The answer to a request that was not let in."""
+        return _private(self._rest.refused(denied))
+
+    def failed(self, error: RpcError) -> Response:
+        """The answer to one that is too much."""
+        return _private(self._rest.failed(error))
+
+    async def caller(
+        self, headers: Mapping[bytes, bytes], auth: HttpAuth, others: Callable[[], Awaitable[Caller | Refusal]]
+    ) -> Caller | Refusal:
+        """Whose request it is, as `DashboardAccess.caller`."""
+        if self._mode() == "off":
+            return Refusal(404, "not_found", "The dashboard is off (hub.http.dashboard).")
+        return await self._access.caller(headers, auth, others)
+
+    async def serve(self, http: HttpExchange) -> None:
+        """Serves one request of a caller that was let in."""
+        send = _PrivateSend(http.send)
+        try:
+            response = await self._answered(replace(http, send=send))
+        except ClientGone:
+            return
+        except HubError as error:
+            response = refusal(problem_for(error))
+        except Exception:
+            log.exception("dashboard_request_crashed", method=http.scope["method"], path=http.scope["path"])
+            response = refusal(Problem(500, "internal_error", "Internal error of the hub. Its log has the details."))
+        if send.is_started and response is not None:  # what was begun just ends
+            with anyio.move_on_after(LAST, shield=True):
+                await http.send({"type": "http.response.body", "body": b""})
+        elif response is not None:
+            await response(http.scope, http.receive, send)
+
+    async def _answered(self, http: HttpExchange) -> Response | None:
+        method, path = http.scope["method"], http.scope["path"].removeprefix(self.prefix)
+        if method not in ("GET", "HEAD") and self._mode() != "full":
+            raise Problem(403, "read_only", "The dashboard only shows (hub.http.dashboard: read).")
+        if path.startswith(_REST):
+            await self._passed_on(http, path)
+            return None
+        scope = {**http.scope, "caller": http.caller}
+        request = RestRequest(scope, http.receive, http.send, self._max_body, self._limits)
+        handler = self._handler(method, path)
+        if method == "POST":
+            request.check_header()
+        return await handler(request)
+
+    def _handler(self, method: str, path: str) -> Handler:
+        """Raises `Problem` 404 and 405."""
+        found: dict[str, dict[str, Handler]] = {
+            "/state": {"GET": self._state},
+            "/feed": {"GET": self._feed},
+            "/clients": {"GET": self._clients},
+            "/tools": {"GET": self._tools},
+            "/settings": {"GET": self._settings},
+            "/approvals": {"GET": self._waiting, "POST": self._judge},
+            "/overrides": {"POST": self._override},
+            "/logs": {"GET": self._log},
+        }
+        if path not in found:
+            raise Problem(404, "not_found", "There is nothing at this path of the dashboard.")
+        if method not in found[path]:
+            raise Problem(405, "method_not_allowed", f"Allowed: {', '.join(found[path])}.")
+        return found[path][method]
+
+    async def _passed_on(self, http: HttpExchange, path: str) -> None:
+        """Lets the REST API answer; a stream in the name of its owner, for callers that see everybody's."""
+        if path.removeprefix(_REST).partition("/")[0] not in _OPEN:
+            raise Problem(404, "not_found", "This part of the REST API is not for the dashboard.")
+        caller = http.caller
+        if path.startswith(_STREAMS) and caller.profile is None:
+            owner = await self._watched.owner(path.removeprefix(_STREAMS).partition("/")[0])
+            caller = caller if owner is None else Caller(owner)
+        raw = http.scope.get("raw_path") or path.encode()
+        scope = {**http.scope, "path": path, "raw_path": raw.removeprefix(self.prefix.encode())}
+        await self._rest.serve(replace(http, scope=scope, caller=caller))
+
+    async def _state(self, request: RestRequest) -> Response:
+        return answer(await self._watched.state(request.caller, self._mode()))
+
+    async def _feed(self, request: RestRequest) -> None:
+        if self._feeds >= MOST_FEEDS:
+            raise Problem(503, "busy", f"{MOST_FEEDS} dashboards are open already.", headers=((b"retry-after", b"5"),))
+        feed = Feed(self._watched, request.caller, request.query_params.get("after", ""))
+        self._feeds += 1
+        try:
+            await self._closing.connected(request, feed.send(request.streamed()))
+        finally:
+            self._feeds -= 1
+
+    async def _clients(self, request: RestRequest) -> Response:
+        return answer(self._watched.clients(request.caller))
+
+    async def _tools(self, request: RestRequest) -> Response:
+        places = self._watched.tool_places(request.caller)
+        return answer(ToolPlaces(places, await self._curated.overrides() if request.caller.profile is None else {}))
+
+    async def _settings(self, request: RestRequest) -> Response:
+        check_unbound(request.caller, _ALL)
+        return answer(await self._curated.settings())
+
+    async def _log(self, request: RestRequest) -> Response:
+        check_unbound(request.caller, _ALL)
+        return answer(self._curated.server_log(request.query_params.get("server", "")))
+
+    async def _waiting(self, request: RestRequest) -> Response:
+        check_unbound(request.caller, _ALL)
+        return answer(ApprovalList(await self._curated.waiting()))
+
+    async def _judge(self, request: RestRequest) -> Response:
+        check_unbound(request.caller, _ALL)
+        await self._curated.judge(await request.shaped(ApprovalBody))
+        return Response(status_code=204)
+
+    async def _override(self, request: RestRequest) -> Response:
+        check_unbound(request.caller, _ALL)
+        await self._curated.override((await request.shaped(OverridesBody)).servers)
+        return Response(status_code=204)
+
+
+def _private(response: Response) -> Response:
+    response.raw_headers.extend(_HEADERS)
+    return response
+
+
+class _PrivateSend:
+    """Sends a response that no cache keeps, whatever it says itself; knows whether it has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.is_started = False
+
+    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.is_started = True
+            kept = [header for header in message.get("headers", ()) if header[0].lower() not in _NAMES]
+            message = {**message, "headers": [*kept, *_HEADERS]}
+        await self._send(message)

@@ -1,0 +1,73 @@
+"""`GET /api/feed`: news of the hub as an event stream, at most ten batches a second, behind a cursor (`epoch:seq`)."""
+
+import re
+from typing import Final
+
+import anyio
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from mcp_hub.fronts.dashboard.ports import HubView
+from mcp_hub.fronts.http.response import KEEP_ALIVE, StreamedResponse
+from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.protocol import sse
+from mcp_hub.protocol.rest.overview import CallSummary, DashboardBatch
+from mcp_hub.protocol.rest.servers import ServerList
+from mcp_hub.sessions.session import Caller
+
+MOST_FEEDS: Final = 32
+"""Feeds that are open at once."""
+_BATCH: Final = 0.1
+"""Seconds between two batches."""
+_SERVERS: Final = 10
+"""Batches between two looks at the servers."""
+_CURSOR: Final = re.compile(r"([0-9A-Za-z_-]{1,32}):([0-9]{1,15})")
+
+
+class Feed:
+    """One open feed of a caller, from `cursor` on. Raises `Problem` 400 for a cursor that is not one."""
+
+    def __init__(self, watched: HubView, caller: Caller, cursor: str) -> None:
+        found = _CURSOR.fullmatch(cursor)
+        if found is None:
+            raise Problem(400, "invalid_cursor", f"a cursor is an epoch and a number, not {cursor[:50]!r}")
+        self._watched = watched
+        self._caller = caller
+        self._epoch, self._seq = found[1], int(found[2])
+        self._live: list[CallSummary] = []
+        self._stamp: object = None
+        self._rounds = 0
+
+    async def send(self, response: StreamedResponse) -> None:
+        """Sends batches until the client leaves; ends with `reset` if the cursor is not known any more."""
+        await response.start()
+        silent = 0.0
+        while True:
+            batch = await self._next()
+            if batch is None:
+                await response.end(b"event: reset\ndata: {}\n\n")
+                return
+            if batch != DashboardBatch():
+                head = b"id: %s:%d\nevent: batch\ndata: " % (self._epoch.encode(), self._seq)
+                await response.write(head + msgspec.json.encode(batch) + b"\n\n")
+                silent = 0.0
+            elif (silent := silent + _BATCH) >= KEEP_ALIVE:
+                await response.write(sse.COMMENT)
+                silent = 0.0
+            await anyio.sleep(_BATCH)
+
+    async def _next(self) -> DashboardBatch | None:
+        """The news since the last time; None if some of it is gone."""
+        ended = self._watched.ended(self._caller, self._epoch, self._seq)
+        if ended is None:
+            return None
+        self._seq = self._watched.place[1]
+        live = self._watched.live(self._caller)
+        is_same, self._live = live == self._live, live
+        servers: ServerList | UnsetType = UNSET
+        if self._rounds % _SERVERS == 0 and (stamp := self._watched.servers_stamp()) != self._stamp:
+            self._stamp = stamp
+            servers = await self._watched.servers(self._caller)
+        self._rounds += 1
+        tools = self._watched.tools if servers else UNSET
+        return DashboardBatch(ended, UNSET if is_same else live, servers, tools)

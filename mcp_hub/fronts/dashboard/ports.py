@@ -1,0 +1,72 @@
+"""The hub as the dashboard asks for it. `app.dashboard` implements both protocols."""
+
+from typing import Protocol
+
+from mcp_hub.protocol.rest.overview import (
+    ApprovalBody,
+    CallSummary,
+    ClientList,
+    DashboardMode,
+    DashboardState,
+    ServerLog,
+    SettingList,
+    ToolOverride,
+    ToolPlace,
+    WaitingTool,
+)
+from mcp_hub.protocol.rest.servers import ServerList
+from mcp_hub.sessions.session import Caller
+from mcp_hub.types import JsonObject
+
+Changes = dict[str, dict[str, ToolOverride]]
+"""By server and the server's own name of the tool."""
+
+
+class HubView(Protocol):
+    """The state of the hub, as far as a caller may see it."""
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Where the feed is now: an epoch and a number."""
+
+    @property
+    def tools(self) -> int:
+        """Changes with the lists of the servers."""
+
+    async def state(self, caller: Caller, mode: DashboardMode) -> DashboardState: ...
+
+    async def servers(self, caller: Caller) -> ServerList: ...
+
+    def servers_stamp(self) -> object:
+        """Differs when a server is in another state."""
+
+    def ended(self, caller: Caller, epoch: str, seq: int) -> list[CallSummary] | None:
+        """The calls that ended behind a place; None if that is not known any more."""
+
+    def live(self, caller: Caller) -> list[CallSummary]: ...
+
+    async def owner(self, id_: str) -> str | None:
+        """The principal of a stream. Raises `StoreError`."""
+
+    def clients(self, caller: Caller) -> ClientList: ...
+
+    def tool_places(self, caller: Caller) -> list[ToolPlace]: ...
+
+
+class HubOperator(Protocol):
+    """Everything that only an operator of the whole hub reads and changes. All of it raises `Problem`."""
+
+    async def waiting(self) -> list[WaitingTool]: ...
+
+    async def judge(self, body: ApprovalBody) -> None:
+        """Approves a tool or rejects it."""
+
+    async def overrides(self) -> dict[str, dict[str, JsonObject]]:
+        """By server and tool."""
+
+    async def override(self, changes: Changes) -> None:
+        """Writes overrides, which hold at once."""
+
+    async def settings(self) -> SettingList: ...
+
+    def server_log(self, server: str) -> ServerLog: ...

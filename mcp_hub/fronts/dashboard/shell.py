@@ -1,0 +1,91 @@
+"""The page at `/` and its modules: static files of this package, the same for everybody, without data.
+
+Programs that ask for `/` get the JSON of `fronts.rest.pages`, and so does everybody where the dashboard is off.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from mcp_hub.fronts.rest import pages
+from mcp_hub.protocol.rest.overview import DashboardMode
+
+PREFIX: Final = "/dashboard/"
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+)
+_HEADERS: Final = {
+    "content-security-policy": POLICY,
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-cache",
+}
+_TYPES: Final = {
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+    "html": "text/html; charset=utf-8",
+}
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def static_files() -> Mapping[str, bytes]:
+    """The files of the page by their path below `static`."""
+    return dict(_below(files(__package__).joinpath("static"), ""))
+
+
+def _below(folder: Traversable, path: str) -> list[tuple[str, bytes]]:
+    found = []
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            found += _below(entry, f"{path}{entry.name}/")
+        elif entry.name.rpartition(".")[2] in _TYPES:
+            found.append((path + entry.name, entry.read_bytes()))
+    return found
+
+
+def routes(mode: Callable[[], DashboardMode]) -> Mapping[str, Route]:
+    """The routes of the page by path; with the mode off there is only the page for programs."""
+    contents = static_files()
+    index = _page(contents["index.html"], "html", mode, pages.index)
+
+    async def root(request: Request) -> Response:
+        is_browser = "text/html" in request.headers.get("accept", "")
+        response = await (index if is_browser else pages.index)(request)
+        response.headers["vary"] = "Accept"
+        return response
+
+    found = {"/": Route("/", root, methods=["GET"])}
+    for name, content in contents.items():
+        if name != "index.html":
+            path = PREFIX + name
+            found[path] = Route(path, _page(content, name.rpartition(".")[2], mode, _nothing), methods=["GET"])
+    return found
+
+
+def _page(content: bytes, kind: str, mode: Callable[[], DashboardMode], otherwise: Endpoint) -> Endpoint:
+    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+
+    async def page(request: Request) -> Response:
+        if mode() == "off":
+            return await otherwise(request)
+        headers = {**_HEADERS, "etag": tag}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers={**headers, "content-type": _TYPES[kind]})
+
+    return page
+
+
+async def _nothing(request: Request) -> Response:
+    return Response(status_code=404)

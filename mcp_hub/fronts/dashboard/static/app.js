@@ -1,0 +1,86 @@
+// The frame around all screens: navigation, the state of the connection, keys.
+import { html, render, useEffect, useState } from './lib/ui.js';
+import { takeToken } from './lib/api.js';
+import { parse, useRoute, link } from './lib/router.js';
+import { hubNow, run, useStore } from './lib/store.js';
+import { duration } from './lib/format.js';
+import { Login } from './screens/login.js';
+import { Overview, needs } from './screens/overview.js';
+import { Server } from './screens/server.js';
+import { Tools } from './screens/tools.js';
+import { Tool } from './screens/tool.js';
+import { Calls } from './screens/calls.js';
+import { Stream } from './screens/stream.js';
+import { Search } from './screens/search.js';
+import { Clients } from './screens/clients.js';
+import { Settings } from './screens/settings.js';
+
+const SCREENS = {
+  overview: ['Overview', Overview], tools: ['Tools', Tools], calls: ['Calls', Calls], search: ['Search', Search],
+  clients: ['Clients', Clients], settings: ['Settings', Settings],
+};
+const INNER = { server: ['overview', 'Server', Server], tool: ['tools', 'Tool', Tool], stream: ['calls', 'Call', Stream] };
+
+function Side({ current, store }) {
+  const counts = { calls: store.live.length, overview: needs(store).length };
+  const shown = Object.entries(SCREENS).filter(([key]) => key !== 'settings' || store.hub.profile == null);
+  return html`<div class="side">
+    <div class="brand"><img src="dashboard/icon.svg" alt="" /><span>${store.hub.name}</span></div>
+    <nav aria-label="Screens">${shown.map(([key, [title]]) => html`
+      <a key=${key} href=${link(key)} aria-current=${key === current ? 'page' : undefined}>${title}
+        ${counts[key] ? html`<span class="count ${key === 'overview' ? 'alert' : ''}">${counts[key]}<span class="hidden"> ${key === 'overview' ? 'need you' : 'running'}</span></span>` : null}</a>`)}</nav>
+    <div class="foot"><${Status} store=${store} /></div></div>`;
+}
+
+function Status({ store }) {
+  const [, tick] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => tick((n) => n + 1), 10000);
+    return () => clearInterval(timer);
+  }, []);
+  const { hub, online } = store;
+  return html`<div class="state"><span class="badge ${online ? 'ok' : 'bad'}">${online ? 'connected' : 'offline'}</span></div>
+    <div>version ${hub.version}</div><div>up ${duration(Math.max(hubNow() - hub.started, 0))}</div>
+    ${hub.mode === 'read' ? html`<div>shows only</div>` : null}
+    ${hub.profile != null ? html`<div>profile ${hub.profile}</div>` : null}`;
+}
+
+function App() {
+  const store = useStore();
+  const route = useRoute();
+  useEffect(() => { run(); }, []);
+  const [parent, title, Screen] = INNER[route.screen] ?? [route.screen, ...(SCREENS[route.screen] ?? ['Not found', Missing])];
+  useEffect(() => { document.title = `${route.name || title} · mcp-hub`; }, [title, route.name]);
+  if (store.phase === 'login') return html`<${Login} problem=${store.problem} />`;
+  if (!store.hub) return html`<p class="first" role="status">${store.problem || 'Loading…'}</p>`;
+  return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById('main').focus(); }}>Skip to the content</a>
+    <div class="frame"><${Side} current=${parent} store=${store} />
+    <div class="main">
+      ${store.online ? null : html`<div class="note bad" role="status">Not connected: what you see may be old. ${store.problem} The page tries again.</div>`}
+      ${store.outdated ? html`<div class="note" role="status">The hub is another version now. Reload the page.</div>` : null}
+      <main id="main" tabindex="-1" class="main"><${Screen} key=${`${route.screen}/${route.name}`} ...${route} /></main>
+    </div></div>
+    <div aria-live="polite">${store.toast ? html`<div class="toast">${store.toast}</div>` : null}</div>`;
+}
+
+const Missing = () => html`<div class="screen"><p class="empty">There is no such screen. <a href=${link('overview')}>Overview</a></p></div>`;
+
+document.addEventListener('keydown', (event) => {
+  if (event.key !== '/' || event.ctrlKey || event.metaKey || event.target.closest('input, textarea, select')) return;
+  const filter = document.getElementById('filter');
+  if (filter) { filter.focus(); event.preventDefault(); }
+  else if (parse().screen !== 'calls') location.hash = link('calls');
+});
+
+// `mcp-hub open` may come to a tab that is open already: the hub was started again
+addEventListener('hashchange', (event) => {
+  if (!location.hash.startsWith('#token=')) return;
+  event.stopImmediatePropagation();
+  takeToken();
+  location.reload();
+});
+takeToken();
+
+const place = document.getElementById('app');
+place.textContent = '';
+render(html`<${App} />`, place);

@@ -1,0 +1,49 @@
+// Numbers, times and states as people read them.
+const whole = new Intl.NumberFormat('en');
+export const count = (n) => whole.format(n ?? 0);
+export const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? '' : 's'}`;
+
+export function duration(seconds) {
+  if (seconds < 0.0995) return `${Math.max(seconds * 1000, 0).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
+  if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d`;
+}
+
+export function ago(seconds) {
+  if (seconds < 5) return 'now';
+  if (seconds < 60) return `${Math.floor(seconds)} s ago`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+  if (seconds < 172800) return `${Math.floor(seconds / 3600)} h ago`;
+  return `${Math.floor(seconds / 86400)} d ago`;
+}
+
+const two = (n) => String(n).padStart(2, '0');
+export function clock(at) {
+  const date = new Date(at * 1000), today = new Date();
+  const time = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+  return date.toDateString() === today.toDateString() ? time : `${date.getMonth() + 1}/${date.getDate()} ${time}`;
+}
+
+const CALLS = {
+  working: ['run', 'running'], waiting: ['off', 'waiting'], input_required: ['warn', 'asks'],
+  completed: ['ok', 'done'], tool_error: ['bad', 'tool error'], failed: ['bad', 'failed'], cancelled: ['off', 'cancelled'],
+};
+export const callState = (status) => CALLS[status] ?? ['off', status];
+export const CALL_STATES = Object.entries(CALLS).map(([value, [, text]]) => [value, text]);
+export const isOver = (status) => !['working', 'waiting', 'input_required'].includes(status);
+
+const SERVERS = { ready: 'ok', starting: 'run', backing_off: 'warn', draining: 'run', failed: 'bad', incompatible: 'bad' };
+export function serverState(server) {
+  if (server.rests) return ['off', 'sleeps'];
+  return [SERVERS[server.state] ?? 'off', server.state.replace('_', ' ')];
+}
+
+// One argument of a command line, safe to paste into a shell.
+export const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${String(text).replaceAll("'", "'\\''")}'`);
+// Characters that a browser would hide, or that turn the direction of text, spelled out.
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu;
+export const plain = (text) => String(text).replace(UNSEEN, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+export const cut = (text, most) => (text.length > most ? `${text.slice(0, most)}…` : text);

@@ -1,0 +1,63 @@
+// Small parts that several screens have.
+import { html, useState } from './ui.js';
+import { callState, serverState } from './format.js';
+import { attempt, toast } from './store.js';
+
+export const Badge = ({ kind, children }) => html`<span class="badge ${kind}">${children}</span>`;
+export const CallBadge = ({ status }) => { const [kind, text] = callState(status); return html`<${Badge} kind=${kind}>${text}<//>`; };
+export const ServerBadge = ({ server }) => { const [kind, text] = serverState(server); return html`<${Badge} kind=${kind}>${text}<//>`; };
+export const Empty = ({ children }) => html`<p class="empty">${children}</p>`;
+
+export function Panel({ title, end, children, className = '' }) {
+  return html`<section class="panel ${className}">
+    <header><h2>${title}</h2>${end && html`<div class="end">${end}</div>`}</header>${children}</section>`;
+}
+
+export function Bar({ progress, total, label }) {
+  const isKnown = total > 0;
+  const part = isKnown ? Math.min(100, (100 * progress) / total) : 0;
+  return html`<div class="bar ${isKnown ? '' : 'any'}" role="progressbar" aria-label=${label}
+    aria-valuemin="0" aria-valuemax="100" aria-valuenow=${isKnown ? Math.round(part) : undefined}>
+    <i style=${isKnown ? { width: `${part}%` } : {}}></i></div>`;
+}
+
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    toast('Copied.');
+  } catch {
+    toast('The browser does not let this page copy.');
+  }
+}
+
+export const Copy = ({ text, label, children }) =>
+  html`<button type="button" onClick=${() => copy(text)} aria-label=${label}>${children ?? 'Copy'}</button>`;
+
+// The command that does the same on a terminal.
+export const Command = ({ children }) => html`<div class="cmd"><code>${children}</code>
+  <${Copy} text=${children} label=${`Copy the command ${children}`} /></div>`;
+
+// A button that asks once more before it acts.
+export function Confirm({ onConfirm, children, sure = 'Really?', said, disabled, className = '' }) {
+  const [asks, setAsks] = useState(false);
+  const act = async () => {
+    if (!asks) {
+      setAsks(true);
+      setTimeout(() => setAsks(false), 4000);
+      return;
+    }
+    setAsks(false);
+    await attempt(onConfirm, said);
+  };
+  return html`<button type="button" class=${asks ? 'bad' : className} disabled=${disabled} onClick=${act}>
+    ${asks ? sure : children}</button>`;
+}
+
+export function Select({ label, value, options, onChange }) {
+  return html`<select aria-label=${label} value=${value ?? ''} onChange=${(event) => onChange(event.target.value)}>
+    <option value="">${label}: all</option>
+    ${options.map(([key, text]) => html`<option key=${key} value=${key}>${text}</option>`)}</select>`;
+}
+
+export const Filter = ({ value, onInput, label }) => html`<input type="search" id="filter" aria-label=${label}
+  placeholder=${label} value=${value ?? ''} onInput=${(event) => onInput(event.target.value)} />`;

@@ -1,0 +1,138 @@
+// The state of the hub in this tab: a snapshot, and the feed that continues behind it.
+import { events, get, pause, takeToken } from './api.js';
+import { useEffect, useState } from './ui.js';
+
+const MOST = 10000; // calls
+export const store = {
+  phase: 'loading', // login, loading, ready
+  online: false,
+  problem: '',
+  hub: null, // the snapshot without its lists
+  servers: [],
+  calls: [], // the newest first
+  live: [],
+  tools: 0, // changes with the lists of tools
+  approvals: [],
+  toast: '',
+  outdated: false,
+};
+
+const listeners = new Set();
+let isDue = false;
+export function changed() {
+  if (isDue) return;
+  isDue = true;
+  setTimeout(() => {
+    isDue = false;
+    for (const listener of listeners) listener((n) => n + 1);
+  }, 16);
+}
+
+export function useStore() {
+  const [, again] = useState(0);
+  useEffect(() => {
+    listeners.add(again);
+    return () => listeners.delete(again);
+  }, []);
+  return store;
+}
+
+let toasts = 0;
+export function toast(text) {
+  const mine = ++toasts;
+  store.toast = text;
+  changed();
+  setTimeout(() => {
+    if (mine === toasts) { store.toast = ''; changed(); }
+  }, 5000);
+}
+
+// Runs an action and says how it went; true if it did.
+export async function attempt(action, said) {
+  try {
+    await action();
+    if (said) toast(said);
+    return true;
+  } catch (error) {
+    toast(error.message);
+    return false;
+  }
+}
+
+// Seconds since the epoch, by the clock of the hub.
+export const hubNow = () => Date.now() / 1000 + (store.hub?.skew ?? 0);
+export const mayChange = () => store.hub?.mode === 'full';
+export const operates = () => mayChange() && store.hub?.profile == null;
+
+export async function loadApprovals() {
+  if (store.hub?.profile != null) return;
+  try {
+    store.approvals = (await get('approvals')).waiting;
+  } catch { /* the next change tries again */ }
+  changed();
+}
+
+async function snapshot() {
+  const state = await get('state');
+  const { calls, live, servers, ...hub } = state;
+  store.outdated ||= store.hub !== null && store.hub.version !== hub.version;
+  store.hub = { ...hub, skew: hub.now - Date.now() / 1000 };
+  Object.assign(store, { calls, live, servers: servers.servers, tools: hub.tools, phase: 'ready', problem: '' });
+  changed();
+  loadApprovals();
+  return hub.cursor;
+}
+
+function take(batch) {
+  if (batch.ended) store.calls = [...batch.ended.reverse(), ...store.calls].slice(0, MOST);
+  if (batch.live) store.live = batch.live;
+  if (batch.servers) store.servers = batch.servers.servers;
+  if (batch.tools !== undefined && batch.tools !== store.tools) {
+    store.tools = batch.tools;
+    loadApprovals();
+  }
+  changed();
+}
+
+async function follow(cursor) {
+  for await (const event of events(`feed?after=${cursor}`)) {
+    if (!store.online) { store.online = true; changed(); }
+    if (event.type === 'reset') return null;
+    if (event.type === 'batch') {
+      take(JSON.parse(event.data));
+      cursor = event.id;
+      place = cursor;
+    }
+  }
+  return cursor;
+}
+
+let place = null;
+let isRunning = false;
+export async function run() {
+  if (isRunning) return;
+  isRunning = true;
+  let wait = 300;
+  for (;;) {
+    if (!takeToken()) { store.phase = 'login'; break; }
+    try {
+      place ??= await snapshot();
+      wait = 300;
+      place = await follow(place);
+    } catch (error) {
+      store.online = false;
+      if (error.status === 401) {
+        place = null;
+        Object.assign(store, { phase: 'login', problem: error.message });
+        break;
+      }
+      store.problem = error.status ? error.message : 'The hub does not answer.';
+      if (error.status === 404) place = null;
+    }
+    changed();
+    await pause(wait);
+    wait = Math.min(wait * 2, 5000);
+  }
+  isRunning = false;
+  changed();
+}

@@ -1,0 +1,44 @@
+// Who is connected, what their lists cost, and how to connect another client.
+import { html, useEffect, useState } from '../lib/ui.js';
+import { get, root } from '../lib/api.js';
+import { link } from '../lib/router.js';
+import { ago, count, plain } from '../lib/format.js';
+import { hubNow, useStore } from '../lib/store.js';
+import { Badge, Command, Copy, Empty, Panel } from '../lib/parts.js';
+import { Table } from '../lib/table.js';
+
+const STATE = { true: ['ok', 'connected'], false: ['off', 'gone'], undefined: ['run', 'by request'] };
+const COLUMNS = [
+  { key: 'name', title: 'Client', width: 'minmax(130px, 1.4fr)', cell: (one) => html`<a href=${link('calls', '', { client: one.name })}>${plain(one.name || 'without a name')}</a> <span class="dim">${plain(one.version)}</span>` },
+  { key: 'state', title: 'State', width: '110px', cell: (one) => { const [kind, text] = STATE[one.connected]; return html`<${Badge} kind=${kind}>${text}<//>`; } },
+  { key: 'era', title: 'Era', width: '92px', cell: (one) => one.era },
+  { key: 'principal', title: 'Principal', width: 'minmax(70px, .8fr)', cell: (one) => plain(one.principal + (one.profile ? ` · ${one.profile}` : '')) },
+  { key: 'mode', title: 'Listed as', width: '76px', cell: (one) => one.mode },
+  { key: 'tools', title: 'Tools', width: '56px', right: true, cell: (one) => count(one.tools) },
+  { key: 'tokens', title: 'Tokens', width: '70px', right: true, cell: (one) => count(one.tokens) },
+  { key: 'calls', title: 'Calls', width: '60px', right: true, cell: (one) => count(one.calls) },
+  { key: 'last', title: 'Last seen', width: '100px', right: true, cell: (one) => ago(Math.max(hubNow() - one.last, 0)) },
+];
+
+export function Clients() {
+  const store = useStore();
+  const [clients, set] = useState(null);
+  useEffect(() => {
+    const look = () => get('clients').then((found) => set(found.clients), () => {});
+    look();
+    const timer = setInterval(look, 2000);
+    return () => clearInterval(timer);
+  }, []);
+  const url = new URL('mcp', root).href;
+  const entry = JSON.stringify({ mcpServers: { [store.hub.name]: { type: 'http', url } } }, null, 2);
+  const code = encodeURIComponent(JSON.stringify({ name: store.hub.name, type: 'http', url }));
+  return html`<div class="screen"><div class="head"><h1>Clients</h1><span class="dim">since the hub started</span></div>
+    <${Panel} title="Seen">${clients?.length ? html`<${Table} label="Clients" className="short" rows=${clients} rowKey=${(one) => `${one.name} ${one.first} ${one.principal}`} columns=${COLUMNS} />`
+      : html`<${Empty}>${clients ? 'No client has come yet.' : 'Loading…'}<//>`}<//>
+    <${Panel} title="Connect another client"><div class="body">
+      <div class="two"><div><h3>Any client: the URL</h3><${Command}>${url}<//>
+        <h3>Claude Code</h3><${Command}>${`claude mcp add --transport http ${store.hub.name} ${url}`}<//>
+        <h3>VS Code</h3><p><a class="button" href=${`vscode:mcp/install?${code}`}>Install in VS Code</a></p></div>
+      <div><h3>A configuration file</h3><pre class="out" tabindex="0" aria-label="Entry for a configuration file">${entry}</pre><p><${Copy} text=${entry} label="Copy the entry" /></p></div></div>
+      <p class="dim small">If the hub has tokens, the client also needs a header: Authorization: Bearer TOKEN.</p></div><//></div>`;
+}

@@ -1,0 +1,112 @@
+// The hub at a glance, and what needs a person.
+import { html, useEffect, useState } from '../lib/ui.js';
+import { get } from '../lib/api.js';
+import { link } from '../lib/router.js';
+import { count, cut, duration, plain, plural } from '../lib/format.js';
+import { hubNow, useStore } from '../lib/store.js';
+import { Badge, Bar, CallBadge, Empty, Panel, ServerBadge } from '../lib/parts.js';
+import { Table } from '../lib/table.js';
+
+const LOGIN = /login|unauthorized|consent/;
+
+// Open questions, changed tools, logins, servers with a problem: each with where to go.
+export function needs(store) {
+  const found = store.live.filter((call) => call.questions).map((call) => ({
+    key: call.id, kind: 'warn', tag: 'question', text: `${plain(call.name)} asks ${plural(call.questions, 'question')}`, href: link('stream', call.id),
+  }));
+  if (store.approvals.length) {
+    found.push({ key: 'approvals', kind: 'warn', tag: 'changed tools', text: `${plural(store.approvals.length, 'tool')} changed since they were approved`, href: link('tools', '', { show: 'changed' }) });
+  }
+  for (const server of store.servers) {
+    if (!['failed', 'incompatible', 'backing_off'].includes(server.state)) continue;
+    const isLogin = LOGIN.test(server.code ?? '');
+    found.push({ key: `s ${server.server}`, kind: 'bad', tag: isLogin ? 'login' : 'server', text: `${plain(server.server)}: ${plain(cut(server.reason ?? server.state, 160))}`, href: link('server', server.server) });
+  }
+  return found;
+}
+
+export function Overview() {
+  const store = useStore();
+  const [, tick] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => tick((n) => n + 1), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  const todo = needs(store);
+  const running = store.live.filter((call) => call.status !== 'waiting');
+  return html`<div class="screen"><div class="head"><h1>Overview</h1></div>
+    <div class="tiles"><${Servers} servers=${store.servers} /><${Running} live=${store.live} /><${Rate} calls=${store.calls} /><${Saved} version=${store.tools} /></div>
+    <div class="two">
+      <${Panel} title="Needs you" end=${todo.length ? html`<${Badge} kind="warn">${todo.length}<//>` : null}>
+        ${todo.length ? html`<ul class="list">${todo.slice(0, 20).map((one) => html`<li key=${one.key}><${Badge} kind=${one.kind}>${one.tag}<//><a class="what" href=${one.href}>${one.text}</a></li>`)}</ul>`
+          : html`<${Empty}>Nothing needs you.<//>`}<//>
+      <${Panel} title="Running now" end=${html`<a href=${link('calls')}>all calls</a>`}>
+        ${running.length ? html`<ul class="list live">${running.slice(0, 8).map((call) => html`<${Live} key=${call.id} call=${call} />`)}</ul>`
+          : html`<${Empty}>No call runs longer than a moment.<//>`}<//>
+    </div>
+    <${Panel} title="Servers">
+      ${store.servers.length ? html`<${Table} label="Servers" className="short" rows=${store.servers} rowKey=${(one) => one.server} columns=${COLUMNS} />`
+        : html`<${Empty}>There are no servers. Add one to servers.yaml, for example: servers: {time: {command: uvx, args: [mcp-server-time]}}<//>`}<//>
+  </div>`;
+}
+
+const COLUMNS = [
+  { key: 'server', title: 'Server', width: 'minmax(120px, 1.2fr)', cell: (one) => html`<a href=${link('server', one.server)}>${plain(one.server)}</a>` },
+  { key: 'state', title: 'State', width: '120px', cell: (one) => html`<${ServerBadge} server=${one} />` },
+  { key: 'tools', title: 'Tools', width: '60px', right: true, cell: (one) => count(one.offered?.tool ?? 0) },
+  { key: 'restarts', title: 'Restarts', width: '70px', right: true, cell: (one) => one.restarts || '' },
+  { key: 'software', title: 'Software', width: 'minmax(0, 1fr)', cell: (one) => html`<span class="dim">${plain(one.software ?? '')}</span>` },
+  { key: 'reason', title: 'Why', width: 'minmax(0, 2.4fr)', cell: (one) => html`<span title=${plain(one.reason ?? '')}>${plain(one.reason ?? (one.warnings?.length ? one.warnings[0] : ''))}</span>` },
+];
+
+function Live({ call }) {
+  return html`<li><a class="what cut" href=${link('stream', call.id)}>${plain(call.name)}</a><${CallBadge} status=${call.status} />
+    ${call.questions ? null : html`<${Bar} progress=${call.progress} total=${call.total} label=${`Progress of ${call.name}`} />`}
+    <span class="num dim small">${call.total ? `${Math.round((100 * call.progress) / call.total)} %` : ''} ${duration(Math.max(hubNow() - call.at, 0))}</span>
+    ${call.message ? html`<span class="dim small cut" style=${{ flexBasis: '100%' }}>${plain(call.message)}</span>` : null}</li>`;
+}
+
+function Servers({ servers }) {
+  const active = servers.filter((one) => one.state !== 'disabled');
+  const ready = active.filter((one) => one.state === 'ready' || one.rests).length;
+  const bad = active.filter((one) => ['failed', 'incompatible', 'backing_off'].includes(one.state)).length;
+  return html`<section class="panel tile"><h2 class="dim small">Servers</h2><div class="big">${ready} <small>of ${active.length} ready</small></div>
+    <div class="small dim">${bad ? `${bad} with a problem` : plural(active.reduce((sum, one) => sum + (one.offered?.tool ?? 0), 0), 'tool')}</div></section>`;
+}
+
+function Running({ live }) {
+  const asks = live.filter((call) => call.questions).length, waiting = live.filter((call) => call.status === 'waiting').length;
+  return html`<section class="panel tile"><h2 class="dim small">Running calls</h2><div class="big">${count(live.length - waiting)}</div>
+    <div class="small dim">${[asks && `${asks} with a question`, waiting && `${waiting} waiting`].filter(Boolean).join(', ') || 'short calls not counted'}</div></section>`;
+}
+
+const STEP = 10, STEPS = 30;
+function Rate({ calls }) {
+  const now = hubNow(), good = new Array(STEPS).fill(0), bad = new Array(STEPS).fill(0);
+  for (const call of calls) {
+    const slot = Math.floor((now - call.at - call.took) / STEP);
+    if (slot >= STEPS) { if (now - call.at > STEP * STEPS + 3600) break; continue; }
+    (['failed', 'tool_error'].includes(call.status) ? bad : good)[Math.max(slot, 0)]++;
+  }
+  const most = Math.max(1, ...good.map((n, at) => n + bad[at]));
+  const minute = good.slice(0, 6).reduce((a, b) => a + b, 0) + bad.slice(0, 6).reduce((a, b) => a + b, 0);
+  const failed = bad.slice(0, 6).reduce((a, b) => a + b, 0);
+  const x = (at) => (STEPS - 1 - at) * 10;
+  return html`<section class="panel tile"><h2 class="dim small">Calls in the last minute</h2>
+    <div class="big">${count(minute)} ${failed ? html`<small>${failed} failed</small>` : null}</div>
+    <svg class="spark" viewBox="0 0 300 34" preserveAspectRatio="none" role="img" aria-label="Calls in the last five minutes">
+      ${good.map((n, at) => { const top = ((n + bad[at]) / most) * 32, low = (bad[at] / most) * 32;
+        return html`<rect key=${at} x=${x(at)} y=${34 - top} width="8" height=${Math.max(top - low, n ? 1 : 0)} /><rect class="bad" x=${x(at)} y=${34 - low} width="8" height=${low} />`; })}</svg></section>`;
+}
+
+function Saved({ version }) {
+  const [found, set] = useState(null);
+  useEffect(() => { get('v1/tokens').then(set, () => set(null)); }, [version]);
+  const full = found?.modes.find((mode) => mode.mode === 'full' && mode.expose === 'full')?.tokens ?? found?.total.full ?? 0;
+  const now = found?.current.tokens ?? 0, saved = Math.max(full - now, 0);
+  return html`<section class="panel tile"><h2 class="dim small">Tokens of tool lists</h2>
+    <div class="big">${found ? count(now) : '…'} <small>of ${count(full)}</small></div>
+    <div class="stack" role="img" aria-label=${`${count(saved)} tokens saved`}><i class="a" style=${{ width: full ? `${(100 * now) / full}%` : 0 }}></i></div>
+    <div class="small dim">${found ? `${count(saved)} saved in each session, mode ${found.current.mode}` : ''}</div></section>`;
+}
+

@@ -1,0 +1,53 @@
+// A question of a tool, with a form for its answer.
+import { html, useState } from '../lib/ui.js';
+import { ask, segment } from '../lib/api.js';
+import { plain } from '../lib/format.js';
+import { attempt, mayChange } from '../lib/store.js';
+import { SchemaForm } from '../lib/form.js';
+import { Text } from '../lib/content.js';
+
+export function Question({ id, question }) {
+  const [busy, setBusy] = useState(false);
+  const answer = async (body) => {
+    setBusy(true);
+    if (!(await attempt(() => ask('POST', `v1/streams/${segment(id)}/input`, { key: question.key, ...body }), 'The answer is passed on.'))) setBusy(false);
+  };
+  const params = question.params ?? {};
+  const Form = question.method === 'elicitation/create' ? Elicitation : question.method === 'sampling/createMessage' ? Sampling : Other;
+  return html`<section class="panel" aria-label="Question of the tool"><header><span class="badge warn">the tool asks</span><span class="dim small">${plain(question.method)}</span></header>
+    <div class="body">${mayChange() ? html`<${Form} ...${{ params, answer, busy, id: question.key }} />` : html`<p>${plain(params.message ?? '')}</p><p class="dim">The dashboard only shows.</p>`}</div></section>`;
+}
+
+const others = (answer, busy) => html`<button type="button" disabled=${busy} onClick=${() => answer({ action: 'decline' })}>Decline</button>
+  <button type="button" disabled=${busy} onClick=${() => answer({ action: 'cancel' })}>Cancel the question</button>`;
+
+function Elicitation({ params, answer, busy, id }) {
+  if (params.mode === 'url' || params.url) {
+    const isWeb = /^https?:\/\//.test(params.url ?? '');
+    return html`<p>${plain(params.message ?? '')}</p><p>The tool wants you to visit: ${isWeb ? html`<a href=${params.url} target="_blank" rel="noopener noreferrer">${plain(params.url)}</a>` : html`<code>${plain(params.url)}</code>`}</p>
+      <div class="head"><button class="go" type="button" disabled=${busy} onClick=${() => answer({ action: 'accept' })}>I was there</button>${others(answer, busy)}</div>`;
+  }
+  return html`<p>${plain(params.message ?? '')}</p><${SchemaForm} id=${`answer-${id}`} schema=${params.requestedSchema ?? {}} action="Answer" busy=${busy} onSubmit=${(content) => answer({ action: 'accept', content })} extra=${others(answer, busy)} />`;
+}
+
+function Sampling({ params, answer, busy, id }) {
+  const [text, set] = useState('');
+  const send = (event) => {
+    event.preventDefault();
+    answer({ result: { role: 'assistant', content: { type: 'text', text }, model: 'human', stopReason: 'endTurn' } });
+  };
+  return html`<p>The tool wants a model to continue this:</p><${Text} text=${JSON.stringify(params.messages ?? params, null, 2)} label="Messages" />
+    <form class="form" onSubmit=${send}><div class="field"><label for=${`sample-${id}`}>Your text in place of the model's</label><textarea id=${`sample-${id}`} rows="4" value=${text} onInput=${(event) => set(event.target.value)}></textarea></div>
+      <div class="head"><button class="go" disabled=${busy || !text}>Answer</button><button type="button" disabled=${busy} onClick=${() => answer({ error: { code: -1, message: 'refused by a person' } })}>Refuse</button></div></form>`;
+}
+
+function Other({ params, answer, busy, id }) {
+  const [text, set] = useState('{"roots": []}');
+  const send = (event) => {
+    event.preventDefault();
+    attempt(() => answer({ result: JSON.parse(text) }));
+  };
+  return html`<${Text} text=${JSON.stringify(params, null, 2)} label="Question" /><form class="form" onSubmit=${send}>
+    <div class="field"><label for=${`other-${id}`}>Result as JSON</label><textarea id=${`other-${id}`} rows="3" value=${text} onInput=${(event) => set(event.target.value)}></textarea></div>
+    <div class="head"><button class="go" disabled=${busy}>Answer</button><button type="button" disabled=${busy} onClick=${() => answer({ error: { code: -1, message: 'refused by a person' } })}>Refuse</button></div></form>`;
+}

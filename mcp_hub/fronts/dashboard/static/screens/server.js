@@ -1,0 +1,61 @@
+// One server: its state and why, what it wrote, its tools.
+import { html, useEffect, useState } from '../lib/ui.js';
+import { ask, get, segment } from '../lib/api.js';
+import { link } from '../lib/router.js';
+import { count, plain, plural, quoted } from '../lib/format.js';
+import { operates, useStore } from '../lib/store.js';
+import { Command, Confirm, Empty, Panel, ServerBadge } from '../lib/parts.js';
+
+const LOGIN = /login|unauthorized|consent/;
+
+export function Server({ name }) {
+  const store = useStore();
+  const server = store.servers.find((one) => one.server === name);
+  const [tools, setTools] = useState([]);
+  const [lines, setLines] = useState(null);
+  useEffect(() => { get(`v1/tokens?server=${segment(name)}`).then((found) => setTools(found.tools), () => setTools([])); }, [name, store.tools]);
+  useEffect(() => {
+    if (store.hub.profile != null) return;
+    get(`logs?server=${segment(name)}`).then((found) => setLines(found.lines), () => setLines([]));
+  }, [name, server]);
+  if (!server) return html`<div class="screen"><h1>${plain(name)}</h1><${Empty}>There is no server of this name any more.<//></div>`;
+  const restart = () => ask('POST', `v1/servers/${segment(name)}/restart`, {});
+  const shown = lines ?? server.stderr ?? [];
+  return html`<div class="screen">
+    <div class="head"><h1>${plain(name)}</h1><${ServerBadge} server=${server} />
+      <div class="end">${operates() ? html`<${Confirm} onConfirm=${restart} sure="Restart it now" said="The server restarts.">Restart<//>` : null}
+        <a class="button" href=${link('calls', '', { server: name })}>Its calls</a></div></div>
+    ${server.reason ? html`<section class="panel"><div class="body"><strong>Why:</strong> ${plain(server.reason)} ${server.code ? html` <span class="tag">${server.code}</span>` : null}
+      ${LOGIN.test(server.code ?? '') ? html`<p>Log in on the machine of the hub:</p><${Command}>${`mcp-hub login ${quoted(name)}`}<//>` : html`<p class="dim small">More, with the steps that were tried:</p><${Command}>${`mcp-hub doctor ${quoted(name)}`}<//>`}</div></section>` : null}
+    <div class="two">
+      <${Panel} title="State"><div class="body"><dl class="facts">${facts(server).map(([what, value]) => html`<dt>${what}</dt><dd>${value}</dd>`)}</dl>
+        <p></p><${Command}>${`mcp-hub restart ${quoted(name)}`}<//></div><//>
+      <${Findings} server=${server} />
+    </div>
+    <${Panel} title="Last lines on stderr">${shown.length ? html`<div class="body"><pre class="out" tabindex="0" aria-label="Last lines on stderr">${shown.map(plain).join('\n')}</pre></div>` : html`<${Empty}>The server has written nothing to stderr.<//>`}<//>
+    <${Panel} title=${plural(tools.length, 'tool')}>${tools.length ? html`<ul class="list cols">${tools.slice(0, 300).map((tool) => html`<li key=${tool.name}><a class="what" href=${link('tool', tool.name)}>${plain(tool.name)}</a><span class="dim num">${count(tool.tokens.full)} tokens</span></li>`)}</ul>
+      ${tools.length > 300 ? html`<p class="empty"><a href=${link('tools', '', { server: name })}>all of them</a></p>` : null}` : html`<${Empty}>${server.state === 'ready' ? 'The server offers no tools to you.' : 'Its tools are known once it is ready.'}<//>`}<//>
+  </div>`;
+}
+
+function facts(server) {
+  const entries = Object.entries(server.offered ?? {}).map(([kind, n]) => plural(n, kind)).join(', ');
+  return [
+    ['Software', plain(server.software ?? '–')],
+    ['Protocol', [server.version, server.era].filter(Boolean).map(plain).join(', ') || '–'],
+    ['Process', server.pid ?? '–'],
+    ['Restarts', server.restarts],
+    ['Offers', entries || '–'],
+    ...(server.second ? [['Second connection', `${server.second.era ?? ''} ${server.second.state}`]] : []),
+  ];
+}
+
+function Findings({ server }) {
+  const { warnings = [], flags = [], unapproved = [] } = server;
+  const all = [
+    ...unapproved.map((one) => html`<li><span class="tag">${one.kind}</span><a class="what" href=${link('tools', '', { show: 'changed' })}>${plain(one.tool)} ${one.held ? 'is held back until it is approved' : 'is not what was approved'}</a></li>`),
+    ...flags.map((one) => html`<li><span class="tag bad">${one.kind}</span><span class="what">${plain(one.tool)}, ${plain(one.where)}: ${plain(one.why)} <code>${plain(one.text)}</code></span></li>`),
+    ...warnings.map((text) => html`<li><span class="tag">warning</span><span class="what">${plain(text)}</span></li>`),
+  ];
+  return html`<${Panel} title="Findings">${all.length ? html`<ul class="list">${all}</ul>` : html`<${Empty}>Nothing was found in its lists.<//>`}<//>`;
+}

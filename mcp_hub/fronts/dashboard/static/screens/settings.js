@@ -1,0 +1,34 @@
+// The effective configuration, read only, with the origin of each value.
+import { html, useEffect, useState } from '../lib/ui.js';
+import { ask, get } from '../lib/api.js';
+import { refine } from '../lib/router.js';
+import { count, plain, quoted } from '../lib/format.js';
+import { operates, useStore } from '../lib/store.js';
+import { Command, Confirm, Filter, Select } from '../lib/parts.js';
+import { Table } from '../lib/table.js';
+
+const ORIGINS = [['file', 'file'], ['overrides', 'overrides'], ['default', 'default']];
+const COLUMNS = [
+  { key: 'path', title: 'Key', width: 'minmax(200px, 1fr)', cell: (one) => html`<code>${plain(one.path)}</code>` },
+  { key: 'value', title: 'Value', width: 'minmax(0, 1.4fr)', cell: (one) => html`<code title=${plain(one.value)}>${plain(one.value)}</code>` },
+  { key: 'origin', title: 'From', width: '90px', cell: (one) => html`<span class="tag ${one.origin === 'overrides' ? 'ok' : ''}">${one.origin}</span>` },
+];
+
+export function Settings({ query }) {
+  const store = useStore();
+  const [found, set] = useState(null);
+  const [problem, setProblem] = useState('');
+  const load = () => get('settings').then(set, (error) => setProblem(error.message));
+  useEffect(() => { load(); }, [store.tools]);
+  const words = (query.q ?? '').toLowerCase();
+  const rows = (found?.settings ?? []).filter((one) => (!query.origin || one.origin === query.origin) && (!words || `${one.path} ${one.value}`.toLowerCase().includes(words)));
+  const reload = async () => { await ask('POST', 'v1/reload', {}); await load(); };
+  return html`<div class="screen fixed"><div class="head"><h1>Settings</h1><span class="dim">hub ${store.hub.version}</span>
+      <div class="end">${operates() ? html`<${Confirm} onConfirm=${reload} sure="Reload it now" said="The configuration was read again.">Reload the configuration<//>` : null}</div></div>
+    ${found ? html`<div class="small dim"><code>${plain(found.file)}</code>${found.overrides ? html` with <code>${plain(found.overrides)}</code>` : null}. Read only: change the file; the hub notices.</div>` : null}
+    ${problem ? html`<p role="alert">${problem}</p>` : null}
+    <div class="filters"><${Filter} label="Filter settings" value=${query.q} onInput=${(q) => refine({ q })} />
+      <${Select} label="From" value=${query.origin} options=${ORIGINS} onChange=${(origin) => refine({ origin })} /><span class="dim num">${count(rows.length)} keys</span></div>
+    <section class="panel grow"><${Table} label="Settings" className="grow" rows=${rows} rowKey=${(one) => one.path} columns=${COLUMNS} empty=${found ? 'No key fits.' : 'Loading…'} /></section>
+    <${Command}>${`mcp-hub check --config ${quoted(found?.file ?? 'servers.yaml')}`}<//></div>`;
+}

@@ -1,0 +1,39 @@
+// One tool: what it says of itself, and a form that calls it.
+import { html, useState } from '../lib/ui.js';
+import { ask, segment } from '../lib/api.js';
+import { go, link } from '../lib/router.js';
+import { count, plain, quoted } from '../lib/format.js';
+import { mayChange, toast, useStore } from '../lib/store.js';
+import { hints, useTools } from '../lib/tools.js';
+import { SchemaForm } from '../lib/form.js';
+import { Text } from '../lib/content.js';
+import { Command, Empty, Panel } from '../lib/parts.js';
+
+export function Tool({ name }) {
+  const store = useStore();
+  const { tools, problem } = useTools();
+  const [busy, setBusy] = useState(false);
+  const [given, setGiven] = useState(null);
+  const tool = tools?.find((one) => one.name === name);
+  if (!tool) return html`<div class="screen"><h1>${plain(name)}</h1><${Empty}>${problem || (tools ? 'There is no tool of this name, or it is hidden.' : 'Loading…')}<//></div>`;
+  const call = async (values) => {
+    setBusy(true);
+    setGiven(values);
+    try {
+      const made = await ask('POST', `v1/tools/${segment(name)}/call`, { arguments: values }, { headers: { prefer: 'wait=0' } });
+      go('stream', made.stream);
+    } catch (error) {
+      toast(error.message);
+    }
+    setBusy(false);
+  };
+  const command = `mcp-hub call ${quoted(name)}${given && Object.keys(given).length ? ` --args-json ${quoted(JSON.stringify(given))}` : ''}`;
+  return html`<div class="screen"><div class="head"><h1>${plain(name)}</h1>${hints(tool.definition).map(([kind, text]) => html`<span class="tag ${kind}">${text}</span>`)}
+      <div class="end"><a class="button" href=${link('calls', '', { tool: name })}>Its calls</a></div></div>
+    <div class="small dim">of server <a href=${link('server', tool.server)}>${plain(tool.server)}</a>${tool.tool === name ? '' : html`, there <code>${plain(tool.tool)}</code>`}, ${count(tool.tokens)} tokens${tool.pinned ? ', pinned' : ''}</div>
+    <div class="two"><${Panel} title="Call it">
+      <div class="body">${mayChange() ? html`<${SchemaForm} id="call" schema=${tool.definition.inputSchema} action="Call" busy=${busy || !store.online} onSubmit=${call} />` : html`<p class="dim">The dashboard only shows (hub.http.dashboard: read).</p>`}
+        <p></p><${Command}>${command}<//></div><//>
+    <${Panel} title="What it says of itself"><div class="body"><${Text} text=${String(tool.definition.description ?? 'It has no description.')} label="Description" />
+      <h3>Definition</h3><${Text} text=${JSON.stringify(tool.definition, null, 2)} label="Definition" /></div><//></div></div>`;
+}

@@ -1,0 +1,173 @@
+"""The whole hub at a glance, for the dashboard: calls of every kind, clients, settings, changed tools."""
+
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from mcp_hub.protocol.rest.servers import ServerList
+from mcp_hub.types import Era, JsonObject, Status
+
+DashboardMode = Literal["off", "read", "full"]
+"""The rights of the dashboard: none at all, to show, or to change as well."""
+
+
+class CallSummary(Struct, frozen=True, gc=False, omit_defaults=True):
+    """One call in a line. `at` is when it started in Unix seconds, `took` its seconds so far or in all.
+
+    `name` is what the client called. `stream` says that it has a durable stream, which can be opened. `client` is the
+    name that the client gives itself. `message` is the last progress or why it failed, with secrets masked.
+    """
+
+    id: str
+    server: str
+    name: str
+    method: str
+    principal: str
+    status: Status | Literal["waiting"]
+    at: float
+    took: float
+    client: str = ""
+    stream: bool = False
+    message: str = ""
+    progress: float | None = None
+    total: float | None = None
+    questions: int = 0
+
+
+class ClientSummary(Struct, frozen=True, omit_defaults=True):
+    """A client that was seen. `connected` has a value for sessions of a connection only, `tokens` for its tool list."""
+
+    name: str
+    version: str
+    era: Era
+    principal: str
+    first: float
+    last: float
+    calls: int
+    profile: str | None = None
+    connected: bool | None = None
+    mode: str = ""
+    tools: int = 0
+    tokens: int = 0
+
+
+class ClientList(Struct):
+    """The clients that were seen since the hub started, those that came last first; `kinds` are all that are known."""
+
+    clients: list[ClientSummary]
+    kinds: list[str]
+
+
+class DashboardState(Struct, frozen=True, omit_defaults=True):
+    """The hub now. `cursor` (`epoch:seq`) is where `/api/feed` continues; `calls` are the newest first.
+
+    `profile` is that of the caller, None for an operator of the whole hub. `started` and `now` in Unix seconds; `tools`
+    changes with the lists of tools.
+    """
+
+    cursor: str
+    mode: DashboardMode
+    version: str
+    name: str
+    started: float
+    now: float
+    tools: int
+    servers: ServerList
+    calls: list[CallSummary]
+    live: list[CallSummary]
+    profile: str | None = None
+
+
+class DashboardBatch(Struct, frozen=True, omit_defaults=True):
+    """News of the feed: calls that ended, all `live` ones if any of them changed, servers if one changed."""
+
+    ended: list[CallSummary] = []
+    live: list[CallSummary] | UnsetType = UNSET
+    servers: ServerList | UnsetType = UNSET
+    tools: int | UnsetType = UNSET
+
+
+class ToolPlace(Struct, frozen=True, omit_defaults=True):
+    """A listed tool: the name to call it by, its server and that one's own name for it, and if it is pinned."""
+
+    name: str
+    server: str
+    tool: str
+    pinned: bool = False
+
+
+class ToolPlaces(Struct):
+    """The tools that the caller may use; `overrides` are the keys that the overrides file has, by server and tool."""
+
+    tools: list[ToolPlace]
+    overrides: dict[str, dict[str, JsonObject]] = {}
+
+
+class SettingInfo(Struct, omit_defaults=True):
+    """A key of the configuration: its value as text, with secrets masked, and where the value comes from."""
+
+    path: str
+    value: str
+    origin: Literal["file", "overrides", "default"]
+
+
+class SettingList(Struct):
+    """The effective configuration and the files that it was read from."""
+
+    file: str
+    overrides: str | None
+    settings: list[SettingInfo]
+
+
+class WaitingTool(Struct, frozen=True, omit_defaults=True):
+    """A tool that is not what was approved, with the difference as lines that begin with +, - or a space.
+
+    `digest` stands for the definition that is shown; an approval has to name it.
+    """
+
+    server: str
+    tool: str
+    kind: Literal["changed", "new", "unreadable", "unconfirmed"]
+    text: str
+    held: bool
+    since: str
+    digest: str
+    diff: list[str] = []
+    flags: list[str] = []
+
+
+class ApprovalList(Struct):
+    """The tools that wait for an approval."""
+
+    waiting: list[WaitingTool]
+
+
+class ApprovalBody(Struct, forbid_unknown_fields=True):
+    """Approves a tool with this digest, or rejects it: then it is hidden by an override."""
+
+    server: str
+    tool: str
+    digest: str
+    action: Literal["approve", "reject"]
+
+
+class ToolOverride(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Changes of one tool. A key that is null is no longer overridden; one that is left out stays as it is."""
+
+    hide: bool | None | UnsetType = UNSET
+    pin: bool | None | UnsetType = UNSET
+    name: str | None | UnsetType = UNSET
+    description: str | None | UnsetType = UNSET
+
+
+class OverridesBody(Struct, forbid_unknown_fields=True):
+    """Overrides to be written, by server and the server's own name of the tool."""
+
+    servers: dict[str, dict[str, ToolOverride]]
+
+
+class ServerLog(Struct):
+    """The last lines that a server wrote to stderr, the newest last, with secrets masked."""
+
+    server: str
+    lines: list[str]

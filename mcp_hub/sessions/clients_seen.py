@@ -1,0 +1,111 @@
+"""The clients that came since the hub started, for people who watch it: bounded, with texts that are cut."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+from weakref import ref
+
+import msgspec
+
+from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.types import ClientKind, Era, Mode
+
+_MOST: Final = 500
+"""Clients that are remembered; the one unseen for longest goes first."""
+_SESSIONS: Final = 4096
+"""Sessions whose client's name is remembered."""
+_TEXT: Final = 100
+"""Characters of a name or a version."""
+
+
+class SeenClient(msgspec.Struct):
+    """A client by its name, version, era and caller; `first` and `last` in Unix seconds.
+
+    A client of a connection is one session, which is `connected` until it ends; None for a client of single requests.
+    `calls` are those that have ended.
+    """
+
+    name: str
+    version: str
+    era: Era
+    caller: Caller
+    kind: ClientKind
+    first: float
+    last: float
+    calls: int = 0
+    mode: Mode | None = None
+    session: "ref[Session] | None" = None
+
+    @property
+    def connected(self) -> bool | None:
+        """Whether its session is open."""
+        if self.session is None:
+            return None
+        session = self.session()
+        return session is not None and not session.is_over
+
+
+class ClientsSeen:
+    """Finds the kind of a session's client by `kind_of`, and remembers that it came at the time `now`.
+
+    To be given to a hub in place of `kind_of`.
+    """
+
+    def __init__(self, kind_of: Callable[[Session], ClientKind], now: Callable[[], float]) -> None:
+        self._kind_of = kind_of
+        self._now = now
+        self._clients: OrderedDict[object, SeenClient] = OrderedDict()
+        self._by_session: dict[str, SeenClient] = {}
+
+    def __call__(self, session: Session) -> ClientKind:
+        """The kind of the session's client."""
+        kind = self._kind_of(session)
+        if not session.id:  # of nobody: what a kind of client would be listed
+            return kind
+        is_lasting = session.era is Era.HANDSHAKE
+        name = _text(session.client_info.get("name"))
+        key: object = session.id if is_lasting else (session.caller, name, session.version)
+        client = self._clients.get(key)
+        now = self._now()
+        if client is None:
+            version = _text(session.client_info.get("version"))
+            client = self._clients[key] = SeenClient(name, version, session.era, session.caller, kind, now, now)
+            client.session = ref(session) if is_lasting else None
+            if len(self._clients) > _MOST:
+                self._clients.popitem(last=False)
+        else:
+            self._clients.move_to_end(key)
+        client.last, client.kind, client.mode = now, kind, session.offer.mode
+        self._remember(session.id, client)
+        return kind
+
+    def _remember(self, session: str, client: SeenClient) -> None:
+        if session not in self._by_session and len(self._by_session) >= _SESSIONS:
+            del self._by_session[next(iter(self._by_session))]
+        self._by_session[session] = client
+
+    def name_of(self, session: str) -> str:
+        """The name of the client of a session; empty if it is not known."""
+        client = self._by_session.get(session)
+        return _unnamed(session) if client is None else client.name
+
+    def called(self, session: str) -> str:
+        """The same for a call of that session, which has ended now."""
+        client = self._by_session.get(session)
+        if client is None:
+            return _unnamed(session)
+        client.calls += 1
+        client.last = self._now()
+        return client.name
+
+    def newest(self) -> list[SeenClient]:
+        """Those that came last first."""
+        return sorted(self._clients.values(), key=lambda client: -client.last)
+
+
+def _unnamed(session: str) -> str:
+    return "REST" if session.startswith("rest#") else ""
+
+
+def _text(value: object) -> str:
+    return value[:_TEXT] if isinstance(value, str) else ""

@@ -1,0 +1,314 @@
+"""The dashboard in a real browser, before a hub with real servers: what a person sees and does there.
+
+Each test ends with a page that has thrown nothing, has broken no rule of its policy, and has asked no other host.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+import yaml
+
+from rigs.clients.install import NotInstalled, node_package
+from tests.e2e.browser import BROWSER, WHY_NOT, Page, browsed
+from tests.e2e.client import HttpClient, Hub
+from tests.e2e.rest_client import RestClient
+from tests.interaction.fronts import http_hub
+from tests.upstreams.launch import argv
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=WHY_NOT)]
+
+AXE = "axe-core@4.14.1"
+FINDINGS = """axe.run({resultTypes: ['violations']}).then((found) => found.violations.map((one) =>
+    ({id: one.id, impact: one.impact, nodes: one.nodes.slice(0, 3).map((node) => node.html)})))"""
+MOST_ROWS = 80
+EVIL = "<img src=x onerror=window.pwned=1><script>window.pwned=1</script>"
+HOSTILE = [
+    {"name": "markup", "description": EVIL, "title": EVIL, "inputSchema": {"type": "object", "properties": {
+        EVIL: {"type": "string", "description": EVIL, "enum": [EVIL, "javascript:window.pwned=1"]}}}},
+    {"name": "hidden", "description": "a\u200bb\u202ec\x1b[2Jd " + "long " * 3000, "inputSchema": {"type": "object"}},
+]  # fmt: skip
+SCREENS = {
+    "#/overview": "Needs you", "#/server/a": "Last lines on stderr", "#/server/bad": "mcp-hub doctor bad",
+    "#/tools": "Description", "#/tool/a_echo": "Call it", "#/calls": "Started", "#/stream/{}": "Output so far",
+    "#/search?q=answers%20with%20its%20arguments": "hits", "#/clients": "Connect another client",
+    "#/settings": "hub.http.port",
+}  # fmt: skip
+
+
+def operator(root: Path) -> str:
+    """The token that `mcp-hub open` reads."""
+    (record,) = (root / "state" / "hubs").glob("*.json")
+    return str(json.loads(record.read_text())["operator"])
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("dashboard")
+
+
+@pytest.fixture(scope="module")
+async def hub(root: Path) -> AsyncIterator[Hub]:
+    """Servers `a`, whose changed tools are held back, with 600 tools; `evil`; and `bad`, which cannot start."""
+    (root / "evil.json").write_text(json.dumps(HOSTILE))
+    servers: dict[str, list[str]] = {
+        "a": argv(name="a", tools=600), "evil": argv(name="evil", tools_json=root / "evil.json"), "bad": ["no-such"],
+    }  # fmt: skip
+    entries: dict[str, Any] = {name: {"command": own[0], "args": own[1:]} for name, own in servers.items()}
+    entries["jobs"] = {"local": "mcp_hub.examples.jobs:registry"}
+    entries["a"]["approval"] = "block"
+    settings = {"servers": entries, "hub": {"prefix": "always", "http": {"session_rate": 0}}}
+    async with http_hub(json.dumps(settings), root) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+async def browser(hub: Hub, root: Path) -> AsyncIterator[Page]:
+    async with browsed() as page:
+        await page.open(f"{base(hub)}/#token={operator(root)}")
+        await page.sees("Needs you")
+        yield page
+
+
+@pytest.fixture
+async def page(browser: Page, hub: Hub) -> AsyncIterator[Page]:
+    """A page with a token, at the overview."""
+    await at(browser, "#/overview", "Needs you")
+    yield browser
+    assert browser.errors == []
+    assert await browser.js("window.violations") == []
+    assert browser.hosts == {base(hub)}
+
+
+@pytest.fixture
+async def rest(hub: Hub) -> AsyncIterator[RestClient]:
+    async with RestClient(hub) as client:
+        yield client
+
+
+def base(hub: Hub) -> str:
+    return hub.url.removesuffix("/mcp")
+
+
+async def at(page: Page, place: str, text: str) -> None:
+    """Goes to a screen without loading the page again."""
+    await page.js(f"location.hash = {json.dumps(place)}")
+    await page.sees(text)
+
+
+async def test_the_token_leaves_the_address_at_once_and_survives_a_reload(page: Page, hub: Hub) -> None:
+    assert await page.js("location.href") == f"{base(hub)}/#/overview"
+    assert not await page.js("document.cookie") and await page.js("localStorage.length") == 0
+    await page.ask("Page.reload")
+    await page.sees("Needs you")
+
+
+async def test_every_screen_in_both_schemes(page: Page, rest: RestClient) -> None:
+    stream = await rest.started("jobs_run_job", {"steps": 100, "seconds": 60})
+    colours = set()
+    for scheme in ("light", "dark"):
+        await page.scheme(scheme)
+        for place, text in SCREENS.items():
+            await at(page, place.format(stream), text)
+        colours.add(await page.js("getComputedStyle(document.body).backgroundColor"))
+    assert len(colours) == 2
+    await page.scheme("light")
+    await rest.ask("DELETE", f"/streams/{stream}")
+
+
+async def test_a_call_is_watched_reloaded_in_the_middle_and_cancelled(page: Page, rest: RestClient) -> None:
+    await at(page, "#/tool/jobs_run_job", "Call it")
+    await page.fill("#call-steps", "300")
+    await page.fill("#call-seconds", "30")
+    await page.click("Call")
+    await page.sees("step 2 done")
+    await page.ask("Page.reload")
+    await page.sees("step 5 done")
+    assert "step 1 done" in await page.text(), "a reload loses nothing"
+    stream = str(await page.js("location.hash")).removeprefix("#/stream/")
+    await at(page, f"#/stream/{stream}?after=4", "from the first one")
+    await page.misses("step 1 done")
+    await page.click("from the first one")
+    await page.sees("step 1 done")
+    await page.click("Cancel")
+    await page.click("Cancel it now")
+    await page.sees("cancelled")
+    assert (await rest.until(stream, "cancelled"))["status"] == "cancelled"
+
+
+async def test_a_question_is_answered_for_a_caller_that_cannot(page: Page, rest: RestClient) -> None:
+    stream = await rest.started("a_ask_form", {"nonce": "n1", "message": "Which branch?"})
+    await page.sees("a_ask_form asks 1 question")
+    await page.click("a_ask_form asks 1 question")
+    await page.sees("Which branch?")
+    await page.fill("form input", "main of 42")
+    await page.click("Answer")
+    assert "main of 42" in str((await rest.until(stream, "completed"))["result"])
+    await page.sees("main of 42")
+    await at(page, "#/overview", "Needs you")
+    await page.misses("a_ask_form asks")
+
+
+async def test_a_changed_tool_is_approved_and_another_one_rejected(page: Page, rest: RestClient, root: Path) -> None:
+    for name in ("tool_00001", "tool_00002"):
+        changed = {"name": name, "description": f"Sends {name} to everybody.", "inputSchema": {"type": "object"}}
+        assert (await rest.call("a_add_tool", changed)).status_code == 200
+    await page.sees("2 tools changed since they were approved")
+    await page.click("2 tools changed since they were approved")
+    await page.sees("Sends tool_00001 to everybody.")
+    assert (await rest.call("a_tool_00001", {})).status_code == 403, "held back"
+    await page.click("Approve", "article:has(.diff[aria-label='Difference of tool_00001'])")
+    await page.misses("Sends tool_00001 to everybody.")
+    await page.click("Reject and hide", "article:has(.diff[aria-label='Difference of tool_00002'])")
+    await page.sees("1 tool hidden by servers.overrides.yaml")
+    assert (await rest.call("a_tool_00001", {})).status_code == 200
+    written = yaml.safe_load((root / "servers.overrides.yaml").read_text())
+    assert written["servers"]["a"]["per_tool"]["tool_00002"] == {"hide": True}
+
+
+async def test_tools_are_hidden_in_bulk_and_shown_again(page: Page) -> None:
+    await at(page, "#/tools?q=a_tool_0030", "a_tool_00300")
+    await page.click("Choose a_tool_00300")
+    await page.click("Choose a_tool_00301")
+    await page.click("Hide")
+    await page.misses("Choose a_tool_00300")
+    await page.until("![...document.querySelectorAll('.tr')].some((row) => row.innerText.includes('a_tool_00300'))")
+    await page.js("document.querySelector('details:last-of-type').open = true")
+    await page.click("Show tool_00300 again")
+    await page.sees("a_tool_00300")
+
+
+async def test_texts_of_a_hostile_server_are_only_text(page: Page, rest: RestClient) -> None:
+    await at(page, "#/tools?server=evil", "evil_markup")
+    await at(page, "#/tool/evil_markup", "<script>window.pwned=1</script>")
+    await at(page, "#/tool/evil_hidden", "a\\u{200b}b\\u{202e}c\\u{1b}[2Jd")
+    result = {"content": [
+        {"type": "text", "text": EVIL + "\x07" + "x" * 1_000_000},
+        {"type": "image", "mimeType": "image/svg+xml", "data": "PHN2ZyBvbmxvYWQ9IndpbmRvdy5wd25lZD0xIi8+"},
+        {"type": "image", "mimeType": "image/png", "data": "!!!"},
+        {"type": "resource_link", "uri": "javascript:window.pwned=1", "name": EVIL},
+    ]}  # fmt: skip
+    stream = await rest.started("a_raw", {"json": json.dumps(result)})
+    await rest.until(stream, "completed")
+    await at(page, f"#/stream/{stream}", "Show more")
+    await page.sees("image/svg+xml")
+    assert (
+        await page.js("document.querySelectorAll('#app :is(script, iframe, object), main img, svg script').length") == 0
+    )
+    assert await page.js("[...document.links].every((one) => one.protocol !== 'javascript:')")
+    assert len(await page.text()) < 120_000, "16 KiB of a payload, the rest on demand"
+    assert await page.js("window.pwned") is None
+
+
+async def rows(page: Page) -> list[int]:
+    """The rows in the document at eleven places of the list, from its top to its end."""
+    return list(
+        await page.js("""(async () => {
+        const list = document.querySelector('[role=table] .tbody'), found = [];
+        for (let part = 0; part <= 10; part++) {
+            list.scrollTop = (list.scrollHeight - list.clientHeight) * part / 10;
+            await new Promise((done) => requestAnimationFrame(() => setTimeout(done, 60)));
+            found.push(document.querySelectorAll('.tr').length);
+        }
+        return found;
+    })()""")
+    )
+
+
+async def test_ten_thousand_calls_and_600_tools_have_few_rows_in_the_document(page: Page, hub: Hub) -> None:
+    count = 10_000
+    async with HttpClient(hub.url) as client:
+        await client.initialize("2025-03-26")
+        for start in range(0, count, 100):
+            calls = [
+                client.message("tools/call", {"name": "a_echo", "arguments": {"text": "x"}}, id=start + number)
+                for number in range(1, 101)
+            ]
+            await client.post(calls)
+    await at(page, "#/calls?tool=a_echo", "a_echo")
+    await page.until(
+        f"Number(document.querySelector('.head .dim').innerText.split(' ')[0].replace(',', '')) >= {count}"
+    )
+    found = await rows(page)
+    assert min(found) > 5 and max(found) <= MOST_ROWS, found
+    await at(page, "#/tools", "a_add_prompt")
+    found = await rows(page)
+    assert min(found) > 5 and max(found) <= MOST_ROWS, found
+    assert await page.js("document.querySelector('[role=table] .tbody').scrollTop") > 15_000, "at the end of 600 rows"
+
+
+async def test_everything_is_reached_by_the_keyboard(page: Page) -> None:
+    await at(page, "#/tools", "a_add_prompt")
+    await page.press("/")
+    await page.ask("Input.insertText", text="jobs_")
+    await page.misses("a_add_prompt")
+    await page.press("Tab")
+    await page.js("document.activeElement.blur()")
+    for key in ("j", "j", "k", "j"):
+        await page.press(key)
+    await page.until("document.activeElement?.innerText === 'jobs_run_job'")
+    await page.press("Enter")
+    await page.until("location.hash === '#/tool/jobs_run_job'")
+    await page.sees("Call it")
+
+
+async def test_filters_are_in_the_address(page: Page, rest: RestClient) -> None:
+    await rest.call("jobs_count_words", {"text": "a"})
+    await at(page, "#/calls", "jobs_count_words")
+    await page.choose("select[aria-label=Server]", "jobs")
+    await page.until("location.hash === '#/calls?server=jobs'")
+    await page.ask("Page.reload")
+    await page.sees("jobs_count_words")
+    await page.misses("a_echo")
+
+
+async def test_without_a_token_the_page_says_how_to_get_one(hub: Hub, page: Page) -> None:
+    token = await page.js("sessionStorage.getItem('mcp-hub-token')")
+    await page.js("sessionStorage.clear()")
+    await page.ask("Page.reload")
+    await page.sees("mcp-hub open")
+    await page.fill("#token", "wrong")
+    await page.click("Continue")
+    await page.sees("The dashboard needs a token, on this machine too.")
+    await page.fill("#token", token)
+    await page.click("Continue")
+    await page.sees("Needs you")
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_accessibility_has_no_serious_finding(page: Page, rest: RestClient, scheme: str) -> None:
+    stream = await rest.started("a_ask_form", {"nonce": "n2", "message": "Which branch?"})
+    await page.scheme(scheme)
+    found: list[Any] = []
+    try:
+        package = await anyio.to_thread.run_sync(node_package, AXE)
+    except NotInstalled as why:
+        pytest.skip(f"no {AXE}: {why}")
+    axe = await anyio.Path(package / "axe.min.js").read_text()
+    for place, text in {**SCREENS, f"#/stream/{stream}": "Which branch?"}.items():
+        await at(page, place.format(stream), text if "{}" not in place else "Which branch?")
+        await page.js(f"{axe}; 0")
+        found += [(place, one) for one in await page.js(FINDINGS) if one["impact"] in ("serious", "critical")]
+    await rest.ask("DELETE", f"/streams/{stream}")
+    assert found == []
+
+
+async def test_a_page_that_only_shows_has_no_actions_and_says_when_its_hub_stops(tmp_path: Path) -> None:
+    text = 'servers: {jobs: {local: "mcp_hub.examples.jobs:registry"}}\nhub: {http: {dashboard: read}}'
+    async with http_hub(text, tmp_path) as hub, browsed() as page:
+        await page.open(f"{base(hub)}/#token={operator(tmp_path)}")
+        await page.sees("Nothing needs you.")
+        places = {"#/server/jobs": "stderr", "#/tools": "jobs", "#/tool/jobs_wait": "only shows", "#/settings": "keys"}
+        for place, seen in places.items():
+            await at(page, place, seen)
+            actions = "[...document.querySelectorAll('main button')].map((one) => one.innerText.trim())"
+            assert not {"Restart", "Hide", "Pin", "Call", "Reload the configuration"} & set(await page.js(actions))
+        await at(page, "#/overview", "Nothing needs you.")
+        await hub.terminate()
+        await page.sees("Not connected")
+        assert "jobs" in await page.text(), "what was known stays"

@@ -1,0 +1,71 @@
+"""The ring of calls that ended: bounded in number and bytes, read behind a number."""
+
+from typing import cast
+
+import msgspec
+import pytest
+
+from mcp_hub.call import Call
+from mcp_hub.calls.history.recent import RecentCalls
+from mcp_hub.calls.metering import Outcome
+from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.runner import CallRecord, new_record
+from mcp_hub.errors import RpcError
+from mcp_hub.events import Cancelled, Completed, Ending, Failed
+from mcp_hub.ids import new_call_id
+from mcp_hub.masking import learn
+from mcp_hub.types import Era
+from tests.unit.calls.virtual_time import LoopClock
+
+
+class Clients:
+    """Names every client `c`."""
+
+    def name_of(self, session: str) -> str:
+        return "c"
+
+    called = name_of
+
+
+def ended(name: str = "echo", ending: Ending | None = None) -> CallRecord:
+    asked = msgspec.Raw(msgspec.json.encode(name))
+    call = Call(new_call_id(), "a", "tools/call", {}, {}, "s", "p", Era.MODERN, {}, asked=asked)
+    record = new_record(call, cast("object", None), TimeLimits(1, 1), FixedClock())  # type: ignore[arg-type]  # never run
+    record.log.begin()
+    record.log.append(ending or Completed(b"{}"))
+    return record
+
+
+class FixedClock(LoopClock):
+    """Stands still."""
+
+    def now(self) -> float:
+        return 5.0
+
+
+def test_endings_are_read_behind_a_number_and_bounded_in_number() -> None:
+    recent = RecentCalls(Clients(), most=3)
+    for name in "abcde":
+        recent.ended(ended(name), Outcome.OK, 5.5)
+    assert [call.name for call in recent.newest()] == ["e", "d", "c"]
+    assert [call.name for call in recent.behind(3) or ()] == ["d", "e"]
+    assert recent.behind(5) == [] and recent.behind(2) is not None
+    assert recent.behind(1) is None and recent.behind(6) is None, "gone, and never there"
+    assert recent.newest()[0].took == pytest.approx(0.5)
+
+
+def test_texts_of_clients_cannot_make_it_large() -> None:
+    recent = RecentCalls(Clients(), most_bytes=5000)
+    for _ in range(100):
+        recent.ended(ended("x" * 1_000_000), Outcome.OK, 6)
+    assert len(recent) == 5000 // (480 + 200 + len("pc"))
+    assert {len(call.name) for call in recent.newest()} == {200}
+
+
+def test_a_failure_says_why_without_secrets() -> None:
+    learn(["hunter22"])
+    recent = RecentCalls(Clients())
+    recent.ended(ended(ending=Failed(RpcError("no such row: hunter22"))), Outcome.RPC_ERROR, 6)
+    recent.ended(ended(ending=Cancelled("enough")), Outcome.CANCELLED, 6)
+    shown = [(call.status, call.message) for call in recent.newest()]
+    assert shown == [("cancelled", "enough"), ("failed", "no such row: ***")]

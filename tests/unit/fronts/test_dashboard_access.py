@@ -1,0 +1,174 @@
+"""Who may use the dashboard, from where, and what each mode lets them do."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_hub.fronts.dashboard import shell
+from tests.unit.fronts.dashboard_peer import BROWSER, DashboardPeer, dashboard_hub
+from tests.unit.fronts.rest_peer import ALICE, BOB, NARROW, problem
+
+pytestmark = pytest.mark.anyio
+
+CHANGES = [
+    ("POST", "/v1/tools/echo/call", {"arguments": {"text": "x"}}),
+    ("POST", "/v1/servers/local/restart", {}),
+    ("POST", "/v1/reload", {}),
+    ("POST", "/overrides", {"servers": {"local": {"echo": {"hide": True}}}}),
+    ("POST", "/approvals", {"server": "local", "tool": "echo", "digest": "", "action": "reject"}),
+    ("DELETE", "/v1/streams/{}", None),
+    ("POST", "/v1/streams/{}/input", {"key": "q1", "action": "decline"}),
+]
+FOREIGN = [
+    {"origin": "http://localhost:1"},
+    {"origin": "https://friend.example"},
+    {"origin": "https://reader.example"},
+    {"origin": "null"},
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site"},
+]
+
+
+@pytest.fixture
+async def full(tmp_path: Path) -> AsyncIterator[DashboardPeer]:
+    """A hub without tokens, as on a person's own machine."""
+    async with dashboard_hub(tmp_path) as peer:
+        yield peer
+
+
+@pytest.fixture
+async def shared(tmp_path: Path) -> AsyncIterator[DashboardPeer]:
+    async with dashboard_hub(tmp_path, tokens=True) as peer:
+        yield peer
+
+
+async def nothing_changed(peer: DashboardPeer) -> None:
+    """No call was made, no tool hidden, no file written, nothing restarted or read again."""
+    state = await peer.get("/state")
+    assert (state["calls"], peer.app.reloader.last) == ([], None)
+    assert "echo" in [tool["name"] for tool in (await peer.get("/tools"))["tools"]]
+    assert not list(peer.app.seen.config.parent.glob("*.overrides.yaml"))
+    assert [server["restarts"] for server in state["servers"]["servers"]] == [0]
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", ALICE])
+async def test_without_the_operator_token_nothing_is_shown_or_done_on_loopback_too(
+    full: DashboardPeer, token: str | None
+) -> None:
+    for method, path, body in [("GET", "/state", None), ("GET", "/feed?after=x:0", None), *CHANGES]:
+        response = await full.page(method, path.format("st_1"), body, token=token).ended()
+        problem(response, 401, "unauthorized")
+        assert response.headers["cache-control"] == "no-store"
+    await nothing_changed(full)
+
+
+@pytest.mark.parametrize("headers", FOREIGN)
+async def test_pages_of_other_origins_are_refused_even_with_the_token(
+    full: DashboardPeer, headers: dict[str, str]
+) -> None:
+    for method, path, body in [("GET", "/state", None), *CHANGES]:
+        response = await full.page(method, path.format("st_1"), body, headers=headers).ended()
+        assert response.status == 403 and response.json["code"] == "origin_not_allowed"
+        assert "access-control-allow-origin" not in response.headers
+    await nothing_changed(full)
+
+
+async def test_its_own_page_may_ask_from_any_address_of_the_hub(tmp_path: Path) -> None:
+    async with dashboard_hub(tmp_path, http={"public_url": "https://hub.example"}) as peer:
+        for host, origin in (("localhost:8765", "http://localhost:8765"), ("hub.example", "https://hub.example")):
+            await peer.get("/state", headers={"host": host, "origin": origin, "sec-fetch-site": "same-origin"})
+
+
+async def test_a_foreign_host_and_a_preflight_get_nothing(full: DashboardPeer) -> None:
+    response = await full.page("GET", "/state", headers={"host": "evil.example"}).ended()
+    problem(response, 421, "host_not_served")
+    asks = {"origin": "https://reader.example", "access-control-request-method": "GET"}
+    for path in ("/api/state", "/", "/dashboard/app.js"):
+        response = await full.ask("OPTIONS", path, headers=asks, token=None)
+        assert response.status != 204 and not [name for name in response.headers if name.startswith("access-control")]
+
+
+async def test_a_form_changes_nothing(full: DashboardPeer) -> None:
+    for media in ("application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x"):
+        body = b'{"servers":{"local":{"echo":{"hide":true}}}}'
+        sent = {"content-type": media, "origin": "http://localhost"}
+        problem(await full.page("POST", "/overrides", body, headers=sent, token=None).ended(), 401, "unauthorized")
+    await nothing_changed(full)
+
+
+async def test_a_token_in_the_address_is_refused(full: DashboardPeer) -> None:
+    response = await full.page("GET", f"/state?access_token={full.front.operator}", token=None).ended()
+    problem(response, 400, "token_in_query")
+
+
+@pytest.mark.parametrize("path", ["/", "/dashboard/app.js"])
+async def test_the_page_has_no_data_cannot_be_framed_and_loads_nothing_from_elsewhere(
+    full: DashboardPeer, path: str
+) -> None:
+    response = await full.ask("GET", path, headers=BROWSER, token=None)
+    assert response.status == 200 and full.front.operator.encode() not in response.body
+    policy = response.headers["content-security-policy"]
+    assert policy == shell.POLICY and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+    wanted = {"x-frame-options": "DENY", "referrer-policy": "no-referrer", "x-content-type-options": "nosniff"}
+    assert wanted.items() <= response.headers.items()
+    again = await full.ask("GET", path, headers={**BROWSER, "if-none-match": response.headers["etag"]}, token=None)
+    assert (again.status, again.body) == (304, b"")
+
+
+async def test_programs_still_get_the_places_at_the_root(full: DashboardPeer) -> None:
+    assert (await full.ask("GET", "/", headers={"accept": "application/json"}, token=None)).json["mcp"] == "/mcp"
+
+
+async def test_read_changes_nothing(tmp_path: Path) -> None:
+    async with dashboard_hub(tmp_path, mode="read") as peer:
+        assert (await peer.get("/state"))["mode"] == "read"
+        for method, path, body in CHANGES:
+            problem(await peer.page(method, path.format("st_1"), body).ended(), 403, "read_only")
+        await nothing_changed(peer)
+
+
+async def test_settings_decide_over_the_default_and_off_leaves_the_places(tmp_path: Path) -> None:
+    async with dashboard_hub(tmp_path, http={"dashboard": False}) as peer:
+        assert b"<script" not in (await peer.ask("GET", "/", headers=BROWSER, token=None)).body
+        assert (await peer.ask("GET", "/dashboard/app.js", token=None)).status == 404
+        problem(await peer.page("GET", "/state").ended(), 404, "not_found")
+
+
+async def test_what_belongs_to_programs_is_not_reached_through_the_page(full: DashboardPeer) -> None:
+    for path in ("/v1/executors/x/calls", "/v1/openapi.json", "/v1/../mcp", "/nothing"):
+        assert (await full.page("GET", path).ended()).status == 404
+    problem(await full.page("PUT", "/settings", {}).ended(), 405, "method_not_allowed")
+
+
+async def test_the_operator_and_unbound_tokens_see_and_stop_everybodys_calls(shared: DashboardPeer) -> None:
+    made = [await shared.detached("hold", {"nonce": who}, authorization=f"Bearer {who}") for who in (ALICE, BOB)]
+    await shared.tools.has_come(BOB)
+    for token in (shared.front.operator, ALICE):
+        live = (await shared.get("/state", token=token))["live"]
+        assert {call["principal"] for call in live} == {"alice", "bob"}
+    for stream in made:
+        assert (await shared.get(f"/v1/streams/{stream}"))["status"] == "working"
+        assert (await shared.page("DELETE", f"/v1/streams/{stream}").ended()).status == 202
+    assert (await shared.get(f"/v1/streams/{made[1]}/events?after=1&wait=5"))["events"][0]["type"] == "end"
+    assert set(shared.tools.cancelled) == {ALICE, BOB}
+
+
+async def test_a_bound_token_sees_its_own_calls_and_operates_nothing(shared: DashboardPeer) -> None:
+    foreign = await shared.detached("hold", {"nonce": "b"}, authorization=f"Bearer {BOB}")
+    own = await shared.detached("hold", {"nonce": "a"}, authorization=f"Bearer {NARROW}")
+    await shared.tools.has_come("a")
+    state = await shared.get("/state", token=NARROW)
+    assert [call["id"] for call in state["live"]] == [own] and state["profile"] == "narrow"
+    problem(await shared.page("GET", f"/v1/streams/{foreign}", token=NARROW).ended(), 404, "unknown_stream")
+    problem(await shared.page("DELETE", f"/v1/streams/{foreign}", token=NARROW).ended(), 404, "unknown_stream")
+    refused: list[tuple[str, str, Any]] = [
+        *CHANGES[1:5],
+        *(("GET", path, None) for path in ("/settings", "/approvals", "/logs?server=local")),
+    ]
+    for method, path, body in refused:
+        problem(await shared.page(method, path, body, token=NARROW).ended(), 403, "profile_bound")
+    assert [tool["name"] for tool in (await shared.get("/tools", token=NARROW))["tools"]] == ["echo", "hold"]
+    assert (await shared.page("DELETE", f"/v1/streams/{own}", token=NARROW).ended()).status == 202
+    assert shared.tools.cancelled == [] or shared.tools.cancelled == ["a"]

@@ -1,0 +1,111 @@
+"""What an operator changes by the dashboard: overrides of tools, and nothing that could start a program."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
+from tests.unit.fronts.rest_peer import ALICE, problem
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def peer(tmp_path: Path) -> AsyncIterator[DashboardPeer]:
+    async with dashboard_hub(tmp_path) as running:
+        yield running
+
+
+def place(peer: DashboardPeer) -> Path:
+    return peer.app.seen.config.with_name("servers.overrides.yaml")
+
+
+async def override(peer: DashboardPeer, **tools: Any) -> None:
+    response = await peer.post("/overrides", {"servers": {"local": tools}})
+    assert response.status == 204, response.body
+
+
+async def names(peer: DashboardPeer) -> list[str]:
+    return [tool["name"] for tool in (await peer.get("/tools"))["tools"]]
+
+
+async def test_overrides_hold_at_once_and_are_in_a_file_beside_the_configuration(peer: DashboardPeer) -> None:
+    before = peer.app.seen.config.read_text()
+    await override(peer, echo={"hide": True}, big={"pin": True, "description": "Large."}, fail={"name": "failing"})
+    listed = await names(peer)
+    assert "echo" not in listed and "failing" in listed and "fail" not in listed
+    definitions = {tool["name"]: tool for tool in (await peer.get("/v1/tools"))["tools"]}
+    assert definitions["big"]["description"] == "Large."
+    found = yaml.safe_load(place(peer).read_text())["servers"]["local"]["per_tool"]
+    assert found == {
+        "echo": {"hide": True}, "big": {"description": "Large.", "pin": True}, "fail": {"name": "failing"}
+    }  # fmt: skip
+    assert place(peer).stat().st_mode & 0o777 == 0o600
+    assert peer.app.seen.config.read_text() == before, "the user's own file is as it was"
+    await override(peer, echo={"hide": None}, big={"pin": None})
+    assert "echo" in await names(peer)
+    assert (await peer.get("/tools"))["overrides"] == {
+        "local": {"big": {"description": "Large."}, "fail": {"name": "failing"}}
+    }
+
+
+@pytest.mark.parametrize("tools", [
+    {"echo": {"fixed": {"text": "x"}}},
+    {"echo": {"arguments": {}}},
+    {"echo": {"name": "not a name"}},
+    {"echo": {"name": "big"}, "big": {"name": "big"}},
+])  # fmt: skip
+async def test_what_is_not_an_override_leaves_everything_as_it_was(peer: DashboardPeer, tools: Any) -> None:
+    await override(peer, hold={"pin": True})
+    before = place(peer).read_bytes()
+    response = await peer.post("/overrides", {"servers": {"local": tools}})
+    assert response.status in (400, 422), response.body
+    assert place(peer).read_bytes() == before and "echo" in await names(peer)
+
+
+async def test_the_first_override_that_cannot_be_used_leaves_no_file(peer: DashboardPeer) -> None:
+    response = await peer.post("/overrides", {"servers": {"local": {"echo": {"name": "x"}, "big": {"name": "x"}}}})
+    problem(response, 422, "invalid_configuration")
+    assert not place(peer).exists()
+
+
+async def test_an_unknown_server_and_a_file_that_cannot_be_used_are_named(peer: DashboardPeer) -> None:
+    problem(await peer.post("/overrides", {"servers": {"none": {"x": {"hide": True}}}}), 404, "unknown_server")
+    place(peer).write_text("servers: {local: {command: evil}}")
+    response = await peer.post("/overrides", {"servers": {"local": {"echo": {"hide": True}}}})
+    assert "unknown key" in problem(response, 409, "invalid_configuration")["detail"]
+
+
+async def test_settings_show_origins_and_no_secret(tmp_path: Path) -> None:
+    async with dashboard_hub(tmp_path, tokens=True) as peer:
+        await override(peer, echo={"hide": True})
+        found = {one["path"]: (one["value"], one["origin"]) for one in (await peer.get("/settings"))["settings"]}
+        assert found["hub.prefix"] == ("never", "file") and found["hub.budget"] == ("8000", "default")
+        assert found["servers.local.per_tool.echo.hide"] == ("true", "overrides")
+        assert "hub.tokens" in found and ALICE not in str(found)
+
+
+async def test_the_last_lines_of_a_server_that_does_not_exist_are_refused(peer: DashboardPeer) -> None:
+    assert await peer.get("/logs?server=local") == {"server": "local", "lines": []}
+    problem(await peer.page("GET", "/logs?server=none").ended(), 404, "unknown_server")
+
+
+async def test_clients_are_shown_with_what_they_are_listed(peer: DashboardPeer) -> None:
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "editor", "version": "3"}}
+    headers = {"accept": "application/json, text/event-stream"}
+    made = await peer.ask(
+        "POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+        headers=headers, token=None,
+    )  # fmt: skip
+    session = {**headers, "mcp-session-id": made.headers["mcp-session-id"]}
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "echo", "arguments": {"text": "a"}}}
+    assert (await peer.ask("POST", "/mcp", call, headers=session, token=None)).status == 200
+    (client,) = (await peer.get("/clients"))["clients"]
+    assert (client["name"], client["version"], client["era"], client["calls"]) == ("editor", "3", "handshake", 1)
+    assert client["connected"] and client["tools"] >= 8 and client["tokens"] > 100
+    assert (await peer.get("/state"))["calls"][0]["client"] == "editor"
+    await peer.ask("DELETE", "/mcp", headers=session, token=None)
+    assert not (await peer.get("/clients"))["clients"][0]["connected"]

@@ -1,0 +1,105 @@
+"""The snapshot of the dashboard, and the feed that continues behind it without a gap."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_hub.fronts.dashboard.feed import MOST_FEEDS
+from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
+from tests.unit.fronts.rest_peer import Response, problem
+from tests.upstreams.child import WAIT
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def peer(tmp_path: Path) -> AsyncIterator[DashboardPeer]:
+    async with dashboard_hub(tmp_path) as running:
+        yield running
+
+
+def batches(response: Response) -> list[Any]:
+    return [json.loads(event.data) for event in response.events if event.event == "batch"]
+
+
+def ended(response: Response) -> list[str]:
+    """The names of the tools whose calls it says have ended."""
+    return [call["name"] for batch in batches(response) for call in batch.get("ended", ())]
+
+
+async def test_a_snapshot_has_quick_calls_which_no_store_has(peer: DashboardPeer) -> None:
+    await peer.call("echo", {"text": "a"}, token=None).ended()
+    await peer.call("fail", {"text": "why"}, token=None).ended()
+    state = await peer.get("/state")
+    shown = [(call["name"], call["status"], call["server"], call["client"]) for call in state["calls"]]
+    assert shown == [("fail", "tool_error", "local", "REST"), ("echo", "completed", "local", "REST")]
+    assert [server["server"] for server in state["servers"]["servers"]] == ["local"]
+
+
+async def test_a_feed_continues_behind_its_cursor_without_a_gap(peer: DashboardPeer) -> None:
+    await peer.call("echo", {"text": "before"}, token=None).ended()
+    cursor = (await peer.get("/state"))["cursor"]
+    await peer.call("big", {"size": 1}, token=None).ended()
+    feed = peer.page("GET", f"/feed?after={cursor}")
+    await feed.has(b'"big"')
+    assert ended(feed) == ["big"], "what the snapshot has does not come again"
+    last = [event.id for event in feed.events if event.id][-1]
+    feed.leave()
+    await peer.call("fail", {"text": "x"}, token=None).ended()
+    again = peer.page("GET", f"/feed?after={last}")
+    await again.has(b'"fail"')
+    assert ended(again) == ["fail"]
+
+
+async def test_a_running_call_shows_progress_and_its_ending(peer: DashboardPeer) -> None:
+    feed = peer.page("GET", f"/feed?after={(await peer.get('/state'))['cursor']}")
+    await peer.detached("steps", {"n": 2}, authorization="")
+    await feed.has(b'"message":"step 1"')
+    live = [call for batch in batches(feed) for call in batch.get("live", ())][-1]
+    assert (live["progress"], live["total"], live["status"], live["stream"]) == (1, 2, "working", True)
+    peer.tools.go.set()
+    await feed.has(b'"completed"')
+    await feed.has(b'"live":[]')
+
+
+async def test_a_server_that_changes_is_news(peer: DashboardPeer) -> None:
+    state = await peer.get("/state")
+    feed = peer.page("GET", f"/feed?after={state['cursor']}")
+    await feed.has(b'"servers":')
+    assert (await peer.post("/v1/servers/local/restart", {})).status == 202
+    with anyio.fail_after(WAIT):
+        while len([batch for batch in batches(feed) if "servers" in batch]) < 2:
+            await feed.has(b'"servers":')
+            await anyio.sleep(0.05)
+    assert batches(feed)[-1]["tools"] > state["tools"]
+
+
+@pytest.mark.parametrize("cursor", ["other:0", "{epoch}:99"])
+async def test_a_cursor_of_another_start_asks_for_a_new_snapshot(peer: DashboardPeer, cursor: str) -> None:
+    epoch = (await peer.get("/state"))["cursor"].partition(":")[0]
+    response = await peer.page("GET", f"/feed?after={cursor.format(epoch=epoch)}").ended()
+    assert [event.event for event in response.events] == ["reset"]
+
+
+async def test_what_is_not_a_cursor_and_one_feed_too_many_are_refused(peer: DashboardPeer) -> None:
+    problem(await peer.page("GET", "/feed?after=x").ended(), 400, "invalid_cursor")
+    cursor = (await peer.get("/state"))["cursor"]
+    feeds = [peer.page("GET", f"/feed?after={cursor}") for _ in range(MOST_FEEDS)]
+    for feed in feeds:
+        await feed.has(b"event: batch")
+    problem(await peer.page("GET", f"/feed?after={cursor}").ended(), 503, "busy")
+    feeds[0].leave()
+    with anyio.fail_after(WAIT):
+        await feeds[0].done.wait()
+    await peer.page("GET", f"/feed?after={cursor}").has(b"event: batch")
+
+
+async def test_feeds_end_when_the_hub_stops(peer: DashboardPeer) -> None:
+    feed = peer.page("GET", f"/feed?after={(await peer.get('/state'))['cursor']}")
+    await feed.has(b"event: batch")
+    peer.front.close()
+    await feed.ended()

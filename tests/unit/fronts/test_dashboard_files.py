@@ -1,0 +1,43 @@
+"""The static files of the dashboard: small, complete, and nothing in them that reaches elsewhere."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from mcp_hub.fronts.dashboard import shell
+
+FILES = shell.static_files()
+OWN = [name for name in FILES if not name.startswith("vendor/")]
+FOLDER = Path(shell.__file__).parent / "static"
+
+
+def test_all_of_them_are_small_together() -> None:
+    everything = [path for path in FOLDER.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in everything) <= 150_000
+    assert {path.name for path in everything if path.suffix not in (".js", ".css", ".svg", ".html")} == {
+        "LICENSE-htm", "LICENSE-preact"
+    }  # fmt: skip
+
+
+def test_the_wheel_has_them() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    built = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert FOLDER.relative_to(Path(__file__).parents[3]).parts[0] in built["packages"] and "exclude" not in built
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_each_screen_is_a_small_module_that_takes_nothing_from_elsewhere(name: str) -> None:
+    text = FILES[name].decode()
+    assert name == "style.css" or len(text.splitlines()) < 200
+    links = set(re.findall(r"https?://[^\s'\"`)]+", text)) - {"http://www.w3.org/2000/svg"}
+    assert not links and not re.search(r"innerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", text)
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.endswith(".js")])
+def test_every_import_is_a_file_of_its_own(name: str) -> None:
+    for target in re.findall(r"""\b(?:from|import)\s*['"]([\w./-]+)['"]""", FILES[name].decode()):
+        assert target.startswith("."), target
+        path = (FOLDER / name).parent.joinpath(target).resolve()
+        assert path.relative_to(FOLDER).as_posix() in FILES

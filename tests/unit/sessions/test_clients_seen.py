@@ -1,0 +1,46 @@
+"""The clients that came, as people who watch a hub see them."""
+
+from mcp_hub.sessions.clients_seen import ClientsSeen
+from mcp_hub.sessions.session import LOCAL, Session
+from mcp_hub.types import ClientKind, Era
+
+KIND = ClientKind()
+
+
+def session(id_: str, name: object = "editor", era: Era = Era.HANDSHAKE) -> Session:
+    return Session(id_, LOCAL, era, "2025-11-25", client_info={"name": name})
+
+
+def test_a_session_is_a_client_and_connected_until_it_ends() -> None:
+    seen = ClientsSeen(lambda session: KIND, iter(range(100)).__next__)
+    one, other = session("1"), session("2")
+    assert seen(one) is KIND and seen(other) is KIND and seen(one) is KIND
+    assert [client.first for client in seen.newest()] == [0, 1]
+    one.end()
+    assert [client.connected for client in seen.newest()] == [False, True]
+    del other
+    assert [client.connected for client in seen.newest()] == [False, False]
+
+
+def test_requests_of_one_modern_client_are_one_client_that_counts_its_calls() -> None:
+    seen = ClientsSeen(lambda session: KIND, iter(range(100)).__next__)
+    for number in range(3):
+        seen(session(f"http#{number}", era=Era.MODERN))
+    assert (seen.called("http#1"), seen.called("http#2"), seen.name_of("http#0")) == ("editor",) * 3
+    (client,) = seen.newest()
+    assert (client.calls, client.connected, client.last) == (2, None, 4)
+    assert (seen.name_of("rest#1"), seen.called("unknown")) == ("REST", "")
+
+
+def test_clients_are_bounded_and_their_names_are_cut() -> None:
+    seen = ClientsSeen(lambda session: KIND, lambda: 0.0)
+    for number in range(10_000):
+        seen(session(str(number), "n" * 5000))
+    seen(session("odd", {"not": "text"}))
+    assert len(seen.newest()) == 500 and {len(client.name) for client in seen.newest()} == {0, 100}
+    assert seen.name_of("0") == "" and seen.name_of("9999") == "n" * 100
+
+
+def test_a_session_of_nobody_is_not_a_client() -> None:
+    seen = ClientsSeen(lambda session: KIND, lambda: 0.0)
+    assert seen(session("")) is KIND and seen.newest() == []

@@ -51,6 +51,13 @@ export function isEnding(event: AnyEvent): event is Ending {
   return event.type === "end" || event.type === "error";
 }
 
+/** The result of the tool itself, the same whether the response brought it or the log. */
+export function plain(result: CallToolResult): CallToolResult {
+  const { _meta, resultType: _, ...own } = result as CallToolResult & { resultType?: unknown };
+  const { [EXTENSION]: _mark, ...meta } = _meta ?? {};
+  return Object.keys(meta).length ? { ...own, _meta: meta } : own;
+}
+
 /** The member of a `_meta` that is this extension's. */
 export function part<T>(meta: unknown): T | undefined {
   return (meta as Record<string, T> | undefined)?.[EXTENSION];

@@ -3,7 +3,7 @@
 import type { CallToolResult, Client } from "@modelcontextprotocol/client";
 
 import { ConnectionLost, StreamCancelled, StreamError, answered } from "./errors.ts";
-import { isEnding, isKnown, part } from "./events.ts";
+import { isEnding, isKnown, part, plain } from "./events.ts";
 import type { AnyEvent, Batch, Ending, Mark, Page, StreamEvent } from "./events.ts";
 import { Joined } from "./joined.ts";
 import { Reader, paused } from "./reader.ts";
@@ -36,7 +36,7 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
   id: string | undefined;
   /** The cursor behind the last event that was taken. */
   cursor: string;
-  /** Events at the beginning, or behind the cursor, were no longer kept by the server. */
+  /** Some events could not be had: the server no longer keeps them, or they could not be read. */
   isTruncated = false;
 
   readonly #request: Request | undefined;
@@ -69,7 +69,7 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
     return this.#events;
   }
 
-  /** The result, after the events that were not taken. Throws what the loop throws. */
+  /** The result, without the mark, after the events that were not taken. Throws what the loop throws. */
   async result(): Promise<CallToolResult> {
     while (!(await this.#events.next()).done);
     const outcome = this.#outcome ?? { error: new StreamCancelled("the events were left before the result") };
@@ -88,7 +88,7 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
     try {
       this.#signal?.throwIfAborted();
       if (this.#request !== undefined) this.#call(this.#request);
-      while (this.#outcome === undefined || this.#waiting.length || (this.#isBehind && "result" in this.#outcome)) {
+      while (this.#outcome === undefined || this.#waiting.length || this.#isBehind) {
         const event = this.#waiting.shift();
         if (event === undefined) await this.#more();
         else yield this.#taken(event);
@@ -169,7 +169,7 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
       if (mark.status === "working" || mark.status === "input_required") return this.#wake(); // not the result
       this.#isBehind = this.#seen > 0 && this.#seen < Number(mark.cursor) - 1;
     }
-    this.#end({ result });
+    this.#end({ result: plain(result) });
   }
 
   #failed(error: unknown): void {
@@ -181,7 +181,7 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
   /** The response will not come. What is known of the stream is read. */
   #lost(cause: unknown): void {
     if (!this.#isOpen) return;
-    this.#isOpen = false;
+    this.#isOpen = this.#isBehind = false;
     if (this.id === undefined) this.#end({ error: new ConnectionLost("the call was lost", undefined, "0", cause) });
     this.#wake();
   }
@@ -193,10 +193,11 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
     try {
       page = await this.#reader.page(this.id ?? "", String(this.#seen), waitMs);
     } catch (error) {
-      if (this.#outcome !== undefined) return;
       // an intermediary that does not know the extension: the events come with the request only
-      if (!this.#isOpen || !(error instanceof StreamError && error.code === -32601)) throw error;
+      const isUnknown = this.#isOpen && error instanceof StreamError && error.code === -32601;
+      if (this.#outcome === undefined && !isUnknown) throw error;
       this.#isBehind = false;
+      this.isTruncated = true;
       return;
     }
     const [first] = page.events;
@@ -204,7 +205,11 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
       this.isTruncated = true;
       this.#seen = Math.max(this.#seen, first.seq - 1);
     }
-    if (this.#take(page.events)) this.#isBehind = !page.closed && page.events.length > 0;
+    if (!this.#take(page.events)) {
+      if (this.#waiting.length < MOST_WAITING) throw leftOut(this.#seen + 1);
+      return;
+    }
+    this.#isBehind = !page.closed && page.events.length > 0;
     const last = page.events.at(-1);
     if (page.closed && last !== undefined && isEnding(last)) this.#end(outcomeOf(last));
     else if (page.closed) this.#end({ error: new StreamError({ code: -32603, message: "the stream had ended before" }) });
@@ -227,9 +232,13 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
   }
 }
 
+function leftOut(seq: number): StreamError {
+  return new StreamError({ code: -32603, message: `the server left out event ${seq}` });
+}
+
 function outcomeOf(ending: Ending): Outcome {
   if (ending.type === "error") return { error: new StreamError(ending.data.jsonrpc, ending.data.outcome) };
-  if (ending.data.result !== undefined) return { result: ending.data.result };
+  if (ending.data.result !== undefined) return { result: plain(ending.data.result) };
   return { error: new StreamCancelled(ending.data.reason ?? "the call was cancelled") };
 }
 

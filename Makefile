@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
-.PHONY: run check lint test test-fast proof fmt bench picture long conformance clients chaos orphans hostile soak fuzz clean
+.PHONY: run check lint test test-fast proof fmt bench picture long conformance clients chaos followers orphans hostile soak fuzz clean
 
 run: $(HUB)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -38,6 +38,7 @@ proof: check
 	$(MAKE) long conformance orphans
 	$(MAKE) hostile HOSTILE='--together 4 $(HOSTILE)'
 	$(MAKE) chaos
+	$(MAKE) followers
 	$(MAKE) soak SOAK='--calls 20000 $(SOAK)'
 	$(MAKE) fuzz FUZZ='--seconds 20 $(FUZZ)'
 	$(MAKE) clients
@@ -62,6 +63,9 @@ long: $(STAMP)
 
 chaos: $(STAMP)
 	$(BIN)/python -m rigs.chaos $(CHAOS)
+
+followers: $(STAMP)
+	$(BIN)/python -m rigs.followers $(FOLLOWERS)
 
 orphans: $(STAMP)
 	$(BIN)/python -m rigs.orphans $(ORPHANS)

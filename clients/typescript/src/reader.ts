@@ -21,7 +21,7 @@ const FIRST_PAUSE = 100;
 const LONGEST_PAUSE = 5_000;
 /** Events of a page. */
 const MOST = 500;
-/** A page may come this many milliseconds later than was asked for. */
+/** Milliseconds that a page may come later than was asked for, and that a new connection may take. */
 const GRACE = 10_000;
 
 /** The SDK asks for a schema; what is read here is checked by what reads it. */
@@ -44,10 +44,11 @@ export class Reader {
   /** The events behind a cursor. Throws `StreamError` for what the server refuses, `ConnectionLost`. */
   async page(stream: string, cursor: string, waitMs: number): Promise<Page> {
     const last = Date.now() + (this.#how.patience ?? PATIENCE);
+    let maxEvents = MOST;
     for (let pause = FIRST_PAUSE; ; pause = Math.min(pause * 2, LONGEST_PAUSE)) {
       let found: unknown;
       try {
-        const params = { stream, cursor, waitMs, maxEvents: MOST };
+        const params = { stream, cursor, waitMs, maxEvents };
         const options = { signal: this.#signal, timeout: waitMs + GRACE };
         return await this.#client.request({ method: `${EXTENSION}.read`, params }, ANYTHING, options);
       } catch (error) {
@@ -60,7 +61,9 @@ export class Reader {
       const delay = Number.isNaN(later) ? pause * (0.5 + Math.random() / 2) : later * 1000;
       if (Date.now() + delay > last) throw new ConnectionLost("the connection could not be restored", stream, cursor, found);
       await paused(delay, this.#signal);
-      if (refused === undefined) await this.#reconnect();
+      if (refused !== undefined) continue;
+      maxEvents = Math.ceil(maxEvents / 4); // a page that is cut again and again has to become small enough
+      await this.#reconnect();
     }
   }
 
@@ -76,8 +79,10 @@ export class Reader {
 
   async #reconnect(): Promise<void> {
     if (this.#how.reconnect === undefined) return;
+    const made = this.#how.reconnect();
     try {
-      const client = await this.#how.reconnect();
+      const client = await Promise.race([made, paused(GRACE, this.#signal)]);
+      if (client === undefined) return void made.then((late) => late.close()).catch(() => undefined);
       await this.close();
       this.#client = this.#own = client;
     } catch {

@@ -6,6 +6,7 @@ is judged by the log that the hub keeps: no gap, no repeat, one ending, the same
 
 import json
 import random
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -30,7 +31,7 @@ from tests.e2e.cutting_proxy import cutting_proxy
 _PATIENCE = 60.0
 _CUTS = (1500, 20_000)
 """Bytes from the hub after which a connection is cut."""
-_KILLS = (2.0, 5.0)
+SERVES = (2.0, 5.0)
 """Seconds for which the hub serves before it is killed."""
 _PAUSE = 0.2
 """Seconds after a call that could not be begun."""
@@ -58,29 +59,38 @@ class Outcome:
         ]
 
 
-async def followers(*, rounds: int, workers: int, seed: int, say: Callable[[str], None] = lambda line: None) -> Outcome:
+async def followers(
+    *,
+    rounds: int,
+    workers: int,
+    seed: int,
+    serves: tuple[float, float] = SERVES,
+    most_kills: int = sys.maxsize,
+    say: Callable[[str], None] = lambda line: None,
+) -> Outcome:
     """So many rounds of each client. Raises nothing for what it finds; `NotInstalled` without Node.js."""
     rng = random.Random(seed)
     outcome = Outcome()
     began = time.monotonic()
+    drawn: list[int] = []
     with tempfile.TemporaryDirectory(prefix="followers-") as folder:
         fleet = Fleet(Path(folder), 1, rng)
         hub = fleet.hubs[0]
         try:
             await fleet.serving(hub, began)
             async with (
-                cutting_proxy(hub.url, _cuts(rng)) as proxy,
+                cutting_proxy(hub.url, _cuts(rng, drawn)) as proxy,
                 node_follower() as node,
                 httpx2.AsyncClient(trust_env=False, timeout=20) as http,
                 anyio.create_task_group() as killing,
             ):
-                killing.start_soon(_kill, fleet, rng)
+                killing.start_soon(_kill, fleet, rng, serves, most_kills)
                 rig = _Rig(proxy.url, hub.url, node, http, outcome, say)
                 async with anyio.create_task_group() as tasks:
                     for number in range(workers):
                         tasks.start_soon(rig.work, rounds, random.Random(f"{seed} {number}"))
                 killing.cancel_scope.cancel()
-                outcome.cuts = len(proxy.passed)
+                outcome.cuts = sum(passed >= cut for passed, cut in zip(proxy.passed, drawn, strict=False))
         finally:
             fleet.stop()
             outcome.kills = fleet.kills
@@ -88,14 +98,15 @@ async def followers(*, rounds: int, workers: int, seed: int, say: Callable[[str]
     return outcome
 
 
-def _cuts(rng: random.Random) -> Iterator[int]:
+def _cuts(rng: random.Random, drawn: list[int]) -> Iterator[int]:
     while True:
-        yield rng.randint(*_CUTS)
+        drawn.append(rng.randint(*_CUTS))
+        yield drawn[-1]
 
 
-async def _kill(fleet: Fleet, rng: random.Random) -> None:
-    while True:
-        await anyio.sleep(rng.uniform(*_KILLS))
+async def _kill(fleet: Fleet, rng: random.Random, serves: tuple[float, float], most: int) -> None:
+    while fleet.kills < most:
+        await anyio.sleep(rng.uniform(*serves))
         await fleet.kill()
 
 
@@ -177,7 +188,7 @@ class _Rig:
 
     async def _by_node(self, rng: random.Random, steps: int, seconds: float, era: str = "handshake") -> Followed | None:
         arguments = {"steps": steps, "seconds": seconds}
-        order = {"url": f"{self._url}/mcp", "era": era, "name": "run_job", "args": arguments}
+        order: JsonObject = {"url": f"{self._url}/mcp", "era": era, "tasks": True, "name": "run_job", "args": arguments}
         if rng.random() < 0.5:
             order["leave"] = rng.randint(2, steps)
         found = await self._node.follow(**order)

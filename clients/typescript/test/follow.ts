@@ -10,14 +10,16 @@ type Order = {
   id: number;
   url: string;
   era: "handshake" | "modern";
+  /** Declares tasks, so that a call outlives its connection in the modern era. */
+  tasks?: boolean;
   name: string;
   args: Record<string, unknown>;
   /** Events after which the call is left, and continued by `resume` over a new connection. */
   leave?: number;
 };
 
-async function connect({ url, era }: Order): Promise<Client> {
-  const extensions = { ...capabilities.extensions, ...(era === "modern" && { "io.modelcontextprotocol/tasks": {} }) };
+async function connect({ url, era, tasks }: Order): Promise<Client> {
+  const extensions = { ...capabilities.extensions, ...(tasks && { "io.modelcontextprotocol/tasks": {} }) };
   const mode = era === "modern" ? { pin: "2026-07-28" } : "legacy";
   const client = new Client(
     { name: "followers", version: "1" },

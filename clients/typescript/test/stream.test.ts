@@ -42,7 +42,7 @@ test("what the request did not bring, or brought twice, is read and given once",
 });
 
 test("events that nobody takes are not piled up, but read when they are", async () => {
-  const all = Array.from({ length: 5000 }, (_, index) => delta(index + 2));
+  const all = Array.from({ length: 3000 }, (_, index) => delta(index + 2));
   const fake = new FakeTransport(({ method, params, ...call }, server) => {
     const after = Number(params?.["cursor"]);
     if (method !== "tools/call") return page(all.slice(after - 1, after - 1 + params?.["maxEvents"]), false);

@@ -16,7 +16,8 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(
 
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
-.PHONY: run check lint test test-fast proof fmt bench picture dashboard-pictures long conformance clients chaos orphans hostile soak fuzz dist clean
+.PHONY: run check lint test test-fast proof fmt bench picture dashboard-pictures long conformance clients chaos followers \
+	orphans hostile soak fuzz dist clean
 
 run: $(HUB)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -43,6 +44,7 @@ proof: check
 	$(MAKE) long conformance orphans
 	$(MAKE) hostile HOSTILE='--together 4 $(HOSTILE)'
 	$(MAKE) chaos
+	$(MAKE) followers
 	$(MAKE) soak SOAK='--calls 20000 $(SOAK)'
 	$(MAKE) fuzz FUZZ='--seconds 20 $(FUZZ)'
 	$(MAKE) clients
@@ -71,6 +73,9 @@ long: $(STAMP)
 
 chaos: $(STAMP)
 	$(BIN)/python -m rigs.chaos $(CHAOS)
+
+followers: $(STAMP)
+	$(BIN)/python -m rigs.followers $(FOLLOWERS)
 
 orphans: $(STAMP)
 	$(BIN)/python -m rigs.orphans $(ORPHANS)

@@ -38,3 +38,15 @@ def with_mark(result: RawJson, stream: CallId, cursor: int, status: str) -> RawJ
         return result
     meta[STREAMS] = msgspec.Raw(mark)
     return object_bytes({**members, "_meta": msgspec.Raw(object_bytes(meta))})
+
+
+def without_mark(result: RawJson, mark: str = STREAMS) -> RawJson:
+    """The result without a member of its `_meta` that means something on this hop only."""
+    if mark.encode() not in bytes(result):
+        return result
+    members = raw_object(result) or {}
+    meta = raw_object(members.get("_meta", msgspec.UNSET)) or {}
+    if meta.pop(mark, None) is None:
+        return result
+    del members["_meta"]
+    return object_bytes({**members, "_meta": msgspec.Raw(object_bytes(meta))} if meta else members)

@@ -3,10 +3,11 @@
 import fcntl
 import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -14,8 +15,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SIDE = ROOT / ".venv" / "clients"
 SECONDS = 180
-# without these it tries for minutes where there is no network
-NPM_RETRIES = ["--fetch-retries=1", "--fetch-retry-mintimeout=1000"]
+# without the last two it tries for minutes where there is no network
+_NPM_OPTIONS = (
+    *("--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"),
+    *("--fetch-retries=1", "--fetch-retry-mintimeout=1000"),
+)
 
 
 class NotInstalled(Exception):
@@ -51,12 +55,39 @@ def node_package(requirement: str) -> Path:
     folder = SIDE / requirement.rpartition("/")[2].replace("@", "-")
     with _alone(folder):
         if not _is_there(folder, requirement):
-            npm = node().parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"  # its launcher is broken
-            options = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", *NPM_RETRIES]
             folder.mkdir(parents=True)
-            _run([str(node()), str(npm), "install", "--prefix", str(folder), requirement, *options])
+            npm("install", "--prefix", str(folder), requirement, *_NPM_OPTIONS, folder=folder)
             _mark(folder, requirement)
     return folder / "node_modules" / name
+
+
+@cache
+def node_project(source: Path) -> Path:
+    """A copy of an npm project beside what it needs, which is installed once. Raises: `NotInstalled`."""
+    folder = SIDE / source.name
+    needs = (source / "package.json").read_text()
+    with _alone(folder):
+        if not _is_there(folder, needs):
+            folder.mkdir(parents=True)
+            (folder / "package.json").write_text(needs)
+            npm("install", "--no-package-lock", *_NPM_OPTIONS, folder=folder)
+            _mark(folder, needs)
+        for part in source.iterdir():
+            if part.name in ("node_modules", "dist"):
+                continue
+            if part.is_dir():
+                shutil.rmtree(folder / part.name, ignore_errors=True)
+                shutil.copytree(part, folder / part.name)
+            else:
+                shutil.copy(part, folder)
+    return folder
+
+
+def npm(*words: str, folder: Path) -> str:
+    """What npm printed in that folder. Raises: `NotInstalled`."""
+    program = node().parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"  # its launcher is broken
+    env = {**os.environ, "PATH": f"{node().parent}{os.pathsep}{os.environ['PATH']}"}  # for the scripts of a package
+    return _run([str(node()), str(program), *words], cwd=folder, env=env)
 
 
 @contextmanager
@@ -93,10 +124,12 @@ def _mark(folder: Path, requirement: str) -> None:
     (folder / ".installed").write_text(requirement)
 
 
-def _run(argv: list[str]) -> str:
+def _run(argv: list[str], cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
     """What it printed. Raises: `NotInstalled` with the first errors that it complained of."""
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, cwd=cwd, env=env
+        )
     except subprocess.TimeoutExpired:
         raise NotInstalled(f"{' '.join(argv)}: not done in {SECONDS} s") from None
     if done.returncode:

@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -168,3 +170,16 @@ async def test_server_that_is_not_a_hub_or_breaks_off_is_an_error_with_its_url(
             with pytest.raises(kind) as found:
                 await client.tools()
     assert url in str(found.value)
+
+
+async def test_the_example_of_the_page_about_this_client_runs(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "clients-python.md"
+    (example,) = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    settings = {"servers": {"jobs": {"local": "mcp_hub.examples.jobs:registry"}}, "hub": {"prefix": "always"}}
+    async with http_hub(json.dumps(settings), tmp_path) as hub:
+        program = example.replace("http://127.0.0.1:8765", hub.url)
+        with anyio.fail_after(WAIT):
+            done = await anyio.run_process([sys.executable, "-c", program])
+    lines = done.stdout.decode().splitlines()
+    assert [line.split()[0] for line in lines] == [*map(str, range(2, 12)), "result:"]
+    assert lines[1] == '3 [{"type":"text","text":"step 1 done\\n"}]'

@@ -14,10 +14,11 @@ from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Progressed
 from mcp_hub.protocol import rpc_errors
+from mcp_hub.protocol.extensions import without_mark
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object, read_as
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.input_questions import InputQuestions
-from mcp_hub.upstreams.peer.task_poll import Known, ServerTask, TaskConnection, TaskPoll, unmarked
+from mcp_hub.upstreams.peer.task_poll import RELATED, Known, ServerTask, TaskConnection, TaskPoll
 
 _TASK: Final = re.compile(rb'"task"')
 _COMPLETE: Final = msgspec.Raw(b'"complete"')
@@ -108,7 +109,7 @@ class ModernTask(TaskPoll):
             members = raw_object(task.result) if task.result else None
             if members is None or members.get("resultType", _COMPLETE) != _COMPLETE:
                 raise self._failed("was completed without a result that can be read", {})
-            return unmarked(task.result)
+            return without_mark(task.result, RELATED)
         if task.status == "failed" and bytes(task.error)[:1] == b"{":
             raise rpc_errors.from_wire(task.error)
         if task.status in ("failed", "cancelled"):

@@ -14,7 +14,7 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import Busy, HttpRefused, RpcError, UpstreamLost, UpstreamUnavailable
-from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.rpc_errors import INVALID_PARAMS, METHOD_NOT_FOUND
 from mcp_hub.types import Era, JsonObject, RawJson, RawObject
 
@@ -172,15 +172,3 @@ class TaskPoll(ABC):
 def _second(stamp: str | None) -> str:
     """A time as the server wrote it, to the second: servers may store it less exactly."""
     return (stamp or "")[:_TO_THE_SECOND]
-
-
-def unmarked(result: RawJson) -> RawJson:
-    """The result without the mark that means something on this hop only."""
-    if RELATED.encode() not in bytes(result):
-        return result
-    members = raw_object(result) or {}
-    meta = raw_object(members.get("_meta", msgspec.UNSET)) or {}
-    if meta.pop(RELATED, None) is None:
-        return result
-    del members["_meta"]
-    return object_bytes({**members, "_meta": meta} if meta else members)

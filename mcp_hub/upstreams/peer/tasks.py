@@ -12,10 +12,11 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import HubRestarted, RpcError
+from mcp_hub.protocol.extensions import without_mark
 from mcp_hub.protocol.jsonrpc.envelope import raw_object, read_as
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.modern_tasks import ModernTask
-from mcp_hub.upstreams.peer.task_poll import RELATED, Known, ServerTask, TaskConnection, TaskPoll, unmarked
+from mcp_hub.upstreams.peer.task_poll import RELATED, Known, ServerTask, TaskConnection, TaskPoll
 
 Asker = tuple[Call, CallChannel]
 
@@ -53,7 +54,8 @@ class _HandshakeTask(TaskPoll):
     async def _follow(self, line: TaskConnection) -> RawJson:
         while self._status == "working":
             await self._look_again(line)
-        return unmarked(await (self._read(line, "tasks/result") if self._status in _ENDED else self._result(line)))
+        found = await (self._read(line, "tasks/result") if self._status in _ENDED else self._result(line))
+        return without_mark(found, RELATED)
 
     async def _look_again(self, line: TaskConnection) -> None:
         await anyio.sleep(self._pause)

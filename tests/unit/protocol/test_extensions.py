@@ -1,9 +1,10 @@
 """Who declares an extension, and who does not."""
 
 import pytest
+from msgspec import Raw
 
-from mcp_hub.protocol.extensions import STREAMS, TASKS, declares
-from mcp_hub.types import Era
+from mcp_hub.protocol.extensions import STREAMS, TASKS, declares, with_mark, without_mark
+from mcp_hub.types import CallId, Era
 
 
 @pytest.mark.parametrize("settings", [{}, {"a": 1}])
@@ -20,3 +21,21 @@ def test_what_is_no_object_declares_nothing(settings: object) -> None:
 def test_a_handshake_client_never_gets_tasks() -> None:
     assert not declares({"extensions": {TASKS: {}}, "experimental": {TASKS: {}}}, Era.HANDSHAKE, TASKS)
     assert not declares({"experimental": {STREAMS: {}}}, Era.MODERN, STREAMS)
+
+
+@pytest.mark.parametrize(
+    ("result", "rest"),
+    [
+        (b'{"content":[]}', b'{"content":[]}'),
+        (b'{"content":[],"_meta":{"dev.mcp-hub/streams":{"stream":"st_1"}}}', b'{"content":[]}'),
+        (b'{"_meta":{"a":1e2,"dev.mcp-hub/streams":1}}', b'{"_meta":{"a":1e2}}'),
+        (b'{"content":["dev.mcp-hub/streams"],"_meta":{}}', b'{"content":["dev.mcp-hub/streams"],"_meta":{}}'),
+    ],
+)
+def test_the_mark_of_the_hop_before_is_taken_off_and_nothing_else(result: bytes, rest: bytes) -> None:
+    assert bytes(without_mark(Raw(result))) == rest
+
+
+def test_a_mark_that_was_put_on_comes_off() -> None:
+    marked = with_mark(Raw(b'{"content":[]}'), CallId("st_1"), 7, "completed")
+    assert b'"cursor":"7"' in bytes(marked) and bytes(without_mark(marked)) == b'{"content":[]}'

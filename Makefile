@@ -55,7 +55,7 @@ bench: $(STAMP) $(VENV)/bench/.installed
 	BENCH_FASTMCP_PYTHON=$(abspath $(VENV))/bench/bin/python $(BIN)/python -m bench $(BENCH)
 
 picture: $(STAMP)
-	$(BIN)/python -m bench.picture docs/session.svg
+	$(BIN)/python -m bench.picture
 
 conformance: $(STAMP)
 	$(PYTEST) rigs
@@ -84,6 +84,7 @@ fuzz: $(STAMP)
 clients: $(STAMP)
 	$(BIN)/python -m rigs.clients $(CLIENTS)
 	$(BIN)/python -m rigs.clients.apps
+	$(BIN)/python -m rigs.clients.first
 
 # wheel, sdist, bundles and plugins into dist/, then the wheel installed and started without network;
 # DIST=--outside: with the linters of others, too

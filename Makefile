@@ -58,7 +58,7 @@ bench: $(STAMP) $(VENV)/bench/.installed
 	$(BIN)/python -m bench.dashboard
 
 picture: $(STAMP)
-	$(BIN)/python -m bench.picture docs/session.svg
+	$(BIN)/python -m bench.picture
 
 dashboard-pictures: $(STAMP)
 	$(BIN)/python -m bench.dashboard_pictures docs
@@ -93,6 +93,7 @@ fuzz: $(STAMP)
 clients: $(STAMP)
 	$(BIN)/python -m rigs.clients $(CLIENTS)
 	$(BIN)/python -m rigs.clients.apps
+	$(BIN)/python -m rigs.clients.first
 
 # wheel, sdist, bundles and plugins into dist/, then the wheel installed and started without network;
 # DIST=--outside: with the linters of others, too

@@ -1,11 +1,13 @@
-"""The picture of a terminal session in README.md, from a real session with servers.yaml.
+"""The pictures of terminal sessions in README.md, from real sessions.
 
-`make picture` (`python -m bench.picture docs/session.svg`) starts a hub over HTTP, runs the commands of `SESSION` in a
-terminal and writes the screen as SVG. The last command is captured while it runs. Needs port 8765 and a package index
-for the servers that `uvx` and `npx` fetch. Linux and macOS only.
+`make picture` (`python -m bench.picture [NAME]…`) runs the commands of each of `PICTURES` in a terminal and writes the
+screen as `docs/NAME.svg`. Those of `first` run in a home of their own, in which two clients have four servers; in the
+picture it is `/home/me`. The others ask a hub over HTTP with servers.yaml. Needs port 8765 and a package index for the
+servers that `uvx` and `npx` fetch. Linux and macOS only.
 """
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -17,7 +19,7 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import URLError
@@ -28,16 +30,37 @@ from rich.text import Text
 
 ROOT = Path(__file__).parents[1]
 URL = "http://127.0.0.1:8765"
-WIDTH = 104
-SESSION = (
-    f"mcp-hub list --url {URL}",
-    "mcp-hub search what time is it in Tokyo",
-    f"mcp-hub call time_get_current_time --arg timezone=Asia/Tokyo --url {URL}",
-    f"mcp-hub call jobs_run_job --arg seconds=20 --detach --url {URL}",
-    f"mcp-hub resume {{stream}} --url {URL}",
-)
+WIDTH = 110
+PICTURES = {
+    "first": ("mcp-hub init --yes", "mcp-hub install --all --import"),
+    "session": (
+        "mcp-hub list",
+        "mcp-hub search what time is it in Tokyo",
+        "mcp-hub call time_get_current_time timezone=Asia/Tokyo",
+    ),
+    "stream": (
+        "mcp-hub call jobs_run_job seconds=20 --detach",
+        "mcp-hub resume {stream}",
+    ),
+}
+"""Name of a picture → its commands, without a shell. `{stream}` is the id that the command before has printed."""
+CLIENTS = {
+    ".config/Claude/claude_desktop_config.json": {
+        "time": {"command": "uvx", "args": ["mcp-server-time"]},
+        "memory": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"]},
+    },
+    ".cursor/mcp.json": {
+        "clock": {"command": "uvx", "args": ["mcp-server-time"]},
+        "everything": {
+            "command": "npx",
+            "args": ["-y", "@modelcontextprotocol/server-everything"],
+            "env": {"API_KEY": "sk-0123456789abcdefghij"},
+        },
+    },
+}
+"""Files of clients in the home of the first picture, and their servers."""
 LAST_SECONDS = 6.0
-"""For which the last command runs before the picture is taken."""
+"""For which `resume` runs before the picture is taken."""
 LONGEST = 120.0
 
 _CODES = re.compile(r"\x1b\[(\d*)A|(\x1b\[2K)|(\r)|(\n)|\x1b\[\?25[hl]")
@@ -73,7 +96,6 @@ def run(command: str, env: dict[str, str], seconds: float | None = None) -> list
     """The lines that a command leaves on the screen; after `seconds` those that it shows at that moment."""
     pid, terminal = pty.fork()
     if pid == 0:
-        os.chdir(ROOT)
         os.execvpe("mcp-hub", command.split(), env)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, WIDTH, 0, 0))
     output, end = b"", time.monotonic() + (seconds or LONGEST)
@@ -114,24 +136,51 @@ def _servers() -> str:
         return "starting"
 
 
-def main() -> None:
-    target = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/session.svg")
-    os.chdir(ROOT)
-    with tempfile.TemporaryDirectory() as state, open(os.devnull, "w") as nowhere:
-        env = {**os.environ, "MCP_HUB_STATE_DIR": state, "TERM": "xterm-256color"}
-        env["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"]))
+def first_home(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a person with clients and servers, and no hub; what uvx and npx have fetched is shared."""
+    for name, servers in CLIENTS.items():
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text(json.dumps({"mcpServers": servers}, indent=2))
+    old = Path.home()
+    shared = {"UV_CACHE_DIR": str(old / ".cache/uv"), "npm_config_cache": str(old / ".npm")}
+    kept = {name: value for name, value in env.items() if not name.startswith(("XDG_", "MCP_HUB_"))}
+    return {**kept, **shared, "HOME": str(folder)}
+
+
+def record(name: str, env: dict[str, str], home: Path) -> None:
+    """Runs the commands of a picture in the current folder, and writes it."""
+    shown = {str(home): "/home/me", os.path.dirname(sys.executable): "/home/me/.local/bin"}
+    with open(os.devnull, "w") as nowhere:
         console = Console(record=True, width=WIDTH, file=nowhere, force_terminal=True, color_system="truecolor")
         stream = ""
-        with hub(env):
-            for command in SESSION:
-                typed = command.format(stream=stream)
-                console.print(Text.assemble(("$ ", "green"), (typed, "bold")))
-                for line in run(typed, env, LAST_SECONDS if command is SESSION[-1] else None):
-                    console.print(Text.from_ansi(line))
-                    stream = line.strip() if line.startswith("st_") else stream
-                console.print()
-        picture = console.export_svg(title="mcp-hub", unique_id="session")
-        target.write_text(_FONTS.sub("", picture), "utf-8")
+        for command in PICTURES[name]:
+            typed = command.format(stream=stream)
+            console.print(Text.assemble(("$ ", "green"), (typed, "bold")))
+            for line in run(typed, env, LAST_SECONDS if " resume " in command else None):
+                stream = line.strip() if line.startswith("st_") else stream
+                for path, instead in shown.items():
+                    line = line.replace(path, instead)
+                console.print(Text.from_ansi(line))
+            console.print()
+    picture = console.export_svg(title="mcp-hub", unique_id=name)
+    (ROOT / "docs" / f"{name}.svg").write_text(_FONTS.sub("", picture), "utf-8")
+
+
+def main() -> None:
+    names = sys.argv[1:] or PICTURES
+    with tempfile.TemporaryDirectory() as folder:
+        state, home = Path(folder) / "state", Path(folder) / "home"
+        env = {**os.environ, "MCP_HUB_STATE_DIR": str(state), "TERM": "xterm-256color"}
+        env["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"]))
+        home.mkdir()
+        if "first" in names:
+            os.chdir(home)
+            record("first", first_home(home, env), home)
+        os.chdir(ROOT)
+        if others := [name for name in names if name != "first"]:
+            with hub(env):
+                for name in others:
+                    record(name, env, home)
 
 
 if __name__ == "__main__":

@@ -31,43 +31,57 @@ from mcp_hub.cli.completion import VARIABLE
 from mcp_hub.cli.render.output import kept_output
 from mcp_hub.cli.setup import EXIT_INTERRUPTED
 
-_COMMANDS: Final = {
-    "serve": "serve:serve",
-    "list": "list:list_servers",
-    "tools": "tools:tools",
-    "tokens": "tokens:tokens",
-    "search": "search:search",
-    "call": "call:call",
-    "read": "read:read",
-    "prompt": "read:prompt",
-    "streams": "streams:streams",
-    "resume": "resume:resume",
-    "cancel": "streams:cancel",
-    "login": "login:login",
-    "logout": "login:logout",
-    "reload": "reload:reload",
-    "restart": "reload:restart",
-    "init": "servers.init:init",
-    "add": "servers.add:add",
-    "remove": "servers.remove:remove",
-    "enable": "servers.remove:enable",
-    "disable": "servers.remove:disable",
-    "edit": "servers.edit:edit",
-    "import": "servers.import_servers:import_servers",
-    "install": "clients.install:install",
-    "uninstall": "clients.uninstall:uninstall",
-    "open": "browser.open:open_dashboard",
-    "check": "check:check",
-    "doctor": "doctor:doctor",
-    "approve": "approve:approve",
-    "export": "running.export:export",
-    "schema": "running.schema:schema",
-    "status": "running.status:status",
-    "logs": "running.logs:logs",
-    "service": "running.service:service",
-    "completion": "running.completion:completion",
+_GROUPS: Final = {
+    "Start": {
+        "init": "servers.init:init",
+        "import": "servers.import_servers:import_servers",
+        "install": "clients.install:install",
+        "uninstall": "clients.uninstall:uninstall",
+        "serve": "serve:serve",
+    },
+    "Servers": {
+        "list": "list:list_servers",
+        "doctor": "doctor:doctor",
+        "logs": "running.logs:logs",
+        "add": "servers.add:add",
+        "remove": "servers.remove:remove",
+        "enable": "servers.remove:enable",
+        "disable": "servers.remove:disable",
+        "login": "login:login",
+        "logout": "login:logout",
+        "approve": "approve:approve",
+    },
+    "Tools and calls": {
+        "tools": "tools:tools",
+        "search": "search:search",
+        "tokens": "tokens:tokens",
+        "call": "call:call",
+        "read": "read:read",
+        "prompt": "read:prompt",
+        "streams": "streams:streams",
+        "resume": "resume:resume",
+        "cancel": "streams:cancel",
+    },
+    "Configuration": {
+        "edit": "servers.edit:edit",
+        "check": "check:check",
+        "schema": "running.schema:schema",
+        "export": "running.export:export",
+        "completion": "running.completion:completion",
+    },
+    "Operate": {
+        "status": "running.status:status",
+        "open": "browser.open:open_dashboard",
+        "reload": "reload:reload",
+        "restart": "reload:restart",
+        "service": "running.service:service",
+    },
 }
-"""Command → module in `commands` and function there."""
+"""Heading of the help → command → module in `commands` and function there."""
+_COMMANDS: Final = {name: place for group in _GROUPS.values() for name, place in group.items()}
+_NAME: Final = max(map(len, _COMMANDS))
+_HELP: Final = 80 - 2 - _NAME - 2 - 2
+"""Characters of a command's help that fit on a line of 80 columns."""
 _FILE: Final = re.compile(r"[^\s()]+\.(?:ya?ml|json)\b")
 
 
@@ -93,6 +107,25 @@ class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the commands under their headings; a line is never cut."""
+        for title, group in _GROUPS.items():
+            with formatter.section(title):
+                found = [(name, self.get_command(ctx, name)) for name in group]
+                helps = [(name, own.get_short_help_str(_HELP)) for name, own in found if own is not None]
+                formatter.write_dl([(name.ljust(_NAME), text) for name, text in helps])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command, or an error that names the nearest one."""
+        if args[0] in _COMMANDS or args[0].startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        from mcp_hub.config.findings import nearest, quoted
+
+        hint = nearest(args[0], _COMMANDS) or "."
+        raise click.UsageError(f"There is no command {quoted(args[0])}{hint}", ctx)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
@@ -107,7 +140,7 @@ class _Commands(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The names of commands, without their help: for that all of them would have to be imported."""
-        names = [CompletionItem(name) for name in _COMMANDS if name.startswith(incomplete)]
+        names = [CompletionItem(name) for name in sorted(_COMMANDS) if name.startswith(incomplete)]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> object:
@@ -125,4 +158,7 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mcp-hub")
 def main() -> None:
-    """One MCP server in front of many."""
+    """One MCP server in front of many.
+
+    Begin with `mcp-hub init`, then `mcp-hub install --all --import`. Help on a command: mcp-hub COMMAND --help
+    """

@@ -98,6 +98,11 @@ def applications(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     return [CompletionItem(name) for name in CLIENTS if name.startswith(incomplete)]
 
 
+def sources(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The same, and files."""
+    return [*applications(ctx, param, incomplete), CompletionItem(incomplete, type="file")]
+
+
 servers: Final = _completing(_servers)
 profiles: Final = _completing(_profiles)
 clients: Final = _completing(_clients)

@@ -6,10 +6,10 @@ from mcp_hub.codes.advice import table
 
 COMMANDS: Final = table(
     usage=("Options or arguments do not fit together.", "See `--help` of the command."),
-    unknown_server=("There is not a server of this name.", "Use a configured name: `mcp-hub list`."),
-    unknown_tool=("There is not a tool of this name.", "Use a listed name: `mcp-hub tools`."),
-    unknown_profile=("There is not a profile of this name, or you may not use it.", "Correct the name."),
-    unknown_client=("There is not a client of this name.", "Use a known one, or add it to `hub.clients`."),
+    unknown_server=("There is no server of this name.", "Use a configured name: `mcp-hub list`."),
+    unknown_tool=("There is no tool of this name.", "Use a listed name: `mcp-hub tools`."),
+    unknown_profile=("There is no profile of this name, or you may not use it.", "Correct the name."),
+    unknown_client=("There is no client of this name.", "Use a known one, or add it to `hub.clients`."),
     invalid_hub_url=("The value is not the URL of a hub.", "Write it as http://127.0.0.1:8765."),
     not_a_hub=("The server at the URL is not a hub.", "Check --url."),
     no_running_hub=(

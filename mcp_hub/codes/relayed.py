@@ -93,7 +93,7 @@ SERVERS: Final = table(
         "No connection to `url` could be made.",
         "Check `url`, that the server runs, and the proxies of the environment.",
     ),
-    no_endpoint=("There is not an MCP endpoint at `url`.", "Check its path: often it is /mcp or /sse."),
+    no_endpoint=("There is no MCP endpoint at `url`.", "Check its path: often it is /mcp or /sse."),
     endpoint_elsewhere=(
         "The server wants messages sent to another host.",
         "Use a `url` whose server keeps to its own host.",
@@ -131,7 +131,7 @@ CONFIGURATION: Final = table(
     invalid_text=("A text is not valid Unicode.", "Save the file as UTF-8; remove lone surrogates."),
     too_deep=("The file is nested too deep, or aliases make it too large.", "Make it flatter."),
     invalid_toml=("The file is not valid TOML.", "Correct the line."),
-    unknown_key=("There is not a key of this name.", "Correct or remove the key."),
+    unknown_key=("There is no key of this name.", "Correct or remove the key."),
     not_foreign=("The file is not one of another client.", "Use it with --config as it is."),
     ignored_key=("A key of another client was ignored.", "Remove it, or use the hub's own key."),
     duplicate_key=("A key occurs twice.", "Remove one of them."),

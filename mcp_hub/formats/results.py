@@ -33,7 +33,7 @@ def write_results(calls: Sequence[ModelCall], results: Mapping[str, McpResult], 
     """
     stray = sorted(results.keys() - {call.id for call in calls})
     if stray:
-        raise FormatRefused("unknown_call", f'there is not a call with the id "{stray[0]}".')
+        raise FormatRefused("unknown_call", f'there is no call with the id "{stray[0]}".')
     lacking = [call.id for call in calls if call.fault is None and call.id not in results]
     if lacking:
         raise FormatRefused("missing_result", f'the call "{lacking[0]}" has no result. An error is one, too.')

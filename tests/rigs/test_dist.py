@@ -14,11 +14,11 @@ from typing import Final
 import pytest
 import yaml
 from msgspec.structs import replace
+
+from mcp_hub.config.schema.hub import HttpSettings
 from rigs.dist import build, checks
 from rigs.dist.documents import documents
 from rigs.dist.facts import ROOT, Facts, read_facts
-
-from mcp_hub.config.schema.hub import HttpSettings
 
 GOLDEN: Final = Path(__file__).with_name("dist.json")
 FACTS: Final = read_facts()

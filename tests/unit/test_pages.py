@@ -1,5 +1,6 @@
 """The pages for people agree with the code: links, commands, options, keys of the configuration, examples."""
 
+import html
 import json
 import re
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ import click
 import pytest
 import yaml
 
+from bench.picture import PICTURES
 from mcp_hub.cli import main
 from mcp_hub.config.schema.clients import ClientSettings
 from mcp_hub.config.schema.defaults import Defaults
@@ -79,6 +81,20 @@ def commands() -> Iterator[tuple[str, click.Command]]:
         yield name, command
         if isinstance(command, click.Group):
             yield from ((f"{name} {inner}", own) for inner, own in command.commands.items())
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_commands_of_the_pictures_exist_and_are_in_them(name: str) -> None:
+    shown = html.unescape(re.sub(r"<[^>]+>", "", text(f"docs/{name}.svg"))).replace("\xa0", " ")
+    for typed in PICTURES[name]:
+        assert f"$ {typed.partition('{')[0]}".rstrip() in shown
+        _, called, *args = typed.split()
+        command = dict(commands())[called]
+        command.make_parser(click.Context(command)).parse_args(args)
+
+
+def test_the_readme_shows_the_pictures() -> None:
+    assert {f"docs/{name}.svg" for name in PICTURES} <= set(LINK.findall(text("README.md")))
 
 
 def test_every_command_and_option_is_described() -> None:

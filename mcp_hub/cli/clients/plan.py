@@ -16,7 +16,7 @@ from mcp_hub.cli.clients.files.acts import FileChange
 from mcp_hub.cli.clients.files.replace import FileRefused, content_of, target_of
 from mcp_hub.cli.clients.find import ClientFile
 from mcp_hub.cli.clients.model import Client, Layout
-from mcp_hub.cli.clients.reading import held_at, layout_of, read_data
+from mcp_hub.cli.clients.reading import held_at, layout_of, read_data, servers_of
 from mcp_hub.cli.clients.shown import snippet
 from mcp_hub.errors import ConfigError
 from mcp_hub.types import JsonObject
@@ -61,7 +61,10 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """The change of one file. `after` is the hub's entry then, None if it is removed; `problem`: nothing is changed."""
+    """The change of one file. `after` is the hub's entry then, None if it is removed; `problem`: nothing is changed.
+
+    `others` is the number of the client's own servers that stay in the file.
+    """
 
     file: ClientFile
     layout: Layout
@@ -70,6 +73,7 @@ class Step(msgspec.Struct, frozen=True):
     change: FileChange | None = None
     problem: FileRefused | None = None
     moved: Sequence[KeyPath] = ()
+    others: int = 0
 
     @property
     def only_moves(self) -> bool:
@@ -90,6 +94,7 @@ def plan_install(file: ClientFile, source: Source, env: Mapping[str, str], moved
         data = _data(text, file)
         layout = layout_of(data, file.place)
         before, after = _entry_in(data, layout), source.entry(file.client, layout)
+        others = len(servers_of(data, file.place).keys() - {path[-1] for path in moved})
     except FileRefused as problem:
         return Step(file, layout, problem=problem)
 
@@ -106,7 +111,8 @@ def plan_install(file: ClientFile, source: Source, env: Mapping[str, str], moved
         return made.encode()
 
     run = _run_to_add(file, text, layout, after, moved, env)
-    return _checked(Step(file, layout, before, after, FileChange(file.path, edited, run), moved=moved), text)
+    step = Step(file, layout, before, after, FileChange(file.path, edited, run), moved=moved, others=others)
+    return _checked(step, text)
 
 
 def plan_move(file: ClientFile, moved: Sequence[KeyPath]) -> Step:

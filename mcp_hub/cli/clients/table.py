@@ -41,7 +41,7 @@ def _vscode(name: str, title: str, folder: str, program: str) -> Client:
 
 
 _STORAGE: Final = "Code/User/globalStorage"
-_RESTART: Final = "restart it"
+_RESTART: Final = "restart the client"
 _DESKTOP: Final = "Claude/claude_desktop_config.json"
 
 _ALL: Final = (
@@ -57,7 +57,7 @@ _ALL: Final = (
         ),
         has_generations=True,
         rewrites=("Claude", "claude-desktop"),
-        restart="quit it, from its tray icon too, and start it again",
+        restart="quit the client, from its tray icon too, and start it again",
     ),
     Client(
         "claude-code",
@@ -110,7 +110,7 @@ _ALL: Final = (
         project=(".devin/mcp_config.json", ".devin/mcp_config.local.json"),
         aliases=("windsurf",),
         has_generations=True,
-        restart="refresh its list of MCP servers",
+        restart="refresh the client's list of MCP servers",
     ),
     Client(
         "zed",

@@ -37,7 +37,9 @@ async def _list(hub: ReachedHub, as_json: bool) -> int:
     else:
         tables.print_table(server_table(servers))
         partly = [s for s in statuses if s.rests or (s.reason and s.version and s.state is UpstreamState.READY)]
-        tables.print_lines(tables.reasons([*partly, *missing]))
-        tables.print_lines(tables.warnings(statuses))
-        tables.print_lines([(visible(str(own)), "yellow") for own in notices(servers)])
+        lines = [*tables.reasons([*partly, *missing]), *tables.warnings(statuses)]
+        lines += [(visible(str(own)), "yellow") for own in notices(servers)]
+        if lines and tables.console().is_terminal:
+            click.echo()
+        tables.print_lines(lines)
     return EXIT_UNAVAILABLE if missing else 0

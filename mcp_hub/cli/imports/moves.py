@@ -45,6 +45,8 @@ def _places(gone: Sequence[FoundServer]) -> dict[Path, list[KeyPath]]:
 def _lines(plan: ImportPlan) -> list[str]:
     counted = f"{plural(len(plan.taken), 'server')} from {plural(len(plan.sources), 'client')}"
     lines = [f"{counted} to {plan.file.path}, {plural(plan.doubles, 'double')} merged"]
+    if plan.there and not plan.taken:
+        lines = [f"The hub has all of these servers already ({plan.file.path})."]
     lines += [f"  + {one.name} ({', '.join(one.sources)})" for one in plan.taken]
     there = {(one.name, one.source) for one in plan.there}
     stays = [one for one in plan.skipped if (one.name, one.source) not in there]

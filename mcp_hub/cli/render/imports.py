@@ -9,19 +9,16 @@ from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.servers import described
 from mcp_hub.config.findings import on_one_line
-from mcp_hub.masking import hide, hide_within
+from mcp_hub.masking import hide, hide_within, visible
 from mcp_hub.types import JsonObject
 
 
 def print_plan(plan: ImportPlan) -> None:
     """Prints the servers to take to stdout, each with its exact command; everything else to stderr."""
-    if plan.taken:
-        made = tables.table("server", "from", "command or URL")
-        for one in plan.taken:
-            old = f" (there: {', '.join(one.old_names)})" if one.old_names else ""
-            cells = (one.name, ", ".join(one.sources) + old, described(one.own))
-            made.add_row(*(tables.cell(hide(on_one_line(text))) for text in cells))
-        tables.print_table(made)
+    for one in plan.taken:
+        old = f"; there: {', '.join(one.old_names)}" if one.old_names else ""
+        lines = ((f"{one.name} ({', '.join(one.sources)}{old})", "bold"), (f"  {described(one.own)}", ""))
+        tables.print_lines([(visible(hide(on_one_line(text))), style) for text, style in lines])
     counted = [tables.plural(len(plan.taken), "server"), f"from {tables.plural(len(plan.sources), 'source')}"]
     say(f"{' '.join(counted)}, {tables.plural(plan.doubles, 'double')} merged, {len(plan.skipped)} not taken")
     for gone in plan.skipped:

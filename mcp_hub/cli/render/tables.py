@@ -24,6 +24,8 @@ LAST_LINES: Final = 5
 """Lines of a server's output that are shown with a failure."""
 _WIDEST: Final = 4000
 """Columns of a table in a pipe: nothing is wrapped where a program may read it."""
+_NARROW: Final = 100
+"""Columns below which a table has one blank less between its own."""
 STYLES: Final = {
     UpstreamState.READY: "green",
     UpstreamState.FAILED: "red",
@@ -52,7 +54,7 @@ def plural(count: int, word: str) -> str:
 
 
 def print_table(made: "Table") -> None:
-    """Prints to stdout; a pipe gets no blanks at the end of lines."""
+    """Prints to stdout; a pipe gets no blanks at the end of lines, and no rows of blanks."""
     out = console()
     if out.is_terminal:
         out.print(made)
@@ -68,7 +70,10 @@ def table(*columns: str, right: Collection[str] = (), whole: Collection[str] = (
     from rich import box
     from rich.table import Table
 
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", highlight=False)
+    padding = (0, 1, 0, 0) if console().width < _NARROW else (0, 1)
+    made = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=padding, header_style="bold", highlight=False
+    )
     for column in columns:
         justify: Literal["left", "right"] = "right" if column in right else "left"
         made.add_column(column, justify=justify, overflow="fold", no_wrap=column in whole)

@@ -133,7 +133,7 @@ class ServersFile(msgspec.Struct, frozen=True):
             raise ConfigError(ConfigFinding("server_exists", said, str(self.path)))
         if not isinstance(change, PutServer) and not is_there:
             hint = nearest(name, servers) or f". Configured: {', '.join(servers) or 'none'}."
-            said = f"there is not a server {quoted(name)}{hint}"
+            said = f"there is no server {quoted(name)}{hint}"
             raise ConfigError(ConfigFinding("unknown_server", said, str(self.path)))
         match change:
             case PutServer(own=own):

@@ -91,7 +91,7 @@ def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path
         if place.is_file():
             return place
     searched = ", ".join(str(place) for place in places)
-    said = f"no configuration found (searched: {searched}). Create one with: {_STARTER}"
+    said = f"no configuration found (searched: {searched}). Create one with: mcp-hub init"
     raise ConfigError(ConfigFinding("config_not_found", said))
 
 
@@ -120,7 +120,7 @@ def read(path: Path, env: Mapping[str, str], *, partly: bool = False, lenient: b
                 raise ConfigError(ConfigFinding("config_untrusted", problem, str(path)))
             content = file.read(_LARGEST + 1)
     except FileNotFoundError:
-        said = f"the file does not exist. Create it with: {_STARTER}"
+        said = f"the file does not exist. Create it with: mcp-hub init --config {path}"
         raise ConfigError(ConfigFinding("config_not_found", said, str(path))) from None
     except OSError as error:
         raise ConfigError(ConfigFinding("config_unreadable", f"cannot be read: {error.strerror}", str(path))) from None
@@ -187,7 +187,9 @@ def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None
         report.error(("hub", "telemetry", "enabled"), "missing_key", said)
         raise report.failure()
     if not settings.servers:
-        report.warn((), "no_servers", f"there are no servers. Add one, for example: {_STARTER}")
+        report.warn(
+            (), "no_servers", "there are no servers. Add one, for example: mcp-hub add time -- uvx mcp-server-time"
+        )
     for server, own in settings.servers.items():
         if own.url is not None and own.enabled and is_cleartext(own.url):
             said = "others on the network can read http://. Use https://."

@@ -56,7 +56,13 @@ def remember(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (("st",), ["streams", "status"]),
+        (("st",), ["status", "streams"]),
+        (("remove", "git", "j"), ["jobs"]),
+        (("enable", "gith"), ["github"]),
+        (("disable", "j"), ["jobs"]),
+        (("install", "cur"), ["cursor"]),
+        (("uninstall", "codex", "claude-d"), ["claude-desktop"]),
+        (("import", "cur"), ["cursor", "cur"]),
         (("logs", "g"), ["git", "github"]),
         (("logs", "git", "--f"), ["--follow"]),
         (("doctor", "jobs", "g"), ["git", "github"]),

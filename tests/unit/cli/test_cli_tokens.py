@@ -96,7 +96,13 @@ def test_what_is_not_there_is_a_mistake_of_the_caller(
 @pytest.mark.processes
 def test_help_names_the_commands_among_the_others(tmp_path: Path) -> None:
     done = hub(tmp_path, "--help")
-    lines = [line.split() for line in done.stdout.partition("Commands:")[2].splitlines() if line]
+    commands = done.stdout.partition("--help  Show")[2].splitlines()[1:]
+    lines = [line.split() for line in commands if line.startswith("  ")]
     names = main.list_commands(click.Context(main))
     assert [line[0] for line in lines] == names and not [line for line in lines if line[-1].endswith("...")]
+    assert {len(line) <= 80 for line in commands} == {True}
+    headings = [line for line in commands if line and not line.startswith(" ")]
+    assert headings == ["Start:", "Servers:", "Tools and calls:", "Configuration:", "Operate:"]
     assert {CliRunner().invoke(main, [name, "--help"]).exit_code for name in names} == {0}
+    done = hub(tmp_path, "exprt")
+    assert done.returncode == 2 and 'no command "exprt". Did you mean "export"?' in done.stderr

@@ -176,7 +176,7 @@ def test_file_of_the_user_is_found_last(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(ConfigError) as caught:
         find_config(None, tmp_path, {})
     place = tmp_path / "user" / "mcp-hub" / "servers.yaml"
-    assert f"{tmp_path}/servers.json, {place}). Create one with: servers:" in str(caught.value)
+    assert f"{tmp_path}/servers.json, {place}). Create one with: mcp-hub init" in str(caught.value)
     place.parent.mkdir(parents=True)
     place.touch()
     assert find_config(None, tmp_path, {}) == place

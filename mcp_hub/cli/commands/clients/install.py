@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from mcp_hub.app.build import App, open_app
+from mcp_hub.cli import completion
 from mcp_hub.cli.access.running import running_hub
 from mcp_hub.cli.access.warm import warm
 from mcp_hub.cli.clients.command import Installation, NoCommand, hub_command, serve_args
@@ -44,7 +45,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 @click.command()
-@click.argument("clients", nargs=-1, metavar="[CLIENT]...")
+@click.argument("clients", nargs=-1, metavar="[CLIENT]...", shell_complete=completion.applications)
 @click.option("--all", "every", is_flag=True, help="All clients that are found on this machine.")
 @click.option(
     "--http", "over_http", is_flag=True, help="Let clients connect to a hub that runs, instead of starting one."
@@ -111,6 +112,8 @@ def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, option
     planned = [common.unless_running(step, where, options.waits) for step in planned]
     args = (*(("--http",) if options.over_http else ()), "--config", loaded.place)
     code = common.do("install into", planned, args, moved.changes)
+    if options.moves is None:
+        common.tell_others(planned)
     return code, any(step.is_needed and step.problem is None for step in planned)
 
 

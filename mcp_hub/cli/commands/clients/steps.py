@@ -97,7 +97,18 @@ def do(verb: str, steps: Sequence[Step], args: Sequence[str], first: Sequence[Fi
         problem_of_step = step.problem or (done.problem if done else None)
         failed = failed or problem_of_step is not None
         _tell(step, problem_of_step)
+    if any(done.problem is None for done in results.values()):
+        say("To take this back: mcp-hub install --undo")
     return EXIT_TOOL if failed else 0
+
+
+def tell_others(steps: Iterable[Step]) -> None:
+    """Says which clients still start servers of their own beside the hub, and how they move into it."""
+    found = [step.file.client for step in steps if step.others and step.problem is None]
+    if found:
+        said = f"{', '.join(dict.fromkeys(client.title for client in found))} also start their own servers as before."
+        names = " ".join(dict.fromkeys(client.name for client in found))
+        say(f"{said} To move these into the hub: mcp-hub install --import {names}")
 
 
 def undo() -> int:
@@ -129,7 +140,7 @@ def _found(name: str) -> Client:
     client = find_client(name)
     if client is None:
         hint = nearest(name.casefold(), CLIENTS) or "."
-        fail("unknown_client", f'There is not a client "{visible(name)}"{hint} Known: {", ".join(CLIENTS)}.')
+        fail("unknown_client", f'There is no client "{visible(name)}"{hint} Known: {", ".join(CLIENTS)}.')
     return client
 
 
@@ -161,5 +172,5 @@ def _tell(step: Step, problem: FileRefused | None) -> None:
         click.echo(f"{client.title}: {'the hub is already there' if step.after else 'the hub is not there'}")
     else:
         done = "the hub is installed" if step.after else "the hub is removed"
-        restart = f". To use it, {client.restart}" if client.restart and step.after else ""
+        restart = f". Next: {client.restart}" if client.restart and step.after else ""
         click.echo(f"{client.title}: {done}{restart}.")

@@ -4,6 +4,7 @@ import os
 
 import click
 
+from mcp_hub.cli import completion
 from mcp_hub.cli.clients.find import client_files
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.plan import Step, plan_uninstall
@@ -11,7 +12,7 @@ from mcp_hub.cli.commands.clients import steps as common
 
 
 @click.command()
-@click.argument("clients", nargs=-1, metavar="[CLIENT]...")
+@click.argument("clients", nargs=-1, metavar="[CLIENT]...", shell_complete=completion.applications)
 @click.option("--all", "every", is_flag=True, help="All clients that are found on this machine.")
 @click.option("--dry-run", is_flag=True, help="Only show the changes.")
 @click.option("--wait", "waits", is_flag=True, help="Wait until a client that would undo the change has been quit.")

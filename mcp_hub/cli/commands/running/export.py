@@ -62,7 +62,7 @@ def _file_of(name: str) -> ClientFile:
     found = find_client(name)
     if found is None:
         hint = nearest(name.casefold(), CLIENTS) or "."
-        fail("unknown_client", f'There is not a client "{visible(name)}"{hint} Known: {", ".join(CLIENTS)}.')
+        fail("unknown_client", f'There is no client "{visible(name)}"{hint} Known: {", ".join(CLIENTS)}.')
     files = hub_files(found, Where.here(os.environ))
     if not files:
         fail("client_import_only", f"The hub does not know how {found.title} writes its servers on this system.")

@@ -1,6 +1,7 @@
 """The last step of every command that changes `servers.yaml`: the change, its failure, and whether a hub follows."""
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -46,6 +47,15 @@ def report(file: ServersFile, said: str) -> None:
     say(hide(f"{said} ({file.path})"))
     if (hub := running_hub(os.path.abspath(file.path), os.environ)) is not None:
         say(f"The running hub (process {hub.pid}) reloads the file.")
+
+
+def tell_next(file: ServersFile) -> None:
+    """Says how the servers that were imported come to the clients."""
+    is_usual = ServersFile.find(None, os.environ).path == file.path
+    option = "" if is_usual else f" --config {shlex.quote(str(file.path))}"
+    say(
+        f"Next, connect your clients, and take these servers out of their files: mcp-hub install --all --import{option}"
+    )
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
+from mcp_hub.cli import completion
 from mcp_hub.cli.clients.find import is_present
 from mcp_hub.cli.clients.model import Client
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.table import CLIENTS, find_client
-from mcp_hub.cli.commands.servers.changed import confirm, end_with, found_file, report
+from mcp_hub.cli.commands.servers.changed import confirm, end_with, found_file, report, tell_next
 from mcp_hub.cli.imports.asked_inputs import AskedInputs
 from mcp_hub.cli.imports.costs import MeasuredCosts, measured
 from mcp_hub.cli.imports.found import FoundServers, of_clients, of_file
@@ -29,7 +30,7 @@ from mcp_hub.errors import ConfigError
 
 
 @click.command("import")
-@click.argument("sources", metavar="[CLIENT | FILE]...", nargs=-1)
+@click.argument("sources", metavar="[CLIENT | FILE]...", nargs=-1, shell_complete=completion.sources)
 @click.option("--all", "every", is_flag=True, help="Import from every client that is found on this machine.")
 @click.option("--dry-run", is_flag=True, help="Show what would be imported, and write nothing.")
 @click.option("--keyring", is_flag=True, help="Keep secrets in the system's keyring, not in files.")
@@ -72,6 +73,8 @@ def import_servers(
         tables.print_json(data_of(plan, written=is_written, costs=costs))
     elif costs is not None:
         print_costs(costs)
+    if is_written and not as_json:
+        tell_next(file)
 
 
 def plan_of(sources: Sequence[str], file: ServersFile, *, keyring: bool = False) -> ImportPlan:

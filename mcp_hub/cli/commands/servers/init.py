@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from mcp_hub.cli.commands.servers.changed import end_with, report
+from mcp_hub.cli.commands.servers.changed import end_with, report, tell_next
 from mcp_hub.cli.commands.servers.import_servers import carry_out, plan_of
 from mcp_hub.cli.imports.asked_inputs import is_anybody_there
 from mcp_hub.cli.render import tables
@@ -42,7 +42,7 @@ def init(yes: bool, config: str | None) -> None:
         print_plan(plan)
         if yes or click.confirm(f"Import {tables.plural(len(plan.taken), 'server')}?", default=True, err=True):
             carry_out(plan)
-            _say_what_next(file)
+            tell_next(file)
             return
     else:
         say("The clients on this machine have no servers that could be imported.")
@@ -52,7 +52,7 @@ def init(yes: bool, config: str | None) -> None:
     except ConfigError as error:
         end_with(error)
     report(file, f"Added {', '.join(servers)}")
-    _say_what_next(file)
+    tell_next(file)
 
 
 def _asked() -> dict[str, JsonObject]:
@@ -68,8 +68,3 @@ def _asked() -> dict[str, JsonObject]:
     if url:
         servers[(urlsplit(url).hostname or "remote").removeprefix("www.").partition(".")[0]] = {"url": url}
     return servers or {"time": _TIME}
-
-
-def _say_what_next(file: ServersFile) -> None:
-    option = "" if file.path == usual_place() else f" --config {file.path}"
-    say(f"Next: mcp-hub list{option} starts the servers; mcp-hub install --all connects your clients.")

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 import click
 
+from mcp_hub.cli import completion
 from mcp_hub.cli.commands.servers.changed import found_file, make, report
 from mcp_hub.cli.servers_file.servers_file import Change, RemoveServer, SwitchServer
 from mcp_hub.cli.setup import config_option
 
 
 @click.command()
-@click.argument("names", metavar="SERVER...", nargs=-1, required=True)
+@click.argument("names", metavar="SERVER...", nargs=-1, required=True, shell_complete=completion.servers)
 @config_option
 def remove(names: tuple[str, ...], config: str | None) -> None:
     """Remove servers from the configuration.
@@ -21,7 +22,7 @@ def remove(names: tuple[str, ...], config: str | None) -> None:
 
 
 @click.command()
-@click.argument("names", metavar="SERVER...", nargs=-1, required=True)
+@click.argument("names", metavar="SERVER...", nargs=-1, required=True, shell_complete=completion.servers)
 @config_option
 def enable(names: tuple[str, ...], config: str | None) -> None:
     """Enable servers that the configuration disables."""
@@ -29,7 +30,7 @@ def enable(names: tuple[str, ...], config: str | None) -> None:
 
 
 @click.command()
-@click.argument("names", metavar="SERVER...", nargs=-1, required=True)
+@click.argument("names", metavar="SERVER...", nargs=-1, required=True, shell_complete=completion.servers)
 @config_option
 def disable(names: tuple[str, ...], config: str | None) -> None:
     """Disable servers in the configuration."""

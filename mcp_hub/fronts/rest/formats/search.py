@@ -72,7 +72,7 @@ class ToolSearch:
         servers, call = catalog.rules(profile).servers, search.call
         search.selection.check([entry.exported for entry in catalog.view(profile).entries(Kind.TOOL)], servers)
         if into is not None and call is not None and search.server not in (None, *servers):
-            fault = CallFault("unknown_server", "There is not a server of this name. Search without server.")
+            fault = CallFault("unknown_server", "There is no server of this name. Search without server.")
             return answer(write_found([], into, msgspec.structs.replace(call, fault=fault)))
         found = await self._found(profile, search, with_definitions=search.is_full or into is not None)
         if into is None:

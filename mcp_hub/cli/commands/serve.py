@@ -95,7 +95,7 @@ def serve(
         run(lambda: _serve_http(loaded, listener, profile))
     else:
         if sys.stdin.isatty():
-            say("mcp-hub speaks MCP on stdin and stdout now. End it with Ctrl-D.")
+            say("mcp-hub speaks MCP on stdin and stdout now. End it with Ctrl-D. To serve HTTP: mcp-hub serve --http")
         run(lambda: _serve_stdio(loaded, Caller(profile=profile, has_own_hub=True, client=client)))
     leave()
 

@@ -24,6 +24,14 @@ def found_file(config: str | None) -> ServersFile:
         fail_with(error)
 
 
+def existing_file(config: str | None) -> ServersFile:
+    """The same; exits with 2, too, if there is no file yet."""
+    file = found_file(config)
+    if not file.exists:
+        fail("config_not_found", f"{file.path} does not exist. Create it with: mcp-hub init")
+    return file
+
+
 def make(file: ServersFile, changes: Sequence[Change]) -> bool:
     """Makes the changes; whether there was something to do. Exits with 2 and the reason if they cannot be made."""
     try:

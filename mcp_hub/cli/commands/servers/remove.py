@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import click
 
 from mcp_hub.cli import completion
-from mcp_hub.cli.commands.servers.changed import found_file, make, report
+from mcp_hub.cli.commands.servers.changed import existing_file, make, report
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.servers_file.servers_file import Change, RemoveServer, ServersFile, SwitchServer
 from mcp_hub.cli.setup import config_option
@@ -19,7 +19,7 @@ def remove(names: tuple[str, ...], config: str | None) -> None:
 
     Comments, order and every other byte of the file stay. A running hub lets the calls of a removed server end.
     """
-    file = found_file(config)
+    file = existing_file(config)
     kept = file.secret_files()
     _change(file, [RemoveServer(name) for name in dict.fromkeys(names)], "Removed")
     for path in sorted(kept - file.secret_files()):
@@ -31,7 +31,7 @@ def remove(names: tuple[str, ...], config: str | None) -> None:
 @config_option
 def enable(names: tuple[str, ...], config: str | None) -> None:
     """Enable servers that the configuration disables."""
-    _change(found_file(config), [SwitchServer(name, True) for name in names], "Enabled")
+    _change(existing_file(config), [SwitchServer(name, True) for name in names], "Enabled")
 
 
 @click.command()
@@ -39,7 +39,7 @@ def enable(names: tuple[str, ...], config: str | None) -> None:
 @config_option
 def disable(names: tuple[str, ...], config: str | None) -> None:
     """Disable servers in the configuration."""
-    _change(found_file(config), [SwitchServer(name, False) for name in names], "Disabled")
+    _change(existing_file(config), [SwitchServer(name, False) for name in names], "Disabled")
 
 
 def _change(file: ServersFile, changes: Sequence[Change], done: str) -> None:

@@ -60,10 +60,10 @@ class Terminal:
 
 
 @contextmanager
-def terminal(folder: Path, *args: str) -> Iterator[Terminal]:
-    """The command on a terminal of 100 columns."""
+def terminal(folder: Path, *args: str, columns: int = 100) -> Iterator[Terminal]:
+    """The command on a terminal of 40 lines."""
     master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     env = {**command_env(folder), "TERM": "xterm-256color"}
     env.pop("NO_COLOR", None)
     run = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.executable, sys.argv[1:])"

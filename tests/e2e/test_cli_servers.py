@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -58,6 +59,17 @@ def test_list_shows_states_counts_and_reasons(tmp_path: Path) -> None:
     assert crashing.startswith("crashing is ") and crashing.endswith(" [start_crashed]")
     assert f"{crashing}\n  | boom: cannot open database\n" in done.stdout
     assert done.stderr == ""
+
+
+def test_list_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    configure(tmp_path, everything=command(*argv()), gone=command("no-such-program-anywhere"))
+    with terminal(tmp_path, "list", columns=80) as person:
+        assert person.end() == 3
+    table, _, reasons = (
+        re.sub(r"\x1b\[[\d;?]*\w", "", person.text).replace("\r", "\n").partition("\n\n\ngone has failed")
+    )
+    (row,) = [line for line in table.splitlines() if line.startswith("everything  ready")]
+    assert "2025-11-25 (handshake)" in row and len(row.rstrip()) <= 80 and "[command_not_found]" in reasons
 
 
 def test_list_prints_one_json_document(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_tables_have_every_mode_every_server_and_as_many_tools_as_are_asked_for(
     assert firsts[:10] == ["an", "The", "expose", "full", "search", "names", "auto", "server", "jobs", "good"]
     assert firsts[10:12] == ["together", "heaviest"] and len(firsts) == 14
     own = hub(folder, "tokens", "--server", "good").stdout.partition("heaviest")[2].splitlines()[2:]
-    assert len(own) > 10 and all(line.startswith(" good_") for line in own), "all of its tools, and no others"
+    assert len(own) > 10 and all(line.startswith("good_") for line in own), "all of its tools, and no others"
 
 
 def test_a_server_that_is_not_ready_is_named_and_makes_3(tmp_path: Path) -> None:

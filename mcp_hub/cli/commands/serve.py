@@ -75,7 +75,8 @@ def serve(
 ) -> None:
     """Run the hub, over stdio or HTTP.
 
-    Over stdio, the hub ends with its client. With --http it listens on hub.http.host and hub.http.port.
+    Clients start it over stdio, by the entry that `mcp-hub install` writes, and it ends with them. With --http it
+    listens on hub.http.host and hub.http.port. A first configuration: mcp-hub init
     """
     if not over_http and (host is not None or port is not None):
         raise click.UsageError("--host and --port belong to --http.")
@@ -95,7 +96,7 @@ def serve(
         run(lambda: _serve_http(loaded, listener, profile))
     else:
         if sys.stdin.isatty():
-            say("mcp-hub speaks MCP on stdin and stdout now. End it with Ctrl-D.")
+            say("mcp-hub speaks MCP on stdin and stdout now. End it with Ctrl-D. To serve HTTP: mcp-hub serve --http")
         run(lambda: _serve_stdio(loaded, Caller(profile=profile, has_own_hub=True, client=client)))
     leave()
 

@@ -19,6 +19,9 @@ def print_plan(plan: ImportPlan) -> None:
         old = f"; there: {', '.join(one.old_names)}" if one.old_names else ""
         lines = ((f"{one.name} ({', '.join(one.sources)}{old})", "bold"), (f"  {described(one.own)}", ""))
         tables.print_lines([(visible(hide(on_one_line(text))), style) for text, style in lines])
+    if not plan.sources and not plan.skipped and not plan.problems:
+        say("No servers of other clients were found. Add one with: mcp-hub add NAME -- COMMAND")
+        return
     counted = [tables.plural(len(plan.taken), "server"), f"from {tables.plural(len(plan.sources), 'source')}"]
     say(f"{' '.join(counted)}, {tables.plural(plan.doubles, 'double')} merged, {len(plan.skipped)} not taken")
     for gone in plan.skipped:

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.cli.servers_file.atomic import FileEdit, edit_file
+from mcp_hub.cli.servers_file.kept_secrets import FOLDER
 from mcp_hub.config.edit.entries import NotEditable, put, remove
 from mcp_hub.config.findings import nearest, path_text, quoted
 from mcp_hub.config.load.foreign import is_foreign, place_of_servers
@@ -90,6 +91,11 @@ class ServersFile(msgspec.Struct, frozen=True):
             said = f"cannot be read: {problem.strerror}"
             raise ConfigError(ConfigFinding("config_unreadable", said, str(self.path))) from None
         return self._read(self._decoded(content))[1]
+
+    def secret_files(self) -> set[Path]:
+        """The files of secrets that the file refers to (`kept_secrets`)."""
+        text = self.path.read_text("utf-8", "replace") if self.exists else ""
+        return {path for path in (self.folder / FOLDER).glob("*") if f"${{file:{FOLDER}/{path.name}}}" in text}
 
     def registry(self) -> str | None:
         """`hub.registry`, where the file has it and can be read."""

@@ -220,13 +220,14 @@ def test_keyring_takes_the_secrets_where_it_is_asked_to(home: Path, monkeypatch:
 
 def test_init_imports_what_is_there_or_begins_with_a_clock(home: Path) -> None:
     assert "[no_terminal]" in run("init", code=2).stderr
-    run("init", "--yes")
+    assert "mcp-hub install --all --import\n" in run("init", "--yes").stderr
     assert list(servers(home)) == NAMES
     assert "[output_exists]" in run("init", "--yes", code=2).stderr
     (home / "hub" / "servers.yaml").unlink()
     for name in FILES:
         (home / name).unlink()
-    run("init", "--yes")
+    assert "No servers of other clients" in run("import", "--all", "--dry-run").stderr
+    assert "mcp-hub install --all\n" in run("init", "--yes").stderr
     assert list(servers(home)) == ["time"]
 
 

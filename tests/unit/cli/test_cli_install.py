@@ -307,6 +307,17 @@ def test_clients_connect_to_a_running_hub(home: Home) -> None:
     assert not (home.folder / ".kiro").exists()
 
 
+def test_next_steps_are_named_after_an_installation(home: Home) -> None:
+    home.write(".cursor/mcp.json", json_servers(own=local("own")))
+    home.write(".warp/.mcp.json", "{}")
+    said = home.install("--all").output
+    assert "mcp-hub install --undo" in said and "mcp-hub install --import cursor\n" in said
+    said = home.install("--all", "--import").output
+    assert "mcp-hub install --undo" in said and "install --import" not in said
+    said = home.install("--all", "--import").output
+    assert "--undo" not in said, "nothing has changed"
+
+
 def test_own_file_of_the_hub_is_removed_again(home: Home) -> None:
     (home.folder / ".continue").mkdir()
     home.install("continue")

@@ -66,6 +66,26 @@ def test_added_server_stands_behind_the_others_and_removal_gives_every_byte_back
     assert file.read_bytes() == before and file.stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.parametrize("command", ["remove", "enable", "disable", "edit"])
+def test_without_a_configuration_the_command_that_makes_one_is_named(
+    file: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = file.parent / "none" / "servers.yaml"
+    monkeypatch.setenv("MCP_HUB_CONFIG", str(place))
+    said = run(command, *(() if command == "edit" else ("x",)), code=2).stderr
+    assert said == f"{place} does not exist. Create it with: mcp-hub init [config_not_found]\n"
+    assert not place.parent.exists()
+
+
+def test_secret_that_no_server_uses_any_more_is_named(file: Path) -> None:
+    for name in ("one", "two"):
+        run("add", name, "--env", f"API_KEY={CANARY}", "--", "prog")
+    run("add", "three", "--env", "API_KEY=${file:secrets/two.API_KEY}", "--", "prog")
+    assert "secrets" not in run("remove", "three").stderr
+    left = run("remove", "one", "time").stderr
+    assert str(file.parent / "secrets" / "one.API_KEY") in left and "two" not in left
+
+
 def test_switching_a_server_off_and_on_gives_every_byte_back(file: Path) -> None:
     before = file.read_bytes()
     run("disable", "time", "git")

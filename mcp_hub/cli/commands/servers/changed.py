@@ -24,6 +24,14 @@ def found_file(config: str | None) -> ServersFile:
         fail_with(error)
 
 
+def existing_file(config: str | None) -> ServersFile:
+    """The same; exits with 2, too, if there is no file yet."""
+    file = found_file(config)
+    if not file.exists:
+        fail("config_not_found", f"{file.path} does not exist. Create it with: mcp-hub init")
+    return file
+
+
 def make(file: ServersFile, changes: Sequence[Change]) -> bool:
     """Makes the changes; whether there was something to do. Exits with 2 and the reason if they cannot be made."""
     try:
@@ -49,13 +57,12 @@ def report(file: ServersFile, said: str) -> None:
         say(f"The running hub (process {hub.pid}) reloads the file.")
 
 
-def tell_next(file: ServersFile) -> None:
-    """Says how the servers that were imported come to the clients."""
+def tell_next(file: ServersFile, *, are_imported: bool) -> None:
+    """Says how the servers come to the clients; those that `are_imported` are still in the clients' own files, too."""
     is_usual = ServersFile.find(None, os.environ).path == file.path
     option = "" if is_usual else f" --config {shlex.quote(str(file.path))}"
-    say(
-        f"Next, connect your clients, and take these servers out of their files: mcp-hub install --all --import{option}"
-    )
+    moves, how = (", and take these servers out of their files", " --import") if are_imported else ("", "")
+    say(f"Next, connect your clients{moves}: mcp-hub install --all{how}{option}")
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from mcp_hub.cli.commands.servers.changed import found_file, report
+from mcp_hub.cli.commands.servers.changed import existing_file, report
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.servers_file.servers_file import ServersFile
@@ -24,9 +24,7 @@ def edit(config: str | None) -> None:
     If the file has mistakes, the command shows them and offers to edit again. A running hub keeps its settings until
     the file is valid. Exit code 2 if mistakes are left.
     """
-    file = found_file(config)
-    if not file.exists:
-        fail("config_not_found", f"{file.path} does not exist. Create it with: mcp-hub init")
+    file = existing_file(config)
     while True:
         _open(file)
         if _is_right(file):

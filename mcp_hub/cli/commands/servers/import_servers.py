@@ -74,7 +74,7 @@ def import_servers(
     elif costs is not None:
         print_costs(costs)
     if is_written and not as_json:
-        tell_next(file)
+        tell_next(file, are_imported=True)
 
 
 def plan_of(sources: Sequence[str], file: ServersFile, *, keyring: bool = False) -> ImportPlan:

@@ -42,7 +42,7 @@ def init(yes: bool, config: str | None) -> None:
         print_plan(plan)
         if yes or click.confirm(f"Import {tables.plural(len(plan.taken), 'server')}?", default=True, err=True):
             carry_out(plan)
-            tell_next(file)
+            tell_next(file, are_imported=True)
             return
     else:
         say("The clients on this machine have no servers that could be imported.")
@@ -52,7 +52,7 @@ def init(yes: bool, config: str | None) -> None:
     except ConfigError as error:
         end_with(error)
     report(file, f"Added {', '.join(servers)}")
-    tell_next(file)
+    tell_next(file, are_imported=False)
 
 
 def _asked() -> dict[str, JsonObject]:
@@ -60,11 +60,13 @@ def _asked() -> dict[str, JsonObject]:
     servers: dict[str, JsonObject] = {}
     if click.confirm("Add a clock with time zones (mcp-server-time)?", default=True, err=True):
         servers["time"] = _TIME
-    folder = click.prompt("A folder whose files tools may read and write (empty: none)", default="", err=True)
+    folder = click.prompt(
+        "A folder whose files tools may read and write (empty: none)", default="", show_default=False, err=True
+    )
     if folder.strip():
         path = os.path.abspath(os.path.expanduser(folder.strip()))
         servers["files"] = {"command": "npx", "args": [*_FILES, path.replace("${", "$${")]}
-    url = click.prompt("The URL of a remote MCP server (empty: none)", default="", err=True).strip()
+    url = click.prompt("The URL of a remote MCP server (empty: none)", default="", show_default=False, err=True).strip()
     if url:
         servers[(urlsplit(url).hostname or "remote").removeprefix("www.").partition(".")[0]] = {"url": url}
     return servers or {"time": _TIME}

@@ -30,6 +30,10 @@ INITIALIZED: JsonObject = {
     "instructions": "be brief",
 }
 
+APPS: JsonObject = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
+EXTENSIONS: JsonObject = {"extensions": {"io.modelcontextprotocol/tasks": {}, "dev.mcp-hub/streams": {}, **APPS}}
+"""Declared to every modern server, whatever the client of a call declares."""
+
 
 class Server(OtherEnd):
     """The server's end. A step of a script is a method that says what comes in and what goes out."""

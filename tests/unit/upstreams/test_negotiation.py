@@ -16,7 +16,7 @@ from mcp_hub.upstreams.peer.negotiation import (
     negotiate,
 )
 from mcp_hub.upstreams.peer.state import CLIENT_INFO, PeerInfo
-from tests.unit.upstreams.scripted import DISCOVERED, INITIALIZED, Script, Server, talking, together
+from tests.unit.upstreams.scripted import APPS, DISCOVERED, EXTENSIONS, INITIALIZED, Script, Server, talking, together
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +62,7 @@ async def test_a_server_that_answers_the_probe_is_modern(wanted: Era | None, kno
         assert probe["params"]["_meta"] == {
             META + "protocolVersion": "2026-07-28",
             META + "clientInfo": CLIENT_INFO,
-            META + "clientCapabilities": {"extensions": {META + "tasks": {}, "dev.mcp-hub/streams": {}}},
+            META + "clientCapabilities": EXTENSIONS,
         }
 
     info = await settled(script, wanted, known)
@@ -118,7 +118,8 @@ async def test_a_silent_server_is_asked_to_initialise_and_its_late_answer_says_w
     async def script(server: Server) -> None:
         probe = await server.expect("server/discover")
         hello = await server.expect("initialize")  # and nothing before it: strict servers take nothing else
-        assert hello["params"]["capabilities"]["experimental"] == {"dev.mcp-hub/streams": {}}
+        declared = hello["params"]["capabilities"]
+        assert declared["experimental"] == {"dev.mcp-hub/streams": {}} and declared["extensions"] == APPS
         await server.send(id=probe["id"], **answer)
         await server.send(id=hello["id"], result=INITIALIZED)
         await server.expect("notifications/initialized")

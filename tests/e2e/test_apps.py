@@ -120,6 +120,8 @@ async def check_model(peer: Peer) -> None:
     """A model finds and runs what is for it alone."""
     found = (await peer.call("find_tools", {"query": "refresh the board", "limit": 50})).text
     assert "b_show" in found and "refresh" not in found.lower().replace("refresh the board", "")
+    listed, exact = [(await peer.call("find_tools", asked)).text for asked in ({"server": "b"}, {"query": "b_refresh"})]
+    assert "b_plain" in listed and "b_refresh" not in listed and "Refreshes" not in exact
     for runner in ("run_tool", "read_tool"):
         refused = (await peer.call(runner, {"name": "b_refresh"})).result
         assert refused["isError"] and "Unknown tool: b_refresh" in refused["content"][0]["text"]

@@ -5,17 +5,23 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from mcp_hub.call import Upstream
 from mcp_hub.catalog.apps.routing import SERVER, AppRequests
+from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.token_costs import account
+from mcp_hub.catalog.discovery.instructions import instructions
 from mcp_hub.catalog.discovery.meta_tools import meant
 from mcp_hub.catalog.exposure import MOST_APPS, decided, exposed
 from mcp_hub.catalog.filters import Filter
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.view import CatalogView, build
+from mcp_hub.clock import SystemClock
 from mcp_hub.errors import UnknownEntry
-from mcp_hub.types import OWN, ClientKind, Era, Kind, Mode, RawObject, Snapshot
-from tests.unit.catalog.offers import names, offer, tool
+from mcp_hub.notices import Notices
+from mcp_hub.types import OWN, CacheHint, ClientKind, Era, Kind, Mode, RawObject, Snapshot
+from tests.unit.catalog.offers import Listing, names, offer, tool
 
 SHOWS = ClientKind(shows_apps=True)
 OTHER = ClientKind()
@@ -96,6 +102,28 @@ def test_resources_are_listed_with_their_app_s_settings_to_clients_that_show_app
     view = build([server("a", lists=True)], rules_of("a"))
     (shown,), (other,) = (exposed(view, rules_of("a"), one, "full").entries(Kind.RESOURCE) for one in (SHOWS, OTHER))
     assert json.loads(shown.raw)["_meta"] == {"ui": {"csp": {}}} and "_meta" not in json.loads(other.raw)
+
+
+@pytest.mark.parametrize("client", [SHOWS, OTHER])
+def test_a_list_of_resources_that_depends_on_who_shows_apps_is_no_shared_one(client: ClientKind) -> None:
+    public = {Kind.RESOURCE: CacheHint(60, public=True), Kind.TEMPLATE: CacheHint(60, public=True)}
+    for address, scope in ((ADDRESS, "private"), (None, "public")):
+        found = server("a", lists=True) if address else offer("a", "plain")
+        modern = replace(found, era=Era.MODERN, hints=public, capabilities={"resources": {}})
+        view = exposed(build([modern], rules_of("a")), rules_of("a"), client, "full")
+        assert json.loads(view.page(Kind.RESOURCE, Era.MODERN, None, 9))["cacheScope"] == scope
+
+
+@pytest.mark.anyio
+async def test_search_and_instructions_name_no_tool_for_apps_alone() -> None:
+    changes = Notices()
+    upstream = Listing("a", changes)
+    upstream.lists(server("a"))
+    upstreams: dict[str, Upstream] = {"a": upstream}
+    catalog = Catalog(upstreams, {None: rules_of("a")}, changes, SystemClock(), 0)
+    found = await catalog.search(None, "refresh show plain", 9)
+    assert {hit.id for hit in found.hits} == {"a_show", "a_plain"}
+    assert "a (2): show, plain" in (instructions(catalog, upstreams, None) or "")
 
 
 def test_search_lists_at_most_so_many_tools_for_their_apps_and_what_is_pinned_besides() -> None:

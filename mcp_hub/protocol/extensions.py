@@ -15,7 +15,7 @@ def declares(capabilities: JsonObject, era: Era, extension: str) -> bool:
 
     One of the handshake era may declare the hub's own under `experimental`. Apps need their media type in the settings.
     """
-    if era is Era.HANDSHAKE and extension == TASKS:  # it never gets tasks
+    if era is Era.HANDSHAKE and extension not in (STREAMS, APPS):  # the hub serves the others in the modern era only
         return False
     places = ("extensions", "experimental") if era is Era.HANDSHAKE and extension == STREAMS else ("extensions",)
     offers = (capabilities.get(place) for place in places)

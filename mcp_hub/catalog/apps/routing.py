@@ -45,7 +45,8 @@ class AppRequests:
         return params
 
     def _tool(self, name: str, params: RawObject, server: str | None) -> RawObject:
-        if server is None and self._view.find(Kind.TOOL, name) is not None:
+        entry = self._view.find(Kind.TOOL, name)
+        if entry is not None and server in (None, entry.server):
             return params
         servers = self._servers() if server is None else {server}
         found = [entry for entry in self._view.usable_tools if entry.key == name and entry.server in servers]
@@ -57,8 +58,8 @@ class AppRequests:
         return {**params, "name": msgspec.Raw(object_bytes(found[0].exported))} if found else params
 
     def _resource(self, uri: str, params: RawObject, server: str | None) -> RawObject:
-        origin = self._view.resolve_uri(uri) if server is None else None
-        if origin is None:
+        origin = self._view.resolve_uri(uri)
+        if origin is None or server not in (None, origin[0]):
             servers = self._servers() if server is None else {server}
             ways = [way for way in (self._way(one, uri) for one in servers) if way is not None]
             if len(ways) > 1:

@@ -228,6 +228,7 @@ def test_a_bare_name_that_apps_of_two_servers_may_mean_is_refused_with_the_names
     assert refused.value.data == {"nearest": ["a_refresh", "b_refresh"]}
     assert asked(SEEN, "b_refresh", shown) == "b_refresh", "the exported name decides"
     assert asked(SEEN, "refresh", shown, "b") == "b_refresh", "and so does _meta"
+    assert asked(SEEN, "b_refresh", shown, "b") == "b_refresh", "or both"
 
 
 @pytest.mark.parametrize("shown", [[], None])
@@ -268,6 +269,7 @@ def test_a_named_server_that_lacks_the_tool_is_an_error_that_says_so(by: str) ->
         (["b"], None, ADDRESS, ADDRESS),
         (["b"], "a", "data:x", "hub://a/data:x"),
         (["a"], "b", ADDRESS, "ui://b/board/main"),
+        (["a"], "b", "ui://b/board/main", "ui://b/board/main"),
         (["b"], "nobody", "data:x", "data:x"),
     ],
 )

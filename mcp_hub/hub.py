@@ -23,6 +23,7 @@ from mcp_hub.calls.starter import CallStarter, FollowUp
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.streams.stored import asked, own_name
 from mcp_hub.calls.streams.table import StreamTable
+from mcp_hub.catalog.apps.routing import AppRequests
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.accounts import TokenAccounts
 from mcp_hub.catalog.discovery import definitions, meta_tools
@@ -74,6 +75,7 @@ class _Facts(msgspec.Struct, frozen=True):
     reads_only: Callable[[Call], bool]
     partials: PartialForm | None
     takes_events: bool
+    of_apps: AppRequests | None
 
 
 class LongResults(msgspec.Struct, frozen=True):
@@ -136,8 +138,8 @@ class HubPort:
             return known
         if offer.epoch != epoch:
             offer.renew(epoch)
-        profile = session.caller.profile
-        client_kind = self.client_kind(session)
+        profile, client_kind = session.caller.profile, self.client_kind(session)
+        is_settled = partial(self.catalog.is_settled, client_kind)
         view, deadline = self.catalog.exposed(profile, client_kind, offer.mode), client_kind.soft_deadline
         facts = _Facts(
             self.changes.version,
@@ -146,11 +148,12 @@ class HubPort:
             results_of(self.catalog.rules(profile), client_kind),
             self._starter.truncation(view.shows_output),
             partial(self.catalog.unlisted, profile),
-            partial(self.catalog.is_settled, client_kind),
+            is_settled,
             None if deadline is None else Early(deadline, is_task=False),
             partial(_is_read_only, view),
             client_kind.partials,
             extensions.declares(session.capabilities, session.era, extensions.STREAMS),
+            AppRequests(view, offer.apps, is_settled) if client_kind.shows_apps else None,
         )
         offer.derive(facts)
         return facts
@@ -163,8 +166,7 @@ class HubPort:
 
     def list_page(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
         """The encoded result of a list request, from what is known now. Raises `InvalidParams`."""
-        view = self.view(session)
-        offer = session.offer
+        view, offer = self.view(session), session.offer
         if offer.mode is None and kind is Kind.TOOL:
             offer.settle(self.catalog.mode(session.caller.profile, self.client_kind(session)))
         page = view.page(kind, session.era, cursor, self.session_rules.page_size)
@@ -185,10 +187,11 @@ class HubPort:
 
         Raises `InvalidParams`, `UnknownEntry`, `Busy`, and -32021 for a client that takes no tasks where it has to.
         """
-        retried = None
-        if session.era is MODERN and ("inputResponses" in params or "requestState" in params):
-            retried = questions.take_retry(params)
+        is_retry = session.era is MODERN and ("inputResponses" in params or "requestState" in params)
+        retried = questions.take_retry(params) if is_retry else None
         facts = self._facts(session)
+        if facts.of_apps is not None:
+            params = facts.of_apps.exported(method, params, meta.rest)
         meant = meta_tools.meant(facts.view, session.era, method, params, facts.is_settled, facts.unlisted)
         early = None
         if method == "tools/call" and meant.to.server != OWN:
@@ -247,7 +250,7 @@ class HubPort:
         """Where `find_tools` looks for the session, once a list could be answered."""
         profile = session.caller.profile
         await self.catalog.settled(self.client_kind(session))
-        view, rules = self.catalog.view(profile), self.catalog.rules(profile)
+        view, rules = self.catalog.view(profile).for_model, self.catalog.rules(profile)
         return ToolFinder(
             view=view,
             search=partial(self.catalog.search, profile),
@@ -302,9 +305,8 @@ class HubPort:
 
     def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:
         """The result of a call with its resource URIs as the session's client can read them."""
-        if not mentions_uris(result):
-            return result
-        return self.catalog.exported_in_result(session.caller.profile, call, result)
+        profile = session.caller.profile
+        return self.catalog.exported_in_result(profile, call, result) if mentions_uris(result) else result
 
     def is_shared(self, session: Session, call: CallHandle) -> bool:
         """Whether nothing but the upstream decided the result, so that caches of several users may keep it."""
@@ -340,8 +342,7 @@ class HubPort:
             upstream.session_ended(session.id)
 
     def _origin(self, session: Session, uri: str) -> Origin:
-        params = {"uri": msgspec.Raw(msgspec.json.encode(uri))}
-        to = route(self.view(session), session.era, "resources/read", params)
+        to = route(self.view(session), session.era, "resources/read", {"uri": msgspec.Raw(msgspec.json.encode(uri))})
         return to.server, msgspec.json.decode(to.params["uri"], type=str)
 
     def set_log_level(self, session: Session, level: str) -> None:
@@ -359,8 +360,7 @@ class HubPort:
 
     def figures(self) -> Figures:
         """The calls in numbers, as of now."""
-        methods = self._registry.meters.figures(self._upstreams)
-        return Figures(BOUNDS, load_figures(self._registry.under_way), methods)
+        return Figures(BOUNDS, load_figures(self._registry.under_way), self._registry.meters.figures(self._upstreams))
 
     def statuses(self) -> list[UpstreamStatus]:
         """Every configured server, in configured order."""

@@ -105,7 +105,7 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
     `soft_deadline` in seconds is answered with the output so far, None for never; for such a client `own` are the
     definitions of the hub's own tools. Its first list waits until `first_list_wait` seconds after the start of the hub,
     None for the usual time. `partials` is the form in which it gets partial content as progress messages, None for
-    never. Its results follow the last progress of their call after `result_gap` seconds.
+    never. Its results follow the last progress of their call after `result_gap` seconds. It `shows_apps` of tools.
     """
 
     expose: Literal["auto"] | Mode | None = None
@@ -117,6 +117,7 @@ class ClientKind(msgspec.Struct, frozen=True, eq=False):
     first_list_wait: float | None = None
     partials: PartialForm | None = None
     result_gap: float = 0.0
+    shows_apps: bool = False
 
 
 PROGRAM: Final = ClientKind(expose="full", max_result_tokens=0)

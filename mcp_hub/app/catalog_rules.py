@@ -84,6 +84,7 @@ def _server_rules(settings: Settings, name: str) -> ServerRules:
         compact=server.compact,
         description=server.description,
         hints=settings.effective(name).hints,
+        apps=server.apps,
     )
 
 

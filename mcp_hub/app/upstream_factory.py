@@ -107,7 +107,8 @@ def list_file(folder: Path, name: str, server: ServerSettings) -> ListFile:
 def _list_key(name: str, server: ServerSettings) -> str:
     """Identifies the command or URL of the entry; its secrets are not part of it, except for those in arguments."""
     what = (server.command, server.cwd, server.url, server.type, server.era)
-    return list_key(name, *what, server.args, sorted(server.env), sorted(server.headers))
+    apps = () if server.apps else ("apps: off",)  # servers offer other tools to clients without apps
+    return list_key(name, *what, server.args, sorted(server.env), sorted(server.headers), *apps)
 
 
 def _spec(
@@ -125,6 +126,7 @@ def _spec(
         line_limit=limits.line,
         stderr_lines=limits.stderr_lines,
         output=output,
+        apps=server.apps,
     )
 
 
@@ -139,6 +141,7 @@ def _remote(
         transport=server.type,
         era=_pinned(server),
         line_limit=settings.hub.limits.line,
+        apps=server.apps,
     )
     return partial(HttpConnection, name, spec, eras, logins.access(name, server) if logins is not None else None)
 

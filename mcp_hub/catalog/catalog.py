@@ -166,7 +166,7 @@ class Catalog:
 
     async def search(self, profile: str | None, query: str, limit: int, server: str | None = None) -> SearchAnswer:
         """The tools of the profile that fit the query."""
-        return await self._indexes.search(profile, self.view(profile), query, limit, server)
+        return await self._indexes.search(profile, self.view(profile).for_model, query, limit, server)
 
     def rules(self, profile: str | None) -> ViewRules:
         return self._rules[profile]

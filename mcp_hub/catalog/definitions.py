@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
+from mcp_hub.catalog.apps.metadata import AppMeta, app_meta
 from mcp_hub.catalog.filters import UNTOLD, Traits
 from mcp_hub.catalog.hints import EffectiveHints, HintClaims
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
@@ -41,7 +42,7 @@ class Definition(msgspec.Struct, frozen=True):
 
     `traits` are the hints of a tool's annotations, and tags, which the protocol does not have: those of `tags`,
     `_meta.tags`, and what FastMCP's servers send, `_meta.fastmcp.tags` (once `_fastmcp`). `hints` says where the hints
-    come from.
+    come from, `app` what its `_meta` says of an app.
     """
 
     kind: Kind
@@ -50,6 +51,7 @@ class Definition(msgspec.Struct, frozen=True):
     summary: str = ""
     traits: Traits = UNTOLD
     hints: EffectiveHints = EffectiveHints()
+    app: AppMeta | None = None
 
 
 class Quarantined(msgspec.Struct, frozen=True):
@@ -278,7 +280,8 @@ def _read(kind: Kind, raw: bytes) -> Definition:
         raise _Unfit(f"not UTF-8: {error.reason} at byte {error.start}") from None
     except msgspec.DecodeError as error:
         raise _Unfit(str(error)) from None
-    definition = Definition(kind, key, fields, first_line(listed.description or ""), _traits(listed, fields))
+    summary, traits = first_line(listed.description or ""), _traits(listed, fields)
+    definition = Definition(kind, key, fields, summary, traits, app=app_meta(listed.meta))
     annotations = listed.annotations if isinstance(listed, _Tool) else None
     return definition if annotations is None else with_hints(definition, EffectiveHints(annotations.claims()))
 

@@ -1,12 +1,13 @@
 """The parts of a view: definitions as they are offered, under the names that clients know them by."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
 
 from mcp_hub.catalog import names
+from mcp_hub.catalog.apps.metadata import AppMeta, with_address, without_app
 from mcp_hub.catalog.definitions import Definition, Quarantined, encode_as, in_era, parse
 from mcp_hub.catalog.hints import EffectiveHints
 from mcp_hub.catalog.overrides import UNCHANGED, Override, Supplied, find_override, overridden
@@ -24,7 +25,7 @@ class Entry:
     """One listed thing. `key` is the upstream's own name, URI or template; `raw` the definition under `exported`.
 
     `is_pinned` says that it is listed whatever else is; `supplied` are arguments of a tool that the hub gives. `hints`
-    has the hints of a tool and where they come from.
+    has the hints of a tool and where they come from, `app` what is said of its app.
     """
 
     kind: Kind
@@ -38,6 +39,17 @@ class Entry:
     supplied: Supplied | None = field(default=None, hash=False)
     hints: EffectiveHints = EffectiveHints()
     is_read_only: bool = False
+    app: AppMeta | None = None
+
+    @property
+    def has_app(self) -> bool:
+        """Whether a client shows an app with the results of this tool."""
+        return self.app is not None and self.app.address is not None
+
+    @property
+    def is_app_only(self) -> bool:
+        """Whether this tool is for apps alone: no model may see or call it."""
+        return self.app is not None and not self.app.for_model
 
     def definition(self, era: Era, *, explains_hints: bool = False) -> bytes:
         """The definition as this era has it; it may say where a tool's hints come from."""
@@ -51,16 +63,28 @@ class Entry:
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """A definition as its server offers it, before filters; only of tools can there be an `override`."""
+    """A definition as its server offers it, before filters; only of tools can there be an `override`.
+
+    `address` is the exported address of its app.
+    """
 
     server: str
     definition: Definition
     exported: str
     override: Override
+    address: str | None = None
 
     @property
     def origin(self) -> Origin:
         return self.server, self.definition.key
+
+
+class Offers(msgspec.Struct, frozen=True):
+    """All that servers offer, what of it is unfit, and the exported `addresses` of resources and apps."""
+
+    by_kind: dict[Kind, list[Offer]]
+    quarantined: tuple[Quarantined, ...]
+    addresses: dict[Origin, str]
 
 
 def present(snapshots: Iterable[Snapshot], rules: ViewRules) -> list[Snapshot]:
@@ -74,21 +98,38 @@ def offered(
     rules: ViewRules,
     new: Collection[Origin] = (),
     approved: Collection[Origin] = (),
-) -> tuple[dict[Kind, list[Offer]], tuple[Quarantined, ...]]:
+) -> Offers:
     """All that these servers, which the rules know, offer, and what is unfit.
 
     `new` tools take no other's name; those that a person has `approved` may be believed their hints.
     """
-    offers: dict[Kind, list[Offer]] = {}
+    found: dict[Kind, list[tuple[str, Definition]]] = {kind: [] for kind in Kind}
     quarantined: list[Quarantined] = []
     for kind in Kind:
-        found: list[tuple[str, Definition]] = []
         for snapshot in snapshots:
             usable, unfit = parse(kind, snapshot.lists.get(kind, ()), snapshot.server)
-            found += ((snapshot.server, definition) for definition in usable)
+            found[kind] += ((snapshot.server, definition) for definition in usable)
             quarantined += unfit
-        offers[kind] = _named(kind, found, rules, new, approved)
-    return offers, tuple(quarantined)
+    addresses = _addresses(snapshots, found, rules)
+    offers = {kind: _named(kind, own, rules, new, approved, addresses) for kind, own in found.items()}
+    return Offers(offers, tuple(quarantined), addresses)
+
+
+def _addresses(
+    snapshots: Sequence[Snapshot], found: Mapping[Kind, Sequence[tuple[str, Definition]]], rules: ViewRules
+) -> dict[Origin, str]:
+    """The exported address of each listed resource and each app of a tool, which servers need not list.
+
+    Of one address the first server in configured order keeps it, whether it lists it or only names it.
+    """
+    listed = [(server, one.key) for server, one in found[Kind.RESOURCE]]
+    apps = [
+        (server, one.app.address)
+        for server, one in found[Kind.TOOL]
+        if one.app is not None and one.app.address is not None and rules.servers[server].apps
+    ]
+    order = {snapshot.server: place for place, snapshot in enumerate(snapshots)} if apps else {}
+    return uris.assign(sorted([*listed, *apps], key=lambda origin: order[origin[0]]) if apps else listed)
 
 
 def _named(
@@ -97,12 +138,13 @@ def _named(
     rules: ViewRules,
     new: Collection[Origin],
     approved: Collection[Origin],
+    addresses: dict[Origin, str],
 ) -> list[Offer]:
     origins = [(server, definition.key) for server, definition in found]
     overrides: dict[Origin, Override] = {}
     match kind:
         case Kind.RESOURCE:
-            exported = uris.assign(origins)
+            exported = addresses
         case Kind.TEMPLATE:
             exported = uris.assign_templates(origins)
         case Kind.PROMPT:
@@ -118,7 +160,9 @@ def _named(
         if kind is Kind.TOOL:
             rule, is_approved = rules.servers[server].hints, origin in approved
             definition = overridden(definition, override, rule, is_approved=is_approved)
-        offers.append(Offer(server, definition, exported[origin], override))
+        own = definition.app.address if definition.app is not None else None
+        address = addresses.get((server, own)) if own is not None else None
+        offers.append(Offer(server, definition, exported[origin], override, address))
     return offers
 
 
@@ -134,7 +178,7 @@ def is_admitted(kind: Kind, offer: Offer, rules: ViewRules) -> bool:
     own, definition = rules.servers[offer.server], offer.definition
     both, traits = (definition.key, offer.exported), definition.traits
     match kind:
-        case Kind.TOOL if offer.override.hide:
+        case Kind.TOOL if offer.override.hide or (not own.apps and _is_app_only(definition)):
             return False
         case Kind.TOOL:
             return own.tools.admits(*both, traits=traits) and rules.tools.admits(offer.exported, traits=traits)
@@ -151,6 +195,11 @@ def is_admitted(kind: Kind, offer: Offer, rules: ViewRules) -> bool:
 def entry_of(kind: Kind, offer: Offer, rules: ViewRules) -> Entry:
     """The entry that lists an offer, pinned if its override or the rules say so."""
     definition, override = offer.definition, offer.override
+    raw, app = encode_as(definition, offer.exported), definition.app
+    if app is not None and not rules.servers[offer.server].apps:
+        raw, app = without_app(raw), None
+    if app is not None and app.address is not None and offer.address is not None:
+        raw = with_address(raw, app.address, offer.address)
     is_pinned = override.pin
     if is_pinned is None:
         is_pinned = kind is Kind.TOOL and any_matches(rules.pinned, (offer.exported,))
@@ -159,14 +208,19 @@ def entry_of(kind: Kind, offer: Offer, rules: ViewRules) -> Entry:
         offer.server,
         definition.key,
         offer.exported,
-        encode_as(definition, offer.exported),
+        raw,
         definition.summary,
         is_pinned,
         tuple(sorted(definition.traits.tags)),
         override.supplied or None,
         definition.hints,
         definition.traits.hints.read_only,
+        app,
     )
+
+
+def _is_app_only(definition: Definition) -> bool:
+    return definition.app is not None and not definition.app.for_model
 
 
 def by_server(found: Iterable[tuple[str, _T]]) -> dict[str, list[_T]]:

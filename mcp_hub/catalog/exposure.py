@@ -3,13 +3,14 @@
 Every tool of the view can be called, listed or not. The same servers give the same bytes, in whatever order they start.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
+from mcp_hub.catalog.apps.metadata import without_app
 from mcp_hub.catalog.compact.schema import compact_tool
 from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.definitions import parse, without
@@ -21,6 +22,8 @@ from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import OWN, ClientKind, Kind, Mode, RawObject
 
 MOST_IN_FULL: Final = 60  # tools that `auto` lists in full to a client that does not defer them by itself
+MOST_APPS: Final = 20
+"""Tools that are listed for their apps besides others."""
 _CHARS_PER_TOKEN: Final = 4
 _ALWAYS: Final = "anthropic/alwaysLoad"
 _HINT: Final = "anthropic/searchHint"
@@ -34,7 +37,7 @@ def decided(view: CatalogView, rules: ViewRules, client: ClientKind) -> Mode:
     asked = client.expose or rules.expose
     if asked != "auto":
         return asked
-    tools = [entry for entry in view.entries(Kind.TOOL) if _is_listed(entry, rules, "full")]
+    tools = [entry for entry in view.for_model.entries(Kind.TOOL) if _is_listed(entry, rules, "full")]
     if client.max_tools is not None and len(tools) > client.max_tools:
         return "search"
     if client.defers_tools:
@@ -49,11 +52,15 @@ def exposed(
 
     `is_partial` while servers have never been listed: their tools can be found later, and nobody is to keep the lists.
     """
+    view = view if client.shows_apps else view.for_model
     tools = view.entries(Kind.TOOL)
-    listed = list(_shaped([entry for entry in tools if _is_listed(entry, rules, mode)], rules, client))
+    chosen = [entry for entry in tools if _is_listed(entry, rules, mode)]
+    if client.shows_apps:
+        chosen = _with_apps(chosen, tools)
+    listed = list(_shaped(chosen, rules, client))
     is_auto = (client.expose or rules.expose) == "auto"
     has_search = mode != "full" or len(listed) < len(tools) or (is_auto and is_partial)
-    groups = by_server((entry.server, entry.exported) for entry in tools)
+    groups = by_server((entry.server, entry.exported) for entry in view.for_model.entries(Kind.TOOL))
     own = _own(discovery.definitions(groups, is_names=mode == "names"), client)
     reading = _own([discovery.READ_RESULT], client)
     early = _own(client.own, client)
@@ -61,9 +68,37 @@ def exposed(
     most = client.max_tools
     if is_auto and most is not None and len(listed) + len(shown) + (len(own) if has_search else 0) > most:
         has_search = True
-        listed = listed[: max(0, most - len(shown) - len(own))]
+        listed = _cut(listed, max(0, most - len(shown) - len(own)))
     shown = [*(own if has_search else []), *shown, *listed]
-    return view.exposed([*own, *reading, *early, *tools], shown, is_partial=is_partial)
+    return view.exposed([*own, *reading, *early, *tools], shown, _resources(view, client), is_partial=is_partial)
+
+
+def _with_apps(listed: Sequence[Entry], tools: Sequence[Entry]) -> list[Entry]:
+    """`listed`, and the tools by which a client shows apps: it goes by definitions, and sees no others.
+
+    Those for apps alone are all among them: a client checks the calls of apps against its list.
+    """
+    names = {entry.exported for entry in listed}
+    more = [entry for entry in tools if entry.has_app and not entry.is_app_only and entry.exported not in names]
+    names |= {entry.exported for entry in more[:MOST_APPS]}
+    return [entry for entry in tools if entry.exported in names or entry.is_app_only]
+
+
+def _cut(listed: Sequence[Entry], most: int) -> list[Entry]:
+    """As many as fit, those for apps alone first: they cost the model nothing. In their order."""
+    kept = sorted(range(len(listed)), key=lambda place: not listed[place].is_app_only)[:most]
+    return [listed[place] for place in sorted(kept)]
+
+
+def _resources(view: CatalogView, client: ClientKind) -> dict[Kind, tuple[Entry, ...]]:
+    """The lists of resources that depend on whether this client shows apps, as it gets them."""
+    kinds = [kind for kind in (Kind.RESOURCE, Kind.TEMPLATE) if any(entry.app for entry in view.entries(kind))]
+    return {kind: tuple(_resource(entry, client) for entry in view.entries(kind)) for kind in kinds}
+
+
+def _resource(entry: Entry, client: ClientKind) -> Entry:
+    is_plain = entry.app is None or client.shows_apps
+    return entry if is_plain else replace(entry, raw=without_app(entry.raw))
 
 
 def results_of(rules: ViewRules, client: ClientKind) -> int:
@@ -80,6 +115,8 @@ def _shaped(tools: Iterable[Entry], rules: ViewRules, client: ClientKind) -> Ite
     for entry in tools:
         raw = entry.raw
         own = rules.servers[entry.server].compact if entry.server in rules.servers else None
+        if entry.app is not None and not client.shows_apps:
+            raw = without_app(raw)
         if rules.compact if own is None else own:
             raw = _compacted(raw)
         if client.own:

@@ -16,7 +16,8 @@ class ServerRules(msgspec.Struct, frozen=True):
 
     Filters see the upstream's and the exported names and URIs; `rename` and `overrides` (globs, too) the upstream's.
     `expose` and `compact` None are those of the view. What `yields` takes no name from another server's. `description`
-    takes the place of what the server says of itself. `hints` says which hints of its tools are used.
+    takes the place of what the server says of itself. `hints` says which hints of its tools are used. Without `apps`
+    its tools have no user interfaces.
     """
 
     prefix: str | None = None
@@ -31,6 +32,7 @@ class ServerRules(msgspec.Struct, frozen=True):
     yields: bool = False
     description: str | None = None
     hints: HintRule = "trust"
+    apps: bool = True
 
 
 class ViewRules(msgspec.Struct, frozen=True):

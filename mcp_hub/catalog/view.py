@@ -78,13 +78,12 @@ class _Resources:
         variants = uri_variants(upstream_uri)
         if variants is None or any((server, text) in self._hidden for text in variants.denied):
             return False
-        wrapping = uri.removesuffix(upstream_uri)
-        if any(own.denies(text, wrapping + text) for own in filters for text in variants.denied):
+        if any(own.denies(text, _alike(uri, upstream_uri, text)) for own in filters for text in variants.denied):
             return False
         is_hidden = any(self._hidden_templates.covers(server, text) for text in variants.denied)
         return all(
             self._templates.covers(server, text)
-            or (not is_hidden and all(own.admits(text, wrapping + text) for own in filters))
+            or (not is_hidden and all(own.admits(text, _alike(uri, upstream_uri, text)) for own in filters))
             for text in variants.allowed
         )
 
@@ -101,6 +100,14 @@ class _Resources:
         """The hidden resources in all their variants."""
         hidden = ((server, uri, uri_variants(uri)) for server, uri in self._unlisted)
         return frozenset((server, text) for server, uri, made in hidden for text in (made.denied if made else (uri,)))
+
+
+def _alike(exported: str, own: str, text: str) -> str:
+    """`text` wrapped as the server's `own` URI is in `exported`."""
+    if exported.endswith(own):
+        return exported.removesuffix(own) + text
+    scheme, _, rest = own.partition("://")  # the address of an app keeps its scheme in front
+    return exported.removesuffix(rest) + text.removeprefix(f"{scheme}://")
 
 
 class CatalogView:
@@ -157,6 +164,19 @@ class CatalogView:
         place = self._places[kind].get(exported)
         return None if place is None else self._entries[kind][place]
 
+    @property
+    def usable_tools(self) -> Collection[Entry]:
+        """The tools that callers can use, listed or not."""
+        return self._tools.values()
+
+    @cached_property
+    def for_model(self) -> "CatalogView":
+        """The same without the tools that are for apps alone."""
+        if not any(entry.is_app_only for entry in self._tools.values()):
+            return self
+        listed = (entry for entry in self._entries[_TOOL] if not entry.is_app_only)
+        return self.exposed((entry for entry in self._tools.values() if not entry.is_app_only), listed)
+
     def shows_output(self, exported: str) -> bool:
         """Whether this is a tool that is listed with an output schema."""
         place = self._places[_TOOL].get(exported)
@@ -166,9 +186,12 @@ class CatalogView:
         """The server and its own URI behind `uri`, listed or not; None if nobody's, ambiguous or hidden."""
         return self._resources.resolve(uri)
 
-    def exported_uri(self, server: str, upstream_uri: str) -> str:
-        """The URI under which clients know it, or can reach it from now on if it is not listed (it is remembered)."""
-        return self._resources.exported(server, upstream_uri)
+    def exported_uri(self, server: str, upstream_uri: str, *, remembers: bool = True) -> str:
+        """The URI under which clients know it, or can reach it from now on if it is not listed.
+
+        What is not listed is remembered as this server's unless a client has asked for it.
+        """
+        return self._resources.exported(server, upstream_uri, remembers=remembers)
 
     def nearest(self, kind: Kind, name: str, n: int = 3) -> list[str]:
         """Up to `n` exported names like `name`, best first, for error messages. Bounded effort."""
@@ -192,18 +215,26 @@ class CatalogView:
             self._pages[wanted] = page
         return page
 
-    def exposed(self, tools: Iterable[Entry], listed: Iterable[Entry], *, is_partial: bool = False) -> "CatalogView":
+    def exposed(
+        self,
+        tools: Iterable[Entry],
+        listed: Iterable[Entry],
+        others: Mapping[Kind, tuple[Entry, ...]] = MappingProxyType({}),
+        *,
+        is_partial: bool = False,
+    ) -> "CatalogView":
         """The same with other tools: all of `tools` can be found and used, the first of a name; `listed` are in lists.
 
-        Such a list depends on who asks, so no cache may share it; no list of a view that `is_partial` is to be kept.
+        `others` are lists of other kinds, the same with other definitions. Such lists depend on who asks, so no cache
+        may share them; no list of a view that `is_partial` is to be kept.
         """
         found: dict[str, Entry] = {}
         for entry in tools:
             found.setdefault(entry.exported, entry)
-        hints = {**self._hints, _TOOL: replace(self._hints[_TOOL], public=False)}
+        hints = {**self._hints, **{kind: replace(self._hints[kind], public=False) for kind in (_TOOL, *others)}}
         if is_partial:
             hints = {kind: replace(hint, ttl_ms=0) for kind, hint in hints.items()}
-        entries = MappingProxyType({**self._entries, _TOOL: tuple(listed)})
+        entries = MappingProxyType({**self._entries, **others, _TOOL: tuple(listed)})
         return CatalogView(
             entries, self._resources, hints, self.quarantined, self.withheld, found, self.removed, self._announced
         )
@@ -258,8 +289,8 @@ def build(
     the names of tools that are no longer listed; both outlive the view.
     """
     servers = present(snapshots, rules)
-    new = {origin for origin, finding in held.items() if finding.kind == "new"}
-    offers, quarantined = offered(servers, rules, new, approved)
+    found = offered(servers, rules, {origin for origin, own in held.items() if own.kind == "new"}, approved)
+    offers = dict(found.by_kind)
     withheld: dict[str, UnapprovedTool] = {}
     if held:
         waiting = [own for own in offers[_TOOL] if own.origin in held and is_admitted(_TOOL, own, rules)]
@@ -267,13 +298,13 @@ def build(
         offers[_TOOL] = [own for own in offers[_TOOL] if own.origin not in held]
     shown: dict[Kind, tuple[Entry, ...]] = {}
     hidden: dict[Kind, list[Origin]] = {}
-    for kind, found in offers.items():
-        admitted = [is_admitted(kind, offer, rules) for offer in found]
-        shown[kind] = tuple(entry_of(kind, offer, rules) for offer in compress(found, admitted))
-        hidden[kind] = [offer.origin for offer in compress(found, map(not_, admitted))]
+    for kind, own in offers.items():
+        admitted = [is_admitted(kind, offer, rules) for offer in own]
+        shown[kind] = tuple(entry_of(kind, offer, rules) for offer in compress(own, admitted))
+        hidden[kind] = [offer.origin for offer in compress(own, map(not_, admitted))]
     templates = uris.Templates((entry.server, entry.key) for entry in shown[Kind.TEMPLATE])
     table = uris.UriTable(
-        {offer.origin: offer.exported for offer in offers[Kind.RESOURCE]},
+        found.addresses,
         templates,
         [snapshot.server for snapshot in servers],
         [snapshot.server for snapshot in servers if _lists(snapshot, Kind.RESOURCE)],
@@ -281,8 +312,8 @@ def build(
     )
     filters = {snapshot.server: (rules.servers[snapshot.server].resources, rules.resources) for snapshot in servers}
     resources = _Resources(shown, hidden, table, templates, filters)
-    hints, announced = {kind: _hint(kind, servers, rules) for kind in Kind}, sum(own.announced for own in servers)
-    return CatalogView(MappingProxyType(shown), resources, hints, quarantined, withheld, None, removed, announced)
+    hints, news = {kind: _hint(kind, servers, rules) for kind in Kind}, sum(one.announced for one in servers)
+    return CatalogView(MappingProxyType(shown), resources, hints, found.quarantined, withheld, None, removed, news)
 
 
 def _lists(snapshot: Snapshot, kind: Kind) -> bool:

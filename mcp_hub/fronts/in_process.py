@@ -6,6 +6,7 @@ client fetches its messages with `next`. A client that fetches nothing holds up 
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from mcp_hub.fronts.mcp.binding import Binding, modern_session
 from mcp_hub.fronts.mcp.duplex import Duplex
@@ -22,8 +23,8 @@ class InProcessFront:
     """One client."""
 
     def __init__(self, hub: HubPort, binding: Binding, caller: Caller) -> None:
-        key = new_session_id()
-        self._duplex = Duplex(hub, binding, caller, lambda meta: modern_session(caller, meta, key))
+        modern = partial(modern_session, caller, key=new_session_id(), apps={})
+        self._duplex = Duplex(hub, binding, caller, modern)
         self._queue = MessageQueue(self._duplex)
 
     @asynccontextmanager

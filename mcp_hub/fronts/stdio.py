@@ -37,7 +37,7 @@ class StdioFront:
     def __init__(self, hub: HubPort, binding: Binding, caller: Caller, meet: Meet = lambda era: None) -> None:
         """`meet` as for `Duplex`."""
         # all requests are one client's, so they share a session key
-        modern = partial(modern_session, caller, key="stdio")
+        modern = partial(modern_session, caller, key="stdio", apps={})
         self._turn = hub.turn
         self._duplex = Duplex(hub, binding, caller, modern, meet=meet)
         self._ended = anyio.Event()

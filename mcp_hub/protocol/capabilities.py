@@ -23,14 +23,34 @@ SUPERSET: Final[JsonObject] = {
 Each question is checked against its own caller. No `listChanged`: one client's roots say nothing of the others'.
 """
 
-HELLO: Final[JsonObject] = {**SUPERSET, "experimental": {STREAMS: {}}}
-"""The same for the handshake with a server, with the hub's own."""
-
 TASKS: Final = "io.modelcontextprotocol/tasks"
 """The extension by which a modern server may answer a call with a task; the hub serves it in the modern era only."""
 
-OWN: Final[JsonObject] = {"extensions": {TASKS: {}, STREAMS: {}}}
-"""The hub's own capabilities for modern servers: the extensions that end with it, for every caller."""
+APPS: Final = "io.modelcontextprotocol/ui"
+"""The extension by which tools have user interfaces (MCP Apps, specification of 2026-01-26)."""
+APP_TYPE: Final = "text/html;profile=mcp-app"
+"""The media type of an app, which a client has to name in its settings of the extension."""
+APP_SETTINGS: Final[JsonObject] = {"mimeTypes": [APP_TYPE]}
+
+
+class HubCapabilities(msgspec.Struct, frozen=True):
+    """The capabilities that the hub declares to one server: in its `hello` of the handshake, and as its `own` ones.
+
+    `own` are for modern servers: the extensions that end with the hub, for every caller.
+    """
+
+    hello: JsonObject
+    own: JsonObject
+
+
+WITHOUT_APPS: Final = HubCapabilities(
+    {**SUPERSET, "experimental": {STREAMS: {}}}, {"extensions": {TASKS: {}, STREAMS: {}}}
+)
+WITH_APPS: Final = HubCapabilities(
+    {**WITHOUT_APPS.hello, "extensions": {APPS: APP_SETTINGS}},
+    {"extensions": {**WITHOUT_APPS.own["extensions"], APPS: APP_SETTINGS}},
+)
+"""Servers ask whether their client shows apps before they offer any, and one connection serves all clients."""
 
 MAX_RELAYED: Final = 8192
 """Bytes of a client's capabilities that travel with each of its calls; the longest real ones have some hundreds."""
@@ -67,9 +87,9 @@ def relayed(declared: JsonObject) -> JsonObject:
     return {name: _known(kept[name], parts) for name, parts in SUPERSET.items() if isinstance(kept.get(name), dict)}
 
 
-def to_modern(declared: JsonObject) -> JsonObject:
+def to_modern(declared: JsonObject, hub: HubCapabilities = WITH_APPS) -> JsonObject:
     """The capabilities for a modern server with the call of a client that declared these."""
-    return {**relayed(declared), **OWN}
+    return {**relayed(declared), **hub.own}
 
 
 def _known(value: JsonObject, parts: JsonObject) -> JsonObject:

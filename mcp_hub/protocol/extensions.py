@@ -2,6 +2,8 @@
 
 import msgspec
 
+from mcp_hub.protocol.capabilities import APP_SETTINGS, APP_TYPE
+from mcp_hub.protocol.capabilities import APPS as APPS
 from mcp_hub.protocol.capabilities import STREAMS as STREAMS
 from mcp_hub.protocol.capabilities import TASKS as TASKS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
@@ -9,19 +11,29 @@ from mcp_hub.types import CallId, Era, JsonObject, RawJson
 
 
 def declares(capabilities: JsonObject, era: Era, extension: str) -> bool:
-    """Whether a client takes what the extension adds; one of the handshake era may declare it under `experimental`."""
-    if era is Era.HANDSHAKE and extension != STREAMS:  # it never gets tasks
+    """Whether a client takes what the extension adds.
+
+    One of the handshake era may declare the hub's own under `experimental`. Apps need their media type in the settings.
+    """
+    if era is Era.HANDSHAKE and extension not in (STREAMS, APPS):  # the hub serves the others in the modern era only
         return False
-    places = ("extensions",) if era is Era.MODERN else ("extensions", "experimental")
+    places = ("extensions", "experimental") if era is Era.HANDSHAKE and extension == STREAMS else ("extensions",)
     offers = (capabilities.get(place) for place in places)
-    return any(isinstance(found, dict) and isinstance(found.get(extension), dict) for found in offers)
+    settings = [found.get(extension) for found in offers if isinstance(found, dict)]
+    return any(isinstance(own, dict) and (extension != APPS or _shows_apps(own)) for own in settings)
+
+
+def _shows_apps(settings: JsonObject) -> bool:
+    """Whether the settings of a client name the media type of apps (MCP Apps, "Client Capabilities")."""
+    types = settings.get("mimeTypes")
+    return isinstance(types, list) and APP_TYPE in types
 
 
 def offered(era: Era) -> JsonObject:
     """The hub's additions to its capabilities."""
     if era is Era.MODERN:
-        return {"extensions": {STREAMS: {}, TASKS: {}}}
-    return {"experimental": {STREAMS: {}}, "extensions": {STREAMS: {}}}
+        return {"extensions": {STREAMS: {}, TASKS: {}, APPS: APP_SETTINGS}}
+    return {"experimental": {STREAMS: {}}, "extensions": {STREAMS: {}, APPS: APP_SETTINGS}}
 
 
 def with_mark(result: RawJson, stream: CallId, cursor: int, status: str) -> RawJson:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, Literal, Protocol
 
-from mcp_hub.protocol.extensions import TASKS, declares
+from mcp_hub.protocol.extensions import APPS, TASKS, declares
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import ClientKind, Era, Mode, PartialForm
 
@@ -53,7 +53,7 @@ class ClientKinds:
         self._own = own
         self._find = lru_cache(_NAMES)(find)
         self._deadline = lru_cache(_NAMES)(deadline)
-        self._kinds: dict[tuple[ClientFacts, float | None], ClientKind] = {}
+        self._kinds: dict[tuple[ClientFacts, float | None, bool], ClientKind] = {}
 
     def forget(self) -> None:
         """The configuration is another one: every client is looked up again."""
@@ -67,9 +67,10 @@ class ClientKinds:
         rules, deadline = self._find(name, chosen), None
         if not declares(session.capabilities, session.era, TASKS):
             deadline = self._deadline(name, chosen, session.era is Era.MODERN or not session.caller.has_own_hub)
-        kind = self._kinds.get((rules, deadline))
+        shows_apps = declares(session.capabilities, session.era, APPS)
+        kind = self._kinds.get((rules, deadline, shows_apps))
         if kind is None:
-            kind = self._kinds[rules, deadline] = ClientKind(
+            kind = self._kinds[rules, deadline, shows_apps] = ClientKind(
                 expose=rules.expose,
                 max_tools=rules.max_tools,
                 defers_tools=rules.defers_tools,
@@ -79,6 +80,7 @@ class ClientKinds:
                 first_list_wait=rules.first_list_wait,
                 partials=_form(rules),
                 result_gap=rules.result_gap,
+                shows_apps=shows_apps,
             )
         return kind
 

@@ -32,8 +32,9 @@ class ClientOffer(msgspec.Struct):
     """The lists that a client is offered, and how far it knows them.
 
     `kind` is that of a program; that of other clients is looked up. `mode` is how the client was first listed tools,
-    which it keeps. `lists` are the digests of the lists that it knows, if changes are announced to it at all. `facts`
-    is what the hub derived from all this, its own, and `epoch` counts the settings that it was looked up in.
+    which it keeps. `lists` are the digests of the lists that it knows, if changes are announced to it at all. `apps`
+    are the servers whose apps it has read, None where the session ends with its request. `facts` is what the hub
+    derived from all this, its own, and `epoch` counts the settings that it was looked up in.
     """
 
     kind: ClientKind | None = None
@@ -41,6 +42,7 @@ class ClientOffer(msgspec.Struct):
     lists: dict[Kind, int] | None = None
     facts: object = None
     epoch: int = 0
+    apps: dict[str, None] | None = None
 
     def renew(self, epoch: int) -> None:
         """Other settings hold since the last look: all that was derived from them is looked up again."""

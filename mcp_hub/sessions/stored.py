@@ -8,7 +8,7 @@ from mcp_hub.clock import wall_time
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol import eras
-from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.stores.base import EventStore, SessionRow
 from mcp_hub.types import Era, JsonObject
 
@@ -92,7 +92,8 @@ class SessionStore:
             return None
         if body.profile != caller.profile or body.version not in eras.HANDSHAKE_VERSIONS:
             return None
-        session = Session(id_, caller, Era.HANDSHAKE, body.version, body.capabilities, body.client_info, body.log_level)
+        about = body.version, body.capabilities, body.client_info, body.log_level
+        session = Session(id_, caller, Era.HANDSHAKE, *about, offer=ClientOffer(apps={}))
         lapsed = dict.fromkeys(body.subscriptions)
         return StoredSession(session, row.expires, row.expires, lapsed, was_elsewhere=True)
 

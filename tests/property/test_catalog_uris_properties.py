@@ -11,13 +11,16 @@ servers = st.sampled_from(SERVERS)
 own = st.sampled_from(
     [
         *("x:1", "x:%20", "x:a b", "hub://a/x:1", "hub://b/x:1", "hub://b!1/x%3A1", "hub://c%20d/x:1"),
+        *("ui://x", "ui://a/x", "ui://a!/x", "ui://a!1/ui%3A%2F%2Fx", "ui://x y", "ui://"),
         "x:%zz#a#b",
         "HUB://a/x:1",
     ]
 )
 uris = own | st.text(min_size=1, max_size=20)
 listings = st.lists(st.tuples(servers, uris), max_size=20)
-template_texts = st.sampled_from(["{+any}", "x:{id}", "hub://a/{+x}", "hub://{s}/x:1", "{s}://{+x}"])
+template_texts = st.sampled_from(
+    ["{+any}", "ui://{x}", "ui://a!/{x}", "x:{id}", "hub://a/{+x}", "hub://{s}/x:1", "{s}://{+x}"]
+)
 templates = st.lists(st.tuples(servers, template_texts), max_size=4)
 # RFC 3986: what a URI may consist of, each part in its place
 PCHAR = r"(?:[A-Za-z0-9._~:/?@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
@@ -51,7 +54,7 @@ def test_an_exported_uri_is_the_original_or_a_valid_uri(listed: list[tuple[str, 
             assert exported == uri
         else:
             assert URI.fullmatch(exported)
-            assert exported.startswith("hub://")
+            assert exported.startswith("ui://" if uri.startswith("ui://") else "hub://")
 
 
 @given(listings, templates, servers, uris | st.text(st.characters(), max_size=9) | st.just("\ud800"))
@@ -64,7 +67,7 @@ def test_an_unlisted_uri_comes_back_to_its_server(
 
 @given(listings)
 def test_a_newcomer_at_the_end_changes_no_uri(listed: list[tuple[str, str]]) -> None:
-    if listed and not listed[-1][1].startswith("hub:"):
+    if listed and not listed[-1][1].startswith(("hub:", "ui:")):
         before = assign(listed[:-1])
         assert before.items() <= assign(listed).items()
 
@@ -74,10 +77,12 @@ def test_exported_templates_are_unique_and_their_expansions_find_their_server(wa
     exported = assign_templates(wanted)
     assert len(set(exported.values())) == len(set(wanted))
     for (server, template), name in exported.items():
-        assert name.endswith(template)
+        own = template.removeprefix("ui://")  # which stays in front
+        assert name.endswith(own) and name.startswith("ui://") is template.startswith("ui://")
         if name != template:
             expansion = template.replace("{", "").replace("}", "").replace("+", "")
-            assert table([], wanted).resolve(name.removesuffix(template) + expansion) == (server, expansion)
+            wrapped = name.removesuffix(own) + expansion.removeprefix("ui://")
+            assert table([], wanted).resolve(wrapped) == (server, expansion)
 
 
 PARTS = st.lists(st.sampled_from(["a", "b", "/", "{x}", "{+x}", "{/x}", "{?x}", "{.x}", "{#x}"]), max_size=7)

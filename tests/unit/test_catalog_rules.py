@@ -28,7 +28,7 @@ servers:
       "get_*": {description: d, tags: [a, a], pin: true}
       drop: {hide: true, arguments: {n: 1.5}, fixed: {key: [null]}}
       look: {annotations: {readOnlyHint: true, openWorldHint: false}}
-  virtual: {command: x, prefix: v}
+  virtual: {command: x, prefix: v, apps: off}
 profiles:
   small: {servers: [git], expose: names, budget: 300, compact: false, pinned: [], max_result_tokens: 50}
   same: {prompts: {allow: [a]}, resources: {deny: ["x:*"]}, tools: {deny: [{readOnlyHint: false}]}}
@@ -41,6 +41,11 @@ def settings(text: str) -> Settings:
 
 def rules(text: str = TEXT) -> dict[str | None, ViewRules]:
     return view_rules(settings(text))
+
+
+def test_a_server_may_be_without_apps() -> None:
+    every = rules()[None].servers
+    assert every["git"].apps and not every["virtual"].apps
 
 
 def test_servers_say_what_is_listed_of_them_and_how() -> None:

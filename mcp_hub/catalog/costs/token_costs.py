@@ -98,15 +98,18 @@ def account(
     """The account of the tools of `view`, without the hub's own, as that client may see them. Never raises."""
     measures = Measures() if measures is None else measures
     measures.start()
+    view = view.for_model
     tools = _tools([entry for entry in view.entries(Kind.TOOL) if asked.server in (None, entry.server)], measures)
     modes = tuple(_mode(expose, view, rules, client, bool(asked.starting), measures) for expose in _EXPOSES)
     expose = client.expose or rules.expose
+    current = next(one for one in modes if one.expose == expose)
+    apps = _mode(expose, view, rules, replace(client, shows_apps=True), bool(asked.starting), measures)
     groups = by_server((tool.server, tool) for tool in tools)
     heaviest = sorted(tools, key=lambda tool: (-tool.tokens.full, tool.name))
     return TokenAccount(
         client=asked.client,
         profile=asked.profile,
-        current=next(one for one in modes if one.expose == expose),
+        current=current,
         modes=modes,
         budget=rules.budget,
         max_tools=client.max_tools,
@@ -117,6 +120,7 @@ def account(
         servers=tuple(ServerTokens(server, len(own), _sum(own)) for server, own in groups.items()),
         heaviest=tuple(tool.name for tool in heaviest[: asked.heaviest]),
         tools=tuple(tools),
+        apps=None if apps == current else apps,
     )
 
 

@@ -27,7 +27,7 @@ _ANYBODY: Final = ClientKind()
 
 def instructions(catalog: Catalog, upstreams: Mapping[str, Upstream], profile: str | None) -> str | None:
     """The instructions for clients of a profile, as of now. Raises `KeyError` for one that is not configured."""
-    view, rules = catalog.view(profile), catalog.rules(profile)
+    view, rules = catalog.view(profile).for_model, catalog.rules(profile)
     is_partial = rules.expose == "auto" and bool(catalog.starting(profile))
     starting = [status.server for status in absent(rules, upstreams) if is_starting(status)]
     servers = live(view, rules, upstreams)

@@ -138,7 +138,7 @@ def meant(
     else:
         if to.server != OWN or (runner := _runner(params)) is None:
             return Meant(to, params)  # a name of the hub's own is nobody else's
-    return _meant_by(runner, view, era, params, is_settled, unlisted)
+    return _meant_by(runner, view.for_model, era, params, is_settled, unlisted)
 
 
 def _meant_by(

@@ -21,6 +21,8 @@ _MOST: Final = 1 << 17
 _MARKS: Final = "1" * 31
 """More than 30 combining characters in a row are not text (UAX #15, Stream-Safe Text Format), and slow to normalize."""
 _OF_HUB: Final = re.compile("hub://[^/]*/")
+_OF_APP: Final = re.compile("ui://(?:[^/!]*![0-9]*/)+")
+"""The names of servers in the address of an app, whose scheme stays in front; a hub takes off the first."""
 _WRAPPER: Final = re.compile(rf"{_OF_HUB.pattern}|(?<=[^a-z0-9+.-])(?=[a-z][a-z0-9+.-]*:)")
 """Where a URI begins in another one: behind the name of a server of a hub, or with a scheme of its own."""
 _PUNYCODE: Final = re.compile(r"(?<=[/.@])xn--[a-z0-9-]{1,59}")
@@ -72,6 +74,10 @@ def _read(uri: str) -> set[str]:
     """One that is not decoded any further. Raises: ValueError for what cannot be decided."""
     if _OF_HUB.match(uri):  # a hub looks at what is behind, which begins elsewhere
         return {uri}
+    if (wrapped := _OF_APP.match(uri)) is not None:
+        if wrapped[0].count("!") > 1:
+            raise ValueError(uri)
+        return {uri, *_read(f"ui://{uri[wrapped.end() :]}")}
     variants = uri_variants(uri)
     if variants is None:
         raise ValueError(uri)

@@ -3,6 +3,10 @@
 A URI stays as it is while one server lists it. On a clash the first server in configured order keeps it and the
 others' become `hub://<server>/<original>`, or `hub://<server>!<n>/<encoded>` if that is not a valid URI. Listed URIs
 are resolved by lookup, others by their prefix. A URI that nobody lists belongs to the first server that mentioned it.
+
+The address of an app keeps its scheme: `ui://<server>/<rest>` if it is listed or a tool names it, which counts as
+listed. Servers write their names there, too, so that this form is only looked up; others have a mark that is theirs
+alone: `ui://<server>!/<rest>`, or `ui://<server>!<n>/<encoded>`.
 """
 
 import re
@@ -18,7 +22,9 @@ from mcp_hub.types import Origin
 MAX_MATCHED = 8192  # longer URIs are data, not addresses; bounds the work of one look-up
 _HUB = "hub://"
 _WEB = ("https://", "http://")
+_UI = "ui://"
 _WRAPPED = re.compile(r"hub://([^/!]*)(!\d+)?/(.*)", re.DOTALL)
+_WRAPPED_UI = re.compile(r"ui://([^/!]*)!(\d*)/(.*)", re.DOTALL)
 _PATH = r"(?:[A-Za-z0-9._~:/?@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
 _VALID = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*:{_PATH}(?:#{_PATH})?")
 _EXPRESSION = re.compile(r"\{([^{}]*)\}")
@@ -48,27 +54,37 @@ def assign(wanted: Iterable[Origin]) -> dict[Origin, str]:
 
 
 def assign_templates(wanted: Iterable[Origin]) -> dict[Origin, str]:
-    """The same for templates, whose braces stay; one that begins with `hub://` is always wrapped."""
+    """The same for templates, whose braces stay; one that seems to name its server is always wrapped."""
     origins = list(dict.fromkeys(wanted))
     owners = {template: server for server, template in reversed(origins)}
     exported: dict[Origin, str] = {}
     for server, template in origins:
         is_kept = owners[template] == server and not _is_of_hub(template)  # else an expansion would go astray
-        exported[server, template] = template if is_kept else f"{_HUB}{_host(server)}/{template}"
+        exported[server, template] = template if is_kept else _wrapped(server, template)
     return exported
+
+
+def _wrapped(server: str, uri: str) -> str:
+    """A URI that is valid, or a template, under a name that its prefix resolves."""
+    if uri.startswith(_UI):
+        return f"{_UI}{_host(server)}!/{uri.removeprefix(_UI)}"
+    return f"{_HUB}{_host(server)}/{uri}"
 
 
 def _is_of_hub(uri: str) -> bool:
     """Whether it names its server, or seems to."""
-    return uri[: len(_HUB)].lower() == _HUB
+    return uri[: len(_HUB)].lower() == _HUB or _WRAPPED_UI.fullmatch(uri) is not None
 
 
 def _wrappings(server: str, uri: str) -> Iterator[str]:
+    scheme = _UI if uri.startswith(_UI) else _HUB
     if _VALID.fullmatch(uri):
-        yield f"{_HUB}{_host(server)}/{uri}"
+        if scheme == _UI:
+            yield f"{_UI}{_host(server)}/{uri.removeprefix(_UI)}"
+        yield _wrapped(server, uri)
     encoded = quote(uri, safe="", errors="surrogatepass")
     for attempt in count(1):
-        yield f"{_HUB}{_host(server)}!{attempt}/{encoded}"
+        yield f"{scheme}{_host(server)}!{attempt}/{encoded}"
 
 
 def _host(server: str) -> str:
@@ -188,12 +204,15 @@ class UriTable:
             server = self._templates.server_for(uri) or self._sole_reader
         return None if server is None else (server, uri)
 
-    def exported(self, server: str, uri: str) -> str:
-        """The URI under which a client reaches `uri` of `server`; if it is not listed, it is remembered."""
+    def exported(self, server: str, uri: str, *, remembers: bool = True) -> str:
+        """The URI under which a client reaches `uri` of `server`; if it is not listed, it is remembered.
+
+        Unless it `remembers`, such a URI is wrapped: then it was no server that mentioned it.
+        """
         listed = self._exported.get((server, uri))
         if listed is not None:
             return listed
-        if server not in self._servers or len(uri) > MAX_MATCHED or self._keeps(server, uri):
+        if server not in self._servers or len(uri) > MAX_MATCHED or (remembers and self._keeps(server, uri)):
             return uri
         return next(name for name in _wrappings(server, uri) if self.resolve(name) == (server, uri))
 
@@ -214,8 +233,10 @@ class UriTable:
         return self._remembered.claim(uri, server) or self.resolve(uri) == (server, uri)
 
     def _unwrapped(self, uri: str) -> Origin | None:
-        parts = _WRAPPED.fullmatch(uri)
+        parts = _WRAPPED.fullmatch(uri) or _WRAPPED_UI.fullmatch(uri)
         server = self._hosts.get(parts[1]) if parts else None
         if parts is None or server is None:
             return None
-        return server, unquote(parts[3], errors="surrogatepass") if parts[2] else parts[3]
+        if parts[2]:
+            return server, unquote(parts[3], errors="surrogatepass")
+        return server, f"{_UI}{parts[3]}" if uri.startswith(_UI) else parts[3]

@@ -93,6 +93,9 @@ def print_account(account: "TokenAccount") -> None:
     listed, cost = tables.plural(now.listed, "tool"), tables.plural(now.tokens, "token")
     who = "an unrecognized client" if account.client == "unknown" else f"client {account.client}"
     click.echo(visible(f"{who} gets {listed} ({cost}; expose: {now.expose}{comes_to})"))
+    if account.apps is not None:
+        listed, cost = tables.plural(account.apps.listed, "tool"), tables.plural(account.apps.tokens, "token")
+        click.echo(f"Where it shows apps, its model gets {listed} ({cost}).")
     if account.instructions:
         click.echo(f"The hub's instructions take {tables.plural(account.instructions, 'more token')}.")
     if account.defers:

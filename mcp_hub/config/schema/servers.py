@@ -70,6 +70,7 @@ class ServerSettings(Section):
     prefix: AtOnce[Prefix | None] = None
     rename: AtOnce[dict[Text, ExportedName]] = {}
     era: Literal["follow", "handshake", "modern"] = "follow"
+    apps: bool = True
     logs: AtOnce[LogRule | None] = None
     timeout: AtOnce[PositiveDuration | None] = None
     max_duration: AtOnce[PositiveDuration | None] = None

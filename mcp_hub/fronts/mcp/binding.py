@@ -26,7 +26,7 @@ from mcp_hub.protocol.notifications import ListenFilter
 from mcp_hub.protocol.rpc_errors import UNSUPPORTED_VERSION
 from mcp_hub.protocol.shape.results import call_result
 from mcp_hub.protocol.shape.tasks import missing_tasks
-from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, RawObject
 
 
@@ -73,7 +73,8 @@ class Binding:
         """Opens a handshake session; waits for no upstream. Raises `InvalidParams`."""
         hello = _decoded(params, _Hello, "initialize")
         version = eras.negotiate(hello.protocolVersion)
-        session = Session(new_session_id(), caller, Era.HANDSHAKE, version, hello.capabilities, hello.clientInfo)
+        about = version, hello.capabilities, hello.clientInfo
+        session = Session(new_session_id(), caller, Era.HANDSHAKE, *about, offer=ClientOffer(apps={}))
         result: JsonObject = {
             "protocolVersion": version,
             "capabilities": _capabilities(session),
@@ -168,9 +169,10 @@ class Binding:
         return object_bytes(result)
 
 
-def modern_session(caller: Caller, meta: RequestMeta, key: str) -> Session:
+def modern_session(caller: Caller, meta: RequestMeta, key: str, apps: dict[str, None] | None = None) -> Session:
     """The session of one modern request; `key` tells the client apart from every other one.
 
+    `apps` are the servers whose apps this client has read, where all requests of a connection are one client's.
     Raises `InvalidParams` for an incomplete envelope, `RpcError` -32022 for a version that is not served.
     """
     version = _value(meta.version, "protocolVersion", str)
@@ -181,7 +183,8 @@ def modern_session(caller: Caller, meta: RequestMeta, key: str) -> Session:
     capabilities = _value(meta.capabilities, "clientCapabilities", dict)
     client_info = _value(meta.client_info, "clientInfo", dict) if meta.client_info is not None else {}
     level = _level(meta.log_level, "logLevel") if meta.log_level is not None else None
-    return Session(key, caller, Era.MODERN, version, capabilities, client_info, level)
+    offer = ClientOffer(apps=apps)
+    return Session(key, caller, Era.MODERN, version, capabilities, client_info, level, offer=offer)
 
 
 def uninitialized(method: str) -> bytes:

@@ -51,7 +51,8 @@ class TokenAccount(msgspec.Struct, frozen=True):
     `modes` are all ways to list them side by side, `current` is the one that holds. `budget` in tokens and `max_tools`
     are what `auto` goes by; a client that `defers` keeps definitions from its model until they are asked for.
     `starting` are servers whose tools are not known yet. `heaviest` names the tools with the longest definitions.
-    `instructions` are the tokens of the hub's instructions, which clients get besides.
+    `instructions` are the tokens of the hub's instructions, which clients get besides. `apps` is the current list as
+    clients that show apps get it, without the tools that are for apps alone; None if it is the same.
     """
 
     client: str
@@ -67,3 +68,4 @@ class TokenAccount(msgspec.Struct, frozen=True):
     heaviest: tuple[str, ...]
     tools: tuple[ToolTokens, ...]
     instructions: int = 0
+    apps: ModeTokens | None = None

@@ -28,7 +28,7 @@ from pydantic import AnyUrl, ValidationError
 from mcp_hub.clock import wall_time
 from mcp_hub.masking import hide, learn
 from mcp_hub.protocol import eras
-from mcp_hub.protocol.capabilities import OWN
+from mcp_hub.protocol.capabilities import WITHOUT_APPS
 from mcp_hub.protocol.headers import request_headers
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, request_frame
 from mcp_hub.protocol.meta import modern_meta
@@ -128,7 +128,7 @@ class _Login(msgspec.Struct, frozen=True):
 
     async def _refusal(self, request: httpx2.Request) -> httpx2.Response:
         """The server's answer to a request without credentials, reduced to its challenge, with our scopes."""
-        params = object_bytes({"_meta": modern_meta(eras.LATEST_MODERN, CLIENT_INFO, OWN, None)})
+        params = object_bytes({"_meta": modern_meta(eras.LATEST_MODERN, CLIENT_INFO, WITHOUT_APPS.own, None)})
         headers = {
             "accept": "application/json, text/event-stream",
             "content-type": "application/json",

@@ -15,7 +15,6 @@ import msgspec
 
 from mcp_hub.errors import HttpRefused, RpcError, StartFailed, UpstreamLost
 from mcp_hub.protocol import eras, rpc_errors
-from mcp_hub.protocol.capabilities import HELLO
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, notification_frame, object_bytes, read_as
 from mcp_hub.types import Era, JsonObject, RawJson
 from mcp_hub.upstreams.peer.era_cache import KnownEras
@@ -330,7 +329,8 @@ class _Refusal(msgspec.Struct):
 
 async def _initialize(peer: Peer) -> PeerInfo:
     peer.settle(PeerInfo(Era.HANDSHAKE, eras.LATEST_HANDSHAKE))
-    hello: JsonObject = {"protocolVersion": eras.LATEST_HANDSHAKE, "capabilities": HELLO, "clientInfo": CLIENT_INFO}
+    declared = peer.info.declares.hello
+    hello: JsonObject = {"protocolVersion": eras.LATEST_HANDSHAKE, "capabilities": declared, "clientInfo": CLIENT_INFO}
     params = {key: msgspec.Raw(object_bytes(value)) for key, value in hello.items()}
     try:
         raw = await peer.answer(peer.send("initialize", params), may_cancel=False)

@@ -10,13 +10,14 @@ from typing import Final
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import Busy, RpcError, UpstreamLost
 from mcp_hub.events import Completed, Progressed
 from mcp_hub.masking import hide
 from mcp_hub.protocol import rpc_errors
-from mcp_hub.protocol.capabilities import OWN, to_modern
+from mcp_hub.protocol.capabilities import to_modern
 from mcp_hub.protocol.extensions import without_mark
 from mcp_hub.protocol.headers import Mirrors
 from mcp_hub.protocol.jsonrpc import envelope
@@ -90,8 +91,8 @@ class Peer(WireHandler):
         self.wire = connect(self)
 
     def settle(self, info: PeerInfo) -> PeerInfo:
-        """The session speaks this era and version from now on."""
-        self.info = info
+        """The session speaks this era and version from now on; what the hub declares stays."""
+        self.info = info = replace(info, declares=self.info.declares)
         self.mirrors = Mirrors() if self._is_remote and info.era is MODERN else None
         return info
 
@@ -101,11 +102,12 @@ class Peer(WireHandler):
 
     # -- requests of the hub --------------------------------------------------------------------------------------
 
-    def send(self, method: str, params: RawObject | None = None, capabilities: JsonObject = OWN) -> Pending:
+    def send(self, method: str, params: RawObject | None = None, capabilities: JsonObject | None = None) -> Pending:
         """Sends a request of the hub's own; to a modern server with the envelope it requires."""
         params = dict(params or {})
         if self.info.era is MODERN:
-            meta = modern_meta(self.info.version, CLIENT_INFO, capabilities, None)
+            own = self.info.declares.own if capabilities is None else capabilities
+            meta = modern_meta(self.info.version, CLIENT_INFO, own, None)
             params["_meta"] = msgspec.Raw(object_bytes(meta))
         try:
             return self.wire.request(method, object_bytes(params))
@@ -171,7 +173,7 @@ class Peer(WireHandler):
 
     def _line(self, call: Call) -> TaskConnection:
         """The requests about a task of this call: with its caller's capabilities."""
-        capabilities = to_modern(call.capabilities)
+        capabilities = to_modern(call.capabilities, self.info.declares)
 
         async def ask(method: str, params: RawObject) -> RawJson:
             return await self.answer(self.send(method, params, capabilities))
@@ -261,7 +263,8 @@ class Peer(WireHandler):
         """The reserved keys of a modern request; those of the last caller are kept: it is often the next one."""
         capabilities, level, info, meta = self._last_envelope
         if capabilities is not call.capabilities or level != call.log_level or info is not self.info:
-            meta = modern_meta(self.info.version, CLIENT_INFO, to_modern(call.capabilities), call.log_level)
+            declared = to_modern(call.capabilities, self.info.declares)
+            meta = modern_meta(self.info.version, CLIENT_INFO, declared, call.log_level)
             self._last_envelope = call.capabilities, call.log_level, self.info, meta
         return meta
 

@@ -7,6 +7,7 @@ import anyio
 import msgspec
 
 from mcp_hub import __version__
+from mcp_hub.protocol.capabilities import WITH_APPS, WITHOUT_APPS, HubCapabilities
 from mcp_hub.types import Cause, Era, JsonObject, Kind, RawObject
 
 CLIENT_INFO: Final[JsonObject] = {"name": "mcp-hub", "version": __version__}
@@ -18,13 +19,14 @@ CONNECTION_LOST: Final = Cause("connection_lost", "the connection was lost")
 
 
 class PeerInfo(msgspec.Struct, frozen=True):
-    """The result of the handshake or the discovery."""
+    """The result of the handshake or the discovery, and what the hub `declares` to this server."""
 
     era: Era
     version: str
     server_info: JsonObject = msgspec.field(default_factory=dict)
     capabilities: JsonObject = msgspec.field(default_factory=dict)
     instructions: str | None = None
+    declares: HubCapabilities = WITH_APPS
 
     def announces(self, feature: str, option: str) -> bool:
         """Whether the server's capabilities say `{feature: {option: true}}`."""
@@ -38,6 +40,11 @@ class PeerInfo(msgspec.Struct, frozen=True):
 
 
 NOT_SETTLED: Final = PeerInfo(Era.HANDSHAKE, "")
+
+
+def not_settled(*, apps: bool) -> PeerInfo:
+    """Before the handshake; `apps` says that the hub declares to the server that its client shows them."""
+    return PeerInfo(Era.HANDSHAKE, "", declares=WITH_APPS if apps else WITHOUT_APPS)
 
 
 class Observer(Protocol):

@@ -21,7 +21,7 @@ from mcp_hub.upstreams.peer import negotiation
 from mcp_hub.upstreams.peer.negotiation import PROBE_SECONDS, AnotherProcess, FreshNeeded, ProbeKilled, ProbeTime, Terms
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
-from mcp_hub.upstreams.peer.state import LAST_WORDS
+from mcp_hub.upstreams.peer.state import LAST_WORDS, not_settled
 from mcp_hub.upstreams.process.child import Child, describe_exit
 from mcp_hub.upstreams.process.last_output import with_output
 from mcp_hub.upstreams.process.watchdog import Watchdog
@@ -55,7 +55,7 @@ TakeLines = Callable[[Sequence[bytes]], None]
 class StdioSpec(msgspec.Struct, frozen=True):
     """The command and its session's options. `argv[0]` is absolute; `era` is the configured one.
 
-    `output` gets the lines of stderr, all of them.
+    `output` gets the lines of stderr, all of them. `apps`: the server hears that its client shows apps.
     """
 
     argv: Sequence[str]
@@ -66,6 +66,7 @@ class StdioSpec(msgspec.Struct, frozen=True):
     stderr_lines: int = 200
     probe: float = PROBE_SECONDS
     output: TakeLines | None = None
+    apps: bool = True
 
 
 @dataclass(slots=True)
@@ -120,7 +121,7 @@ class StdioConnection:
         stdin, stdout, stderr = child.hand_over()
         limit, turn = self.spec.line_limit, self.turn
         connect = partial(ServerPipe, line_limit=limit, write_limit=_WRITE_LIMIT, patience=_DEAF, turn=turn)
-        self.peer = peer = Peer(self.name, connect)
+        self.peer = peer = Peer(self.name, connect, not_settled(apps=self.spec.apps))
         pipe = peer.wire
         assert isinstance(pipe, ServerPipe)
         await pipe.open(stdout, stdin)

@@ -19,7 +19,7 @@ from mcp_hub.upstreams.peer import negotiation
 from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused, ProbeTime, Terms
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
-from mcp_hub.upstreams.peer.state import CONNECTION_LOST
+from mcp_hub.upstreams.peer.state import CONNECTION_LOST, not_settled
 from mcp_hub.upstreams.remote.http_client import USER_AGENT, Transport
 from mcp_hub.wire.http import HttpWire
 from mcp_hub.wire.remote import AT_ONCE, HttpStreams, RemoteWire
@@ -45,13 +45,17 @@ _OLD_SERVER: Final = (400, 404, 405)
 
 @dataclass(frozen=True, slots=True)
 class HttpSpec:
-    """Where the server is and how to talk to it. `transport` None: find out; `era` is the configured one."""
+    """Where the server is and how to talk to it. `transport` None: find out; `era` is the configured one.
+
+    `apps`: the server hears that its client shows apps.
+    """
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     transport: Literal["http", "sse"] | None = None
     era: Era | None = None
     line_limit: int = 32 << 20
+    apps: bool = True
 
 
 class HttpConnection:
@@ -105,7 +109,8 @@ class HttpConnection:
     async def _over_http(self, http: HttpStreams, tasks: anyio.abc.TaskGroup) -> Peer:
         spec = self._spec
         terms = replace(await self._eras.terms(self._wish, spec.era), probe=ProbeTime(_PROBE))
-        peer = Peer(self.name, lambda peer: self._http_wire(peer, http, tasks), is_remote=True)
+        info = not_settled(apps=spec.apps)
+        peer = Peer(self.name, lambda peer: self._http_wire(peer, http, tasks), info, is_remote=True)
         wire = peer.wire
         assert isinstance(wire, HttpWire)
         self._wire = wire
@@ -152,7 +157,7 @@ class HttpConnection:
         def connect(peer: Peer) -> SseWire:
             return SseWire(peer, http, tasks, server=self.name, url=url, limit=limit, explain=self._explain)
 
-        peer = Peer(self.name, connect, is_remote=True)
+        peer = Peer(self.name, connect, not_settled(apps=self._spec.apps), is_remote=True)
         wire = peer.wire
         assert isinstance(wire, SseWire)
         self._wire = wire

@@ -22,6 +22,31 @@ def test_a_wrapped_uri_never_takes_an_upstreams_own_hub_uri() -> None:
     assert {table(*listed).resolve(uri) for uri in exported.values()} == set(listed)
 
 
+def test_the_address_of_an_app_keeps_its_scheme() -> None:
+    listed = (("a", "ui://x/y"), ("b", "ui://x/y"), ("c", "ui://x/y"), ("c", "ui://b/x/y"), ("b", "ui://a b"))
+    exported = assign(listed)
+    assert exported["b", "ui://x/y"] == "ui://b!/x/y" and exported["c", "ui://x/y"] == "ui://c/x/y"
+    assert exported["b", "ui://a b"] == "ui://a b"
+    assert assign([("a", "ui://a b"), ("b", "ui://a b")])["b", "ui://a b"] == "ui://b!1/ui%3A%2F%2Fa%20b"
+    assert {table(*listed).resolve(uri) for uri in exported.values()} == set(listed)
+    assert assign_templates([("a", "ui://{x}"), ("b", "ui://{x}")])["b", "ui://{x}"] == "ui://b!/{x}"
+    assert table().resolve("ui://b!/7") == ("b", "ui://7") and table().resolve("ui://nobody!/7") is None
+
+
+def test_an_unlisted_address_of_an_app_comes_back_whatever_server_it_seems_to_name() -> None:
+    uris = table(("a", "ui://x"), ("b", "ui://x"))
+    assert uris.exported("b", "ui://b/x") == "ui://b!/b/x", "which is what its listed one is exported as"
+    assert uris.exported("c", "ui://b/y") == "ui://b/y" and uris.resolve("ui://b/y") == ("c", "ui://b/y")
+    assert uris.exported("b", "ui://b/y") == "ui://b!/b/y" and uris.resolve("ui://b!/b/y") == ("b", "ui://b/y")
+    assert uris.exported("c", "ui://b!/z") == "ui://c!/b!/z" and uris.resolve("ui://c!/b!/z") == ("c", "ui://b!/z")
+
+
+def test_a_uri_that_no_server_mentioned_is_wrapped_and_stays_nobodys() -> None:
+    uris = table(("a", "x:1"))
+    assert uris.exported("b", "x:9", remembers=False) == "hub://b/x:9" and uris.resolve("x:9") is None
+    assert uris.exported("a", "x:1", remembers=False) == "x:1"
+
+
 def test_templates_keep_their_braces() -> None:
     wanted = [("a", "db://{id}{?q*}"), ("b", "db://{id}{?q*}"), ("b", "hub://a/{x}"), ("b", "HUB://{x}")]
     expected = ["db://{id}{?q*}", "hub://b/db://{id}{?q*}", "hub://b/hub://a/{x}", "hub://b/HUB://{x}"]

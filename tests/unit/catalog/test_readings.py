@@ -17,11 +17,14 @@ from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.types import Era, Kind, Snapshot
 from tests.examples import examples
 
-PRIVATE = Filter(deny=("file:///priv/*", "vault:main", "https://bücher.example/*", "file:///My%20Docs/*", "memo"))
+PRIVATE = Filter(
+    deny=("file:///priv/*", "vault:main", "https://bücher.example/*", "file:///My%20Docs/*", "memo", "ui://priv/*")
+)
 NESTED = [
     *("hub://files/file:///priv/b", "hub://files!1/file%3A%2F%2F%2Fpriv%2Fb", "hub://a/hub://b/hub://c/file:///priv/b"),
     *("hub://b!2/hub%3A%2F%2Fc%211%2Ffile%253A%252F%252F%252Fpriv%252Fb", "hub://files/vault:main", "hub://b!1/memo"),
     *("view-source:file:///priv/b", "jar:file:///priv/b!/c", "proxy:?url=file:///priv/b", "x://h/?u=vault%3Amain"),
+    *("ui://b!/priv/x", "ui://b!1/ui%3A%2F%2Fpriv%2Fx", "ui://a!/b!/priv/x", "ui://B!/PRIV/x"),
     *("HUB://files/file:///priv/b", "hub://files/\ufefffile:///priv/b", "hub://files/file:///priv/b?x=1"),
 ]
 SPELLINGS = [
@@ -33,6 +36,7 @@ SPELLINGS = [
     *("file:///my docs/a", "file:///My%20Docs/a", "file:///my%2520docs/a", "MEMO", "me\u00admo"),
 ]
 OPEN = [
+    *("ui://b!/pub/x", "ui://b/priv/x"),
     *("file:///pub/b", "hub://files/file:///pub/b", "file:///private", "vault:mainly", "file:///pub/100%", "memos"),
     *("file:///pub/%E2%82%AC%20x", "note:at 10:30 with x:y", "hub://b!1/note%3Aa%0Ab", "x://h/?u=file:///pub/b"),
 ]

@@ -40,6 +40,11 @@ def shown(capsys: pytest.CaptureFixture[str], **members: object) -> list[list[st
     return [line.split() for line in capsys.readouterr().out.splitlines() if line and "─" not in line]
 
 
+def test_the_list_of_clients_that_show_apps_is_named_where_it_is_another(capsys: pytest.CaptureFixture[str]) -> None:
+    head, second, *_ = shown(capsys, apps=ModeTokens("auto", "search", 5, 400))
+    assert " ".join(second) == "Where it shows apps, its model gets 5 tools (400 tokens)."
+
+
 def test_ways_to_list_servers_and_heaviest_tools_are_shown_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     head, *rows = shown(capsys)
     said = "an unrecognized client gets 3 tools (238 tokens; expose: auto, which comes to search)"

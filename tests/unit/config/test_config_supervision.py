@@ -111,6 +111,7 @@ def test_a_list_belongs_to_what_is_run_and_not_to_the_values_of_its_secrets() ->
         "{command: x, args: [z], env: {TOKEN: one}}",
         "{command: x, args: [y], env: {KEY: one}}",
         "{command: x, args: [y], env: {TOKEN: one}, cwd: /tmp}",
+        "{command: x, args: [y], env: {TOKEN: one}, apps: off}",
         "{url: 'https://x.example/mcp'}",
     )
     assert len({plain, key("{command: x, args: [y], env: {TOKEN: one}}", "b"), *map(key, others)}) == len(others) + 2

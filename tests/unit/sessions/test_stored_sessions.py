@@ -76,6 +76,7 @@ async def test_it_comes_back_as_it_was(sessions: SessionStore) -> None:
     assert after is not None and after.until == before.until
     for field in ("id", "caller", "era", "version", "capabilities", "client_info", "log_level"):
         assert getattr(after.session, field) == getattr(before.session, field)
+    assert after.session.offer.apps == {}, "which it reads again, and then they are known"
     assert after.session.subscriptions == {} and list(after.lapsed) == ["git+x:1", "x:2", "x:3"]
 
 

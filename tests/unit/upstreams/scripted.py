@@ -10,7 +10,7 @@ import anyio
 
 from mcp_hub.types import Era, JsonObject
 from mcp_hub.upstreams.peer.peer import Peer
-from mcp_hub.upstreams.peer.state import PeerInfo
+from mcp_hub.upstreams.peer.state import PeerInfo, not_settled
 from mcp_hub.wire.server_pipe import ServerPipe
 from tests.unit.wire.raw_lines import WAIT, OtherEnd, connected_to
 
@@ -29,6 +29,10 @@ INITIALIZED: JsonObject = {
     "serverInfo": {"name": "h", "version": "1"},
     "instructions": "be brief",
 }
+
+APPS: JsonObject = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
+EXTENSIONS: JsonObject = {"extensions": {"io.modelcontextprotocol/tasks": {}, "dev.mcp-hub/streams": {}, **APPS}}
+"""Declared to every modern server, whatever the client of a call declares."""
 
 
 class Server(OtherEnd):
@@ -72,10 +76,12 @@ Script = Callable[[Server], Awaitable[object]]
 
 
 @asynccontextmanager
-async def talking(era: Era = Era.HANDSHAKE, **capabilities: Any) -> AsyncIterator[tuple[Peer, Server]]:
+async def talking(
+    era: Era = Era.HANDSHAKE, *, apps: bool = True, **capabilities: Any
+) -> AsyncIterator[tuple[Peer, Server]]:
     """A peer whose negotiation is over, and its server."""
     version = "2026-07-28" if era is Era.MODERN else "2025-11-25"
-    info = PeerInfo(era, version, capabilities=capabilities)
+    info = PeerInfo(era, version, capabilities=capabilities, declares=not_settled(apps=apps).declares)
     peers: list[Peer] = []
 
     def pipe_of(_: None, **limits: Any) -> ServerPipe:

@@ -13,7 +13,7 @@ from mcp_hub.types import Era, JsonObject
 from mcp_hub.upstreams.peer import task_poll
 from mcp_hub.upstreams.peer.task_poll import Known, ServerTask
 from tests.unit.upstreams import task_calls
-from tests.unit.upstreams.scripted import talking
+from tests.unit.upstreams.scripted import EXTENSIONS, talking
 from tests.unit.upstreams.task_calls import BORN, DONE, META, Running, asks, cancelled, created, group, running, state
 from tests.unit.wire.raw_lines import WAIT
 
@@ -57,7 +57,7 @@ async def test_every_request_about_the_task_says_what_its_caller_can_answer_and_
             look = await server.answer("tasks/get", state())
             assert look["params"]["_meta"][META + "clientCapabilities"] == {
                 **task_calls.ALL,
-                "extensions": {META + "tasks": {}, "dev.mcp-hub/streams": {}},
+                **EXTENSIONS,
             }
             assert META + "logLevel" not in look["params"]["_meta"]
         assert not made.has_ended

@@ -16,7 +16,7 @@ from mcp_hub.upstreams.peer.negotiation import (
     negotiate,
 )
 from mcp_hub.upstreams.peer.state import CLIENT_INFO, PeerInfo
-from tests.unit.upstreams.scripted import DISCOVERED, INITIALIZED, Script, Server, talking, together
+from tests.unit.upstreams.scripted import APPS, DISCOVERED, EXTENSIONS, INITIALIZED, Script, Server, talking, together
 
 pytestmark = pytest.mark.anyio
 
@@ -34,6 +34,8 @@ async def settled(
     known: KnownEras | None = None,
     prefer: Era = MODERN,
     learned: list[tuple[Era, bool]] | None = None,
+    *,
+    apps: bool = True,
 ) -> PeerInfo:
     """What is settled with a server that follows this script; a silent one is given a moment."""
 
@@ -45,7 +47,7 @@ async def settled(
         return prefer
 
     terms = Terms(wanted, known or KnownEras(), preferred, learn, ProbeTime(0.05))
-    async with talking() as (peer, server):
+    async with talking(apps=apps) as (peer, server):
         return await together(script(server), negotiate(peer, terms))
 
 
@@ -62,11 +64,26 @@ async def test_a_server_that_answers_the_probe_is_modern(wanted: Era | None, kno
         assert probe["params"]["_meta"] == {
             META + "protocolVersion": "2026-07-28",
             META + "clientInfo": CLIENT_INFO,
-            META + "clientCapabilities": {"extensions": {META + "tasks": {}, "dev.mcp-hub/streams": {}}},
+            META + "clientCapabilities": EXTENSIONS,
         }
 
     info = await settled(script, wanted, known)
     assert info == PeerInfo(MODERN, "2026-07-28", {"name": "m", "version": "2"}, {"tools": {}}, "say please")
+
+
+@pytest.mark.parametrize("is_modern", [True, False])
+async def test_a_server_without_apps_does_not_hear_of_them_in_either_era(is_modern: bool) -> None:
+    async def script(server: Server) -> None:
+        if is_modern:
+            probe = await server.answer("server/discover", DISCOVERED)
+            declared = probe["params"]["_meta"][META + "clientCapabilities"]
+            assert declared["extensions"].keys() == EXTENSIONS["extensions"].keys() - APPS.keys()
+        else:
+            await server.refuse("server/discover", -32601)
+            assert "extensions" not in (await server.handshake())["params"]["capabilities"]
+
+    info = await settled(script, apps=False)
+    assert info.era is (MODERN if is_modern else HANDSHAKE) and META + "ui" not in str(info.declares)
 
 
 @pytest.mark.parametrize("code", [-32601, -32600, -32602, -32603, 0, -32002])
@@ -118,7 +135,8 @@ async def test_a_silent_server_is_asked_to_initialise_and_its_late_answer_says_w
     async def script(server: Server) -> None:
         probe = await server.expect("server/discover")
         hello = await server.expect("initialize")  # and nothing before it: strict servers take nothing else
-        assert hello["params"]["capabilities"]["experimental"] == {"dev.mcp-hub/streams": {}}
+        declared = hello["params"]["capabilities"]
+        assert declared["experimental"] == {"dev.mcp-hub/streams": {}} and declared["extensions"] == APPS
         await server.send(id=probe["id"], **answer)
         await server.send(id=hello["id"], result=INITIALIZED)
         await server.expect("notifications/initialized")

@@ -18,7 +18,7 @@ from mcp_hub.upstreams.peer.state import PeerEnding
 from mcp_hub.wire.base import WireClosed
 from mcp_hub.wire.pipe import Pipe
 from tests.unit.upstreams.function_calls import Recorder
-from tests.unit.upstreams.scripted import Server, talking, together
+from tests.unit.upstreams.scripted import EXTENSIONS, Server, talking, together
 from tests.unit.wire.raw_lines import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -104,7 +104,7 @@ async def test_a_modern_server_gets_the_envelope_the_callers_capabilities_and_th
         assert meta == {
             "k": 1,
             META + "protocolVersion": "2026-07-28",
-            META + "clientCapabilities": {"roots": {}, "extensions": {META + "tasks": {}, "dev.mcp-hub/streams": {}}},
+            META + "clientCapabilities": {"roots": {}, **EXTENSIONS},
             META + "logLevel": "info",
         }
 

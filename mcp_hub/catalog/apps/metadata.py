@@ -1,0 +1,75 @@
+"""The members of a definition's `_meta` by which a tool has an app.
+
+Source: MCP Apps, specification of 2026-01-26, "Resource Discovery".
+"""
+
+from typing import Final
+
+import msgspec
+
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object, read_as
+from mcp_hub.types import RawObject
+
+_UI: Final = "ui"
+_ADDRESS: Final = "resourceUri"
+_OLD_ADDRESS: Final = "ui/resourceUri"
+"""The member of `_meta` that older servers send."""
+SCHEME: Final = "ui://"
+"""Of the address of every app."""
+_LONGEST: Final = 1024
+"""Characters of an address; a longer one is passed on as it is, and belongs to nobody."""
+
+
+class AppMeta(msgspec.Struct, frozen=True):
+    """The app of a tool: its `address`, the server's own, and whether the model and apps may call the tool."""
+
+    address: str | None = None
+    for_model: bool = True
+    for_app: bool = True
+
+
+def app_meta(meta: RawObject | None) -> AppMeta | None:
+    """The app of a definition with this `_meta`; None if that says nothing of one. Members of wrong types are ignored.
+
+    Without `visibility` a tool is for the model and for apps.
+    """
+    if not meta or (_UI not in meta and _OLD_ADDRESS not in meta):
+        return None
+    ui = raw_object(meta.get(_UI, msgspec.UNSET)) or {}
+    said = read_as(ui["visibility"], list[object]) if "visibility" in ui else None
+    addresses = [_address(raw) for raw in (ui.get(_ADDRESS), meta.get(_OLD_ADDRESS)) if raw is not None]
+    return AppMeta(
+        next((address for address in addresses if address is not None), None),
+        said is None or "model" in said,
+        said is None or "app" in said,
+    )
+
+
+def _address(raw: msgspec.Raw) -> str | None:
+    text = read_as(raw, str)
+    return text if text is not None and text.startswith(SCHEME) and len(text) <= _LONGEST else None
+
+
+def with_address(definition: bytes, own: str, exported: str) -> bytes:
+    """A definition whose app has the exported address in place of its server's own; nothing else of it changes."""
+    if exported == own:
+        return definition
+    fields = raw_object(msgspec.Raw(definition)) or {}
+    meta = _readdressed(raw_object(fields["_meta"]) or {}, _OLD_ADDRESS, own, exported)
+    if _UI in meta and (ui := raw_object(meta[_UI])):
+        meta[_UI] = msgspec.Raw(object_bytes(_readdressed(ui, _ADDRESS, own, exported)))
+    return object_bytes({**fields, "_meta": meta})
+
+
+def _readdressed(members: RawObject, name: str, own: str, exported: str) -> RawObject:
+    if name not in members or read_as(members[name], str) != own:
+        return members
+    return {**members, name: msgspec.Raw(object_bytes(exported))}
+
+
+def without_app(definition: bytes) -> bytes:
+    """A definition that says nothing of apps."""
+    fields = raw_object(msgspec.Raw(definition)) or {}
+    meta = raw_object(fields.pop("_meta", msgspec.UNSET)) or {}
+    kept = {name: value for name, value in meta.items() if name not in (_UI, _OLD_ADDRESS)}
+    return object_bytes({**fields, "_meta": kept} if kept else fields)

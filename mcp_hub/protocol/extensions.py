@@ -1,5 +1,8 @@
 """Extensions that the hub serves to clients, and who has declared them (2026-07-28, basic/index "Extensions")."""
 
+import re
+from typing import Final
+
 import msgspec
 
 from mcp_hub.protocol.capabilities import APP_SETTINGS, APP_TYPE
@@ -8,6 +11,9 @@ from mcp_hub.protocol.capabilities import STREAMS as STREAMS
 from mcp_hub.protocol.capabilities import TASKS as TASKS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import CallId, Era, JsonObject, RawJson
+
+has_mark: Final = re.compile(rb'"dev\.mcp-hub/streams"').search
+"""Finds the mark that a server which streams may have put on a result."""
 
 
 def declares(capabilities: JsonObject, era: Era, extension: str) -> bool:
@@ -54,8 +60,6 @@ def with_mark(result: RawJson, stream: CallId, cursor: int, status: str) -> RawJ
 
 def without_mark(result: RawJson, mark: str = STREAMS) -> RawJson:
     """The result without a member of its `_meta` that means something on this hop only."""
-    if mark.encode() not in bytes(result):
-        return result
     members = raw_object(result) or {}
     meta = raw_object(members.get("_meta", msgspec.UNSET)) or {}
     if meta.pop(mark, None) is None:

@@ -18,7 +18,7 @@ from mcp_hub.events import Completed, Progressed
 from mcp_hub.masking import hide
 from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.capabilities import to_modern
-from mcp_hub.protocol.extensions import without_mark
+from mcp_hub.protocol.extensions import has_mark, without_mark
 from mcp_hub.protocol.headers import Mirrors
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
@@ -198,7 +198,7 @@ class Peer(WireHandler):
         if not (is_complete(message.result) if era is MODERN else begins(message.result, b"{")):
             return None
         self.said += 1
-        return Completed(without_mark(message.result), era)
+        return Completed(message.result if has_mark(message.result) is None else without_mark(message.result), era)
 
     def abandon(self, call: Call, pending: Pending) -> None:
         """Cancels the request of a call that was begun; its server may still log or ask for it for a while."""
@@ -219,7 +219,8 @@ class Peer(WireHandler):
             self.callers.abandon(call, pending.id)
             raise
         try:
-            done = Completed(without_mark(self._result(message)), self.info.era)
+            result = self._result(message)
+            done = Completed(without_mark(result) if has_mark(result) else result, self.info.era)
         except RpcError as error:
             self._elicitations.refused(call, error)
             raise

@@ -13,6 +13,7 @@ from mcp_hub.catalog.overrides import UNCHANGED, Override, Supplied, find_overri
 from mcp_hub.catalog.resources import uris
 from mcp_hub.catalog.resources.readings import is_denied
 from mcp_hub.catalog.rules import ViewRules
+from mcp_hub.catalog.skills.roots import SkillRoots
 from mcp_hub.globs import any_matches
 from mcp_hub.types import Era, Kind, Origin, Snapshot
 
@@ -74,21 +75,29 @@ def offered(
     rules: ViewRules,
     new: Collection[Origin] = (),
     approved: Collection[Origin] = (),
-) -> tuple[dict[Kind, list[Offer]], tuple[Quarantined, ...]]:
-    """All that these servers, which the rules know, offer, and what is unfit.
+) -> tuple[dict[Kind, list[Offer]], tuple[Quarantined, ...], SkillRoots]:
+    """All that these servers, which the rules know, offer, what is unfit, and where their skills are.
 
     `new` tools take no other's name; those that a person has `approved` may be believed their hints.
     """
-    offers: dict[Kind, list[Offer]] = {}
+    found: dict[Kind, list[tuple[str, Definition]]] = {kind: [] for kind in Kind}
     quarantined: list[Quarantined] = []
     for kind in Kind:
-        found: list[tuple[str, Definition]] = []
         for snapshot in snapshots:
             usable, unfit = parse(kind, snapshot.lists.get(kind, ()), snapshot.server)
-            found += ((snapshot.server, definition) for definition in usable)
+            found[kind] += ((snapshot.server, definition) for definition in usable)
             quarantined += unfit
-        offers[kind] = _named(kind, found, rules, new, approved)
-    return offers, tuple(quarantined)
+    skills, resources = (_origins(found[kind]) for kind in (Kind.SKILL, Kind.RESOURCE))
+    roots = SkillRoots(skills, resources, [snapshot.server for snapshot in snapshots])
+    return (
+        {kind: _named(kind, own, rules, new, approved, roots) for kind, own in found.items()},
+        tuple(quarantined),
+        roots,
+    )
+
+
+def _origins(found: Iterable[tuple[str, Definition]]) -> list[Origin]:
+    return [(server, definition.key) for server, definition in found]
 
 
 def _named(
@@ -97,14 +106,17 @@ def _named(
     rules: ViewRules,
     new: Collection[Origin],
     approved: Collection[Origin],
+    roots: SkillRoots,
 ) -> list[Offer]:
-    origins = [(server, definition.key) for server, definition in found]
+    origins = _origins(found)
     overrides: dict[Origin, Override] = {}
     match kind:
         case Kind.RESOURCE:
-            exported = uris.assign(origins)
+            exported = uris.assign(origins, roots)
         case Kind.TEMPLATE:
             exported = uris.assign_templates(origins)
+        case Kind.SKILL:
+            exported = {(server, uri): roots.exported(server, uri) or uri for server, uri in origins}
         case Kind.PROMPT:
             wanted = [_wanted(origin, rules, UNCHANGED, ()) for origin in origins]
             exported = names.assign(wanted, max_length=rules.max_name_length, reserved=frozenset())

@@ -59,7 +59,7 @@ def unmatched(
     """
     every = rules[None]
     servers = present(snapshots, every)
-    offers, _ = offered(servers, every)
+    offers, *_ = offered(servers, every)
     names = {snapshot.server for snapshot in servers}
     found: list[Unmatched] = []
     if _is_complete(every, names, absent):

@@ -29,7 +29,10 @@ HELLO: Final[JsonObject] = {**SUPERSET, "experimental": {STREAMS: {}}}
 TASKS: Final = "io.modelcontextprotocol/tasks"
 """The extension by which a modern server may answer a call with a task; the hub serves it in the modern era only."""
 
-OWN: Final[JsonObject] = {"extensions": {TASKS: {}, STREAMS: {}}}
+SKILLS: Final = "io.modelcontextprotocol/skills"
+"""The extension for skills (SEP-2640); the hub serves it in the modern era only."""
+
+OWN: Final[JsonObject] = {"extensions": {TASKS: {}, STREAMS: {}, SKILLS: {}}}
 """The hub's own capabilities for modern servers: the extensions that end with it, for every caller."""
 
 MAX_RELAYED: Final = 8192

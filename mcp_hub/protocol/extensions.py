@@ -2,6 +2,7 @@
 
 import msgspec
 
+from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.protocol.capabilities import STREAMS as STREAMS
 from mcp_hub.protocol.capabilities import TASKS as TASKS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
@@ -20,7 +21,7 @@ def declares(capabilities: JsonObject, era: Era, extension: str) -> bool:
 def offered(era: Era) -> JsonObject:
     """The hub's additions to its capabilities."""
     if era is Era.MODERN:
-        return {"extensions": {STREAMS: {}, TASKS: {}}}
+        return {"extensions": {STREAMS: {}, TASKS: {}, SKILLS: {"directoryRead": True}}}
     return {"experimental": {STREAMS: {}}, "extensions": {STREAMS: {}}}
 
 

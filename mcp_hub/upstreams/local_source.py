@@ -1,11 +1,13 @@
 """Upstreams without a connection: the common part of sources that run in the hub, and a server that is disabled."""
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import HubRestarted, InvalidParams, MethodNotFound, UpstreamUnavailable
 from mcp_hub.events import Completed
-from mcp_hub.types import RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 
 
 class LocalSource:
@@ -33,6 +35,10 @@ class LocalSource:
 
     def unsubscribe(self, uri: str) -> None:
         """Ignored."""
+
+    def refresh(self, kind: Kind) -> Callable[[], Awaitable[None]] | None:
+        """None: its lists are always of now."""
+        return None
 
     def tool_of(self, call: Call) -> str:
         """The name of the tool that is called. Raises `MethodNotFound` and `InvalidParams`."""

@@ -9,7 +9,14 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from rigs.conformance.arranged import arranged
-from rigs.conformance.suite import SERVER_SCENARIOS, TASK_SCENARIOS, run_server_scenarios, run_task_scenario
+from rigs.conformance.suite import (
+    SERVER_SCENARIOS,
+    SKILL_SCENARIOS,
+    TASK_SCENARIOS,
+    run_server_scenarios,
+    run_skill_scenario,
+    run_task_scenario,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -53,3 +60,22 @@ async def test_calls_of_ordinary_tools_become_tasks(suite: Sequence[str], url: s
     (verdict,) = run.verdicts
     # the suite cannot listen to tasks yet, and says so
     assert verdict.count("SKIPPED") == (name == "status-notifications")
+
+
+async def test_skills_pass_every_check_as_they_do_without_the_hub(
+    suite: Sequence[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    checks = {}
+    for arrangement in ("direct", "stdio-both", "http"):
+        found: list[tuple[str, str]] = []
+        checks[arrangement] = found
+        async with arranged(arrangement, tmp_path_factory.mktemp(arrangement)) as url:
+            for name in SKILL_SCENARIOS:
+                run = await run_skill_scenario(suite, url, name)
+                print(name, "of", arrangement, run)
+                assert not run.complaints, "\n".join(run.complaints)
+                found += [(own["id"], own["status"]) for each in run.verdicts for own in each.checks]
+    assert checks["stdio-both"] == checks["http"] == checks["direct"]
+    # a server without skills would skip them all
+    assert {status for _, status in checks["direct"]} == {"SUCCESS"}
+    assert len(checks["direct"]) == 45

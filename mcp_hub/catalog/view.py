@@ -74,8 +74,8 @@ class ListedResources:
         return origin if origin in self._listed or self._lets_through(*origin, uri) else None
 
     def is_of_skill(self, server: str, upstream_uri: str) -> bool:
-        """Whether it is in the folder of a skill of this server."""
-        return self._roots.exported(server, upstream_uri) is not None
+        """Whether it is a file of a skill, or seems to be: servers need not list all their skills."""
+        return upstream_uri.startswith("skill://") or self._roots.exported(server, upstream_uri) is not None
 
     def held(self, uri: str) -> UnapprovedTool | None:
         """Why a file of a skill cannot be read that waits for its approval."""
@@ -313,10 +313,7 @@ def build(
     filters = {snapshot.server: (rules.servers[snapshot.server].resources, rules.resources) for snapshot in servers}
     resources = ListedResources(shown, hidden, table, templates, filters, roots, held_skills)
     shown[Kind.SKILL] = tuple(_skills(skills, resources))
-    is_filtered = len(shown[Kind.SKILL]) < len(skills) or {EVERYTHING} != {
-        own for pair in filters.values() for own in pair
-    }
-    hints, announced = _hints(servers, rules, is_filtered=is_filtered), sum(own.announced for own in servers)
+    hints, announced = _hints(servers, rules, skills, shown[Kind.SKILL]), sum(own.announced for own in servers)
     return CatalogView(MappingProxyType(shown), resources, hints, quarantined, withheld, None, removed, announced)
 
 
@@ -343,10 +340,15 @@ def _lists(snapshot: Snapshot, kind: Kind) -> bool:
     return bool(snapshot.lists.get(kind)) or KINDS[kind].is_offered(snapshot.capabilities)
 
 
-def _hints(servers: Sequence[Snapshot], rules: ViewRules, *, is_filtered: bool) -> dict[Kind, CacheHint]:
+def _hints(
+    servers: Sequence[Snapshot], rules: ViewRules, skills: Sequence[Offer], shown: Sequence[Entry]
+) -> dict[Kind, CacheHint]:
     """Those of all lists; filters see into a skill, so a list of skills that went through one is nobody else's."""
     hints = {kind: _hint(kind, servers, rules) for kind in Kind}
-    return {**hints, Kind.SKILL: replace(hints[Kind.SKILL], public=False)} if is_filtered else hints
+    filters = {rules.resources, *(rules.servers[own.server].resources for own in servers)}
+    if len(shown) < len(skills) or filters != {EVERYTHING}:
+        hints[Kind.SKILL] = replace(hints[Kind.SKILL], public=False)
+    return hints
 
 
 def _hint(kind: Kind, servers: Sequence[Snapshot], rules: ViewRules) -> CacheHint:

@@ -1,6 +1,6 @@
 """Lists that are read again when somebody asks for them: servers do not announce every change of skills."""
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import anyio
 
@@ -18,4 +18,8 @@ async def refreshed(upstreams: Iterable[Upstream], kind: Kind) -> None:
     async with anyio.create_task_group() as tasks:
         for upstream in upstreams:
             if (job := upstream.refresh(kind)) is not None:
-                tasks.start_soon(job)
+                tasks.start_soon(_run, job)
+
+
+async def _run(job: Callable[[], Awaitable[None]]) -> None:
+    await job()

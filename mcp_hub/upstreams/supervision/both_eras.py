@@ -179,12 +179,12 @@ class BothEras(ManagedUpstream):
             known = self._with_skills = last, other, both
         return known[2]
 
-    def refresh(self, kind: Kind) -> Callable[[], Awaitable[None]] | None:
-        """As `ManagedUpstream.refresh`. The modern connection is made if its skills are not known yet."""
-        is_elsewhere = kind is Kind.SKILL and self._listed is HANDSHAKE and self._eras.known.may(MODERN)
-        if not is_elsewhere or not self._other.may_get_ready:
-            return super().refresh(kind)
-        return self._meet_modern if self._other.snapshot() is None else self._other.refresh(kind)
+    def _refresh_skills(self) -> Callable[[], Awaitable[None]] | None:
+        """The modern connection is made if its skills are not known yet."""
+        is_elsewhere = self._listed is HANDSHAKE and self._eras.known.may(MODERN) and self._other.may_get_ready
+        if not is_elsewhere:
+            return super()._refresh_skills()
+        return self._meet_modern if self._other.snapshot() is None else self._other.refresh(Kind.SKILL)
 
     async def _meet_modern(self) -> None:
         with anyio.move_on_after(_MODERN_START), suppress(UpstreamUnavailable):

@@ -210,7 +210,10 @@ class ManagedUpstream(Supervisor):
 
     def refresh(self, kind: Kind) -> Callable[[], Awaitable[None]] | None:
         """As `Upstream.refresh`, for skills: servers do not announce that those have changed."""
-        return None if self._peer is None or kind is not Kind.SKILL else self._lists.refresh(self._peer, kind)
+        return self._refresh_skills() if kind is Kind.SKILL else None
+
+    def _refresh_skills(self) -> Callable[[], Awaitable[None]] | None:
+        return None if self._peer is None else self._lists.refresh(self._peer, Kind.SKILL)
 
     def set_log_level(self, level: str) -> None:
         """Asks a handshake upstream for messages of `level` and above; never lowered to a less verbose one."""

@@ -1,4 +1,5 @@
-"""The server's skills: two pages of them, one inside of another, one that is generated (SEP-2640)."""
+"""The server's skills: two pages of them, one inside of another, one that is generated,
+one that is not listed (SEP-2640)."""
 
 from hashlib import sha256
 from typing import Final
@@ -25,10 +26,13 @@ FILES: Final = {
     "skill://pdf-processing/scan/SKILL.md": _main("scan", "Read text in scanned pages"),
     "skill://acme/billing/refunds/SKILL.md": _main("refunds", "Process refunds"),
     "skill://acme/billing/refunds/email.md": "Dear customer\n",
+    "skill://drafts/SKILL.md": _main("drafts", "Not for everybody yet"),
     "skill://today/SKILL.md": _main("today", "Say what day it is"),
 }
 DYNAMIC: Final = ("skill://today/SKILL.md",)
+UNLISTED: Final = "skill://drafts/SKILL.md"
 MAINS: Final = [uri for uri in FILES if uri.endswith("/SKILL.md")]
+LISTED: Final = [uri for uri in MAINS if uri != UNLISTED]
 PAGE: Final = 2
 """Skills on a page."""
 
@@ -39,11 +43,12 @@ def _frontmatter(uri: str) -> dict[str, str]:
 
 
 def resources() -> list[Result]:
-    """The main file of each skill, as a resource."""
-    return [{"uri": uri, "mimeType": "text/markdown", **_frontmatter(uri)} for uri in MAINS]
+    """The main file of each listed skill, as a resource."""
+    return [{"uri": uri, "mimeType": "text/markdown", **_frontmatter(uri)} for uri in LISTED]
 
 
-def _entry(uri: str) -> Result:
+def entry(uri: str) -> Result:
+    """One skill, as it is listed."""
     folder = uri.removesuffix("SKILL.md")
     files = [_file(own) for own in FILES if own.startswith(folder)]
     return {"uri": uri, "frontmatter": _frontmatter(uri), "resources": "dynamic" if uri in DYNAMIC else files}
@@ -57,16 +62,16 @@ def _file(uri: str) -> Result:
 async def list_skills(context: Context, params: types.PaginatedRequestParams) -> Result:
     """A page of the skills."""
     start = int(params.cursor or 0)
-    shown = MAINS[start : start + PAGE]
-    more = {"nextCursor": str(start + PAGE)} if start + PAGE < len(MAINS) else {}
-    return {"skills": list(map(_entry, shown)), **more, **_CACHING}
+    shown = LISTED[start : start + PAGE]
+    more = {"nextCursor": str(start + PAGE)} if start + PAGE < len(LISTED) else {}
+    return {"skills": list(map(entry, shown)), **more, **_CACHING}
 
 
 async def get_skill(context: Context, params: types.ReadResourceRequestParams) -> Result:
     """One skill. Raises: `MCPError` -32602 for an unknown one."""
     if (uri := str(params.uri)) not in MAINS:
         raise MCPError(types.INVALID_PARAMS, "Skill not found", {"uri": uri})
-    return {"skill": _entry(uri), **_CACHING}
+    return {"skill": entry(uri), **_CACHING}
 
 
 async def read_directory(context: Context, params: types.ReadResourceRequestParams) -> Result:

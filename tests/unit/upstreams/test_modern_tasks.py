@@ -57,7 +57,7 @@ async def test_every_request_about_the_task_says_what_its_caller_can_answer_and_
             look = await server.answer("tasks/get", state())
             assert look["params"]["_meta"][META + "clientCapabilities"] == {
                 **task_calls.ALL,
-                "extensions": {META + "tasks": {}, "dev.mcp-hub/streams": {}},
+                "extensions": {META + "tasks": {}, "dev.mcp-hub/streams": {}, META + "skills": {}},
             }
             assert META + "logLevel" not in look["params"]["_meta"]
         assert not made.has_ended

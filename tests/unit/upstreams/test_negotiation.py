@@ -62,7 +62,9 @@ async def test_a_server_that_answers_the_probe_is_modern(wanted: Era | None, kno
         assert probe["params"]["_meta"] == {
             META + "protocolVersion": "2026-07-28",
             META + "clientInfo": CLIENT_INFO,
-            META + "clientCapabilities": {"extensions": {META + "tasks": {}, "dev.mcp-hub/streams": {}}},
+            META + "clientCapabilities": {
+                "extensions": {META + "tasks": {}, "dev.mcp-hub/streams": {}, META + "skills": {}}
+            },
         }
 
     info = await settled(script, wanted, known)

@@ -104,7 +104,10 @@ async def test_a_modern_server_gets_the_envelope_the_callers_capabilities_and_th
         assert meta == {
             "k": 1,
             META + "protocolVersion": "2026-07-28",
-            META + "clientCapabilities": {"roots": {}, "extensions": {META + "tasks": {}, "dev.mcp-hub/streams": {}}},
+            META + "clientCapabilities": {
+                "roots": {},
+                "extensions": {META + "tasks": {}, "dev.mcp-hub/streams": {}, META + "skills": {}},
+            },
             META + "logLevel": "info",
         }
 
@@ -318,7 +321,7 @@ async def test_a_changed_list_is_noted_by_kind_and_wakes_the_owner() -> None:
         with anyio.fail_after(WAIT):
             await peer.list_changes.wait()
         await server.flush()
-        assert peer.list_changes.take() == {Kind.TOOL, Kind.RESOURCE, Kind.TEMPLATE}
+        assert peer.list_changes.take() == {Kind.TOOL, Kind.RESOURCE, Kind.TEMPLATE, Kind.SKILL}
         assert not peer.ending.closed.is_set()
 
 

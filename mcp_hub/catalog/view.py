@@ -26,9 +26,10 @@ from mcp_hub.catalog.resources.readings import is_denied, readings
 from mcp_hub.catalog.resources.uri_variants import uri_variants
 from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.catalog.skills.held import HeldSkills
-from mcp_hub.catalog.skills.listing import exported_skill
+from mcp_hub.catalog.skills.listing import directory_result, exported_skill
 from mcp_hub.catalog.skills.roots import SkillRoots
 from mcp_hub.errors import InvalidParams
+from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Origin, Snapshot
 
@@ -54,8 +55,12 @@ class ListedResources:
         filters: Mapping[str, tuple[Filter, Filter]],
         roots: SkillRoots,
         held: HeldSkills,
+        directories: Collection[str],
     ) -> None:
-        """`templates` are the listed ones; `filters` has those of each server and of the view."""
+        """`templates` are the listed ones; `filters` has those of each server and of the view.
+
+        Those in `directories` can say what is in a directory.
+        """
         self._listed = {(entry.server, entry.key) for entry in entries[Kind.RESOURCE]}
         self._unlisted = hidden[Kind.RESOURCE]
         self._table = table
@@ -64,6 +69,7 @@ class ListedResources:
         self._filters = filters
         self._roots = roots
         self._held = held
+        self.directories = directories
         self.exported = table.exported
 
     def resolve(self, uri: str) -> Origin | None:
@@ -202,6 +208,17 @@ class CatalogView:
         """The cache hint of the list of this kind."""
         return self._hints[kind]
 
+    def directory(self, uri: str) -> bytes | None:
+        """The encoded result of `resources/directory/read`, if the server cannot be asked: it only lists skills.
+
+        Raises `UnknownEntry`.
+        """
+        origin = self.resolve_uri(uri)
+        if origin is None or origin[0] in self.resources.directories:
+            return None
+        entries = (entry.raw for entry in self._entries[Kind.SKILL] if entry.server == origin[0])
+        return directory_result(uri, entries, origin[0])
+
     def nearest(self, kind: Kind, name: str, n: int = 3) -> list[str]:
         """Up to `n` exported names like `name`, best first, for error messages. Bounded effort."""
         wanted = name[:_MAX_COMPARED_LENGTH].lower()
@@ -311,10 +328,16 @@ def build(
         roots,
     )
     filters = {snapshot.server: (rules.servers[snapshot.server].resources, rules.resources) for snapshot in servers}
-    resources = ListedResources(shown, hidden, table, templates, filters, roots, held_skills)
+    resources = ListedResources(shown, hidden, table, templates, filters, roots, held_skills, _directories(servers))
     shown[Kind.SKILL] = tuple(_skills(skills, resources))
     hints, announced = _hints(servers, rules, skills, shown[Kind.SKILL]), sum(own.announced for own in servers)
     return CatalogView(MappingProxyType(shown), resources, hints, quarantined, withheld, None, removed, announced)
+
+
+def _directories(servers: Iterable[Snapshot]) -> frozenset[str]:
+    """The servers that say that they can read directories (SEP-2640, "Capability Declaration")."""
+    settings = ((own.server, own.capabilities.get("extensions", {}).get(SKILLS)) for own in servers)
+    return frozenset(server for server, own in settings if isinstance(own, dict) and own.get("directoryRead") is True)
 
 
 def _withhold(

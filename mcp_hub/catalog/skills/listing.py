@@ -1,14 +1,15 @@
 """One skill as clients are listed it: under their URIs, and with the server that it comes from."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Final
 
 import msgspec
 
+from mcp_hub.errors import UnknownEntry
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
-from mcp_hub.protocol.skills import SERVER
+from mcp_hub.protocol.skills import SERVER, children
 from mcp_hub.types import RawJson, RawObject
 
 _DYNAMIC: Final = b'"dynamic"'
@@ -22,6 +23,21 @@ def exported_skill(fields: RawObject, server: str, exported: Callable[[str], str
     if bytes(fields["resources"]) != _DYNAMIC:
         made["resources"] = _raw(list(_exported(_files(fields["resources"]), exported)))
     return object_bytes({**made, "_meta": _with_server(made, server)})
+
+
+def files_of(raw: RawJson) -> list[str]:
+    """The URIs of the files of an entry; none of one that is generated."""
+    resources = (raw_object(raw) or {}).get("resources", _DYNAMIC)
+    return [] if bytes(resources) == _DYNAMIC else [_text(own["uri"]) for own in _files(resources)]
+
+
+def directory_result(uri: str, entries: Iterable[RawJson], server: str) -> bytes:
+    """The result of `resources/directory/read` by the entries of a server's skills. Raises `UnknownEntry`."""
+    found = children(dict.fromkeys(file for raw in entries for file in files_of(raw)), uri)
+    if not found:
+        raise UnknownEntry(f"Directory not found: {uri[:500]}", data={"uri": uri})
+    caching = {"ttlMs": 0, "cacheScope": "private"}
+    return object_bytes({"resultType": "complete", "resources": found, **caching, "_meta": {SERVER: server}})
 
 
 def _exported(files: list[RawObject], exported: Callable[[str], str | None]) -> Iterator[RawObject]:

@@ -13,7 +13,7 @@ import msgspec
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, ToolRemoved, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.fronts.limits import FrontLimits
-from mcp_hub.fronts.mcp.skills import skill_result
+from mcp_hub.fronts.mcp.skills import directory_result, skill_result
 from mcp_hub.fronts.mcp.stream_reads import stream_methods
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
 from mcp_hub.fronts.mcp.tasks import task_methods
@@ -88,10 +88,6 @@ class Binding:
         """Answers one request. Raises `MethodNotFound` for a method that the era lacks, and any other `RpcError`."""
         if method not in eras.CALL_METHODS:
             return self._other(session, method, params, meta)
-        return self._begun(session, method, params, meta)
-
-    def _begun(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
-        """The call that a request starts."""
         try:
             return self._hub.call(session, method, params, meta)
         except UnknownEntry as problem:
@@ -120,11 +116,9 @@ class Binding:
         if method in eras.SUBSCRIPTION_METHODS:
             return self._subscription(session, method, params)
         match method:
-            case "resources/directory/read":
-                return self._begun(session, method, params, meta)
-            case "skills/get":
-                found = partial(skill_result, self._hub, session, params, meta)
-                return Deferred(self._settled(session, found, Kind.SKILL))
+            case "resources/directory/read" | "skills/get":
+                result = skill_result if method == "skills/get" else directory_result
+                return Deferred(self._settled(session, partial(result, self._hub, session, params, meta), Kind.SKILL))
             case "server/discover":
                 return self._discover(session)
             case "logging/setLevel":

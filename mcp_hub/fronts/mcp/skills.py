@@ -1,4 +1,4 @@
-"""`skills/get`: the entry of one skill (SEP-2640), from the list if it is there, else from its server."""
+"""`skills/get` and `resources/directory/read` (SEP-2640): from the lists where they say it, else from the server."""
 
 import msgspec
 
@@ -12,10 +12,7 @@ from mcp_hub.types import Kind, RawObject
 
 def skill_result(hub: HubPort, session: Session, params: RawObject, meta: RequestMeta) -> bytes | CallHandle:
     """The result, or the call that gets it: a server need not list every skill that it has. Raises `RpcError`."""
-    try:
-        uri = msgspec.json.decode(params.get("uri", b""), type=str)
-    except (msgspec.DecodeError, RecursionError):
-        raise InvalidParams("skills/get: params.uri must be a string") from None
+    uri = _uri("skills/get", params)
     view = hub.view(session)
     entry = view.find(Kind.SKILL, uri)
     if entry is None:
@@ -23,3 +20,16 @@ def skill_result(hub: HubPort, session: Session, params: RawObject, meta: Reques
     hint = view.hint(Kind.SKILL)
     caching = {"ttlMs": hint.ttl_ms, "cacheScope": "public" if hint.public else "private"}
     return object_bytes({"resultType": "complete", "skill": msgspec.Raw(entry.raw), **caching})
+
+
+def directory_result(hub: HubPort, session: Session, params: RawObject, meta: RequestMeta) -> bytes | CallHandle:
+    """The result, or the call that gets it: not every server with skills reads directories. Raises `RpcError`."""
+    known = hub.view(session).directory(_uri("resources/directory/read", params))
+    return hub.call(session, "resources/directory/read", params, meta) if known is None else known
+
+
+def _uri(method: str, params: RawObject) -> str:
+    try:
+        return msgspec.json.decode(params.get("uri", b""), type=str)
+    except (msgspec.DecodeError, RecursionError):
+        raise InvalidParams(f"{method}: params.uri must be a string") from None

@@ -43,7 +43,9 @@ async def test_a_folder_of_skills_is_listed_with_the_digest_of_every_file(tmp_pa
 
 async def test_files_and_folders_are_read_with_the_name_of_their_server(tmp_path: Path, team: Path) -> None:
     (team / "pdf/logo.png").write_bytes(b"\x89PNG\xff")
-    async with skill_hub(tmp_path, {"team": team}, hub={"max_result_tokens": 1, "store": {"type": "memory"}}) as app:
+    with (team / "pdf/SKILL.md").open("a") as file:
+        file.write("Read on.\n" * 20_000)
+    async with skill_hub(tmp_path, {"team": team}, hub={"max_result_tokens": 1000, "store": {"type": "memory"}}) as app:
         await ask(app, "skills/list")
         read = await ask(app, "resources/read", {"uri": "skill://pdf/SKILL.md"})
         text = (team / "pdf/SKILL.md").read_text()

@@ -55,6 +55,10 @@ class Fingerprint(msgspec.Struct, frozen=True, omit_defaults=True):
     since: float = 0.0
     definition: Raw | UnsetType = UNSET
 
+    @property
+    def is_of_skill(self) -> bool:
+        return "frontmatter" in self.members
+
 
 class Pin(msgspec.Struct, frozen=True, omit_defaults=True):
     """One tool. `approved` None: it is new. `offered` is what the server says now, where that is something else.
@@ -151,13 +155,15 @@ def _members_in(encoded: bytes) -> int:
 def seen(record: Record, offered: Mapping[str, Fingerprint], policy: Policy, now: float) -> Record:
     """The record once its server has listed these tools; the very same if that says nothing new.
 
-    A tool that was never seen is approved at once, unless new ones are to be blocked and there were others before.
+    A tool that was never seen is approved at once, unless new ones are to be blocked and there were others before. So
+    is a skill: a server that speaks both eras lists them later than its tools.
     """
-    trusts = policy != "block" or not record.tools
+    before = (pin.approved or pin.offered for pin in record.tools.values() if policy == "block")
+    known = {own.is_of_skill for own in before if own is not None}
     tools = record.tools
     for name, own in offered.items():
         pin = tools.get(name)
-        after = _pin_after(pin, own, trusts, now)
+        after = _pin_after(pin, own, own.is_of_skill not in known, now)
         if after is not pin and (pin is not None or len(tools) < MOST_TOOLS):
             if tools is record.tools:
                 tools = dict(tools)

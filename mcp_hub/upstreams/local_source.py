@@ -11,7 +11,7 @@ from mcp_hub.types import Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 
 
 class LocalSource:
-    """The base of an `Upstream` that has tools only; nothing of it outlives the hub, or belongs to a session."""
+    """The base of an `Upstream` without updates of resources; nothing of it outlives the hub or is of one session."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -31,7 +31,7 @@ class LocalSource:
 
     async def subscribe(self, uri: str) -> None:
         """Raises `MethodNotFound`."""
-        raise MethodNotFound(f'server "{self.name}" has tools only: there is no resource to subscribe to.')
+        raise MethodNotFound(f'server "{self.name}" does not announce updates of resources.')
 
     def unsubscribe(self, uri: str) -> None:
         """Ignored."""

@@ -58,7 +58,7 @@ def scan(root: Path, before: Scan) -> Scan:
         elif path.endswith(f"/{MAIN}"):
             try:
                 skills[path.removesuffix(MAIN)] = _entry(path, files)
-            except (ValueError, RecursionError, yaml.YAMLError) as problem:  # msgspec's errors are of the first
+            except ValueError as problem:  # msgspec's errors are such
                 warnings.append(f"skill {ascii(path.removesuffix(f'/{MAIN}'))} is left out: {problem}")
     served = [path for path in files if path.startswith(tuple(skills))]
     return Scan(
@@ -91,7 +91,7 @@ def digest_of(content: bytes) -> str:
 
 
 def _entry(main: str, files: dict[str, Digest]) -> bytes:
-    """The entry of a skill. Raises `ValueError` and YAML errors for one that hosts would refuse."""
+    """The entry of a skill. Raises `ValueError` for one that hosts would refuse."""
     folder = main.removesuffix(MAIN)
     head = files[main].head
     if head is None or len(head) > _LONGEST_HEAD:
@@ -100,10 +100,17 @@ def _entry(main: str, files: dict[str, Digest]) -> bytes:
         raise ValueError("the name of its folder may have a-z, 0-9 and single hyphens only, and at most 64 of them")
     inside = {path: own for path, own in files.items() if path.startswith(folder)}
     resources = [{"uri": uri_of(path), "digest": own.digest, "size": own.size} for path, own in inside.items()]
-    entry = {"uri": uri_of(main), "frontmatter": yaml.load(head, _Yaml), "resources": resources}
-    raw = msgspec.json.encode(entry)
+    raw = msgspec.json.encode({"uri": uri_of(main), "frontmatter": _frontmatter(head), "resources": resources})
     msgspec.json.decode(raw, type=SkillEntry)
     return raw
+
+
+def _frontmatter(head: bytes) -> msgspec.Raw:
+    """The head as JSON. Raises `ValueError`."""
+    try:
+        return msgspec.Raw(msgspec.json.encode(yaml.load(head, _Yaml)))
+    except Exception as problem:  # the boundary to the YAML library: a tag may make it raise anything
+        raise ValueError(f"its YAML cannot be read: {problem}") from None
 
 
 def _resource(path: str, files: dict[str, Digest], skills: dict[str, bytes]) -> bytes:

@@ -76,6 +76,8 @@ def test_skills_that_hosts_would_refuse_are_left_out_with_the_reason(root: Path)
         "other": "---\nname: another\ndescription: d\n---\n",
         "bomb": "---\nname: bomb\ndescription: &a d\nmore: [*a, *a]\n---\n",
         "broken": "---\nname: [\n---\n",
+        "odd": "---\nname: odd\ndescription: d\n~: no key\n---\n",
+        "dated": "---\nname: dated\ndescription: !!timestamp never\n---\n",
     }.items():
         (root / name).mkdir()
         (root / name / "SKILL.md").write_text(text)
@@ -92,13 +94,13 @@ def test_skills_that_hosts_would_refuse_are_left_out_with_the_reason(root: Path)
         "skill 'headless' is left out: its SKILL.md does not begin with YAML",
         "skill 'nameless' is left out: Object missing required field `name`",
         "the name is another",
-        "skill 'bomb' is left out: aliases are not allowed",
-        "skill 'broken' is left out",
+        "skill 'bomb' is left out: its YAML cannot be read: aliases are not allowed",
+        *(f"skill '{name}' is left out: its YAML cannot be read" for name in ("broken", "odd", "dated")),
         "SKILL.md is left out: a skill needs a folder of its own",
         "skill 'large' is left out: it has 16777",
     ):
         assert reason in said
-    assert len(found.warnings) == 8
+    assert len(found.warnings) == 10
 
 
 def test_the_head_is_read_as_hosts_read_it(root: Path) -> None:

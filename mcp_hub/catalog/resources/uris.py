@@ -199,9 +199,11 @@ class UriTable:
 
     def exported(self, server: str, uri: str) -> str:
         """The URI under which a client reaches `uri` of `server`; if it is not listed, it is remembered."""
-        listed = self._exported.get((server, uri)) or self._skills.exported(server, uri)
+        listed = self._exported.get((server, uri))
         if listed is not None:
             return listed
+        if (inside := self._skills.exported(server, uri)) is not None:
+            return inside
         if server not in self._servers or len(uri) > MAX_MATCHED or self._keeps(server, uri):
             return uri
         return next(name for name in _wrappings(server, uri) if self.resolve(name) == (server, uri))

@@ -12,6 +12,7 @@ from mcp_hub.types import (
     CallId,
     Era,
     JsonObject,
+    Kind,
     PartialForm,
     RawJson,
     RawObject,
@@ -166,6 +167,10 @@ class Upstream(Protocol):
 
     def snapshot(self) -> Snapshot | None:
         """The newest list; None if there never was one."""
+
+    def refresh(self, kind: Kind) -> Callable[[], Awaitable[None]] | None:
+        """Reads the list of a kind again; None if its source announces changes, or lets it be kept for longer."""
+        return None
 
     def set_log_level(self, level: str) -> None:
         """Some client wants messages of `level` and above; a source without log levels ignores it."""

@@ -387,7 +387,7 @@ def _routed(
         wants_progress=early is not None or meta.token is not None,
         takes_events=meta.takes_events,
         log_level=session.log_level,
-        result_tokens=facts.result_tokens if method in _CUT else 0,
+        result_tokens=facts.result_tokens if method in _CUT and not to.is_whole else 0,
         # a client that takes events gets partial content by them, but for the hub's own tools
         partials=None if meta.token is None or (facts.takes_events and to.server != OWN) else facts.partials,
         is_program=session.offer.kind is not None,

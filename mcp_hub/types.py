@@ -64,6 +64,7 @@ class Kind(StrEnum):
     RESOURCE = "resource"
     TEMPLATE = "template"
     PROMPT = "prompt"
+    SKILL = "skill"
 
 
 class UpstreamState(StrEnum):

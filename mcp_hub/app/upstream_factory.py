@@ -24,6 +24,7 @@ from mcp_hub.errors import StartFailed
 from mcp_hub.notices import Notices
 from mcp_hub.stores.server_logs.writer import ServerLogWriter
 from mcp_hub.types import Era, Snapshot
+from mcp_hub.upstreams.folders.upstream import FolderUpstream
 from mcp_hub.upstreams.functions.source import check_reference
 from mcp_hub.upstreams.functions.upstream import LocalUpstream
 from mcp_hub.upstreams.lists.list_cache import ListFile, list_key
@@ -69,6 +70,8 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             return DisabledUpstream(name)
         if server.local is not None:
             return LocalUpstream.load(name, server.local, self.folder, self.env)
+        if server.skills is not None:
+            return FolderUpstream(name, server.skills, self.changes, self.gate)
         key = server_key(server.command or "", server.args) if server.url is None else url_key(server.url)
         eras = ServerEras(self.memory, key, self.client)
         if server.url is None:
@@ -95,7 +98,11 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
 
 def last_lists(settings: Settings, folder: Path) -> list[Snapshot]:
     """The lists of servers that hubs remember in `folder`. Python functions are not among them."""
-    files = [list_file(folder, name, own) for name, own in settings.servers.items() if own.enabled and not own.local]
+    files = [
+        list_file(folder, name, own)
+        for name, own in settings.servers.items()
+        if own.enabled and not own.local and not own.skills
+    ]
     return [found.snapshot for file in files if file.path.exists() and (found := file.read()) is not None]
 
 
@@ -178,7 +185,9 @@ def _member_idle(settings: Settings, name: str) -> float:
 
 
 def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) -> str:
-    """The path of the server's program, its `local` reference, or its URL without the query, which may be secret.
+    """The path of the server's program, its `local` reference, its folder of skills, or its URL.
+
+    The URL comes without its query, which may be secret.
 
     Nothing is run or reached, and of a `local` only the source is read. `folder` is that of the configuration.
     Raises `StartFailed`.
@@ -192,6 +201,11 @@ def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) ->
             raise StartFailed("module_not_found", said, tuple(dict.fromkeys((*sys.path, folder))))
         check_reference(server.local, folder)
         return server.local
+    if server.skills is not None:
+        if not os.path.isdir(server.skills):
+            said = f"skills {server.skills}: there is not a folder of this name. Create it, or correct it."
+            raise StartFailed("skills_not_found", said)
+        return server.skills
     return _command(server, env, folder)
 
 

@@ -15,6 +15,7 @@ from mcp_hub.call import Upstream
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
+from mcp_hub.upstreams.folders.upstream import FolderUpstream
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.scoped import Scoped
 
@@ -99,11 +100,13 @@ class UpstreamSet:
             upstream.wake()
 
     def _start(self, upstream: Upstream) -> None:
-        if self._tasks is not None and isinstance(upstream, ManagedUpstream | ExecutorUpstream):
+        if self._tasks is not None and isinstance(upstream, ManagedUpstream | ExecutorUpstream | FolderUpstream):
             scope = self._scopes[upstream] = anyio.CancelScope()
             self._tasks.start_soon(self._run, upstream, scope, name=f"upstream {upstream.name}")
 
-    async def _run(self, upstream: ManagedUpstream | ExecutorUpstream, scope: anyio.CancelScope) -> None:
+    async def _run(
+        self, upstream: ManagedUpstream | ExecutorUpstream | FolderUpstream, scope: anyio.CancelScope
+    ) -> None:
         with scope:
             await upstream.run()
         self._scopes.pop(upstream, None)

@@ -1,4 +1,4 @@
-"""The catalog: all tools, resources and prompts that the hub offers, as each kind of caller sees them.
+"""The catalog: all tools, resources, prompts and skills that the hub offers, as each kind of caller sees them.
 
 In: one `Snapshot` per server, the raw definitions that it listed last, and the rules that the settings give for it.
 
@@ -11,7 +11,7 @@ a change. `view` builds it out of `entries`: `definitions` checks each definitio
 selects what a client is listed, `routes` turns a request into one for its server. `exported` remembers the names of
 tools that were removed. `pins` and `flags` describe changed and suspicious definitions.
 
-Sub-packages: `resources` (URIs), `apps` (tools with a user interface), `search`, `discovery` (`find_tools`,
+Sub-packages: `resources` (URIs), `skills`, `apps` (tools with a user interface), `search`, `discovery` (`find_tools`,
 `read_tool`, `run_tool`), `compact` (schemas), `trust`.
 
 Not here: asking servers for their lists (`upstreams.lists`), running calls (`calls`), and reading settings (`app`).

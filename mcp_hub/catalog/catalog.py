@@ -23,11 +23,13 @@ from mcp_hub.catalog.routes import text
 from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.catalog.search.indexes import Indexes
 from mcp_hub.catalog.search.ranker import SearchAnswer
+from mcp_hub.catalog.skills.freshness import outdated, refreshed
+from mcp_hub.catalog.skills.listing import of_skill
 from mcp_hub.catalog.view import CatalogView, build
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.types import ClientKind, Mode, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import ClientKind, Kind, Mode, RawJson, Snapshot, UpstreamState, UpstreamStatus
 
 log = get_logger(__name__)
 
@@ -192,24 +194,33 @@ class Catalog:
         What was read goes by the URI that it was asked for. A URI that nobody lists is remembered with its server; a
         hidden one is passed on, and reading it refused.
         """
-        own = text(call.params, "uri", call.method) if call.method == "resources/read" else None
+        asked = text(call.params, "uri", call.method) if "uri" in call.params else None
+        own = asked if call.method == "resources/read" else None
 
         def exported(uri: str) -> str:
             if uri == own:
                 return call.exported_uri or uri
             return self.view(profile).exported_uri(call.upstream, uri)
 
-        return readdress(call.method, result, exported)
+        done, resources = readdress(call.method, result, exported), self.view(profile).resources
+        if call.method != "skills/get" and (asked is None or not resources.is_of_skill(call.upstream, asked)):
+            return done
+        return of_skill(call.method, done, call.upstream, exported, lambda uri: resources.resolve(uri) is not None)
 
-    def is_settled(self, client: ClientKind | None = None) -> bool:
-        """Whether a list may be answered now, to a client of this kind."""
-        return self._first_list.left(client) <= 0 or not any(map(_on_first_way_up, self._upstreams.values()))
+    def is_settled(self, client: ClientKind | None = None, kind: Kind | None = None) -> bool:
+        """Whether a list may be answered now, to a client of this kind; one of some `kind` must not be outdated."""
+        is_late = self._first_list.left(client) <= 0
+        if not is_late and any(map(_on_first_way_up, self._upstreams.values())):
+            return False
+        return kind is None or not outdated(self._upstreams.values(), kind)
 
-    async def settled(self, client: ClientKind | None = None) -> None:
-        """Waits until a list may be answered, to a client of this kind."""
+    async def settled(self, client: ClientKind | None = None, kind: Kind | None = None) -> None:
+        """Waits until a list may be answered, to a client of this kind; lists of a `kind` are read again in need."""
         with anyio.move_on_after(self._first_list.left(client)):
             while not self.is_settled(client):
                 await self._changes.wait(self._changes.version)
+        if kind is not None:
+            await refreshed(self._upstreams.values(), kind)
 
     async def wait_changed(self, after: int) -> int:
         """The version of what the upstreams offer, as soon as it is above `after`."""

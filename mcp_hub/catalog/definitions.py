@@ -20,6 +20,7 @@ from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.protocol.jsonrpc.repair import NOT_JSON
 from mcp_hub.protocol.jsonrpc.salvage import flat
 from mcp_hub.protocol.kinds import KINDS
+from mcp_hub.protocol.skills import SkillEntry
 from mcp_hub.types import Era, Kind, RawObject, Snapshot
 
 MAX_KEY_LENGTH = 1024
@@ -143,11 +144,12 @@ class _Prompt(_Listed, kw_only=True, rename="camel"):
 _OBJECT = msgspec.json.Decoder(RawObject)
 _TEXT = msgspec.json.Decoder(str)
 _ITEMS = msgspec.json.Decoder(list[object])
-_CHECKS: Mapping[Kind, Callable[[bytes], _Listed]] = {
+_CHECKS: Mapping[Kind, Callable[[bytes], _Listed | SkillEntry]] = {
     Kind.TOOL: msgspec.json.Decoder(_Tool).decode,
     Kind.RESOURCE: msgspec.json.Decoder(_Resource).decode,
     Kind.TEMPLATE: msgspec.json.Decoder(_Template).decode,
     Kind.PROMPT: msgspec.json.Decoder(_Prompt).decode,
+    Kind.SKILL: msgspec.json.Decoder(SkillEntry).decode,
 }
 _ERA_BOUND = (b'"execution"', b'"outputSchema"')
 _OFFERS_TASKS = (b'"optional"', b'"required"')
@@ -286,7 +288,7 @@ def _read(kind: Kind, raw: bytes) -> Definition:
     return definition if annotations is None else with_hints(definition, EffectiveHints(annotations.claims()))
 
 
-def _traits(listed: _Listed, fields: RawObject) -> Traits:
+def _traits(listed: _Listed | SkillEntry, fields: RawObject) -> Traits:
     meta = listed.meta or {}
     fastmcp = [raw_object(meta[name]) or {} for name in ("fastmcp", "_fastmcp") if name in meta]
     said = [holder["tags"] for holder in (fields, meta, *fastmcp) if "tags" in holder]

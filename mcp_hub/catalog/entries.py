@@ -14,6 +14,7 @@ from mcp_hub.catalog.overrides import UNCHANGED, Override, Supplied, find_overri
 from mcp_hub.catalog.resources import uris
 from mcp_hub.catalog.resources.readings import is_denied
 from mcp_hub.catalog.rules import ViewRules
+from mcp_hub.catalog.skills.roots import SkillRoots
 from mcp_hub.globs import any_matches
 from mcp_hub.types import Era, Kind, Origin, Snapshot
 
@@ -80,11 +81,12 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class Offers(msgspec.Struct, frozen=True):
-    """All that servers offer, what of it is unfit, and the exported `addresses` of resources and apps."""
+    """All that servers offer, what of it is unfit, the exported `addresses` of resources and apps, and where skills are."""
 
     by_kind: dict[Kind, list[Offer]]
     quarantined: tuple[Quarantined, ...]
     addresses: dict[Origin, str]
+    roots: SkillRoots
 
 
 def present(snapshots: Iterable[Snapshot], rules: ViewRules) -> list[Snapshot]:
@@ -110,26 +112,36 @@ def offered(
             usable, unfit = parse(kind, snapshot.lists.get(kind, ()), snapshot.server)
             found[kind] += ((snapshot.server, definition) for definition in usable)
             quarantined += unfit
-    addresses = _addresses(snapshots, found, rules)
-    offers = {kind: _named(kind, own, rules, new, approved, addresses) for kind, own in found.items()}
-    return Offers(offers, tuple(quarantined), addresses)
+    skills, resources = (_origins(found[kind]) for kind in (Kind.SKILL, Kind.RESOURCE))
+    roots = SkillRoots(skills, resources, [snapshot.server for snapshot in snapshots])
+    addresses = _addresses(snapshots, found, rules, roots)
+    offers = {kind: _named(kind, own, rules, new, approved, addresses, roots) for kind, own in found.items()}
+    return Offers(offers, tuple(quarantined), addresses, roots)
 
 
 def _addresses(
-    snapshots: Sequence[Snapshot], found: Mapping[Kind, Sequence[tuple[str, Definition]]], rules: ViewRules
+    snapshots: Sequence[Snapshot],
+    found: Mapping[Kind, Sequence[tuple[str, Definition]]],
+    rules: ViewRules,
+    roots: SkillRoots,
 ) -> dict[Origin, str]:
     """The exported address of each listed resource and each app of a tool, which servers need not list.
 
     Of one address the first server in configured order keeps it, whether it lists it or only names it.
     """
-    listed = [(server, one.key) for server, one in found[Kind.RESOURCE]]
+    listed = _origins(found[Kind.RESOURCE])
     apps = [
         (server, one.app.address)
         for server, one in found[Kind.TOOL]
         if one.app is not None and one.app.address is not None and rules.servers[server].apps
     ]
     order = {snapshot.server: place for place, snapshot in enumerate(snapshots)} if apps else {}
-    return uris.assign(sorted([*listed, *apps], key=lambda origin: order[origin[0]]) if apps else listed)
+    origins = sorted([*listed, *apps], key=lambda origin: order[origin[0]]) if apps else listed
+    return uris.assign(origins, roots)
+
+
+def _origins(found: Iterable[tuple[str, Definition]]) -> list[Origin]:
+    return [(server, definition.key) for server, definition in found]
 
 
 def _named(
@@ -139,14 +151,17 @@ def _named(
     new: Collection[Origin],
     approved: Collection[Origin],
     addresses: dict[Origin, str],
+    roots: SkillRoots,
 ) -> list[Offer]:
-    origins = [(server, definition.key) for server, definition in found]
+    origins = _origins(found)
     overrides: dict[Origin, Override] = {}
     match kind:
         case Kind.RESOURCE:
             exported = addresses
         case Kind.TEMPLATE:
             exported = uris.assign_templates(origins)
+        case Kind.SKILL:
+            exported = {(server, uri): roots.exported(server, uri) or uri for server, uri in origins}
         case Kind.PROMPT:
             wanted = [_wanted(origin, rules, UNCHANGED, ()) for origin in origins]
             exported = names.assign(wanted, max_length=rules.max_name_length, reserved=frozenset())

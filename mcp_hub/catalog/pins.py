@@ -1,12 +1,14 @@
 """A server's tools as they were approved, and the changes since.
 
 A pin is the hash of a definition's `name`, `description`, `inputSchema`, `outputSchema` and `annotations`, with its
-objects in order, so that a server may write them in any. Pure: records and definitions in, records and findings out.
+objects in order, so that a server may write them in any. Skills have pins, too, by their URI: of `uri`, `frontmatter`
+and `resources`, which has the digest of each file. Pure: records and definitions in, records and findings out.
 The first list of a server is approved as it is; what differs later stays a finding until a person approves it. A tool
 that a person has approved is marked as such.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from typing import Final, Literal
 
@@ -14,11 +16,15 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from mcp_hub.types import Origin, RawObject
+from mcp_hub.types import Kind, Origin, RawObject
 
 Policy = Literal["off", "warn", "block"]
 MEMBERS: Final[tuple[str, ...]] = ("name", "description", "inputSchema", "outputSchema", "annotations")
 """Of a definition: what a pin is the hash of."""
+SKILL_MEMBERS: Final[tuple[str, ...]] = ("uri", "frontmatter", "resources")
+"""The same of a skill."""
+ALL_MEMBERS: Final = MEMBERS + SKILL_MEMBERS
+_MEMBERS_OF: Final = {Kind.TOOL: MEMBERS, Kind.SKILL: SKILL_MEMBERS}
 MOST_TOOLS: Final = 20_000  # pins of one server: two full lists of the largest; what is new beyond is never approved
 MOST_DEFINITION: Final = 32 << 10  # bytes of a definition that is kept to be shown beside the next one
 _MOST_TEXT: Final = 8 << 20  # bytes of all definitions that are kept of one server
@@ -48,6 +54,10 @@ class Fingerprint(msgspec.Struct, frozen=True, omit_defaults=True):
     members: dict[str, str]
     since: float = 0.0
     definition: Raw | UnsetType = UNSET
+
+    @property
+    def is_of_skill(self) -> bool:
+        return "frontmatter" in self.members
 
 
 class Pin(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -99,12 +109,22 @@ class UnapprovedTool(msgspec.Struct, frozen=True):
                 return "cannot be compared with what was approved: the record of it cannot be read"
 
 
+def pinned(kind: Kind, fields: RawObject) -> RawObject:
+    """The members of a tool or a skill that its pin is of. A server may list the files of a skill in any order."""
+    found = {name: fields[name] for name in _MEMBERS_OF[kind] if name in fields}
+    if kind is Kind.SKILL:
+        with suppress(msgspec.DecodeError, RecursionError):
+            files = msgspec.json.decode(found["resources"], type=list[RawObject])
+            found["resources"] = Raw(msgspec.json.encode(sorted(files, key=lambda own: bytes(own["uri"]))))
+    return found
+
+
 def fingerprint(fields: RawObject, known: Pin | None = None, *, is_ordered: bool = True) -> Fingerprint:
-    """The pinned part of a definition; of one that is written as in `known`, what that has. Null counts as absent.
+    """The fingerprint of what is `pinned`; of one that is written as in `known`, what that has. Null counts as absent.
 
     Without `is_ordered` any order of members is another one, which takes a tenth of the time (50 µs).
     """
-    raw = {name: fields[name] for name in MEMBERS if name in fields}
+    raw = {name: fields[name] for name in ALL_MEMBERS if name in fields}
     written = sha256(msgspec.json.encode(raw)).hexdigest()[:_WRITTEN_HASH]
     for own in (known.approved, known.offered) if known is not None else ():
         if own is not None and own.written == written:
@@ -135,13 +155,15 @@ def _members_in(encoded: bytes) -> int:
 def seen(record: Record, offered: Mapping[str, Fingerprint], policy: Policy, now: float) -> Record:
     """The record once its server has listed these tools; the very same if that says nothing new.
 
-    A tool that was never seen is approved at once, unless new ones are to be blocked and there were others before.
+    A tool that was never seen is approved at once, unless new ones are to be blocked and there were others before. So
+    is a skill: a server that speaks both eras lists them later than its tools.
     """
-    trusts = policy != "block" or not record.tools
+    before = (pin.approved or pin.offered for pin in record.tools.values() if policy == "block")
+    known = {own.is_of_skill for own in before if own is not None}
     tools = record.tools
     for name, own in offered.items():
         pin = tools.get(name)
-        after = _pin_after(pin, own, trusts, now)
+        after = _pin_after(pin, own, own.is_of_skill not in known, now)
         if after is not pin and (pin is not None or len(tools) < MOST_TOOLS):
             if tools is record.tools:
                 tools = dict(tools)
@@ -194,7 +216,7 @@ def findings_of(server: str, record: Record, names: Iterable[str], policy: Polic
             found[name] = UnapprovedTool(server, name, "new", is_held=is_held)
         elif (now := pin.offered) is not None:
             before = now.members if pin.approved is None else pin.approved.members
-            members = tuple(member for member in MEMBERS if before.get(member) != now.members.get(member))
+            members = tuple(member for member in ALL_MEMBERS if before.get(member) != now.members.get(member))
             kind: _FindingKind = "new" if pin.approved is None else "changed"
             found[name] = UnapprovedTool(server, name, kind, members, now.digest, now.since, is_held)
     return found

@@ -21,11 +21,15 @@ Unlisted = Callable[[str], UpstreamStatus | None]
 
 
 class Route(msgspec.Struct, frozen=True, gc=False):
-    """The server, and the params that it is to get; `exported_uri` is the client's where it differs."""
+    """The server, and the params that it is to get; `exported_uri` is the client's where it differs.
+
+    A result that `is_whole` is never cut: it is a file of a skill, whose digest the client knows.
+    """
 
     server: str
     params: RawObject
     exported_uri: str | None = None
+    is_whole: bool = False
 
 
 _RESOURCE_NOT_FOUND = -32002  # up to 2025-11-25 (server/resources, "Error Handling"); 2026-07-28 has -32602 there
@@ -44,10 +48,13 @@ def route(view: CatalogView, era: Era, method: str, params: RawObject, unlisted:
             return _named(view, _TOOL, method, params, unlisted)
         case "prompts/get":
             return _named(view, Kind.PROMPT, method, params, unlisted)
-        case "resources/read":
+        case "resources/read" | "resources/directory/read" | "skills/get":
             asked = text(params, "uri", method)
             server, own = _resource(view, era, asked)
-            return Route(server, {**params, "uri": _encoded(own)}, asked) if own != asked else Route(server, params)
+            is_whole = view.resources.is_of_skill(server, own)
+            if own == asked:
+                return Route(server, params, is_whole=is_whole)
+            return Route(server, {**params, "uri": _encoded(own)}, asked, is_whole)
         case _:
             return _completion(view, era, method, params, unlisted)
 
@@ -109,16 +116,18 @@ def _unlisted(kind: Kind, name: str, server: UpstreamStatus) -> UnknownEntry:
     return UnknownEntry(f"Unknown {kind.value}: {name[:200]}. {said}", data={"nearest": [], "upstream": data})
 
 
-def not_approved(name: str, found: UnapprovedTool) -> NotApproved:
-    """Why a tool that callers know by this name cannot be called."""
+def not_approved(name: str, found: UnapprovedTool, what: str = "Tool") -> NotApproved:
+    """Why a tool that callers know by this name cannot be called, or a file of a skill not be read."""
     server, tool = decoded(found.server), decoded(found.tool)
-    message = f"Tool {name} {found.text}. Review it with: mcp-hub approve {quote(server)} {quote(tool)}"
+    message = f"{what} {name[:500]} {found.text}. Review it with: mcp-hub approve {quote(server)} {quote(tool)}"
     data: JsonObject = {"server": found.server, "tool": found.tool, "reason": found.kind, "members": [*found.members]}
     return NotApproved(message, data=data)
 
 
 def _resource(view: CatalogView, era: Era, uri: str) -> tuple[str, str]:
     origin = view.resolve_uri(uri)
+    if origin is None and (held := view.resources.held(uri)) is not None:
+        raise not_approved(uri, held, "Skill file")
     if origin is None:
         code = _RESOURCE_NOT_FOUND if era is Era.HANDSHAKE else None
         raise UnknownEntry(f"Resource not found: {uri[:500]}", code=code, data={"uri": uri})

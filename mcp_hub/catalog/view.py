@@ -4,7 +4,7 @@ Names are assigned before filters apply (`entries`), so a tool has the same name
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher, get_close_matches
 from functools import cached_property
 from heapq import nlargest
@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.catalog.definitions import Quarantined, in_era
-from mcp_hub.catalog.entries import Entry, entry_of, is_admitted, offered, present
+from mcp_hub.catalog.entries import Entry, Offer, entry_of, is_admitted, offered, present
 from mcp_hub.catalog.filters import EVERYTHING, Filter
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.resources import uris
@@ -25,7 +25,11 @@ from mcp_hub.catalog.resources.links import Remembered
 from mcp_hub.catalog.resources.readings import is_denied, readings
 from mcp_hub.catalog.resources.uri_variants import uri_variants
 from mcp_hub.catalog.rules import ViewRules
+from mcp_hub.catalog.skills.held import HeldSkills
+from mcp_hub.catalog.skills.listing import directory_result, exported_skill
+from mcp_hub.catalog.skills.roots import SkillRoots
 from mcp_hub.errors import InvalidParams
+from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Origin, Snapshot
 
@@ -39,7 +43,7 @@ _LIKENESS = 0.5
 _NEAR = 0.85  # of the likeness of the best name; one that is less like it is noise
 
 
-class _Resources:
+class ListedResources:
     """The resources that callers can read: listed ones, and others that the filters let through."""
 
     def __init__(
@@ -49,22 +53,52 @@ class _Resources:
         table: uris.UriTable,
         templates: uris.Templates,
         filters: Mapping[str, tuple[Filter, Filter]],
+        roots: SkillRoots,
+        held: HeldSkills,
+        directories: Collection[str],
     ) -> None:
-        """`templates` are the listed ones; `filters` has those of each server and of the view."""
+        """`templates` are the listed ones; `filters` has those of each server and of the view.
+
+        Those in `directories` can say what is in a directory.
+        """
         self._listed = {(entry.server, entry.key) for entry in entries[Kind.RESOURCE]}
         self._unlisted = hidden[Kind.RESOURCE]
         self._table = table
         self._templates = templates
         self._hidden_templates = uris.Templates(hidden[Kind.TEMPLATE])
         self._filters = filters
+        self._roots = roots
+        self._held = held
+        self.directories = directories
         self.exported = table.exported
 
     def resolve(self, uri: str) -> Origin | None:
         """See `CatalogView.resolve_uri`."""
         origin = self._table.resolve(uri)
-        if origin is None or origin in self._listed:
-            return origin
-        return origin if self._lets_through(*origin, uri) else None
+        if origin is None or self._held.finding(*origin) is not None:
+            return None
+        return origin if origin in self._listed or self._lets_through(*origin, uri) else None
+
+    def is_of_skill(self, server: str, upstream_uri: str) -> bool:
+        """Whether it is a file of a skill, or seems to be: servers need not list all their skills."""
+        return upstream_uri.startswith("skill://") or self._roots.exported(server, upstream_uri) is not None
+
+    def held(self, uri: str) -> UnapprovedTool | None:
+        """Why a file of a skill cannot be read that waits for its approval."""
+        origin = self._table.resolve(uri)
+        return None if origin is None else self._held.finding(*origin)
+
+    def skill(self, offer: Offer) -> bytes | None:
+        """The entry of a skill as callers get it; None if they may not read its main file."""
+        server = offer.server
+
+        def exported(own: str) -> str | None:
+            name = self.exported(server, own)
+            return name if self.resolve(name) is not None else None
+
+        if exported(offer.definition.key) is None:
+            return None
+        return exported_skill(offer.definition.fields, server, exported)
 
     def _lets_through(self, server: str, upstream_uri: str, uri: str) -> bool:
         """Whether the filters do: the URI and whatever its server may make of it."""
@@ -116,7 +150,7 @@ class CatalogView:
     def __init__(
         self,
         entries: Mapping[Kind, tuple[Entry, ...]],
-        resources: _Resources,
+        resources: ListedResources,
         hints: Mapping[Kind, CacheHint],
         quarantined: tuple[Quarantined, ...],
         withheld: Mapping[str, UnapprovedTool],
@@ -130,7 +164,7 @@ class CatalogView:
             kind: {entry.exported: place for place, entry in enumerate(listed)} for kind, listed in entries.items()
         }
         self._tools = {entry.exported: entry for entry in entries[_TOOL]} if tools is None else tools
-        self._resources = resources
+        self.resources = resources
         self._hints = hints
         self._pages: dict[tuple[Kind, Era, str | None, int], bytes] = {}
         self.quarantined = quarantined
@@ -184,14 +218,29 @@ class CatalogView:
 
     def resolve_uri(self, uri: str) -> Origin | None:
         """The server and its own URI behind `uri`, listed or not; None if nobody's, ambiguous or hidden."""
-        return self._resources.resolve(uri)
+        return self.resources.resolve(uri)
 
     def exported_uri(self, server: str, upstream_uri: str, *, remembers: bool = True) -> str:
         """The URI under which clients know it, or can reach it from now on if it is not listed.
 
         What is not listed is remembered as this server's unless a client has asked for it.
         """
-        return self._resources.exported(server, upstream_uri, remembers=remembers)
+        return self.resources.exported(server, upstream_uri, remembers=remembers)
+
+    def hint(self, kind: Kind) -> CacheHint:
+        """The cache hint of the list of this kind."""
+        return self._hints[kind]
+
+    def directory(self, uri: str) -> bytes | None:
+        """The encoded result of `resources/directory/read`, if the server cannot be asked: it only lists skills.
+
+        Raises `UnknownEntry`.
+        """
+        origin = self.resolve_uri(uri)
+        if origin is None or origin[0] in self.resources.directories:
+            return None
+        entries = (entry.raw for entry in self._entries[Kind.SKILL] if entry.server == origin[0])
+        return directory_result(uri, entries, origin[0])
 
     def nearest(self, kind: Kind, name: str, n: int = 3) -> list[str]:
         """Up to `n` exported names like `name`, best first, for error messages. Bounded effort."""
@@ -236,7 +285,7 @@ class CatalogView:
             hints = {kind: replace(hint, ttl_ms=0) for kind, hint in hints.items()}
         entries = MappingProxyType({**self._entries, **others, _TOOL: tuple(listed)})
         return CatalogView(
-            entries, self._resources, hints, self.quarantined, self.withheld, found, self.removed, self._announced
+            entries, self.resources, hints, self.quarantined, self.withheld, found, self.removed, self._announced
         )
 
     def _after(self, kind: Kind, cursor: str | None) -> int:
@@ -289,19 +338,18 @@ def build(
     the names of tools that are no longer listed; both outlive the view.
     """
     servers = present(snapshots, rules)
-    found = offered(servers, rules, {origin for origin, own in held.items() if own.kind == "new"}, approved)
-    offers = dict(found.by_kind)
-    withheld: dict[str, UnapprovedTool] = {}
-    if held:
-        waiting = [own for own in offers[_TOOL] if own.origin in held and is_admitted(_TOOL, own, rules)]
-        withheld = {own.exported: held[own.origin] for own in waiting}
-        offers[_TOOL] = [own for own in offers[_TOOL] if own.origin not in held]
+    new = {origin for origin, finding in held.items() if finding.kind == "new"}
+    found = offered(servers, rules, new, approved)
+    offers, roots = dict(found.by_kind), found.roots
+    withheld = _withhold(offers, rules, held)
+    skills = offers.pop(Kind.SKILL)
+    held_skills = HeldSkills({own.origin: held[own.origin] for own in skills if own.origin in held})
     shown: dict[Kind, tuple[Entry, ...]] = {}
     hidden: dict[Kind, list[Origin]] = {}
-    for kind, own in offers.items():
-        admitted = [is_admitted(kind, offer, rules) for offer in own]
-        shown[kind] = tuple(entry_of(kind, offer, rules) for offer in compress(own, admitted))
-        hidden[kind] = [offer.origin for offer in compress(own, map(not_, admitted))]
+    for kind, some in offers.items():
+        admitted = [is_admitted(kind, own, rules) and not held_skills.finding(*own.origin) for own in some]
+        shown[kind] = tuple(entry_of(kind, offer, rules) for offer in compress(some, admitted))
+        hidden[kind] = [offer.origin for offer in compress(some, map(not_, admitted))]
     templates = uris.Templates((entry.server, entry.key) for entry in shown[Kind.TEMPLATE])
     table = uris.UriTable(
         found.addresses,
@@ -309,21 +357,58 @@ def build(
         [snapshot.server for snapshot in servers],
         [snapshot.server for snapshot in servers if _lists(snapshot, Kind.RESOURCE)],
         Remembered() if remembered is None else remembered,
+        roots,
     )
     filters = {snapshot.server: (rules.servers[snapshot.server].resources, rules.resources) for snapshot in servers}
-    resources = _Resources(shown, hidden, table, templates, filters)
-    hints, news = {kind: _hint(kind, servers, rules) for kind in Kind}, sum(one.announced for one in servers)
+    resources = ListedResources(shown, hidden, table, templates, filters, roots, held_skills, _directories(servers))
+    shown[Kind.SKILL] = tuple(_skills(skills, resources))
+    hints, news = _hints(servers, rules, skills, shown[Kind.SKILL]), sum(one.announced for one in servers)
     return CatalogView(MappingProxyType(shown), resources, hints, found.quarantined, withheld, None, removed, news)
+
+
+def _directories(servers: Iterable[Snapshot]) -> frozenset[str]:
+    """The servers that say that they can read directories (SEP-2640, "Capability Declaration")."""
+    settings = ((own.server, own.capabilities.get("extensions", {}).get(SKILLS)) for own in servers)
+    return frozenset(server for server, own in settings if isinstance(own, dict) and own.get("directoryRead") is True)
+
+
+def _withhold(
+    offers: dict[Kind, list[Offer]], rules: ViewRules, held: Mapping[Origin, UnapprovedTool]
+) -> dict[str, UnapprovedTool]:
+    """Takes the tools that are held out of the offers; those that callers would have, by exported name."""
+    waiting = [own for own in offers[_TOOL] if own.origin in held] if held else []
+    if waiting:
+        offers[_TOOL] = [own for own in offers[_TOOL] if own.origin not in held]
+    return {own.exported: held[own.origin] for own in waiting if is_admitted(_TOOL, own, rules)}
+
+
+def _skills(offers: Iterable[Offer], resources: ListedResources) -> Iterator[Entry]:
+    """Those whose main file callers may read."""
+    for own in offers:
+        if (raw := resources.skill(own)) is not None:
+            key, summary = own.definition.key, own.definition.summary
+            yield Entry(Kind.SKILL, own.server, key, own.exported, raw, summary)
 
 
 def _lists(snapshot: Snapshot, kind: Kind) -> bool:
     """Whether this server has a say in the lists of this kind, even with nothing in it now."""
-    return bool(snapshot.lists.get(kind)) or KINDS[kind].capability in snapshot.capabilities
+    return bool(snapshot.lists.get(kind)) or KINDS[kind].is_offered(snapshot.capabilities)
+
+
+def _hints(
+    servers: Sequence[Snapshot], rules: ViewRules, skills: Sequence[Offer], shown: Sequence[Entry]
+) -> dict[Kind, CacheHint]:
+    """Those of all lists; filters see into a skill, so a list of skills that went through one is nobody else's."""
+    hints = {kind: _hint(kind, servers, rules) for kind in Kind}
+    filters = {rules.resources, *(rules.servers[own.server].resources for own in servers)}
+    if len(shown) < len(skills) or filters != {EVERYTHING}:
+        hints[Kind.SKILL] = replace(hints[Kind.SKILL], public=False)
+    return hints
 
 
 def _hint(kind: Kind, servers: Sequence[Snapshot], rules: ViewRules) -> CacheHint:
     """The cache hint of the whole list: the least that any contributor grants."""
     listing, least = [snapshot for snapshot in servers if _lists(snapshot, kind)], CacheHint()
-    hints = [snapshot.hints.get(kind, least) if snapshot.era is Era.MODERN else least for snapshot in listing]
+    hints = [own.hints.get(kind, least) if own.era is Era.MODERN or kind is Kind.SKILL else least for own in listing]
     ttl_ms = min((hint.ttl_ms for hint in hints), default=0)
     return CacheHint(max(0, ttl_ms), rules.shared and bool(hints) and all(hint.public for hint in hints))

@@ -40,6 +40,10 @@ SERVERS: Final = table(
         "`local` does not name a Registry.",
         "Name it as module:attribute, for example my_tools:registry.",
     ),
+    skills_not_found=(
+        "The folder of `skills` does not exist, cannot be read, or has too many files.",
+        "Create it, or correct `skills`.",
+    ),
     import_failed=("Importing the module of `local` raised an error.", "Fix the module."),
     start_crashed=("The process ended with an error before it was ready.", _TERMINAL),
     start_timeout=(

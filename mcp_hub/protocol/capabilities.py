@@ -26,6 +26,9 @@ Each question is checked against its own caller. No `listChanged`: one client's 
 TASKS: Final = "io.modelcontextprotocol/tasks"
 """The extension by which a modern server may answer a call with a task; the hub serves it in the modern era only."""
 
+SKILLS: Final = "io.modelcontextprotocol/skills"
+"""The extension for skills (SEP-2640); the hub serves it in the modern era only."""
+
 APPS: Final = "io.modelcontextprotocol/ui"
 """The extension by which tools have user interfaces (MCP Apps, specification of 2026-01-26)."""
 APP_TYPE: Final = "text/html;profile=mcp-app"
@@ -44,7 +47,7 @@ class HubCapabilities(msgspec.Struct, frozen=True):
 
 
 WITHOUT_APPS: Final = HubCapabilities(
-    {**SUPERSET, "experimental": {STREAMS: {}}}, {"extensions": {TASKS: {}, STREAMS: {}}}
+    {**SUPERSET, "experimental": {STREAMS: {}}}, {"extensions": {TASKS: {}, STREAMS: {}, SKILLS: {}}}
 )
 WITH_APPS: Final = HubCapabilities(
     {**WITHOUT_APPS.hello, "extensions": {APPS: APP_SETTINGS}},

@@ -18,12 +18,15 @@ LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", 
 CALL_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 """Requests that become a call to exactly one upstream."""
 
+SKILL_METHODS: Final = frozenset({"skills/list", "skills/get", "resources/directory/read"})
+"""Those of the skills extension (SEP-2640)."""
+
 SUBSCRIPTION_METHODS: Final = frozenset({"resources/subscribe", "resources/unsubscribe", "subscriptions/listen"})
 
 _SHARED = CALL_METHODS | {"tools/list", "prompts/list", "resources/list", "resources/templates/list"}
 _METHODS: Final = {
     Era.HANDSHAKE: _SHARED | {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"},
-    Era.MODERN: _SHARED | {"server/discover", "subscriptions/listen"},
+    Era.MODERN: _SHARED | SKILL_METHODS | {"server/discover", "subscriptions/listen"},
 }
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.protocol.capabilities import APP_SETTINGS, APP_TYPE
+from mcp_hub.protocol.capabilities import APP_SETTINGS, APP_TYPE, SKILLS
 from mcp_hub.protocol.capabilities import APPS as APPS
 from mcp_hub.protocol.capabilities import STREAMS as STREAMS
 from mcp_hub.protocol.capabilities import TASKS as TASKS
@@ -38,7 +38,7 @@ def _shows_apps(settings: JsonObject) -> bool:
 def offered(era: Era) -> JsonObject:
     """The hub's additions to its capabilities."""
     if era is Era.MODERN:
-        return {"extensions": {STREAMS: {}, TASKS: {}, APPS: APP_SETTINGS}}
+        return {"extensions": {STREAMS: {}, TASKS: {}, APPS: APP_SETTINGS, SKILLS: {"directoryRead": True}}}
     return {"experimental": {STREAMS: {}}, "extensions": {STREAMS: {}, APPS: APP_SETTINGS}}
 
 

@@ -5,16 +5,27 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.types import Kind
+from mcp_hub.protocol.capabilities import SKILLS
+from mcp_hub.types import JsonObject, Kind
 
 
 class KindSpec(msgspec.Struct, frozen=True):
-    """The listing of one kind: method, member of the result, identifying member, capability that offers it."""
+    """The listing of one kind: method, member of the result, identifying member, capability that offers it.
+
+    Some need an `extension` besides.
+    """
 
     list_method: str
     result_key: str
     id_field: str
     capability: str
+    extension: str | None = None
+
+    def is_offered(self, capabilities: JsonObject) -> bool:
+        """Whether a server with these capabilities has the list."""
+        extensions = capabilities.get("extensions")
+        has_extension = isinstance(extensions, dict) and self.extension in extensions
+        return self.capability in capabilities and (self.extension is None or has_extension)
 
 
 KINDS: Final[Mapping[Kind, KindSpec]] = {
@@ -22,5 +33,6 @@ KINDS: Final[Mapping[Kind, KindSpec]] = {
     Kind.RESOURCE: KindSpec("resources/list", "resources", "uri", "resources"),
     Kind.TEMPLATE: KindSpec("resources/templates/list", "resourceTemplates", "uriTemplate", "resources"),
     Kind.PROMPT: KindSpec("prompts/list", "prompts", "name", "prompts"),
+    Kind.SKILL: KindSpec("skills/list", "skills", "uri", "resources", SKILLS),
 }
 BY_LIST_METHOD: Final[Mapping[str, Kind]] = {spec.list_method: kind for kind, spec in KINDS.items()}

@@ -1,4 +1,4 @@
-"""Upstreams: sources of tools. Child processes, remote servers, Python functions, and workers that connect to the hub.
+"""Upstreams: sources of tools and skills. Child processes, remote servers, Python functions, folders, and workers.
 
 In: a `Call` and the `CallChannel` for its events; subscriptions, log levels, and the orders of an operator.
 
@@ -7,8 +7,8 @@ it is not ready. Changes are noted in `Notices`.
 
 Held together by the protocol `mcp_hub.call.Upstream`, which every kind implements. A server is a `supervision`
 `ManagedUpstream`: it keeps one connection up (`process` or `remote`), speaks MCP over it (`peer`), and reads its lists
-(`lists`). `functions` runs Python functions in this process, `executors` hands calls to workers, `auth` logs in to
-remote servers.
+(`lists`). `functions` runs Python functions in this process, `folders` reads skills, `executors` hands calls to
+workers, `auth` logs in to remote servers.
 
 A failing upstream changes nothing for another: each has its own tasks, limits and turns.
 

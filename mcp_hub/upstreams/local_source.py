@@ -1,15 +1,17 @@
 """Upstreams without a connection: the common part of sources that run in the hub, and a server that is disabled."""
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import HubRestarted, InvalidParams, MethodNotFound, UpstreamUnavailable
 from mcp_hub.events import Completed
-from mcp_hub.types import RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 
 
 class LocalSource:
-    """The base of an `Upstream` that has tools only; nothing of it outlives the hub, or belongs to a session."""
+    """The base of an `Upstream` without updates of resources; nothing of it outlives the hub or is of one session."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -29,10 +31,14 @@ class LocalSource:
 
     async def subscribe(self, uri: str) -> None:
         """Raises `MethodNotFound`."""
-        raise MethodNotFound(f'server "{self.name}" has tools only: there is no resource to subscribe to.')
+        raise MethodNotFound(f'server "{self.name}" does not announce updates of resources.')
 
     def unsubscribe(self, uri: str) -> None:
         """Ignored."""
+
+    def refresh(self, kind: Kind) -> Callable[[], Awaitable[None]] | None:
+        """None: its lists are always of now."""
+        return None
 
     def tool_of(self, call: Call) -> str:
         """The name of the tool that is called. Raises `MethodNotFound` and `InvalidParams`."""

@@ -1,12 +1,15 @@
 """Our conformance server by itself, or behind a hub whose one upstream it is."""
 
 import json
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from rigs.clients.clients import fastmcp_python
+from rigs.conformance.server.skills import FILES
 from rigs.conformance.suite import ROOT
 from tests.e2e.client import HttpClient
 from tests.interaction.fronts import http_hub, is_alive
@@ -14,6 +17,7 @@ from tests.upstreams.child import WAIT, Child
 from tests.upstreams.messages import modern
 
 MAIN = "rigs.conformance.server.main"
+FASTMCP = Path(__file__).parent / "server" / "fastmcp_skills.py"
 TASK_TOOLS = {
     "greet": {"task": "never"},
     "failing_job": {"task": "required"},
@@ -28,6 +32,22 @@ async def http_server(pids: Path) -> AsyncIterator[str]:
     """Our server over Streamable HTTP; its URL."""
     async with Child([sys.executable, "-m", MAIN, "--http", "0", "--pids", str(pids)], cwd=ROOT) as server:
         yield (await server.wait_stderr(r"http://127\.0\.0\.1:\d+/mcp")).group()
+        await server.terminate()
+
+
+@asynccontextmanager
+async def fastmcp_server(root: Path) -> AsyncIterator[str]:
+    """A server made with FastMCP over Streamable HTTP, which has one of our skills; its URL. Raises: `NotInstalled`."""
+    own = {uri: text for uri, text in FILES.items() if uri.startswith("skill://pdf-processing/")}
+    for uri, text in own.items():
+        file = root / "skills" / uri.removeprefix("skill://")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    async with Child([str(fastmcp_python()), str(FASTMCP), str(root / "skills"), str(port)], cwd=ROOT) as server:
+        await server.wait_stderr(r"Uvicorn running")
+        yield f"http://127.0.0.1:{port}/mcp"
         await server.terminate()
 
 

@@ -2,7 +2,8 @@
 
 `--suite all --spec-version V` selects what every server of that version has to pass: 27, 33 and 40 scenarios
 (`SERVER_SCENARIOS`); the scenarios that the suite itself calls pending are among them. Extensions are off that
-timeline: the ten scenarios of tasks (`TASK_SCENARIOS`) are run one by one. `pytest -s rigs/conformance -k direct`
+timeline: the ten scenarios of tasks (`TASK_SCENARIOS`) and the three of skills (`SKILL_SCENARIOS`) are run one by one.
+`pytest -s rigs/conformance -k direct`
 shows the tables of our own server, `-k stdio` and `-k http-20` those of the hub in front of it.
 """
 
@@ -26,6 +27,9 @@ TASK_SCENARIOS = (
     *("dispatch-and-envelope", "status-notifications", "required-task-error", "mrtr-composition"),
 )
 """Those of the tasks extension, without `tasks-`."""
+
+SKILL_SCENARIOS = ("enumeration", "manifest", "directory")
+"""Those of the skills extension, without `sep-2640-skills-`."""
 
 SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 ROOT = Path(__file__).parents[2]
@@ -104,6 +108,11 @@ async def run_task_scenario(suite: Sequence[str], url: str, name: str) -> Run:
     """One of `TASK_SCENARIOS` against the server at `url`."""
     options = ["--scenario", f"tasks-{name}", "--timeout", TASK_PATIENCE]
     return await _run([*suite, "server", "--url", url, *options])
+
+
+async def run_skill_scenario(suite: Sequence[str], url: str, name: str) -> Run:
+    """One of `SKILL_SCENARIOS` against the server at `url`."""
+    return await _run([*suite, "server", "--url", url, "--scenario", f"sep-2640-skills-{name}"])
 
 
 async def run_client_scenario(suite: Sequence[str], command: str, scenario: str, version: str | None) -> Run:

@@ -5,11 +5,20 @@ speak; `http` reaches the same server over Streamable HTTP.
 """
 
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import pytest
 
-from rigs.conformance.arranged import arranged
-from rigs.conformance.suite import SERVER_SCENARIOS, TASK_SCENARIOS, run_server_scenarios, run_task_scenario
+from rigs.clients.install import NotInstalled
+from rigs.conformance.arranged import arranged, fastmcp_server, hub_before
+from rigs.conformance.suite import (
+    SERVER_SCENARIOS,
+    SKILL_SCENARIOS,
+    TASK_SCENARIOS,
+    run_server_scenarios,
+    run_skill_scenario,
+    run_task_scenario,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -53,3 +62,38 @@ async def test_calls_of_ordinary_tools_become_tasks(suite: Sequence[str], url: s
     (verdict,) = run.verdicts
     # the suite cannot listen to tasks yet, and says so
     assert verdict.count("SKIPPED") == (name == "status-notifications")
+
+
+async def skill_checks(suite: Sequence[str], url: str) -> list[tuple[str, str]]:
+    """Identifiers and statuses of all checks about skills."""
+    runs = [await run_skill_scenario(suite, url, name) for name in SKILL_SCENARIOS]
+    print(url, *runs)
+    return [(own["id"], own["status"]) for run in runs for each in run.verdicts for own in each.checks]
+
+
+async def test_skills_pass_every_check_as_they_do_without_the_hub(
+    suite: Sequence[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    checks = {}
+    for arrangement in ("direct", "stdio-both", "http"):
+        async with arranged(arrangement, tmp_path_factory.mktemp(arrangement)) as url:
+            checks[arrangement] = await skill_checks(suite, url)
+    assert checks["stdio-both"] == checks["http"] == checks["direct"]
+    # a server without skills would skip them all
+    assert {status for _, status in checks["direct"]} == {"SUCCESS"}
+    assert len(checks["direct"]) == 45
+
+
+async def test_skills_of_fastmcp_pass_what_they_do_without_the_hub(suite: Sequence[str], tmp_path: Path) -> None:
+    try:
+        async with fastmcp_server(tmp_path) as server:
+            direct = dict(await skill_checks(suite, server))
+            async with hub_before({"url": server}, tmp_path) as hub:
+                found = dict(await skill_checks(suite, hub))
+    except NotInstalled as reason:
+        pytest.skip(str(reason))
+    # it does not read directories, which the hub then does by its manifests
+    directories = {name for name, status in direct.items() if status == "SKIPPED"}
+    assert directories and all("directory" in name for name in directories)
+    assert found == {**direct, **dict.fromkeys(directories, "SUCCESS")}
+    assert "FAILURE" not in direct.values()

@@ -42,6 +42,7 @@ PURE = {
     *("catalog.overrides", "catalog.entries", "catalog.unmatched", "catalog.pins", "catalog.flags"),
     "catalog.costs.tokens",
     *("catalog.costs.token_costs", "catalog.compact", "catalog.resources", "catalog.trust.scan"),
+    *("catalog.skills.roots", "catalog.skills.listing", "catalog.skills.held"),
     *("catalog.discovery.plain_text", "catalog.discovery.signatures", "catalog.discovery.definitions"),
     "catalog.discovery.instructions",
     *(f"catalog.search.{name}" for name in ("ranker", "documents", "postings", "queries", "scores", "words")),

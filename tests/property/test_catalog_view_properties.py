@@ -16,14 +16,25 @@ SERVERS = ("a", "b", "git", "git_hub")
 IDS = {
     Kind.TOOL: ["x", "hub_x", "git_x", "x.y", "x/y", "run_tool", "n" * 70],
     Kind.PROMPT: ["x", "hub_x", "run_tool"],
-    Kind.RESOURCE: ["x:1", "x:2", "hub://a/x:1", "hub://b/x:1", "x:a b"],
+    Kind.RESOURCE: ["x:1", "x:2", "hub://a/x:1", "hub://b/x:1", "x:a b", "skill://x/SKILL.md", "skill://b/x/f"],
     Kind.TEMPLATE: ["x:{id}", "{+any}", "hub://a/{+x}"],
+    Kind.SKILL: ["skill://x/SKILL.md", "skill://x/y/SKILL.md", "skill://b/x/SKILL.md", "x://p/q/SKILL.md"],
 }
 EXTRAS: tuple[dict[str, object], ...] = ({}, {}, {"description": "é\nx", "x-future": [1.0]}, {"title": 7})
+
+
+def skill(uri: str) -> dict[str, object]:
+    """The members of a skill of this URI, if it can be one."""
+    name = uri.removesuffix("/SKILL.md").rpartition("/")[2]
+    return {"frontmatter": {"name": name or "-", "description": "d"}, "resources": "dynamic"}
+
+
 # drawn whole: a definition assembled member by member makes generation slower than the tests
 DEFINITIONS = {
     kind: [
-        json.dumps({"name": key, KINDS[kind].id_field: key, "inputSchema": {"type": "object"}, **extra}).encode()
+        json.dumps(
+            {"name": key, KINDS[kind].id_field: key, "inputSchema": {"type": "object"}, **skill(key), **extra}
+        ).encode()
         for key in keys
         for extra in EXTRAS
     ]
@@ -100,7 +111,7 @@ def test_every_entry_resolves_to_its_upstream_and_nothing_else_resolves(
             assert json.loads(entry.raw)[KINDS[kind].id_field] == entry.exported
         listed = {entry.exported for entry in entries}
         assert all(view.find(kind, text) is None for text in {*IDS[kind], ""} - listed)
-    for entry in view.entries(Kind.RESOURCE):
+    for entry in (*view.entries(Kind.RESOURCE), *view.entries(Kind.SKILL)):
         assert view.resolve_uri(entry.exported) == (entry.server, entry.key)
         assert view.exported_uri(entry.server, entry.key) == entry.exported
 

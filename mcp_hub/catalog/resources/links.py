@@ -58,7 +58,8 @@ class Remembered:
 def readdress(method: str, result: RawJson, exported: Callable[[str], str]) -> RawJson:
     """The result of `method` with each resource URI exported; everything else is kept, unknown members included.
 
-    Links and embedded resources of `tools/call` and `prompts/get`, the contents of `resources/read`; as specified only.
+    Links and embedded resources of `tools/call` and `prompts/get`, the contents of `resources/read`, the children of a
+    directory; as specified only.
     """
     rewrite = _PLACES.get(method)
     if rewrite is None or not mentions_uris(result):
@@ -118,4 +119,5 @@ _PLACES: Final = {
     "tools/call": _member("content", _each(_block)),
     "prompts/get": _member("messages", _each(_member("content", _block))),
     "resources/read": _member("contents", _each(_LINK)),
+    "resources/directory/read": _member("resources", _each(_LINK)),
 }

@@ -1,8 +1,9 @@
 """Exported resource URIs and templates, and the way back from any URI to the server that serves it.
 
 A URI stays as it is while one server lists it. On a clash the first server in configured order keeps it and the
-others' become `hub://<server>/<original>`, or `hub://<server>!<n>/<encoded>` if that is not a valid URI. Listed URIs
-are resolved by lookup, others by their prefix. A URI that nobody lists belongs to the first server that mentioned it.
+others' become `hub://<server>/<original>`, or `hub://<server>!<n>/<encoded>` if that is not a valid URI; those in the
+folder of a skill go with it (`catalog.skills.roots`). Listed URIs are resolved by lookup, others by their prefix. A URI
+that nobody lists belongs to the first server that mentioned it.
 
 The address of an app keeps its scheme: `ui://<server>/<rest>` if it is listed or a tool names it, which counts as
 listed. Servers write their names there, too, so that this form is only looked up; others have a mark that is theirs
@@ -17,6 +18,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from mcp_hub.catalog.resources.links import Remembered
+from mcp_hub.catalog.skills.roots import SkillRoots
 from mcp_hub.types import Origin
 
 MAX_MATCHED = 8192  # longer URIs are data, not addresses; bounds the work of one look-up
@@ -37,14 +39,19 @@ _OPERATORS = {
 _SIMPLE = ("", "/?#")
 
 
-def assign(wanted: Iterable[Origin]) -> dict[Origin, str]:
+_NO_SKILLS = SkillRoots()
+
+
+def assign(wanted: Iterable[Origin], skills: SkillRoots = _NO_SKILLS) -> dict[Origin, str]:
     """The exported URI of each listed resource; `wanted` comes in configured order of servers."""
     origins = list(dict.fromkeys(wanted))
     owners = {uri: server for server, uri in reversed(origins)}
     taken = set(owners)
     exported: dict[Origin, str] = {}
     for server, uri in origins:
-        if owners[uri] == server:
+        if (inside := skills.exported(server, uri)) is not None:
+            exported[server, uri] = inside
+        elif owners[uri] == server and skills.resolve(uri) is None:
             exported[server, uri] = uri
         else:
             name = next(name for name in _wrappings(server, uri) if name not in taken)
@@ -183,6 +190,7 @@ class UriTable:
         servers: Iterable[str],
         readers: Sequence[str],
         remembered: Remembered,
+        skills: SkillRoots = _NO_SKILLS,
     ) -> None:
         """`readers` are the servers with the resources capability; `remembered` is shared and may know others."""
         self._exported = dict(exported)
@@ -192,11 +200,12 @@ class UriTable:
         self._hosts = {_host(server): server for server in self._servers}
         self._sole_reader = readers[0] if len(readers) == 1 else None
         self._remembered = remembered
+        self._skills = skills
 
     def resolve(self, uri: str) -> Origin | None:
-        """Listed → its origin; `hub://<server>/…` → that server, and no other; mentioned in a result → who mentioned
-        it; an expansion → the template's server; else the only server that has resources at all."""
-        origin = self._origins.get(uri) or self._unwrapped(uri)
+        """Listed, or in a skill → its origin; `hub://<server>/…` → that server, and no other; mentioned in a result →
+        who mentioned it; an expansion → the template's server; else the only server that has resources at all."""
+        origin = self._origins.get(uri) or self._skills.resolve(uri) or self._unwrapped(uri)
         if origin is not None or _is_of_hub(uri):
             return origin
         server = self._remembered.owner(uri)
@@ -212,6 +221,8 @@ class UriTable:
         listed = self._exported.get((server, uri))
         if listed is not None:
             return listed
+        if (inside := self._skills.exported(server, uri)) is not None:
+            return inside
         if server not in self._servers or len(uri) > MAX_MATCHED or (remembers and self._keeps(server, uri)):
             return uri
         return next(name for name in _wrappings(server, uri) if self.resolve(name) == (server, uri))
@@ -224,7 +235,7 @@ class UriTable:
         if uri.lower().startswith(_WEB):
             self._remembered.claim(uri, server)
             return True
-        if uri in self._origins or _is_of_hub(uri):
+        if uri in self._origins or _is_of_hub(uri) or self._skills.resolve(uri) is not None:
             return False
         if self._remembered.owner(uri) == server:
             return True

@@ -1,4 +1,4 @@
-"""Which tools are not what was approved, kept on disk so that it outlives the hub.
+"""Which tools and skills are not what was approved, kept on disk so that it outlives the hub.
 
 `Approvals` compares what servers list with their records (`pins`) at once, in memory. What is new is written by its
 `run`, in a worker thread; approvals by other processes are seen within a second while there is anything to approve.
@@ -26,6 +26,7 @@ from mcp_hub.catalog.pins import (
     encoded,
     findings_of,
     fingerprint,
+    pinned,
     read,
     seen,
     without_texts,
@@ -33,7 +34,7 @@ from mcp_hub.catalog.pins import (
 from mcp_hub.catalog.routes import not_approved
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.types import Kind, Origin, Snapshot
+from mcp_hub.types import Kind, Origin, RawObject, Snapshot
 
 log = get_logger(__name__)
 
@@ -42,6 +43,7 @@ _TRY_AGAIN: Final = 30.0  # seconds until a record is written again that could n
 _MOST_ORDERED: Final = 1000  # unapproved definitions of a list that are put in order: the event loop waits for it
 _MOST_LOGGED: Final = 10  # tools that one line of the log names; `mcp-hub approve` shows all
 _MOST_LINES: Final = 100  # of the log about one server, which could change its tools all the time
+_CHECKED: Final = frozenset({"tools/call", "skills/get"})
 _NOT_READ: Final = object()  # the stamp of a record that was never read
 
 
@@ -133,9 +135,12 @@ class Approvals:
 
     def check(self, call: Call, snapshot: Snapshot) -> None:
         """A `Gate`: the list by which a call was let in is not always that of its process. Raises `NotApproved`."""
-        if call.method != "tools/call":
+        if call.method not in _CHECKED:
             return
         server = self._servers.get(call.upstream) or self._server(call.upstream)
+        if call.method == "skills/get":
+            self._check_skill(call, server, snapshot)
+            return
         if server is None or (server.snapshot is snapshot and not server.findings):
             return
         tool = msgspec.json.decode(call.params["name"], type=str)
@@ -148,6 +153,18 @@ class Approvals:
         if found is not None and found.is_held:
             asked = tool if call.asked is msgspec.UNSET else msgspec.json.decode(call.asked, type=str)
             raise not_approved(asked, found)
+
+    def _check_skill(self, call: Call, server: "_Server | None", snapshot: Snapshot) -> None:
+        """A skill that is not listed cannot be approved. Raises `NotApproved`."""
+        if server is None:
+            return
+        uri = msgspec.json.decode(call.params["uri"], type=str)
+        self._load(server)
+        found = server.judged(uri, snapshot, self._now())
+        if found is None and uri not in _pinned(snapshot):
+            found = UnapprovedTool(server.name, uri, "new", is_held=server.policy == "block")
+        if found is not None and found.is_held:
+            raise not_approved(call.exported_uri or uri, found, "Skill")
 
     def findings(self) -> list[UnapprovedTool]:
         """All that is not approved, held or not, by servers as they were first listed, then by tools."""
@@ -293,14 +310,14 @@ class _Server:
     def confirms(self, own: Definition) -> bool:
         """Whether a person has approved the tool as it is defined there."""
         pin = None if self.is_unreadable else self.record.tools.get(own.key)
-        return pin is not None and pin.confirms(fingerprint(own.fields, pin))
+        return pin is not None and pin.confirms(fingerprint(pinned(Kind.TOOL, own.fields), pin))
 
     def judged(self, tool: str, snapshot: Snapshot, now: float) -> UnapprovedTool | None:
         """The finding for a tool as another process lists it."""
         if self.is_unreadable:
             return UnapprovedTool(self.name, tool, "unreadable", is_held=self.policy == "block")
-        usable, _ = parse(Kind.TOOL, snapshot.lists.get(Kind.TOOL, ()), self.name)
-        offered = {own.key: fingerprint(own.fields, self.record.tools.get(tool)) for own in usable if own.key == tool}
+        listed = {key: fields for key, fields in _pinned(snapshot).items() if key == tool}
+        offered = {key: fingerprint(fields, self.record.tools.get(key)) for key, fields in listed.items()}
         return findings_of(self.name, seen(self.record, offered, self.policy, now), offered, self.policy).get(tool)
 
 
@@ -334,12 +351,21 @@ class _Log:
 
 
 def _offered(snapshot: Snapshot, record: Record) -> dict[str, Fingerprint]:
-    """The texts of its tools that are listed and can be used."""
-    usable, _ = parse(Kind.TOOL, snapshot.lists.get(Kind.TOOL, ()), snapshot.server)
+    """The texts of its tools and skills that are listed and can be used."""
     found: dict[str, Fingerprint] = {}
     others = 0
-    for own in usable:
-        pin = record.tools.get(own.key)
-        found[own.key] = now = fingerprint(own.fields, pin, is_ordered=others < _MOST_ORDERED)
+    for key, fields in _pinned(snapshot).items():
+        pin = record.tools.get(key)
+        found[key] = now = fingerprint(fields, pin, is_ordered=others < _MOST_ORDERED)
         others += pin is None or now is not pin.approved
+    return found
+
+
+def _pinned(snapshot: Snapshot) -> dict[str, RawObject]:
+    """The members that count, by the name of a tool or the URI of a skill; of both, where they are the same."""
+    found: dict[str, RawObject] = {}
+    for kind in (Kind.TOOL, Kind.SKILL):
+        usable, _ = parse(kind, snapshot.lists.get(kind, ()), snapshot.server)
+        for own in usable:
+            found[own.key] = {**found.get(own.key, {}), **pinned(kind, own.fields)}
     return found

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from mcp_hub.catalog.flags import decoded
-from mcp_hub.catalog.pins import MEMBERS, Fingerprint, Pin
+from mcp_hub.catalog.pins import ALL_MEMBERS, Fingerprint, Pin
 from mcp_hub.catalog.trust.scan import flags_of
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import RawObject
@@ -25,7 +25,7 @@ def diff_lines(pin: Pin) -> Iterator[tuple[str, str]]:
     before, now = pin.approved, pin.offered
     if now is None:
         return
-    members = [name for name in MEMBERS if before is None or before.members.get(name) != now.members.get(name)]
+    members = [name for name in ALL_MEMBERS if before is None or before.members.get(name) != now.members.get(name)]
     old, new = _fields(before), _fields(now)
     for name in members:
         yield f"{name}:", "bold"

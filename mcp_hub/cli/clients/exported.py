@@ -54,6 +54,8 @@ def exported(client: Client, layout: Layout, name: str, own: Mapping[str, object
         return ExportedServer(name, None, ("it is disabled",))
     if "local" in own:
         return ExportedServer(name, None, ("only the hub runs Python functions",))
+    if "skills" in own:
+        return ExportedServer(name, None, ("only the hub serves a folder of skills",))
     template = layout.http if "url" in own else layout.stdio
     if template is None:
         return ExportedServer(name, None, (f"{client.title} does not take the URL of a server in its file",))

@@ -111,7 +111,7 @@ def _looked_up(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...
             program = find_program(server, os.environ, str(loaded.path.absolute().parent))
             found[name] = hide(program)
         except StartFailed as problem:
-            key = "command" if server.local is None else "local"
+            key = _kind(server)
             report.warn(("servers", name, key), problem.code, str(problem))
     return found, report.located(report.warnings)
 
@@ -129,9 +129,14 @@ def _summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:
     }
 
 
+def _kind(server: ServerSettings) -> str:
+    """The key that says what it is."""
+    return next(key for key in ("command", "url", "local", "skills") if getattr(server, key) is not None)
+
+
 def _server(server: ServerSettings, program: str | None) -> JsonObject:
     """`overrides` are the keys that change a tool for clients, by name or glob of the tool."""
-    kind = next(key for key in ("command", "url", "local") if getattr(server, key) is not None)
+    kind = _kind(server)
     overrides = {name: ["name"] for name in server.rename}
     for pattern, own in server.per_tool.items():
         if changed := own.changed():

@@ -9,7 +9,7 @@ import msgspec
 from mcp_hub.cli.imports.found import FoundServer
 from mcp_hub.types import JsonObject
 
-_SAME: Final = ("command", "args", "cwd", "env", "url", "headers", "bearer", "local")
+_SAME: Final = ("command", "args", "cwd", "env", "url", "headers", "bearer", "local", "skills")
 """Keys that make a server what it is: entries that differ in `env` or `headers` may be two accounts."""
 _LONGEST: Final = 64
 

@@ -48,7 +48,14 @@ USERS_FILE = "@user"
 """In place of a file's name: the user's own configuration, wherever the hub is started."""
 _NAMES = ("servers.yaml", "servers.yml", "servers.json")
 _GUESSED = 16  # characters: a token of this length cannot be guessed
-_PLACEHOLDERS_STAY = ("command", "url", "local", "args", "env")  # a disabled server keeps the shape it was written in
+_PLACEHOLDERS_STAY = (
+    "command",
+    "url",
+    "local",
+    "skills",
+    "args",
+    "env",
+)  # a disabled server keeps the shape it was written in
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +331,8 @@ def _server(
     if interpolation.others is not None and isinstance(filled, dict) and "envFile" in filled:
         variables, own = _variables(filled.pop("envFile"), path, interpolation, on_failure), filled.get("env") or {}
         filled["env"] = {**variables, **own} if isinstance(own, dict) else own
-    _place(path, "cwd", filled, interpolation, report)
+    for key in ("cwd", "skills"):
+        _place(path, key, filled, interpolation, report)
     if causes and failed is not None and not is_disabled and isinstance(filled, dict):
         failed[str(path[1])] = causes[0]
         filled.pop("disabled", None)

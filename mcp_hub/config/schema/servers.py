@@ -32,7 +32,7 @@ from mcp_hub.config.schema.tools import ToolSettings
 from mcp_hub.globs import is_glob
 from mcp_hub.types import LogRule
 
-_SOURCES = ("command", "url", "local")
+_SOURCES = ("command", "url", "local", "skills")
 _BELONGS = {
     **dict.fromkeys(("args", "env", "cwd", "scope"), "command"),
     **dict.fromkeys(("type", "headers", "bearer", "oauth"), "url"),
@@ -41,10 +41,12 @@ _NOT_FOR_FUNCTIONS = {
     **dict.fromkeys(("start", "idle_stop"), "they are not started or stopped"),
     "logs": "each log message goes to the call that it belongs to",
 }
+_NOT_FOR_FOLDERS = dict.fromkeys(("start", "idle_stop", "logs"), "nothing is started for it")
 
 
 class ServerSettings(Section):
-    """One entry under `servers`: a child process (`command`), a remote server (`url`) or Python functions (`local`).
+    """One entry under `servers`: a child process (`command`), a remote server (`url`), Python functions (`local`) or
+    a folder of skills (`skills`).
 
     docs/configuration.md describes the keys. One of `Defaults` that is left out is that of `defaults`: ask
     `Settings.effective`, and `Settings.tool_rules` for calls.
@@ -53,6 +55,7 @@ class ServerSettings(Section):
     command: TextLine | None = None
     url: Text | None = Field(default=None, repr=False)
     local: Reference | None = None
+    skills: TextLine | None = None
     args: list[Line] = Field(default=[], repr=False)
     env: dict[VariableName, Lines] = Field(default={}, repr=False)
     cwd: TextLine | None = None
@@ -114,7 +117,7 @@ class ServerSettings(Section):
     def _is_one_source(self) -> Self:
         found = [key for key in _SOURCES if getattr(self, key) is not None]
         if not found:
-            said = 'needs a "command" to start, a "url" to connect to, or "local" for Python functions'
+            said = 'needs a "command" to start, a "url" to connect to, "local" for functions, or "skills" for a folder'
             raise finding("missing_key", said)
         if len(found) > 1:
             raise finding("conflicting_keys", f"a server has a {found[0]} or a {found[1]}, not both", found[1])
@@ -124,6 +127,9 @@ class ServerSettings(Section):
         for key, why in _NOT_FOR_FUNCTIONS.items():
             if self.local is not None and getattr(self, key) is not None:
                 raise finding("misplaced_key", f"does not apply to Python functions: {why}", key)
+        for key, why in _NOT_FOR_FOLDERS.items():
+            if self.skills is not None and getattr(self, key) is not None:
+                raise finding("misplaced_key", f"does not apply to a folder of skills: {why}", key)
         return self
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ import msgspec
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, ToolRemoved, UnknownEntry
 from mcp_hub.events import Completed
 from mcp_hub.fronts.limits import FrontLimits
+from mcp_hub.fronts.mcp.skills import directory_result, skill_result
 from mcp_hub.fronts.mcp.stream_reads import stream_methods
 from mcp_hub.fronts.mcp.subscriptions import ListenStreams
 from mcp_hub.fronts.mcp.tasks import task_methods
@@ -87,7 +88,7 @@ class Binding:
     def handle(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
         """Answers one request. Raises `MethodNotFound` for a method that the era lacks, and any other `RpcError`."""
         if method not in eras.CALL_METHODS:
-            return self._other(session, method, params)
+            return self._other(session, method, params, meta)
         try:
             return self._hub.call(session, method, params, meta)
         except UnknownEntry as problem:
@@ -104,7 +105,7 @@ class Binding:
         except ToolRemoved as problem:
             return _removed(problem, session.era)
 
-    def _other(self, session: Session, method: str, params: RawObject) -> Reply:
+    def _other(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
         """Answers every request that is not a call."""
         if method in self._added:
             return Deferred(self._added[method](session, params))
@@ -116,6 +117,9 @@ class Binding:
         if method in eras.SUBSCRIPTION_METHODS:
             return self._subscription(session, method, params)
         match method:
+            case "resources/directory/read" | "skills/get":
+                result = skill_result if method == "skills/get" else directory_result
+                return Deferred(self._settled(session, partial(result, self._hub, session, params, meta), Kind.SKILL))
             case "server/discover":
                 return self._discover(session)
             case "logging/setLevel":
@@ -126,17 +130,19 @@ class Binding:
             case _:  # a second initialize
                 raise InvalidParams("this session is initialized already")
 
-    def _is_settled(self, session: Session) -> bool:
-        return self._hub.catalog.is_settled(self._hub.client_kind(session))
+    def _is_settled(self, session: Session, kind: Kind | None = None) -> bool:
+        return self._hub.catalog.is_settled(self._hub.client_kind(session), kind)
 
-    async def _settled(self, session: Session, answer: Callable[[], bytes | CallHandle]) -> bytes | CallHandle:
-        await self._hub.catalog.settled(self._hub.client_kind(session))
+    async def _settled(
+        self, session: Session, answer: Callable[[], bytes | CallHandle], kind: Kind | None = None
+    ) -> bytes | CallHandle:
+        await self._hub.catalog.settled(self._hub.client_kind(session), kind)
         return answer()
 
     def _list(self, session: Session, kind: Kind, params: RawObject) -> Reply:
         cursor = _decoded(params, _Page, "params.cursor").cursor
         page = partial(self._hub.list_page, session, kind, cursor)
-        return page() if self._is_settled(session) else Deferred(self._settled(session, page))
+        return page() if self._is_settled(session, kind) else Deferred(self._settled(session, page, kind))
 
     def _subscription(self, session: Session, method: str, params: RawObject) -> Reply:
         if method == "subscriptions/listen":

@@ -25,7 +25,7 @@ _COMPLETE = msgspec.Raw(b'"complete"')
 _ASKS = msgspec.Raw(b'"input_required"')
 _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Calls that a server may answer with a question (basic/patterns/mrtr "Supported Requests")."""
-_CACHEABLE = frozenset({"resources/read"})
+_CACHEABLE = frozenset({"resources/read", "resources/directory/read", "skills/get"})
 _UNCACHEABLE = {"ttlMs": msgspec.Raw(b"0"), "cacheScope": msgspec.Raw(b'"private"')}
 _PUBLIC = msgspec.Raw(b'"public"')
 _FIRST = re.compile(rb'\s*\{\s*(?=")')

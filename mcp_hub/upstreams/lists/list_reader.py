@@ -70,7 +70,7 @@ async def list_kinds(peer: Peer, kinds: set[Kind], limits: ListLimits, silence: 
     first page of tools is waited for; each further page of tools may take `silence` seconds, and so may all other kinds
     together after that. A list that has not come by then `is_late`.
     """
-    asked = [kind for kind in Kind if kind in kinds and KINDS[kind].capability in peer.info.capabilities]
+    asked = [kind for kind in Kind if kind in kinds and KINDS[kind].is_offered(peer.info.capabilities)]
     try:
         firsts = {kind: peer.send(KINDS[kind].list_method) for kind in asked}
     except UpstreamLost as exc:  # it went between the handshake and now

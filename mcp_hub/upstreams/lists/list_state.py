@@ -1,18 +1,23 @@
 """The lists of one server as they were read last, by this hub or an earlier one; read again when they change."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import StartFailed
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.types import Kind, Snapshot
+from mcp_hub.protocol.kinds import KINDS
+from mcp_hub.types import CacheHint, Kind, Snapshot
 from mcp_hub.upstreams.lists.list_cache import CachedList, ListFile
-from mcp_hub.upstreams.lists.list_reader import ListLimits, list_kinds, prepared
+from mcp_hub.upstreams.lists.list_reader import Listed, ListLimits, list_kinds, prepared
 from mcp_hub.upstreams.lists.pacing import Pacer
 from mcp_hub.upstreams.peer.peer import Peer
 
@@ -24,6 +29,16 @@ _KEEP_LIMIT: Final = 10.0
 """Seconds that a disk may take; after that the write is left to itself."""
 _LAST: Final = 0.5
 """The same when the server is stopped: the hub has to be gone soon."""
+_REFRESH: Final = 5.0
+"""Seconds that a server may take for a list that somebody waits for; after that the known one counts."""
+
+
+class _Reads(msgspec.Struct):
+    """When each kind was read last, in seconds of the loop's clock, and the turns of those who read."""
+
+    at: dict[Kind, float] = msgspec.field(default_factory=dict)
+    refreshing: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
+    merging: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
 
 
 class ListState:
@@ -46,6 +61,7 @@ class ListState:
         self._file = file
         self._other = other
         self._is_unwritten = anyio.Event()
+        self._reads = _Reads()
         self.last: CachedList | None = None
         self.snapshot: Snapshot | None = None
         self.is_fresh = False  # this hub has read them, not only an earlier one
@@ -65,7 +81,29 @@ class ListState:
         other = self._other() if kinds == set(Kind) else None
         if other is None and self.last is not None:
             other = self.last.other
+        began = anyio.current_time()
         found = await list_kinds(peer, kinds, self._limits, silence)
+        async with self._reads.merging:
+            await self._merge(peer, kinds, found, other)
+        self._reads.at.update({kind: began for kind, listed in found.items() if not listed.is_late})
+
+    def refresh(self, peer: Peer, kind: Kind) -> Callable[[], Awaitable[None]] | None:
+        """Reads a list that is older than the server lets it be kept; None if it is not, or there is none."""
+        now, hint = anyio.current_time(), self.snapshot.hints.get(kind, CacheHint()) if self.snapshot else CacheHint()
+        age = now - self._reads.at.get(kind, -math.inf)
+        if age < hint.ttl_ms / 1000 or not KINDS[kind].is_offered(peer.info.capabilities):
+            return None
+        return partial(self._refresh, peer, kind, now)
+
+    async def _refresh(self, peer: Peer, kind: Kind, asked: float) -> None:
+        """One reading serves all that asked before it began."""
+        async with self._reads.refreshing:
+            if self._reads.at.get(kind, -math.inf) < asked:
+                with suppress(StartFailed):
+                    await self.read(peer, {kind}, _REFRESH)
+
+    async def _merge(self, peer: Peer, kinds: set[Kind], found: dict[Kind, Listed], other: str | None) -> None:
+        """Puts the lists that were read in the place of those that were known."""
         if late := {kind for kind, listed in found.items() if listed.is_late}:
             peer.list_changes.announce(late)
         lists = {kind: tuple(listed.raws) for kind, listed in found.items()}

@@ -50,7 +50,7 @@ _FINISHED: Final = "notifications/elicitation/complete"
 _CHANGED: Final = {
     list_changed(Kind.TOOL): (Kind.TOOL,),
     list_changed(Kind.PROMPT): (Kind.PROMPT,),
-    list_changed(Kind.RESOURCE): (Kind.RESOURCE, Kind.TEMPLATE),
+    list_changed(Kind.RESOURCE): (Kind.RESOURCE, Kind.TEMPLATE, Kind.SKILL),
 }
 _ON_LISTEN: Final = frozenset({UPDATED, ACKNOWLEDGED, CANCELLED})
 

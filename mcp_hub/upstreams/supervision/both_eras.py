@@ -4,11 +4,13 @@ The *listed* connection has the era that the lists of this server come from, alw
 when a caller of its era comes. Each is stopped when it was idle for long while callers have needed the other one: one
 client costs one process, also if it is not of the listed era. The lists are then those of the last time, unless the
 other connection lists something else than it did at that time: then the listed one is started to be read again.
+Skills belong to the modern era, so their list is that of the modern connection.
 """
 
 import hashlib
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final, Self
 
@@ -22,6 +24,7 @@ from mcp_hub.errors import UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
+from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.types import HANDSHAKE, MODERN, Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.lists.list_cache import ListFile
 from mcp_hub.upstreams.peer.peer import Peer
@@ -37,6 +40,9 @@ log = get_logger(__name__)
 Connect = Callable[[EraWish], Connection]
 _IDLE: Final = 600.0
 """Seconds after which a connection is closed that nobody has used, while the other one was."""
+
+_MODERN_START: Final = 10.0
+"""Seconds that a list of skills waits for a modern connection that is made for it."""
 
 _LEFT: Final = (UpstreamState.STARTING, UpstreamState.READY, UpstreamState.DRAINING)
 
@@ -67,6 +73,7 @@ class BothEras(ManagedUpstream):
         self._needed: Era | None = None  # the era of the last caller, or of the one who is expected
         self._way: tuple[Era | None, bool] = None, False  # of the last call: its era, and whether it was for the other
         self._other_changes = Notices()
+        self._with_skills: tuple[Snapshot, Snapshot, Snapshot] | None = None  # the lists, those of the other, and both
         self._announced = 0  # changes of what the other connection lists, while it is up
         self._other = ManagedUpstream(
             name, partial(connect, EraWish(self._other_era, is_only=True)), _spare(rules), clock=clock,
@@ -152,15 +159,44 @@ class BothEras(ManagedUpstream):
 
     def snapshot(self) -> Snapshot | None:
         """Its last lists. A change that only the other connection shows is announced: its callers asked for it."""
-        last = super().snapshot()
+        last, other = super().snapshot(), self._other.snapshot()
+        if last is not None and other is not None and other.era is MODERN and Kind.SKILL in other.lists:
+            last = self._merged(last, other)
         return last if last is None or not self._announced else replace(last, announced=self._announced)
+
+    def _merged(self, last: Snapshot, other: Snapshot) -> Snapshot:
+        """The lists with the skills of the other connection; the same object as long as neither changes."""
+        known = self._with_skills
+        if known is None or known[0] is not last or known[1] is not other:
+            skills = {name: {Kind.SKILL: getattr(other, name)[Kind.SKILL]} for name in ("lists", "hints")}
+            extensions = {**last.capabilities.get("extensions", {}), SKILLS: other.capabilities["extensions"][SKILLS]}
+            both = replace(
+                last,
+                lists={**last.lists, **skills["lists"]},
+                hints={**last.hints, **skills["hints"]},
+                capabilities={**last.capabilities, "extensions": extensions},
+            )
+            known = self._with_skills = last, other, both
+        return known[2]
+
+    def _refresh_skills(self) -> Callable[[], Awaitable[None]] | None:
+        """The modern connection is made if its skills are not known yet."""
+        is_elsewhere = self._listed is HANDSHAKE and self._eras.known.may(MODERN) and self._other.may_get_ready
+        if not is_elsewhere:
+            return super()._refresh_skills()
+        return self._meet_modern if self._other.snapshot() is None else self._other.refresh(Kind.SKILL)
+
+    async def _meet_modern(self) -> None:
+        with anyio.move_on_after(_MODERN_START), suppress(UpstreamUnavailable):
+            await self._other._next_peer(_MODERN_START)
 
     def _lists_of_other(self) -> str | None:
         """Tells apart what the other connection lists, and the versions of the server."""
         snapshot = self._other.snapshot()
         if snapshot is None:
             return None
-        about = (snapshot.lists, snapshot.capabilities, snapshot.instructions, self._other.status().server_info)
+        lists = {kind: own for kind, own in snapshot.lists.items() if kind is not Kind.SKILL}
+        about = (lists, snapshot.capabilities, snapshot.instructions, self._other.status().server_info)
         return hashlib.sha256(msgspec.json.encode(about, order="deterministic")).hexdigest()
 
     def _check_listed(self, call: Call, snapshot: Snapshot, own: Snapshot) -> None:

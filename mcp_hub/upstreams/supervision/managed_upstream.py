@@ -1,6 +1,6 @@
 """One server that is kept up (`supervisor`): its calls, tasks and subscriptions, over one connection after another."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
 import anyio
@@ -207,6 +207,13 @@ class ManagedUpstream(Supervisor):
     def snapshot(self) -> Snapshot | None:
         """Its last lists, of this hub or an earlier one, whatever its state is now."""
         return self._lists.snapshot
+
+    def refresh(self, kind: Kind) -> Callable[[], Awaitable[None]] | None:
+        """As `Upstream.refresh`, for skills: servers do not announce that those have changed."""
+        return self._refresh_skills() if kind is Kind.SKILL else None
+
+    def _refresh_skills(self) -> Callable[[], Awaitable[None]] | None:
+        return None if self._peer is None else self._lists.refresh(self._peer, Kind.SKILL)
 
     def set_log_level(self, level: str) -> None:
         """Asks a handshake upstream for messages of `level` and above; never lowered to a less verbose one."""

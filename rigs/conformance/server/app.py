@@ -11,6 +11,7 @@ from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
+from rigs.conformance.server import skills
 from rigs.conformance.server.dialogues import ASKING_TOOLS
 from rigs.conformance.server.instance import Context, Instance, Result, is_modern, session_of
 from rigs.conformance.server.jobs import JOB_TOOLS
@@ -31,7 +32,7 @@ class ConformanceServer(Server[Any]):
         lists: dict[Any, Callable[[], Sequence[Result]]] = {
             "tools/list": lambda: [each.definition for each in self._tools().values()],
             "prompts/list": lambda: prompts(self.instance),
-            "resources/list": lambda: RESOURCES,
+            "resources/list": lambda: [*RESOURCES, *skills.resources()],
             "resources/templates/list": lambda: TEMPLATES,
         }
         super().__init__(
@@ -51,6 +52,12 @@ class ConformanceServer(Server[Any]):
             "logging/setLevel": (types.SetLevelRequestParams, self._set_level),
         }
         handlers |= {method: (types.PaginatedRequestParams, _listing(method, lists[method])) for method in lists}
+        handlers |= {
+            "skills/list": (types.PaginatedRequestParams, skills.list_skills),
+            "skills/get": (types.ReadResourceRequestParams, skills.get_skill),
+            "resources/directory/read": (types.ReadResourceRequestParams, skills.read_directory),
+        }
+        self.extensions[skills.EXTENSION] = skills.SETTINGS
         for method, (model, handler) in handlers.items():
             self.add_request_handler(method, model, _in_its_era(handler))
 

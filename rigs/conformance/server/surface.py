@@ -8,6 +8,7 @@ from mcp.shared.exceptions import MCPError
 
 from rigs.conformance.server.asking import Answers, Dialogue, converse, elicitation
 from rigs.conformance.server.instance import Context, Instance, Result, is_modern
+from rigs.conformance.server.skills import FILES
 
 # one red pixel, and no sample at all: the smallest files that are what they claim
 IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
@@ -35,6 +36,8 @@ TEMPLATES = [
 async def read_resource(context: Context, params: types.ReadResourceRequestParams) -> Result:
     """The contents of a URI. Raises: `MCPError` with the code of the era (SEP-2164) when there are none."""
     uri = str(params.uri)
+    if uri in FILES:
+        return _contents(uri, "text/markdown", text=FILES[uri])
     texts = {"test://static-text": "This is the content of the static text resource.", WATCHED: "Watched content."}
     if uri in texts:
         return _contents(uri, "text/plain", text=texts[uri])

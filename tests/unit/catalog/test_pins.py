@@ -20,7 +20,7 @@ from mcp_hub.catalog.pins import (
     seen,
     unconfirmed_of,
 )
-from mcp_hub.types import RawObject
+from mcp_hub.types import Kind, RawObject
 
 TOOL = {
     "name": "pay",
@@ -186,3 +186,24 @@ def test_what_is_no_record_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError):
         read(text)
     assert read(None) == Record()
+
+
+def test_the_first_skills_of_a_server_are_trusted_though_its_tools_are_known() -> None:
+    def skill(uri: str) -> dict[str, Fingerprint]:
+        members = {"uri": uri, "frontmatter": {"name": "x"}, "resources": "dynamic"}
+        return {uri: fingerprint(pins.pinned(Kind.SKILL, fields(members)))}
+
+    record = seen(Record(), {"pay": pinned()}, "block", 1.0)
+    record = seen(record, skill("skill://a/x/SKILL.md"), "block", 2.0)
+    assert record.tools["skill://a/x/SKILL.md"].approved is not None
+    record = seen(record, skill("skill://b/x/SKILL.md"), "block", 3.0)
+    assert record.tools["skill://b/x/SKILL.md"].approved is None
+
+
+def test_a_skill_is_the_same_in_whatever_order_its_files_come() -> None:
+    files = [{"uri": "b", "digest": "2", "size": 1}, {"uri": "a", "digest": "1", "size": 1}]
+
+    def digest(*resources: Any) -> str:
+        return fingerprint(pins.pinned(Kind.SKILL, fields({"uri": "u", "resources": resources}))).digest
+
+    assert digest(*files) == digest(*reversed(files)) != digest(files[0])

@@ -31,7 +31,14 @@ INITIALIZED: JsonObject = {
 }
 
 APPS: JsonObject = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
-EXTENSIONS: JsonObject = {"extensions": {"io.modelcontextprotocol/tasks": {}, "dev.mcp-hub/streams": {}, **APPS}}
+EXTENSIONS: JsonObject = {
+    "extensions": {
+        "io.modelcontextprotocol/tasks": {},
+        "dev.mcp-hub/streams": {},
+        "io.modelcontextprotocol/skills": {},
+        **APPS,
+    }
+}
 """Declared to every modern server, whatever the client of a call declares."""
 
 

@@ -318,7 +318,7 @@ async def test_a_changed_list_is_noted_by_kind_and_wakes_the_owner() -> None:
         with anyio.fail_after(WAIT):
             await peer.list_changes.wait()
         await server.flush()
-        assert peer.list_changes.take() == {Kind.TOOL, Kind.RESOURCE, Kind.TEMPLATE}
+        assert peer.list_changes.take() == {Kind.TOOL, Kind.RESOURCE, Kind.TEMPLATE, Kind.SKILL}
         assert not peer.ending.closed.is_set()
 
 

@@ -1,0 +1,149 @@
+"""Skills of the files in a folder: entries with digests, and resources for clients that do not know skills."""
+
+import re
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+import yaml
+
+from mcp_hub.protocol.skills import MAIN, MOST_BYTES, SkillEntry, mime_type
+from mcp_hub.types import FileStamp, JsonObject
+from mcp_hub.upstreams.folders.tree import files_in, read_file
+
+_SCHEME: Final = "skill://"
+_NAME: Final = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
+"""Names of skills (Agent Skills specification, "name")."""
+_HEAD: Final = re.compile(rb"\A(?:\xef\xbb\xbf)?---\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+_LONGEST_HEAD: Final = 64 << 10
+_MOST_WARNINGS: Final = 20
+_UNKNOWN: Final = f"sha256:{'0' * 64}"
+
+
+class Digest(msgspec.Struct, frozen=True):
+    """The digest of a file as long as it has this fingerprint; `head` is the YAML of a main file."""
+
+    stamp: FileStamp
+    digest: str
+    size: int
+    head: bytes | None = None
+
+
+class Scan(msgspec.Struct, frozen=True):
+    """One look at a folder: `files` and their digests by path, `paths` by URI, and what servers list."""
+
+    files: dict[str, Digest] = {}
+    paths: dict[str, str] = {}
+    skills: tuple[bytes, ...] = ()
+    resources: tuple[bytes, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def scan(root: Path, before: Scan) -> Scan:
+    """The skills below a real path; files that are as they were `before` are not read. Blocks. Raises `OSError`."""
+    warnings: list[str] = []
+    files: dict[str, Digest] = {}
+    for path, stamp in files_in(root).items():
+        known = before.files.get(path)
+        try:
+            files[path] = known if known is not None and known.stamp == stamp else _digest(root, path, stamp)
+        except (OSError, UnicodeError) as problem:
+            warnings.append(f"{ascii(path)} is left out: {problem}")
+    skills: dict[str, bytes] = {}
+    for path in files:
+        if path == MAIN:
+            warnings.append(f"{MAIN} is left out: a skill needs a folder of its own")
+        elif path.endswith(f"/{MAIN}"):
+            try:
+                skills[path.removesuffix(MAIN)] = _entry(path, files)
+            except ValueError as problem:  # msgspec's errors are such
+                warnings.append(f"skill {ascii(path.removesuffix(f'/{MAIN}'))} is left out: {problem}")
+    served = [path for path in files if path.startswith(tuple(skills))]
+    return Scan(
+        files,
+        {uri_of(path): path for path in served},
+        tuple(skills.values()),
+        tuple(_resource(path, files, skills) for path in served),
+        tuple(text.replace("\n", " ")[:500] for text in warnings[:_MOST_WARNINGS]),
+    )
+
+
+def uri_of(path: str) -> str:
+    """The URI of a file. Raises `UnicodeError` for a name that is not text."""
+    return _SCHEME + quote(path, safe="/!$&'()*+,;=~", errors="strict")
+
+
+def _digest(root: Path, path: str, stamp: FileStamp) -> Digest:
+    uri_of(path)
+    if stamp.size > MOST_BYTES:  # its skill is too large, whatever is in it
+        return Digest(stamp, _UNKNOWN, stamp.size)
+    content, stamp = read_file(root, path, MOST_BYTES)
+    head = None
+    if path.endswith(f"/{MAIN}") and (found := _HEAD.match(content)):
+        head = found[1]
+    return Digest(stamp, digest_of(content), len(content), head)
+
+
+def digest_of(content: bytes) -> str:
+    return f"sha256:{sha256(content).hexdigest()}"
+
+
+def _entry(main: str, files: dict[str, Digest]) -> bytes:
+    """The entry of a skill. Raises `ValueError` for one that hosts would refuse."""
+    folder = main.removesuffix(MAIN)
+    head = files[main].head
+    if head is None or len(head) > _LONGEST_HEAD:
+        raise ValueError(f"its {MAIN} does not begin with YAML between two lines of ---, of at most 64 KiB")
+    if not _NAME.fullmatch(folder.rstrip("/").rpartition("/")[2]):
+        raise ValueError("the name of its folder may have a-z, 0-9 and single hyphens only, and at most 64 of them")
+    inside = {path: own for path, own in files.items() if path.startswith(folder)}
+    resources = [{"uri": uri_of(path), "digest": own.digest, "size": own.size} for path, own in inside.items()]
+    raw = msgspec.json.encode({"uri": uri_of(main), "frontmatter": _frontmatter(head), "resources": resources})
+    msgspec.json.decode(raw, type=SkillEntry)
+    return raw
+
+
+def _frontmatter(head: bytes) -> msgspec.Raw:
+    """The head as JSON. Raises `ValueError`."""
+    try:
+        return msgspec.Raw(msgspec.json.encode(yaml.load(head, _Yaml)))
+    except Exception as problem:  # the boundary to the YAML library: a tag may make it raise anything
+        raise ValueError(f"its YAML cannot be read: {problem}") from None
+
+
+def _resource(path: str, files: dict[str, Digest], skills: dict[str, bytes]) -> bytes:
+    name = path.rpartition("/")[2]
+    made: JsonObject = {"uri": uri_of(path), "name": name, "size": files[path].size}
+    if (kind := mime_type(name)) is not None:
+        made["mimeType"] = kind
+    if (skill := skills.get(path.removesuffix(MAIN))) is not None and name == MAIN:
+        about = msgspec.json.decode(skill, type=SkillEntry).frontmatter
+        made |= {"name": about.name, "description": about.description}
+    return msgspec.json.encode(made)
+
+
+def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    """The types of plain values, by their first character."""
+    found: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    for tag, firsts, pattern in (
+        ("bool", "tTfF", r"true|True|TRUE|false|False|FALSE"),
+        ("null", ("~", "n", "N", ""), r"~|null|Null|NULL|"),
+        ("int", "-+0123456789", r"[-+]?(?:0|[1-9][0-9]{0,15})"),
+        ("float", "-+.0123456789", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"),
+    ):
+        for first in firsts:
+            found.setdefault(first, []).append((f"tag:yaml.org,2002:{tag}", re.compile(rf"(?:{pattern})\Z")))
+    return found
+
+
+class _Yaml(yaml.SafeLoader):
+    """YAML by the core schema of 1.2, which hosts compare with: a date is text, and so is `yes`. Without aliases."""
+
+    yaml_implicit_resolvers = _resolvers()
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not allowed")
+        return super().compose_node(parent, index)

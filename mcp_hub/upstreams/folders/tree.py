@@ -1,0 +1,78 @@
+"""The regular files of a folder: found without following links, and opened only where they were found."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from mcp_hub.types import FileStamp
+
+MOST_FILES: Final = 5000
+"""Of one folder of skills."""
+_DEEPEST: Final = 16
+"""Folders in one another."""
+_FLAGS: Final = (
+    os.O_RDONLY
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+"""A pipe that is put there between the look and the opening does not hold up the hub."""
+
+
+class TooManyFiles(OSError):
+    """The folder has too many files, or folders more than `_DEEPEST` deep."""
+
+
+def files_in(root: Path, most: int = MOST_FILES) -> dict[str, FileStamp]:
+    """Every regular file below a real path, by its path from there, with `/` between folders, in order.
+
+    Without dot files, links and devices, and all that is in dot folders. Raises `OSError`.
+    """
+    found: dict[str, FileStamp] = {}
+    for path, stamp in _walk(str(root), "", _DEEPEST):
+        found[path] = stamp
+        if len(found) > most:
+            raise TooManyFiles(f"it has more than {most} files")
+    return dict(sorted(found.items()))
+
+
+def _walk(folder: str, prefix: str, left: int) -> Iterator[tuple[str, FileStamp]]:
+    if not left:
+        raise TooManyFiles(f"its folders are more than {_DEEPEST} deep")
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(".") or entry.is_symlink():
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walk(entry.path, f"{prefix}{entry.name}/", left - 1)
+            elif entry.is_file(follow_symlinks=False):
+                yield prefix + entry.name, stamp_of(entry.stat(follow_symlinks=False))
+
+
+def stamp_of(found: os.stat_result) -> FileStamp:
+    """The fingerprint of a file."""
+    return FileStamp(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+
+
+def read_file(root: Path, path: str, most: int) -> tuple[bytes, FileStamp]:
+    """The content of a regular file below a real path, and its fingerprint before it was read.
+
+    Raises `OSError` for anything else: a link, also as a folder on the way, a device, a file of more than `most` bytes.
+    """
+    full = os.path.join(str(root), *path.split("/"))
+    if not stat.S_ISREG(os.lstat(full).st_mode):
+        raise OSError("it is not a regular file")
+    with open(os.open(full, _FLAGS), "rb") as file:
+        found = os.fstat(file.fileno())
+        # looked at after it was opened: whatever is swapped on the way, the open file is the one at the real path
+        if os.path.realpath(full) != full or not os.path.samestat(found, os.lstat(full)):
+            raise OSError("a link leads to it")
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError("it is not a regular file")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(f"it has more than {most} bytes")
+    return content, stamp_of(found)

@@ -1,0 +1,156 @@
+"""A folder of skills as an upstream: its lists are those of the last look, its files those of now."""
+
+import base64
+import math
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+from msgspec.structs import replace
+
+from mcp_hub.call import Call, CallChannel, Gate
+from mcp_hub.clock import wall_time
+from mcp_hub.errors import MethodNotFound, RpcError, UnknownEntry, UpstreamUnavailable
+from mcp_hub.events import Completed
+from mcp_hub.masking import hide
+from mcp_hub.notices import Notices
+from mcp_hub.protocol.capabilities import SKILLS
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.skills import MAIN, MOST_BYTES, above, children, mime_type
+from mcp_hub.types import MODERN, CacheHint, Cause, JsonObject, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.folders.scan import Scan, digest_of, scan
+from mcp_hub.upstreams.folders.tree import read_file
+from mcp_hub.upstreams.local_source import LocalSource
+
+_TTL: Final = 5.0
+"""Seconds for which lists are kept before the folder is looked at again for somebody who asks."""
+_CAPABILITIES: Final[JsonObject] = {"resources": {}, "extensions": {SKILLS: {"directoryRead": True}}}
+_HINT: Final = CacheHint(int(_TTL * 1000), public=False)
+_LOOKS: Final = 3
+"""At a file that changes while it is read."""
+
+
+class FolderUpstream(LocalSource):
+    """The skills of one folder; an `Upstream`. `run` looks at it for the first time.
+
+    The `gate` is asked before a file is read that has changed since it was listed.
+    """
+
+    def __init__(self, name: str, folder: str, changes: Notices, gate: Gate | None = None) -> None:
+        super().__init__(name)
+        self._folder = folder
+        self._changes = changes
+        self._gate = gate
+        self._scan = Scan()
+        self._snapshot: Snapshot | None = None
+        self._problem: Cause | None = None
+        self._looked = -math.inf
+        self._listed_at: float | None = None
+        self._turn = anyio.Lock()
+
+    async def run(self) -> None:
+        """Looks at the folder once; afterwards somebody has to ask."""
+        await self._look(-math.inf)
+
+    def status(self) -> UpstreamStatus:
+        if self._problem is not None:
+            code, reason = self._problem
+            return UpstreamStatus(self.name, UpstreamState.FAILED, reason, code=code)
+        state = UpstreamState.STARTING if self._snapshot is None else UpstreamState.READY
+        return UpstreamStatus(self.name, state, warnings=self._scan.warnings, listed_at=self._listed_at)
+
+    def snapshot(self) -> Snapshot | None:
+        return self._snapshot
+
+    def refresh(self, kind: Kind) -> Callable[[], Awaitable[None]] | None:
+        """Looks at the folder again, if that is some seconds ago."""
+        if kind not in (Kind.SKILL, Kind.RESOURCE) or anyio.current_time() < self._looked + _TTL:
+            return None
+        asked = anyio.current_time()
+        return lambda: self._look(asked)
+
+    async def _look(self, asked: float) -> None:
+        """One look serves all that asked before it began."""
+        async with self._turn:
+            if self._looked >= asked > -math.inf:
+                return
+            began = anyio.current_time()
+            problem, found = None, Scan()
+            try:
+                found = await anyio.to_thread.run_sync(_scan, self._folder, self._scan)
+            except OSError as error:
+                problem = Cause("skills_not_found", hide(f"skills {self._folder}: {error.strerror or error}"))
+            self._looked, self._listed_at = began, wall_time()
+            self._take(found, problem)
+
+    def _take(self, found: Scan, problem: Cause | None) -> None:
+        lists = {Kind.SKILL: found.skills, Kind.RESOURCE: found.resources}
+        fresh = Snapshot(self.name, MODERN, lists, {Kind.SKILL: _HINT, Kind.RESOURCE: _HINT}, _CAPABILITIES)
+        is_same = fresh == self._snapshot and (problem, found.warnings) == (self._problem, self._scan.warnings)
+        self._scan, self._problem = found, problem
+        if not is_same:
+            self._snapshot = fresh
+            self._changes.bump()
+
+    async def call(self, call: Call, channel: CallChannel) -> Completed:
+        """Reads a file or a folder. Raises `UnknownEntry` for a URI that is not served, and as the gate."""
+        if self._problem is not None:
+            code, reason = self._problem
+            about = {"server": self.name, "state": UpstreamState.FAILED.value, "reason": reason, "code": code}
+            raise UpstreamUnavailable(f'server "{self.name}" has failed: {reason}', data={"upstream": about})
+        if call.method not in ("resources/read", "resources/directory/read", "skills/get"):
+            raise MethodNotFound(f'server "{self.name}" has skills only and does not support {call.method}.')
+        uri = msgspec.json.decode(call.params["uri"], type=str)
+        if call.method == "resources/read":
+            return Completed(await self._contents(call, uri), MODERN)
+        found = children(self._scan.paths, uri) if call.method == "resources/directory/read" else []
+        if not found:
+            raise UnknownEntry(f"Not found: {uri[:500]}", data={"uri": uri})
+        return Completed(object_bytes({"resultType": "complete", "resources": found}), MODERN)
+
+    async def _contents(self, call: Call, uri: str) -> RawJson:
+        """The file as it is listed now; one that has changed is listed anew first. Raises `RpcError`."""
+        for _ in range(_LOOKS):
+            if (path := self._scan.paths.get(uri)) is None:
+                raise UnknownEntry(f"Resource not found: {uri[:500]}", data={"uri": uri})
+            try:
+                content = await anyio.to_thread.run_sync(_content, self._folder, path)
+            except OSError:
+                content = None  # it is gone, or is something else now
+            if content is not None and digest_of(content) == self._scan.files[path].digest:
+                return _result(uri, content)
+            await self._look(anyio.current_time())
+            self._ask_gate(call, uri)
+        raise RpcError(f"{uri[:500]} changes while it is read. Try again.")
+
+    def _ask_gate(self, call: Call, uri: str) -> None:
+        """Whether the skills that this is a file of may be used as they are now. Raises `RpcError`."""
+        snapshot = self._snapshot
+        if self._gate is None or snapshot is None:
+            return
+        for folder in above(uri):
+            if (main := f"{folder}/{MAIN}") in self._scan.paths:
+                params = {"uri": msgspec.Raw(object_bytes(main))}
+                self._gate(replace(call, method="skills/get", params=params, exported_uri=None), snapshot, snapshot)
+
+
+def _scan(folder: str, before: Scan) -> Scan:
+    return scan(Path(folder).resolve(strict=True), before)
+
+
+def _content(folder: str, path: str) -> bytes:
+    return read_file(Path(folder).resolve(strict=True), path, MOST_BYTES)[0]
+
+
+def _result(uri: str, content: bytes) -> bytes:
+    made: JsonObject = {"uri": uri}
+    if (kind := mime_type(uri)) is not None:
+        made["mimeType"] = kind
+    try:
+        made["text"] = content.decode()
+    except UnicodeDecodeError:
+        made["blob"] = base64.b64encode(content).decode()
+    return object_bytes({"resultType": "complete", "contents": [made]})

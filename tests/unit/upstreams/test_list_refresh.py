@@ -1,0 +1,57 @@
+"""Lists that are read again for somebody who asks, as often as their server lets them be kept."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_hub.notices import Notices
+from mcp_hub.types import Era, Kind
+from mcp_hub.upstreams.lists.list_reader import ListLimits
+from mcp_hub.upstreams.lists.list_state import ListState
+from mcp_hub.upstreams.peer.peer import Peer
+from tests.unit.upstreams.scripted import Server, talking
+from tests.unit.wire.raw_lines import WAIT
+
+pytestmark = pytest.mark.anyio
+
+OFFERED: dict[str, Any] = {"resources": {}, "extensions": {"io.modelcontextprotocol/skills": {}}}
+
+
+async def read(lists: ListState, peer: Peer, server: Server, ttl_ms: int) -> None:
+    """The list for the first time."""
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lists.read, peer, {Kind.SKILL})
+            await server.answer("skills/list", {"skills": [], "ttlMs": ttl_ms, "cacheScope": "public"})
+
+
+async def test_a_list_that_may_be_kept_is_not_read_again() -> None:
+    async with talking(Era.MODERN, **OFFERED) as (peer, server):
+        lists = ListState("git", ListLimits(), Notices())
+        assert lists.refresh(peer, Kind.SKILL) is not None
+        await read(lists, peer, server, 60_000)
+        assert lists.refresh(peer, Kind.SKILL) is None
+
+
+async def test_a_server_without_the_extension_is_not_asked() -> None:
+    async with talking(Era.MODERN, resources={}) as (peer, _):
+        assert ListState("git", ListLimits(), Notices()).refresh(peer, Kind.SKILL) is None
+
+
+async def test_one_reading_serves_all_who_asked_before_it_began() -> None:
+    async with talking(Era.MODERN, **OFFERED) as (peer, server):
+        changes = Notices()
+        lists = ListState("git", ListLimits(), changes)
+        await read(lists, peer, server, 0)
+        before = changes.version
+        jobs = [lists.refresh(peer, Kind.SKILL) for _ in range(3)]
+        with anyio.fail_after(WAIT):
+            async with anyio.create_task_group() as tasks:
+                for job in jobs:
+                    assert job is not None
+                    tasks.start_soon(job)  # type: ignore[arg-type]  # a coroutine function behind the port's type
+                await server.answer("skills/list", {"skills": [{"uri": "x"}], "ttlMs": 0, "cacheScope": "private"})
+        # a second question would still be waiting for its answer
+        assert lists.snapshot is not None and lists.snapshot.lists[Kind.SKILL] == (b'{"uri": "x"}',)
+        assert changes.version == before + 1

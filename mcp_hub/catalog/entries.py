@@ -81,7 +81,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class Offers(msgspec.Struct, frozen=True):
-    """All that servers offer, what of it is unfit, the exported `addresses` of resources and apps, and where skills are."""
+    """All that servers offer, what of it is unfit, the exported `addresses` of resources and apps, where skills are."""
 
     by_kind: dict[Kind, list[Offer]]
     quarantined: tuple[Quarantined, ...]

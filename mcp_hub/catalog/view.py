@@ -18,16 +18,13 @@ from msgspec.structs import replace
 
 from mcp_hub.catalog.definitions import Quarantined, in_era
 from mcp_hub.catalog.entries import Entry, Offer, entry_of, is_admitted, offered, present
-from mcp_hub.catalog.filters import EVERYTHING, Filter
+from mcp_hub.catalog.filters import EVERYTHING
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.resources import uris
 from mcp_hub.catalog.resources.links import Remembered
-from mcp_hub.catalog.resources.readings import is_denied, readings
-from mcp_hub.catalog.resources.uri_variants import uri_variants
+from mcp_hub.catalog.resources.listed import ListedResources
 from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.catalog.skills.held import HeldSkills
-from mcp_hub.catalog.skills.listing import directory_result, exported_skill
-from mcp_hub.catalog.skills.roots import SkillRoots
 from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.protocol.kinds import KINDS
@@ -41,107 +38,6 @@ _MAX_COMPARED = 100
 _MAX_COMPARED_LENGTH = 64
 _LIKENESS = 0.5
 _NEAR = 0.85  # of the likeness of the best name; one that is less like it is noise
-
-
-class ListedResources:
-    """The resources that callers can read: listed ones, and others that the filters let through."""
-
-    def __init__(
-        self,
-        entries: Mapping[Kind, Sequence[Entry]],
-        hidden: Mapping[Kind, Sequence[Origin]],
-        table: uris.UriTable,
-        templates: uris.Templates,
-        filters: Mapping[str, tuple[Filter, Filter]],
-        roots: SkillRoots,
-        held: HeldSkills,
-        directories: Collection[str],
-    ) -> None:
-        """`templates` are the listed ones; `filters` has those of each server and of the view.
-
-        Those in `directories` can say what is in a directory.
-        """
-        self._listed = {(entry.server, entry.key) for entry in entries[Kind.RESOURCE]}
-        self._unlisted = hidden[Kind.RESOURCE]
-        self._table = table
-        self._templates = templates
-        self._hidden_templates = uris.Templates(hidden[Kind.TEMPLATE])
-        self._filters = filters
-        self._roots = roots
-        self._held = held
-        self.directories = directories
-        self.exported = table.exported
-
-    def resolve(self, uri: str) -> Origin | None:
-        """See `CatalogView.resolve_uri`."""
-        origin = self._table.resolve(uri)
-        if origin is None or self._held.finding(*origin) is not None:
-            return None
-        return origin if origin in self._listed or self._lets_through(*origin, uri) else None
-
-    def is_of_skill(self, server: str, upstream_uri: str) -> bool:
-        """Whether it is a file of a skill, or seems to be: servers need not list all their skills."""
-        return upstream_uri.startswith("skill://") or self._roots.exported(server, upstream_uri) is not None
-
-    def held(self, uri: str) -> UnapprovedTool | None:
-        """Why a file of a skill cannot be read that waits for its approval."""
-        origin = self._table.resolve(uri)
-        return None if origin is None else self._held.finding(*origin)
-
-    def skill(self, offer: Offer) -> bytes | None:
-        """The entry of a skill as callers get it; None if they may not read its main file."""
-        server = offer.server
-
-        def exported(own: str) -> str | None:
-            name = self.exported(server, own)
-            return name if self.resolve(name) is not None else None
-
-        if exported(offer.definition.key) is None:
-            return None
-        return exported_skill(offer.definition.fields, server, exported)
-
-    def _lets_through(self, server: str, upstream_uri: str, uri: str) -> bool:
-        """Whether the filters do: the URI and whatever its server may make of it."""
-        filters = [own for own in self._filters[server] if own != EVERYTHING]
-        if not filters:
-            return True
-        if any(own.deny for own in filters) and is_denied(
-            filters, (upstream_uri, uri), hidden=self._hidden_readings[server]
-        ):
-            return False
-        variants = uri_variants(upstream_uri)
-        if variants is None or any((server, text) in self._hidden for text in variants.denied):
-            return False
-        if any(own.denies(text, _alike(uri, upstream_uri, text)) for own in filters for text in variants.denied):
-            return False
-        is_hidden = any(self._hidden_templates.covers(server, text) for text in variants.denied)
-        return all(
-            self._templates.covers(server, text)
-            or (not is_hidden and all(own.admits(text, _alike(uri, upstream_uri, text)) for own in filters))
-            for text in variants.allowed
-        )
-
-    @cached_property
-    def _hidden_readings(self) -> Mapping[str, Collection[str]]:
-        """The hidden resources of each server as they may be read, but for what they wrap."""
-        found: dict[str, set[str]] = {server: set() for server in self._filters}
-        for server, uri in self._unlisted:
-            found[server] |= readings(uri, with_nested=False) or set()
-        return found
-
-    @cached_property
-    def _hidden(self) -> frozenset[Origin]:
-        """The hidden resources in all their variants."""
-        hidden = ((server, uri, uri_variants(uri)) for server, uri in self._unlisted)
-        return frozenset((server, text) for server, uri, made in hidden for text in (made.denied if made else (uri,)))
-
-
-def _alike(exported: str, own: str, text: str) -> str:
-    """`text` wrapped as the server's `own` URI is in `exported`."""
-    if exported.endswith(own):
-        return exported.removesuffix(own) + text
-    scheme, _, rest = own.partition("://")  # the address of an app keeps its scheme in front
-    return exported.removesuffix(rest) + text.removeprefix(f"{scheme}://")
 
 
 class CatalogView:
@@ -165,7 +61,8 @@ class CatalogView:
         }
         self._tools = {entry.exported: entry for entry in entries[_TOOL]} if tools is None else tools
         self.resources = resources
-        self._hints = hints
+        self.hints = hints
+        """The cache hints of the lists."""
         self._pages: dict[tuple[Kind, Era, str | None, int], bytes] = {}
         self.quarantined = quarantined
         self.withheld = withheld
@@ -227,21 +124,6 @@ class CatalogView:
         """
         return self.resources.exported(server, upstream_uri, remembers=remembers)
 
-    def hint(self, kind: Kind) -> CacheHint:
-        """The cache hint of the list of this kind."""
-        return self._hints[kind]
-
-    def directory(self, uri: str) -> bytes | None:
-        """The encoded result of `resources/directory/read`, if the server cannot be asked: it only lists skills.
-
-        Raises `UnknownEntry`.
-        """
-        origin = self.resolve_uri(uri)
-        if origin is None or origin[0] in self.resources.directories:
-            return None
-        entries = (entry.raw for entry in self._entries[Kind.SKILL] if entry.server == origin[0])
-        return directory_result(uri, entries, origin[0])
-
     def nearest(self, kind: Kind, name: str, n: int = 3) -> list[str]:
         """Up to `n` exported names like `name`, best first, for error messages. Bounded effort."""
         wanted = name[:_MAX_COMPARED_LENGTH].lower()
@@ -280,7 +162,7 @@ class CatalogView:
         found: dict[str, Entry] = {}
         for entry in tools:
             found.setdefault(entry.exported, entry)
-        hints = {**self._hints, **{kind: replace(self._hints[kind], public=False) for kind in (_TOOL, *others)}}
+        hints = {**self.hints, **{kind: replace(self.hints[kind], public=False) for kind in (_TOOL, *others)}}
         if is_partial:
             hints = {kind: replace(hint, ttl_ms=0) for kind, hint in hints.items()}
         entries = MappingProxyType({**self._entries, **others, _TOOL: tuple(listed)})
@@ -304,7 +186,7 @@ class CatalogView:
         if start + size < len(listed):
             result["nextCursor"] = _cursor_at(shown[-1].exported)
         if era is Era.MODERN:
-            hint = self._hints[kind]
+            hint = self.hints[kind]
             scope = "public" if hint.public else "private"
             result = {"resultType": "complete", **result, "ttlMs": hint.ttl_ms, "cacheScope": scope}
         return msgspec.json.encode(result)
@@ -341,8 +223,7 @@ def build(
     new = {origin for origin, finding in held.items() if finding.kind == "new"}
     found = offered(servers, rules, new, approved)
     offers, roots = dict(found.by_kind), found.roots
-    withheld = _withhold(offers, rules, held)
-    skills = offers.pop(Kind.SKILL)
+    withheld, skills = _withhold(offers, rules, held), offers.pop(Kind.SKILL)
     held_skills = HeldSkills({own.origin: held[own.origin] for own in skills if own.origin in held})
     shown: dict[Kind, tuple[Entry, ...]] = {}
     hidden: dict[Kind, list[Origin]] = {}

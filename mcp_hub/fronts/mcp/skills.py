@@ -17,14 +17,15 @@ def skill_result(hub: HubPort, session: Session, params: RawObject, meta: Reques
     entry = view.find(Kind.SKILL, uri)
     if entry is None:
         return hub.call(session, "skills/get", params, meta)
-    hint = view.hint(Kind.SKILL)
+    hint = view.hints[Kind.SKILL]
     caching = {"ttlMs": hint.ttl_ms, "cacheScope": "public" if hint.public else "private"}
     return object_bytes({"resultType": "complete", "skill": msgspec.Raw(entry.raw), **caching})
 
 
 def directory_result(hub: HubPort, session: Session, params: RawObject, meta: RequestMeta) -> bytes | CallHandle:
     """The result, or the call that gets it: not every server with skills reads directories. Raises `RpcError`."""
-    known = hub.view(session).directory(_uri("resources/directory/read", params))
+    view = hub.view(session)
+    known = view.resources.directory(_uri("resources/directory/read", params), view.entries(Kind.SKILL))
     return hub.call(session, "resources/directory/read", params, meta) if known is None else known
 
 

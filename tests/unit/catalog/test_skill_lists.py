@@ -79,8 +79,8 @@ def test_a_list_may_be_kept_as_its_strictest_server_says_and_is_private_once_fil
 def test_directories_of_a_server_that_cannot_read_them_are_made_of_its_manifests() -> None:
     files = ("f", "deep/g", "deep/deeper/h")
     made = view(server("a", skill("skill://x", *files), directories=True), server("b", skill("skill://x", *files)))
-    assert made.directory("skill://x") is None  # the server is asked
-    found = json.loads(made.directory("skill://b/x/deep") or b"")
+    assert made.resources.directory("skill://x", made.entries(Kind.SKILL)) is None  # the server is asked
+    found = json.loads(made.resources.directory("skill://b/x/deep", made.entries(Kind.SKILL)) or b"")
     assert [(own["uri"], own.get("mimeType")) for own in found["resources"]] == [
         ("skill://b/x/deep/g", None),
         ("skill://b/x/deep/deeper", "inode/directory"),
@@ -88,4 +88,4 @@ def test_directories_of_a_server_that_cannot_read_them_are_made_of_its_manifests
     assert found["_meta"] == {"dev.mcp-hub/server": "b"} and found["cacheScope"] == "private"
     for uri in ("skill://b/x/f", "skill://b/x/nothing"):
         with pytest.raises(UnknownEntry):
-            made.directory(uri)
+            made.resources.directory(uri, made.entries(Kind.SKILL))

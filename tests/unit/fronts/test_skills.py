@@ -26,6 +26,11 @@ def uris(result: Any, key: str = "skills") -> list[str]:
     return [own["uri"] for own in result[key]]
 
 
+def files_of(team: Path) -> dict[str, bytes]:
+    """The texts of the skill `pdf` by their paths."""
+    return {path.relative_to(team).as_posix(): path.read_bytes() for path in team.rglob("pdf/**/*.md")}
+
+
 async def test_a_folder_of_skills_is_listed_with_the_digest_of_every_file(tmp_path: Path, team: Path) -> None:
     async with skill_hub(tmp_path, {"team": team}) as app:
         listed = await ask(app, "skills/list")
@@ -34,7 +39,7 @@ async def test_a_folder_of_skills_is_listed_with_the_digest_of_every_file(tmp_pa
         pdf = listed["skills"][1]
         assert pdf["frontmatter"] == {"name": "pdf", "description": "Does it"}
         assert pdf["_meta"] == {SERVER: "team"}
-        files = {path.relative_to(team).as_posix(): path.read_bytes() for path in team.rglob("pdf/**/*.md")}
+        files = files_of(team)
         expected = [{"uri": f"skill://{path}", "digest": digest(raw), "size": len(raw)} for path, raw in files.items()]
         assert sorted(pdf["resources"], key=lambda own: own["uri"]) == sorted(expected, key=lambda own: str(own["uri"]))
         got = await ask(app, "skills/get", {"uri": "skill://pdf/SKILL.md"})

@@ -1,0 +1,126 @@
+"""The resources that callers can read: listed ones, files of skills, and others that the filters let through."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+
+from mcp_hub.catalog.entries import Entry, Offer
+from mcp_hub.catalog.filters import EVERYTHING, Filter
+from mcp_hub.catalog.pins import UnapprovedTool
+from mcp_hub.catalog.resources import uris
+from mcp_hub.catalog.resources.readings import is_denied, readings
+from mcp_hub.catalog.resources.uri_variants import uri_variants
+from mcp_hub.catalog.skills.held import HeldSkills
+from mcp_hub.catalog.skills.listing import directory_result, exported_skill
+from mcp_hub.catalog.skills.roots import SkillRoots
+from mcp_hub.types import Kind, Origin
+
+
+class ListedResources:
+    """The resources that callers can read: listed ones, and others that the filters let through."""
+
+    def __init__(
+        self,
+        entries: Mapping[Kind, Sequence[Entry]],
+        hidden: Mapping[Kind, Sequence[Origin]],
+        table: uris.UriTable,
+        templates: uris.Templates,
+        filters: Mapping[str, tuple[Filter, Filter]],
+        roots: SkillRoots,
+        held: HeldSkills,
+        directories: Collection[str],
+    ) -> None:
+        """`templates` are the listed ones; `filters` has those of each server and of the view.
+
+        Those in `directories` can say what is in a directory.
+        """
+        self._listed = {(entry.server, entry.key) for entry in entries[Kind.RESOURCE]}
+        self._unlisted = hidden[Kind.RESOURCE]
+        self._table = table
+        self._templates = templates
+        self._hidden_templates = uris.Templates(hidden[Kind.TEMPLATE])
+        self._filters = filters
+        self._roots = roots
+        self._held = held
+        self.directories = directories
+        self.exported = table.exported
+
+    def resolve(self, uri: str) -> Origin | None:
+        """See `CatalogView.resolve_uri`."""
+        origin = self._table.resolve(uri)
+        if origin is None or self._held.finding(*origin) is not None:
+            return None
+        return origin if origin in self._listed or self._lets_through(*origin, uri) else None
+
+    def is_of_skill(self, server: str, upstream_uri: str) -> bool:
+        """Whether it is a file of a skill, or seems to be: servers need not list all their skills."""
+        return upstream_uri.startswith("skill://") or self._roots.exported(server, upstream_uri) is not None
+
+    def held(self, uri: str) -> UnapprovedTool | None:
+        """Why a file of a skill cannot be read that waits for its approval."""
+        origin = self._table.resolve(uri)
+        return None if origin is None else self._held.finding(*origin)
+
+    def skill(self, offer: Offer) -> bytes | None:
+        """The entry of a skill as callers get it; None if they may not read its main file."""
+        server = offer.server
+
+        def exported(own: str) -> str | None:
+            name = self.exported(server, own)
+            return name if self.resolve(name) is not None else None
+
+        if exported(offer.definition.key) is None:
+            return None
+        return exported_skill(offer.definition.fields, server, exported)
+
+    def _lets_through(self, server: str, upstream_uri: str, uri: str) -> bool:
+        """Whether the filters do: the URI and whatever its server may make of it."""
+        filters = [own for own in self._filters[server] if own != EVERYTHING]
+        if not filters:
+            return True
+        if any(own.deny for own in filters) and is_denied(
+            filters, (upstream_uri, uri), hidden=self._hidden_readings[server]
+        ):
+            return False
+        variants = uri_variants(upstream_uri)
+        if variants is None or any((server, text) in self._hidden for text in variants.denied):
+            return False
+        if any(own.denies(text, _alike(uri, upstream_uri, text)) for own in filters for text in variants.denied):
+            return False
+        is_hidden = any(self._hidden_templates.covers(server, text) for text in variants.denied)
+        return all(
+            self._templates.covers(server, text)
+            or (not is_hidden and all(own.admits(text, _alike(uri, upstream_uri, text)) for own in filters))
+            for text in variants.allowed
+        )
+
+    def directory(self, uri: str, skills: Iterable[Entry]) -> bytes | None:
+        """The encoded result of `resources/directory/read`, if the server cannot be asked: it only lists skills.
+
+        Raises `UnknownEntry`.
+        """
+        origin = self.resolve(uri)
+        if origin is None or origin[0] in self.directories:
+            return None
+        return directory_result(uri, (entry.raw for entry in skills if entry.server == origin[0]), origin[0])
+
+    @cached_property
+    def _hidden_readings(self) -> Mapping[str, Collection[str]]:
+        """The hidden resources of each server as they may be read, but for what they wrap."""
+        found: dict[str, set[str]] = {server: set() for server in self._filters}
+        for server, uri in self._unlisted:
+            found[server] |= readings(uri, with_nested=False) or set()
+        return found
+
+    @cached_property
+    def _hidden(self) -> frozenset[Origin]:
+        """The hidden resources in all their variants."""
+        hidden = ((server, uri, uri_variants(uri)) for server, uri in self._unlisted)
+        return frozenset((server, text) for server, uri, made in hidden for text in (made.denied if made else (uri,)))
+
+
+def _alike(exported: str, own: str, text: str) -> str:
+    """`text` wrapped as the server's `own` URI is in `exported`."""
+    if exported.endswith(own):
+        return exported.removesuffix(own) + text
+    scheme, _, rest = own.partition("://")  # the address of an app keeps its scheme in front
+    return exported.removesuffix(rest) + text.removeprefix(f"{scheme}://")

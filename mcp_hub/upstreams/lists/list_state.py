@@ -86,6 +86,8 @@ class ListState:
         async with self._reads.merging:
             await self._merge(peer, kinds, found, other)
         self._reads.at.update({kind: began for kind, listed in found.items() if not listed.is_late})
+        if kinds == set(Kind) and self._other() not in (None, other):  # it listed something new meanwhile
+            peer.list_changes.announce(Kind)
 
     def refresh(self, peer: Peer, kind: Kind) -> Callable[[], Awaitable[None]] | None:
         """Reads a list that is older than the server lets it be kept; None if it is not, or there is none."""

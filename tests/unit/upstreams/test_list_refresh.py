@@ -10,7 +10,7 @@ from mcp_hub.types import Era, Kind
 from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.lists.list_state import ListState
 from mcp_hub.upstreams.peer.peer import Peer
-from tests.unit.upstreams.scripted import Server, talking
+from tests.unit.upstreams.scripted import Server, talking, together
 from tests.unit.wire.raw_lines import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -55,3 +55,22 @@ async def test_one_reading_serves_all_who_asked_before_it_began() -> None:
         # a second question would still be waiting for its answer
         assert lists.snapshot is not None and lists.snapshot.lists[Kind.SKILL] == (b'{"uri": "x"}',)
         assert changes.version == before + 1
+
+
+@pytest.mark.parametrize(
+    ("known", "again"), [(("a",), False), (("a", "b"), True), ((None, "b"), True), ((None, None), False)]
+)
+async def test_lists_are_read_again_if_the_other_era_listed_something_new_meanwhile(
+    known: tuple[str | None, ...], again: bool
+) -> None:
+    states = iter(known)
+    latest = [known[-1]]
+    lists = ListState("git", ListLimits(), Notices(), other=lambda: next(states, latest[0]))
+
+    async def script(server: Server) -> None:
+        await server.answer("tools/list", {"tools": []})
+
+    async with talking(tools={}) as (peer, server):
+        await together(script(server), lists.read(peer, set(Kind)))
+        assert peer.list_changes.take() == (set(Kind) if again else set())
+        assert lists.last is not None and lists.last.other == known[0]

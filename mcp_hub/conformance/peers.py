@@ -1,6 +1,7 @@
 """Raw MCP clients of one server, of either era, over stdio and HTTP: messages as they were on the wire."""
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
@@ -81,7 +82,7 @@ class RawClient(Protocol):
     async def cancel(self, exchange: Exchange) -> None: ...
 
 
-class _Client:
+class _Client(ABC):
     """The part that both transports share: ids, the handshake, `_meta` of the modern era."""
 
     def __init__(self, era: Era, capabilities: JsonObject) -> None:
@@ -140,8 +141,8 @@ class _Client:
         if of is not None:
             of.take(message)
 
-    async def _write(self, message: JsonObject, exchange: Exchange | None) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def _write(self, message: JsonObject, exchange: Exchange | None) -> None: ...
 
 
 class _StdioClient(_Client):

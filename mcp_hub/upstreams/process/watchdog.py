@@ -78,7 +78,12 @@ class Watchdog:
         self._number += 1
         mark = f"{self.instance}.{self._number}"
         marks = {INSTANCE: self.instance, CHILD: mark}
-        child = spawn(argv, {**env, **marks}, cwd, end_others=partial(self._end_others, mark))
+        self._process.send("?\n")  # killed in here, we could not name the child, and it has our environment until exec
+        try:
+            child = spawn(argv, {**env, **marks}, cwd, end_others=partial(self._end_others, mark))
+        except BaseException:
+            self._process.send("!\n")
+            raise
         reaper.stamp(child.pid, self._stamp)
         self._living[mark] = child.pid
         self._process.send(f"+{child.pid}\n")

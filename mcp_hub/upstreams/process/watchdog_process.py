@@ -51,7 +51,8 @@ class WatchdogProcess:
                 stderr=subprocess.DEVNULL,
                 close_fds=True,
                 cwd="/",
-                env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+                # not empty: a search waits for the environment of a process that shows none
+                env={"LC_ALL": "C", **{name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}},
                 start_new_session=True,
             )
         except BaseException:

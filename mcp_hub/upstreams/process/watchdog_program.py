@@ -3,9 +3,9 @@
 An isolated interpreter without `site` runs this file (`watchdog_process`), so that it is small and starts at once:
 nothing but the standard library. The hub imports the search, which is the same after the exit of a single server.
 
-Standard input is a pipe that only the hub writes to. Its first line is the hub's instance; then comes `+pid` for the
-leader of a session that was started, `-pid` when nothing of that session is left. End of file, or the end of the hub's
-process, is the sign to act.
+Standard input is a pipe that only the hub writes to. Its first line is the hub's instance; then comes `?` before a
+start, `+pid` for the leader of a session that was started or `!` if none was, and `-pid` when nothing of that session
+is left. End of file, or the end of the hub's process, is the sign to act.
 """
 
 import os
@@ -25,6 +25,11 @@ _PAUSE = 0.01
 """Seconds between two empty searches: a process that was just being started shows its own environment by then."""
 _DEATH = 50
 """Looks, 2 ms apart, that killed processes have to be gone."""
+_STARTING = 150
+"""Searches, of 10 ms and more, that a process may take to show its mark when its hub was killed in the middle of
+starting it. Until then it has the hub's own environment."""
+_HIDDEN = 10
+"""Searches that wait for a process to show its environment: one between two programs soon does, others have none."""
 
 
 def processes() -> Iterator[int]:
@@ -36,13 +41,16 @@ def processes() -> Iterator[int]:
 
 def kill_marked(marks: Collection[bytes], sessions: Collection[int], rounds: int = _ROUNDS) -> tuple[set[int], bool]:
     """SIGKILL to all that have one of `marks` ("NAME=value") in their environment or are in one of `sessions`.
-    Again and again, until two searches in a row find none. Returns the pids, and whether `rounds` searches were enough.
-    A process that belongs to somebody else by now (set-uid) is left alone.
+    Again and again, until two searches in a row find none and none is between two programs. Returns the pids, and
+    whether `rounds` searches were enough. A process that belongs to somebody else by now (set-uid) is left alone.
     """
     wanted, empty = frozenset(marks), 0
-    killed, spared = set[int](), set[int]()
+    killed, spared, found, hidden = set[int](), set[int](), list[int](), dict[int, int]()
     for _ in range(rounds):
-        found = [pid for pid in processes() if pid not in spared and _is_marked(pid, wanted, sessions)]
+        looks = {pid: is_marked(pid, wanted, sessions) for pid in processes() if pid not in spared}
+        found = [pid for pid, is_found in looks.items() if is_found]
+        hidden = {pid: hidden.get(pid, 0) + 1 for pid, is_found in looks.items() if is_found is None}
+        is_hidden = any(searches <= _HIDDEN for searches in hidden.values())
         for pid in found:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -54,27 +62,45 @@ def kill_marked(marks: Collection[bytes], sessions: Collection[int], rounds: int
             empty = 0
             killed.update(found)
             _wait_until_gone(found)
-        elif empty:
+        elif empty and not is_hidden:
             return killed - spared, True
         else:
-            empty = 1
+            empty = 0 if is_hidden else 1
             time.sleep(_PAUSE)
-    return killed - spared, False
+    return killed - spared, not found
 
 
-def _is_marked(pid: int, marks: frozenset[bytes], sessions: Collection[int]) -> bool:
-    """Whether it is to be killed, which a zombie is not."""
+def is_marked(pid: int, marks: frozenset[bytes], sessions: Collection[int]) -> bool | None:
+    """Says if it is to be killed, which a zombie is not; None if it
+    shows no environment: an exec takes the old one away before the new one is there."""
     with suppress(OSError):
         if os.getsid(pid) in sessions:
             return _runs(pid)
-    return has_mark(pid, marks)
+    environment = _environment(pid)
+    if environment == b"" and _has_memory(pid):
+        return None
+    return not marks.isdisjoint(environment.split(b"\0"))
 
 
 def has_mark(pid: int, marks: frozenset[bytes]) -> bool:
     """Whether it started with one of `marks` in its environment; not if it has ended, or is somebody else's."""
+    return not marks.isdisjoint(_environment(pid).split(b"\0"))
+
+
+def _environment(pid: int) -> bytes:
+    """The variables of a process at its start; `?` if it has ended or is somebody else's."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return not marks.isdisjoint(file.read().split(b"\0"))
+            return file.read()
+    except OSError:
+        return b"?"
+
+
+def _has_memory(pid: int) -> bool:
+    """Whether it is a program; a zombie and a thread of the kernel are not."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return not file.read().startswith(b"0 ")
     except OSError:
         return False
 
@@ -94,27 +120,31 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def _follow(hub: int) -> tuple[str, set[int]]:
-    """Reads what the hub tells until it is gone: its instance, and the sessions that are left."""
+def _follow(hub: int) -> tuple[str, set[int], bool]:
+    """Reads what the hub writes until it is gone: its instance, the sessions that are left, and whether it was in the
+    middle of a start."""
     ready = select.poll()
     ready.register(0, select.POLLIN)
     patience = None if _register_exit(ready, hub) else 100
     lines: list[bytes] = [b""]
-    instance, sessions = "", set[int]()
+    instance, sessions, is_starting = "", set[int](), False
     while 0 in dict(ready.poll(patience)):
         data = os.read(0, 65536)
         if not data:
             break
         *lines, rest = (lines[-1] + data).split(b"\n")
         for line in lines:
-            if line.startswith(b"+"):
+            if line in (b"?", b"!"):
+                is_starting = line == b"?"
+            elif line.startswith(b"+"):
                 sessions.add(int(line[1:]))
+                is_starting = False
             elif line.startswith(b"-"):
                 sessions.discard(int(line[1:]))
             else:
                 instance = line.decode()
         lines = [rest]
-    return instance, sessions
+    return instance, sessions, is_starting
 
 
 def _register_exit(ready: "select.poll", hub: int) -> bool:
@@ -131,12 +161,16 @@ def main() -> None:
     """Lives as long as its hub. Signals that are meant for the hub's whole family do not end it."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    instance, sessions = _follow(int(sys.argv[-1]))
+    instance, sessions, is_starting = _follow(int(sys.argv[-1]))
     for session in sessions:
         with suppress(OSError):
             os.killpg(session, signal.SIGKILL)
-    if instance:
-        kill_marked({f"{INSTANCE}={instance}".encode()}, sessions)
+    if not instance:
+        return
+    marks = {f"{INSTANCE}={instance}".encode()}
+    for _ in range(_STARTING if is_starting else 1):
+        if kill_marked(marks, sessions)[0]:
+            return
 
 
 if __name__ == "__main__":

@@ -2,12 +2,16 @@
 
 import os
 import signal
+import subprocess
 import sys
+from collections import Counter
+from pathlib import Path
 
 import anyio
 import pytest
 import structlog
 
+from mcp_hub.upstreams.process import watchdog_program
 from mcp_hub.upstreams.process.watchdog_process import WatchdogHandle
 from tests.unit.stores.broken_files import HandClock
 
@@ -38,3 +42,38 @@ async def test_guard_that_runs_after_all_ends_the_alarm() -> None:
         await handle.stop()
     said = [line["event"] for line in logs]
     assert said == [*["guard_ended"] * 5, "guard_given_up", "guard_recovered"]
+
+
+@pytest.mark.parametrize(("lines", "is_killed"), [("?\n", True), ("?\n!\n", False)], ids=["in a start", "after one"])
+def test_guard_waits_for_a_process_that_was_being_started_when_its_hub_was_killed(lines: str, is_killed: bool) -> None:
+    program = [sys.executable, "-I", "-S", str(Path(watchdog_program.__file__)), "--hub", str(os.getpid())]
+    mark = f"of-test-{os.getpid()}"
+    with subprocess.Popen(program, stdin=subprocess.PIPE) as guard:
+        assert guard.stdin is not None
+        guard.stdin.write(f"{mark}\n{lines}".encode())
+        guard.stdin.close()
+        if not is_killed:
+            assert guard.wait(20) == 0
+            return
+        with pytest.raises(subprocess.TimeoutExpired):
+            guard.wait(0.3)
+        late = subprocess.Popen(["sleep", "60"], env={**os.environ, watchdog_program.INSTANCE: mark})
+        try:
+            assert late.wait(20) == -signal.SIGKILL
+        finally:
+            late.kill()
+        assert guard.wait(20) == 0
+
+
+def test_a_process_that_runs_one_program_after_another_cannot_hide_between_them(tmp_path: Path) -> None:
+    script = tmp_path / "again"
+    script.write_text(f"exec sh {script}\n")
+    mark = f"of-test-{os.getpid()}"
+    wanted = frozenset({f"MARK={mark}".encode()})
+    runner = subprocess.Popen(["sh", str(script)], env={**os.environ, "MARK": mark}, start_new_session=True)
+    try:
+        looks = Counter(watchdog_program.is_marked(runner.pid, wanted, ()) for _ in range(20_000))
+        assert looks[False] == 0 and looks[None] and looks[True]
+    finally:
+        runner.kill()
+        runner.wait()

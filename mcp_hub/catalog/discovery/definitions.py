@@ -1,4 +1,5 @@
-"""The definitions of the meta-tools: together at most 330 tokens however many tools there are.
+"""The definitions of the meta-tools: together at most 350 tokens however many tools there are, 330 of
+which a model reads: names, descriptions and schemas, not annotations.
 
 They depend on nothing but the tools, so that a client's cache of them holds.
 """
@@ -20,14 +21,14 @@ READ: Final = "read_result"
 _MOST_NAMES: Final = 1800  # bytes in the description of `find_tools`; clients cut it after some 2,000
 _MOST_NAMES_IN_SCHEMA: Final = 12_000  # bytes in the schema of `run_tool`: those of 611 captured tools are 11,000
 HOW_TO_READ: Final = "Names, x_{a b} for x_a and x_b:\n"
-_SERVERS_TOKENS: Final = 6  # tokens that 330 leave to the names of servers
+_SERVERS_TOKENS: Final = 6  # tokens that 350 leave to the names of servers
 
 _READS: Final = {"readOnlyHint": True}  # which makes them idempotent, too (schema, ToolAnnotations)
 _RUNS_READING: Final = {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": True}
 
 
-def _parameter(kind: str, description: str = "") -> JsonObject:
-    return {"type": kind, "description": description} if description else {"type": kind}
+def _parameter(kind: str, description: str) -> JsonObject:
+    return {"type": kind, "description": description}
 
 
 def _tool(name: str, description: str, properties: JsonObject, annotations: JsonObject) -> bytes:
@@ -38,14 +39,14 @@ def _tool(name: str, description: str, properties: JsonObject, annotations: Json
 
 
 _QUERY: Final = {
-    "query": _parameter("string", "One step, as 'create GitHub issue'; empty lists server"),
+    "query": _parameter("string", "One step: 'create GitHub issue'; empty lists server"),
     "server": _parameter("string", "Only this server"),
-    "limit": _parameter("integer"),
+    "limit": _parameter("integer", "Hits"),
     "detail": _parameter("string", "brief or full"),
 }
-_TAKES: Final = {"name": _parameter("string"), "arguments": _parameter("object")}
+_TAKES: Final = {"name": _parameter("string", "Tool"), "arguments": _parameter("object", "Its arguments")}
 _NAME: Final = f"From {FIND}"
-_RUNS: Final = "Run any tool, as name 'git_log', arguments {'max_count': 3}"
+_RUNS: Final = "Run any tool: name 'git_log', arguments {'max_count': 3}"
 _THEN_RUN: Final = f"Returns name(parameters): purpose. Run those marked * by {RUN_READING}, others by {RUN}."
 
 READING_TOOL: Final = _tool(RUN_READING, "Run a tool marked *", _TAKES, _RUNS_READING)
@@ -55,10 +56,10 @@ READ_RESULT: Final = _tool(
     READ,
     "Read more of a cut result",
     {
-        "id": _parameter("string"),
-        "offset": _parameter("integer"),
-        "limit": _parameter("integer"),
-        "grep": _parameter("string"),
+        "id": _parameter("string", "Named there"),
+        "offset": _parameter("integer", "Byte"),
+        "limit": _parameter("integer", "Bytes"),
+        "grep": _parameter("string", "Regex"),
         "path": _parameter("string", "JSONPath"),
     },
     _READS,

@@ -41,7 +41,7 @@ from mcp_hub.masking import learn
 from mcp_hub.types import Cause, FileStamp, JsonObject
 
 _LARGEST = 1 << 20  # 1 MiB is thousands of servers; more is not a configuration
-_OWN_TOOLS = 330  # tokens, at most
+_OWN_TOOLS = 350  # tokens, at most
 _STARTER = "servers: {time: {command: uvx, args: [mcp-server-time]}}"
 _NOT_UTF8 = "the text is not UTF-8. Save the file as UTF-8."
 USERS_FILE = "@user"

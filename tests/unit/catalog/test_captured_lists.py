@@ -47,10 +47,10 @@ def test_every_tool_is_exported_under_a_legal_name_with_its_schema() -> None:
         assert encoded(tool["inputSchema"]) in entry.raw
 
 
-def test_the_meta_tools_cost_at_most_330_tokens_and_with_names_3100() -> None:
+def test_the_meta_tools_cost_at_most_350_tokens_and_with_names_3100() -> None:
     groups = by_server((entry.server, entry.exported) for entry in view().entries(Kind.TOOL))
-    # the real encoding has 5 more tokens of these texts
-    assert sum(map(estimate, (*definitions(groups, is_names=False), READ_RESULT))) <= 325
+    # the real encoding has 9 fewer tokens of these texts
+    assert sum(map(estimate, (*definitions(groups, is_names=False), READ_RESULT))) <= 360
     with_names = (*definitions(groups, is_names=True), READ_RESULT)
     assert sum(map(estimate, with_names)) <= 2800
     find, _, run, _ = map(json.loads, with_names)
@@ -92,7 +92,7 @@ def test_lists_cost_what_the_design_allows_in_every_mode() -> None:
     assert len(found.tools) == 611 and len(found.servers) == 33
     assert abs(found.total.full - 237_000) < 23_700, "by the o200k tokenizer, output schemas included"
     assert found.total.compact < 190_000 and found.total.signature < 24_000
-    assert found.current.mode == "search" and found.current.tokens <= 325
+    assert found.current.mode == "search" and found.current.tokens <= 360
     tokens = {one.expose: one.tokens for one in found.modes}
     assert tokens["names"] <= 3_100 and tokens["full"] > found.total.full
 

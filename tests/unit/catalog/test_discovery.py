@@ -82,10 +82,19 @@ def test_how_many_tools_there_are_and_of_whom_is_said() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 3, 40, 400])
 @pytest.mark.parametrize("prefix", ["server", "google-workspace-", "x9Qz-KJ_qq", "服务器"])
-def test_the_four_together_cost_at_most_330_tokens(count: int, prefix: str) -> None:
+def test_the_four_together_cost_at_most_350_tokens_330_of_which_a_model_reads(count: int, prefix: str) -> None:
     groups = {f"{prefix}{number}": ["tool"] * 300 for number in range(count)}
-    # the real encoding has 5 more for these very texts, or 7 where servers' names are short
-    assert sum(map(estimate, (*definitions(groups, is_names=False), READ_RESULT))) <= 325
+    four = (*definitions(groups, is_names=False), READ_RESULT)
+    # the real encoding has 9 to 11 fewer for these very texts: it knows "description" as one token
+    assert sum(map(estimate, four)) <= 360
+    read = [{name: part for name, part in json.loads(raw).items() if name != "annotations"} for raw in four]
+    assert sum(estimate(json.dumps(tool, separators=(",", ":"))) for tool in read) <= 325
+
+
+def test_every_parameter_of_the_four_is_described() -> None:
+    tools = [json.loads(raw) for raw in (*definitions(GIT, is_names=False), READ_RESULT)]
+    parameters = [one for tool in tools for one in tool["inputSchema"]["properties"].values()]
+    assert len(parameters) == 13 and all(one["type"] and one["description"] for one in parameters)
 
 
 def test_the_order_in_which_servers_came_is_of_no_account() -> None:
@@ -133,14 +142,6 @@ def test_a_weak_answer_says_so_and_who_is_there() -> None:
     assert answer(found("git_log", is_weak=True), RAWS, SERVERS) == (
         "No close match. Servers: web (12), git (3). Weak matches:\ngit_log(count:int): Show commits"
     )
-
-
-def test_a_parameter_whose_name_does_not_say_it_has_a_description() -> None:
-    tools = [json.loads(raw) for raw in (*definitions(GIT, is_names=False), READ_RESULT)]
-    described = [
-        name for one in tools for name, own in one["inputSchema"]["properties"].items() if own.get("description")
-    ]
-    assert described == ["query", "server", "detail", "name", "arguments", "path"]
 
 
 def test_weak_hits_among_others_are_marked_and_keep_their_place() -> None:

@@ -44,7 +44,7 @@ def test_check_counts_and_names_every_override_and_shows_no_value(folder: Path) 
         "    run_job: changed description, fixed",
         "    w*: changed hide",
     ]
-    assert "hub.budget: less than the 330 tokens" in done.stderr
+    assert "hub.budget: less than the 350 tokens" in done.stderr
     assert places(done.stderr.splitlines(), folder) == [], "nothing was started"
 
 

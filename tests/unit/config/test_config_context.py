@@ -111,7 +111,7 @@ def test_allow_without_entries_is_kept_apart_from_no_allow(kind: str, body: str,
 @pytest.mark.parametrize(
     ("text", "where"),
     [
-        (of_hub("budget: 329"), "servers.yaml:2: hub.budget [budget_too_small]"),
+        (of_hub("budget: 349"), "servers.yaml:2: hub.budget [budget_too_small]"),
         (of_hub("budget: 0"), "servers.yaml:2: hub.budget [budget_too_small]"),
         (of_profile("budget: 10"), "servers.yaml:3: profiles.p.budget [budget_too_small]"),
     ],
@@ -119,10 +119,10 @@ def test_allow_without_entries_is_kept_apart_from_no_allow(kind: str, body: str,
 def test_budget_below_what_the_hubs_own_tools_take_is_warned_of(text: str, where: str) -> None:
     (warning,) = load(text).warnings
     assert shown(warning) == where
-    assert "330" in warning.message
+    assert "350" in warning.message
 
 
-@pytest.mark.parametrize("text", [of_hub("budget: 330"), of_profile("budget: 330"), of_profile("")])
+@pytest.mark.parametrize("text", [of_hub("budget: 350"), of_profile("budget: 350"), of_profile("")])
 def test_budget_that_can_hold_them_is_fine(text: str) -> None:
     assert load(text).warnings == ()
 

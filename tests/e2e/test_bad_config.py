@@ -56,6 +56,6 @@ async def test_bad_server_is_reported_with_its_line_and_the_others_start(
 ) -> None:
     text, number = BAD_SERVERS[name]
     async with serving(tmp_path, text, front) as hub:
-        await hub.wait_stderr(rf"servers\.yaml:{number}\b.*the server is left out")
+        await hub.wait_stderr(rf"servers\.yaml:{number}\b.*the server (is left out|has failed)")
         await until(lambda: events(tmp_path / "journal", "start"))
         assert "Traceback" not in hub.stderr

@@ -10,7 +10,7 @@ import anyio
 import click
 import msgspec
 
-from mcp_hub.conformance.peers import RawClient, http_peer, stdio_peer
+from mcp_hub.conformance.peers import RawClient, http_peer, sse_peer, stdio_peer
 from mcp_hub.conformance.runner import Runner, ScenarioOutcome, ServerUnderTest
 from mcp_hub.conformance.vectors import Scenario, read_all
 from mcp_hub.types import Era, JsonObject
@@ -27,6 +27,7 @@ def main() -> None:
 
 @main.command()
 @click.option("--url", metavar="URL", help="The MCP endpoint of a running server.")
+@click.option("--sse", is_flag=True, help="--url is the event stream of the HTTP+SSE transport; handshake era only.")
 @click.option("--token", metavar="TOKEN", envvar="MCP_HUB_TOKEN", help="Bearer token for --url.")
 @click.option("--other-token", metavar="TOKEN", help="Token of another principal, which must see nothing.")
 @click.option("--era", type=click.Choice(["handshake", "modern", "both"]), default="both", show_default=True)
@@ -37,35 +38,38 @@ def main() -> None:
 @click.option("--vectors", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def streams(
-    url: str | None, token: str | None, other_token: str | None, era: str, tool: str, arguments: str,
+    url: str | None, sse: bool, token: str | None, other_token: str | None, era: str, tool: str, arguments: str,
     vectors: Path | None, command: Sequence[str],
 ) -> None:  # fmt: skip
     """Test the extension dev.mcp-hub/streams of the server at --url, or of the one that COMMAND starts."""
     if (url is None) == (not command):
         raise click.UsageError("Give --url, or the command of a server after --.")
+    if sse and (url is None or era == "modern"):
+        raise click.UsageError("--sse goes with --url and the handshake era.")
     try:
         decoded: JsonObject = msgspec.json.decode(arguments, type=JsonObject)
         scenarios = read_all(vectors or next(place / "vectors" for place in _PLACES if place.is_dir()))
     except (ValueError, OSError, StopIteration) as exc:
         raise click.UsageError(f"{exc or 'there are no vectors: give --vectors'}") from None
     failed = 0
-    for one in [Era(era)] if era != "both" else list(Era):
+    for one in [Era.HANDSHAKE] if sse else [Era(era)] if era != "both" else list(Era):
         click.echo(f"{one.value} era")
         for scenario in scenarios:
-            outcome = anyio.run(_play, scenario, _target(one, url, token, other_token, command, tool, decoded))
+            outcome = anyio.run(_play, scenario, _target(one, url, sse, token, other_token, command, tool, decoded))
             failed += outcome.verdict == "failed"
             click.echo(_line(outcome))
     sys.exit(failed > 0)
 
 
 def _target(
-    era: Era, url: str | None, token: str | None, other: str | None, command: Sequence[str], tool: str,
+    era: Era, url: str | None, sse: bool, token: str | None, other: str | None, command: Sequence[str], tool: str,
     arguments: JsonObject,
 ) -> ServerUnderTest:  # fmt: skip
     def connect(capabilities: JsonObject, is_other: bool) -> AbstractAsyncContextManager[RawClient]:
         if url is None:
             return stdio_peer(command, era, capabilities)
-        return http_peer(url, other if is_other else token, era, capabilities)
+        own = other if is_other else token
+        return sse_peer(url, own, capabilities) if sse else http_peer(url, own, era, capabilities)
 
     return ServerUnderTest(connect, tool, arguments, has_other=other is not None and url is not None)
 

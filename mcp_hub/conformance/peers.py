@@ -1,10 +1,11 @@
-"""Raw MCP clients of one server, of either era, over stdio and HTTP: messages as they were on the wire."""
+"""Raw MCP clients of one server, of either era, over stdio, HTTP and SSE: messages as they were on the wire."""
 
 import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
+from urllib.parse import urljoin
 
 import anyio
 import httpx2
@@ -173,6 +174,53 @@ class _StdioClient(_Client):
             raise PeerLost("the server does not read its input any more") from None
 
 
+class _SseClient(_Client):
+    """The HTTP+SSE transport of 2024-11-05: one event stream has every message; requests go where its first says."""
+
+    def __init__(self, capabilities: JsonObject, url: str, http: httpx2.AsyncClient) -> None:
+        super().__init__(HANDSHAKE, capabilities)
+        self._url = url
+        self._http = http
+        self._place = ""
+        self._is_open = anyio.Event()
+
+    async def read(self) -> None:
+        """Until the stream ends."""
+        why = "the event stream has ended"
+        try:
+            async with self._http.stream("GET", self._url, headers={"accept": "text/event-stream"}) as response:
+                if response.is_success:
+                    await self._take_all(response)
+                else:
+                    why = f"GET {self._url} answers {response.status_code}"
+        except httpx2.HTTPError as exc:
+            why = f"{type(exc).__name__}: {exc}"
+        self._is_open.set()
+        for exchange in self._exchanges.values():
+            exchange.give_up(why)
+
+    async def _take_all(self, response: httpx2.Response) -> None:
+        parser = EventParser(_MOST)
+        async for chunk in response.aiter_bytes():
+            for event in parser.events(chunk):
+                if not isinstance(event, Event):
+                    continue
+                if event.type == b"endpoint":
+                    self._place = urljoin(self._url, event.data.decode())
+                    self._is_open.set()
+                elif (decoded := _decoded(event.data)) is not None:
+                    self._dispatch(decoded)
+
+    async def _write(self, message: JsonObject, exchange: Exchange | None) -> None:
+        await self._is_open.wait()
+        if not self._place:
+            return  # `read` says why
+        headers = {"content-type": "application/json"}
+        answer = await self._http.post(self._place, content=msgspec.json.encode(message), headers=headers)
+        if exchange is not None and not answer.is_success:
+            exchange.give_up(f"POST {self._place} answers {answer.status_code}")
+
+
 class _HttpClient(_Client):
     def __init__(
         self,
@@ -280,6 +328,22 @@ async def http_peer(url: str, token: str | None, era: Era, capabilities: JsonObj
     timeout = httpx2.Timeout(120.0, connect=5.0)
     async with httpx2.AsyncClient(timeout=timeout, trust_env=False) as http, anyio.create_task_group() as tasks:
         client = _HttpClient(era, capabilities, url, token, http, tasks)
+        await client.hello()
+        yield client
+        tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def sse_peer(url: str, token: str | None, capabilities: JsonObject) -> AsyncIterator[RawClient]:
+    """Of the handshake era; `url` is that of the event stream. Raises `PeerLost`."""
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    timeout = httpx2.Timeout(120.0, connect=5.0)
+    async with (
+        httpx2.AsyncClient(timeout=timeout, headers=headers, trust_env=False) as http,
+        anyio.create_task_group() as tasks,
+    ):
+        client = _SseClient(capabilities, url, http)
+        tasks.start_soon(client.read)
         await client.hello()
         yield client
         tasks.cancel_scope.cancel()

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.conformance.peers import RawClient, http_peer, stdio_peer
+from mcp_hub.conformance.peers import RawClient, http_peer, sse_peer, stdio_peer
 from mcp_hub.conformance.runner import Runner, ServerUnderTest
 from mcp_hub.conformance.vectors import Scenario, read_all
 from mcp_hub.types import Era, JsonObject
 from tests.e2e.client import Hub
+from tests.e2e.sse_client import sse_url
 from tests.interaction.fronts import http_hub
 
 pytestmark = pytest.mark.anyio
@@ -45,6 +46,13 @@ def over_http(url: str, era: Era) -> ServerUnderTest:
     return ServerUnderTest(connect, "inner_report", SLOW, has_other=True)
 
 
+def over_sse(url: str) -> ServerUnderTest:
+    def connect(capabilities: JsonObject, is_other: bool) -> AbstractAsyncContextManager[RawClient]:
+        return sse_peer(sse_url(url), ("b" if is_other else "a") * 20, capabilities)
+
+    return ServerUnderTest(connect, "inner_report", SLOW, has_other=True)
+
+
 def over_stdio(command: Sequence[str], era: Era, tool: str = "report") -> ServerUnderTest:
     def connect(capabilities: JsonObject, is_other: bool) -> AbstractAsyncContextManager[RawClient]:
         return stdio_peer(command, era, capabilities)
@@ -56,6 +64,12 @@ def over_stdio(command: Sequence[str], era: Era, tool: str = "report") -> Server
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 async def test_the_hub_passes_over_http(hub: Hub, scenario: Scenario, era: Era) -> None:
     outcome = await Runner(over_http(hub.url, era)).play(scenario)
+    assert (outcome.verdict, outcome.why) == ("passed", "")
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+async def test_the_hub_passes_over_sse(hub: Hub, scenario: Scenario) -> None:
+    outcome = await Runner(over_sse(hub.url)).play(scenario)
     assert (outcome.verdict, outcome.why) == ("passed", "")
 
 

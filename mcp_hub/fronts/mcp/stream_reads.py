@@ -5,6 +5,7 @@ no longer kept, `events` begin with the earliest that is; `closed`: the ending w
 for `waitMs`.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -24,7 +25,8 @@ READ: Final = f"{STREAMS}.read"
 _MOST_EVENTS: Final = 1000
 _MOST_WAIT: Final = 60_000
 """Milliseconds. More of either is not refused, but not granted."""
-_DIGITS: Final = 15
+_CURSOR: Final = re.compile("0|[1-9][0-9]{0,14}")
+"""One way only to write each, as in the specification."""
 
 
 class _Wanted(msgspec.Struct, forbid_unknown_fields=True):
@@ -36,7 +38,7 @@ class _Wanted(msgspec.Struct, forbid_unknown_fields=True):
     def after(self) -> int:
         """The number of the event that the cursor stands behind. Raises `InvalidParams`."""
         text = self.cursor if self.cursor is not None else "0"
-        if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
+        if not _CURSOR.fullmatch(text):
             raise InvalidParams(f"params.cursor: {text[:50]!r} is not a cursor of this stream")
         return int(text)
 

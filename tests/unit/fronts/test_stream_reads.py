@@ -129,6 +129,7 @@ async def test_a_foreign_stream_is_as_unknown_as_none(hub: TaskHub) -> None:
         ({"stream": "{}", "cursor": 2}, "Expected `str | null`"),
         ({"stream": "{}", "cursor": ""}, "params.cursor: '' is not a cursor of this stream"),
         ({"stream": "{}", "cursor": "-1"}, "params.cursor: '-1' is not a cursor"),
+        ({"stream": "{}", "cursor": "02"}, "params.cursor: '02' is not a cursor"),
         ({"stream": "{}", "cursor": "٣"}, "is not a cursor of this stream"),
         ({"stream": "{}", "cursor": "9" * 16}, "is not a cursor of this stream"),
         ({"stream": "{}", "cursor": "3"}, "cursor 3 is beyond the stream's last event, 2"),

@@ -189,8 +189,7 @@ def _lines(one: Diagnosis) -> list[tuple[str, str]]:
     about = [tables.protocol(one.status)] if one.status.era else []
     if one.seconds is not None and is_on:
         about.append(f"{one.seconds:.1f} s")
-    head = f"{one.status.server}: {one.code}"
-    lines = [(f"{head} ({', '.join(about)})" if about else head, style)]
+    lines = [(", ".join([f"{one.status.server}: {one.code}", *about]), style)]
     if one.program and is_on:
         label = "url:    " if one.program.startswith("http") else "command:"
         lines.append((f"  {label} {one.program}", ""))

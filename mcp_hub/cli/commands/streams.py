@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _STYLES: Final = {"completed": "green", "tool_error": "red", "failed": "red", "cancelled": "dim"}
 _MESSAGE: Final = 80
 """Characters of a message in the table."""
+_NARROW: Final = 80
+"""Columns of a terminal that has no room for messages beside the names of tools."""
 
 
 @click.command()
@@ -47,20 +49,22 @@ async def _streams(access: "StreamAccess", limit: int, as_json: bool) -> int:
     elif not listed:
         click.echo("There are no streams.")
     else:
-        tables.print_table(stream_table(listed, wall_time()))
+        tables.print_table(stream_table(listed, wall_time(), tables.console().width))
     return 0
 
 
-def stream_table(listed: "list[StreamStatus]", now: float) -> "Table":
-    """A row for each; ages are as of `now`, Unix seconds."""
-    made = tables.table("stream", "tool", "status", "age", "message", right=("age",), whole=("stream",))
+def stream_table(listed: "list[StreamStatus]", now: float, width: int) -> "Table":
+    """A row for each; ages are as of `now`, Unix seconds. In less than `_NARROW` columns there are no messages."""
+    columns = ("stream", "tool", "status", "age", "message")[: 4 if width < _NARROW else 5]
+    made = tables.table(*columns, right=("age",), whole=("stream", "status", "age"))
     for status in listed:
         message = "" if status.message is msgspec.UNSET else " ".join(visible(status.message).split())
         shown = message if len(message) <= _MESSAGE else message[: _MESSAGE - 1] + "…"
         state = tables.cell(status.status, _STYLES.get(status.status, "yellow"))
         created = tables.unix_time(status.created)
         age = "" if created is None else tables.age(created, now)
-        made.add_row(tables.cell(status.stream), tables.cell(status.name), state, age, tables.cell(shown))
+        cells = (tables.cell(status.stream), tables.short_cell(status.name), state, age, tables.short_cell(shown))
+        made.add_row(*cells[: len(columns)])
     return made
 
 

@@ -80,7 +80,7 @@ COMMANDS: Final = table(
         "Install the hub, or put uvx on the PATH.",
     ),
     dangling_link=("The file of a client is a link to nothing.", "Remove the link, or create the file."),
-    nothing_to_undo=("No change of clients is recorded.", "Nothing to do."),
+    nothing_to_undo=("No install, uninstall, import or export is recorded.", "Nothing to do."),
     undo_drift=("A file was changed after the hub changed it.", "Edit the file, or use the backup beside it."),
     no_dashboard=("The running hub does not have a dashboard.", "Set `hub.http.dashboard`."),
     no_browser=("There is no browser to open.", "Print the address with `mcp-hub open --print`."),

@@ -52,7 +52,11 @@ class Options(msgspec.Struct, frozen=True):
 )
 @click.option("--import", "imports", is_flag=True, help="Move the client's own servers into the hub on the way.")
 @click.option("--dry-run", is_flag=True, help="Only show the changes.")
-@click.option("--undo", is_flag=True, help="Undo the last install or uninstall. Refused if a file was changed since.")
+@click.option(
+    "--undo",
+    is_flag=True,
+    help="Undo the last install, uninstall, import or export. Refused if a file was changed since.",
+)
 @click.option("--wait", "waits", is_flag=True, help="Wait until a client that would undo the change has been quit.")
 @click.option("--link", is_flag=True, help="Print links that install the hub by a click; change nothing.")
 @config_option

@@ -37,7 +37,7 @@ def streams(as_json: bool, limit: int, reach: Reach) -> None:
 
     A call becomes durable when it sends anything before its result or runs for more than 250 ms; calls over REST and by
     `mcp-hub call` always are. A durable call is kept for hub.store.retention (1 day) after its end. Asks the
-    hub that runs for the configuration; without one, lists the calls of all hubs that use the configured store.
+    running hub of the configuration; if none runs, lists the calls of all hubs that use the configured store.
     """
     run_with_streams(reach, lambda access: _streams(access, limit, as_json))
 
@@ -47,7 +47,7 @@ async def _streams(access: "StreamAccess", limit: int, as_json: bool) -> int:
     if as_json:
         tables.print_json({"streams": listed})
     elif not listed:
-        click.echo("There are no streams.")
+        click.echo("No durable calls are stored.")
     else:
         tables.print_table(stream_table(listed, wall_time(), tables.console().width))
     return 0
@@ -74,7 +74,7 @@ def stream_table(listed: "list[StreamStatus]", now: float, width: int) -> "Table
 def cancel(stream: str, reach: Reach) -> None:
     """Cancel a call by its STREAM id.
 
-    Asks the hub that runs for the configuration; without one, the hub on this machine that runs the call, through the
+    Asks the running hub of the configuration; if none runs, the hub on this machine that runs the call, through the
     configured store. The call ends a moment later; `mcp-hub resume` shows how.
     """
     run_with_streams(reach, lambda access: _cancel(access, stream), stream)

@@ -92,7 +92,7 @@ class ImportPlan(msgspec.Struct, frozen=True):
 
 
 def planned(found: FoundServers, file: ServersFile, secrets: KeptSecrets, probe: KeptSecrets) -> ImportPlan:
-    """The plan for what was found. `probe` keeps nothing: it tells whether a secret is kept already.
+    """The plan for what was found. `probe` keeps nothing: it finds secrets that are kept already.
 
     Raises `ConfigError` if the configuration cannot be read, and `EditRefused` if it cannot be edited.
     """

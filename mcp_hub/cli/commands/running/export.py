@@ -39,9 +39,9 @@ _WRITTEN: Final = [client.name for client in CLIENTS.values() if client.is_writt
 def export(client: str | None, writes: bool, config: str | None) -> None:
     """Print the servers in the form of another client.
 
-    With --write they go into the file of CLIENT; a server that the client already has stays as it is there, and
-    `mcp-hub install --undo` takes the change back. Then `mcp-hub uninstall` takes out the hub. Secrets that stand in
-    the configuration itself are masked where they are printed.
+    With --write they go into the file of CLIENT; a server that the client already has is not changed, and
+    `mcp-hub install --undo` takes the change back. Then `mcp-hub uninstall` removes the hub. Secrets that are written
+    in the configuration itself are masked in the output.
     """
     if client is None:
         fail("usage", f"Name a CLIENT: {', '.join(_WRITTEN)}.")

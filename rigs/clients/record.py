@@ -76,8 +76,8 @@ def _codex_status(home: Home, entry: Entry, *flags: str) -> None:
     with home.started("codex", "app-server", *flags) as app:
         _ask(app, 1, "initialize", about)
         listed = _ask(app, 2, "mcpServerStatus/list", {})
-    (server,) = listed["result"]["data"]
-    expect("jobs_wait" in server["tools"], "no tools", server)
+    servers = listed.get("result", {}).get("data", [])
+    expect(bool(servers) and "jobs_wait" in servers[0]["tools"], "no tools", listed)
 
 
 def _ask(app: "subprocess.Popen[str]", id: int, method: str, params: Mapping[str, object]) -> JsonObject:
@@ -143,7 +143,7 @@ def _entry(home: Home, file: Path, *, over_http: bool) -> Iterator[Entry]:
             yield {"url": tee}
 
 
-def _difference(name: str, now: Transcript) -> str:
+def difference(name: str, now: Transcript) -> str:
     """How what was recorded differs from the transcript of the tests; empty if it does not."""
     path = transcripts.FOLDER / f"{name}.jsonl"
     if not path.exists():
@@ -173,8 +173,8 @@ def main() -> int:
         except (Fault, subprocess.TimeoutExpired) as problem:
             faults.append(f"{name}: {problem}")
         else:
-            difference = _difference(name, now)
-            lines.append(f"{now.client}, {now.run}: {difference or 'as in the transcript'}")
+            found = difference(name, now)
+            lines.append(f"{now.client}, {now.run}: {found or 'as in the transcript'}")
             if given.write:
                 transcripts.write(transcripts.FOLDER / f"{name}.jsonl", now)
     return report.reported([*lines, *skipped], faults, is_complete=not skipped)

@@ -68,7 +68,7 @@ def codex_modern(home: Home, entry: Entry) -> None:
 
 
 def _codex_status(home: Home, entry: Entry, *flags: str) -> None:
-    table = "".join(f"{key} = {json.dumps(value)}\n" for key, value in entry.items() if key != "env")
+    table = "".join(f"{key} = {json.dumps(value)}\n" for key, value in entry.items())
     env = "".join(f"{key} = {json.dumps(value)}\n" for key, value in home.env.items() if key != "PATH")
     environment = "" if "url" in entry else f"[mcp_servers.mcp-hub.env]\n{env}"  # it hands on hardly any variable
     home.write(".codex/config.toml", f"[mcp_servers.mcp-hub]\n{table}{environment}")

@@ -93,6 +93,7 @@ fuzz: $(STAMP)
 clients: $(STAMP)
 	$(BIN)/python -m rigs.clients $(CLIENTS)
 	$(BIN)/python -m rigs.clients.apps
+	$(BIN)/python -m rigs.clients.record
 	$(BIN)/python -m rigs.clients.first
 
 # wheel, sdist, bundles and plugins into dist/, then the wheel installed and started without network;

@@ -175,7 +175,7 @@ class HubPort:
         return page
 
     def list_digest(self, session: Session, kind: Kind) -> int:
-        """Tells the session's lists apart, without keeping them."""
+        """Distinguishes the session's lists, without keeping them."""
         return self.view(session).digest(kind)
 
     def call(

@@ -119,7 +119,7 @@ def why_not_listen(settings: Settings, host: str) -> str | None:
         return None
     return (
         f"The hub does not listen on {host} without tokens: anyone who reaches it could run your tools. "
-        "Set hub.tokens or hub.http.oauth, or hub.http.allow_public if something else guards it."
+        "Set hub.tokens or hub.http.oauth, or hub.http.allow_public if a proxy checks the clients."
     )
 
 

@@ -203,7 +203,7 @@ def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) ->
         return server.local
     if server.skills is not None:
         if not os.path.isdir(server.skills):
-            said = f"skills {server.skills}: there is not a folder of this name. Create it, or correct it."
+            said = f"skills {server.skills}: the folder does not exist. Create it, or correct the path."
             raise StartFailed("skills_not_found", said)
         return server.skills
     return _command(server, env, folder)

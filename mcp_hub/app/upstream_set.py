@@ -78,7 +78,7 @@ class UpstreamSet:
                 running.use(twin)
 
     def revive(self, name: str) -> bool:
-        """Lets processes of its sessions that were given up be started anew; False if there are none."""
+        """Lets processes of its sessions that were given up start again; False if there are none."""
         upstream = self.upstreams[name]
         return isinstance(upstream, Scoped) and upstream.revive()
 

@@ -83,7 +83,7 @@ class CallLog(msgspec.Struct, eq=False):
             self._notify()
 
     def becomes_durable(self, follow: Callable[[Callable[[], None], int], Reader]) -> None:
-        """The call has a durable stream, which `follow` reads: who watches hears of it, and readers may move there."""
+        """The call has a durable stream, which `follow` reads: watchers are notified, and readers may move there."""
         for reader in tuple(self._readers):
             if (moves := reader.moves) is not None:
                 wake, after = reader.wake, reader.cursor

@@ -126,7 +126,7 @@ CallObserver = Callable[[CallRecord, Outcome, float], None]
 
 
 class Meters:
-    """Those of one hub; `observer` hears of each call that is counted."""
+    """Those of one hub; `observer` is notified of each call that is counted."""
 
     def __init__(self, observer: CallObserver | None = None) -> None:
         self._observer = observer

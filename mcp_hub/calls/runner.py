@@ -200,7 +200,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
     # -- durable streams ----------------------------------------------------------------------------------------------
 
     def _become_durable(self) -> None:
-        """The call is not a short quiet one: its owner hears of that, once, unless the call has ended."""
+        """The call is not a short quiet one: its owner is notified, once, unless the call has ended."""
         if self.is_short:
             self.is_short = False
             if not self.log.ended:
@@ -254,7 +254,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
 
     @property
     def due(self) -> float:
-        """When the call runs out of time, unless its upstream is heard of before."""
+        """When the call runs out of time, unless its upstream sends something before."""
         return self.times.due(is_asking=bool(self.open_questions))
 
     def overdue(self) -> Failed:

@@ -29,7 +29,7 @@ FollowUp = Callable[[Call, CallChannel, CallHandler, Completed], Awaitable[Compl
 _UNKNOWN = TimeLimits(60, 60), TimeLimits(60, 60)
 """Of a call of a server that is not configured any more."""
 _CONNECTING: Final = 1.0
-"""Seconds that the server of a call which was cancelled already has to be there, so that it hears of it."""
+"""Seconds that the server of a call which was cancelled already has to be there, so that it is notified."""
 
 
 class Continuation(msgspec.Struct):

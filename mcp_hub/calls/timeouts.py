@@ -84,7 +84,7 @@ class CallTimes(msgspec.Struct):
         return math.inf
 
     def due(self, *, is_asking: bool) -> float:
-        """When the call runs out of time, unless its upstream is heard of before. While it waits nobody is silent."""
+        """When the call runs out of time, unless its upstream sends something before. Waiting is not silence."""
         if self.began is None:
             return self.started + self.limits.total
         patience = self.limits.answer if is_asking else self.limits.silence

@@ -35,7 +35,7 @@ log = get_logger(__name__)
 
 _NOTHING: Final = ViewRules({}, shared=False, max_result_tokens=0)
 _MOST_LOGGED: Final = 20  # tools that are named in one line of the log
-_LONGEST_REASON: Final = 300  # characters of what is said there of one that was left out
+_LONGEST_REASON: Final = 300  # characters of the reason why one was left out
 _LONGEST_PREFIX: Final = 256  # characters of an unknown name that are looked at
 _MOST_GONE: Final = 1024  # profiles without rules that are remembered: sessions and streams may still have them
 

@@ -26,7 +26,7 @@ class Entry:
     """One listed thing. `key` is the upstream's own name, URI or template; `raw` the definition under `exported`.
 
     `is_pinned` says that it is listed whatever else is; `supplied` are arguments of a tool that the hub gives. `hints`
-    has the hints of a tool and where they come from, `app` what is said of its app.
+    has the hints of a tool and where they come from, `app` the description of its app.
     """
 
     kind: Kind

@@ -46,7 +46,7 @@ class HintClaims(msgspec.Struct, frozen=True):
     def hints(self) -> Hints:
         """With the defaults of the specification, and those that only reading implies.
 
-        A tool that is said to only read, and to destroy something, destroys something.
+        A tool that claims both to only read and to be destructive is destructive.
         """
         read_only = self.read_only is True and self.destructive is not True
         return Hints(

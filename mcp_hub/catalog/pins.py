@@ -1,10 +1,10 @@
 """A server's tools as they were approved, and the changes since.
 
-A pin is the hash of a definition's `name`, `description`, `inputSchema`, `outputSchema` and `annotations`, with its
-objects in order, so that a server may write them in any. Skills have pins, too, by their URI: of `uri`, `frontmatter`
-and `resources`, which has the digest of each file. Pure: records and definitions in, records and findings out.
-The first list of a server is approved as it is; what differs later stays a finding until a person approves it. A tool
-that a person has approved is marked as such.
+A pin is the hash of a definition's `name`, `description`, `inputSchema`, `outputSchema`, `annotations` and `app` (the
+members of `_meta` about one), with its objects in order, so that a server may write them in any. Skills have pins, too,
+by their URI: of `uri`, `frontmatter` and `resources`, which has the digest of each file. Pure: records and definitions
+in, records and findings out. The first list of a server is approved as it is; what differs later stays a finding until
+a person approves it. A tool that a person has approved is marked as such.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,10 +16,13 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
+from mcp_hub.catalog.apps.metadata import app_members
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import Kind, Origin, RawObject
 
 Policy = Literal["off", "warn", "block"]
-MEMBERS: Final[tuple[str, ...]] = ("name", "description", "inputSchema", "outputSchema", "annotations")
+_APP: Final = "app"
+MEMBERS: Final[tuple[str, ...]] = ("name", "description", "inputSchema", "outputSchema", "annotations", _APP)
 """Of a definition: what a pin is the hash of."""
 SKILL_MEMBERS: Final[tuple[str, ...]] = ("uri", "frontmatter", "resources")
 """The same of a skill."""
@@ -111,7 +114,9 @@ class UnapprovedTool(msgspec.Struct, frozen=True):
 
 def pinned(kind: Kind, fields: RawObject) -> RawObject:
     """The members of a tool or a skill that its pin is of. A server may list the files of a skill in any order."""
-    found = {name: fields[name] for name in _MEMBERS_OF[kind] if name in fields}
+    found = {name: fields[name] for name in _MEMBERS_OF[kind] if name in fields and name != _APP}
+    if kind is Kind.TOOL and (app := app_members(raw_object(fields.get("_meta", UNSET)) or {})):
+        found[_APP] = Raw(object_bytes(app))
     if kind is Kind.SKILL:
         with suppress(msgspec.DecodeError, RecursionError):
             files = msgspec.json.decode(found["resources"], type=list[RawObject])

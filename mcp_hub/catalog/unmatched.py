@@ -1,6 +1,6 @@
 """Globs of the settings that mean nothing which any server offers: slips, most likely. Pure.
 
-Not judged are hints (no tool may be destructive now), and URIs: what no server lists can be read all the same.
+Not judged are hints (no tool may be destructive now), and URIs: a URI that no server lists can still be read.
 """
 
 import difflib

@@ -20,7 +20,7 @@ COMMANDS: Final = table(
     refused_by_hub=("The hub refused the request.", "Read its message."),
     cannot_listen=("The address cannot be listened on.", "Choose another one with --host and --port."),
     store_in_memory=(
-        "Streams are kept in the memory of the hub that runs.",
+        "Streams are kept in the memory of the running hub.",
         "Start `mcp-hub serve --http`, or ask a hub with --url.",
     ),
     unknown_parameter=("The tool or prompt does not have this parameter.", "Correct its name; see `mcp-hub tools`."),
@@ -33,7 +33,7 @@ COMMANDS: Final = table(
     server_exists=("There is a server of this name already.", "Choose another name, or add --replace."),
     foreign_file=("The file is one of another client.", "Import its servers: `mcp-hub import FILE`."),
     not_editable=(
-        "The form of the file does not allow an edit that surely changes this entry alone.",
+        "An edit of the file could change more than this entry.",
         "Make the change by hand: `mcp-hub edit`.",
     ),
     invalid_server_json=("The document is not a server.json of the MCP registry.", "Check its URL or its file."),
@@ -66,7 +66,7 @@ COMMANDS: Final = table(
     client_import_only=("The hub is not installed into this client.", "Put the printed entry into its file."),
     no_client=("No client was found on this machine.", "Name one: `mcp-hub install CLIENT`."),
     client_file_unclear=(
-        "The file of a client cannot be edited without a doubt.",
+        "The file of a client cannot be edited safely.",
         "Correct the file, or put the printed entry into it yourself.",
     ),
     client_file_changed=("Another program changes the file of a client.", "Quit that program, and try again."),
@@ -80,7 +80,7 @@ COMMANDS: Final = table(
         "Install the hub, or put uvx on the PATH.",
     ),
     dangling_link=("The file of a client is a link to nothing.", "Remove the link, or create the file."),
-    nothing_to_undo=("No change of clients is recorded.", "Nothing to do."),
+    nothing_to_undo=("No install, uninstall, import or export is recorded.", "Nothing to do."),
     undo_drift=("A file was changed after the hub changed it.", "Edit the file, or use the backup beside it."),
     no_dashboard=("The running hub does not have a dashboard.", "Set `hub.http.dashboard`."),
     no_browser=("There is no browser to open.", "Print the address with `mcp-hub open --print`."),

@@ -48,7 +48,7 @@ SERVERS: Final = table(
     start_crashed=("The process ended with an error before it was ready.", _TERMINAL),
     start_timeout=(
         "The server was not ready in time.",
-        "Raise `start_timeout` if it downloads or is slow, else look for what it waits for.",
+        "Raise `start_timeout` if it downloads or is slow, or find out what it waits for.",
     ),
     start_failed=("The server did not start.", "Run the command in a terminal and read its output."),
     not_mcp=(
@@ -72,7 +72,7 @@ SERVERS: Final = table(
         "Report them to the authors of the server.",
     ),
     crashed=("The process of the server ended with an error.", _TERMINAL),
-    ended=("The process of the server ended by itself.", "Look at its last lines and its own log."),
+    ended=("The process of the server ended without an error.", "Look at its last lines and its own log."),
     closed_output=("The server closed its output.", "Look at its last lines and its own log."),
     closed_input=("The server closed its input.", "Look at its last lines and its own log."),
     not_reading=("The server did not read its input for too long.", "Report it to its authors."),
@@ -100,7 +100,7 @@ SERVERS: Final = table(
     no_endpoint=("There is no MCP endpoint at `url`.", "Check its path: often it is /mcp or /sse."),
     endpoint_elsewhere=(
         "The server wants messages sent to another host.",
-        "Use a `url` whose server keeps to its own host.",
+        "Use a `url` whose server stays on its own host.",
     ),
     server_error=("The server at `url` answered with an error of its own.", "Read its log, and try again later."),
     rate_limited=("The server at `url` refuses more requests for now.", "Wait, or ask for a higher limit."),
@@ -143,7 +143,7 @@ CONFIGURATION: Final = table(
     misplaced_key=("A key does not apply here.", "Remove the key, or move it."),
     conflicting_keys=("Two keys say the same or contradict each other.", "Keep one of them."),
     wrong_type=("The value has the wrong type.", "Write a value of the expected type."),
-    out_of_range=("The value is too small, too large, too short or too long.", "Keep to the bounds."),
+    out_of_range=("The value is too small, too large, too short or too long.", "Use a value within the limits."),
     invalid_value=("The value cannot be used.", "Write what the message expects."),
     invalid_url=("The value is not a URL that can be used.", "Write http:// or https:// with a host."),
     cleartext_url=("Others on the network can read http://.", "Use https://."),
@@ -167,7 +167,7 @@ CONFIGURATION: Final = table(
     no_servers=("The configuration has no servers.", "Add one."),
     public_without_tokens=(
         "Everybody who reaches the address could run your tools.",
-        "Set `hub.tokens` or `hub.http.oauth`, or `hub.http.allow_public` if something else guards it.",
+        "Set `hub.tokens` or `hub.http.oauth`, or `hub.http.allow_public` if a proxy checks the clients.",
     ),
     unmatched_pattern=("A pattern matches nothing that the servers list.", "Correct or remove it."),
     server_not_ready=("A server is not ready, so nothing was compared with it.", "See `mcp-hub doctor`."),
@@ -192,7 +192,7 @@ CALLS: Final = table(
     tool_removed=("The tool was listed and no longer is.", "List again; `data.nearest` names similar ones."),
     not_read_only=("`read_tool` runs tools that are known to only read.", "Run the tool by `run_tool`."),
     not_approved=("The tool is held back until a person approves it.", "Approve it: `mcp-hub approve`."),
-    unknown_stream=("The stream expired, belongs to somebody else or never existed.", "Call again."),
+    unknown_stream=("The stream expired, belongs to another user or never existed.", "Call again."),
     events_gone=("Events behind the cursor are no longer kept.", "Read from `earliest` on."),
     upstream_unavailable=("The server is not ready; nothing was sent.", "Retry later; `data.upstream.code` says why."),
     upstream_crashed=(
@@ -208,7 +208,7 @@ CALLS: Final = table(
     tool_error=("The server answered with an error, which is relayed.", "See `jsonrpc`."),
     deadline_exceeded=("The call took too long.", "Raise the limit that `data.limit` names."),
     busy=("A limit of the hub is reached; nothing was done.", "Wait `retryAfter` s, or raise `setting`."),
-    cancelled=("Somebody else cancelled the call.", "Call again if it is still needed."),
+    cancelled=("Another client cancelled the call.", "Call again if it is still needed."),
     hub_stopped=("The hub stopped during the call.", "Check whether the call took effect, then retry."),
     hub_restarted=("The hub that ran the call is gone.", "Check whether it took effect, then retry."),
     executor_lost=("The client that executes the tool is gone.", "Check whether the call took effect."),

@@ -88,7 +88,7 @@ class OutputError:
 ModelEvent: TypeAlias = (
     OutputStart | TextDelta | ThinkingDelta | ToolCallStart | ToolCallChunk | ToolCallEnd | OutputEnd | OutputError
 )
-"""Any of them; `type` tells them apart."""
+"""Any of them; `type` says which one."""
 
 
 def as_json(event: ModelEvent) -> dict[str, str]:

@@ -36,7 +36,7 @@ class ClientFacts(Protocol):
 
 
 class ClientKinds:
-    """One `ClientKind` for each kind of client, of which there are as many as the configuration tells apart.
+    """One `ClientKind` for each kind of client, of which there are as many as the configuration distinguishes.
 
     `find(client_name, chosen)` is what holds for a client of that name, or for the kind that was `chosen` for it;
     `deadline(client_name, chosen, known_only)` its soft deadline, None for never. A client without a known name has one

@@ -25,6 +25,8 @@ class _Body(msgspec.Struct, omit_defaults=True):
     client_info: JsonObject = {}
     log_level: str | None = None
     subscriptions: list[str] = []
+    apps: list[str] = []
+    """Servers whose apps the client has read, the first one first."""
 
 
 class StoredSession(msgspec.Struct):
@@ -51,6 +53,7 @@ class StoredSession(msgspec.Struct):
                 session.client_info,
                 session.log_level,
                 list(dict.fromkeys([*session.subscriptions.values(), *self.lapsed])),
+                list(session.offer.apps or ()),
             )
         )
 
@@ -93,7 +96,7 @@ class SessionStore:
         if body.profile != caller.profile or body.version not in eras.HANDSHAKE_VERSIONS:
             return None
         about = body.version, body.capabilities, body.client_info, body.log_level
-        session = Session(id_, caller, Era.HANDSHAKE, *about, offer=ClientOffer(apps={}))
+        session = Session(id_, caller, Era.HANDSHAKE, *about, offer=ClientOffer(apps=dict.fromkeys(body.apps)))
         lapsed = dict.fromkeys(body.subscriptions)
         return StoredSession(session, row.expires, row.expires, lapsed, was_elsewhere=True)
 

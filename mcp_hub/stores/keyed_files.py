@@ -29,7 +29,7 @@ class KeyedFiles:
         return self._folder / f"{key}.json"
 
     def stamp(self, key: str) -> tuple[int, int, int] | None:
-        """Tells one content from the next, without reading; None if there is no file. Raises `OSError`."""
+        """Distinguishes one content from the next, without reading; None if there is no file. Raises `OSError`."""
         try:
             found = self.place(key).stat()
         except FileNotFoundError:

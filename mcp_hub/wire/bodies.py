@@ -1,6 +1,6 @@
 """The bytes of bodies of responses: in bounded pieces, and bounded for all that one server has not finished.
 
-The hub asks for no compression; some servers compress all the same. One layer of gzip or deflate is taken off in
+The hub asks for no compression; some servers compress anyway. One layer of gzip or deflate is taken off in
 pieces, so that a hundred kilobytes on the network cannot become gigabytes here at once. Source: RFC 9110 §8.4.
 """
 

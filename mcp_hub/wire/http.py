@@ -200,7 +200,7 @@ class HttpWire(RemoteWire):
                 raise await self._refusal(response)
 
     async def end(self) -> None:
-        """Tells the server that its session is over, if it has one. May raise `httpx2.HTTPError`."""
+        """Ends the session at the server, if it has one. May raise `httpx2.HTTPError`."""
         if self._session is not None and not self.is_forgotten:
             async with self._http.stream("DELETE", self._url, headers=self._headers()):
                 pass

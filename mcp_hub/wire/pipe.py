@@ -309,9 +309,9 @@ class Pipe(asyncio.Protocol):
         self._take_bad(BadMessage(INVALID_REQUEST, reason, _integral(message.id)), line, is_certain=is_certain)
 
     def _take_bad(self, bad: BadMessage, line: bytes, *, is_certain: bool = False) -> None:
-        """Settles the request whose answer this must have been; tells the handler in any case.
+        """Settles the request whose answer this must have been; always notifies the handler.
 
-        Without a readable id it may be noise: the answer may yet come. `is_certain`: it is an answer all the same, that
+        Without a readable id it may be noise: the answer may yet come. `is_certain`: it is an answer anyway, that
         of the only request.
         """
         self.counts["bad"] += 1

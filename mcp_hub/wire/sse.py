@@ -90,7 +90,7 @@ class SseWire(RemoteWire):
             if not response.is_success:
                 raise await self._refusal(response)
             if pending is not None and is_json(response):
-                with suppress(httpx2.HTTPError):  # the answer may come on the stream all the same
+                with suppress(httpx2.HTTPError):  # the answer may still come on the stream
                     self._take_whole(await self._body(response), pending)
 
     def _take_whole(self, body: bytes, pending: Pending) -> None:

@@ -8,7 +8,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,17 +33,33 @@ class Home:
         self.folder = folder
         (folder / "servers.yaml").write_text(SERVERS)
         path = [str(programs), str(node().parent), "/usr/bin", "/bin"]
-        self._env = {
+        self.env = {
             **{"HOME": str(folder), "PATH": os.pathsep.join(path), "TERM": "dumb", "PYTHONPATH": str(ROOT)},
             **{"MCP_HUB_STATE_DIR": str(folder / "state"), "NO_COLOR": "1"},
         }
 
-    def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        """The program, run to its end."""
+    def run(self, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """The program, run to its end, with these variables beside those of the home."""
         return subprocess.run(
-            argv, cwd=self.folder, env=self._env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=SECONDS,
+            argv, cwd=self.folder, env={**self.env, **(env or {})}, stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=SECONDS,
         )  # fmt: skip
+
+    @contextmanager
+    def started(self, *argv: str) -> Iterator["subprocess.Popen[str]"]:
+        """The program while it runs; at the end its stdin is closed and it is ended, after `SECONDS` in any case."""
+        with subprocess.Popen(
+            argv, cwd=self.folder, env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        ) as program:  # fmt: skip
+            late = threading.Timer(SECONDS, program.kill)
+            late.start()
+            try:
+                yield program
+            finally:
+                late.cancel()
+                program.terminate()
+                program.communicate()
 
     def hub(self, *args: str) -> None:
         """`mcp-hub` with these arguments, which must succeed."""

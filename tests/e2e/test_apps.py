@@ -161,3 +161,19 @@ async def test_a_profile_with_one_server_keeps_its_address_and_its_names(
     async with client_at(url, era, SHOWS) as peer:
         found = (await peer.call("find_tools", {"server": "off"})).text
         assert "off_plain" in found and "off_show" not in found, "it was told of no apps and offers none"
+
+
+async def test_a_session_that_outlives_the_hub_still_knows_whose_app_it_has_read(tmp_path: Path) -> None:
+    plain = json.loads(config("plain"))
+    plain["servers"] |= {"jobs": {"local": "mcp_hub.examples.jobs:registry"}}
+    text = json.dumps(plain)
+    async with http_hub(text, tmp_path, relays_all=False) as hub, HttpClient(hub.url) as before:
+        await before.initialize("2025-11-25", SHOWS)
+        job = {"name": "jobs_run_job", "arguments": {"steps": 2, "seconds": 0.1}, "_meta": {"progressToken": 1}}
+        assert len((await before.request("tools/call", job)).events) > 1, "a stream that it may come back for"
+        await before.request("resources/read", {"uri": OTHER})
+    async with http_hub(text, tmp_path, relays_all=False) as hub, HttpClient(hub.url) as after:
+        after.session, after.version = before.session, before.version
+        await after.request("tools/list")
+        answer = await after.request("tools/call", {"name": "refresh", "arguments": {}})
+    assert answer.last["result"]["content"][0]["text"] == "b is fresh"

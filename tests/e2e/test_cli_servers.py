@@ -253,7 +253,7 @@ def test_doctor_starts_only_the_servers_that_are_named(tmp_path: Path) -> None:
     mixed(tmp_path)
     done = hub(tmp_path, "doctor", "jobs")
     assert done.returncode == 0
-    assert done.stdout.startswith("jobs: ok (handshake, 0.0 s)\n")
+    assert done.stdout.startswith("jobs: ok, handshake, 0.0 s\n")
     assert done.stdout.endswith("1 server, all fine\n")
     assert hub(tmp_path, "doctor", "nobody").returncode == 2
 
@@ -263,7 +263,7 @@ def test_doctor_tells_people_how_to_fix_it(tmp_path: Path) -> None:
     done = hub(tmp_path, "doctor", "crashing")
     assert done.returncode == 3
     head, program, problem, fix, output, _ = done.stdout.splitlines()
-    assert head.startswith("crashing: start_crashed (")
+    assert head.startswith("crashing: start_crashed, ")
     assert program == f"  command: {sys.executable}"
     assert problem.startswith("  problem: ") and "code 3" in problem
     assert fix == f"  fix:     {CODES['start_crashed'].fix}"

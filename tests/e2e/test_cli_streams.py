@@ -174,7 +174,7 @@ async def test_interrupt_of_a_follower_leaves_the_call_alone(place: Place, url: 
 async def test_streams_are_listed(tmp_path: Path) -> None:
     async with placed(tmp_path) as own:
         for url in (True, False):
-            assert (await own.run("streams", url=url)).stdout == b"There are no streams.\n"
+            assert (await own.run("streams", url=url)).stdout == b"No durable calls are stored.\n"
         first = await own.detached("jobs_run_job", steps=2, seconds=0)
         await own.run("resume", first)
         second = await own.detached("jobs_wait", seconds=60)
@@ -227,7 +227,7 @@ async def test_looking_makes_no_store(place: Place, tmp_path: Path) -> None:
     env = {**place.env, "MCP_HUB_STATE_DIR": str(tmp_path / "none")}
     with anyio.fail_after(SECONDS):
         done = await anyio.run_process([*COMMAND, "streams"], env=env, cwd=place.root)
-    assert done.stdout == b"There are no streams.\n"
+    assert done.stdout == b"No durable calls are stored.\n"
     assert not (tmp_path / "none").exists()
 
 
@@ -237,7 +237,7 @@ async def test_streams_of_a_token_are_not_those_of_the_machine(tmp_path: Path) -
         stream = json.loads(done.stdout)["stream"]
         assert (await own.run("resume", stream, "--token", ALICE, url=True)).returncode == 0
         assert (await own.run("resume", stream)).returncode == 2
-        assert (await own.run("streams")).stdout == b"There are no streams.\n"
+        assert (await own.run("streams")).stdout == b"No durable calls are stored.\n"
         refused = await own.run("streams", url=True)
         assert refused.returncode == 2
         assert b"[unauthorized]" in refused.stderr
@@ -334,6 +334,6 @@ async def test_verbose_call_names_its_stream(place: Place) -> None:
 @pytest.mark.parametrize("url", [True, False])
 async def test_question_to_a_command_is_declined_at_once(place: Place, url: bool) -> None:
     done = await place.run("call", "fix_ask_form", "--json", "{}", url=url)
-    assert done.stderr.decode().startswith("declined what the tool asks: elicitation/create (nobody can be")
+    assert done.stderr.decode().startswith("declined what the tool asks: elicitation/create (the user cannot be")
     assert kinds(done)[:2] == ["input-required", "input-received"]
     assert "-32601" in done.stdout.decode()

@@ -179,7 +179,7 @@ def test_list_says_that_a_server_rests_and_doctor_starts_it(tmp_path: Path) -> N
     assert server["listedAt"].startswith("20") and server["version"] == first["version"]
     told = command(tmp_path, "list").stdout
     assert "a is stopped" in told and "[not_started]" in told
-    assert command(tmp_path, "doctor").stdout.startswith("a: ok (")
+    assert command(tmp_path, "doctor").stdout.startswith("a: ok, 2025-11-25 (handshake), ")
     assert len(pids(journal)) == 2
 
 

@@ -1,17 +1,24 @@
 """One short case of each rig that puts other servers or clients around a hub; `make proof` runs them all."""
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from uuid import uuid4
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from rigs.clients.clients import CLIENTS
 from rigs.clients.install import NotInstalled
 from rigs.clients.known import KNOWN
 from rigs.clients.matrix import Choice, measure
+from rigs.clients.record import difference
 from rigs.clients.run import Outcome, Row
 from rigs.clients.table import failures
+from rigs.clients.tee import recorded
+from rigs.clients.transcripts import FOLDER, read, steady
 from rigs.conformance.arranged import arranged
 from rigs.conformance.suite import SERVER_SCENARIOS, run_server_scenarios, suite_command
 from rigs.hostile.cases import CASES as BAD_SERVERS
@@ -84,6 +91,26 @@ def test_a_failure_of_a_client_is_excused_only_if_it_is_known_and_shows_without_
     shown = {(row.client.name, fault)} if is_shown else set()
     failed = Outcome("cancel", False, detail)
     assert failures({row: [failed]}, shown) == [(row, failed)]
+
+
+def test_each_line_of_both_sides_is_recorded_with_placeholders_for_what_changes(tmp_path: Path) -> None:
+    lines = [f'{{"id": "{uuid4()}", "version":"1.{number}", "at": "{tmp_path}/x"}}' for number in range(2)]
+    command = [sys.executable, "-m", "rigs.clients.tee", str(tmp_path / "sent"), "cat"]
+    done = subprocess.run(
+        command, input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout.splitlines() == lines
+    sent = steady(recorded(tmp_path / "sent"), tmp_path)
+    assert {one.line for one in sent} == {'{"id": "UUID", "version":"VERSION", "at": "HOME/x"}'}
+    assert sorted(one.side for one in sent) == ["client", "client", "hub", "hub"]
+
+
+def test_a_client_that_sends_something_else_than_before_is_noticed_and_another_order_is_not() -> None:
+    known = read(FOLDER / "codex-status.jsonl")
+    assert difference("codex-status", replace(known, sent=sorted(known.sent, key=lambda one: one.line))) == ""
+    assert "it sends ['initialize'" in difference("codex-status", replace(known, sent=known.sent[:-4]))
+    other = [replace(one, line=one.line.replace("2025-06-18", "2025-11-25")) for one in known.sent]
+    assert difference("codex-status", replace(known, sent=other)) == "the hub answers it in another way"
 
 
 async def test_the_hub_passes_the_official_suite(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ In: the record of each call that ends, from the registry, as its observer.
 Out: `CallSummary` records of calls that ended behind a cursor, and of calls that run now.
 
 Held together by `recent.RecentCalls`, a ring of the last 10,000 endings that holds at most 8 MiB. Its cursor counts
-endings; its epoch tells one process from the next. A quick call is never stored, so this ring is all that is left of
-it. Texts are cut and masked before they are kept.
+endings; its epoch distinguishes one process from the next. A quick call is never stored, so only this ring keeps it.
+Texts are cut and masked before they are kept.
 
 Not here: the events of a call (`calls.log`, `calls.streams`), counters (`calls.metering`), and the choice of calls that
 somebody may see (`app.dashboard`).

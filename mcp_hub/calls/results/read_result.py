@@ -25,7 +25,7 @@ from mcp_hub.stores.documents.base import Documents, Part
 READ_RESULT: Final = "read_result"
 
 _NOTICE: Final = 128
-"""Tokens that are left for what is said about a page."""
+"""Tokens that are left for the notes about a page."""
 _PER_TOKEN: Final = 16
 """Bytes that are looked at for one token of a page."""
 _SECONDS: Final = 5.0

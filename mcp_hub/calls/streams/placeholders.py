@@ -46,7 +46,7 @@ def event_of(line: bytes) -> CallEvent:
 
 
 def ending_of(row: StreamInfo, line: bytes) -> Ending:
-    """The last event of a stream that has ended; one that cannot be read is an ending all the same."""
+    """The last event of a stream that has ended; one that cannot be read is still an ending."""
     event = event_of(line)
     if isinstance(event, Ending):
         return event

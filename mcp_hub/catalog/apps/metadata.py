@@ -50,6 +50,11 @@ def _address(raw: msgspec.Raw) -> str | None:
     return text if text is not None and text.startswith(SCHEME) and len(text) <= _LONGEST else None
 
 
+def app_members(meta: RawObject) -> RawObject:
+    """The members that say something of an app, as they are sent."""
+    return {name: meta[name] for name in (_UI, _OLD_ADDRESS) if name in meta}
+
+
 def with_address(definition: bytes, own: str, exported: str) -> bytes:
     """A definition whose app has the exported address in place of its server's own; nothing else of it changes."""
     if exported == own:

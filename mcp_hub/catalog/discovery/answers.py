@@ -110,7 +110,7 @@ def _weak(
 ) -> str:
     """Those that may be tried first; such as destroy something come after them, or by name alone."""
     if not servers:
-        return "No tool fits: there are none."
+        return "No tool fits: no tools are available."
     if not hits:
         return f"No tool fits. Servers: {counted(servers, _ONLY_SERVERS_BYTES)}."
     head = f"No close match. Servers: {counted(servers, _SERVERS_BYTES)}."

@@ -237,7 +237,7 @@ class Approvals:
             server.unsaved = False
 
     def _judge_again(self, server: "_Server") -> None:
-        """Reads the record on disk again; the catalog hears of it if it has changed."""
+        """Reads the record on disk again; the catalog learns of it if it has changed."""
         before, was_unsaved = (server.findings, server.confirmed), server.unsaved
         self._judge(server)
         if server.unsaved and not was_unsaved:  # a record that cannot be written waits for the next try

@@ -4,7 +4,7 @@ In: the options of a command (`--url`, `--token`, `--local`, the configuration) 
 
 Out: `ReachedHub` with a `HubClient`, or the streams of a store, and an exit code for each failure.
 
-Held together by `hub`: the client speaks HTTP to the hub at `--url`, or to the one that runs for the configuration
+Held together by `hub`: the client speaks HTTP to the hub at `--url`, or to the running one of the configuration
 (`running`); otherwise `hub` opens a hub in this process and the client calls its REST front directly, or, for commands
 about streams, `local_streams` reads the store without a hub. `waiting` waits for the servers of a hub that has just
 started. `following` shows a call to its end.

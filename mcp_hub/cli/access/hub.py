@@ -1,4 +1,4 @@
-"""A hub for a command, behind one client: at `--url`, else the one that runs for the configuration, else its own.
+"""A hub for a command, behind one client: at `--url`, else the running one of the configuration, else its own.
 
 Without a running hub, commands about streams read the store.
 """
@@ -148,7 +148,7 @@ def _without_url(context: click.Context, _: click.Parameter, is_local: bool) -> 
 
 _url = click.option(
     "--url", is_eager=True, metavar="URL",
-    help="Use the hub at this URL, e.g. http://127.0.0.1:8765, not the one that runs for the configuration.",
+    help="Use the hub at this URL, e.g. http://127.0.0.1:8765, not the running hub of the configuration.",
 )  # fmt: skip
 _token = click.option(
     "--token", callback=_needs_url, metavar="TOKEN",
@@ -251,7 +251,7 @@ def run_with_client(reach: Reach, main: Callable[["HubClient"], Awaitable[int]],
 
 
 def _running(reach: Reach) -> "tuple[str, Loaded | None] | None":
-    """The URL of the hub that runs for the configuration, and that, unless it cannot be read now."""
+    """The URL of the running hub of the configuration, and that, unless it cannot be read now."""
     if reach.local:
         return None
     from mcp_hub.cli.access.running import running_hub

@@ -1,7 +1,7 @@
 """The hubs that run, by configuration: each keeps a record of itself in the state folder.
 
 A hub holds the lock of its record for as long as it lives, so that no record outlives its hub. Only a record that
-nobody else could have written is believed: whoever asks the hub sends it a token.
+nobody else could have written is believed: commands send a token to the hub.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ def recorded(place: str, url: str, env: Mapping[str, str], client: str = "", ope
         os.ftruncate(file, 0)
         record = HubRecord(url, os.getpid(), wall_time(), __version__, client, operator)
         os.write(file, msgspec.json.encode(record))
-    except OSError as problem:  # the hub serves all the same, and commands do not find it
+    except OSError as problem:  # the hub serves anyway, and commands do not find it
         log.warning("hub_not_recorded", path=str(path), reason=problem.strerror or str(problem))
     try:
         yield

@@ -178,7 +178,8 @@ def _approve(store: KeyedFiles, one: Waiting) -> bool:
         _fail_to_write(store, one.key, problem)
     tool = decoded(one.finding.tool)
     click.echo(
-        f"{tool} has changed again meanwhile. Review it again." if missed else f"approved {tool}", err=bool(missed)
+        f"{tool} has changed again in the meantime. Review it again." if missed else f"approved {tool}",
+        err=bool(missed),
     )
     return not missed
 

@@ -46,7 +46,7 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
     """Validate the configuration.
 
     If the file has globs, renames or other patterns, the command warns about patterns that match nothing. For that it
-    asks the hub that runs for the configuration; without one, it starts the servers. Exit code 2 if the configuration
+    asks the running hub of the configuration; if none runs, it starts the servers. Exit code 2 if the configuration
     is invalid; warnings do not change the exit code.
     """
     try:

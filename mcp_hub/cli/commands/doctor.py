@@ -41,12 +41,14 @@ _SPARE: Final = 5.0
     "--wait", "patience", type=Seconds(min=0), metavar="SECONDS",
     help="How long to wait for servers to start.  [default: the longest start_timeout]",
 )  # fmt: skip
-@click.option("--fix", "fixes", is_flag=True, help="Fix what needs nothing from you; each change is shown first.")
+@click.option(
+    "--fix", "fixes", is_flag=True, help="Fix what can be fixed without your input; each change is shown first."
+)
 @own_wait_options
 def doctor(servers: tuple[str, ...], as_json: bool, patience: float | None, fixes: bool, reach: Reach) -> None:
     """Explain what is wrong with the servers.
 
-    Asks the hub that runs for the configuration; without one, starts the servers. Checks all servers, or only those
+    Asks the running hub of the configuration; if none runs, starts the servers. Checks all servers, or only those
     named. Exit code 3 if a server has a problem.
     """
 
@@ -189,8 +191,7 @@ def _lines(one: Diagnosis) -> list[tuple[str, str]]:
     about = [tables.protocol(one.status)] if one.status.era else []
     if one.seconds is not None and is_on:
         about.append(f"{one.seconds:.1f} s")
-    head = f"{one.status.server}: {one.code}"
-    lines = [(f"{head} ({', '.join(about)})" if about else head, style)]
+    lines = [(", ".join([f"{one.status.server}: {one.code}", *about]), style)]
     if one.program and is_on:
         label = "url:    " if one.program.startswith("http") else "command:"
         lines.append((f"  {label} {one.program}", ""))

@@ -83,7 +83,7 @@ def serve(
     if over_http and client is not None:
         raise click.UsageError("--client belongs to stdio. Over HTTP a client is known by the name that it gives.")
     if warm and over_http:
-        raise click.UsageError("--warm serves nobody: it ends when the lists are remembered. Leave out --http.")
+        raise click.UsageError("--warm does not serve clients: it ends when the lists are stored. Leave out --http.")
     loaded = load_config(config, partly=True)
     settings = loaded.settings
     check_caller(loaded, profile, client)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _STYLES: Final = {"completed": "green", "tool_error": "red", "failed": "red", "cancelled": "dim"}
 _MESSAGE: Final = 80
 """Characters of a message in the table."""
+_NARROW: Final = 80
+"""Columns of a terminal that has no room for messages beside the names of tools."""
 
 
 @click.command()
@@ -35,7 +37,7 @@ def streams(as_json: bool, limit: int, reach: Reach) -> None:
 
     A call becomes durable when it sends anything before its result or runs for more than 250 ms; calls over REST and by
     `mcp-hub call` always are. A durable call is kept for hub.store.retention (1 day) after its end. Asks the
-    hub that runs for the configuration; without one, lists the calls of all hubs that use the configured store.
+    running hub of the configuration; if none runs, lists the calls of all hubs that use the configured store.
     """
     run_with_streams(reach, lambda access: _streams(access, limit, as_json))
 
@@ -45,22 +47,24 @@ async def _streams(access: "StreamAccess", limit: int, as_json: bool) -> int:
     if as_json:
         tables.print_json({"streams": listed})
     elif not listed:
-        click.echo("There are no streams.")
+        click.echo("No durable calls are stored.")
     else:
-        tables.print_table(stream_table(listed, wall_time()))
+        tables.print_table(stream_table(listed, wall_time(), tables.console().width))
     return 0
 
 
-def stream_table(listed: "list[StreamStatus]", now: float) -> "Table":
-    """A row for each; ages are as of `now`, Unix seconds."""
-    made = tables.table("stream", "tool", "status", "age", "message", right=("age",), whole=("stream",))
+def stream_table(listed: "list[StreamStatus]", now: float, width: int) -> "Table":
+    """A row for each; ages are as of `now`, Unix seconds. In less than `_NARROW` columns there are no messages."""
+    columns = ("stream", "tool", "status", "age", "message")[: 4 if width < _NARROW else 5]
+    made = tables.table(*columns, right=("age",), whole=("stream", "status", "age"))
     for status in listed:
         message = "" if status.message is msgspec.UNSET else " ".join(visible(status.message).split())
         shown = message if len(message) <= _MESSAGE else message[: _MESSAGE - 1] + "…"
         state = tables.cell(status.status, _STYLES.get(status.status, "yellow"))
         created = tables.unix_time(status.created)
         age = "" if created is None else tables.age(created, now)
-        made.add_row(tables.cell(status.stream), tables.cell(status.name), state, age, tables.cell(shown))
+        cells = (tables.cell(status.stream), tables.short_cell(status.name), state, age, tables.short_cell(shown))
+        made.add_row(*cells[: len(columns)])
     return made
 
 
@@ -70,7 +74,7 @@ def stream_table(listed: "list[StreamStatus]", now: float) -> "Table":
 def cancel(stream: str, reach: Reach) -> None:
     """Cancel a call by its STREAM id.
 
-    Asks the hub that runs for the configuration; without one, the hub on this machine that runs the call, through the
+    Asks the running hub of the configuration; if none runs, the hub on this machine that runs the call, through the
     configured store. The call ends a moment later; `mcp-hub resume` shows how.
     """
     run_with_streams(reach, lambda access: _cancel(access, stream), stream)

@@ -29,7 +29,7 @@ _WIDEST: Final = 200
     "--format", "form", type=click.Choice([one.value for one in (*Format, *Connector)]), metavar="FORMAT",
     help=f"Print the tools as a provider's request takes them: {', '.join([*Format, *Connector])}.",
 )  # fmt: skip
-@click.option("--strict", is_flag=True, help="With --format: let the provider enforce schemas that it can say.")
+@click.option("--strict", is_flag=True, help="With --format: let the provider enforce the schemas that it supports.")
 @click.option("--defer", is_flag=True, help="With --format: let the provider load tools that a search returned.")
 @click.option("--group", is_flag=True, help="With --format openai-responses: one namespace for each server.")
 @click.option("--tools", "names", metavar="A,B", help="With --format: only these tools.")
@@ -52,7 +52,7 @@ def tools(
 ) -> None:
     """List the tools under the names that clients use.
 
-    Asks the hub that runs for the configuration; without one, starts the servers. Exit code 3 if a server that
+    Asks the running hub of the configuration; if none runs, starts the servers. Exit code 3 if a server that
     may have tools is not ready.
     """
     chosen = Selection([] if server is None else [server], profile)

@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from mcp_hub.cli.clients.files.acts import FileChange
+from mcp_hub.app.limits import state_dir
+from mcp_hub.cli.clients.files.acts import Acts, FileChange
 from mcp_hub.cli.clients.files.replace import FileRefused
 from mcp_hub.cli.imports.found import FoundServer, FoundServers, SkippedServer
 from mcp_hub.cli.imports.merge import MergedServer, identity, merged
@@ -15,6 +16,7 @@ from mcp_hub.cli.servers_file.servers_file import EditRefused, PutServer, Server
 from mcp_hub.config.load.load import load
 from mcp_hub.config.schema.remote import is_this_machine
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.stores.locks import make_folder
 from mcp_hub.types import JsonObject
 
 
@@ -61,9 +63,18 @@ class ImportPlan(msgspec.Struct, frozen=True):
         return [PutServer(one.name, one.own) for one in self.taken]
 
     def carry_out(self, env: Mapping[str, str]) -> None:
-        """Writes the secrets, then the configuration. Raises `ConfigError`."""
-        self.secrets.store(env)
-        self.file.change(self.puts)
+        """Writes the secrets, then the configuration, in one act that can be undone. Raises `ConfigError`."""
+        self.secrets.store_in_keyring()
+        changes = self.changes()
+        try:
+            for change in changes:
+                make_folder(change.path.parent)
+            Acts(state_dir(env)).do(f"import into {self.file.path}", (), first=changes)
+        except FileRefused as refused:
+            raise ConfigError(ConfigFinding(refused.code, str(refused))) from None
+        except OSError as problem:
+            said = f"cannot be written: {problem.strerror}. Check its folder and permissions."
+            raise ConfigError(ConfigFinding("output_unwritable", said, str(self.file.path))) from None
 
     def changes(self) -> list[FileChange]:
         """The changes of files by which `Acts.do` carries it out, the configuration last, so that it can be undone.
@@ -81,7 +92,7 @@ class ImportPlan(msgspec.Struct, frozen=True):
 
 
 def planned(found: FoundServers, file: ServersFile, secrets: KeptSecrets, probe: KeptSecrets) -> ImportPlan:
-    """The plan for what was found. `probe` keeps nothing: it tells whether a secret is kept already.
+    """The plan for what was found. `probe` keeps nothing: it finds secrets that are kept already.
 
     Raises `ConfigError` if the configuration cannot be read, and `EditRefused` if it cannot be edited.
     """

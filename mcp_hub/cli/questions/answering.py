@@ -26,7 +26,7 @@ _TRIES: Final = (0.5, 2.0, 5.0)
 _LOOK: Final = 1.0
 """Seconds between two looks at whether a question is still open."""
 _REFUSED: Final = -32601
-_NOBODY: Final = "nobody can be asked: the call was made by a command without a terminal"
+_NOBODY: Final = "the user cannot be asked: the command that made the call has no terminal"
 _REASONS: Final = {
     "sampling/createMessage": "the command does not have a model to sample",
     "roots/list": "the command does not have roots",

@@ -21,7 +21,7 @@ from mcp_hub.types import JsonObject
 HEAD: Final = "# The servers behind this hub: mcp-hub add, import and edit change this file.\n"
 """The first line of a new file."""
 UNRESOLVED: Final = ("variable_not_set", "file_unreadable", "keyring_unavailable")
-"""Codes of a `${…}` that has no value yet: the server is written all the same."""
+"""Codes of a `${…}` that has no value yet: the server is written anyway."""
 
 
 class EditRefused(ConfigError):

@@ -34,12 +34,12 @@ _VERDICTS: Mapping[str, tuple[str, str]] = {
     "value_error": ("invalid_value", "{error}"),
     "finding": ("", "{message}"),
 }
-"""By the type of pydantic's error: the code, and what is said, with members of the error's context."""
+"""By the type of pydantic's error: the code, and the message, with members of the error's context."""
 READ_AS_OTHERS_WRITE: Mapping[type[BaseModel], tuple[str, ...]] = {
     Settings: ("mcpServers",),
     ServerSettings: ("disabled", "transport"),
 }
-"""Keys that are no fields and are read all the same."""
+"""Keys that are not fields and are read anyway."""
 
 
 def validated(tree: JsonObject, report: Findings, *, partly: bool = False) -> Settings:

@@ -63,7 +63,7 @@ def is_path(value: str) -> bool:
 def is_taken_for_secret(name: str, value: str) -> bool:
     """Whether the value of an environment variable that the file refers to is one: all but flags, paths, public names.
 
-    A word is one: whoever refers to a variable for it rarely does so for no reason.
+    A word is one: a user who refers to a variable for it usually has a reason.
     """
     if is_public_name(name) or len(value) < _SHORTEST:
         return False

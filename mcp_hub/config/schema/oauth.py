@@ -40,7 +40,7 @@ class OAuthSettings(Section):
         if self.grant == "client_credentials":
             self._check_machine()
         elif self.private_key is not None:
-            said = 'is for "grant: client_credentials"; a login by a person takes a client_secret'
+            said = 'is for "grant: client_credentials"; a login in a browser takes a client_secret'
             raise finding("misplaced_key", said, "private_key")
         return self
 

@@ -16,7 +16,7 @@ _REQUIRED: Final = "The dashboard needs a token, on this machine too. Open it wi
 
 
 class DashboardAccess:
-    """Checks requests to `/api`. `operator` is a token, `caller` is who has it; `public_url` is that of now."""
+    """Checks requests to `/api`. `operator` is a token, `caller` is its owner; `public_url` is that of now."""
 
     def __init__(self, operator: str, caller: Caller, public_url: Callable[[], str | None] = lambda: None) -> None:
         self._operator = hashlib.sha256(operator.encode()).digest()

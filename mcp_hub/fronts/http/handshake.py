@@ -111,6 +111,8 @@ class HandshakeHttp:
         if client.is_taken(key):
             raise ErrorResponse(400, None, "a request with this id is still being answered", id_=id_)
         changed = partial(self._changed, client.stored, request) if request.message.method in _CHANGING else None
+        offer = client.session.offer
+        known = len(offer.apps or ())
         client.requests[key] = None  # taken from here on, also while the call waits for its server to start
         try:
             begun = await begin(self._binding, request, client.session, id_, changed)
@@ -119,6 +121,8 @@ class HandshakeHttp:
             return
         finally:
             del client.requests[key]
+        if len(offer.apps or ()) > known:  # it asked for the first app of a server
+            await self._resumption.sessions.update(client.stored)
         if begun is not None:
             running, meta = begun
             await self._resumption.answer(client, request, id_, key, meta.token, running)

@@ -278,7 +278,7 @@ class Resumption:
         return http_response
 
     async def _opened(self, line: ClientStream) -> bytes:
-        """The first event, which tells the client from where it may resume the stream.
+        """The first event, by which the client may resume the stream from there.
 
         Sent again on a resumed stream: clients forget the place that they came with (TypeScript SDK 1.x).
         """

@@ -176,7 +176,7 @@ class Binding:
 
 
 def modern_session(caller: Caller, meta: RequestMeta, key: str, apps: dict[str, None] | None = None) -> Session:
-    """The session of one modern request; `key` tells the client apart from every other one.
+    """The session of one modern request; `key` identifies the client.
 
     `apps` are the servers whose apps this client has read, where all requests of a connection are one client's.
     Raises `InvalidParams` for an incomplete envelope, `RpcError` -32022 for a version that is not served.

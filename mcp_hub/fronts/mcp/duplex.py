@@ -374,7 +374,7 @@ class Duplex:
     # -- changes --------------------------------------------------------------------------------------------------
 
     async def _announce(self, source: Announcer | ListenStream) -> None:
-        """Tells what there is to tell, as fast as the client reads."""
+        """Sends the notifications that are due, as fast as the client reads."""
         while True:
             await self.writable()
             for frame in await source.next():

@@ -101,7 +101,7 @@ class Health:
         return reasons
 
     def warnings(self) -> list[Reason]:
-        """The troubles of a hub that serves all the same."""
+        """The problems of a hub that serves anyway."""
         said = "The watchdog process keeps ending: servers may outlive the hub if it is killed. See the log."
         return [Reason("watchdog_gave_up", said)] if self._watched.is_unguarded() else []
 

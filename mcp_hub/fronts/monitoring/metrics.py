@@ -180,7 +180,7 @@ def _of_lists(names: set[str], sampled: Sampled) -> Iterator[Metric]:
     for name in sorted({server for server, _ in found} & names):
         for kind in _FINDINGS:
             unapproved.add_metric([name, kind], found[name, kind])
-    quarantined = _gauge("quarantined_definitions", "Definitions that nobody is listed: malformed.", "server")
+    quarantined = _gauge("quarantined_definitions", "Malformed definitions, which are not listed.", "server")
     servers = Counter(sampled.quarantined())
     for name in sorted(names):
         quarantined.add_metric([name], servers[name])
@@ -198,7 +198,7 @@ def _under_way(figures: Figures, names: set[str]) -> Iterator[Metric]:
 
 def _of_calls(figures: Figures, names: set[str]) -> Iterator[Metric]:
     calls = _counter("calls", "Calls that have ended.", "server", "method", "outcome")
-    about = "What servers said on the way of calls that have ended: progress, logs, questions, parts."
+    about = "Events of ended calls before their result: progress, logs, questions, parts."
     events = _counter("events", about, "server")
     about = "Of those, merged or left out (slow_reader), or not allowed (refused)."
     dropped = _counter("events_dropped", about, "server", "reason")

@@ -1,4 +1,4 @@
-"""Idempotency keys, and the digest that tells whether two requests are the same call.
+"""Idempotency keys, and the digest by which two requests are the same call.
 
 A key stands for one request of its principal. It is kept with the call's stream, so it holds at every hub on the store
 and after a restart. The hub decides which call a request joins (`HubPort.durable`).

@@ -36,7 +36,7 @@ def salvage(source: Path, target: Path, is_over: Callable[[], bool]) -> Salvaged
         prepare(new, target)
         old = sqlite3.connect(source, isolation_level=None)
         try:
-            old.execute("PRAGMA writable_schema = ON")  # a file that is too short is read all the same
+            old.execute("PRAGMA writable_schema = ON")  # a file that is too short is read anyway
             return _copy(old, new, is_over)
         except sqlite3.DatabaseError:
             return Salvaged(is_all=False)

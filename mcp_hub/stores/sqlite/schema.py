@@ -20,7 +20,7 @@ VERSION: Final = 1
 BUSY_MS: Final = 200
 """Of waiting for another process inside SQLite; who has patience tries several times."""
 _APPLICATION: Final = 0x6D687562
-"""`mhub`: tells the file from other databases."""
+"""`mhub`: distinguishes the file from other databases."""
 
 COMPANIONS: Final = ("-wal", "-shm", "-journal")
 """Ends of the names of the files that SQLite keeps beside its own."""

@@ -100,7 +100,7 @@ class Access:
         return token if token != than else None
 
     async def replacement(self, refused: str | None) -> str | None:
-        """Another token in place of one that the server refused; None if there is none to be had."""
+        """Another token in place of one that the server refused; None if no other one can be obtained."""
         if (stored := self.newer(refused)) is not None:
             return stored
         if self._now() >= self._not_before:

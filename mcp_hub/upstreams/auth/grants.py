@@ -12,7 +12,7 @@ _PART: Final = 0.1
 
 
 class LoginFailed(Exception):
-    """There is no token to be had, `is_final` until somebody acts. The message is for people and holds no secret."""
+    """No token can be obtained, `is_final` until a person acts. The message is for people and holds no secret."""
 
     def __init__(self, reason: str, *, is_final: bool = True) -> None:
         super().__init__(reason)

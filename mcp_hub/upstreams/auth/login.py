@@ -24,7 +24,7 @@ async def log_in(url: str, client: ClientRegistration, store: GrantStore, show: 
     Raises `LoginFailed`, and the one before stays.
     """
     if is_cleartext(url):
-        raise LoginFailed("a token must not go over http://, where everybody on the way can read it; use https://")
+        raise LoginFailed("a token must not go over http://, where others on the network can read it; use https://")
     key = grant_key(url, client)
     if client.is_machine:
         grant = await log_in_alone(url, client)

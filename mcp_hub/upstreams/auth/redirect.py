@@ -49,7 +49,7 @@ class Redirect:
         with anyio.move_on_after(seconds):
             await self._came.wait()
         if not self._came.is_set():
-            raise LoginFailed(f"nobody logged in within {seconds:g} s")
+            raise LoginFailed(f"no login within {seconds:g} s")
         if "error" in self._found:
             about = f"{said(self._found['error'])} {said(self._found.get('error_description', ''))}".rstrip()
             raise LoginFailed(f"refused by the authorization server: {about}")

@@ -36,7 +36,7 @@ _OURS: Final = re.compile(r"[0-9a-f]{32}\.json(\.[0-9a-f]{16})?")
 class CachedList(msgspec.Struct, frozen=True):
     """The lists of a server, its version and `serverInfo`, and when they were read (Unix seconds).
 
-    `other` tells apart what it listed in its other era before.
+    `other` identifies what it listed in its other era before.
     """
 
     snapshot: Snapshot

@@ -44,7 +44,7 @@ class _Reads(msgspec.Struct):
 class ListState:
     """The lists of one server. They outlive the hub in `file`, whose content is offered from the beginning.
 
-    `other` tells apart what the server lists in its other era now, None if that is not known.
+    `other` identifies what the server lists in its other era now, None if that is not known.
     """
 
     def __init__(

@@ -112,7 +112,7 @@ class UnclearQuestions:
 
 
 class OpenRequests:
-    """The requests that one handshake server has open. `send` writes a frame to it, `noted` hears of questions.
+    """The requests that one handshake server has open. `send` writes a frame to it, `noted` is notified of questions.
 
     `other` finds another call in flight of the same session.
     """

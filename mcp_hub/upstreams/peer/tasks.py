@@ -64,7 +64,7 @@ class _HandshakeTask(TaskPoll):
             self.channel.touch()
 
     async def _result(self, line: TaskConnection) -> RawJson:
-        """The result of a task that waits for something. It may get it and work on, so it is looked at meanwhile."""
+        """The result of a task that waits for something. It may get it and continue, so the hub polls it meanwhile."""
         outcome: RawJson | RpcError
         async with anyio.create_task_group() as looks:
             looks.start_soon(self._look_on, line)

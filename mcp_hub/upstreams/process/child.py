@@ -94,7 +94,7 @@ class Child:
         return self.returncode is not None
 
     def _reap(self) -> int:
-        """Kill what is left of the group, then collect the leader, which has exited. Never blocks, never waits."""
+        """Kill the rest of the group, then collect the leader, which has exited. Never blocks, never waits."""
         if self.returncode is None:
             self.kill()
             self.returncode = self._popen.wait()

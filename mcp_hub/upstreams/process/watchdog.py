@@ -30,7 +30,7 @@ from mcp_hub.upstreams.process.watchdog_program import INSTANCE, kill_marked
 log = get_logger(__name__)
 
 CHILD: Final = "MCP_HUB_CHILD"
-"""The variable that tells the processes of one start of one server: the instance, a dot, a number."""
+"""The variable that identifies the processes of one start of one server: the instance, a dot, a number."""
 _TICK: Final = 2.0
 """Seconds that an adopted process may stay a zombie."""
 _ROUNDS: Final = 20
@@ -110,7 +110,7 @@ class Watchdog:
             self._adopts = False
 
     async def _end_others(self, mark: str) -> None:
-        """Kills what is left of one child. Those that end at the same time share a search."""
+        """Kills the remaining processes of one child. Those that end at the same time share a search."""
         self._ended.add(mark)
         async with self._searching:
             batch = {ended: self._living[ended] for ended in self._ended if ended in self._living}

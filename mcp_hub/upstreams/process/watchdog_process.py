@@ -142,7 +142,7 @@ class WatchdogHandle:
             log.warning("guard_failed", reason=str(error))
 
     def _give_up(self) -> None:
-        """Leaves the hub without one for a while, which is said once."""
+        """Leaves the hub without one for a while, which is logged once."""
         if not self.has_given_up:
             self.has_given_up = True
             consequence = "servers may outlive a hub that is killed"

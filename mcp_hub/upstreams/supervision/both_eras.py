@@ -191,7 +191,7 @@ class BothEras(ManagedUpstream):
             await self._other._next_peer(_MODERN_START)
 
     def _lists_of_other(self) -> str | None:
-        """Tells apart what the other connection lists, and the versions of the server."""
+        """Distinguishes the lists of the other connection, and the versions of the server."""
         snapshot = self._other.snapshot()
         if snapshot is None:
             return None
@@ -239,7 +239,7 @@ class BothEras(ManagedUpstream):
         return super().begin(call, channel)
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """As `ManagedUpstream.call`; by the listed connection where the other one cannot be had."""
+        """As `ManagedUpstream.call`; by the listed connection where the other one cannot be opened."""
         if self._listed is None:
             await self._first_start()
         if self._is_for_other(call):

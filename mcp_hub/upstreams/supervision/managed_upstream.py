@@ -147,7 +147,7 @@ class ManagedUpstream(Supervisor):
     async def _learn_headers(self, peer: Peer, refused: RpcError) -> None:
         """The server found the headers of a call wrong: the call is to be repeated with those of its present tools.
 
-        Raises `refused` if they cannot be had. Source: 2026-07-28, basic/transports/streamable-http "Client Behavior".
+        Raises `refused` if there are not any. Source: 2026-07-28, basic/transports/streamable-http "Client Behavior".
         """
         try:
             with anyio.move_on_after(self._rules.request_timeout):

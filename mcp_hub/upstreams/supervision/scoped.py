@@ -152,7 +152,7 @@ class Scoped(ManagedUpstream):
         return member
 
     def _supervisor(self, era: Era) -> ManagedUpstream:
-        """A member's: its callers wait for it to start, and nobody else hears of its changes."""
+        """A member's: its callers wait for it to start, and nobody else is notified of its changes."""
         rules = replace(self._rules, ready_wait=self._rules.start_timeout, lazy=False, idle_stop=None)
         clock, changes, jitter = self._clock, Notices(), self._jitter
         connect, gate = partial(self._connect_as, wish(era)), None if self._gate is None else self._check_member

@@ -207,7 +207,7 @@ def test_all_servers_are_listed_a_line_each_as_far_as_they_fit() -> None:
 
 def test_nothing_found_is_no_answer_to_run() -> None:
     assert answer(found(), RAWS, SERVERS) == "No tool fits. Servers: web (12), git (3)."
-    assert answer(found("gone"), RAWS, {}) == "No tool fits: there are none."
+    assert answer(found("gone"), RAWS, {}) == "No tool fits: no tools are available."
 
 
 def test_a_full_answer_has_definitions_as_far_as_they_fit() -> None:

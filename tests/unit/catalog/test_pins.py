@@ -53,6 +53,27 @@ def test_what_is_no_member_of_the_pin_changes_nothing() -> None:
     assert same == pinned()
 
 
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"ui": {"resourceUri": "ui://pay/2"}},
+        {"ui": {"resourceUri": "ui://pay/1", "visibility": ["app", "model"]}},
+        {"ui/resourceUri": "ui://pay/1"},
+        {"other": 1},
+        None,
+    ],
+)
+def test_another_app_of_a_tool_changes_it_and_other_members_of_its_meta_do_not(meta: Any) -> None:
+    def app(meta: Any) -> Fingerprint:
+        return fingerprint(pins.pinned(Kind.TOOL, fields({**TOOL, "_meta": meta, "app": meta})))
+
+    before = app({"ui": {"resourceUri": "ui://pay/1"}, "other": 0})
+    record = after(after(Record(), "warn", pay=before), "warn", pay=app(meta))
+    assert findings_of("bank", record, ["pay"], "warn")["pay"].members == ("app",)
+    same = app({"other": 1, "ui": {"resourceUri": "ui://pay/1"}})
+    assert same == before
+
+
 def test_the_order_of_members_and_white_space_change_nothing_nor_does_a_null() -> None:
     schema = b'{"properties" : {"sum":{"type":"number"},\t"to":{"type":"str\\u0069ng"}},"type":"object"}'
     text = (

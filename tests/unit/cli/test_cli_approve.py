@@ -137,7 +137,7 @@ def test_what_changes_while_it_is_looked_at_is_not_approved(
 
     monkeypatch.setattr(module, "_agrees", agrees)
     done = run("bank", "ask")
-    assert done.exit_code == 1 and "ask has changed again meanwhile" in done.stderr
+    assert done.exit_code == 1 and "ask has changed again in the meantime" in done.stderr
     assert "ask" in place.waits("bank")
 
 

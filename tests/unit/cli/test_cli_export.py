@@ -58,6 +58,12 @@ def test_every_client_gets_its_own_form_without_a_secret(home: Path, name: str) 
     assert "off: not exported, it is disabled" in done.stderr and "files: left out: timeout" in done.stderr
 
 
+@pytest.mark.parametrize("args", [(), ("unheard-of",)])
+def test_the_clients_are_listed_for_one_who_names_none_or_another(args: tuple[str, ...]) -> None:
+    done = run(*args)
+    assert done.exit_code == 2 and f"{', '.join(WRITTEN)}." in done.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "files", "far"),
     [

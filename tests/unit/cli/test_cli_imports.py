@@ -254,3 +254,22 @@ def test_servers_move_with_the_install_and_one_undo_brings_every_byte_back(
     after = snapshot(home)
     assert {path: after.get(path) for path in before} == before
     assert not list((home / "hub" / "secrets").iterdir())
+
+
+@pytest.mark.parametrize("text", [None, "# mine\nservers:\n  time: {command: uvx, args: [mcp-server-time]} # c\n"])
+def test_an_import_is_taken_back_with_its_secrets_unless_the_file_was_changed_since(
+    home: Path, text: str | None
+) -> None:
+    path = home / "hub" / "servers.yaml"
+    if text is not None:
+        path.parent.mkdir()
+        path.write_text(text)
+    before = snapshot(home)
+    assert "mcp-hub install --undo" in import_all().stderr
+    assert (home / "hub" / "secrets").stat().st_mode & 0o077 == 0
+    imported = path.read_text()
+    path.write_text(f"{imported}# mine too\n")
+    assert "[undo_drift]" in run("install", "--undo", code=1).stderr and "mine too" in path.read_text()
+    path.write_text(imported)
+    assert "Undone: import into" in run("install", "--undo").stdout
+    assert {name: content for name, content in snapshot(home).items() if "/state/" not in name} == before

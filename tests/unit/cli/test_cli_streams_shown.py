@@ -7,11 +7,12 @@ from typing import cast
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from mcp_hub.cli.access.following import followed
 from mcp_hub.cli.commands.streams import stream_table
 from mcp_hub.cli.render.renderers import JsonLines, PlainText
-from mcp_hub.cli.render.tables import age
+from mcp_hub.cli.render.tables import age, print_table
 from mcp_hub.client import HubStream
 from mcp_hub.errors import HubRestarted
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed, InputRequired, Progressed, Started
@@ -39,15 +40,32 @@ def test_age_is_in_the_largest_unit(seconds: float, shown: str) -> None:
 
 @pytest.mark.parametrize(("created", "shown"), [("2026-11-20T13:00:00+02:00", "1 h"), ("yesterday", "")])
 def test_age_heeds_the_time_zone_and_is_empty_if_it_is_not_known(created: str, shown: str) -> None:
-    assert [*stream_table([status(created=created)], NOON).columns[3].cells] == [shown]
+    assert [*stream_table([status(created=created)], NOON, 200).columns[3].cells] == [shown]
 
 
 def test_table_has_what_a_person_looks_for_and_nothing_that_a_terminal_would_obey() -> None:
-    made = stream_table([status(message="half\n\x1b[2Jdone"), status(status="failed", message="x" * 200)], NOON)
+    made = stream_table([status(message="half\n\x1b[2Jdone"), status(status="failed", message="x" * 200)], NOON, 200)
     cells = [[str(cell) for cell in column.cells] for column in made.columns]
     assert [str(column.header) for column in made.columns] == ["stream", "tool", "status", "age", "message"]
     assert cells[:4] == [["st_1"] * 2, ["job"] * 2, ["working", "failed"], ["1 h"] * 2]
     assert cells[4] == ["half \\x1b[2Jdone", "x" * 79 + "…"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_a_row_is_one_line_of_a_terminal_and_its_stream_and_status_are_whole(width: int) -> None:
+    id_ = "st_01JZX5G7K8M9N0P1Q2R3S4T5V6"
+    row = status(stream=id_, name="everything_trigger-long-running-operation", message="m " * 40)
+    out = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    with out.capture() as captured:
+        out.print(stream_table([msgspec.structs.replace(row, status="input_required")], NOON, width))
+    _, _, line = captured.get().splitlines()
+    assert line.startswith(f"{id_}   ever") and " input_required " in line and "1 h" in line
+    assert ("operation " in line) == (width == 200) and ("m m" in line) == (width > 60)
+
+
+def test_a_row_is_whole_where_the_output_is_not_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(stream_table([status(name="n" * 200, message="m " * 39)], NOON, 200))
+    assert ["n" * 200, "working", "1", "h", *"m" * 39] == capsys.readouterr().out.splitlines()[2].split()[1:]
 
 
 class Given:

@@ -143,7 +143,7 @@ async def test_who_never_comes_is_not_waited_for(tmp_path: Path) -> None:
         pass
 
     async with serving(Authorization()) as server:
-        assert await refused(server, GrantStore(tmp_path), show=show, seconds=0.05) == "nobody logged in within 0.05 s"
+        assert await refused(server, GrantStore(tmp_path), show=show, seconds=0.05) == "no login within 0.05 s"
 
 
 # -- where it may go

@@ -94,7 +94,7 @@ def _proven(text: str, file: str, change: Callable[[str], list[Splice]], wanted:
     except (ConfigError, UnicodeEncodeError):
         same = False
     if not same:
-        raise CannotEdit("the entry is written in a way that cannot be edited without a doubt")
+        raise CannotEdit("the entry is written in a way that cannot be edited safely")
     return mark + done
 
 
@@ -140,4 +140,4 @@ def _check_is_own(held: object) -> None:
         [one for one in held if not isinstance(one, dict) or one.get("name") != HUB] if isinstance(held, list) else 1
     )
     if others:
-        raise CannotEdit("it is meant for the hub alone, and holds something else")
+        raise CannotEdit("it should contain only the hub, and contains something else")

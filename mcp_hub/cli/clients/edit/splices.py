@@ -9,7 +9,7 @@ _INDENT = re.compile(r"^([ \t]+)\S", re.MULTILINE)
 
 
 class CannotEdit(Exception):
-    """The text cannot be edited without a doubt; the message is a sentence for people."""
+    """The text cannot be edited safely; the message is a sentence for people."""
 
 
 class Splice(msgspec.Struct, frozen=True, order=True):

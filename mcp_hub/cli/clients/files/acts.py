@@ -137,7 +137,7 @@ class Acts:
         wanted = dict(present)
         for path, state in reversed([*zip(paths, act.files, strict=True)]):  # links of two clients may meet in one file
             if digest(wanted[path]) not in (state.after, digest(state.content())):
-                said = f"{path} has been changed since, so nothing was undone. mcp-hub uninstall removes only the hub."
+                said = f"{path} has been changed since, so nothing was undone. Edit it, or use the backup beside it."
                 raise FileRefused("undo_drift", said)
             wanted[path] = state.content()
         for path, before in wanted.items():

@@ -63,7 +63,7 @@ def content_of(path: Path) -> bytes | None:
 
 
 def digest(content: bytes | None) -> str | None:
-    """Tells one content from another; None if there is no file."""
+    """Distinguishes one content from another; None if there is no file."""
     return None if content is None else sha256(content).hexdigest()
 
 

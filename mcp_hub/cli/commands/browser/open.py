@@ -1,4 +1,4 @@
-"""`mcp-hub open`: opens the dashboard of the hub that runs for the configuration."""
+"""`mcp-hub open`: opens the dashboard of the running hub of the configuration."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ def open_dashboard(only_print: bool, config: str | None) -> None:
     """Open the dashboard of the running hub in a browser.
 
     The hub is the one that serves the configuration over HTTP. The address contains the operator token of the hub's
-    start: whoever has it can operate the hub until it stops.
+    start: anyone who has it can operate the hub until it stops.
     """
     path = config_path(config)
     hub = running_hub(os.path.abspath(path), os.environ)

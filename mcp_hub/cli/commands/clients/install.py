@@ -48,11 +48,15 @@ class Options(msgspec.Struct, frozen=True):
 @click.argument("clients", nargs=-1, metavar="[CLIENT]...", shell_complete=completion.applications)
 @click.option("--all", "every", is_flag=True, help="All clients that are found on this machine.")
 @click.option(
-    "--http", "over_http", is_flag=True, help="Let clients connect to a hub that runs, instead of starting one."
+    "--http", "over_http", is_flag=True, help="Let clients connect to a running hub, instead of starting one."
 )
-@click.option("--import", "imports", is_flag=True, help="Move the client's own servers into the hub on the way.")
+@click.option("--import", "imports", is_flag=True, help="Also move the client's own servers into the hub.")
 @click.option("--dry-run", is_flag=True, help="Only show the changes.")
-@click.option("--undo", is_flag=True, help="Undo the last install or uninstall. Refused if a file was changed since.")
+@click.option(
+    "--undo",
+    is_flag=True,
+    help="Undo the last install, uninstall, import or export. Refused if a file was changed since.",
+)
 @click.option("--wait", "waits", is_flag=True, help="Wait until a client that would undo the change has been quit.")
 @click.option("--link", is_flag=True, help="Print links that install the hub by a click; change nothing.")
 @config_option
@@ -69,8 +73,8 @@ def install(
 ) -> None:
     """Put the hub into other MCP clients.
 
-    CLIENT is claude-desktop, claude-code, cursor, vscode, codex, gemini, zed or another one; an unknown name prints
-    them all. The command adds one entry to the client's file and changes nothing else in it; a backup is kept beside
+    CLIENT is claude-desktop, claude-code, cursor, vscode, codex, gemini, zed or another one; an unknown name lists
+    all of them. The command adds one entry to the client's file and changes nothing else in it; a backup is kept beside
     the file. Exit code 1 if a client could not be changed.
     """
     if undo:
@@ -192,5 +196,5 @@ def _print_links(names: Sequence[str], every: bool, loaded: Loaded, where: Where
 
 
 async def _warmed(code: int, app: App) -> int:
-    await warm(app)  # a server that fails is said; the hub is installed all the same
+    await warm(app)  # a server that fails is reported; the hub is installed anyway
     return code

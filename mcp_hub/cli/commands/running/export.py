@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -28,18 +29,22 @@ from mcp_hub.config.findings import nearest
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide, visible
 
+_WRITTEN: Final = [client.name for client in CLIENTS.values() if client.is_written]
+
 
 @click.command()
-@click.argument("client", metavar="CLIENT", shell_complete=completion.applications)
+@click.argument("client", metavar="CLIENT", required=False, shell_complete=completion.applications)
 @click.option("--write", "writes", is_flag=True, help="Put the servers into the client's file, beside those it has.")
 @config_option
-def export(client: str, writes: bool, config: str | None) -> None:
+def export(client: str | None, writes: bool, config: str | None) -> None:
     """Print the servers in the form of another client.
 
-    With --write they go into the file of CLIENT; a server that the client already has stays as it is there, and
-    `mcp-hub install --undo` takes the change back. Then `mcp-hub uninstall` takes out the hub. Secrets that stand in
-    the configuration itself are masked where they are printed.
+    With --write they go into the file of CLIENT; a server that the client already has is not changed, and
+    `mcp-hub install --undo` takes the change back. Then `mcp-hub uninstall` removes the hub. Secrets that are written
+    in the configuration itself are masked in the output.
     """
+    if client is None:
+        fail("usage", f"Name a CLIENT: {', '.join(_WRITTEN)}.")
     file = _file_of(client)
     load_config(config, partly=True)  # its secrets are masked from here on
     try:
@@ -61,8 +66,8 @@ def export(client: str, writes: bool, config: str | None) -> None:
 def _file_of(name: str) -> ClientFile:
     found = find_client(name)
     if found is None:
-        hint = nearest(name.casefold(), CLIENTS) or "."
-        fail("unknown_client", f'There is no client "{visible(name)}"{hint} Known: {", ".join(CLIENTS)}.')
+        hint = nearest(name.casefold(), _WRITTEN) or "."
+        fail("unknown_client", f'There is no client "{visible(name)}"{hint} Known: {", ".join(_WRITTEN)}.')
     files = hub_files(found, Where.here(os.environ))
     if not files:
         fail("client_import_only", f"The hub does not know how {found.title} writes its servers on this system.")

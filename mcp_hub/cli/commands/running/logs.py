@@ -31,7 +31,7 @@ _COLORS: Final = ("cyan", "magenta", "blue", "green", "yellow", "bright_cyan", "
 
 @click.command()
 @click.argument("server", required=False, shell_complete=completion.servers)
-@click.option("--follow", "-f", is_flag=True, help="Go on with new lines until Ctrl-C.")
+@click.option("--follow", "-f", is_flag=True, help="Keep printing new lines until Ctrl-C.")
 @click.option(
     "--lines", "-n", type=click.IntRange(min=0), default=100, show_default=True, metavar="N",
     help="Print the last N lines.",

@@ -71,7 +71,7 @@ def _rights(loaded: Loaded | None, env: Mapping[str, str]) -> Iterator[Repair]:
 
 def _close(folder: Path) -> None:
     if not close_folder(folder):
-        said = "belongs to somebody else. Change its owner (chown)."
+        said = "belongs to another user. Change its owner (chown)."
         raise ConfigError(ConfigFinding("state_untrusted", said, str(folder)))
 
 

@@ -36,7 +36,7 @@ def service() -> None:
 def install(dry_run: bool, config: str | None) -> None:
     """Write the service and start it.
 
-    The hub serves HTTP at hub.http.host and hub.http.port of the configuration. Variables for it belong into the file
+    The hub serves HTTP at hub.http.host and hub.http.port of the configuration. Variables for it belong in the file
     `environment` in the configuration folder (Linux). A service that was installed before is replaced.
     """
     place = os.path.abspath(config_path(config))
@@ -81,7 +81,7 @@ def uninstall() -> None:
 
 @service.command()
 def status() -> None:
-    """Tell whether the service is installed and runs. Exit code 3 if not."""
+    """Show whether the service is installed and running. Exit code 3 if not."""
     made = _plan("")
     if not made.file.exists():
         say("The service is not installed. Install it with mcp-hub service install.")

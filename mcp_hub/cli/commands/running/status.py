@@ -39,7 +39,7 @@ class HubReport(msgspec.Struct, frozen=True):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @config_option
 def status(as_json: bool, config: str | None) -> None:
-    """Tell whether a hub runs for the configuration.
+    """Show the running hubs of the configuration.
 
     Shows address, process, version and uptime of hubs on this machine, over HTTP and stdio, and the states of the
     servers of one over HTTP. Exit code 3 if none runs.

@@ -8,5 +8,5 @@ Held together by `cli.servers_file`, which edits and writes the file for all of 
 `disable`), `edit`, `init` and `import_servers` are the commands; `changed` is what they share: what they print, and how
 they end when the file does not allow a change.
 
-A hub that runs follows the file by itself. Not here: the files of other clients (`cli.imports`, `cli.clients`).
+A running hub reloads the file automatically. Not here: the files of other clients (`cli.imports`, `cli.clients`).
 """

@@ -51,7 +51,7 @@ def end_with(error: ConfigError) -> NoReturn:
 
 
 def report(file: ServersFile, said: str) -> None:
-    """Says on stderr what was done, and that the hub that runs for the file follows."""
+    """Says on stderr what was done, and that the running hub of the file follows."""
     say(hide(f"{said} ({file.path})"))
     if (hub := running_hub(os.path.abspath(file.path), os.environ)) is not None:
         say(f"The running hub (process {hub.pid}) reloads the file.")

@@ -55,7 +55,8 @@ def import_servers(
 
     CLIENT is a client's name, such as claude-desktop or cursor. FILE is a client's file, such as .mcp.json of a
     project: those are imported only if they are named. The command shows every server before it writes, merges
-    doubles, and keeps secrets out of the configuration. It changes no file of a client.
+    doubles, and keeps secrets out of the configuration. It changes no file of a client. `mcp-hub install --undo` takes
+    the import back.
     """
     if every == bool(sources):
         raise click.UsageError("Name clients or files, or give --all. To only look: mcp-hub import --all --dry-run")
@@ -97,6 +98,7 @@ def carry_out(plan: ImportPlan) -> None:
     except ConfigError as error:
         end_with(error)
     report(plan.file, f"Imported {tables.plural(len(plan.taken), 'server')}")
+    say("To take this back: mcp-hub install --undo")
     tables.print_warnings(plan.file.unresolved([one.name for one in plan.taken]))
 
 

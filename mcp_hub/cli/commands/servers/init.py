@@ -23,10 +23,12 @@ _FILES: tuple[str, ...] = ("-y", "@modelcontextprotocol/server-filesystem")
 
 
 @click.command()
-@click.option("--yes", "-y", is_flag=True, help="Ask nothing: import what is there, else begin with a clock.")
+@click.option(
+    "--yes", "-y", is_flag=True, help="Do not ask: import the servers of the clients; without any, add a clock."
+)
 @config_option
 def init(yes: bool, config: str | None) -> None:
-    """Make a first configuration.
+    """Create a first configuration.
 
     Imports the servers of the clients on this machine. If they have none, asks three questions. The file is that of
     --config or $MCP_HUB_CONFIG, else servers.yaml in the user's configuration folder; it must not exist yet.

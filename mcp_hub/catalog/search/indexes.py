@@ -8,6 +8,7 @@ import msgspec
 
 from mcp_hub.catalog.entries import Entry, by_server
 from mcp_hub.catalog.search.documents import Searchable
+from mcp_hub.catalog.search.likeness import load
 from mcp_hub.catalog.search.ranker import SearchAnswer, SearchIndex
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.types import Kind
@@ -48,6 +49,7 @@ class _Indexed:
 
     def catch_up(self, view: CatalogView) -> None:
         """Indexes the servers whose tools are not the ones that are indexed."""
+        load()  # here, in a thread, so that no search waits for it
         tools = by_server((entry.server, entry) for entry in view.entries(Kind.TOOL))
         if list(tools)[: len(self._tools)] != list(self._tools):  # equally good tools are in the order of their servers
             for server in self._tools:

@@ -3,10 +3,12 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
 from mcp_hub.catalog.search.documents import pairs
+from mcp_hub.catalog.search.likeness import like
 from mcp_hub.catalog.search.postings import Postings
 from mcp_hub.catalog.search.words import clauses, is_bare, words
 
@@ -18,6 +20,7 @@ MAX_CHARACTERS, MAX_WORDS, MAX_CLAUSES = 8_192, 600, 60
 # guesses count less than words: one word from two, another spelling, another word
 _JOINED, _MISSPELLED, _ALIAS = 0.5, 0.7, 0.6
 _MAX_MISSPELLED = 8  # words that no document has for which other spellings are looked up
+_MAX_LIKENED = 100  # distinct words for which words of like use are looked up
 
 
 class SearchQuery(msgspec.Struct, frozen=True):
@@ -29,6 +32,8 @@ class SearchQuery(msgspec.Struct, frozen=True):
     """The same of words that stand side by side."""
     sought: list[float]
     """By step, the rarity of all its words, also of those that no document has: how much there is to match."""
+    like: dict[str, float]
+    """Other words that some document has, with how much one of the query is like them: over 0, under 1."""
 
 
 def read_aliases(aliases: Mapping[str, Sequence[str]]) -> Aliases:
@@ -69,7 +74,7 @@ class _Reader:
             parts = ((row, self._weights(row)) for row in rows[:MAX_CLAUSES])
             # one word is not a step of its own
             steps += [(row, weights) for row, weights in parts if len(weights) >= 2]
-        request = SearchQuery({}, {}, [])
+        request = SearchQuery({}, {}, [], self._like(whole))
         for step, (row, weights) in enumerate(steps if len(steps) > 2 else steps[:1]):
             self._add(request, step, row, weights)
         return request
@@ -105,6 +110,18 @@ class _Reader:
             for of, meant in self._aliases[word]:
                 if held.issuperset(of):
                     yield from ((also, _ALIAS) for also in meant)
+
+    def _like(self, row: Sequence[str]) -> dict[str, float]:
+        """A common word of the query is less of a reason to take a rare word of a document for it."""
+        rarity = self._postings.rarity
+        own = dict.fromkeys(word for word in row if not is_bare(word))
+        found: dict[str, float] = {}
+        for word in islice(own, _MAX_LIKENED):
+            for other, likeness in like(word):
+                if other in self._postings.weights and other not in own:
+                    likeness *= min(1.0, rarity(word) / rarity(other))
+                    found[other] = max(likeness, found.get(other, 0.0))
+        return found
 
     def _spelled_like(self, word: str) -> list[tuple[str, float]]:
         if word not in self._near:

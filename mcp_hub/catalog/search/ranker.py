@@ -1,4 +1,4 @@
-"""Finding tools by what they do: a ranker over names, descriptions and parameters, without any model (docs/search.md).
+"""Finding tools by what they do: a ranker over names, descriptions and parameters (docs/search.md).
 
 An index holds what one profile may see and nothing else; documents are shared between indexes.
 """
@@ -13,7 +13,7 @@ import msgspec
 from mcp_hub.catalog.search.documents import Searchable, prepare
 from mcp_hub.catalog.search.postings import Postings
 from mcp_hub.catalog.search.queries import SearchQuery, read_aliases, request
-from mcp_hub.catalog.search.scores import Score, rough, rough_among, score
+from mcp_hub.catalog.search.scores import Score, likeness, rough, rough_among, score
 from mcp_hub.catalog.search.words import key, telling
 
 # of the mean score of the server's tools; and times the rarity of a server's name that the query gives fully
@@ -23,6 +23,8 @@ _EXACT = (0.0, 1_000.0, 2_000.0)
 # tools of one name are shown once when they share this much of their words (Jaccard), their servers' names aside;
 # so many of one name are compared at most
 _ALIKE, _MAX_COMPARED = 0.8, 256
+# of the best score, for a name that words of like use cover fully
+_LIKE = 0.35
 _WEIGHED = 24  # documents that are weighed in full, at least: four times as many made no difference to the first ten
 
 
@@ -30,7 +32,8 @@ class Hit(msgspec.Struct, frozen=True):
     """A tool that fits, with the ids of near-duplicates that it stands for.
 
     `parts` add up to `score`: `words`, `name` and `pairs` (`scores`), `server` (its other tools fit, or the query names
-    it) and `exact` (the query is the tool's name). `weak`: it has little of what is sought.
+    it), `like` (its name has words that are used like the query's) and `exact` (the query is the tool's name). `weak`:
+    it has little of what is sought.
     """
 
     id: str
@@ -63,6 +66,7 @@ class _Found(NamedTuple):
     place: int
     number: int
     bonus: float
+    like: float
     score: Score
 
 
@@ -114,8 +118,7 @@ class SearchIndex:
         few = max(_WEIGHED, 3 * limit)
         while True:
             best = dict.fromkeys(self._best(found, bonuses, few), 0) | exact
-            ranked = sorted(self._weigh(number, asked, bonuses, exactness) for number, exactness in best.items())
-            hits = tuple(self._hits(ranked, limit))
+            hits = tuple(self._hits(self._ranked(best, asked, bonuses), limit))
             if len(hits) >= limit or few >= len(found):
                 return SearchAnswer(hits, is_weak=not hits or hits[0].weak)
             few *= 4  # most of them were near-duplicates
@@ -157,12 +160,19 @@ class SearchIndex:
         reach = [number for number, score in total.items() if score >= least]
         return sorted(reach, key=lambda number: (-total[number], self._server_of[number].place, number))[:few]
 
-    def _weigh(self, number: int, asked: SearchQuery, bonuses: Mapping[_Server, float], exactness: int) -> _Found:
-        server = self._server_of[number]
-        bonus = bonuses.get(server, 0.0)
-        weighed = score(asked, self._postings, number)
-        total = weighed.words + weighed.name + weighed.pairs + bonus + _EXACT[exactness]
-        return _Found(-exactness, -total, server.place, number, bonus, weighed)
+    def _ranked(self, best: Mapping[int, int], asked: SearchQuery, bonuses: Mapping[_Server, float]) -> list[_Found]:
+        """The documents with their exactness, weighed in full; names of like words gain in proportion to the best."""
+        scores = {number: score(asked, self._postings, number) for number in best}
+        totals = {number: sum(one[:3]) + bonuses.get(self._server_of[number], 0.0) for number, one in scores.items()}
+        most = _LIKE * max(totals.values(), default=0.0)
+        ranked = []
+        for number, exactness in best.items():
+            server = self._server_of[number]
+            like = most * likeness(asked, self._postings, number)
+            less = -(totals[number] + like + _EXACT[exactness])
+            bonus = bonuses.get(server, 0.0)
+            ranked.append(_Found(-exactness, less, server.place, number, bonus, like, scores[number]))
+        return sorted(ranked)
 
     def _hits(self, ranked: Sequence[_Found], limit: int) -> Iterator[Hit]:
         """The best, each with the near-duplicates among the others that it stands for."""
@@ -181,8 +191,8 @@ class SearchIndex:
                 shown.update(other.number for other in also)
                 ids = (documents[other.number].id for other in also if other is not one)
                 score = one.score
-                parts = {"words": score.words, "name": score.name, "pairs": score.pairs, "server": one.bonus}
-                parts["exact"] = _EXACT[-one.inexactness]
+                parts = {"words": score.words, "name": score.name, "pairs": score.pairs}
+                parts |= {"server": one.bonus, "like": one.like, "exact": _EXACT[-one.inexactness]}
                 is_weak = not one.inexactness and score.is_weak
                 yield Hit(documents[one.number].id, -one.less, tuple(ids), parts, is_weak)
 

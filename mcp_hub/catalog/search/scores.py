@@ -94,6 +94,15 @@ def score(asked: SearchQuery, postings: Postings, number: int) -> Score:
     )
 
 
+def likeness(asked: SearchQuery, postings: Postings, number: int) -> float:
+    """The share of a document's name, 0 to 1, that words of like use cover; the query's own words are in `score`."""
+    if not asked.like:
+        return 0.0
+    name = postings.documents[number].name
+    covered = sum(postings.rarity(word) * asked.like[word] for word in name if word in asked.like)
+    return covered / sum(map(postings.rarity, name)) if covered else 0.0
+
+
 def _names(
     asked: SearchQuery, postings: Postings, document: ToolDocument, words: Mapping[int, float]
 ) -> dict[int, float]:

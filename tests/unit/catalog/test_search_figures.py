@@ -24,7 +24,7 @@ def recall(groups: list[list[str]], ranked: list[str], k: int) -> float:
 
 # recall@5, recall@8, hit@1 on dev queries
 @pytest.mark.parametrize(
-    ("name", "goals"), [("mcp", (0.575, 0.63, 0.49)), ("api", (0.80, 0.85, 0.76)), ("bfcl", (0.885, 0.92, 0.65))]
+    ("name", "goals"), [("mcp", (0.585, 0.63, 0.50)), ("api", (0.81, 0.86, 0.77)), ("bfcl", (0.89, 0.925, 0.67))]
 )
 def test_the_goals_are_met_on_dev_queries(name: str, goals: tuple[float, float, float]) -> None:
     ranker = build(lines(name, "tools.jsonl"))

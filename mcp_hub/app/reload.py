@@ -1,7 +1,8 @@
 """Reloads of the configuration in a running hub: read, plan, apply; part of the composition root.
 
 An invalid file changes nothing; the log says why. Valid settings are put in place between two steps of the event loop:
-servers whose connection changed are replaced, all others are not touched. One reload runs at a time.
+servers whose connection changed are replaced, all others are not touched. One reload runs at a time. The overrides
+beside the file are read and watched with it.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import msgspec
 from mcp_hub.app.file_watch import WatchedFile
 from mcp_hub.clock import wall_time
 from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.load.overrides import overrides_of
 from mcp_hub.config.plan import Plan, plan, until_next_start
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError, ConfigFinding
@@ -59,7 +61,7 @@ class Target(Protocol):
 
 
 class Reloader:
-    """Keeps the settings in line with their file. `read` loads the file, in a worker thread.
+    """Keeps the settings in line with their file, and the overrides beside it. `read` loads both, in a worker thread.
 
     `checks` refuse settings that this hub cannot have, by a `ConfigError`. So may `prepares`; each returns a callback
     for the moment when the settings hold. `last` is the last reload; `settings` are those that hold.
@@ -73,6 +75,7 @@ class Reloader:
         self.checks: list[Callable[[Settings], None]] = []
         self.prepares: list[Callable[[Settings], Callable[[], None]]] = []
         self._file = WatchedFile(Path(loaded.path), loaded.stamp)
+        self._overrides = WatchedFile(overrides_of(Path(loaded.path)), loaded.overrides_stamp)
         self._read = read
         self._target = target
         self._turn = anyio.Lock()
@@ -85,10 +88,11 @@ class Reloader:
     async def reload(self, trigger: str) -> Reload:
         """Reads the file and applies it. The outcome is logged, too."""
         async with self._turn:
-            stamp = self._file.stamp
+            stamp, beside = self._file.stamp, self._overrides.stamp
             try:
                 with anyio.move_on_after(_READING):
-                    stamp = await self._file.look()
+                    stamp, beside = await self._file.look(), await self._overrides.look()
+                self._overrides.was_read(beside)
                 return self._applied(trigger, stamp, await self._loaded())
             except ConfigError as error:
                 return self._refused(trigger, stamp, tuple(map(str, error.findings)))
@@ -99,10 +103,14 @@ class Reloader:
                 return self._refused(trigger, stamp, (str(finding),))
 
     async def watch(self) -> None:
-        """Reloads when the file has changed, as long as `hub.watch` says so, until cancelled."""
-        file = self._file
-        if file.stamp is None:
-            file.was_read(await file.look())
+        """Reloads when one of the files has changed, as long as `hub.watch` says so, until cancelled."""
+        if self._file.stamp is None:
+            self._file.was_read(await self._file.look())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch, self._file, name="configuration")
+            tasks.start_soon(self._watch, self._overrides, name="overrides")
+
+    async def _watch(self, file: WatchedFile) -> None:
         while True:
             stamp = await file.changed()
             if stamp != file.stamp and self.settings.hub.watch:  # nobody else has read it meanwhile

@@ -295,6 +295,20 @@ async def test_what_was_written_between_reading_and_watching_counts(tmp_path: Pa
         await until(lambda: hub.applied)
 
 
+async def test_the_overrides_beside_the_file_are_watched_too(tmp_path: Path) -> None:
+    path, beside = tmp_path / "servers.yaml", tmp_path / "servers.overrides.yaml"
+    reloader, hub = made(path)
+    async with watching(reloader):
+        for hides in (True, False):
+            written(beside, f"servers: {{a: {{per_tool: {{t: {{hide: {str(hides).lower()}}}}}}}}}")
+            await until(lambda hides=hides: hub.applied and hub.applied[-1][0].servers["a"].per_tool["t"].hide is hides)
+        written(beside, "servers: {a: {command: evil}}")
+        await until(lambda: reloader.failed)
+        beside.unlink()
+        await until(lambda: not reloader.settings.servers["a"].per_tool)
+    assert (len(hub.applied), reloader.failed) == (3, 1), "each version is read once"
+
+
 async def test_a_file_is_not_read_before_it_stays_the_same(tmp_path: Path) -> None:
     known = FileStamp(1, 1, 1, 1, 1)
     looks = [known, known, None, known._replace(size=2), known._replace(size=3), known._replace(size=3)]

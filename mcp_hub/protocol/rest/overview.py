@@ -151,6 +151,15 @@ class ApprovalBody(Struct, forbid_unknown_fields=True):
     action: Literal["approve", "reject"]
 
 
+class HintOverride(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Hints in place of those of the server; None for those that stay."""
+
+    readOnlyHint: bool | None = None
+    destructiveHint: bool | None = None
+    idempotentHint: bool | None = None
+    openWorldHint: bool | None = None
+
+
 class ToolOverride(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Changes of one tool. A key that is null is no longer overridden; one that is left out stays as it is."""
 
@@ -158,6 +167,7 @@ class ToolOverride(Struct, forbid_unknown_fields=True, omit_defaults=True):
     pin: bool | None | UnsetType = UNSET
     name: str | None | UnsetType = UNSET
     description: str | None | UnsetType = UNSET
+    annotations: HintOverride | None | UnsetType = UNSET
 
 
 class OverridesBody(Struct, forbid_unknown_fields=True):

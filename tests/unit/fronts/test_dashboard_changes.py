@@ -56,6 +56,8 @@ async def test_overrides_hold_at_once_and_are_in_a_file_beside_the_configuration
     {"echo": {"fixed": {"text": "x"}}},
     {"echo": {"arguments": {}}},
     {"echo": {"name": "not a name"}},
+    {"echo": {"annotations": {"readOnlyHint": True, "destructiveHint": True}}},
+    {"echo": {"annotations": {"title": "Evil"}}},
     {"echo": {"name": "big"}, "big": {"name": "big"}},
 ])  # fmt: skip
 async def test_what_is_not_an_override_leaves_everything_as_it_was(peer: DashboardPeer, tools: Any) -> None:
@@ -77,6 +79,20 @@ async def test_an_unknown_server_and_a_file_that_cannot_be_used_are_named(peer: 
     place(peer).write_text("servers: {local: {command: evil}}")
     response = await peer.post("/overrides", {"servers": {"local": {"echo": {"hide": True}}}})
     assert "unknown key" in problem(response, 409, "invalid_configuration")["detail"]
+
+
+async def test_hints_of_a_tool_are_overridden_and_taken_back(peer: DashboardPeer) -> None:
+    async def hints() -> Any:
+        found = {tool["name"]: tool for tool in (await peer.get("/v1/tools"))["tools"]}
+        return found["echo"].get("annotations")
+
+    before = await hints()
+    await override(peer, echo={"annotations": {"readOnlyHint": True, "openWorldHint": False}})
+    assert await hints() == {**(before or {}), "readOnlyHint": True, "openWorldHint": False}
+    found = {one["path"]: one["origin"] for one in (await peer.get("/settings"))["settings"]}
+    assert found["servers.local.per_tool.echo.annotations.readOnlyHint"] == "overrides"
+    await override(peer, echo={"annotations": None})
+    assert await hints() == before
 
 
 async def test_settings_show_origins_and_no_secret(tmp_path: Path) -> None:

@@ -74,8 +74,9 @@ class Reloader:
         self.failed = 0
         self.checks: list[Callable[[Settings], None]] = []
         self.prepares: list[Callable[[Settings], Callable[[], None]]] = []
-        self._file = WatchedFile(Path(loaded.path), loaded.stamp)
-        self._overrides = WatchedFile(overrides_of(Path(loaded.path)), loaded.overrides_stamp)
+        path = Path(loaded.path)
+        overrides = WatchedFile(overrides_of(path), loaded.overrides_stamp)
+        self._files = (WatchedFile(path, loaded.stamp), overrides)
         self._read = read
         self._target = target
         self._turn = anyio.Lock()
@@ -83,16 +84,17 @@ class Reloader:
     @property
     def stamp(self) -> FileStamp | None:
         """The version of the file that was read last."""
-        return self._file.stamp
+        return self._files[0].stamp
 
     async def reload(self, trigger: str) -> Reload:
         """Reads the file and applies it. The outcome is logged, too."""
         async with self._turn:
-            stamp, beside = self._file.stamp, self._overrides.stamp
+            file, overrides = self._files
+            stamp = file.stamp
             try:
                 with anyio.move_on_after(_READING):
-                    stamp, beside = await self._file.look(), await self._overrides.look()
-                self._overrides.was_read(beside)
+                    stamp = await file.look()
+                    overrides.was_read(await overrides.look())
                 return self._applied(trigger, stamp, await self._loaded())
             except ConfigError as error:
                 return self._refused(trigger, stamp, tuple(map(str, error.findings)))
@@ -104,11 +106,12 @@ class Reloader:
 
     async def watch(self) -> None:
         """Reloads when one of the files has changed, as long as `hub.watch` says so, until cancelled."""
-        if self._file.stamp is None:
-            self._file.was_read(await self._file.look())
+        file, overrides = self._files
+        if file.stamp is None:
+            file.was_read(await file.look())
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch, self._file, name="configuration")
-            tasks.start_soon(self._watch, self._overrides, name="overrides")
+            tasks.start_soon(self._watch, file, name="configuration")
+            tasks.start_soon(self._watch, overrides, name="overrides")
 
     async def _watch(self, file: WatchedFile) -> None:
         while True:
@@ -122,7 +125,7 @@ class Reloader:
         with anyio.move_on_after(_READING):
             return await anyio.to_thread.run_sync(self._read, abandon_on_cancel=True)
         said = f"reading the file took more than {_READING:g} s"
-        raise ConfigError(ConfigFinding("config_unreadable", said, str(self._file.path)))
+        raise ConfigError(ConfigFinding("config_unreadable", said, str(self._files[0].path)))
 
     def _applied(self, trigger: str, stamp: FileStamp | None, loaded: Loaded) -> Reload:
         """Raises: ConfigError, and then nothing has changed."""
@@ -136,7 +139,7 @@ class Reloader:
         self._target.apply(settings, change, (*change.added, *change.restarted, *revived))
         revived = tuple(name for name in stays if name in revived or self._target.revive(name))
         self.settings = settings
-        self._file.was_read(loaded.stamp or stamp)
+        self._files[0].was_read(loaded.stamp or stamp)
         for put in prepared:
             put()
         for warning in loaded.warnings:
@@ -147,7 +150,7 @@ class Reloader:
         return self.last
 
     def _refused(self, trigger: str, stamp: FileStamp | None, findings: tuple[str, ...]) -> Reload:
-        self._file.was_read(stamp)  # not read again before it changes
+        self._files[0].was_read(stamp)  # not read again before it changes
         if len(findings) > _MOST_FINDINGS:
             findings = (*findings[:_MOST_FINDINGS], f"… and {len(findings) - _MOST_FINDINGS} more findings")
         self.failed += 1

@@ -61,6 +61,10 @@ async def has_adopted(hub: Hub, server: str) -> None:
     await until(lambda: hub.applied and server in hub.applied[-1][0].servers)
 
 
+def hides_tool(hub: Hub, hides: bool) -> bool:
+    return bool(hub.applied) and hub.applied[-1][0].servers["a"].per_tool["t"].hide is hides
+
+
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_watch, "_LOOK", 0.01)
@@ -301,7 +305,7 @@ async def test_the_overrides_beside_the_file_are_watched_too(tmp_path: Path) -> 
     async with watching(reloader):
         for hides in (True, False):
             written(beside, f"servers: {{a: {{per_tool: {{t: {{hide: {str(hides).lower()}}}}}}}}}")
-            await until(lambda hides=hides: hub.applied and hub.applied[-1][0].servers["a"].per_tool["t"].hide is hides)
+            await until(partial(hides_tool, hub, hides))
         written(beside, "servers: {a: {command: evil}}")
         await until(lambda: reloader.failed)
         beside.unlink()

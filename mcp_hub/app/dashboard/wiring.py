@@ -5,6 +5,7 @@ from collections.abc import Callable
 from mcp_hub.app.build import App
 from mcp_hub.app.dashboard.approvals import ToolApprovals
 from mcp_hub.app.dashboard.curation import HubCuration
+from mcp_hub.app.dashboard.logins import BrowserLogins
 from mcp_hub.app.dashboard.overrides import OverridesFile
 from mcp_hub.app.dashboard.watch import HubWatch
 from mcp_hub.clock import SystemClock
@@ -24,7 +25,12 @@ def dashboard_of(
         app.current, app.hub, app.registry, app.streams, app.operations, seen.clients, seen.recent, SystemClock()
     )
     file = OverridesFile(seen.config.absolute(), app.operations.reload)
-    curation = HubCuration(app.current, app.hub, ToolApprovals(app.approvals, seen.records, str(file.config)), file)
+    approvals, logins = (
+        ToolApprovals(app.approvals, seen.records, str(file.config)),
+        BrowserLogins(app.current, app.logins),
+    )
+    logs = None if app.server_logs is None else app.server_logs.folder
+    curation = HubCuration(app.current, app.hub, approvals, file, logins, logs)
     access = DashboardAccess(operator, Caller(profile=profile), lambda: app.settings.hub.http.public_url)
     return DashboardApi(watch, curation, rest, access, mode, max_body=app.settings.hub.http.max_body)
 

@@ -1,5 +1,6 @@
 """The hub as the dashboard asks for it. `app.dashboard` implements both protocols."""
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from mcp_hub.protocol.rest.overview import (
@@ -8,7 +9,9 @@ from mcp_hub.protocol.rest.overview import (
     ClientList,
     DashboardMode,
     DashboardState,
-    ServerLog,
+    LoginEnded,
+    LoginNews,
+    ServerDetails,
     SettingList,
     ToolOverride,
     ToolPlace,
@@ -20,6 +23,8 @@ from mcp_hub.types import JsonObject
 
 Changes = dict[str, dict[str, ToolOverride]]
 """By server and the server's own name of the tool."""
+Login = Callable[[Callable[[LoginNews], Awaitable[None]]], Awaitable[LoginEnded]]
+"""Runs a login and says what a person has to do; the outcome. A cancellation ends it, and nothing is changed."""
 
 
 class HubView(Protocol):
@@ -69,4 +74,7 @@ class HubOperator(Protocol):
 
     async def settings(self) -> SettingList: ...
 
-    def server_log(self, server: str) -> ServerLog: ...
+    async def server(self, server: str) -> ServerDetails: ...
+
+    def login(self, server: str) -> Login:
+        """A login to a remote server, which begins once it is run."""

@@ -176,8 +176,41 @@ class OverridesBody(Struct, forbid_unknown_fields=True):
     servers: dict[str, dict[str, ToolOverride]]
 
 
-class ServerLog(Struct):
-    """The last lines that a server wrote to stderr, the newest last, with secrets masked."""
+class ServerLine(Struct, omit_defaults=True):
+    """A line that a server wrote to stderr; with a `level`, one that the hub says about it. `at` is ISO 8601 in UTC."""
+
+    text: str
+    at: str = ""
+    level: str = ""
+
+
+class ServerDetails(Struct, omit_defaults=True):
+    """The last lines of and about a server, the newest last, with secrets masked. `login`: people can log in to it."""
 
     server: str
-    lines: list[str]
+    lines: list[ServerLine]
+    login: bool = False
+
+
+class LoginBody(Struct, forbid_unknown_fields=True):
+    """Starts a login to a remote server."""
+
+    server: str
+
+
+class LoginNews(Struct, frozen=True, omit_defaults=True, tag_field="type"):
+    """News of a login."""
+
+
+class LoginPage(LoginNews, frozen=True, omit_defaults=True, tag="page"):
+    """The page of the issuer that a person has to open, in a browser on the machine of the hub."""
+
+    url: str
+    issuer: str
+
+
+class LoginEnded(LoginNews, frozen=True, omit_defaults=True, tag="ended"):
+    """The outcome, in a sentence; `code` has a value if the login failed."""
+
+    text: str
+    code: str = ""

@@ -43,13 +43,13 @@ class DashboardPeer(RestPeer):
 
 @asynccontextmanager
 async def dashboard_hub(
-    root: Path, *, tokens: bool = False, mode: DashboardMode = "full", **hub: Any
+    root: Path, *, tokens: bool = False, mode: DashboardMode = "full", servers: dict[str, Any] | None = None, **hub: Any
 ) -> AsyncIterator[DashboardPeer]:
-    """A running hub with local tools, whose dashboard is in that mode by default."""
+    """A running hub with local tools and the `servers`, whose dashboard is in that mode by default."""
     local_hub.current = tools = local_hub.Tools()  # type: ignore[attr-defined]  # what `local:` below finds
     http = {"allowed_origins": ["https://friend.example"], "cors": ["https://reader.example"], **hub.pop("http", {})}
     settings = {
-        "servers": {"local": {"local": f"{local_hub.__name__}:current.registry"}},
+        "servers": {"local": {"local": f"{local_hub.__name__}:current.registry"}, **(servers or {})},
         "profiles": {"narrow": {"tools": {"allow": ["echo", "hold"]}}},
         "hub": {
             "prefix": "never", "store": {"type": "memory"}, "http": http,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from mcp_hub.stores.server_logs.reader import last_records
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, problem
 
@@ -104,9 +105,20 @@ async def test_settings_show_origins_and_no_secret(tmp_path: Path) -> None:
         assert "hub.tokens" in found and ALICE not in str(found)
 
 
-async def test_the_last_lines_of_a_server_that_does_not_exist_are_refused(peer: DashboardPeer) -> None:
-    assert await peer.get("/logs?server=local") == {"server": "local", "lines": []}
-    problem(await peer.page("GET", "/logs?server=none").ended(), 404, "unknown_server")
+async def test_details_of_a_server_have_its_stderr_and_what_the_hub_says(tmp_path: Path) -> None:
+    async with dashboard_hub(tmp_path) as peer:
+        assert await peer.get("/server?server=local") == {"server": "local", "lines": []}
+        problem(await peer.page("GET", "/server?server=none").ended(), 404, "unknown_server")
+        assert peer.app.server_logs is not None
+        peer.app.server_logs.output("local", [b"a line", b"Bearer abcdef0123456789"])
+        peer.app.server_logs.event({"event": "upstream_exited", "level": "warning", "upstream": "local", "code": 1})
+    (logs,) = (tmp_path / "state" / "logs").glob("*/")
+    assert last_records(logs, "local", 2)[0].stderr is not None, "of three, the last two"
+    async with dashboard_hub(tmp_path) as peer:
+        lines = (await peer.get("/server?server=local"))["lines"]
+    assert [(one["text"], one.get("level")) for one in lines] == [
+        ("a line", None), ("Bearer ***", None), ("upstream_exited code=1", "warning")
+    ]  # fmt: skip
 
 
 async def test_clients_are_shown_with_what_they_are_listed(peer: DashboardPeer) -> None:

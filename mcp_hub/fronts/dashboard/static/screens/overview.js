@@ -4,10 +4,8 @@ import { get } from '../lib/api.js';
 import { link } from '../lib/router.js';
 import { count, cut, duration, plain, plural } from '../lib/format.js';
 import { hubNow, useStore } from '../lib/store.js';
-import { Badge, Bar, CallBadge, Empty, Panel, ServerBadge } from '../lib/parts.js';
+import { Badge, Bar, CallBadge, Empty, isLogin, Panel, ServerBadge } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
-
-const LOGIN = /login|unauthorized|consent/;
 
 // Open questions, changed tools, logins, servers with a problem: each with where to go.
 export function needs(store) {
@@ -19,8 +17,7 @@ export function needs(store) {
   }
   for (const server of store.servers) {
     if (!['failed', 'incompatible', 'backing_off'].includes(server.state)) continue;
-    const isLogin = LOGIN.test(server.code ?? '');
-    found.push({ key: `s ${server.server}`, kind: 'bad', tag: isLogin ? 'login' : 'server', text: `${plain(server.server)}: ${plain(cut(server.reason ?? server.state, 160))}`, href: link('server', server.server) });
+    found.push({ key: `s ${server.server}`, kind: 'bad', tag: isLogin(server) ? 'login' : 'server', text: `${plain(server.server)}: ${plain(cut(server.reason ?? server.state, 160))}`, href: link('server', server.server) });
   }
   return found;
 }

@@ -7,6 +7,7 @@ import anyio.to_thread
 import msgspec
 
 from mcp_hub.app.dashboard.approvals import ToolApprovals
+from mcp_hub.app.dashboard.installs import InstallWatch
 from mcp_hub.app.dashboard.logins import BrowserLogins
 from mcp_hub.app.dashboard.overrides import Changes, Overrides, OverridesFile
 from mcp_hub.app.dashboard.settings import setting_list
@@ -17,6 +18,7 @@ from mcp_hub.hub import HubPort
 from mcp_hub.masking import hide
 from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
+    ClientInstall,
     ServerDetails,
     ServerLine,
     SettingList,
@@ -38,6 +40,7 @@ class HubCuration(msgspec.Struct, frozen=True):
     approvals: ToolApprovals
     file: OverridesFile
     logins: BrowserLogins
+    clients: InstallWatch
     logs: Path | None = None
     """The folder of the logs of servers, if they are kept."""
 
@@ -71,6 +74,10 @@ class HubCuration(msgspec.Struct, frozen=True):
         found = await anyio.to_thread.run_sync(self.file.read)
         shown = setting_list(self.current.settings, found)
         return SettingList(str(self.file.config), str(place) if found else None, shown)
+
+    async def installs(self) -> list[ClientInstall]:
+        """The clients on this machine."""
+        return await self.clients.now()
 
     async def server(self, server: str) -> ServerDetails:
         """The last lines of and about it, from its log if there is one. Raises `Problem` 404."""

@@ -30,6 +30,7 @@ from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
     ApprovalList,
     DashboardMode,
+    InstallList,
     LoginBody,
     OverridesBody,
     ToolPlaces,
@@ -143,6 +144,7 @@ class DashboardApi:
             "/state": {"GET": self._state},
             "/feed": {"GET": self._feed},
             "/clients": {"GET": self._clients},
+            "/installs": {"GET": self._installs},
             "/tools": {"GET": self._tools},
             "/settings": {"GET": self._settings},
             "/approvals": {"GET": self._waiting, "POST": self._judge},
@@ -183,6 +185,10 @@ class DashboardApi:
 
     async def _clients(self, request: RestRequest) -> Response:
         return answer(self._watched.clients(request.caller))
+
+    async def _installs(self, request: RestRequest) -> Response:
+        check_unbound(request.caller, _ALL)
+        return answer(InstallList(await self._curated.installs()))
 
     async def _tools(self, request: RestRequest) -> Response:
         places = self._watched.tool_places(request.caller)

@@ -6,6 +6,7 @@ from typing import Protocol
 from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
     CallSummary,
+    ClientInstall,
     ClientList,
     DashboardMode,
     DashboardState,
@@ -73,6 +74,9 @@ class HubOperator(Protocol):
         """Writes overrides, which hold at once."""
 
     async def settings(self) -> SettingList: ...
+
+    async def installs(self) -> list[ClientInstall]:
+        """The clients on this machine."""
 
     async def server(self, server: str) -> ServerDetails: ...
 

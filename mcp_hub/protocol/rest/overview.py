@@ -58,6 +58,26 @@ class ClientList(Struct):
     kinds: list[str]
 
 
+InstallState = Literal["installed", "lost", "missing", "unreadable", "absent"]
+"""Of the hub in a client: `lost` was put there by a command and is gone, `absent` are clients that are not here."""
+
+
+class ClientInstall(Struct, frozen=True, omit_defaults=True):
+    """A client program on the machine of the hub. `command` installs the hub in it; empty: that is done by hand."""
+
+    client: str
+    title: str
+    state: InstallState
+    command: str
+    path: str = ""
+
+
+class InstallList(Struct):
+    """All clients that the hub knows."""
+
+    clients: list[ClientInstall]
+
+
 class DashboardState(Struct, frozen=True, omit_defaults=True):
     """The hub now. `cursor` (`epoch:seq`) is where `/api/feed` continues; `calls` are the newest first.
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import anyio
 
 from mcp_hub.app.build import open_app
 from mcp_hub.app.http import HttpFront
+from mcp_hub.cli.clients.files.installed import client_installs
 from mcp_hub.config.load.load import load
 from mcp_hub.protocol.rest.overview import DashboardMode
 from tests.unit.fronts import local_hub
@@ -62,7 +64,8 @@ async def dashboard_hub(
         open_app(load(path, {}), {"MCP_HUB_STATE_DIR": str(root / "state")}, has_executors=True) as app,
         anyio.create_task_group() as tasks,
     ):
-        front = HttpFront(app, None, is_open=True, dashboard=mode)
+        installs = partial(client_installs, {"HOME": str(root), "MCP_HUB_STATE_DIR": str(root / "state")})
+        front = HttpFront(app, None, is_open=True, dashboard=mode, installs=installs)
         peer = DashboardPeer(app, tools, front.rest, front.endpoints, tasks)
         peer.front = front
         await app.hub.catalog.settled()

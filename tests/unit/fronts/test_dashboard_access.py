@@ -166,7 +166,7 @@ async def test_a_bound_token_sees_its_own_calls_and_operates_nothing(shared: Das
     problem(await shared.page("DELETE", f"/v1/streams/{foreign}", token=NARROW).ended(), 404, "unknown_stream")
     refused: list[tuple[str, str, Any]] = [
         *CHANGES[1:6],
-        *(("GET", path, None) for path in ("/settings", "/approvals", "/server?server=local")),
+        *(("GET", path, None) for path in ("/settings", "/approvals", "/installs", "/server?server=local")),
     ]
     for method, path, body in refused:
         problem(await shared.page(method, path, body, token=NARROW).ended(), 403, "profile_bound")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry
 from mcp_hub.stores.server_logs.reader import last_records
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, problem
@@ -119,6 +120,19 @@ async def test_details_of_a_server_have_its_stderr_and_what_the_hub_says(tmp_pat
     assert [(one["text"], one.get("level")) for one in lines] == [
         ("a line", None), ("Bearer ***", None), ("upstream_exited code=1", "warning")
     ]  # fmt: skip
+
+
+async def test_a_client_that_lost_the_hub_is_shown_and_one_look_is_good_for_seconds(tmp_path: Path) -> None:
+    file = tmp_path / ".cursor/mcp.json"
+    file.parent.mkdir()
+    file.write_text("{}")
+    WrittenEntries(tmp_path / "state").add(WrittenEntry("cursor", str(file)))
+    async with dashboard_hub(tmp_path) as peer:
+        for text in ("{}", '{"mcpServers": {"mcp-hub": {}}}'):
+            file.write_text(text)
+            (here,) = [one for one in (await peer.get("/installs"))["clients"] if one["state"] != "absent"]
+            assert (here["client"], here["state"], here["path"]) == ("cursor", "lost", str(file))
+            assert here["command"] == "mcp-hub install cursor --http"
 
 
 async def test_clients_are_shown_with_what_they_are_listed(peer: DashboardPeer) -> None:

@@ -27,9 +27,7 @@ def dashboard_of(
 ) -> DashboardApi:
     """`operator` is the token of this start; `mode` is that of now; `installs` looks for clients, and blocks."""
     seen = app.seen
-    watch = HubWatch(
-        app.current, app.hub, app.registry, app.streams, app.operations, seen.clients, seen.recent, SystemClock()
-    )
+    watch = HubWatch(app.current, app.hub, app.registry, app.streams, app.operations, seen, SystemClock())
     file = OverridesFile(seen.config.absolute(), app.operations.reload)
     approvals, logins = (
         ToolApprovals(app.approvals, seen.records, str(file.config)),

@@ -179,7 +179,8 @@ class DashboardApi:
         feed = Feed(self._watched, request.caller, request.query_params.get("after", ""))
         self._feeds += 1
         try:
-            await self._closing.connected(request, feed.send(request.streamed()))
+            with self._watched.watched(request.caller, self._mode()):
+                await self._closing.connected(request, feed.send(request.streamed()))
         finally:
             self._feeds -= 1
 

@@ -1,6 +1,7 @@
 """The hub as the dashboard asks for it. `app.dashboard` implements both protocols."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from mcp_hub.protocol.rest.overview import (
@@ -50,6 +51,9 @@ class HubView(Protocol):
         """The calls that ended behind a place; None if that is not known any more."""
 
     def live(self, caller: Caller) -> list[CallSummary]: ...
+
+    def watched(self, caller: Caller, mode: DashboardMode) -> AbstractContextManager[None]:
+        """A page is open meanwhile; one of an operator answers what clients cannot be asked."""
 
     async def owner(self, id_: str) -> str | None:
         """The principal of a stream. Raises `StoreError`."""

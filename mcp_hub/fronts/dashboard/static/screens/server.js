@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from '../lib/ui.js';
 import { ask, get, segment } from '../lib/api.js';
 import { link } from '../lib/router.js';
-import { clock, count, plain, plural, quoted } from '../lib/format.js';
+import { count, exact, plain, plural, quoted } from '../lib/format.js';
 import { operates, useStore } from '../lib/store.js';
 import { Command, Confirm, Empty, isLogin, Panel, ServerBadge } from '../lib/parts.js';
 import { ServerLogin } from './login_server.js';
@@ -32,14 +32,12 @@ export function Server({ name }) {
         <p></p><${Command}>${`mcp-hub restart ${quoted(name)}`}<//></div><//>
       <${Findings} server=${server} />
     </div>
-    <${Panel} title="Log: stderr, and what the hub says">${lines.length ? html`<div class="body"><pre class="out" tabindex="0" aria-label="Log">${lines.map((line) => html`<div class=${line.level ? `hub ${line.level}` : ''}>${line.at ? html`<span class="dim">${plain(time(line.at))} </span>` : null}${line.level ? 'hub: ' : ''}${plain(line.text)}</div>`)}</pre>
+    <${Panel} title="Log: stderr, and what the hub says">${lines.length ? html`<div class="body"><pre class="out" tabindex="0" aria-label="Log">${lines.map((line) => html`<div class=${line.level ? `hub ${line.level}` : ''}>${line.at ? html`<span class="dim">${plain(exact(line.at))} </span>` : null}${line.level ? 'hub: ' : ''}${plain(line.text)}</div>`)}</pre>
       <p></p><${Command}>${`mcp-hub logs ${quoted(name)}`}<//></div>` : html`<${Empty}>The server has written nothing to stderr.<//>`}<//>
     <${Panel} title=${plural(tools.length, 'tool')}>${tools.length ? html`<ul class="list cols">${tools.slice(0, 300).map((tool) => html`<li key=${tool.name}><a class="what" href=${link('tool', tool.name)}>${plain(tool.name)}</a><span class="dim num">${count(tool.tokens.full)} tokens</span></li>`)}</ul>
       ${tools.length > 300 ? html`<p class="empty"><a href=${link('tools', '', { server: name })}>all of them</a></p>` : null}` : html`<${Empty}>${server.state === 'ready' ? 'The server offers no tools to you.' : 'Its tools are known once it is ready.'}<//>`}<//>
   </div>`;
 }
-
-const time = (at) => (Number.isNaN(Date.parse(at)) ? at : clock(Date.parse(at) / 1000));
 
 function facts(server) {
   const entries = Object.entries(server.offered ?? {}).map(([kind, n]) => plural(n, kind)).join(', ');

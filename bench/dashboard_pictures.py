@@ -71,7 +71,7 @@ async def main(folder: Path) -> None:
     """Takes the pictures."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        async with http_hub(_configuration(root), root) as hub, RestClient(hub) as rest, browsed() as page:
+        async with http_hub(_configuration(root), root, HOME=name) as hub, RestClient(hub) as rest, browsed() as page:
             await page.scheme("light")
             await page.enter(hub, root)
             stream = await _calls(hub, rest)

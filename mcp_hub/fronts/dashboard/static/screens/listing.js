@@ -30,7 +30,7 @@ export function Listing({ tool, own, onDone }) {
     <fieldset class="hints"><legend>Hints in place of the server's, and whether it is pinned</legend>${HINTS.map(([key, title]) => html`<${Choice} key=${key} id=${`listed-${key}`} title=${title} value=${asText(hints[key])} onChange=${(value) => setHints((old) => ({ ...old, [key]: asBoolean[value] }))} />`)}
       <${Choice} id="listed-pin" title="Pinned" value=${pin} onChange=${setPin} /></fieldset>
     <div class="head"><button class="go" disabled=${busy}>Save</button><button type="button" disabled=${busy} onClick=${() => save({ hide: true }, `${tool.name} is hidden.`)}>Hide</button>
-      <${Copy} text=${yaml} label="Copy these lines for servers.yaml">Copy as YAML<//></div></form></div><//>`;
+      <${Copy} text=${yaml}>Copy as YAML<//></div></form></div><//>`;
 }
 
 const Choice = ({ id, title, value, onChange }) => html`<div class="field"><label for=${id}>${title}</label><select id=${id} value=${value} onChange=${(event) => onChange(event.target.value)}>

@@ -1,15 +1,17 @@
 """Elicitations of clients that cannot be asked: while an operator's page is open, people answer in their place."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from mcp_hub.types import UpstreamState
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import NARROW, Response
-from tests.upstreams.child import until
+from tests.upstreams.child import WAIT, until
 from tests.upstreams.launch import entry
 from tests.upstreams.messages import CLIENT
 
@@ -22,11 +24,18 @@ META = {
 }  # fmt: skip
 
 
+@asynccontextmanager
+async def hub(root: Path, *eras: str, **settings: Any) -> AsyncIterator[DashboardPeer]:
+    """A hub with a server of each of these eras, which is ready."""
+    servers = {era: entry(name=era, era=era) for era in eras}
+    async with dashboard_hub(root, servers=servers, prefix="always", expose="full", **settings) as running:
+        await until(lambda: all(own.state is UpstreamState.READY for own in running.app.hub.statuses()))
+        yield running
+
+
 @pytest.fixture
 async def peer(tmp_path: Path) -> AsyncIterator[DashboardPeer]:
-    servers = {era: entry(name=era, era=era) for era in ("handshake", "modern")}
-    async with dashboard_hub(tmp_path, servers=servers, prefix="always", expose="full") as running:
-        await until(lambda: all(own.state is UpstreamState.READY for own in running.app.hub.statuses()))
+    async with hub(tmp_path, "handshake", "modern") as running:
         yield running
 
 
@@ -38,9 +47,9 @@ async def session(peer: DashboardPeer) -> dict[str, str]:
     return {**ACCEPT, "mcp-session-id": made.headers["mcp-session-id"]}
 
 
-def asked(peer: DashboardPeer, tool: str, headers: dict[str, str] | None = None) -> Response:
+def asked(peer: DashboardPeer, tool: str, headers: dict[str, str] | None = None, **arguments: str) -> Response:
     """A call of a tool that asks, by a client of the handshake era with these headers, else of the modern one."""
-    params: dict[str, Any] = {"name": tool, "arguments": {"nonce": "n"}}
+    params: dict[str, Any] = {"name": tool, "arguments": arguments or {"nonce": "n"}}
     if headers is None:
         params["_meta"] = META
         headers = {
@@ -117,3 +126,24 @@ async def test_questions_are_declined_when_the_last_page_has_left(
     response = await call.ended()
     assert b"the people at the hub have left" in response.body
     await until(lambda: not people.are_there)
+
+
+async def test_a_client_with_a_soft_deadline_waits_for_the_people_by_hub_wait(tmp_path: Path) -> None:
+    clients = {CLIENT["name"]: {"soft_deadline": 0.3}}
+    async with hub(tmp_path, "handshake", clients=clients) as peer:
+        headers = await session(peer)
+        await feed(peer)
+        early = (await asked(peer, "handshake_ask_form", headers).ended()).body
+        assert b"The tool waits for people at the hub: elicitation/create" in early and b"it asks again" not in early
+        stream, key = await question(peer)
+        waiting = asked(peer, "hub_wait", headers, stream=stream)
+        await until(lambda: len(peer.app.registry.under_way) == 2)
+        await peer.get("/clients")
+        assert await question(peer) == (stream, key), "it is asked once"
+        body = {"key": key, "action": "accept", "content": {"text": "by a person"}}
+        assert (await peer.post(f"/v1/streams/{stream}/input", body)).status < 300
+        said = (await waiting.ended()).body
+        with anyio.fail_after(WAIT):
+            while b"by a person" not in said:  # a slow machine: the wait had its own deadline before
+                said = (await asked(peer, "hub_wait", headers, stream=stream).ended()).body
+        assert b"jsonrpc" in said and b'"method":"elicitation/create"' not in said

@@ -59,9 +59,9 @@ def asked(peer: DashboardPeer, tool: str, headers: dict[str, str] | None = None,
     return peer.start("POST", "/mcp", body, headers=headers, token=None)
 
 
-async def feed(peer: DashboardPeer, **options: Any) -> Response:
+async def feed(peer: DashboardPeer, answers: str = "1", **options: Any) -> Response:
     """A page that is open."""
-    response = peer.page("GET", f"/feed?after={(await peer.get('/state'))['cursor']}", **options)
+    response = peer.page("GET", f"/feed?after={(await peer.get('/state'))['cursor']}&answers={answers}", **options)
     await response.has(b"event: batch")
     return response
 
@@ -104,6 +104,7 @@ async def test_only_pages_of_operators_that_may_change_things_answer(tmp_path: P
         assert not peer.app.seen.operators.are_there
     async with dashboard_hub(tmp_path, tokens=True) as peer:
         await feed(peer, token=NARROW)
+        await feed(peer, answers="")
         assert not peer.app.seen.operators.are_there
         page = await feed(peer)
         assert peer.app.seen.operators.are_there

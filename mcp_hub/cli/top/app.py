@@ -47,7 +47,6 @@ class TopApp(App[ConfigError | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "show('overview')", "Overview"),
         Binding("c", "show('calls')", "Calls"),
-        Binding("enter", "", "Open", show=True),
         Binding("j", "move(1)", "Down", show=False),
         Binding("k", "move(-1)", "Up", show=False),
         Binding("x", "cancel", "Cancel the call"),

@@ -94,7 +94,7 @@ def event_text(event: CallEvent | None) -> Text | None:
 def duration(seconds: float) -> str:
     """For people: `12 ms`, `3.4 s`, `5 min 2 s`."""
     if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
+        return f"{seconds * 1000:.{1 if seconds < 0.01 else 0}f} ms"
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 

@@ -4,6 +4,7 @@ In the mode `read` only GET is answered. A caller that is bound to a profile ope
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -179,7 +180,9 @@ class DashboardApi:
         feed = Feed(self._watched, request.caller, request.query_params.get("after", ""))
         self._feeds += 1
         try:
-            with self._watched.watched(request.caller, self._mode()):
+            # the page shows questions with a form, other programs only watch
+            is_page = request.query_params.get("answers") == "1"
+            with self._watched.watched(request.caller, self._mode()) if is_page else nullcontext():
                 await self._closing.connected(request, feed.send(request.streamed()))
         finally:
             self._feeds -= 1

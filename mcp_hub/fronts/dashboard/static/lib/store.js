@@ -106,7 +106,7 @@ function take(batch) {
 }
 
 async function follow(cursor) {
-  for await (const event of events(`feed?after=${cursor}`)) {
+  for await (const event of events(`feed?after=${cursor}&answers=1`)) {
     if (!store.online) { store.online = true; changed(); }
     if (event.type === 'reset') return null;
     if (event.type === 'batch') {

@@ -62,8 +62,7 @@ async def _calls(hub: Hub, rest: RestClient) -> str:
 
 
 async def _take(page: Page, place: Path, fragment: str, text: str, height: int = 720) -> None:
-    await page.js(f"location.hash = {json.dumps(fragment)}")
-    await page.sees(text)
+    await page.go(fragment, text)
     await anyio.sleep(0.4)
     await page.shot(place, width=1200, height=height)
 
@@ -72,10 +71,9 @@ async def main(folder: Path) -> None:
     """Takes the pictures."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        async with http_hub(_configuration(root), root) as hub, RestClient(hub) as rest, browsed() as page:
-            record = next((root / "state" / "hubs").glob("*.json"))
+        async with http_hub(_configuration(root), root, HOME=name) as hub, RestClient(hub) as rest, browsed() as page:
             await page.scheme("light")
-            await page.open(f"{hub.url.removesuffix('mcp')}#token={json.loads(record.read_text())['operator']}")
+            await page.enter(hub, root)
             stream = await _calls(hub, rest)
             await _take(page, folder / "dashboard-stream.png", f"#/stream/{stream}", "step 5 done")
             await _take(page, folder / "dashboard-overview.png", "#/overview", "Needs you")

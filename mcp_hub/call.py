@@ -7,6 +7,8 @@ import msgspec
 
 from mcp_hub.errors import HubError, RpcError
 from mcp_hub.events import CallEvent, Completed
+from mcp_hub.protocol.capabilities import SUPERSET
+from mcp_hub.protocol.questions import ELICIT, can_answer
 from mcp_hub.types import (
     HANDSHAKE,
     CallId,
@@ -22,6 +24,14 @@ from mcp_hub.types import (
 )
 
 
+class People(Protocol):
+    """People at the hub who answer elicitations in place of clients that cannot be asked."""
+
+    @property
+    def are_there(self) -> bool:
+        """Whether somebody is there to answer."""
+
+
 class Call(msgspec.Struct, frozen=True, gc=False):
     """One upstream request: `tools/call`, `prompts/get`, `resources/read` or `completion/complete`.
 
@@ -32,7 +42,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     `exported_uri` is the URI that the client read, where the upstream knows it by another; `asked` is the name or URI
     as the client sent it. `takes_events`: its caller reads events, not messages. `result_tokens` are those above which
     its result is cut, 0 for never. `partials` is the form in which its client gets partial content as progress
-    messages, if it does. `must_read`: it must not reach a tool that is not read-only.
+    messages, if it does. `must_read`: it must not reach a tool that is not read-only. `people`
+    answer in place of its client.
     """
 
     id: CallId
@@ -56,6 +67,27 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     partials: PartialForm | None = None
     is_program: bool = False
     must_read: bool = False
+    people: People | None = None
+
+    def asks_client(self, method: str, params: RawJson) -> bool:
+        """Whether a question of the call goes to its client; others are for `people`."""
+        return self.people is None or can_answer(self.capabilities, self.version, method, params) is None
+
+    def lack(self, method: str, params: RawJson) -> str | None:
+        """Why nobody can be asked this; None if the client can be, or people who are there."""
+        lack = can_answer(self.capabilities, self.version, method, params)
+        is_for_people = method == ELICIT and self.people is not None and self.people.are_there
+        return None if is_for_people else lack
+
+    @property
+    def answered(self) -> JsonObject:
+        """The capabilities of whoever answers questions of a modern server: of the client, and of people.
+
+        What it asks in a result reaches a modern client as it is, and so nobody else.
+        """
+        if self.era is not HANDSHAKE or self.people is None or not self.people.are_there:
+            return self.capabilities
+        return {**self.capabilities, "elicitation": SUPERSET["elicitation"]}
 
     @property
     def server_era(self) -> Era:

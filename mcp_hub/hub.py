@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.aio import Turn
-from mcp_hub.call import Call, CallHandler, Early, Upstream
+from mcp_hub.call import Call, CallHandler, Early, People, Upstream
 from mcp_hub.calls.handle import CallHandle, RemoteCall, remote_call
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
@@ -53,12 +53,10 @@ __all__ = [
 ]  # fmt: skip
 
 _ANYBODY: Final = ClientKind()
-_SHORT: Final = TimeLimits(60, 60)
-"""Of the hub's own tools that wait for no call."""
+_SHORT: Final = TimeLimits(60, 60)  # of the hub's own tools that wait for no call
 _MOST_TOKENS: Final = 8000
 """Of an answer of the hub's own to a client whose results are not cut."""
-_CUT: Final = frozenset({"tools/call", "resources/read"})
-"""Methods whose results may be cut."""
+_CUT: Final = frozenset({"tools/call", "resources/read"})  # methods whose results may be cut
 
 
 class _Facts(msgspec.Struct, frozen=True):
@@ -196,7 +194,7 @@ class HubPort:
         early = None
         if method == "tools/call" and meant.to.server != OWN:
             early = facts.early if session.era is HANDSHAKE else self._early(session, meant.to, facts.early)
-        call = _routed(session, method, meant, meta, facts, early)
+        call = _routed(session, method, meant, meta, facts, early, self.session_rules.people)
         if retried is not None:
             found = self._retried(call, *retried, early)
             if isinstance(found, CallHandle):
@@ -368,8 +366,9 @@ class HubPort:
 
 
 def _routed(
-    session: Session, method: str, meant: meta_tools.Meant, meta: RequestMeta, facts: _Facts, early: Early | None
-) -> Call:
+    session: Session, method: str, meant: meta_tools.Meant, meta: RequestMeta, facts: _Facts, early: Early | None,
+    people: People | None,
+) -> Call:  # fmt: skip
     to = meant.to
     return Call(
         id=new_call_id(),
@@ -392,6 +391,7 @@ def _routed(
         partials=None if meta.token is None or (facts.takes_events and to.server != OWN) else facts.partials,
         is_program=session.offer.kind is not None,
         must_read=meant.must_read,
+        people=people,
     )
 
 

@@ -4,9 +4,10 @@ Payloads (definitions, params, results) are `RawJson`: JSON text as the sender w
 spliced, never parsed into models and dumped again.
 """
 
+import os
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final, Literal, NamedTuple, NewType
+from typing import Any, Final, Literal, NamedTuple, NewType, Self
 
 import msgspec
 
@@ -32,6 +33,11 @@ class FileStamp(NamedTuple):
     modified: int
     changed: int
     size: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> Self:
+        """That of a file that was looked at."""
+        return cls(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
 
     @property
     def text(self) -> str:

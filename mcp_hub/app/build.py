@@ -255,6 +255,10 @@ def _registry(
     )
 
 
+def _session_rules(settings: Settings, seen: Seen) -> SessionRules:
+    return SessionRules(settings.hub.page_size, settings.hub.task_after, seen.operators)
+
+
 def _binding(hub: HubPort, current: Current, upstreams: Mapping[str, Upstream]) -> Binding:
     own = current.settings.hub
     limits = FrontLimits(own.limits.depth, own.limits.batch, own.limits.open_requests, own.limits.listens)
@@ -284,16 +288,16 @@ def build(
         servers.upstreams[executors.name] = executors
     streams = StreamTable(open_store(settings, env), clock, stream_limits(settings), lambda row: hub.take_up(row))
     documents, kinds = open_documents(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
-    seen = Seen.of(kinds, loaded.path, records)
+    seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way)
     registry = _registry(settings, env, servers, streams, turn, seen.recent.ended if has_executors else None)
-    durations, rules = time_limits(settings), SessionRules(settings.hub.page_size, settings.hub.task_after)
+    durations, rules = time_limits(settings), _session_rules(settings, seen)
     results = LongResults(Retention(documents, estimate), ReadResult(documents, estimate, clock))
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
     hub = HubPort(
         catalog, registry, servers.upstreams, durations, rules, _pending_input(settings, state, registry),
         changes, streams, current.call_rules, follow_up, seen.clients, results, turn,
     )  # fmt: skip
-    fixed = executors.name if executors is not None else None
+    fixed = None if executors is None else executors.name
     applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)
     reloader = Reloader(loaded, partial(load, loaded.path, env, lenient=True), applier)
     status = HubStatus(current, hub, servers.upstreams, approvals, reloader, lambda: watchdog.has_given_up)

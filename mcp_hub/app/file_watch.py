@@ -25,10 +25,9 @@ _LATEST: Final = 5.0
 def stamp_of(path: Path) -> FileStamp | None:
     """The stamp that differs between two versions of the file; None if it cannot be looked at."""
     try:
-        found = os.stat(path)
+        return FileStamp.of(os.stat(path))
     except OSError:
         return None
-    return FileStamp(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
 
 
 class WatchedFile:

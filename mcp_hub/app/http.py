@@ -37,7 +37,7 @@ from mcp_hub.fronts.monitoring.metrics import Metrics
 from mcp_hub.fronts.rest import pages
 from mcp_hub.fronts.rest.api import RestApi
 from mcp_hub.logs import get_logger
-from mcp_hub.protocol.rest.overview import DashboardMode
+from mcp_hub.protocol.rest.overview import ClientInstall, DashboardMode
 from mcp_hub.sessions.session import Caller
 
 if TYPE_CHECKING:
@@ -54,12 +54,20 @@ class HttpFront:
 
     `endpoints` is the ASGI application. `profile` is that of callers whose token names none; `is_open` says that the
     endpoints that change the hub need no token, because only this machine reaches them. `dashboard` is the mode of the
-    dashboard where the settings name none, `operator` the token for it, which is a new one at each start.
+    dashboard where the settings name none, `operator` the token for it, which is a new one at each start. `installs`
+    looks at the client programs of this machine, and blocks.
     """
 
-    def __init__(self, app: App, profile: str | None, *, is_open: bool, dashboard: DashboardMode = "off") -> None:
-        settings = app.settings
-        http = settings.hub.http
+    def __init__(
+        self,
+        app: App,
+        profile: str | None,
+        *,
+        is_open: bool,
+        dashboard: DashboardMode = "off",
+        installs: Callable[[], list[ClientInstall]] = list,
+    ) -> None:
+        settings, http = app.settings, app.settings.hub.http
         admission = admission_of(http)
         most, each, body = http.max_sessions, http.sessions_per_principal, http.max_body
         self.mcp = StreamableHttp(
@@ -77,7 +85,7 @@ class HttpFront:
         self.auth = HttpAuthFactory(profile)
         self.operator = secrets.token_urlsafe(32)
         self.dashboard_mode = mode_of(app, dashboard)
-        self.dashboard = dashboard_of(app, self.rest, self.operator, profile, self.dashboard_mode)
+        self.dashboard = dashboard_of(app, self.rest, self.operator, profile, self.dashboard_mode, installs)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
         self.endpoints = Endpoints(
             self.auth.made(settings),

@@ -12,7 +12,7 @@ from mcp_hub.config.schema.remote import is_cleartext
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.logs import get_logger
 from mcp_hub.types import UpstreamState
-from mcp_hub.upstreams.auth.grants import ClientRegistration
+from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant
 from mcp_hub.upstreams.auth.store import GrantStore
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 
@@ -23,6 +23,7 @@ log = get_logger(__name__)
 
 _LOOK: Final = 1.0
 """Seconds between two looks at whether somebody has logged in."""
+_SHORT: Final = ". The login cannot be renewed: log in again when it expires"
 _LOGGED_IN: Final = "there is a new login to it"
 _LOGGED_OUT: Final = "its login was removed"
 _WAITING: Final = frozenset({UpstreamState.FAILED, UpstreamState.BACKING_OFF})
@@ -55,22 +56,43 @@ def client_of(server: ServerSettings) -> ClientRegistration | None:
     )
 
 
+def login_of(server: ServerSettings) -> tuple[str, ClientRegistration] | None:
+    """The URL of a server and whom to log in as; None for one without a login."""
+    client = client_of(server)
+    return None if server.url is None or client is None else (server.url, client)
+
+
+def why_no_login(settings: ServerSettings) -> str:
+    """The reason, as the rest of a sentence about a server without a login."""
+    if settings.url is None:
+        return "is not remote: it does not have a url to log in to"
+    if is_cleartext(settings.url):
+        return "has an http:// url, where others could read the token. Use https://"
+    return "already has credentials in bearer or headers. Remove them to log in"
+
+
+def outcome(server: str, grant: Grant, client: ClientRegistration) -> str:
+    """A sentence about a login that was made."""
+    rights = f" with scope {grant.scope}" if grant.scope else ""
+    renewed = "" if grant.refresh_token or client.is_machine or grant.expires_at is None else _SHORT
+    return f"Logged in to {server}{rights}{renewed}."
+
+
 class Logins:
     """The logins of one hub, by server; the latest of a name counts."""
 
     def __init__(self, store: GrantStore) -> None:
-        self._store = store
+        self.store = store
         self._held: dict[str, Access] = {}
 
     def access(self, name: str, server: ServerSettings) -> "Access | None":
         """The login for the connections of that server, if it may have one."""
         from mcp_hub.upstreams.auth.access import Access  # an HTTP client, which most hubs do without
 
-        client = client_of(server)
-        if client is None or server.url is None:
+        if (found := login_of(server)) is None:
             self._held.pop(name, None)
             return None
-        self._held[name] = Access(name, server.url, client, self._store)
+        self._held[name] = Access(name, *found, self.store)
         return self._held[name]
 
     async def follow(self, upstreams: Mapping[str, Upstream], renew: Callable[[str, str], None]) -> None:
@@ -85,7 +107,7 @@ class Logins:
             if not self._held:
                 continue
             try:
-                changed = self._store.folder.stat().st_mtime_ns
+                changed = self.store.folder.stat().st_mtime_ns
             except OSError:
                 continue
             if changed != last:

@@ -1,7 +1,8 @@
 """Reloads of the configuration in a running hub: read, plan, apply; part of the composition root.
 
 An invalid file changes nothing; the log says why. Valid settings are put in place between two steps of the event loop:
-servers whose connection changed are replaced, all others are not touched. One reload runs at a time.
+servers whose connection changed are replaced, all others are not touched. One reload runs at a time. The overrides
+beside the file are read and watched with it.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import msgspec
 from mcp_hub.app.file_watch import WatchedFile
 from mcp_hub.clock import wall_time
 from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.load.overrides import overrides_of
 from mcp_hub.config.plan import Plan, plan, until_next_start
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError, ConfigFinding
@@ -59,7 +61,7 @@ class Target(Protocol):
 
 
 class Reloader:
-    """Keeps the settings in line with their file. `read` loads the file, in a worker thread.
+    """Keeps the settings in line with their file, and the overrides beside it. `read` loads both, in a worker thread.
 
     `checks` refuse settings that this hub cannot have, by a `ConfigError`. So may `prepares`; each returns a callback
     for the moment when the settings hold. `last` is the last reload; `settings` are those that hold.
@@ -72,7 +74,9 @@ class Reloader:
         self.failed = 0
         self.checks: list[Callable[[Settings], None]] = []
         self.prepares: list[Callable[[Settings], Callable[[], None]]] = []
-        self._file = WatchedFile(Path(loaded.path), loaded.stamp)
+        path = Path(loaded.path)
+        overrides = WatchedFile(overrides_of(path), loaded.overrides_stamp)
+        self._files = (WatchedFile(path, loaded.stamp), overrides)
         self._read = read
         self._target = target
         self._turn = anyio.Lock()
@@ -80,15 +84,17 @@ class Reloader:
     @property
     def stamp(self) -> FileStamp | None:
         """The version of the file that was read last."""
-        return self._file.stamp
+        return self._files[0].stamp
 
     async def reload(self, trigger: str) -> Reload:
         """Reads the file and applies it. The outcome is logged, too."""
         async with self._turn:
-            stamp = self._file.stamp
+            file, overrides = self._files
+            stamp = file.stamp
             try:
                 with anyio.move_on_after(_READING):
-                    stamp = await self._file.look()
+                    stamp = await file.look()
+                    overrides.was_read(await overrides.look())
                 return self._applied(trigger, stamp, await self._loaded())
             except ConfigError as error:
                 return self._refused(trigger, stamp, tuple(map(str, error.findings)))
@@ -99,10 +105,15 @@ class Reloader:
                 return self._refused(trigger, stamp, (str(finding),))
 
     async def watch(self) -> None:
-        """Reloads when the file has changed, as long as `hub.watch` says so, until cancelled."""
-        file = self._file
+        """Reloads when one of the files has changed, as long as `hub.watch` says so, until cancelled."""
+        file, overrides = self._files
         if file.stamp is None:
             file.was_read(await file.look())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch, file, name="configuration")
+            tasks.start_soon(self._watch, overrides, name="overrides")
+
+    async def _watch(self, file: WatchedFile) -> None:
         while True:
             stamp = await file.changed()
             if stamp != file.stamp and self.settings.hub.watch:  # nobody else has read it meanwhile
@@ -114,7 +125,7 @@ class Reloader:
         with anyio.move_on_after(_READING):
             return await anyio.to_thread.run_sync(self._read, abandon_on_cancel=True)
         said = f"reading the file took more than {_READING:g} s"
-        raise ConfigError(ConfigFinding("config_unreadable", said, str(self._file.path)))
+        raise ConfigError(ConfigFinding("config_unreadable", said, str(self._files[0].path)))
 
     def _applied(self, trigger: str, stamp: FileStamp | None, loaded: Loaded) -> Reload:
         """Raises: ConfigError, and then nothing has changed."""
@@ -128,7 +139,7 @@ class Reloader:
         self._target.apply(settings, change, (*change.added, *change.restarted, *revived))
         revived = tuple(name for name in stays if name in revived or self._target.revive(name))
         self.settings = settings
-        self._file.was_read(loaded.stamp or stamp)
+        self._files[0].was_read(loaded.stamp or stamp)
         for put in prepared:
             put()
         for warning in loaded.warnings:
@@ -139,7 +150,7 @@ class Reloader:
         return self.last
 
     def _refused(self, trigger: str, stamp: FileStamp | None, findings: tuple[str, ...]) -> Reload:
-        self._file.was_read(stamp)  # not read again before it changes
+        self._files[0].was_read(stamp)  # not read again before it changes
         if len(findings) > _MOST_FINDINGS:
             findings = (*findings[:_MOST_FINDINGS], f"… and {len(findings) - _MOST_FINDINGS} more findings")
         self.failed += 1

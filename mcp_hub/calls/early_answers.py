@@ -123,5 +123,5 @@ class OutputSoFar(EarlyAnswer):
         assert self._reader is not None
         self._streams.leave(self._record)
         row, cursor = self._reader.stream.row, self._reader.cursor
-        asked = self._record.open_questions.values()
-        return EarlyOutput(row, cursor, still_running(row.id, cursor, self._said, "Output so far", asked))
+        call, asked = self._record.call, self._record.open_questions.values()
+        return EarlyOutput(row, cursor, still_running(row.id, cursor, self._said, "Output so far", call, asked))

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from mcp_hub.call import People
 from mcp_hub.calls.retries.rules import RetryRule
 
 
@@ -54,12 +55,14 @@ class TimeLimits(msgspec.Struct, frozen=True):
 
 class SessionRules:
     """Settings of all sessions: the entries of one list page, and `task_after`, the seconds that the call of a client
-    that takes tasks may run before it becomes one. `epoch` goes up when sessions have to look again.
+    that takes tasks may run before it becomes one. `epoch` goes up when sessions have to look again. `people` answer
+    questions in place of clients that cannot be asked.
     """
 
-    __slots__ = ("epoch", "page_size", "task_after")
+    __slots__ = ("epoch", "page_size", "people", "task_after")
 
-    def __init__(self, page_size: int, task_after: float = 5.0) -> None:
+    def __init__(self, page_size: int, task_after: float = 5.0, people: People | None = None) -> None:
+        self.people = people
         self.page_size = page_size
         self.task_after = task_after
         self.epoch = 0

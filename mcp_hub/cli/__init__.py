@@ -72,6 +72,7 @@ _GROUPS: Final = {
     "Operate": {
         "status": "running.status:status",
         "open": "browser.open:open_dashboard",
+        "top": "browser.top:top",
         "reload": "reload:reload",
         "restart": "reload:restart",
         "service": "running.service:service",

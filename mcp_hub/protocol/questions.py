@@ -20,9 +20,9 @@ from mcp_hub.types import Era, JsonObject, RawJson, RawObject
 Question = tuple[str, RawJson]
 """Method and params."""
 
-_ELICIT: Final = "elicitation/create"
+ELICIT: Final = "elicitation/create"
 _SAMPLE: Final = "sampling/createMessage"
-QUESTIONS: Final[Mapping[str, str]] = {_ELICIT: "elicitation", _SAMPLE: "sampling", "roots/list": "roots"}
+QUESTIONS: Final[Mapping[str, str]] = {ELICIT: "elicitation", _SAMPLE: "sampling", "roots/list": "roots"}
 """The requests that a client may get, and the capability that each takes."""
 
 _ACTIONS: Final[Mapping[bytes, str]] = {b'"accept"': "accept", b'"decline"': "decline", b'"cancel"': "cancel"}
@@ -32,7 +32,7 @@ MAX_QUESTIONS: Final = 64
 MAX_STATE: Final = 65_536
 """Characters of a `requestState`, which travels with each retry."""
 
-_WITH_ELICITATION: Final = "2025-06-18"
+_WITHELICITATION: Final = "2025-06-18"
 _WITH_MODES: Final = "2025-11-25"
 _RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 _ONE_HOP: Final = (PROGRESS_TOKEN, _RELATED_TASK)
@@ -46,7 +46,7 @@ _string = msgspec.json.Decoder(str).decode
 def capability_for(method: str, params: RawJson) -> JsonObject:
     """The capability that a client needs to be asked this; `includeContext` takes none. Raises `KeyError`."""
     members = raw_object(params) or {}
-    if method == _ELICIT:
+    if method == ELICIT:
         return {"elicitation": {_mode(members): {}}}
     if method == _SAMPLE and any(members.get(name, _NULL) != _NULL for name in ("tools", "toolChoice")):
         return {"sampling": {"tools": {}}}
@@ -57,7 +57,7 @@ def can_answer(capabilities: JsonObject, version: str, method: str, params: RawJ
     """None if a client of these capabilities and this version may be asked; else why not, for people."""
     if method not in QUESTIONS:
         return f"no client can be asked for {method[:100]}"
-    if method == _ELICIT and not is_at_least(version, _WITH_ELICITATION):
+    if method == ELICIT and not is_at_least(version, _WITHELICITATION):
         return f"protocol version {version} has no elicitation"
     lack = missing(capability_for(method, params), capabilities)
     return None if lack is None else f"the client did not declare {lack[:100]}"
@@ -77,7 +77,7 @@ def for_version(method: str, params: RawJson, version: str, elicitation_id: str)
     if any(name in meta for name in _ONE_HOP):
         meta = {name: value for name, value in meta.items() if name not in _ONE_HOP}
         kept["_meta"] = msgspec.Raw(object_bytes(meta))
-    if method == _ELICIT:
+    if method == ELICIT:
         kept = _elicitation_for(kept, version, elicitation_id)
     return params if kept == members else object_bytes(kept)
 
@@ -163,7 +163,7 @@ def _question(key: str, raw: msgspec.Raw) -> Question:
 
 def action_of(method: str, outcome: RawJson | RpcError) -> str | None:
     """The action that an elicitation was answered with; None for another question, an error, or an unknown action."""
-    if method != _ELICIT or isinstance(outcome, RpcError):
+    if method != ELICIT or isinstance(outcome, RpcError):
         return None
     return _ACTIONS.get(bytes((raw_object(outcome) or {}).get("action", b"")))
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import anyio
 
+from tests.e2e.client import Hub
 from tests.upstreams.child import WAIT
 
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -58,6 +59,17 @@ CHOOSE = """(selector, value) => {
 EXEC = "import os, sys; a, b, *argv = sys.argv[1:]; os.dup2(int(a), 3); os.dup2(int(b), 4); os.execv(argv[0], argv)"
 """Puts the ends of the pipes where the browser looks for them, above any number that they may have now."""
 POLL = 0.05
+
+
+def operator(root: Path) -> str:
+    """The token that `mcp-hub open` reads."""
+    (record,) = (root / "state" / "hubs").glob("*.json")
+    return str(json.loads(record.read_text())["operator"])
+
+
+def base(hub: Hub) -> str:
+    """The origin of a hub."""
+    return hub.url.removesuffix("/mcp")
 
 
 class Connection:
@@ -109,6 +121,16 @@ class Page:
     async def open(self, url: str) -> None:
         await self.ask("Page.navigate", url=url)
         await self.until("document.readyState === 'complete'")
+
+    async def enter(self, hub: Hub, root: Path) -> None:
+        """Opens the dashboard of a hub whose state is in `root`, as `mcp-hub open` does."""
+        await self.open(f"{base(hub)}/#token={operator(root)}")
+        await self.sees("Needs you")
+
+    async def go(self, place: str, text: str) -> None:
+        """Goes to a screen without loading the page again; returns once a person can read the text."""
+        await self.js(f"location.hash = {json.dumps(place)}")
+        await self.sees(text)
 
     async def js(self, expression: str) -> Any:
         """The value of an expression, awaited if it is a promise."""

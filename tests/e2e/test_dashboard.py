@@ -13,11 +13,14 @@ import anyio.to_thread
 import pytest
 import yaml
 
+from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry
 from rigs.clients.install import NotInstalled, node_package
-from tests.e2e.browser import BROWSER, WHY_NOT, Page, browsed
+from tests.e2e.browser import BROWSER, WHY_NOT, Page, base, browsed
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
+from tests.unit.upstreams.authorization import Authorization
+from tests.unit.wire.http_server import serving
 from tests.upstreams.launch import argv
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=WHY_NOT)]
@@ -33,17 +36,12 @@ HOSTILE = [
     {"name": "hidden", "description": "a\u200bb\u202ec\x1b[2Jd " + "long " * 3000, "inputSchema": {"type": "object"}},
 ]  # fmt: skip
 SCREENS = {
-    "#/overview": "Needs you", "#/server/a": "Last lines on stderr", "#/server/bad": "mcp-hub doctor bad",
-    "#/tools": "Description", "#/tool/a_echo": "Call it", "#/calls": "Started", "#/stream/{}": "Output so far",
-    "#/search?q=answers%20with%20its%20arguments": "hits", "#/clients": "Connect another client",
+    "#/overview": "Needs you", "#/server/a": "Log: stderr, and what the hub says", "#/server/bad": "mcp-hub doctor bad",
+    "#/tools": "Description", "#/tool/a_echo": "How it is listed", "#/calls": "Started", "#/stream/{}": "Output so far",
+    "#/server/far": "mcp-hub login far",
+    "#/search?q=answers%20with%20its%20arguments": "hits", "#/clients": "On the machine of the hub",
     "#/settings": "hub.http.port",
 }  # fmt: skip
-
-
-def operator(root: Path) -> str:
-    """The token that `mcp-hub open` reads."""
-    (record,) = (root / "state" / "hubs").glob("*.json")
-    return str(json.loads(record.read_text())["operator"])
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +51,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 async def hub(root: Path) -> AsyncIterator[Hub]:
-    """Servers `a`, whose changed tools are held back, with 600 tools; `evil`; and `bad`, which cannot start."""
+    """Servers `a`, whose changed tools are held back, with 600 tools; `evil`; `far`, which wants a login; and `bad`,
+    which cannot start. Codex has lost the hub.
+    """
     (root / "evil.json").write_text(json.dumps(HOSTILE))
     servers: dict[str, list[str]] = {
         "a": argv(name="a", tools=600), "evil": argv(name="evil", tools_json=root / "evil.json"), "bad": ["no-such"],
@@ -62,22 +62,27 @@ async def hub(root: Path) -> AsyncIterator[Hub]:
     entries["jobs"] = {"local": "mcp_hub.examples.jobs:registry"}
     entries["a"]["approval"] = "block"
     settings = {"servers": entries, "hub": {"prefix": "always", "http": {"session_rate": 0}}}
-    async with http_hub(json.dumps(settings), root) as running:
-        yield running
+    codex = root / "home/.codex/config.toml"
+    codex.parent.mkdir(parents=True)
+    codex.touch()
+    WrittenEntries(root / "state").add(WrittenEntry("codex", str(codex), ("install", "codex", "--http")))
+    async with serving(Authorization(scope="read")) as far:
+        entries["far"] = {"url": far.url}
+        async with http_hub(json.dumps(settings), root, HOME=str(root / "home")) as running:
+            yield running
 
 
 @pytest.fixture(scope="module")
 async def browser(hub: Hub, root: Path) -> AsyncIterator[Page]:
     async with browsed() as page:
-        await page.open(f"{base(hub)}/#token={operator(root)}")
-        await page.sees("Needs you")
+        await page.enter(hub, root)
         yield page
 
 
 @pytest.fixture
 async def page(browser: Page, hub: Hub) -> AsyncIterator[Page]:
     """A page with a token, at the overview."""
-    await at(browser, "#/overview", "Needs you")
+    await browser.go("#/overview", "Needs you")
     yield browser
     assert browser.errors == []
     assert await browser.js("window.violations") == []
@@ -88,16 +93,6 @@ async def page(browser: Page, hub: Hub) -> AsyncIterator[Page]:
 async def rest(hub: Hub) -> AsyncIterator[RestClient]:
     async with RestClient(hub) as client:
         yield client
-
-
-def base(hub: Hub) -> str:
-    return hub.url.removesuffix("/mcp")
-
-
-async def at(page: Page, place: str, text: str) -> None:
-    """Goes to a screen without loading the page again."""
-    await page.js(f"location.hash = {json.dumps(place)}")
-    await page.sees(text)
 
 
 async def test_the_token_leaves_the_address_at_once_and_survives_a_reload(page: Page, hub: Hub) -> None:
@@ -113,7 +108,7 @@ async def test_every_screen_in_both_schemes(page: Page, rest: RestClient) -> Non
     for scheme in ("light", "dark"):
         await page.scheme(scheme)
         for place, text in SCREENS.items():
-            await at(page, place.format(stream), text)
+            await page.go(place.format(stream), text)
         colours.add(await page.js("getComputedStyle(document.body).backgroundColor"))
     assert len(colours) == 2
     await page.scheme("light")
@@ -121,7 +116,7 @@ async def test_every_screen_in_both_schemes(page: Page, rest: RestClient) -> Non
 
 
 async def test_a_call_is_watched_reloaded_in_the_middle_and_cancelled(page: Page, rest: RestClient) -> None:
-    await at(page, "#/tool/jobs_run_job", "Call it")
+    await page.go("#/tool/jobs_run_job", "Call it")
     await page.fill("#call-steps", "300")
     await page.fill("#call-seconds", "30")
     await page.click("Call")
@@ -130,7 +125,7 @@ async def test_a_call_is_watched_reloaded_in_the_middle_and_cancelled(page: Page
     await page.sees("step 5 done")
     assert "step 1 done" in await page.text(), "a reload loses nothing"
     stream = str(await page.js("location.hash")).removeprefix("#/stream/")
-    await at(page, f"#/stream/{stream}?after=4", "from the first one")
+    await page.go(f"#/stream/{stream}?after=4", "from the first one")
     await page.misses("step 1 done")
     await page.click("from the first one")
     await page.sees("step 1 done")
@@ -149,8 +144,55 @@ async def test_a_question_is_answered_for_a_caller_that_cannot(page: Page, rest:
     await page.click("Answer")
     assert "main of 42" in str((await rest.until(stream, "completed"))["result"])
     await page.sees("main of 42")
-    await at(page, "#/overview", "Needs you")
+    await page.go("#/overview", "Needs you")
     await page.misses("a_ask_form asks")
+
+
+async def test_a_question_is_answered_for_a_client_that_cannot_be_asked(page: Page, hub: Hub) -> None:
+    answers: list[str] = []
+
+    async def call(client: HttpClient) -> None:
+        given = {"nonce": "n3", "message": "For whom?"}
+        answers.append((await client.request("tools/call", {"name": "a_ask_form", "arguments": given})).text)
+
+    async with HttpClient(hub.url) as client, anyio.create_task_group() as tasks:
+        await client.initialize()
+        tasks.start_soon(call, client)
+        await page.click("a_ask_form asks 1 question")
+        await page.sees("For whom?")
+        await page.fill("form input", "a client without forms")
+        await page.click("Answer")
+        await page.sees("done")
+    assert "a client without forms" in answers[0]
+
+
+async def test_a_person_logs_in_to_a_server(page: Page) -> None:
+    await page.sees("wants a login")
+    await page.go("#/server/far", "mcp-hub login far")
+    await page.click("Log in")
+    await page.sees("The hub waits for you to log in at http://127.0.0.1:")
+    await page.click("Stop waiting")
+    await page.click("Log in")
+    await page.click("Open the login page")
+    await page.sees("Logged in to far with scope read.")
+    await page.sees("ready")
+
+
+async def test_a_client_that_lost_the_hub_needs_a_person(page: Page) -> None:
+    await page.click("Codex has lost the hub: its entry is gone")
+    await page.sees("entry lost")
+    await page.sees("mcp-hub install codex --http")
+
+
+async def test_how_a_tool_is_listed_is_changed(page: Page, root: Path) -> None:
+    await page.go("#/tool/a_tool_00010", "How it is listed")
+    await page.choose("#listed-readOnlyHint", "true")
+    await page.fill("#listed-description", "Better words.")
+    await page.click("Save")
+    await page.until("document.querySelector('h1 + .tag.ok')?.innerText === 'reads'")
+    await page.until("document.querySelector('.out').innerText === 'Better words.'")
+    written = yaml.safe_load((root / "servers.overrides.yaml").read_text())["servers"]["a"]["per_tool"]["tool_00010"]
+    assert written == {"description": "Better words.", "annotations": {"readOnlyHint": True}}
 
 
 async def test_a_changed_tool_is_approved_and_another_one_rejected(page: Page, rest: RestClient, root: Path) -> None:
@@ -171,7 +213,7 @@ async def test_a_changed_tool_is_approved_and_another_one_rejected(page: Page, r
 
 
 async def test_tools_are_hidden_in_bulk_and_shown_again(page: Page) -> None:
-    await at(page, "#/tools?q=a_tool_0030", "a_tool_00300")
+    await page.go("#/tools?q=a_tool_0030", "a_tool_00300")
     await page.click("Choose a_tool_00300")
     await page.click("Choose a_tool_00301")
     await page.click("Hide")
@@ -183,9 +225,9 @@ async def test_tools_are_hidden_in_bulk_and_shown_again(page: Page) -> None:
 
 
 async def test_texts_of_a_hostile_server_are_only_text(page: Page, rest: RestClient) -> None:
-    await at(page, "#/tools?server=evil", "evil_markup")
-    await at(page, "#/tool/evil_markup", "<script>window.pwned=1</script>")
-    await at(page, "#/tool/evil_hidden", "a\\u{200b}b\\u{202e}c\\u{1b}[2Jd")
+    await page.go("#/tools?server=evil", "evil_markup")
+    await page.go("#/tool/evil_markup", "<script>window.pwned=1</script>")
+    await page.go("#/tool/evil_hidden", "a\\u{200b}b\\u{202e}c\\u{1b}[2Jd")
     result = {"content": [
         {"type": "text", "text": EVIL + "\x07" + "x" * 1_000_000},
         {"type": "image", "mimeType": "image/svg+xml", "data": "PHN2ZyBvbmxvYWQ9IndpbmRvdy5wd25lZD0xIi8+"},
@@ -194,7 +236,7 @@ async def test_texts_of_a_hostile_server_are_only_text(page: Page, rest: RestCli
     ]}  # fmt: skip
     stream = await rest.started("a_raw", {"json": json.dumps(result)})
     await rest.until(stream, "completed")
-    await at(page, f"#/stream/{stream}", "Show more")
+    await page.go(f"#/stream/{stream}", "Show more")
     await page.sees("image/svg+xml")
     assert (
         await page.js("document.querySelectorAll('#app :is(script, iframe, object), main img, svg script').length") == 0
@@ -229,20 +271,20 @@ async def test_ten_thousand_calls_and_600_tools_have_few_rows_in_the_document(pa
                 for number in range(1, 101)
             ]
             await client.post(calls)
-    await at(page, "#/calls?tool=a_echo", "a_echo")
+    await page.go("#/calls?tool=a_echo", "a_echo")
     await page.until(
         f"Number(document.querySelector('.head .dim').innerText.split(' ')[0].replace(',', '')) >= {count}"
     )
     found = await rows(page)
     assert min(found) > 5 and max(found) <= MOST_ROWS, found
-    await at(page, "#/tools", "a_add_prompt")
+    await page.go("#/tools", "a_add_prompt")
     found = await rows(page)
     assert min(found) > 5 and max(found) <= MOST_ROWS, found
     assert await page.js("document.querySelector('[role=table] .tbody').scrollTop") > 15_000, "at the end of 600 rows"
 
 
 async def test_everything_is_reached_by_the_keyboard(page: Page) -> None:
-    await at(page, "#/tools", "a_add_prompt")
+    await page.go("#/tools", "a_add_prompt")
     await page.press("/")
     await page.ask("Input.insertText", text="jobs_")
     await page.misses("a_add_prompt")
@@ -258,7 +300,7 @@ async def test_everything_is_reached_by_the_keyboard(page: Page) -> None:
 
 async def test_filters_are_in_the_address(page: Page, rest: RestClient) -> None:
     await rest.call("jobs_count_words", {"text": "a"})
-    await at(page, "#/calls", "jobs_count_words")
+    await page.go("#/calls", "jobs_count_words")
     await page.choose("select[aria-label=Server]", "jobs")
     await page.until("location.hash === '#/calls?server=jobs'")
     await page.ask("Page.reload")
@@ -291,7 +333,7 @@ async def test_accessibility_has_no_serious_finding(page: Page, rest: RestClient
         pytest.skip(f"no {AXE}: {why}")
     axe = await anyio.Path(package / "axe.min.js").read_text()
     for place, text in {**SCREENS, f"#/stream/{stream}": "Which branch?"}.items():
-        await at(page, place.format(stream), text if "{}" not in place else "Which branch?")
+        await page.go(place.format(stream), text if "{}" not in place else "Which branch?")
         await page.js(f"{axe}; 0")
         found += [(place, one) for one in await page.js(FINDINGS) if one["impact"] in ("serious", "critical")]
     await rest.ask("DELETE", f"/streams/{stream}")
@@ -301,14 +343,13 @@ async def test_accessibility_has_no_serious_finding(page: Page, rest: RestClient
 async def test_a_page_that_only_shows_has_no_actions_and_says_when_its_hub_stops(tmp_path: Path) -> None:
     text = 'servers: {jobs: {local: "mcp_hub.examples.jobs:registry"}}\nhub: {http: {dashboard: read}}'
     async with http_hub(text, tmp_path) as hub, browsed() as page:
-        await page.open(f"{base(hub)}/#token={operator(tmp_path)}")
-        await page.sees("Nothing needs you.")
+        await page.enter(hub, tmp_path)
         places = {"#/server/jobs": "stderr", "#/tools": "jobs", "#/tool/jobs_wait": "only shows", "#/settings": "keys"}
         for place, seen in places.items():
-            await at(page, place, seen)
+            await page.go(place, seen)
             actions = "[...document.querySelectorAll('main button')].map((one) => one.innerText.trim())"
             assert not {"Restart", "Hide", "Pin", "Call", "Reload the configuration"} & set(await page.js(actions))
-        await at(page, "#/overview", "Nothing needs you.")
+        await page.go("#/overview", "Nothing needs you.")
         await hub.terminate()
         await page.sees("Not connected")
         assert "jobs" in await page.text(), "what was known stays"

@@ -61,6 +61,10 @@ async def has_adopted(hub: Hub, server: str) -> None:
     await until(lambda: hub.applied and server in hub.applied[-1][0].servers)
 
 
+def hides_tool(hub: Hub, hides: bool) -> bool:
+    return bool(hub.applied) and hub.applied[-1][0].servers["a"].per_tool["t"].hide is hides
+
+
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_watch, "_LOOK", 0.01)
@@ -293,6 +297,20 @@ async def test_what_was_written_between_reading_and_watching_counts(tmp_path: Pa
     written(path, "servers: {}")
     async with watching(reloader):
         await until(lambda: hub.applied)
+
+
+async def test_the_overrides_beside_the_file_are_watched_too(tmp_path: Path) -> None:
+    path, beside = tmp_path / "servers.yaml", tmp_path / "servers.overrides.yaml"
+    reloader, hub = made(path)
+    async with watching(reloader):
+        for hides in (True, False):
+            written(beside, f"servers: {{a: {{per_tool: {{t: {{hide: {str(hides).lower()}}}}}}}}}")
+            await until(partial(hides_tool, hub, hides))
+        written(beside, "servers: {a: {command: evil}}")
+        await until(lambda: reloader.failed)
+        beside.unlink()
+        await until(lambda: not reloader.settings.servers["a"].per_tool)
+    assert (len(hub.applied), reloader.failed) == (3, 1), "each version is read once"
 
 
 async def test_a_file_is_not_read_before_it_stays_the_same(tmp_path: Path) -> None:

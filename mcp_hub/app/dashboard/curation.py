@@ -1,16 +1,35 @@
 """The changes that an operator makes by the dashboard, and what only operators read: part of the composition root."""
 
+from pathlib import Path
+from typing import Final
+
 import anyio.to_thread
 import msgspec
 
 from mcp_hub.app.dashboard.approvals import ToolApprovals
+from mcp_hub.app.dashboard.installs import InstallWatch
+from mcp_hub.app.dashboard.logins import BrowserLogins
 from mcp_hub.app.dashboard.overrides import Changes, Overrides, OverridesFile
 from mcp_hub.app.dashboard.settings import setting_list
 from mcp_hub.app.limits import Current
+from mcp_hub.fronts.dashboard.ports import Login
 from mcp_hub.fronts.rest.problem import unknown_server
 from mcp_hub.hub import HubPort
 from mcp_hub.masking import hide
-from mcp_hub.protocol.rest.overview import ApprovalBody, ServerLog, SettingList, ToolOverride, WaitingTool
+from mcp_hub.protocol.rest.overview import (
+    ApprovalBody,
+    ClientInstall,
+    ServerDetails,
+    ServerLine,
+    SettingList,
+    ToolOverride,
+    WaitingTool,
+)
+from mcp_hub.stores.server_logs.files import LogRecord
+from mcp_hub.stores.server_logs.reader import last_records
+
+_LINES: Final = 200
+"""Of and about a server."""
 
 
 class HubCuration(msgspec.Struct, frozen=True):
@@ -20,6 +39,10 @@ class HubCuration(msgspec.Struct, frozen=True):
     hub: HubPort
     approvals: ToolApprovals
     file: OverridesFile
+    logins: BrowserLogins
+    clients: InstallWatch
+    logs: Path | None = None
+    """The folder of the logs of servers, if they are kept."""
 
     async def waiting(self) -> list[WaitingTool]:
         """The tools that are not what was approved."""
@@ -52,9 +75,28 @@ class HubCuration(msgspec.Struct, frozen=True):
         shown = setting_list(self.current.settings, found)
         return SettingList(str(self.file.config), str(place) if found else None, shown)
 
-    def server_log(self, server: str) -> ServerLog:
-        """The last lines of stderr that the hub has. Raises `Problem` 404."""
-        for status in self.hub.statuses():
-            if status.server == server:
-                return ServerLog(server, [hide(line) for line in status.stderr])
-        raise unknown_server(server)
+    async def installs(self) -> list[ClientInstall]:
+        """The clients on this machine."""
+        return await self.clients.now()
+
+    async def server(self, server: str) -> ServerDetails:
+        """The last lines of and about it, from its log if there is one. Raises `Problem` 404."""
+        status = next((one for one in self.hub.statuses() if one.server == server), None)
+        if status is None:
+            raise unknown_server(server)
+        lines = [ServerLine(hide(line)) for line in status.stderr]
+        if self.logs is not None:
+            found = await anyio.to_thread.run_sync(last_records, self.logs, server, _LINES)
+            lines = [_line(record) for record in found] or lines
+        return ServerDetails(server, lines, self.logins.is_possible(server))
+
+    def login(self, server: str) -> Login:
+        """A login by a person, to be run. Raises `Problem` 404 and 409."""
+        return self.logins.login(server)
+
+
+def _line(record: LogRecord) -> ServerLine:
+    if record.stderr is not None:
+        return ServerLine(hide(record.stderr), record.time)
+    said = " ".join([record.event, *(f"{key}={value}" for key, value in record.data.items())])
+    return ServerLine(hide(said), record.time, record.level)

@@ -18,7 +18,8 @@ from mcp_hub.protocol.rest.overview import ToolOverride
 from mcp_hub.types import JsonObject
 
 _HEAD: Final = (
-    "# Written by the dashboard of mcp-hub over servers.yaml. Only name, description, hide and pin are read.\n"
+    "# Written by the dashboard of mcp-hub over servers.yaml. These keys of tools are read, and no others:\n"
+    f"# {', '.join(OVERRIDE_KEYS)}\n"
 )
 
 Changes = dict[str, dict[str, ToolOverride]]
@@ -40,7 +41,7 @@ class OverridesFile(msgspec.Struct):
     def read(self) -> Overrides:
         """The overrides by server and tool; blocks. Raises `Problem` 409 for a file that cannot be used."""
         try:
-            found = read_overrides(self.place, os.environ) or OverrideSettings()
+            found = read_overrides(self.place, os.environ)[0] or OverrideSettings()
         except ConfigError as error:
             raise Problem(409, "invalid_configuration", str(error)) from None
         return {
@@ -63,7 +64,7 @@ class OverridesFile(msgspec.Struct):
         merged = self.read()
         for server, tools in changes.items():
             for tool, change in tools.items():
-                own = {**merged.get(server, {}).get(tool, {}), **_given(change)}
+                own = {**merged.get(server, {}).get(tool, {}), **msgspec.to_builtins(change)}
                 merged.setdefault(server, {})[tool] = {key: value for key, value in own.items() if value is not None}
         shaped = {
             server: {"per_tool": kept}
@@ -93,7 +94,3 @@ class OverridesFile(msgspec.Struct):
         except OSError as problem:
             said = f"{self.place} cannot be written: {problem.strerror}. Check the permissions of its folder."
             raise Problem(503, "overrides_unwritable", said) from None
-
-
-def _given(change: ToolOverride) -> JsonObject:
-    return {key: value for key in OVERRIDE_KEYS if (value := getattr(change, key)) is not msgspec.UNSET}

@@ -71,5 +71,5 @@ def _is_overridden(place: str, overrides: Overrides) -> bool:
         for tool, keys in tools.items():
             start = f"servers.{server}.per_tool.{tool}."
             if place.startswith(start):
-                return place.removeprefix(start) in keys
+                return place.removeprefix(start).partition(".")[0] in keys
     return False

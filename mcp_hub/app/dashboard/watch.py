@@ -5,13 +5,15 @@ principal, at the servers of its profile.
 """
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from mcp_hub import __version__
 from mcp_hub.app.admin import Admin
+from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import Current
 from mcp_hub.call import StreamInfo
-from mcp_hub.calls.history.recent import MOST, RecentCalls
+from mcp_hub.calls.history.recent import MOST
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.costs.tokens import estimate
@@ -28,7 +30,7 @@ from mcp_hub.protocol.rest.overview import (
     ToolPlace,
 )
 from mcp_hub.protocol.rest.servers import ServerList
-from mcp_hub.sessions.clients_seen import ClientsSeen, SeenClient
+from mcp_hub.sessions.clients_seen import SeenClient
 from mcp_hub.sessions.session import Caller
 from mcp_hub.types import OWN, CallId, Kind
 
@@ -39,7 +41,7 @@ _TEXT: Final = 200
 
 
 class HubWatch:
-    """A `fronts.dashboard` `HubView`. `clients` and `recent` are observers of the hub."""
+    """A `fronts.dashboard` `HubView`. `seen` has the observers of the hub."""
 
     def __init__(
         self,
@@ -48,8 +50,7 @@ class HubWatch:
         registry: CallRegistry,
         streams: StreamTable,
         admin: Admin,
-        clients: ClientsSeen,
-        recent: RecentCalls,
+        seen: Seen,
         clock: Clock,
     ) -> None:
         self._current = current
@@ -57,8 +58,8 @@ class HubWatch:
         self._registry = registry
         self._streams = streams
         self._admin = admin
-        self._clients = clients
-        self._recent = recent
+        self._seen = seen
+        self._recent = seen.recent
         self._clock = clock
         self._started = wall_time()
         self._costs: dict[int, tuple[object, int, int]] = {}
@@ -114,6 +115,10 @@ class HubWatch:
         """The calls that run, but for short quiet ones."""
         return self._seen_by(caller, self._recent.live(self._registry.under_way, self._clock.now()))
 
+    def watched(self, caller: Caller, mode: DashboardMode) -> AbstractContextManager[None]:
+        """A page is open meanwhile."""
+        return self._seen.operators.here() if mode == "full" and caller.profile is None else nullcontext()
+
     async def owner(self, id_: str) -> str | None:
         """The principal of a stream; None if there is no such stream. Raises `StoreError`."""
         writer = self._streams.owned(CallId(id_))
@@ -124,7 +129,7 @@ class HubWatch:
 
     def clients(self, caller: Caller) -> ClientList:
         """The clients that came, the last one first, with what they are listed."""
-        found = self._clients.newest()
+        found = self._seen.clients.newest()
         shown = [one for one in found if caller.profile is None or one.caller == caller]
         return ClientList([self._client(one) for one in shown], self._current.settings.client_table.names)
 

@@ -5,26 +5,36 @@ from collections.abc import Callable
 from mcp_hub.app.build import App
 from mcp_hub.app.dashboard.approvals import ToolApprovals
 from mcp_hub.app.dashboard.curation import HubCuration
+from mcp_hub.app.dashboard.installs import InstallWatch
+from mcp_hub.app.dashboard.logins import BrowserLogins
 from mcp_hub.app.dashboard.overrides import OverridesFile
 from mcp_hub.app.dashboard.watch import HubWatch
 from mcp_hub.clock import SystemClock
 from mcp_hub.fronts.dashboard.access import DashboardAccess
 from mcp_hub.fronts.dashboard.api import DashboardApi
 from mcp_hub.fronts.rest.api import RestApi
-from mcp_hub.protocol.rest.overview import DashboardMode
+from mcp_hub.protocol.rest.overview import ClientInstall, DashboardMode
 from mcp_hub.sessions.session import Caller
 
 
 def dashboard_of(
-    app: App, rest: RestApi, operator: str, profile: str | None, mode: Callable[[], DashboardMode]
+    app: App,
+    rest: RestApi,
+    operator: str,
+    profile: str | None,
+    mode: Callable[[], DashboardMode],
+    installs: Callable[[], list[ClientInstall]],
 ) -> DashboardApi:
-    """`operator` is the token of this start; `mode` is that of now."""
+    """`operator` is the token of this start; `mode` is that of now; `installs` looks for clients, and blocks."""
     seen = app.seen
-    watch = HubWatch(
-        app.current, app.hub, app.registry, app.streams, app.operations, seen.clients, seen.recent, SystemClock()
-    )
+    watch = HubWatch(app.current, app.hub, app.registry, app.streams, app.operations, seen, SystemClock())
     file = OverridesFile(seen.config.absolute(), app.operations.reload)
-    curation = HubCuration(app.current, app.hub, ToolApprovals(app.approvals, seen.records, str(file.config)), file)
+    approvals, logins = (
+        ToolApprovals(app.approvals, seen.records, str(file.config)),
+        BrowserLogins(app.current, app.logins),
+    )
+    logs = None if app.server_logs is None else app.server_logs.folder
+    curation = HubCuration(app.current, app.hub, approvals, file, logins, InstallWatch(installs, SystemClock()), logs)
     access = DashboardAccess(operator, Caller(profile=profile), lambda: app.settings.hub.http.public_url)
     return DashboardApi(watch, curation, rest, access, mode, max_body=app.settings.hub.http.max_body)
 

@@ -142,7 +142,7 @@ class OwnTools:
         if stream.info.has_ended:
             return _Ended(stream.info, ending_of(stream.info, await stream.ending()))
         was_orphan = stream.is_orphan
-        waiting = _Waiting(stream, after, channel)
+        waiting = _Waiting(stream, after, channel, call)
         try:
             found = await waiting.ending(caller.deadline * _SHARE, is_modern=call.era is Era.MODERN)
         finally:
@@ -152,7 +152,7 @@ class OwnTools:
         if found is not None:
             return _Ended(stream.info, found)
         asked = (await stream.questions()).values()
-        text = still_running(stream.id, waiting.cursor, waiting.said, "New output", asked)
+        text = still_running(stream.id, waiting.cursor, waiting.said, "New output", call, asked)
         answer = with_mark(Completed.of(text).result, stream.id, waiting.cursor, stream.info.status)
         return Completed(answer)
 
@@ -160,12 +160,12 @@ class OwnTools:
 class _Waiting:
     """Follows one stream for one call of `hub_wait`. Raises as `StreamHandle.follow`, but skips lost events."""
 
-    def __init__(self, stream: StreamHandle, after: int, channel: CallChannel) -> None:
+    def __init__(self, stream: StreamHandle, after: int, channel: CallChannel, call: Call) -> None:
         self.said = Transcript(_MOST)
         self._stream = stream
         self._channel = channel
         self._bell = Bell()
-        self._relay = Relay(stream, channel, self._bell.ring)
+        self._relay = Relay(stream, channel, self._bell.ring, call.asks_client)
         self._reader = self._follow(after)
 
     @property

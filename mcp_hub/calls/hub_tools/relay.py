@@ -13,10 +13,13 @@ from mcp_hub.types import RawJson
 class Relay:
     """Asks the questions of a stream through `channel`, and passes the answers on as long as the waiting call runs.
 
-    `wake` is called when there is an answer to `pass_on`.
+    `wake` is called when there is an answer to `pass_on`; `asks` says which questions the client can be asked.
     """
 
-    def __init__(self, stream: StreamHandle, channel: CallChannel, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, stream: StreamHandle, channel: CallChannel, wake: Callable[[], None], asks: Callable[[str, RawJson], bool]
+    ) -> None:
+        self._asks = asks
         self._wake = wake
         self._stream = stream
         self._channel = channel
@@ -48,7 +51,7 @@ class Relay:
             await self._stream.answer(key, outcome)
 
     def _ask(self, question: InputRequired) -> None:
-        if question.key in self._asked:
+        if question.key in self._asked or not self._asks(question.method, question.params):
             return
         self._asked.add(question.key)
         self._open[question.key] = ""

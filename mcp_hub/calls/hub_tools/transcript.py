@@ -1,11 +1,11 @@
 """The output of a running call so far, as text for a model: for answers that are not the result."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final, TypeVar
 
 import msgspec
 
-from mcp_hub.call import Question
+from mcp_hub.call import Call, Question
 from mcp_hub.events import CallEvent, Delta, InputRequired, Progressed, Reset
 from mcp_hub.masking import visible
 from mcp_hub.types import CallId
@@ -78,16 +78,23 @@ class _Tail:
 
 
 def still_running(
-    stream: CallId, cursor: int, said: Transcript, heading: str, asked: Iterable[Question | InputRequired] = ()
+    stream: CallId,
+    cursor: int,
+    said: Transcript,
+    heading: str,
+    call: Call,
+    asked: Collection[Question | InputRequired] = (),
 ) -> str:
     """The text of an answer that is not the result: the output, and how to continue from event `cursor`.
 
-    `asked` are the questions of the tool that are open.
+    `asked` are the questions of the tool that are open; `call` is one of the client.
     """
     text = said.text
     lines = ["Still running: this is not the result yet."]
-    lines += [f"The tool waits for an answer: {_question(each)}" for each in asked]
-    if len(lines) > 1:
+    mine = [each for each in asked if call.asks_client(each.method, each.params)]
+    lines += [f"The tool waits for an answer: {_question(each)}" for each in mine]
+    lines += [f"The tool waits for people at the hub: {_question(each)}" for each in asked if each not in mine]
+    if mine:
         lines.append("It continues once that is given: call hub_wait as below, and it asks again.")
     lines += [
         f'To go on waiting, call hub_wait with {{"stream":"{stream}","after":{cursor}}}; it returns new output, '

@@ -288,7 +288,8 @@ class StreamWriter:
 
     def _continuation(self, by: ResumePoint) -> bytes:
         """The call, what its upstream said of it, and why it is to be cancelled, if it is (`Continuation`)."""
-        return msgspec.json.encode({"call": self.record.call, "how": msgspec.Raw(bytes(by.how)), "revoked": by.revoked})
+        call = msgspec.structs.replace(self.record.call, people=None)  # those are here
+        return msgspec.json.encode({"call": call, "how": msgspec.Raw(bytes(by.how)), "revoked": by.revoked})
 
     def _appended(self, error: StoreError | None) -> None:
         batch, self._batch = self._batch, None

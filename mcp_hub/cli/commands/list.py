@@ -18,8 +18,8 @@ from mcp_hub.types import UpstreamState
 def list_servers(as_json: bool, reach: Reach) -> None:
     """List the servers with their state.
 
-    Shows state, protocol version and number of tools, resources and prompts, and why a server is not ready. Asks
-    the running hub of the configuration; if none runs, starts the servers. Exit code 3 if an enabled server
+    Shows state, protocol version and number of tools, resources, prompts and skills, and why a server is not ready.
+    Asks the running hub of the configuration; if none runs, starts the servers. Exit code 3 if an enabled server
     is not ready.
     """
     run_with_hub(reach, lambda hub: _list(hub, as_json))

@@ -10,7 +10,7 @@ import anyio
 import click
 
 from mcp_hub.app.limits import state_dir
-from mcp_hub.app.logins import client_of, grant_store
+from mcp_hub.app.logins import grant_store, login_of, outcome, why_no_login
 from mcp_hub.cli import completion
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.setup import (
@@ -24,8 +24,6 @@ from mcp_hub.cli.setup import (
     run_with,
     verbose_option,
 )
-from mcp_hub.config.schema.remote import is_cleartext
-from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.masking import hide, visible
 from mcp_hub.upstreams.auth.grants import ClientRegistration, LoginFailed
 
@@ -33,7 +31,6 @@ _PATIENCE: Final = 300.0
 """Seconds for a person to log in."""
 _BROWSER: Final = 5.0
 """Seconds for a browser to start."""
-_SHORT: Final = ". The login cannot be renewed: log in again when it expires"
 
 
 @click.command()
@@ -64,18 +61,9 @@ def remote(name: str, config: str | None) -> tuple[str, ClientRegistration]:
     if settings is None:
         known = ", ".join(own for own, it in loaded.settings.servers.items() if it.url is not None) or "none"
         fail("unknown_server", f'{loaded.path}: no server "{name}"; remote servers: {known}')
-    client = client_of(settings)
-    if settings.url is None or client is None:
-        fail("no_login", f'{loaded.path}: server "{name}" {_why_not(settings)}')
-    return settings.url, client
-
-
-def _why_not(settings: ServerSettings) -> str:
-    if settings.url is None:
-        return "is not remote: it does not have a url to log in to"
-    if is_cleartext(settings.url):
-        return "has an http:// url, where others could read the token. Use https://"
-    return "already has credentials in bearer or headers. Remove them to log in"
+    if (found := login_of(settings)) is None:
+        fail("no_login", f'{loaded.path}: server "{name}" {why_no_login(settings)}')
+    return found
 
 
 def _run(server: str, url: str, client: ClientRegistration, timeout: float, *, opens: bool) -> NoReturn:
@@ -90,9 +78,7 @@ def _run(server: str, url: str, client: ClientRegistration, timeout: float, *, o
         except LoginFailed as exc:
             say(hide(f"Cannot log in to {server}: {exc} [login_failed]"))
             return EXIT_TOOL
-        rights = f" with scope {grant.scope}" if grant.scope else ""
-        renewed = "" if grant.refresh_token or client.is_machine or grant.expires_at is None else _SHORT
-        say(f"Logged in to {server}{rights}{renewed}.")
+        say(outcome(server, grant, client))
         return 0
 
     run_with(nullcontext, main)

@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     import uvicorn
 
     from mcp_hub.app.http import HttpFront
+    from mcp_hub.protocol.rest.overview import DashboardMode
 
 
 @click.command()
@@ -174,13 +176,15 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
 
 async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | None) -> None:
     from mcp_hub.app.http import HttpFront, check_stays_authenticated, connections_of, is_authenticated
+    from mcp_hub.cli.clients.files.installed import client_installs
     from mcp_hub.fronts.http.connections import bounded, look_after
 
     async with received_signals() as signals, _open_for_many(loaded) as app:
         host = listener.getsockname()[0]
         is_local = is_loopback(host)
         is_open = is_authenticated(loaded.settings) or is_local
-        front = HttpFront(app, profile, is_open=is_open, dashboard="full" if is_local else "read")
+        mode: DashboardMode = "full" if is_local else "read"
+        front = HttpFront(app, profile, is_open=is_open, dashboard=mode, installs=partial(client_installs, os.environ))
         server = _server(front.endpoints, bounded(connections_of(loaded.settings.hub.http)))
         connections = server.server_state.connections
         front.metrics.measure("http_connections", "Open connections.", lambda: len(connections))

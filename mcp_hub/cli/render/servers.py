@@ -77,8 +77,10 @@ def server_data(own: ServerInfo) -> JsonObject:
 
 
 def server_table(servers: Sequence[ServerInfo]) -> "Table":
-    """A row for each server; reasons are too long for a column (`tables.reasons`)."""
-    kinds = (Kind.TOOL, Kind.RESOURCE, Kind.PROMPT)
+    """A row for each server; reasons are too long for a column (`tables.reasons`). Skills have one if there are any."""
+    kinds = [Kind.TOOL, Kind.RESOURCE, Kind.PROMPT]
+    if any(_count(own, Kind.SKILL) for own in servers):
+        kinds.append(Kind.SKILL)
     counted = [f"{kind.value}s" for kind in kinds]
     made = tables.table("server", "state", "protocol", *counted, "logs", right=counted)
     for own in servers:

@@ -64,7 +64,7 @@ class Loaded:
 
     `secrets` are texts to keep out of logs and pages: those of `load.secrets`, and values that servers and tokens took
     from the environment (but no paths, flags and public names), files or the keyring. `stamp` differs between versions
-    of the file. `overrides` are those of the file beside it, which `settings` contain.
+    of the file. `overrides` are those of the file beside it, which `settings` contain, and `overrides_stamp` is its.
     """
 
     settings: Settings = field(repr=False)
@@ -74,6 +74,7 @@ class Loaded:
     stamp: FileStamp | None = None
     notes: tuple[ConfigFinding, ...] = ()
     overrides: OverrideSettings | None = None
+    overrides_stamp: FileStamp | None = None
 
     @property
     def place(self) -> str:
@@ -138,14 +139,13 @@ def read(path: Path, env: Mapping[str, str], *, partly: bool = False, lenient: b
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(ConfigFinding("invalid_text", _NOT_UTF8, str(path), line)) from None
-    stamp = FileStamp(found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
     parsed = parse(text, str(path), env, path.absolute().parent, partly=partly, lenient=lenient)
-    return replace(_with_overrides(parsed, overrides_of(path), env), stamp=stamp)
+    return replace(_with_overrides(parsed, overrides_of(path), env), stamp=FileStamp.of(found))
 
 
 def _with_overrides(loaded: Loaded, place: Path, env: Mapping[str, str]) -> Loaded:
     """The settings with the file beside them laid over. Raises `ConfigError`."""
-    found = read_overrides(place, env)
+    found, stamp = read_overrides(place, env)
     if found is None:
         return loaded
     report = Findings(str(place))
@@ -153,7 +153,7 @@ def _with_overrides(loaded: Loaded, place: Path, env: Mapping[str, str]) -> Load
     if report.errors:
         raise report.failure()
     warnings = (*loaded.warnings, *report.located(report.warnings))
-    return replace(loaded, settings=settings, warnings=warnings, overrides=found)
+    return replace(loaded, settings=settings, warnings=warnings, overrides=found, overrides_stamp=stamp)
 
 
 def parse(

@@ -17,6 +17,7 @@ from mcp_hub.config.schema.tools import ToolSettings
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.globs import first_match
+from mcp_hub.types import FileStamp
 
 _LARGEST: Final = 1 << 20
 
@@ -26,20 +27,21 @@ def overrides_of(config: Path) -> Path:
     return config.with_name(f"{config.stem}.overrides.yaml")
 
 
-def read_overrides(place: Path, env: Mapping[str, str]) -> OverrideSettings | None:
-    """The overrides; None if there is no file. Raises `ConfigError` with every finding."""
+def read_overrides(place: Path, env: Mapping[str, str]) -> tuple[OverrideSettings, FileStamp] | tuple[None, None]:
+    """The overrides and the version of their file; None without a file. Raises `ConfigError` with every finding."""
     try:
         with place.open("rb") as file:
-            if (problem := problem_of_config(os.fstat(file.fileno()), env)) is not None:
+            found = os.fstat(file.fileno())
+            if (problem := problem_of_config(found, env)) is not None:
                 raise ConfigError(ConfigFinding("config_untrusted", problem, str(place)))
             content = file.read(_LARGEST + 1)
     except FileNotFoundError:
-        return None
+        return None, None
     except OSError as error:
         raise ConfigError(ConfigFinding("config_unreadable", f"cannot be read: {error.strerror}", str(place))) from None
     if len(content) > _LARGEST:
         raise ConfigError(ConfigFinding("config_too_large", f"larger than {_LARGEST} bytes", str(place)))
-    return parse_overrides(content.decode("utf-8", "replace"), str(place))
+    return parse_overrides(content.decode("utf-8", "replace"), str(place)), FileStamp.of(found)
 
 
 def parse_overrides(text: str, name: str) -> OverrideSettings:

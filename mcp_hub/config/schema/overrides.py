@@ -1,9 +1,15 @@
 """The file beside the configuration that the dashboard writes: how single tools are listed, and nothing else."""
 
+from typing import Self
+
+from pydantic import model_validator
+
+from mcp_hub.config.schema.filters import HintSettings
 from mcp_hub.config.schema.scalars import ExportedName, ServerName, Text
 from mcp_hub.config.schema.section import Section
+from mcp_hub.config.schema.tools import check_hints
 
-OVERRIDE_KEYS = ("name", "description", "hide", "pin")
+OVERRIDE_KEYS = ("name", "description", "hide", "pin", "annotations")
 """The keys of `per_tool` that the file may have: none that changes what a call does."""
 
 
@@ -14,6 +20,12 @@ class OverriddenTool(Section):
     description: Text | None = None
     hide: bool | None = None
     pin: bool | None = None
+    annotations: HintSettings | None = None
+
+    @model_validator(mode="after")
+    def _says_it_once(self) -> Self:
+        check_hints(self.annotations)
+        return self
 
 
 class OverriddenServer(Section):

@@ -14,6 +14,13 @@ from mcp_hub.config.schema.section import Section, finding
 from mcp_hub.globs import first_match
 
 
+def check_hints(hints: HintSettings | None) -> None:
+    """Raises the finding of hints that contradict each other."""
+    if hints is not None and hints.readOnlyHint and hints.destructiveHint:
+        said = "a tool that only reads destroys nothing. Keep readOnlyHint or destructiveHint."
+        raise finding("conflicting_keys", said, "annotations")
+
+
 class ToolSettings(Section):
     """Overrides of one tool, or of the tools that a glob matches, in lists and in calls (docs/configuration.md).
 
@@ -36,9 +43,7 @@ class ToolSettings(Section):
 
     @model_validator(mode="after")
     def _says_it_once(self) -> Self:
-        if self.annotations.readOnlyHint and self.annotations.destructiveHint:
-            said = "a tool that only reads destroys nothing. Keep readOnlyHint or destructiveHint."
-            raise finding("conflicting_keys", said, "annotations")
+        check_hints(self.annotations)
         for argument in self.arguments:
             if argument in self.fixed:
                 said = f"{quoted(argument)} is also among the arguments. Keep one of them."

@@ -4,6 +4,8 @@ In the mode `read` only GET is answered. A caller that is bound to a profile ope
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import nullcontext
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -14,6 +16,7 @@ from mcp_hub.errors import HubError, RpcError
 from mcp_hub.fronts.dashboard import shell
 from mcp_hub.fronts.dashboard.access import DashboardAccess
 from mcp_hub.fronts.dashboard.feed import MOST_FEEDS, Feed
+from mcp_hub.fronts.dashboard.login import MOST_LOGINS, send_login
 from mcp_hub.fronts.dashboard.ports import HubOperator, HubView
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal
 from mcp_hub.fronts.http.response import LAST, ClientGone, HttpExchange, Send
@@ -28,6 +31,8 @@ from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
     ApprovalList,
     DashboardMode,
+    InstallList,
+    LoginBody,
     OverridesBody,
     ToolPlaces,
 )
@@ -72,10 +77,10 @@ class DashboardApi:
         self._rest = rest
         self._access = access
         self._mode = mode
-        self._max_body = max_body
-        self._limits = FrontLimits() if limits is None else limits
+        self._request = partial(RestRequest, max_body=max_body, limits=FrontLimits() if limits is None else limits)
         self._closing = Closing()
         self._feeds = 0
+        self._logins: set[str] = set()
         self.pages = shell.routes(mode)
 
     def owns(self, path: str) -> bool:
@@ -128,7 +133,7 @@ class DashboardApi:
             await self._passed_on(http, path)
             return None
         scope = {**http.scope, "caller": http.caller}
-        request = RestRequest(scope, http.receive, http.send, self._max_body, self._limits)
+        request = self._request(scope, http.receive, http.send)
         handler = self._handler(method, path)
         if method == "POST":
             request.check_header()
@@ -140,11 +145,13 @@ class DashboardApi:
             "/state": {"GET": self._state},
             "/feed": {"GET": self._feed},
             "/clients": {"GET": self._clients},
+            "/installs": {"GET": self._installs},
             "/tools": {"GET": self._tools},
             "/settings": {"GET": self._settings},
             "/approvals": {"GET": self._waiting, "POST": self._judge},
             "/overrides": {"POST": self._override},
-            "/logs": {"GET": self._log},
+            "/server": {"GET": self._server},
+            "/login": {"POST": self._login},
         }
         if path not in found:
             raise Problem(404, "not_found", "There is nothing at this path of the dashboard.")
@@ -173,12 +180,19 @@ class DashboardApi:
         feed = Feed(self._watched, request.caller, request.query_params.get("after", ""))
         self._feeds += 1
         try:
-            await self._closing.connected(request, feed.send(request.streamed()))
+            # the page shows questions with a form, other programs only watch
+            is_page = request.query_params.get("answers") == "1"
+            with self._watched.watched(request.caller, self._mode()) if is_page else nullcontext():
+                await self._closing.connected(request, feed.send(request.streamed()))
         finally:
             self._feeds -= 1
 
     async def _clients(self, request: RestRequest) -> Response:
         return answer(self._watched.clients(request.caller))
+
+    async def _installs(self, request: RestRequest) -> Response:
+        check_unbound(request.caller, _ALL)
+        return answer(InstallList(await self._curated.installs()))
 
     async def _tools(self, request: RestRequest) -> Response:
         places = self._watched.tool_places(request.caller)
@@ -188,9 +202,23 @@ class DashboardApi:
         check_unbound(request.caller, _ALL)
         return answer(await self._curated.settings())
 
-    async def _log(self, request: RestRequest) -> Response:
+    async def _server(self, request: RestRequest) -> Response:
         check_unbound(request.caller, _ALL)
-        return answer(self._curated.server_log(request.query_params.get("server", "")))
+        return answer(await self._curated.server(request.query_params.get("server", "")))
+
+    async def _login(self, request: RestRequest) -> None:
+        check_unbound(request.caller, "A login is that of all profiles.")
+        server = (await request.shaped(LoginBody)).server
+        if server in self._logins:
+            raise Problem(409, "login_running", f'Somebody is logging in to "{server}" already.')
+        if len(self._logins) >= MOST_LOGINS:
+            raise Problem(503, "busy", f"{MOST_LOGINS} logins are waiting already.", headers=((b"retry-after", b"5"),))
+        login = self._curated.login(server)
+        self._logins.add(server)
+        try:
+            await self._closing.connected(request, send_login(login, request.streamed()))
+        finally:
+            self._logins.discard(server)
 
     async def _waiting(self, request: RestRequest) -> Response:
         check_unbound(request.caller, _ALL)

@@ -1,14 +1,19 @@
 """The hub as the dashboard asks for it. `app.dashboard` implements both protocols."""
 
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
     CallSummary,
+    ClientInstall,
     ClientList,
     DashboardMode,
     DashboardState,
-    ServerLog,
+    LoginEnded,
+    LoginNews,
+    ServerDetails,
     SettingList,
     ToolOverride,
     ToolPlace,
@@ -20,6 +25,8 @@ from mcp_hub.types import JsonObject
 
 Changes = dict[str, dict[str, ToolOverride]]
 """By server and the server's own name of the tool."""
+Login = Callable[[Callable[[LoginNews], Awaitable[None]]], Awaitable[LoginEnded]]
+"""Runs a login and says what a person has to do; the outcome. A cancellation ends it, and nothing is changed."""
 
 
 class HubView(Protocol):
@@ -45,6 +52,9 @@ class HubView(Protocol):
 
     def live(self, caller: Caller) -> list[CallSummary]: ...
 
+    def watched(self, caller: Caller, mode: DashboardMode) -> AbstractContextManager[None]:
+        """A page is open meanwhile; one of an operator answers what clients cannot be asked."""
+
     async def owner(self, id_: str) -> str | None:
         """The principal of a stream. Raises `StoreError`."""
 
@@ -69,4 +79,10 @@ class HubOperator(Protocol):
 
     async def settings(self) -> SettingList: ...
 
-    def server_log(self, server: str) -> ServerLog: ...
+    async def installs(self) -> list[ClientInstall]:
+        """The clients on this machine."""
+
+    async def server(self, server: str) -> ServerDetails: ...
+
+    def login(self, server: str) -> Login:
+        """A login to a remote server, which begins once it is run."""

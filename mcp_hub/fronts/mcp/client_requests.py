@@ -119,6 +119,8 @@ class CallQuestions:
 
     def ask(self, question: InputRequired) -> bytes | None:
         """The request frame, if the question is to be put."""
+        if not self._call.call.asks_client(question.method, question.params):
+            return None  # people answer it
         if self._asking is None:
             reason = f"{question.method}: this client takes no event stream and cannot be asked"
             self._call.answer(question.key, MethodNotFound(reason))

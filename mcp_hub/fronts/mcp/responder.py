@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.call import EarlyOutput, Reader
+from mcp_hub.call import EarlyOutput, Question, Reader
 from mcp_hub.errors import CallCancelled, EventsGone, RpcError
 from mcp_hub.events import (
     BY_CLIENT,
@@ -134,7 +134,7 @@ class CallResponder:
         reader = self._reader
         if reader.has_more or self.state is ResponderState.DUE or reader.failed is not None:
             return True
-        return bool(self.call.open_questions) and self._must_ask
+        return self._must_ask
 
     @property
     def is_behind(self) -> bool:
@@ -181,7 +181,7 @@ class CallResponder:
         elif self.state is ResponderState.DUE and not reader.has_more:
             self._detach()
             frames += [(0, frame) for frame in self._questions.left()]
-        elif self.call.open_questions and self._must_ask:
+        elif self._must_ask:
             self._hold()
         return frames
 
@@ -230,7 +230,15 @@ class CallResponder:
     @property
     def _must_ask(self) -> bool:
         """Whether the client has to gather input before anything else can come, now that questions are open."""
-        return self.session.era is Era.MODERN and not (self.ended or self._reader.has_more)
+        if not self.call.open_questions or self.session.era is not Era.MODERN:
+            return False
+        return bool(self._asked) and not (self.ended or self._reader.has_more)
+
+    @property
+    def _asked(self) -> dict[str, Question]:
+        """The open questions, but for those that people answer in place of the client."""
+        asks = self.call.call.asks_client
+        return {key: own for key, own in self.call.open_questions.items() if asks(own.method, own.params)}
 
     def withdrawn(self) -> list[bytes]:
         """The notifications that all questions of this call are off."""
@@ -290,7 +298,7 @@ class CallResponder:
         """Answers with the open questions; the call waits, and the client comes back for it."""
         wanted = {
             key: (open_.method, questions.for_version(open_.method, open_.params, self.session.version, ""))
-            for key, open_ in self.call.open_questions.items()
+            for key, open_ in self._asked.items()
         }
         state = self._hub.hold(self.call, self._reader.cursor)
         self.answer = result_frame(self.id, questions.input_required_result(wanted, state))

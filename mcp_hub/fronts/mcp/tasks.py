@@ -6,6 +6,7 @@ extension `io.modelcontextprotocol/tasks` (SEP-2663).
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import msgspec
 
@@ -16,7 +17,7 @@ from mcp_hub.events import Cancelled, Completed, Failed
 from mcp_hub.fronts.mcp.results import result_for
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.protocol.extensions import TASKS, declares
-from mcp_hub.protocol.questions import for_version
+from mcp_hub.protocol.questions import can_answer, for_version
 from mcp_hub.protocol.rpc_errors import for_caller
 from mcp_hub.protocol.shape import tasks as task_shape
 from mcp_hub.protocol.shape.stream_events import decoded
@@ -112,8 +113,9 @@ async def detailed_task(hub: HubPort, session: Session, stream: StreamHandle) ->
 
 
 async def _asking(session: Session, stream: StreamHandle, task: TaskState) -> JsonObject:
-    asked = await stream.questions()
-    if not asked:  # all are answered, which is about to be written
+    asks = partial(can_answer, session.capabilities, session.version)
+    asked = {key: own for key, own in (await stream.questions()).items() if asks(own.method, own.params) is None}
+    if not asked:  # all are answered, which is about to be written, or people are asked in place of the client
         return msgspec.structs.replace(task, status="working").members
     version = session.version
     wanted = {key: (each.method, for_version(each.method, each.params, version, "")) for key, each in asked.items()}

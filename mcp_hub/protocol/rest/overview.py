@@ -58,6 +58,26 @@ class ClientList(Struct):
     kinds: list[str]
 
 
+InstallState = Literal["installed", "lost", "missing", "unreadable", "absent"]
+"""Of the hub in a client: `lost` was put there by a command and is gone, `absent` are clients that are not here."""
+
+
+class ClientInstall(Struct, frozen=True, omit_defaults=True):
+    """A client program on the machine of the hub. `command` installs the hub in it; empty: that is done by hand."""
+
+    client: str
+    title: str
+    state: InstallState
+    command: str
+    path: str = ""
+
+
+class InstallList(Struct):
+    """All clients that the hub knows."""
+
+    clients: list[ClientInstall]
+
+
 class DashboardState(Struct, frozen=True, omit_defaults=True):
     """The hub now. `cursor` (`epoch:seq`) is where `/api/feed` continues; `calls` are the newest first.
 
@@ -151,6 +171,15 @@ class ApprovalBody(Struct, forbid_unknown_fields=True):
     action: Literal["approve", "reject"]
 
 
+class HintOverride(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Hints in place of those of the server; None for those that stay."""
+
+    readOnlyHint: bool | None = None
+    destructiveHint: bool | None = None
+    idempotentHint: bool | None = None
+    openWorldHint: bool | None = None
+
+
 class ToolOverride(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Changes of one tool. A key that is null is no longer overridden; one that is left out stays as it is."""
 
@@ -158,6 +187,7 @@ class ToolOverride(Struct, forbid_unknown_fields=True, omit_defaults=True):
     pin: bool | None | UnsetType = UNSET
     name: str | None | UnsetType = UNSET
     description: str | None | UnsetType = UNSET
+    annotations: HintOverride | None | UnsetType = UNSET
 
 
 class OverridesBody(Struct, forbid_unknown_fields=True):
@@ -166,8 +196,41 @@ class OverridesBody(Struct, forbid_unknown_fields=True):
     servers: dict[str, dict[str, ToolOverride]]
 
 
-class ServerLog(Struct):
-    """The last lines that a server wrote to stderr, the newest last, with secrets masked."""
+class ServerLine(Struct, omit_defaults=True):
+    """A line that a server wrote to stderr; with a `level`, one that the hub says about it. `at` is ISO 8601 in UTC."""
+
+    text: str
+    at: str = ""
+    level: str = ""
+
+
+class ServerDetails(Struct, omit_defaults=True):
+    """The last lines of and about a server, the newest last, with secrets masked. `login`: people can log in to it."""
 
     server: str
-    lines: list[str]
+    lines: list[ServerLine]
+    login: bool = False
+
+
+class LoginBody(Struct, forbid_unknown_fields=True):
+    """Starts a login to a remote server."""
+
+    server: str
+
+
+class LoginNews(Struct, frozen=True, omit_defaults=True, tag_field="type"):
+    """News of a login."""
+
+
+class LoginPage(LoginNews, frozen=True, omit_defaults=True, tag="page"):
+    """The page of the issuer that a person has to open, in a browser on the machine of the hub."""
+
+    url: str
+    issuer: str
+
+
+class LoginEnded(LoginNews, frozen=True, omit_defaults=True, tag="ended"):
+    """The outcome, in a sentence; `code` has a value if the login failed."""
+
+    text: str
+    code: str = ""

@@ -4,12 +4,26 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 import msgspec
 
 from mcp_hub.stores.locks import open_plain
-from mcp_hub.stores.server_logs.files import LARGEST, LogRecord, generations
+from mcp_hub.stores.server_logs.files import LARGEST, LogRecord, generations, log_file
+
+_TAIL: Final = 128 << 10
+
+
+def last_records(folder: Path, server: str, most: int) -> list[LogRecord]:
+    """The last records of a server, at most `most`, of the last 128 KiB of its two newest files. Blocks."""
+    reader, path = ServerLogReader(folder, server), log_file(folder, server)
+    records: list[LogRecord] = []
+    for place in generations(path)[:-3:-1]:
+        if len(records) < most:
+            with suppress(OSError), open(open_plain(place, os.O_RDONLY), "rb") as file:
+                file.seek(max(os.fstat(file.fileno()).st_size - _TAIL, 0))
+                records[:0] = reader.parsed(file.read(_TAIL))
+    return records[-most:]
 
 
 class ServerLogReader:
@@ -51,10 +65,10 @@ class ServerLogReader:
                 text = file.read(2 * LARGEST)
                 whole = text[: text.rfind(b"\n") + 1]
                 self._read[path] = number, file.tell() - len(text) + len(whole)
-                yield from self._parsed(whole)
+                yield from self.parsed(whole)
 
-    def _parsed(self, text: bytes) -> Iterator[LogRecord]:
-        """Lines that are not records, as a full disk leaves them, are skipped."""
+    def parsed(self, text: bytes) -> Iterator[LogRecord]:
+        """The records of lines; those that are not records, as a full disk leaves them, are skipped."""
         for line in text.splitlines():
             with suppress(msgspec.DecodeError):
                 record = msgspec.json.decode(line, type=LogRecord)

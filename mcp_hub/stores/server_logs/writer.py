@@ -63,7 +63,7 @@ class ServerLogWriter:
     """
 
     def __init__(self, folder: Path, now: Callable[[], float]) -> None:
-        self._folder = folder
+        self.folder = folder
         self._now = now
         self._waiting: dict[str, _Waiting] = {}
         self._lock = threading.Lock()
@@ -123,7 +123,7 @@ class ServerLogWriter:
             self._closing.wait(_PACE)
 
     def _write(self, server: str, waiting: _Waiting) -> None:
-        path, piece = log_file(self._folder, server), b""
+        path, piece = log_file(self.folder, server), b""
         try:
             for record in _records(server, waiting):
                 line = msgspec.json.encode(record) + b"\n"

@@ -10,7 +10,6 @@ from mcp_hub.call import Call, CallChannel, Question
 from mcp_hub.clock import Clock
 from mcp_hub.errors import MethodNotFound, RpcError
 from mcp_hub.events import Completed, InputRequired
-from mcp_hub.protocol.questions import can_answer
 from mcp_hub.types import RawJson, RawObject
 from mcp_hub.upstreams.executors.posts import Production
 
@@ -151,7 +150,7 @@ class Work(msgspec.Struct, eq=False):
                 self.executor.announce(InputOffer(self.offer.tool_call_id, ask.key, **members))
 
         self.asking += 1
-        lack = can_answer(self.call.capabilities, self.call.version, ask.method, ask.params)
+        lack = self.call.lack(ask.method, ask.params)
         if lack is None:
             self.channel.ask(Question(ask.method, ask.params, answered))
         else:

@@ -93,7 +93,7 @@ class InputQuestions:
         if len(self._seen) + len(fresh) > MOST_QUESTIONS:
             raise RpcError(f'server "{self._call.upstream}" asked for more than {MOST_QUESTIONS} inputs in one task.')
         for method, params in fresh.values():
-            lack = questions.can_answer(self._call.capabilities, self._call.version, method, params)
+            lack = self._call.lack(method, params)
             if lack is not None:
                 said = f'server "{self._call.upstream}" asked for {method}, but {lack}'
                 raise RpcError(said, data=_about(self._call, {"question": method}))

@@ -173,7 +173,7 @@ class Peer(WireHandler):
 
     def _line(self, call: Call) -> TaskConnection:
         """The requests about a task of this call: with its caller's capabilities."""
-        capabilities = to_modern(call.capabilities, self.info.declares)
+        capabilities = to_modern(call.answered, self.info.declares)
 
         async def ask(method: str, params: RawObject) -> RawJson:
             return await self.answer(self.send(method, params, capabilities))
@@ -263,10 +263,11 @@ class Peer(WireHandler):
     def _envelope(self, call: Call) -> RawObject:
         """The reserved keys of a modern request; those of the last caller are kept: it is often the next one."""
         capabilities, level, info, meta = self._last_envelope
-        if capabilities is not call.capabilities or level != call.log_level or info is not self.info:
-            declared = to_modern(call.capabilities, self.info.declares)
+        answered = call.answered
+        if capabilities is not answered or level != call.log_level or info is not self.info:
+            declared = to_modern(answered, self.info.declares)
             meta = modern_meta(self.info.version, CLIENT_INFO, declared, call.log_level)
-            self._last_envelope = call.capabilities, call.log_level, self.info, meta
+            self._last_envelope = answered, call.log_level, self.info, meta
         return meta
 
     # -- messages of the server (WireHandler) -----------------------------------------------------------------------

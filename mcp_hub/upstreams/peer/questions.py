@@ -179,7 +179,7 @@ class OpenRequests:
         if len(self._open) >= MOST_QUESTIONS:
             return RpcError(f"{MOST_QUESTIONS} requests of this server are already open.")
         call, _ = asker
-        lack = questions.can_answer(call.capabilities, call.version, method, params)
+        lack = call.lack(method, params)
         return MethodNotFound(f"{method}: {lack}") if lack is not None else None
 
     def withdraw(self, params: RawJson) -> None:

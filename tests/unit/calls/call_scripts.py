@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from mcp_hub.app.dashboard.operators import Operators
 from mcp_hub.call import Call, CallChannel, CallHandler, Early
 from mcp_hub.calls.handle import CallHandle
 from mcp_hub.calls.plan import WITHOUT_PLAN, CallPlan
@@ -26,7 +27,9 @@ _numbers = count(1)
 
 
 def new_call(principal: str = "p", method: str = "tools/call") -> Call:
-    return Call(CallId(f"st_{next(_numbers)}"), "git", method, {}, {}, "s", principal, Era.HANDSHAKE, {})
+    """By a hub where somebody may answer in place of clients, as every hub over HTTP is."""
+    id_ = CallId(f"st_{next(_numbers)}")
+    return Call(id_, "git", method, {}, {}, "s", principal, Era.HANDSHAKE, {}, people=Operators(list))
 
 
 class LoneOwner(CallOwner):

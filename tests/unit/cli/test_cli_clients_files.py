@@ -9,8 +9,10 @@ import pytest
 
 from mcp_hub.cli.clients.files import acts, replace
 from mcp_hub.cli.clients.files.acts import Acts, FileChange
+from mcp_hub.cli.clients.files.installed import client_installs
 from mcp_hub.cli.clients.files.replace import BACKUP, FileRefused
 from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry, lost_entries
+from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.stores.locks import lock_file, take
 
 
@@ -221,3 +223,29 @@ def test_lost_entries_are_those_that_clients_dropped(tmp_path: Path) -> None:
     assert lost_entries(state) == entries[:2]
     written.remove(paths[0])
     assert lost_entries(state) == entries[1:2]
+
+
+def test_the_state_of_each_client_on_this_machine_is_found(tmp_path: Path) -> None:
+    contents = {
+        ".cursor/mcp.json": '{"mcpServers": {"mcp-hub": {"url": "http://127.0.0.1:1/mcp"}}}',
+        ".codex/config.toml": "[mcp_servers.other]\n",
+        ".gemini/settings.json": "{broken",
+        ".claude.json": "{}",
+        ".qwen/settings.json": "{}",
+    }
+    for name, text in contents.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    lost = WrittenEntry("claude-code", str(tmp_path / ".claude.json"), ("install", "claude-code", "--config", "a b"))
+    WrittenEntries(tmp_path / "state").add(lost)
+    env = {"HOME": str(tmp_path), "MCP_HUB_STATE_DIR": str(tmp_path / "state")}
+    found = {one.client: one for one in client_installs(env)}
+    assert len(found) == len(CLIENTS)
+    states = {name: one.state for name, one in found.items() if one.state != "absent"}
+    assert states == {
+        "cursor": "installed", "codex": "missing", "gemini": "unreadable", "claude-code": "lost", "qwen": "missing",
+    }  # fmt: skip
+    assert found["claude-code"].command == "mcp-hub install claude-code --config 'a b'"
+    assert found["cursor"].command == "mcp-hub install cursor --http"
+    assert found["claude-desktop"].command == "mcp-hub install claude-desktop" and found["qwen"].command == ""
+    assert found["cursor"].path == str(tmp_path / ".cursor/mcp.json")

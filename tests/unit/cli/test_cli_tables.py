@@ -120,3 +120,10 @@ def test_enabled_server_that_is_down_is_not_ready() -> None:
 )
 def test_exit_code_says_whose_error_it_is(error: RpcError, code: int) -> None:
     assert exit_code(error) == code
+
+
+def test_skills_have_a_column_where_a_server_has_some() -> None:
+    few, none = ServerInfo("folder", "ready", 0, offered={"skill": 3}), ServerInfo("git", "ready", 0)
+    (skills,) = [column for column in server_table([few, none]).columns if column.header == "skills"]
+    assert list(skills.cells) == ["3", "0"]
+    assert "skills" not in [column.header for column in server_table([none]).columns]

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import anyio
 
 from mcp_hub.app.build import open_app
 from mcp_hub.app.http import HttpFront
+from mcp_hub.cli.clients.files.installed import client_installs
 from mcp_hub.config.load.load import load
 from mcp_hub.protocol.rest.overview import DashboardMode
 from tests.unit.fronts import local_hub
@@ -43,13 +45,13 @@ class DashboardPeer(RestPeer):
 
 @asynccontextmanager
 async def dashboard_hub(
-    root: Path, *, tokens: bool = False, mode: DashboardMode = "full", **hub: Any
+    root: Path, *, tokens: bool = False, mode: DashboardMode = "full", servers: dict[str, Any] | None = None, **hub: Any
 ) -> AsyncIterator[DashboardPeer]:
-    """A running hub with local tools, whose dashboard is in that mode by default."""
+    """A running hub with local tools and the `servers`, whose dashboard is in that mode by default."""
     local_hub.current = tools = local_hub.Tools()  # type: ignore[attr-defined]  # what `local:` below finds
     http = {"allowed_origins": ["https://friend.example"], "cors": ["https://reader.example"], **hub.pop("http", {})}
     settings = {
-        "servers": {"local": {"local": f"{local_hub.__name__}:current.registry"}},
+        "servers": {"local": {"local": f"{local_hub.__name__}:current.registry"}, **(servers or {})},
         "profiles": {"narrow": {"tools": {"allow": ["echo", "hold"]}}},
         "hub": {
             "prefix": "never", "store": {"type": "memory"}, "http": http,
@@ -62,7 +64,8 @@ async def dashboard_hub(
         open_app(load(path, {}), {"MCP_HUB_STATE_DIR": str(root / "state")}, has_executors=True) as app,
         anyio.create_task_group() as tasks,
     ):
-        front = HttpFront(app, None, is_open=True, dashboard=mode)
+        installs = partial(client_installs, {"HOME": str(root), "MCP_HUB_STATE_DIR": str(root / "state")})
+        front = HttpFront(app, None, is_open=True, dashboard=mode, installs=installs)
         peer = DashboardPeer(app, tools, front.rest, front.endpoints, tasks)
         peer.front = front
         await app.hub.catalog.settled()

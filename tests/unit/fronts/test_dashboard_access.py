@@ -18,6 +18,7 @@ CHANGES = [
     ("POST", "/v1/reload", {}),
     ("POST", "/overrides", {"servers": {"local": {"echo": {"hide": True}}}}),
     ("POST", "/approvals", {"server": "local", "tool": "echo", "digest": "", "action": "reject"}),
+    ("POST", "/login", {"server": "local"}),
     ("DELETE", "/v1/streams/{}", None),
     ("POST", "/v1/streams/{}/input", {"key": "q1", "action": "decline"}),
 ]
@@ -164,8 +165,8 @@ async def test_a_bound_token_sees_its_own_calls_and_operates_nothing(shared: Das
     problem(await shared.page("GET", f"/v1/streams/{foreign}", token=NARROW).ended(), 404, "unknown_stream")
     problem(await shared.page("DELETE", f"/v1/streams/{foreign}", token=NARROW).ended(), 404, "unknown_stream")
     refused: list[tuple[str, str, Any]] = [
-        *CHANGES[1:5],
-        *(("GET", path, None) for path in ("/settings", "/approvals", "/logs?server=local")),
+        *CHANGES[1:6],
+        *(("GET", path, None) for path in ("/settings", "/approvals", "/installs", "/server?server=local")),
     ]
     for method, path, body in refused:
         problem(await shared.page(method, path, body, token=NARROW).ended(), 403, "profile_bound")

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry
+from mcp_hub.stores.server_logs.reader import last_records
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, problem
 
@@ -56,6 +58,8 @@ async def test_overrides_hold_at_once_and_are_in_a_file_beside_the_configuration
     {"echo": {"fixed": {"text": "x"}}},
     {"echo": {"arguments": {}}},
     {"echo": {"name": "not a name"}},
+    {"echo": {"annotations": {"readOnlyHint": True, "destructiveHint": True}}},
+    {"echo": {"annotations": {"title": "Evil"}}},
     {"echo": {"name": "big"}, "big": {"name": "big"}},
 ])  # fmt: skip
 async def test_what_is_not_an_override_leaves_everything_as_it_was(peer: DashboardPeer, tools: Any) -> None:
@@ -79,6 +83,20 @@ async def test_an_unknown_server_and_a_file_that_cannot_be_used_are_named(peer: 
     assert "unknown key" in problem(response, 409, "invalid_configuration")["detail"]
 
 
+async def test_hints_of_a_tool_are_overridden_and_taken_back(peer: DashboardPeer) -> None:
+    async def hints() -> Any:
+        found = {tool["name"]: tool for tool in (await peer.get("/v1/tools"))["tools"]}
+        return found["echo"].get("annotations")
+
+    before = await hints()
+    await override(peer, echo={"annotations": {"readOnlyHint": True, "openWorldHint": False}})
+    assert await hints() == {**(before or {}), "readOnlyHint": True, "openWorldHint": False}
+    found = {one["path"]: one["origin"] for one in (await peer.get("/settings"))["settings"]}
+    assert found["servers.local.per_tool.echo.annotations.readOnlyHint"] == "overrides"
+    await override(peer, echo={"annotations": None})
+    assert await hints() == before
+
+
 async def test_settings_show_origins_and_no_secret(tmp_path: Path) -> None:
     async with dashboard_hub(tmp_path, tokens=True) as peer:
         await override(peer, echo={"hide": True})
@@ -88,9 +106,33 @@ async def test_settings_show_origins_and_no_secret(tmp_path: Path) -> None:
         assert "hub.tokens" in found and ALICE not in str(found)
 
 
-async def test_the_last_lines_of_a_server_that_does_not_exist_are_refused(peer: DashboardPeer) -> None:
-    assert await peer.get("/logs?server=local") == {"server": "local", "lines": []}
-    problem(await peer.page("GET", "/logs?server=none").ended(), 404, "unknown_server")
+async def test_details_of_a_server_have_its_stderr_and_what_the_hub_says(tmp_path: Path) -> None:
+    async with dashboard_hub(tmp_path) as peer:
+        assert await peer.get("/server?server=local") == {"server": "local", "lines": []}
+        problem(await peer.page("GET", "/server?server=none").ended(), 404, "unknown_server")
+        assert peer.app.server_logs is not None
+        peer.app.server_logs.output("local", [b"a line", b"Bearer abcdef0123456789"])
+        peer.app.server_logs.event({"event": "upstream_exited", "level": "warning", "upstream": "local", "code": 1})
+    (logs,) = (tmp_path / "state" / "logs").glob("*/")
+    assert last_records(logs, "local", 2)[0].stderr is not None, "of three, the last two"
+    async with dashboard_hub(tmp_path) as peer:
+        lines = (await peer.get("/server?server=local"))["lines"]
+    assert [(one["text"], one.get("level")) for one in lines] == [
+        ("a line", None), ("Bearer ***", None), ("upstream_exited code=1", "warning")
+    ]  # fmt: skip
+
+
+async def test_a_client_that_lost_the_hub_is_shown_and_one_look_is_good_for_seconds(tmp_path: Path) -> None:
+    file = tmp_path / ".cursor/mcp.json"
+    file.parent.mkdir()
+    file.write_text("{}")
+    WrittenEntries(tmp_path / "state").add(WrittenEntry("cursor", str(file)))
+    async with dashboard_hub(tmp_path) as peer:
+        for text in ("{}", '{"mcpServers": {"mcp-hub": {}}}'):
+            file.write_text(text)
+            (here,) = [one for one in (await peer.get("/installs"))["clients"] if one["state"] != "absent"]
+            assert (here["client"], here["state"], here["path"]) == ("cursor", "lost", str(file))
+            assert here["command"] == "mcp-hub install cursor --http"
 
 
 async def test_clients_are_shown_with_what_they_are_listed(peer: DashboardPeer) -> None:

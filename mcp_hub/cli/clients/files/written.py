@@ -7,7 +7,7 @@ import msgspec
 
 from mcp_hub.cli.clients.entries import HUB
 from mcp_hub.cli.clients.files.replace import FileRefused, content_of, target_of
-from mcp_hub.cli.clients.model import Client
+from mcp_hub.cli.clients.model import Client, Place
 from mcp_hub.cli.clients.reading import held_at, layout_of, read_data
 from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.errors import ConfigError
@@ -50,18 +50,22 @@ def lost_entries(state: Path) -> list[WrittenEntry]:
 
 def _is_lost(one: WrittenEntry, client: Client) -> bool:
     path = Path(one.path)
-    if not path.parent.is_dir():
-        return False
+    # a file that the client cannot read either is another problem
+    return path.parent.is_dir() and has_hub(path, client) is False
+
+
+def has_hub(path: Path, client: Client) -> bool | None:
+    """Whether the client's file has an entry of the hub; None for a file that cannot be read."""
     try:
         content = content_of(target_of(path))
         data = None if content is None else read_data(content.decode("utf-8-sig"), path.name)
     except (FileRefused, ConfigError, UnicodeDecodeError):
-        return False  # the client cannot read it either: another problem
-    return all(not _has_hub(data, client, place) for place in range(len(client.places)))
+        return None
+    return any(_holds_hub(data, place) for place in client.places)
 
 
-def _has_hub(data: object, client: Client, place: int) -> bool:
-    held = held_at(data, layout_of(data, client.places[place]).key)
+def _holds_hub(data: object, place: Place) -> bool:
+    held = held_at(data, layout_of(data, place).key)
     if isinstance(held, list):
         return any(isinstance(one, dict) and one.get("name") == HUB for one in held)
     return isinstance(held, dict) and HUB in held

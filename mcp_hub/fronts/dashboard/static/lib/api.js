@@ -45,8 +45,8 @@ export async function ask(method, path, body, options) {
 export const get = (path, options) => ask('GET', path, undefined, options);
 
 // The events of a stream: {id, type, data}. An EventSource could not send the token.
-export async function* events(path, signal, headers = {}) {
-  const response = await send('GET', path, undefined, { signal, headers: { accept: 'text/event-stream', ...headers } });
+export async function* events(path, signal, headers = {}, body = undefined) {
+  const response = await send(body === undefined ? 'GET' : 'POST', path, body, { signal, headers: { accept: 'text/event-stream', ...headers } });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
   for (;;) {

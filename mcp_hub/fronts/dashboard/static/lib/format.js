@@ -27,6 +27,8 @@ export function clock(at) {
   return date.toDateString() === today.toDateString() ? time : `${date.getMonth() + 1}/${date.getDate()} ${time}`;
 }
 
+export const exact = (ts) => { const at = Date.parse(ts) / 1000; return Number.isNaN(at) ? String(ts ?? '') : `${clock(at)}.${String(Math.floor((at % 1) * 1000)).padStart(3, '0')}`; };
+
 const CALLS = {
   working: ['run', 'running'], waiting: ['off', 'waiting'], input_required: ['warn', 'asks'],
   completed: ['ok', 'done'], tool_error: ['bad', 'tool error'], failed: ['bad', 'failed'], cancelled: ['off', 'cancelled'],

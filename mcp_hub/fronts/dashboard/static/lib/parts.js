@@ -6,6 +6,8 @@ import { attempt, toast } from './store.js';
 export const Badge = ({ kind, children }) => html`<span class="badge ${kind}">${children}</span>`;
 export const CallBadge = ({ status }) => { const [kind, text] = callState(status); return html`<${Badge} kind=${kind}>${text}<//>`; };
 export const ServerBadge = ({ server }) => { const [kind, text] = serverState(server); return html`<${Badge} kind=${kind}>${text}<//>`; };
+const LOGIN = ['login_needed', 'login_failed', 'rights_missing'];
+export const isLogin = (server) => LOGIN.includes(server.code);
 export const Empty = ({ children }) => html`<p class="empty">${children}</p>`;
 
 export function Panel({ title, end, children, className = '' }) {

@@ -13,6 +13,7 @@ export const store = {
   live: [],
   tools: 0, // changes with the lists of tools
   approvals: [],
+  installs: [],
   toast: '',
   outdated: false,
 };
@@ -72,6 +73,15 @@ export async function loadApprovals() {
   changed();
 }
 
+// The client programs on the machine of the hub.
+export async function loadInstalls() {
+  if (store.hub?.profile != null) return;
+  try {
+    store.installs = (await get('installs')).clients;
+  } catch { /* the next look tries again */ }
+  changed();
+}
+
 async function snapshot() {
   const state = await get('state');
   const { calls, live, servers, ...hub } = state;
@@ -80,6 +90,7 @@ async function snapshot() {
   Object.assign(store, { calls, live, servers: servers.servers, tools: hub.tools, phase: 'ready', problem: '' });
   changed();
   loadApprovals();
+  loadInstalls();
   return hub.cursor;
 }
 
@@ -95,7 +106,7 @@ function take(batch) {
 }
 
 async function follow(cursor) {
-  for await (const event of events(`feed?after=${cursor}`)) {
+  for await (const event of events(`feed?after=${cursor}&answers=1`)) {
     if (!store.online) { store.online = true; changed(); }
     if (event.type === 'reset') return null;
     if (event.type === 'batch') {

@@ -3,9 +3,26 @@ import { html, useEffect, useState } from '../lib/ui.js';
 import { get, root } from '../lib/api.js';
 import { link } from '../lib/router.js';
 import { ago, count, plain } from '../lib/format.js';
-import { hubNow, useStore } from '../lib/store.js';
+import { hubNow, loadInstalls, useStore } from '../lib/store.js';
 import { Badge, Command, Copy, Empty, Panel } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
+
+const INSTALLED = { installed: ['ok', 'installed'], lost: ['bad', 'entry lost'], missing: ['off', 'not installed'], unreadable: ['bad', 'file unreadable'] };
+const INSTALLS = [
+  { key: 'title', title: 'Client', width: 'minmax(120px, .7fr)', cell: (one) => plain(one.title) },
+  { key: 'state', title: 'Hub', width: '136px', cell: (one) => { const [kind, text] = INSTALLED[one.state]; return html`<${Badge} kind=${kind}>${text}<//>`; } },
+  { key: 'path', title: 'File', width: 'minmax(0, 1.6fr)', cell: (one) => html`<code class="dim" title=${plain(one.path)}>${plain(one.path)}</code>` },
+  { key: 'command', title: 'Command', width: 'minmax(220px, 1fr)', cell: (one) => (one.command ? html`<code>${one.command}</code>` : html`<span class="dim">by hand: the entry below</span>`) },
+  { key: 'copy', title: '', width: '66px', right: true, cell: (one) => (one.command ? html`<${Copy} text=${one.command} label=${`Copy the command ${one.command}`} />` : null) },
+];
+
+function Installs({ all }) {
+  if (!all.length) return null;
+  const here = all.filter((one) => one.state !== 'absent'), absent = all.filter((one) => one.state === 'absent');
+  return html`<${Panel} title="On the machine of the hub" end=${html`<${Copy} text="mcp-hub install --all --http">Copy: install in all<//>`}>
+    ${here.length ? html`<${Table} label="Clients on the machine of the hub" className="short" rows=${here} rowKey=${(one) => one.client} columns=${INSTALLS} />` : html`<${Empty}>No client that the hub knows was found.<//>`}
+    ${absent.length ? html`<p class="body small dim">Not found: ${absent.map((one) => one.title).join(', ')}.</p>` : null}<//>`;
+}
 
 const STATE = { true: ['ok', 'connected'], false: ['off', 'gone'], undefined: ['run', 'by request'] };
 const COLUMNS = [
@@ -20,25 +37,35 @@ const COLUMNS = [
   { key: 'last', title: 'Last seen', width: '100px', right: true, cell: (one) => ago(Math.max(hubNow() - one.last, 0)) },
 ];
 
+function links(name, url) {
+  const config = encodeURIComponent(btoa(JSON.stringify({ url }))), named = encodeURIComponent(name);
+  return [
+    ['VS Code', `vscode:mcp/install?${encodeURIComponent(JSON.stringify({ name, type: 'http', url }))}`],
+    ['Cursor', `cursor://anysphere.cursor-deeplink/mcp/install?name=${named}&config=${config}`],
+    ['LM Studio', `lmstudio://add_mcp?name=${named}&config=${config}`],
+  ];
+}
+
 export function Clients() {
   const store = useStore();
   const [clients, set] = useState(null);
   useEffect(() => {
     const look = () => get('clients').then((found) => set(found.clients), () => {});
     look();
-    const timer = setInterval(look, 2000);
-    return () => clearInterval(timer);
+    loadInstalls();
+    const timers = [setInterval(look, 2000), setInterval(loadInstalls, 10000)];
+    return () => timers.forEach(clearInterval);
   }, []);
   const url = new URL('mcp', root).href;
   const entry = JSON.stringify({ mcpServers: { [store.hub.name]: { type: 'http', url } } }, null, 2);
-  const code = encodeURIComponent(JSON.stringify({ name: store.hub.name, type: 'http', url }));
   return html`<div class="screen"><div class="head"><h1>Clients</h1><span class="dim">since the hub started</span></div>
     <${Panel} title="Seen">${clients?.length ? html`<${Table} label="Clients" className="short" rows=${clients} rowKey=${(one) => `${one.name} ${one.first} ${one.principal}`} columns=${COLUMNS} />`
       : html`<${Empty}>${clients ? 'No client has come yet.' : 'Loading…'}<//>`}<//>
+    <${Installs} all=${store.installs} />
     <${Panel} title="Connect another client"><div class="body">
       <div class="two"><div><h3>Any client: the URL</h3><${Command}>${url}<//>
         <h3>Claude Code</h3><${Command}>${`claude mcp add --transport http ${store.hub.name} ${url}`}<//>
-        <h3>VS Code</h3><p><a class="button" href=${`vscode:mcp/install?${code}`}>Install in VS Code</a></p></div>
+        <h3>By a click</h3><p class="head">${links(store.hub.name, url).map(([title, href]) => html`<a class="button" href=${href}>Install in ${title}</a>`)}</p></div>
       <div><h3>A configuration file</h3><pre class="out" tabindex="0" aria-label="Entry for a configuration file">${entry}</pre><p><${Copy} text=${entry} label="Copy the entry" /></p></div></div>
       <p class="dim small">If the hub has tokens, the client also needs a header: Authorization: Bearer TOKEN.</p></div><//></div>`;
 }

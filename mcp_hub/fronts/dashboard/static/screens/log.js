@@ -1,7 +1,7 @@
 // The events of a stream: each opens to its JSON.
 import { html, useState } from '../lib/ui.js';
 import { refine } from '../lib/router.js';
-import { cut, plain, plural } from '../lib/format.js';
+import { cut, exact, plain, plural } from '../lib/format.js';
 import { Text } from '../lib/content.js';
 import { Panel } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
@@ -24,7 +24,7 @@ export function Log({ events, after }) {
   const shown = events.find((event) => event.seq === open);
   const columns = [
     { key: 'seq', title: 'No.', width: '52px', right: true, cell: (event) => event.seq },
-    { key: 'ts', title: 'Time', width: '108px', cell: (event) => html`<span class="dim num">${String(event.ts ?? '').slice(11, 23)}</span>` },
+    { key: 'ts', title: 'Time', width: '108px', cell: (event) => html`<span class="dim num">${exact(event.ts)}</span>` },
     { key: 'type', title: 'Event', width: '116px', cell: (event) => html`<button type="button" class="plain" aria-expanded=${open === event.seq} onClick=${() => setOpen(open === event.seq ? null : event.seq)}>${plain(event.type)}</button>` },
     { key: 'what', title: 'What', width: 'minmax(0, 1fr)', cell: (event) => html`<span class="dim">${plain(summary(event))}</span>` },
     { key: 'from', title: '', width: '76px', right: true, cell: (event) => html`<button type="button" class="plain" onClick=${() => refine({ after: String(event.seq - 1) })} aria-label=${`from here: event ${event.seq} on`}>from here</button>` },

@@ -3,11 +3,9 @@ import { html, useEffect, useState } from '../lib/ui.js';
 import { get } from '../lib/api.js';
 import { link } from '../lib/router.js';
 import { count, cut, duration, plain, plural } from '../lib/format.js';
-import { hubNow, useStore } from '../lib/store.js';
-import { Badge, Bar, CallBadge, Empty, Panel, ServerBadge } from '../lib/parts.js';
+import { hubNow, loadInstalls, useStore } from '../lib/store.js';
+import { Badge, Bar, CallBadge, Empty, isLogin, Panel, ServerBadge } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
-
-const LOGIN = /login|unauthorized|consent/;
 
 // Open questions, changed tools, logins, servers with a problem: each with where to go.
 export function needs(store) {
@@ -19,8 +17,10 @@ export function needs(store) {
   }
   for (const server of store.servers) {
     if (!['failed', 'incompatible', 'backing_off'].includes(server.state)) continue;
-    const isLogin = LOGIN.test(server.code ?? '');
-    found.push({ key: `s ${server.server}`, kind: 'bad', tag: isLogin ? 'login' : 'server', text: `${plain(server.server)}: ${plain(cut(server.reason ?? server.state, 160))}`, href: link('server', server.server) });
+    found.push({ key: `s ${server.server}`, kind: 'bad', tag: isLogin(server) ? 'login' : 'server', text: `${plain(server.server)}: ${plain(cut(server.reason ?? server.state, 160))}`, href: link('server', server.server) });
+  }
+  for (const one of store.installs) {
+    if (one.state === 'lost') found.push({ key: `c ${one.client}`, kind: 'warn', tag: 'client', text: `${one.title} has lost the hub: its entry is gone`, href: link('clients') });
   }
   return found;
 }
@@ -29,8 +29,8 @@ export function Overview() {
   const store = useStore();
   const [, tick] = useState(0);
   useEffect(() => {
-    const timer = setInterval(() => tick((n) => n + 1), 1000);
-    return () => clearInterval(timer);
+    const timers = [setInterval(() => tick((n) => n + 1), 1000), setInterval(loadInstalls, 60000)];
+    return () => timers.forEach(clearInterval);
   }, []);
   const todo = needs(store);
   const running = store.live.filter((call) => call.status !== 'waiting');

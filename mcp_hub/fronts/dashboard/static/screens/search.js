@@ -6,7 +6,8 @@ import { count, plain, plural, quoted } from '../lib/format.js';
 import { useStore } from '../lib/store.js';
 import { Command, Empty, Filter, Panel } from '../lib/parts.js';
 
-const PARTS = ['a', 'b', 'c', 'd'];
+const PARTS = [['a', 'accent'], ['b', 'run'], ['c', 'warn'], ['d', 'off'], ['e', 'bad']];
+const part = (at) => PARTS[at % PARTS.length];
 
 export function Search({ query }) {
   const { tools: version } = useStore();
@@ -30,10 +31,10 @@ export function Search({ query }) {
         ${found?.hits.length ? html`<ul class="list">${found.hits.map((hit) => html`<li key=${hit.name}>
           <div class="what"><a href=${link('tool', hit.name)}>${plain(hit.name)}</a> <span class="dim small">${plain(hit.server)}</span>
             <div class="small dim">${plain(hit.description)}</div>
-            <div class="stack" role="img" aria-label=${`score ${hit.score}`}>${parts.map((part, at) => html`<i class=${PARTS[at % 4]} style=${{ width: `${(100 * (hit.parts[part] ?? 0)) / best}%` }}></i>`)}</div>
+            <div class="stack" role="img" aria-label=${`score ${hit.score}`}>${parts.map((name, at) => html`<i class=${part(at)[0]} style=${{ width: `${(100 * (hit.parts[name] ?? 0)) / best}%` }}></i>`)}</div>
             ${hit.also?.length ? html`<div class="small dim">much like it: ${hit.also.map(plain).join(', ')}</div>` : null}</div>
-          <span class="num dim" title=${Object.entries(hit.parts).map(([part, n]) => `${part} ${n}`).join(', ')}>${hit.score.toFixed(2)}</span></li>`)}</ul>
-          <p class="body small dim">${parts.map((part, at) => html`<span><i class="key stack ${PARTS[at % 4]}" style=${{ background: `var(--${['accent', 'run', 'warn', 'off'][at % 4]})` }}></i>${part} </span>`)}</p>`
+          <span class="num dim" title=${Object.entries(hit.parts).map(([name, n]) => `${name} ${n}`).join(', ')}>${hit.score.toFixed(2)}</span></li>`)}</ul>
+          <p class="body small dim">${parts.map((name, at) => html`<span><i class="key" style=${{ background: `var(--${part(at)[1]})` }}></i>${name} </span>`)}</p>`
           : html`<${Empty}>${found ? 'No tool fits.' : 'Write what a tool is needed for, as a model would.'}<//>`}
         ${q ? html`<div class="body"><${Command}>${`mcp-hub search ${quoted(q)}`}<//></div>` : null}<//>
       <${Listed} kind=${query.client ?? 'unknown'} version=${version} /></div></div>`;

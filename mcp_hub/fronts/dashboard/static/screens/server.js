@@ -2,37 +2,38 @@
 import { html, useEffect, useState } from '../lib/ui.js';
 import { ask, get, segment } from '../lib/api.js';
 import { link } from '../lib/router.js';
-import { count, plain, plural, quoted } from '../lib/format.js';
+import { count, exact, plain, plural, quoted } from '../lib/format.js';
 import { operates, useStore } from '../lib/store.js';
-import { Command, Confirm, Empty, Panel, ServerBadge } from '../lib/parts.js';
-
-const LOGIN = /login|unauthorized|consent/;
+import { Command, Confirm, Empty, isLogin, Panel, ServerBadge } from '../lib/parts.js';
+import { ServerLogin } from './login_server.js';
 
 export function Server({ name }) {
   const store = useStore();
   const server = store.servers.find((one) => one.server === name);
   const [tools, setTools] = useState([]);
-  const [lines, setLines] = useState(null);
+  const [details, setDetails] = useState(null);
   useEffect(() => { get(`v1/tokens?server=${segment(name)}`).then((found) => setTools(found.tools), () => setTools([])); }, [name, store.tools]);
   useEffect(() => {
     if (store.hub.profile != null) return;
-    get(`logs?server=${segment(name)}`).then((found) => setLines(found.lines), () => setLines([]));
+    get(`server?server=${segment(name)}`).then(setDetails, () => setDetails(null));
   }, [name, server]);
   if (!server) return html`<div class="screen"><h1>${plain(name)}</h1><${Empty}>There is no server of this name any more.<//></div>`;
   const restart = () => ask('POST', `v1/servers/${segment(name)}/restart`, {});
-  const shown = lines ?? server.stderr ?? [];
+  const lines = details?.lines ?? (server.stderr ?? []).map((text) => ({ text }));
   return html`<div class="screen">
     <div class="head"><h1>${plain(name)}</h1><${ServerBadge} server=${server} />
       <div class="end">${operates() ? html`<${Confirm} onConfirm=${restart} sure="Restart it now" said="The server restarts.">Restart<//>` : null}
         <a class="button" href=${link('calls', '', { server: name })}>Its calls</a></div></div>
     ${server.reason ? html`<section class="panel"><div class="body"><strong>Why:</strong> ${plain(server.reason)} ${server.code ? html` <span class="tag">${server.code}</span>` : null}
-      ${LOGIN.test(server.code ?? '') ? html`<p>Log in on the machine of the hub:</p><${Command}>${`mcp-hub login ${quoted(name)}`}<//>` : html`<p class="dim small">More, with the steps that were tried:</p><${Command}>${`mcp-hub doctor ${quoted(name)}`}<//>`}</div></section>` : null}
+      ${isLogin(server) ? null : html`<p class="dim small">More, with the steps that were tried:</p><${Command}>${`mcp-hub doctor ${quoted(name)}`}<//>`}</div></section>` : null}
+    ${details?.login || isLogin(server) ? html`<${ServerLogin} key=${name} name=${name} needed=${isLogin(server)} />` : null}
     <div class="two">
       <${Panel} title="State"><div class="body"><dl class="facts">${facts(server).map(([what, value]) => html`<dt>${what}</dt><dd>${value}</dd>`)}</dl>
         <p></p><${Command}>${`mcp-hub restart ${quoted(name)}`}<//></div><//>
       <${Findings} server=${server} />
     </div>
-    <${Panel} title="Last lines on stderr">${shown.length ? html`<div class="body"><pre class="out" tabindex="0" aria-label="Last lines on stderr">${shown.map(plain).join('\n')}</pre></div>` : html`<${Empty}>The server has written nothing to stderr.<//>`}<//>
+    <${Panel} title="Log: stderr, and what the hub says">${lines.length ? html`<div class="body"><pre class="out" tabindex="0" aria-label="Log">${lines.map((line) => html`<div class=${line.level ? `hub ${line.level}` : ''}>${line.at ? html`<span class="dim">${plain(exact(line.at))} </span>` : null}${line.level ? 'hub: ' : ''}${plain(line.text)}</div>`)}</pre>
+      <p></p><${Command}>${`mcp-hub logs ${quoted(name)}`}<//></div>` : html`<${Empty}>The server has written nothing to stderr.<//>`}<//>
     <${Panel} title=${plural(tools.length, 'tool')}>${tools.length ? html`<ul class="list cols">${tools.slice(0, 300).map((tool) => html`<li key=${tool.name}><a class="what" href=${link('tool', tool.name)}>${plain(tool.name)}</a><span class="dim num">${count(tool.tokens.full)} tokens</span></li>`)}</ul>
       ${tools.length > 300 ? html`<p class="empty"><a href=${link('tools', '', { server: name })}>all of them</a></p>` : null}` : html`<${Empty}>${server.state === 'ready' ? 'The server offers no tools to you.' : 'Its tools are known once it is ready.'}<//>`}<//>
   </div>`;

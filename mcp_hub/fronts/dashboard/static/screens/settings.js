@@ -30,5 +30,5 @@ export function Settings({ query }) {
     <div class="filters"><${Filter} label="Filter settings" value=${query.q} onInput=${(q) => refine({ q })} />
       <${Select} label="From" value=${query.origin} options=${ORIGINS} onChange=${(origin) => refine({ origin })} /><span class="dim num">${count(rows.length)} keys</span></div>
     <section class="panel grow"><${Table} label="Settings" className="grow" rows=${rows} rowKey=${(one) => one.path} columns=${COLUMNS} empty=${found ? 'No key fits.' : 'Loading…'} /></section>
-    <${Command}>${`mcp-hub check --config ${quoted(found?.file ?? 'servers.yaml')}`}<//></div>`;
+    <div class="two"><${Command}>${`mcp-hub check --config ${quoted(found?.file ?? 'servers.yaml')}`}<//><${Command}>${`mcp-hub reload --config ${quoted(found?.file ?? 'servers.yaml')}`}<//></div></div>`;
 }

@@ -54,7 +54,7 @@ function Followed({ id, call, after }) {
     ${found.output || (!over && !found.questions.size) ? html`<${Panel} title=${over ? 'Partial output' : 'Output so far'}>${found.output ? html`<div class="body"><${Text} text=${found.output} label="Output so far" /></div>` : html`<${Empty}>Nothing yet.<//>`}<//>` : null}
     ${found.ending ? html`<${Ending} ending=${found.ending} />` : null}
     <${Log} events=${found.events} id=${id} after=${after} />
-    <${Command}>${`mcp-hub resume ${id}`}<//></div>`;
+    <div class="two"><${Command}>${`mcp-hub resume ${id}`}<//>${over ? null : html`<${Command}>${`mcp-hub cancel ${id}`}<//>`}</div></div>`;
 }
 
 function Ending({ ending }) {

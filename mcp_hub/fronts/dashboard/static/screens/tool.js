@@ -3,19 +3,22 @@ import { html, useState } from '../lib/ui.js';
 import { ask, segment } from '../lib/api.js';
 import { go, link } from '../lib/router.js';
 import { count, plain, quoted } from '../lib/format.js';
-import { mayChange, toast, useStore } from '../lib/store.js';
+import { mayChange, operates, toast, useStore } from '../lib/store.js';
 import { hints, useTools } from '../lib/tools.js';
 import { SchemaForm } from '../lib/form.js';
 import { Text } from '../lib/content.js';
 import { Command, Empty, Panel } from '../lib/parts.js';
+import { Listing } from './listing.js';
 
 export function Tool({ name }) {
   const store = useStore();
-  const { tools, problem } = useTools();
+  const { tools, overrides, problem, reload } = useTools();
   const [busy, setBusy] = useState(false);
   const [given, setGiven] = useState(null);
   const tool = tools?.find((one) => one.name === name);
   if (!tool) return html`<div class="screen"><h1>${plain(name)}</h1><${Empty}>${problem || (tools ? 'There is no tool of this name, or it is hidden.' : 'Loading…')}<//></div>`;
+  const own = overrides[tool.server]?.[tool.tool] ?? {};
+  const listed = (isGone) => { reload(); if (isGone) go('tools', '', { server: tool.server }); };
   const call = async (values) => {
     setBusy(true);
     setGiven(values);
@@ -35,5 +38,6 @@ export function Tool({ name }) {
       <div class="body">${mayChange() ? html`<${SchemaForm} id="call" schema=${tool.definition.inputSchema} action="Call" busy=${busy || !store.online} onSubmit=${call} />` : html`<p class="dim">The dashboard only shows (hub.http.dashboard: read).</p>`}
         <p></p><${Command}>${command}<//></div><//>
     <${Panel} title="What it says of itself"><div class="body"><${Text} text=${String(tool.definition.description ?? 'It has no description.')} label="Description" />
-      <h3>Definition</h3><${Text} text=${JSON.stringify(tool.definition, null, 2)} label="Definition" /></div><//></div></div>`;
+      <h3>Definition</h3><${Text} text=${JSON.stringify(tool.definition, null, 2)} label="Definition" /></div><//></div>
+    ${operates() ? html`<${Listing} key=${JSON.stringify([tool.tool, own])} ...${{ tool, own }} onDone=${listed} />` : null}</div>`;
 }

@@ -1,0 +1,52 @@
+"""The operators whose pages are open: part of the composition root."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from mcp_hub.aio import Timer, call_later
+from mcp_hub.calls.runner import CallRecord
+from mcp_hub.errors import MethodNotFound
+
+_GRACE: Final = 10.0
+"""Seconds that a page may take to come back: a reload, a lost connection."""
+
+
+class Operators:
+    """The `People` who answer what a client cannot be asked. When the last one has left, such questions are declined.
+
+    `under_way` are the calls that run.
+    """
+
+    def __init__(self, under_way: Callable[[], Iterable[CallRecord]], grace: float = _GRACE) -> None:
+        self._under_way = under_way
+        self._grace = grace
+        self._pages = 0
+        self._leaving: Timer | None = None
+
+    @property
+    def are_there(self) -> bool:
+        """Whether a page is open, or was a moment ago."""
+        return self._pages > 0 or self._leaving is not None
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """One page is open as long as this lasts."""
+        self._pages += 1
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self._leaving = None
+        try:
+            yield
+        finally:
+            self._pages -= 1
+            if not self._pages:
+                self._leaving = call_later(self._grace, self._decline)
+
+    def _decline(self) -> None:
+        self._leaving = None
+        for record in list(self._under_way()):
+            for key, own in list(record.open_questions.items()):
+                if not record.call.asks_client(own.method, own.params):
+                    said = f"{own.method}: the client cannot be asked, and the people at the hub have left"
+                    record.answer(key, MethodNotFound(said))

@@ -1,0 +1,194 @@
+"""The application of `mcp-hub top`: three views over one feed, drawn at most twice a second."""
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Final, cast
+
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import ContentSwitcher, DataTable, Footer, Header, RichLog, Static
+
+from mcp_hub.cli.top.rows import CALL_COLUMNS, SERVER_COLUMNS, call_row, event_text, needs, server_row
+from mcp_hub.client.hub_client import HubClient
+from mcp_hub.client.hub_feed import HubFeed
+from mcp_hub.clock import wall_time
+from mcp_hub.errors import ConfigError, HubError
+from mcp_hub.masking import visible
+from mcp_hub.protocol.rest.overview import CallSummary
+
+_DRAW: Final = 0.5
+"""Seconds between two looks at the feed."""
+_ROWS: Final = 300
+"""Calls in the table."""
+_LINES: Final = 5000
+"""Lines of one stream."""
+
+_Cells = Sequence[Text]
+
+
+class _Views(ContentSwitcher):
+    def show(self, view: str) -> None:
+        """Shows one view in place of the one before."""
+        self.current = view
+
+
+class TopApp(App[ConfigError | None]):
+    """Shows the hub of `feed`; `client` follows and cancels calls. Its result is the reason if the hub refuses it."""
+
+    TITLE = "mcp-hub"
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #needs { padding: 0 1; height: auto; max-height: 12; }
+    #call { padding: 0 1; height: auto; }
+    DataTable, RichLog { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("o", "show('overview')", "Overview"),
+        Binding("c", "show('calls')", "Calls"),
+        Binding("j", "move(1)", "Down", show=False),
+        Binding("k", "move(-1)", "Up", show=False),
+        Binding("x", "cancel", "Cancel the call"),
+        Binding("q,escape", "quit", "Quit", key_display="q"),
+    ]
+
+    def __init__(self, feed: HubFeed, client: HubClient) -> None:
+        super().__init__()
+        self._feed = feed
+        self._client = client
+        self._is_due = True
+        self._stream = ""
+        self._asked = ""
+
+    def compose(self) -> ComposeResult:
+        """The widgets of all views, of which one is shown."""
+        yield Header(show_clock=True)
+        with _Views(initial="overview"):
+            with Vertical(id="overview"):
+                yield Static("connecting", id="needs")
+                yield DataTable[Text](id="servers", cursor_type="row")
+            yield DataTable[Text](id="calls", cursor_type="row")
+            with Vertical(id="stream"):
+                yield Static("", id="call")
+                yield RichLog(id="events", max_lines=_LINES, wrap=True)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begins to follow the hub."""
+        self._table("servers").add_columns(*SERVER_COLUMNS)
+        self._table("calls").add_columns(*CALL_COLUMNS)
+        self._table("servers").focus()
+        self._follow_hub()
+        self.set_interval(_DRAW, self._draw)
+
+    @work(exclusive=True, group="feed")
+    async def _follow_hub(self) -> None:
+        try:
+            await self._feed.run(self._changed)
+        except ConfigError as refused:
+            self.exit(refused)
+
+    def _changed(self) -> None:
+        self._is_due = True
+
+    def _draw(self) -> None:
+        feed, state = self._feed, self._feed.state
+        if not self._is_due and not feed.live:
+            return
+        self._is_due = False
+        self.sub_title = visible(feed.problem) if feed.problem or state is None else f"{state.name} {state.version}"
+        if state is None:
+            return
+        now = state.now if feed.problem else wall_time()
+        lines = [*needs(feed.servers, feed.live)] or [Text("Nothing needs you.", "dim")]
+        self.query_one("#needs", Static).update(Text("\n").join(lines))
+        running = {call.id for call in feed.live}
+        calls = [*reversed(feed.live), *(call for call in feed.calls if call.id not in running)][:_ROWS]
+        _fill(self._table("servers"), ((own.server, server_row(own)) for own in feed.servers))
+        _fill(self._table("calls"), ((call.id, call_row(call, now)) for call in calls))
+        if self._stream:
+            self._draw_call(now)
+
+    def _draw_call(self, now: float) -> None:
+        found = self._summary(self._stream)
+        head = Text("  ").join([*call_row(found, now)]) if found is not None else Text()
+        self.query_one("#call", Static).update(Text("\n").join([head, Text(f"mcp-hub resume {self._stream}", "dim")]))
+
+    def _summary(self, id_: str) -> CallSummary | None:
+        return next((call for call in (*self._feed.live, *self._feed.calls) if call.id == id_), None)
+
+    def _table(self, id_: str) -> DataTable[Text]:
+        return cast(DataTable[Text], self.query_one(f"#{id_}", DataTable))
+
+    # -- keys ---------------------------------------------------------------------------------------------------------
+
+    def action_show(self, view: str) -> None:
+        """Changes the view."""
+        self.query_one(_Views).show(view)
+        self._stream = ""
+        self._table("servers" if view == "overview" else "calls").focus()
+
+    def action_move(self, step: int) -> None:
+        """Moves the cursor of the table that has the focus."""
+        if isinstance(table := self.focused, DataTable):
+            table.move_cursor(row=table.cursor_row + step)
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        """Opens a call."""
+        if event.data_table.id == "calls" and event.row_key.value is not None:
+            self._stream = event.row_key.value
+            self.query_one(_Views).show("stream")
+            events = self.query_one(RichLog)
+            events.clear()
+            events.focus()
+            self._changed()
+            self._draw()
+            self._follow_call(self._stream)
+
+    @work(exclusive=True, group="call")
+    async def _follow_call(self, id_: str) -> None:
+        events, found = self.query_one(RichLog), self._summary(id_)
+        if found is not None and not found.stream and found.took:
+            events.write(Text("This call was quick and quiet: its arguments and its result are not kept.", "dim"))
+            return
+        try:
+            async with self._client.resume(id_) as stream:
+                async for event in stream:
+                    if (line := event_text(event)) is not None:
+                        events.write(line)
+        except HubError as error:
+            events.write(Text(visible(str(error)), "red"))
+
+    async def action_cancel(self) -> None:
+        """Cancels the call that is open, when the key is pressed for the second time."""
+        if not self._stream:
+            self.notify("Open a call first.")
+        elif self._asked != self._stream:
+            self._asked = self._stream
+            self.notify("Press x again to cancel this call.")
+        else:
+            self._asked = ""
+            try:
+                await self._client.cancel(self._stream)
+            except HubError as error:
+                self.notify(visible(str(error)), severity="error")
+
+
+def _fill(table: DataTable[Text], rows: Iterable[tuple[str, _Cells]]) -> None:
+    """Other rows for a table, whose cursor stays on its row."""
+    wanted = dict(rows)
+    keys = [key.value for key in table.rows]
+    if keys == list(wanted):
+        for row, cells in enumerate(wanted.values()):
+            for column, cell in enumerate(cells):
+                if table.get_cell_at((row, column)) != cell:  # type: ignore[arg-type]  # a coordinate is a pair
+                    table.update_cell_at((row, column), cell, update_width=True)  # type: ignore[arg-type]
+        return
+    at = table.cursor_row
+    chosen = keys[at] if 0 <= at < len(keys) else None
+    table.clear()
+    for key, cells in wanted.items():
+        table.add_row(*cells, key=key)
+    if chosen in wanted and at > 0:
+        table.move_cursor(row=table.get_row_index(chosen), animate=False)

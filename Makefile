@@ -17,7 +17,7 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
 .PHONY: run check lint test test-fast proof fmt bench picture dashboard-pictures long conformance clients chaos followers \
-	orphans hostile soak fuzz dist clean
+	attach orphans hostile soak fuzz dist clean
 
 run: $(HUB)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -45,6 +45,7 @@ proof: check
 	$(MAKE) hostile HOSTILE='--together 4 $(HOSTILE)'
 	$(MAKE) chaos
 	$(MAKE) followers
+	$(MAKE) attach
 	$(MAKE) soak SOAK='--calls 20000 $(SOAK)'
 	$(MAKE) fuzz FUZZ='--seconds 20 $(FUZZ)'
 	$(MAKE) clients
@@ -76,6 +77,9 @@ chaos: $(STAMP)
 
 followers: $(STAMP)
 	$(BIN)/python -m rigs.followers $(FOLLOWERS)
+
+attach: $(STAMP)
+	$(BIN)/python -m rigs.attach $(ATTACH)
 
 orphans: $(STAMP)
 	$(BIN)/python -m rigs.orphans $(ORPHANS)

@@ -70,28 +70,37 @@ def server(root: Path, era: str) -> list[str]:
     return argv(name=name, era=era, journal=root / f"{name}.journal")
 
 
-def config(root: Path) -> str:
+def config(root: Path, attach: str = "never") -> str:
     """With the gap that the hub's rules for clients of the TypeScript SDKs have (docs/clients.md)."""
-    patient = {"clients": {"mcp-hub": {"result_gap": "5ms"}}}
-    return servers_yaml({name: server(root, era) for era, name in NAMES.items()}, hub=patient)
+    hub = {"clients": {"mcp-hub": {"result_gap": "5ms"}}, "attach": attach}
+    return servers_yaml({name: server(root, era) for era, name in NAMES.items()}, hub=hub)
 
 
 def state(root: Path) -> dict[str, str]:
-    return {"MCP_HUB_STATE_DIR": str(root / "state")}
+    """What a client has to give its hub, so that it touches no file of the user's."""
+    return {"MCP_HUB_STATE_DIR": str(root / "state"), "XDG_RUNTIME_DIR": str(root)}
+
+
+async def stop_attached(root: Path) -> None:
+    """Ends the hub that the clients attached to. Raises: `AssertionError` if that is not done."""
+    line = [sys.executable, "-m", "mcp_hub", "stop", "--config", str(root / "servers.yaml")]
+    done = await anyio.run_process(line, env={**os.environ, **state(root)}, cwd=ROOT, check=False)
+    assert done.returncode == 0, f"mcp-hub stop: {done.stderr.decode()}"
 
 
 @asynccontextmanager
 async def arranged(client: Client, front: str, era: str, root: Path) -> AsyncIterator[Rig]:
-    """For a client on `stdio` or `http` of a hub; or `direct`, over stdio to the server of this era itself; or
-    `direct-http`, to a server over HTTP that has nothing to do with the hub.
+    """For a client on `stdio` or `http` of a hub; or `attached`, over stdio to a hub that goes on without it; or
+    `direct`, over stdio to the server of this era itself; or `direct-http`, to a server over HTTP that has nothing to
+    do with the hub.
     """
     name = NAMES[era]
     task = {"name": name, "prefix": f"{name}_", "journal": str(root / f"{name}.journal")}
     if front == "direct":
         command, *args = server(root, era)
         yield Rig({**task, "prefix": "", "target": {"command": command, "args": args, "env": {}}})
-    elif front == "stdio":
-        (root / "servers.yaml").write_text(config(root))
+    elif front in ("stdio", "attached"):
+        (root / "servers.yaml").write_text(config(root, "always" if front == "attached" else "never"))
         args = ["-m", "mcp_hub", "serve", "--client", "mcp-hub", "--config", str(root / "servers.yaml")]
         yield Rig({**task, "target": {"command": sys.executable, "args": args, "env": state(root)}})
     elif front == "http":

@@ -21,6 +21,7 @@ CASES: Mapping[str, Callable[[Trial], Awaitable[None]]] = {
     "fifty clients at once": starts.many_at_once,
     "two clients start at once": starts.two_starters,
     "nothing of the first client sticks": starts.first_caller,
+    "clients with other search paths": starts.other_path,
     "a session of its own": starts.own_session,
     "a scope of its own under systemd": starts.control_group,
     "the hub is killed in the middle of calls": deaths.hub_killed,

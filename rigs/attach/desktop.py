@@ -38,3 +38,14 @@ def on_desktop(line: Sequence[str], root: Path) -> list[str]:
     if os.geteuid() != 0 or _MARKS[1].exists():
         raise Skipped("`auto` does not attach in a container, and only root can hide it")
     return ["unshare", "--mount", "sh", "-c", _WITHOUT_MARK, "sh", str(root), *line]
+
+
+def in_place_of(path: str, program: Path, line: Sequence[str]) -> list[str]:
+    """The command line by which this command, and what it starts, finds another program at that place.
+
+    Raises `Skipped` where that cannot be done.
+    """
+    if os.geteuid() != 0 or not os.path.exists(path):
+        raise Skipped(f"only root, where there is a {path}, can put another one there")
+    script = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+    return ["unshare", "--mount", "sh", "-c", script, "sh", str(program), path, *line]

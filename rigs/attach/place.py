@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,12 +104,21 @@ class Place:
 
     @asynccontextmanager
     async def client(
-        self, *args: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, code: Path = ROOT
+        self,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        code: Path = ROOT,
+        wrap: Callable[[list[str]], list[str]] | None = None,
     ) -> AsyncIterator[StdioClient]:
-        """`mcp-hub serve` over stdio, its handshake not done; `code` is the folder of the package that runs."""
+        """`mcp-hub serve` over stdio, its handshake not done.
+
+        `code` is the folder of the package that runs; `wrap` makes another command line of the usual one.
+        """
         line = [sys.executable, "-m", "mcp_hub", "serve", "--client", "mcp-hub", "--config", str(self.config), *args]
         if "auto" in (args or [self.settings["hub"]["attach"]]):
             line = on_desktop(line, self.root / f"root-{next(self._numbers)}")
+        line = wrap(line) if wrap is not None else line
         given = {**self.env, "PYTHONPATH": str(code), **(env or {})}
         async with StdioClient(line, given, cwd=cwd or self.root) as client:
             self.clients.add(client.pid)

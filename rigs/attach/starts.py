@@ -1,12 +1,14 @@
 """Many start at once, and what the first one brings along does not stick."""
 
 import os
+import shlex
 import stat
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import anyio
 
+from rigs.attach.desktop import in_place_of
 from rigs.attach.place import Place, echoed, environment, expect, greeted
 from rigs.attach.trial import Trial
 from tests.upstreams.child import until
@@ -63,6 +65,25 @@ async def first_caller(trial: Trial) -> None:
                 expect(place.hub() == hub, "a second client with another PATH did not join")
 
 
+async def other_path(trial: Trial) -> None:
+    """A server that only the second client's PATH has, and one that only the first one's has: both start."""
+    async with trial.place(servers=("a", "b")) as place:
+        paths = {}
+        for server in ("a", "b"):
+            tool = place.root / f"bin-{server}" / f"start-{server}"
+            tool.parent.mkdir()
+            line = place.settings["servers"][server]
+            tool.write_text(f"#!/bin/sh\nexec {shlex.join([line['command'], *line['args']])}\n")
+            tool.chmod(0o755)
+            place.change(server, command=tool.name, args=[])
+            paths[server] = {"PATH": f"{tool.parent}:/usr/bin:/bin"}
+        async with place.client(env=paths["a"]) as one, place.client(env=paths["b"]) as two:
+            for client, server in ((one, "a"), (two, "b"), (two, "a")):
+                if not client.transcript:
+                    await greeted(client)
+                await echoed(client, f"{server} by its PATH", server)
+
+
 async def own_session(trial: Trial) -> None:
     """The hub has a session of its own, holds no output of its first client, and its files are the user's alone."""
     async with trial.place(servers=("a",)) as place:
@@ -94,24 +115,27 @@ def _modes(place: Place) -> dict[Path, int]:
 
 async def control_group(trial: Trial) -> None:
     """Where there is a systemd of the user, the hub is started in a scope of its own; one that fails is no obstacle."""
-    for works in (True, False):
+    for program in (_SCOPE, _NO_BUS):
         async with trial.place(servers=("a",)) as place:
-            tool = place.root / "bin" / "systemd-run"
-            tool.parent.mkdir()
-            tool.write_text(_TOOL if works else "#!/bin/sh\necho no bus >&2\nexit 1\n")
+            tool, asked = place.root / "systemd-run", place.root / "asked"
+            tool.write_text(program.format(asked=asked))
             tool.chmod(0o755)
             (place.root / "run" / "systemd").mkdir()
-            env = {"PATH": f"{tool.parent}:{os.environ['PATH']}", "ASKED": str(place.root / "asked")}
-            env["DBUS_SESSION_BUS_ADDRESS"] = f"unix:path={place.root}/run/bus"
-            async with place.joined(env=env):
+            (place.root / "run" / "systemd" / "private").touch()
+            async with place.joined(wrap=lambda line, tool=tool: in_place_of("/usr/bin/systemd-run", tool, line)):
                 place.hub()
-                if works:
-                    given = (place.root / "asked").read_text().split()
-                    expect({"--user", "--scope"} <= {*given}, "not asked for a scope of the user", given)
+                given = asked.read_text().split()
+                expect({"--user", "--scope"} <= {*given}, "not asked for a scope of the user", given)
 
 
-_TOOL = """#!/bin/sh
-echo "$@" > "$ASKED"
-while [ "${1#-}" != "$1" ]; do [ "$1" = "--" ] && { shift; break; }; shift; done
+_SCOPE = """#!/bin/sh
+echo "$@" > {asked}
+while [ "$1" != "--" ]; do shift; done
+shift
 exec "$@"
+"""
+_NO_BUS = """#!/bin/sh
+echo "$@" > {asked}
+echo "Failed to connect to bus" >&2
+exit 1
 """

@@ -78,7 +78,7 @@ def config(root: Path, attach: str = "never") -> str:
 
 def state(root: Path) -> dict[str, str]:
     """What a client has to give its hub, so that it touches no file of the user's."""
-    return {"MCP_HUB_STATE_DIR": str(root / "state"), "XDG_RUNTIME_DIR": str(root)}
+    return {"MCP_HUB_STATE_DIR": str(root / "state"), "XDG_RUNTIME_DIR": str(root), "MCP_HUB_ATTACH": ""}
 
 
 async def stop_attached(root: Path) -> None:

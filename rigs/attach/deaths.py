@@ -148,5 +148,6 @@ IDLE = {"attach_idle": "1s"}
 
 
 def _is_clean(place: Place) -> None:
-    left = [path for scope in place.scopes() for path in scope.iterdir() if path.name != "lock"]
-    expect(not left, "left in the folder", left)
+    left = [path for scope in place.scopes() for path in scope.iterdir()]
+    stale = [path for path in left if path.name == "hub.json" or path.is_socket()]
+    expect(not stale, "left in the folder", stale)

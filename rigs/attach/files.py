@@ -93,7 +93,7 @@ async def disk_full(trial: Trial) -> None:
 async def read_only(trial: Trial) -> None:
     """In folders that cannot be written, clients get a hub of their own; `always` ends with 3."""
     async with trial.place(servers=("a",), hub=_AUTO) as place:
-        async with mounted(place.root / "run", "ro"), mounted(place.root / "state", "ro"):
+        async with mounted(place.root / "run", "ro,mode=700"), mounted(place.root / "state", "ro,mode=700"):
             await served(place, is_private=True)
             await refused_always(place)
 

@@ -14,6 +14,7 @@ from rigs.clients.rig import NAMES, left_running, stop_attached
 from rigs.clients.run import Row, driven
 from rigs.clients.table import failures
 from tests.e2e.answers import Answers, form
+from tests.upstreams.child import until
 from tests.upstreams.launch import events
 from tests.upstreams.messages import Message
 from tests.upstreams.stdio_client import StdioClient
@@ -54,27 +55,27 @@ async def own_process(trial: Trial) -> None:
     """A server with `scope: session` has a process for each client, and one with `shared` one for all."""
     async with trial.place() as place:
         place.change("a", scope="session")
-        async with place.joined() as one, place.joined() as two:
-            for client in (one, two):
-                await echoed(client, f"shared {client.pid}", "b")
-            found = len(place.servers("a")), len(place.servers("b"))
-            expect(found == (2, 1), "processes of the scopes session and shared", found)
-            place.hub()
-            two.kill()
-            await two.wait_closed()
-            with anyio.fail_after(10):
-                while len(place.servers("a")) > 1:  # noqa: ASYNC110 - nobody tells of the end of another's child
-                    await anyio.sleep(0.05)
+        async with place.joined() as one:
+            before = len(place.servers("a"))
+            async with place.joined() as two:
+                for client in (one, two):
+                    await echoed(client, f"shared {client.pid}", "b")
+                found = len(place.servers("a")), len(place.servers("b"))
+                expect(found == (before + 1, 1), "processes of the scopes session and shared", found)
+                place.hub()
+                two.kill()
+                await two.wait_closed()
+            await until(lambda: len(place.servers("a")) == before)
             await echoed(one, "still mine")
 
 
 async def nothing_crosses(trial: Trial) -> None:
     """Clients that use one server at the same time get their own progress, questions and results, and no other."""
-    async with trial.place(servers=("a",)) as place, AsyncExitStack() as stack, anyio.create_task_group() as tasks:
-        for number in range(trial.many(4, 12)):
-            tasks.start_soon(
-                _use, await stack.enter_async_context(place.client()), f"client {number}", trial.many(3, 20)
-            )
+    async with trial.place(servers=("a",)) as place, AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(place.client()) for _ in range(trial.many(4, 12))]
+        async with anyio.create_task_group() as tasks:
+            for number, client in enumerate(clients):
+                tasks.start_soon(_use, client, f"client {number}", trial.many(3, 20))
 
 
 async def _use(client: StdioClient, name: str, rounds: int) -> None:

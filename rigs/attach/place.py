@@ -15,7 +15,8 @@ from typing import Any, Self
 import anyio
 
 from rigs.attach.desktop import VARIABLES, on_desktop
-from tests.upstreams.child import WAIT, until
+from tests.e2e.answers import hello
+from tests.upstreams.child import WAIT, PeerClosed, until
 from tests.upstreams.launch import SERVER, argv, events
 from tests.upstreams.messages import Message
 from tests.upstreams.stdio_client import StdioClient
@@ -210,11 +211,13 @@ def entry(line: list[str], **keys: object) -> dict[str, object]:
 async def greeted(client: StdioClient, seconds: float = WAIT) -> Message:
     """The result of the handshake. Raises `Fault`."""
     try:
-        with anyio.fail_after(seconds):
-            answer = await client.initialize(name="rig")
-    except TimeoutError:
-        raise Fault(f"initialize was not answered within {seconds:g} s; stderr: {client.stderr[-500:]}") from None
+        params = hello(client.version, None, client.answers, "rig")
+        answer = await client.request("initialize", params, seconds=seconds)
+    except (TimeoutError, PeerClosed) as problem:
+        said = f"{type(problem).__name__} before initialize was answered"
+        raise Fault(f"{said}; stderr: {client.stderr[-700:]}") from None
     expect("result" in answer, "initialize failed", answer)
+    await client.notify("notifications/initialized")
     result: Message = answer["result"]
     return result
 

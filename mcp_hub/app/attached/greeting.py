@@ -1,0 +1,60 @@
+"""The decision about a hello: whether this hub takes the client, ends for a newer build, or refuses. Pure."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from mcp_hub.attach.build import NEWEST, OLDEST, is_newer
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.errors import ConfigError
+from mcp_hub.protocol.jsonrpc.envelope import id_key
+from mcp_hub.sessions.session import Caller
+
+_MOST_STREAMS: Final = 1024
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """A client as it introduces itself; `streams` are those of its open requests, by the ids of these."""
+
+    build: str
+    protocol: tuple[int, int]
+    caller: Caller
+    cwd: str | None = None
+    pid: int = 0
+    is_final: bool = False
+    streams: dict[int | str, str] = {}
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str]) -> "Hello":
+        """Raises `ValueError` for fields that are no hello's."""
+        caller = Caller(profile=fields.get("profile"), client=fields.get("client"))
+        streams: dict[int | str, str] = {}
+        for line in fields.get("streams", "").splitlines()[:_MOST_STREAMS]:
+            raw_id, _, stream = line.rpartition(" ")
+            streams[id_key(raw_id.encode())] = stream
+        protocol = int(fields["oldest"]), int(fields["newest"])
+        final, pid = fields.get("final") == "1", int(fields.get("pid", "0"))
+        return cls(fields["build"], protocol, caller, fields.get("cwd"), pid, final, streams)
+
+
+def answer(hello: Hello, build: str, settings: Settings, *, is_idle: bool) -> dict[str, str]:
+    """The fields of the hub's answer; `status` is `ok`, `retire`, `busy` or `refused`."""
+    oldest, newest = hello.protocol
+    is_apart = newest < OLDEST or oldest > NEWEST
+    if is_newer(hello.build, build) and not hello.is_final:
+        if is_idle:
+            return {"status": "retire"}
+        said = f"the background hub is older ({build}) than this program ({hello.build}), and busy"
+        return {"status": "busy", "why": said}
+    if is_apart:
+        return {"status": "refused", "why": f"the background hub ({build}) speaks another version of the protocol"}
+    caller = hello.caller
+    if caller.profile is not None and caller.profile not in settings.profiles:
+        return {"status": "refused", "why": f'the background hub has no profile "{caller.profile}"'}
+    try:
+        if caller.client is not None:
+            settings.client_table.require(caller.client)
+    except ConfigError:
+        return {"status": "refused", "why": f'the background hub has no kind of client "{caller.client}"'}
+    return {"status": "ok", "build": build, "resumes": "1"}

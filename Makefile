@@ -9,6 +9,8 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 3
 # whatever the shell says: hundreds of hubs and servers start in the tests, and compiling them each time takes minutes
 export PYTHONDONTWRITEBYTECODE :=
+# hubs of tests and rigs are theirs alone; those about background hubs say so
+export MCP_HUB_ATTACH := never
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # uv takes seconds; it does not read pip's settings, so pip installs where uv cannot reach the package index

@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 3
 # whatever the shell says: hundreds of hubs and servers start in the tests, and compiling them each time takes minutes
 export PYTHONDONTWRITEBYTECODE :=
-# a hub of a test is that test's own; what joins a background hub says so
+# hubs of tests and rigs are theirs alone; those about background hubs say so
 export MCP_HUB_ATTACH := never
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check

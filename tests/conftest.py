@@ -23,7 +23,7 @@ settings.register_profile(
     "suite", max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("suite")
-os.environ["MCP_HUB_ATTACH"] = "never"  # a hub of a test is its own; what joins a background hub says so
+os.environ["MCP_HUB_ATTACH"] = "never"  # no test leaves a hub behind; those about background hubs use --attach
 logs.own_process()  # so that tests can capture what the hub logs; a host program is a process of its own
 
 _started: list[str] = []

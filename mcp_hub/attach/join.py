@@ -60,6 +60,20 @@ def join(
         raise NotJoined(str(problem)) from None
 
 
+def request(folder: str, wants: str, patience: float = PATIENCE) -> dict[str, str]:
+    """The answer of the hub of this folder to a request of a command: `stop`, `dashboard`. Raises `NotJoined`."""
+    try:
+        found = _greeted(folder, {"wants": wants}, time.monotonic() + patience)
+    except (OSError, Untrusted, ValueError) as problem:
+        raise NotJoined(str(problem)) from None
+    if found is None:
+        raise NotJoined("nobody listens")
+    found.connection.close()
+    if found.fields.get("status") != "ok":
+        raise NotJoined(found.fields.get("why") or "it refused")
+    return found.fields
+
+
 def _retires(fields: "Mapping[str, str]") -> bool:
     """Whether the hub ends for a newer one. Raises `NotJoined` if it does not, but refuses us."""
     if fields.get("status") != "retire":

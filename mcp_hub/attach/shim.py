@@ -1,7 +1,7 @@
 """The shim: a client on stdin and stdout, and the hub that it has joined. Whole lines go both ways, as they are.
 
-When the hub dies, another one is joined, and takes up what was open (`open_requests`). After three failures the client gets
-a hub of its own, a child of this process. The shim ends with its client.
+When the hub dies, another one is joined, and takes up what was open (`open_requests`). After three failures the client
+gets a hub of its own, a child of this process. The shim ends with its client.
 """
 
 import os
@@ -75,13 +75,19 @@ class Shim:
             self._flush()
             return
         if lines := self._from_client.whole(data):
+            self._ask(lines)
+
+    def _ask(self, lines: bytes) -> None:
+        """Sends lines of the client; what no hub has got is kept for the next one."""
+        if self._send(lines):
             self._pending.asked(lines)
-            self._send(lines)
+        else:
+            self._state.unsent.extend(lines)
 
     def _wait_for_client(self) -> bool:
         """Waits until a hub is needed again: for a line of the client, or at once for what is open."""
         if self._state.has_ended:
-            return self._pending.is_open  # what it asked before it closed its side
+            return self._pending.is_open or bool(self._state.unsent)  # it asked before it closed its side
         if self._state.is_stopping and not self._pending.is_open:
             poll = select.poll()
             poll.register(self._read, select.POLLIN)
@@ -103,17 +109,19 @@ class Shim:
             state.poll_for(self._read, *wanted)
         return state.poll.poll()
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: bytes) -> bool:
+        """Whether the hub has got any of it, or will."""
         if self._state.connection is None:
-            return  # another hub is sent all that is open
+            return False
         if not self._state.waiting:
             try:
                 data = data[self._state.connection.send(data) :]
             except BlockingIOError:
                 pass
             except OSError:
-                return  # it is gone, which is read next
+                return False  # it is gone, which is read next
         self._state.waiting.extend(data)
+        return True
 
     def _flush(self) -> None:
         connection = self._state.connection
@@ -199,6 +207,8 @@ class Shim:
         self._use(connection, rest)
         self._tell(b"".join(again.errors))
         self._send(b"".join(again.lines))
+        unsent = self._state.take_unsent()
+        self._ask(unsent)
         self._flush()
 
 
@@ -237,6 +247,7 @@ class _State:
         "poll",
         "polled",
         "since",
+        "unsent",
         "waiting",
     )
 
@@ -249,6 +260,7 @@ class _State:
         self.since = 0.0
         self.known: set[Id] = set()
         self.waiting = bytearray()
+        self.unsent = bytearray()
         self.poll = select.poll()
         self.polled: tuple[bool, bool] | None = None
 
@@ -278,6 +290,11 @@ class _State:
     def fail(self) -> None:
         """One more try to join another hub."""
         self.losses += 1
+
+    def take_unsent(self) -> bytes:
+        """Lines that no hub has got."""
+        unsent, self.unsent = bytes(self.unsent), bytearray()
+        return unsent
 
     def lose(self) -> None:
         """The hub is gone."""

@@ -13,6 +13,9 @@ _ESCAPED = (b"$\\", b"\\u0024", b"\\x24", b"\\u007b", b"\\x7b", b"\\U00000024", 
 """Ways in which YAML, JSON5 and TOML write `$` or `{` so that it does not show."""
 _BY_NAME = (b"env_var", b"env_http_headers")
 """Keys of Codex under which variables stand by their plain names."""
+_MODES = (b"auto", b"always", b"never")
+_BEFORE_KEY = (b"", b" ", b"\t", b"{", b",", b'"', b"'")
+_NO_MARKS = bytes(32 if byte in b"\t\r\"',}#" else byte for byte in range(256))
 _WORD = bytes(byte if chr(byte).isalnum() and byte < 128 or byte == 95 else 32 for byte in range(256))
 
 
@@ -49,11 +52,22 @@ def written_mode(text: bytes) -> str | None:
     """The `hub.attach` that the text has; "" without one, None if that is not certain."""
     modes: set[str] = set()
     for line in text.split(b"\n") if b"attach" in text else ():
-        before, key, after = line.partition(b"attach")
-        if not key or before.lstrip().startswith(b"#"):
-            continue
-        value = after.lstrip(b"\"' \t").removeprefix(b":").split(b"#")[0].strip(b" \t\r\"',}")
-        if before.strip(b" \t{\"',") not in (b"", b"hub:", b'hub":') or value not in (b"auto", b"always", b"never"):
-            return None
-        modes.add(value.decode())
+        start = -1 if line.lstrip().startswith(b"#") else line.find(b"attach")
+        while start >= 0:
+            before, after = line[:start], line[start + len(b"attach") :]
+            if _is_key(before, after):
+                value = _first_word(after.lstrip(b"\"' \t").removeprefix(b":"))
+                if before.strip(b" \t{\"',") not in (b"", b"hub:", b'hub":') or value not in _MODES:
+                    return None
+                modes.add(value.decode())
+            start = line.find(b"attach", start + 1)
     return None if len(modes) > 1 else "".join(modes)
+
+
+def _is_key(before: bytes, after: bytes) -> bool:
+    """Whether a word may be a key, and not a part of a path or of another name; it may go on in the next line."""
+    return before[-1:] in _BEFORE_KEY and after.lstrip(b"\"' \t\r")[:1] in (b"", b":", b"=")
+
+
+def _first_word(text: bytes) -> bytes:
+    return text.translate(_NO_MARKS).split(b" ", 1)[0] if (text := text.lstrip(b" \t\"'")) else b""

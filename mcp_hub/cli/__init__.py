@@ -71,6 +71,7 @@ _GROUPS: Final = {
     },
     "Operate": {
         "status": "running.status:status",
+        "stop": "running.stop:stop",
         "open": "browser.open:open_dashboard",
         "reload": "reload:reload",
         "restart": "reload:restart",

@@ -55,6 +55,7 @@ class PrivateSocket:
     def restore(self) -> None:
         """Listens at its place again after somebody has removed the socket. Raises `OSError`."""
         old, self._socket = self._socket, self._bound()
+        anyio.notify_closing(old)
         old.close()
 
     async def accept(self) -> socket.socket:

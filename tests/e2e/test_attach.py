@@ -1,0 +1,115 @@
+"""Clients over stdio that join one background hub: sharing, separation, deaths and ends."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.e2e import held_tools
+from tests.e2e.background import Background, background
+from tests.e2e.held_tools import Held
+from tests.upstreams.child import until
+from tests.upstreams.launch import argv, events, servers_yaml
+
+pytestmark = [pytest.mark.anyio, pytest.mark.processes, pytest.mark.slow]
+
+RESTARTED = 1006
+
+
+@pytest.fixture
+def hubs(tmp_path: Path) -> Iterator[Background]:
+    with background(tmp_path) as found:
+        yield found
+
+
+async def test_clients_that_start_at_once_share_one_hub_and_one_set_of_servers(hubs: Background) -> None:
+    journal = hubs.root / "journal"
+    text = servers_yaml({"a": argv(name="a", journal=journal, era="handshake")})
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(hubs.client(text)) for _ in range(4)]
+        async with anyio.create_task_group() as tasks:
+            for client in clients:
+                tasks.start_soon(client.initialize)
+        for number, client in enumerate(clients):
+            answer = await client.call("a_echo", {"text": f"client {number}"})
+            assert f"client {number}" in str(answer["result"])
+        assert len(hubs.living) == 1
+        assert len({event["pid"] for event in events(journal, "start")}) == 1
+
+
+async def test_other_values_of_a_variable_mean_another_hub_with_other_servers(hubs: Background) -> None:
+    journal = hubs.root / "journal"
+    command, *args = argv(name="a", journal=journal, era="handshake")
+    text = servers_yaml({"a": [command, *args, "--nonce=${ATTACH_TOKEN}"]})
+    async with hubs.client(text, ATTACH_TOKEN="of-ann") as ann, hubs.client(text, ATTACH_TOKEN="of-bob") as bob:
+        for client in (ann, bob):
+            await client.initialize()
+        await until(lambda: len(hubs.living) == 2)
+    assert not any(b"of-ann" in place.read_bytes() for folder in hubs.folders for place in folder.glob("*.json"))
+
+
+async def test_a_call_of_a_client_that_is_gone_ends_and_the_next_client_reads_its_result(hubs: Background) -> None:
+    held, config = Held(hubs.root), held_tools.config()
+    async with hubs.client(config) as first:
+        await first.initialize()
+        await first.send_request("tools/call", {"name": "job", "arguments": {"nonce": "n"}})
+        await until(lambda: held.has_begun("n"))
+        first.process.kill()
+    held.say("n.more")
+    held.say("n.done")
+    async with hubs.client(config) as second:
+        await second.initialize()
+        assert (await second.call("quick"))["result"]["content"][0]["text"] == "quick"
+        assert len(hubs.living) == 1
+
+
+async def test_a_hub_that_is_killed_in_a_call_is_replaced_and_the_call_gets_a_typed_error(hubs: Background) -> None:
+    held, config = Held(hubs.root), held_tools.config()
+    async with hubs.client(config) as client:
+        await client.initialize()
+        job = await client.send_request("tools/call", {"name": "job", "arguments": {"nonce": "n"}})
+        await until(lambda: held.has_begun("n"))
+        hubs.signal(signal.SIGKILL)
+        error = (await client.response(job))["error"]
+        assert error["code"] == RESTARTED, error
+        assert (await client.call("quick"))["result"]["content"][0]["text"] == "quick"
+        starts = [message for message in client.transcript if message.get("id") == 1]
+        assert len(starts) == 1, "the answer to the second handshake belongs to the shim"
+
+
+async def test_a_hub_ends_with_its_servers_when_nobody_has_needed_it_for_a_while(hubs: Background) -> None:
+    journal = hubs.root / "journal"
+    text = servers_yaml({"a": argv(name="a", journal=journal, era="handshake")}, hub={"attach_idle": "400ms"})
+    async with hubs.client(text) as client:
+        await client.initialize()
+        await client.call("a_echo", {"text": "hello"})
+        await anyio.sleep(0.8)
+        assert len(hubs.living) == 1, "a client is there"
+    await hubs.gone()
+    (started,) = {event["pid"] for event in events(journal, "start")}
+    await until(lambda: not Path(f"/proc/{started}").exists())
+
+
+async def test_a_removed_socket_is_put_back(hubs: Background) -> None:
+    text = servers_yaml({"a": argv(name="a", era="handshake")})
+    async with hubs.client(text) as client:
+        await client.initialize()
+        pid = hubs.record()["pid"]
+        (hubs.living[0] / "hub.sock").unlink()
+        async with hubs.client(text) as other:
+            await other.initialize()
+        assert hubs.record()["pid"] == pid
+
+
+async def test_stop_ends_the_hub_and_the_next_message_of_a_client_starts_another(hubs: Background) -> None:
+    text = servers_yaml({"a": argv(name="a", era="handshake")})
+    async with hubs.client(text) as client:
+        await client.initialize()
+        first = hubs.record()["pid"]
+        hubs.signal(signal.SIGTERM)
+        await hubs.gone()
+        assert "result" in await client.call("a_echo", {"text": "again"})
+        assert hubs.record()["pid"] != first

@@ -32,7 +32,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     `exported_uri` is the URI that the client read, where the upstream knows it by another; `asked` is the name or URI
     as the client sent it. `takes_events`: its caller reads events, not messages. `result_tokens` are those above which
     its result is cut, 0 for never. `partials` is the form in which its client gets partial content as progress
-    messages, if it does. `must_read`: it must not reach a tool that is not read-only.
+    messages, if it does. `must_read`: it must not reach a tool that is not read-only. `directory` is its
+    client's working directory.
     """
 
     id: CallId
@@ -56,6 +57,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     partials: PartialForm | None = None
     is_program: bool = False
     must_read: bool = False
+    directory: str | None = None
 
     @property
     def server_era(self) -> Era:

@@ -51,6 +51,6 @@ async def cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-def open_for_many(loaded: Loaded) -> AbstractAsyncContextManager[App]:
+def open_for_many(loaded: Loaded, *, background: bool = False) -> AbstractAsyncContextManager[App]:
     """A hub for clients of both eras, and for workers."""
-    return open_app(loaded, os.environ, has_executors=True, client=ClientEra())
+    return open_app(loaded, os.environ, has_executors=True, client=ClientEra(), background=background)

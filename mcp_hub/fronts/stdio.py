@@ -45,7 +45,8 @@ class StdioFront:
         # all requests are one client's, so they share a session key
         modern = partial(modern_session, caller, key=key, apps={})
         self._turn = hub.turn
-        self._duplex = Duplex(hub, binding, caller, modern, bond=bond if bond is not None else OwnHubBond())
+        self._bond = bond if bond is not None else OwnHubBond()
+        self._duplex = Duplex(hub, binding, caller, modern, bond=self._bond)
         self._ended = anyio.Event()
         self._pipe: Pipe
 
@@ -70,7 +71,10 @@ class StdioFront:
         await self._ended.wait()
         with anyio.move_on_after(_LAST_ANSWERS):
             await self._duplex.answered()
-        serving.cancel()
+        if self._bond.ends_hub:
+            serving.cancel()
+        else:
+            self.close()
 
     def close(self, last: bytes = b"") -> None:
         """Delivers what has ended, and `last`, then closes the wire."""

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -46,6 +48,14 @@ class Background:
         (found,) = [folder] if folder is not None else self.living
         record: dict[str, Any] = json.loads((found / RECORD).read_text("utf-8"))
         return record
+
+    def command(self, name: str, *args: str) -> dict[str, Any]:
+        """The JSON document that a command prints about this configuration."""
+        own = {"MCP_HUB_STATE_DIR": str(self.root / "state"), "XDG_RUNTIME_DIR": str(self.runtime)}
+        line = [sys.executable, "-m", "mcp_hub", name, "--config", str(self.root / "servers.yaml"), *args]
+        done = subprocess.run(line, env={**os.environ, **own}, capture_output=True, check=False, timeout=20)
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
 
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal to the only hub that lives."""

@@ -1,5 +1,6 @@
 """Clients over stdio that join one background hub: sharing, separation, deaths and ends."""
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -42,12 +43,14 @@ async def test_clients_that_start_at_once_share_one_hub_and_one_set_of_servers(h
 
 async def test_other_values_of_a_variable_mean_another_hub_with_other_servers(hubs: Background) -> None:
     journal = hubs.root / "journal"
-    command, *args = argv(name="a", journal=journal, era="handshake")
-    text = servers_yaml({"a": [command, *args, "--nonce=${ATTACH_TOKEN}"]})
+    command, *args = argv(journal=journal, era="handshake")
+    text = servers_yaml({"a": [command, *args, "--name=${ATTACH_TOKEN}"]})
     async with hubs.client(text, ATTACH_TOKEN="of-ann") as ann, hubs.client(text, ATTACH_TOKEN="of-bob") as bob:
         for client in (ann, bob):
             await client.initialize()
-        await until(lambda: len(hubs.living) == 2)
+            assert "result" in await client.call("a_echo", {"text": "hello"})
+        assert len(hubs.living) == 2
+        assert {event["argv"][-1] for event in events(journal, "start")} == {"--name=of-ann", "--name=of-bob"}
     assert not any(b"of-ann" in place.read_bytes() for folder in hubs.folders for place in folder.glob("*.json"))
 
 
@@ -58,11 +61,11 @@ async def test_a_call_of_a_client_that_is_gone_ends_and_the_next_client_reads_it
         await first.send_request("tools/call", {"name": "job", "arguments": {"nonce": "n"}})
         await until(lambda: held.has_begun("n"))
         first.process.kill()
-    held.say("n.more")
-    held.say("n.done")
     async with hubs.client(config) as second:
         await second.initialize()
-        assert (await second.call("quick"))["result"]["content"][0]["text"] == "quick"
+        held.say("n.more")
+        held.say("n.done")
+        await until(lambda: [one["status"] for one in hubs.command("streams", "--json")["streams"]] == ["completed"])
         assert len(hubs.living) == 1
 
 
@@ -113,3 +116,18 @@ async def test_stop_ends_the_hub_and_the_next_message_of_a_client_starts_another
         await hubs.gone()
         assert "result" in await client.call("a_echo", {"text": "again"})
         assert hubs.record()["pid"] != first
+
+
+async def test_a_server_that_is_bound_to_a_working_directory_has_a_process_there_for_each_client(
+    hubs: Background,
+) -> None:
+    journal = hubs.root / "journal"
+    command, *args = argv(journal=journal, era="handshake")
+    text = servers_yaml({"a": [command, *args, "--name=./here"]})
+    async with hubs.client(text) as first, hubs.client(text) as second:
+        for client in (first, second):
+            await client.initialize()
+            assert "result" in await client.call("a_echo", {"text": "hello"})
+        served = {event["pid"] for event in events(journal, "start")}
+        assert len(served) == 3, "one is listed, two serve"
+        assert os.getcwd() in {os.readlink(f"/proc/{pid}/cwd") for pid in served}

@@ -20,7 +20,6 @@ class Hello(msgspec.Struct, frozen=True):
     build: str
     protocol: tuple[int, int]
     caller: Caller
-    cwd: str | None = None
     pid: int = 0
     is_final: bool = False
     streams: dict[int | str, str] = {}
@@ -28,14 +27,14 @@ class Hello(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> "Hello":
         """Raises `ValueError` for fields that are no hello's."""
-        caller = Caller(profile=fields.get("profile"), client=fields.get("client"))
+        caller = Caller(profile=fields.get("profile"), client=fields.get("client"), directory=fields.get("cwd") or "/")
         streams: dict[int | str, str] = {}
         for line in fields.get("streams", "").splitlines()[:_MOST_STREAMS]:
             raw_id, _, stream = line.rpartition(" ")
             streams[id_key(raw_id.encode())] = stream
         protocol = int(fields["oldest"]), int(fields["newest"])
         final, pid = fields.get("final") == "1", int(fields.get("pid", "0"))
-        return cls(fields["build"], protocol, caller, fields.get("cwd"), pid, final, streams)
+        return cls(fields["build"], protocol, caller, pid, final, streams)
 
 
 def answer(hello: Hello, build: str, settings: Settings, *, is_idle: bool) -> dict[str, str]:

@@ -41,7 +41,11 @@ def attached_hub(folder: str, config: str | None) -> None:
 
 
 async def _serve(loaded: Loaded, folder: Path) -> None:
-    async with received_signals() as signals, open_for_many(loaded) as app, anyio.create_task_group() as tasks:
+    async with (
+        received_signals() as signals,
+        open_for_many(loaded, background=True) as app,
+        anyio.create_task_group() as tasks,
+    ):
         http = BackgroundHttp(app)
         await tasks.start(http.run)
         tasks.start_soon(keep_reloading, app.reloader, signals)

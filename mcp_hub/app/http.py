@@ -57,7 +57,16 @@ class HttpFront:
     dashboard where the settings name none, `operator` the token for it, which is a new one at each start.
     """
 
-    def __init__(self, app: App, profile: str | None, *, is_open: bool, dashboard: DashboardMode = "off") -> None:
+    def __init__(
+        self,
+        app: App,
+        profile: str | None,
+        *,
+        is_open: bool,
+        dashboard: DashboardMode = "off",
+        is_private: bool = False,
+    ) -> None:
+        """`is_private`: only the user reaches it, who needs no token (`HttpAuthFactory`)."""
         settings = app.settings
         http = settings.hub.http
         admission = admission_of(http)
@@ -74,7 +83,7 @@ class HttpFront:
             limits=app.binding.limits, operator=app.operations, admission=admission,
             public_url=lambda: app.settings.hub.http.public_url,
         )  # fmt: skip
-        self.auth = HttpAuthFactory(profile)
+        self.auth = HttpAuthFactory(profile, is_private=is_private)
         self.operator = secrets.token_urlsafe(32)
         self.dashboard_mode = mode_of(app, dashboard)
         self.dashboard = dashboard_of(app, self.rest, self.operator, profile, self.dashboard_mode)
@@ -137,9 +146,10 @@ def check_stays_authenticated(host: str) -> Callable[[Settings], None]:
 class HttpAuthFactory:
     """Makes the guards of one HTTP front, whose settings may change, and keeps the keys of issuers between them."""
 
-    def __init__(self, profile: str | None) -> None:
-        """`profile` is of callers whose token names none."""
+    def __init__(self, profile: str | None, *, is_private: bool = False) -> None:
+        """`profile` is of callers whose token names none. A front that `is_private` takes everybody for the owner."""
         self._profile = profile
+        self._is_private = is_private
         self._ring: KeyRing | None = None
         self._has_ring = anyio.Event()
 
@@ -151,6 +161,8 @@ class HttpAuthFactory:
 
     def made(self, settings: Settings) -> HttpAuth:
         """The authentication that these settings ask for."""
+        if self._is_private:
+            return HttpAuth({}, default=Caller(profile=self._profile, is_owner=True), profiles=settings.profiles)
         http = settings.hub.http
         tokens = {
             token.token.get_secret_value(): Caller(token.principal, token.profile or self._profile)

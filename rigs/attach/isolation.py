@@ -73,6 +73,7 @@ async def nothing_crosses(trial: Trial) -> None:
     """Clients that use one server at the same time get their own progress, questions and results, and no other."""
     async with trial.place(servers=("a",)) as place, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(place.client()) for _ in range(trial.many(4, 12))]
+        await _use(clients.pop(), "first", 1)  # from now on the hub knows that this server asks: one call at a time
         async with anyio.create_task_group() as tasks:
             for number, client in enumerate(clients):
                 tasks.start_soon(_use, client, f"client {number}", trial.many(3, 20))

@@ -39,7 +39,7 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
         (["check"], "a: "),
         (["doctor"], "all fine"),
         (["status"], "servers: 2 ready"),
-        (["logs", "a"], "upstream_state"),
+        (["logs", "a"], "upstream_ready"),
         (["search", "echo"], "a_echo"),
         (["read", "test://a/readme"], "This is a."),
         (["reload"], ""),
@@ -94,6 +94,20 @@ async def test_resume_reads_a_call_of_the_attached_hub_while_it_runs(place: Plac
     assert begun.returncode == 0, begun
     done = await place.command("resume", begun.stdout.strip())
     assert (done.returncode, "resumed" in done.stdout) == (0, True), done
+
+
+async def test_calls_of_clients_are_listed_whatever_tokens_the_configuration_has(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    tokens = [{"token": "a-token-of-ann-1", "principal": "ann"}]
+    async with Place(tmp_path_factory.mktemp("tok"), servers=("a",), hub={"tokens": tokens}) as place:
+        async with place.joined() as client:
+            await client.call("a_progress", {"n": 2, "nonce": "mine"}, token="t")
+            listed = await place.command("streams", "--json")
+            (stream,) = json.loads(listed.stdout)["streams"]
+            assert stream["name"] == "a_progress"
+            done = await place.command("resume", stream["stream"])
+            assert (done.returncode, "mine" in done.stdout) == (0, True), done
 
 
 async def test_open_has_the_hub_listen_on_loopback_and_it_wants_the_token(place: Place, client: StdioClient) -> None:

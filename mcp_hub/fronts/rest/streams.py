@@ -36,10 +36,10 @@ class RestStreams:
         self._closing = closing
 
     async def list_streams(self, request: RestRequest) -> Response:
-        """A token's all, of its profile if it has one; without tokens those made over REST, and none of a session."""
+        """A token's all, of its profile if it has one, and the owner's; without tokens only those made over REST."""
         most = request.count("limit", _STREAMS, _MOST_STREAMS)
         caller = request.caller
-        is_open = caller.principal == LOCAL.principal
+        is_open = caller.principal == LOCAL.principal and not caller.is_owner
         is_part = is_open or caller.profile is not None
         rows = await self._hub.durable.newest(caller.principal, _MOST_STREAMS if is_part else most, caller.profile)
         shown = [row for row in rows if not is_open or row.session.startswith(OF_REST)][:most]

@@ -54,10 +54,19 @@ class HttpFront:
 
     `endpoints` is the ASGI application. `profile` is that of callers whose token names none; `is_open` says that the
     endpoints that change the hub need no token, because only this machine reaches them. `dashboard` is the mode of the
-    dashboard where the settings name none, `operator` the token for it, which is a new one at each start.
+    dashboard where the settings name none, `operator` the token for it, which is a new one at each start. `is_private`:
+    only the user whose hub it is can reach the front.
     """
 
-    def __init__(self, app: App, profile: str | None, *, is_open: bool, dashboard: DashboardMode = "off") -> None:
+    def __init__(
+        self,
+        app: App,
+        profile: str | None,
+        *,
+        is_open: bool,
+        dashboard: DashboardMode = "off",
+        is_private: bool = False,
+    ) -> None:
         settings = app.settings
         http = settings.hub.http
         admission = admission_of(http)
@@ -71,7 +80,7 @@ class HttpFront:
         )
         self.rest = RestApi(
             app.hub, version=__version__, max_body=body, executors=app.executors, is_open=is_open,
-            limits=app.binding.limits, operator=app.operations, admission=admission,
+            is_private=is_private, limits=app.binding.limits, operator=app.operations, admission=admission,
             public_url=lambda: app.settings.hub.http.public_url,
         )  # fmt: skip
         self.auth = HttpAuthFactory(profile)

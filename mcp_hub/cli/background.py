@@ -73,7 +73,7 @@ class BackgroundHttp:
     def _started(self) -> "HttpServer":
         from mcp_hub.app.http import HttpFront
 
-        front = self._front = HttpFront(self._app, None, is_open=True, dashboard="full")
+        front = self._front = HttpFront(self._app, None, is_open=True, dashboard="full", is_private=True)
         self._tasks.start_soon(front.run)
         self._server = self._serving(front.endpoints, [])
         return self._server

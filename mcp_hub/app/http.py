@@ -54,7 +54,8 @@ class HttpFront:
 
     `endpoints` is the ASGI application. `profile` is that of callers whose token names none; `is_open` says that the
     endpoints that change the hub need no token, because only this machine reaches them. `dashboard` is the mode of the
-    dashboard where the settings name none, `operator` the token for it, which is a new one at each start.
+    dashboard where the settings name none, `operator` the token for it, which is a new one at each start. `is_private`:
+    only the user whose hub it is can reach the front.
     """
 
     def __init__(
@@ -66,7 +67,6 @@ class HttpFront:
         dashboard: DashboardMode = "off",
         is_private: bool = False,
     ) -> None:
-        """`is_private`: only the user reaches it, who needs no token (`HttpAuthFactory`)."""
         settings = app.settings
         http = settings.hub.http
         admission = admission_of(http)
@@ -80,7 +80,7 @@ class HttpFront:
         )
         self.rest = RestApi(
             app.hub, version=__version__, max_body=body, executors=app.executors, is_open=is_open,
-            limits=app.binding.limits, operator=app.operations, admission=admission,
+            is_private=is_private, limits=app.binding.limits, operator=app.operations, admission=admission,
             public_url=lambda: app.settings.hub.http.public_url,
         )  # fmt: skip
         self.auth = HttpAuthFactory(profile, is_private=is_private)
@@ -147,7 +147,7 @@ class HttpAuthFactory:
     """Makes the guards of one HTTP front, whose settings may change, and keeps the keys of issuers between them."""
 
     def __init__(self, profile: str | None, *, is_private: bool = False) -> None:
-        """`profile` is of callers whose token names none. A front that `is_private` takes everybody for the owner."""
+        """`profile` is of callers whose token names none. Where it `is_private` nobody needs a token."""
         self._profile = profile
         self._is_private = is_private
         self._ring: KeyRing | None = None
@@ -162,7 +162,7 @@ class HttpAuthFactory:
     def made(self, settings: Settings) -> HttpAuth:
         """The authentication that these settings ask for."""
         if self._is_private:
-            return HttpAuth({}, default=Caller(profile=self._profile, is_owner=True), profiles=settings.profiles)
+            return HttpAuth({}, default=Caller(profile=self._profile), profiles=settings.profiles)
         http = settings.hub.http
         tokens = {
             token.token.get_secret_value(): Caller(token.principal, token.profile or self._profile)

@@ -17,8 +17,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     `principal` is the token's; stdio, the CLI and unauthenticated loopback are `local`. Over stdio the
     client `has_own_hub`, which it has started, and may have named the kind of client that it is (`client`). `directory`
-    is the working directory of a client of a background hub. `is_owner`: it came by a socket that only the user
-    reaches, so it sees the calls of all of the user's clients.
+    is the working directory of a client of a background hub.
     """
 
     principal: str = "local"
@@ -26,7 +25,6 @@ class Caller(msgspec.Struct, frozen=True):
     has_own_hub: bool = False
     client: str | None = None
     directory: str | None = None
-    is_owner: bool = False
 
 
 LOCAL = Caller()

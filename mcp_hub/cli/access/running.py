@@ -89,12 +89,12 @@ def recorded(
             os.close(file)
 
 
-def running_hub(place: str, env: Mapping[str, str]) -> HubRecord | None:
+def running_hub(place: str, env: Mapping[str, str], *, over_http: bool = False) -> HubRecord | None:
     """The hub of the configuration at `place` that commands can ask, over HTTP or in the background, if one runs.
 
-    Of several, that over HTTP, then the one that was started last.
+    Of several, that over HTTP, then the one that was started last. `over_http`: no other.
     """
-    hubs = [hub for hub in running_hubs(place, env) if hub.endpoint]
+    hubs = [hub for hub in running_hubs(place, env) if hub.url or (hub.endpoint and not over_http)]
     return next((hub for hub in hubs if hub.url), hubs[0] if hubs else None)
 
 

@@ -25,6 +25,7 @@ def http_server(endpoints: Any, protocol: type[Any]) -> HttpServer:
     return HttpServer(
         uvicorn.Config(
             endpoints,
+            interface="asgi3",  # uvicorn takes a partial for an application of ASGI 2
             lifespan="off",
             log_config=None,
             access_log=False,

@@ -115,8 +115,10 @@ async def test_open_has_the_hub_listen_on_loopback_and_it_wants_the_token(place:
     assert token
     async with httpx2.AsyncClient(trust_env=False) as http:
         assert (await http.get(address)).status_code == 200
-        refused = await http.post(f"{address}mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
-        assert refused.status_code in (401, 403, 404), refused.text
+        assert (await http.get(f"{address}api/overview")).status_code == 401
+        assert "a_echo" not in (await http.get(f"{address}v1/tools")).text
+        called = await http.post(f"{address}mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        assert called.status_code == 405, called.text
 
 
 async def test_stop_ends_the_attached_hub_and_the_next_client_has_a_new_one(place: Place, client: StdioClient) -> None:

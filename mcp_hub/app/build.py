@@ -269,14 +269,9 @@ def _binding(hub: HubPort, current: Current, upstreams: Mapping[str, Upstream]) 
 
 
 def build(
-    loaded: Loaded,
-    env: Mapping[str, str],
-    *,
-    has_executors: bool = False,
-    owns_process: bool = True,
-    client: ClientEra | None = None,
-    background: bool = False,
-) -> App:
+    loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False, owns_process: bool = True,
+    client: ClientEra | None = None, background: bool = False,
+) -> App:  # fmt: skip
     """Wires a hub; nothing runs yet. Must be called on the event loop that will run it."""
     settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings)
     clock, changes, turn = SystemClock(), Notices(), Turn()
@@ -284,9 +279,8 @@ def build(
     logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
     approvals = _approvals(loaded, records, changes, servers)
     reads = ReadCheck(lambda server: catalog.rules(None).servers.get(server, _REMOVED), approvals.is_confirmed)
-    sources = _sources(
-        loaded, env, watchdog, changes, logins, gate(approvals, reads.check), turn, client, owns_process, background
-    )
+    checked = gate(approvals, reads.check)
+    sources = _sources(loaded, env, watchdog, changes, logins, checked, turn, client, owns_process, background)
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes) if has_executors else None
     if executors is not None:

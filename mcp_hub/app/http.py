@@ -59,14 +59,9 @@ class HttpFront:
     """
 
     def __init__(
-        self,
-        app: App,
-        profile: str | None,
-        *,
-        is_open: bool,
-        dashboard: DashboardMode = "off",
+        self, app: App, profile: str | None, *, is_open: bool, dashboard: DashboardMode = "off",
         is_private: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         settings = app.settings
         http = settings.hub.http
         admission = admission_of(http)

@@ -93,8 +93,8 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         scope = server.scope or (default_scope(server) if self.background else None)
         if scope in ("session", "call"):
 
-            def connect_in(directory: str) -> Connect:
-                return partial(StdioConnection, name, partial(spec, directory), eras, self.watchdog, self.turn)
+            def connect_in(directory: str | None) -> Connect:
+                return partial(StdioConnection, name, partial(spec, directory or usual), eras, self.watchdog, self.turn)
 
             idle = _member_idle(settings, name)
             return Scoped(

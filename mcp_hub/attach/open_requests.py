@@ -57,10 +57,25 @@ class UnansweredRequests:
         self._size = 0
         self._requests: dict[Id, Request] = {}
         self._setup: dict[str, bytes] = {}
+        self._kept: list[bytes] = []
 
     def asked(self, lines: bytes) -> None:
         """The client has sent these whole lines."""
         self._note(lines)
+
+    def keep(self, lines: bytes) -> None:
+        """The client has sent these, but no hub has got them."""
+        self._kept.append(lines)
+
+    @property
+    def has_kept(self) -> bool:
+        """Whether there are lines that no hub has got."""
+        return bool(self._kept)
+
+    def kept(self) -> bytes:
+        """The lines that no hub has got; they are kept no longer."""
+        kept, self._kept = self._kept, []
+        return b"".join(kept)
 
     def answered(self, line: bytes) -> None:
         """The hub has sent this line, a control line maybe."""

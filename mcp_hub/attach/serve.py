@@ -10,6 +10,7 @@ from mcp_hub.attach.arguments import HubWanted
 from mcp_hub.attach.variables import LARGEST, named_variables, written_mode
 
 _UNAVAILABLE = 3
+_NOT_ATTACHED = "not_attached"
 
 
 def mode_in(config: str) -> str | None:
@@ -39,7 +40,7 @@ def serve_attached(asked: HubWanted, mode: str) -> bool:
     if why is None:
         return True
     if mode == "always":
-        warn(f"{why} [not_attached]")
+        warn(f"{why} [{_NOT_ATTACHED}]")
         raise SystemExit(_UNAVAILABLE)
     if why:
         warn(f"{why}. This client gets a hub of its own.")

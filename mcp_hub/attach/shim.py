@@ -82,12 +82,12 @@ class Shim:
         if self._send(lines):
             self._pending.asked(lines)
         else:
-            self._state.unsent.extend(lines)
+            self._pending.keep(lines)
 
     def _wait_for_client(self) -> bool:
         """Waits until a hub is needed again: for a line of the client, or at once for what is open."""
         if self._state.has_ended:
-            return self._pending.is_open or bool(self._state.unsent)  # it asked before it closed its side
+            return self._pending.is_open or self._pending.has_kept  # it asked before it closed its side
         if self._state.is_stopping and not self._pending.is_open:
             poll = select.poll()
             poll.register(self._read, select.POLLIN)
@@ -207,7 +207,7 @@ class Shim:
         self._use(connection, rest)
         self._tell(b"".join(again.errors))
         self._send(b"".join(again.lines))
-        unsent = self._state.take_unsent()
+        unsent = self._pending.kept()
         self._ask(unsent)
         self._flush()
 
@@ -247,7 +247,6 @@ class _State:
         "poll",
         "polled",
         "since",
-        "unsent",
         "waiting",
     )
 
@@ -260,7 +259,6 @@ class _State:
         self.since = 0.0
         self.known: set[Id] = set()
         self.waiting = bytearray()
-        self.unsent = bytearray()
         self.poll = select.poll()
         self.polled: tuple[bool, bool] | None = None
 
@@ -290,11 +288,6 @@ class _State:
     def fail(self) -> None:
         """One more try to join another hub."""
         self.losses += 1
-
-    def take_unsent(self) -> bytes:
-        """Lines that no hub has got."""
-        unsent, self.unsent = bytes(self.unsent), bytearray()
-        return unsent
 
     def lose(self) -> None:
         """The hub is gone."""

@@ -123,7 +123,7 @@ class Reach(msgspec.Struct, frozen=True):
     local: bool = False
 
 
-class Place(msgspec.Struct, frozen=True):
+class HubPlace(msgspec.Struct, frozen=True):
     """The URL of a hub, and the Unix socket on which it is served, if it is not the network."""
 
     url: str
@@ -203,7 +203,7 @@ def run_with_hub(
     `start` makes of it.
     """
     if reach.url is not None:
-        at = Place(reach.url)
+        at = HubPlace(reach.url)
         _run_with_client(reach, at, None, lambda client: main(ReachedHub(client)), profile=chosen.profile)
     if (found := _running(reach)) is not None:
         at, known = found
@@ -250,7 +250,7 @@ def run_with_streams(
 def run_with_client(reach: Reach, main: Callable[["HubClient"], Awaitable[int]], stream: str | None = None) -> NoReturn:
     """Runs `main` with a client of the running hub that `reach` means, and exits with its code."""
     if reach.url is not None:
-        _run_with_client(reach, Place(reach.url), None, main, stream)
+        _run_with_client(reach, HubPlace(reach.url), None, main, stream)
     if (found := _running(reach)) is None:
         place = config_path(reach.config)
         said = f"No hub serves {place} over HTTP or in the background. Start one with mcp-hub serve --http, or name "
@@ -259,7 +259,7 @@ def run_with_client(reach: Reach, main: Callable[["HubClient"], Awaitable[int]],
     _run_with_client(reach, *found, main, stream)
 
 
-def _running(reach: Reach) -> "tuple[Place, Loaded | None] | None":
+def _running(reach: Reach) -> "tuple[HubPlace, Loaded | None] | None":
     """The place of the hub that runs for the configuration, and that, unless it cannot be read now."""
     if reach.local:
         return None
@@ -270,7 +270,7 @@ def _running(reach: Reach) -> "tuple[Place, Loaded | None] | None":
         return None
     if reach.verbose:
         say(f"asking the running hub at {found.socket or found.url} (process {found.pid})")
-    at = Place(found.endpoint, found.socket)
+    at = HubPlace(found.endpoint, found.socket)
     try:
         return at, read_config(reach.config, partly=True)
     except ConfigError:  # the hub goes by an older version
@@ -284,7 +284,7 @@ def _check(loaded: "Loaded", chosen: Selection) -> None:
 
 def _run_with_client(
     reach: Reach,
-    at: Place,
+    at: HubPlace,
     loaded: "Loaded | None",
     main: Callable[["HubClient"], Awaitable[int]],
     stream: str | None = None,

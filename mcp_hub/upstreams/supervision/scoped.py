@@ -50,7 +50,7 @@ class Scoped(ManagedUpstream):
     """The listed process of a server, and the processes that run its calls, one for each `scope`.
 
     `idle` is after how many seconds without a call a process is ended; the next call of its session starts another.
-    `connect_in` connects in the working directory of a client that has one.
+    `connect_in` connects in the working directory of a client, or, for None, as `connect`.
     """
 
     def __init__(
@@ -67,12 +67,11 @@ class Scoped(ManagedUpstream):
         jitter: Callable[[], float] = random.random,
         lists: ListFile | None = None,
         gate: Gate | None = None,
-        connect_in: Callable[[str], Callable[[EraWish], Connection]] | None = None,
+        connect_in: Callable[[str | None], Callable[[EraWish], Connection]] | None = None,
     ) -> None:
         listed = partial(connect, EraWish(self._listed_era))
         super().__init__(name, listed, rules, clock=clock, changes=changes, jitter=jitter, lists=lists, gate=gate)
-        self._connect_as = connect
-        self._connect_in = connect_in
+        self._connect_in = connect_in if connect_in is not None else lambda directory: connect
         self._eras = eras
         self._of_each = scope
         self._idle = idle
@@ -158,12 +157,12 @@ class Scoped(ManagedUpstream):
 
     def _supervisor(self, era: Era, directory: str | None = None) -> ManagedUpstream:
         """A member's: its callers wait for it to start, and nobody else hears of its changes."""
-        connect_as = self._connect_as
-        if directory is not None and self._connect_in is not None:
-            connect_as = self._connect_in(directory)
         rules = replace(self._rules, ready_wait=self._rules.start_timeout, lazy=False, idle_stop=None)
         clock, changes, jitter = self._clock, Notices(), self._jitter
-        connect, gate = partial(connect_as, wish(era)), None if self._gate is None else self._check_member
+        connect, gate = (
+            partial(self._connect_in(directory), wish(era)),
+            None if self._gate is None else self._check_member,
+        )
         asks = era is Era.HANDSHAKE and self._eras.is_interactive
         return ManagedUpstream(
             self.name, connect, rules, clock=clock, changes=changes, jitter=jitter, takes_turns=asks, gate=gate,
@@ -231,8 +230,7 @@ class Scoped(ManagedUpstream):
     def use(self, twin: Self) -> None:
         """Applies the limits of `twin` from now on, to all processes that run."""
         super().use(twin)
-        self._connect, self._connect_as, self._idle = twin._connect, twin._connect_as, twin._idle
-        self._connect_in = twin._connect_in
+        self._connect, self._connect_in, self._idle = twin._connect, twin._connect_in, twin._idle
         limits = self._supervisor(Era.MODERN)
         for member in self._members.values():
             member.supervisor.use(limits)

@@ -47,6 +47,10 @@ async def hub_dies_each_time(trial: Trial) -> None:
                     os.kill(pid, signal.SIGKILL)
                     killed.add(pid)
                 await anyio.sleep(0.02)
+        await place.gone(killed)
+        await ended_once(
+            client, await client.send_request("tools/call", {"name": "a_echo", "arguments": {"text": "x"}})
+        )
         await echoed(client, "still here")
         trial.figures.append(f"{len(killed)} hubs killed, one after the other")
 

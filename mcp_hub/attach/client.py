@@ -34,6 +34,11 @@ def attach(
         first = joined("")
     except (Untrusted, NotJoined, OSError) as problem:
         return str(problem)
+    import _signal  # type: ignore[import-not-found]  # `signal` loads `enum`; there are no stubs of this one
+
+    _signal.signal(_signal.SIGHUP, _signal.SIG_IGN)  # mcp-hub reload is for the hub; a closed terminal ends stdin
+    if os.isatty(0):
+        warn("speaks MCP on stdin and stdout now. End it with Ctrl-D. To serve HTTP: mcp-hub serve --http")
     try:
         Shim(first, joined, lambda: _own_hub(asked), warn).run()
     except KeyboardInterrupt:

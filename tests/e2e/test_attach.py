@@ -1,5 +1,6 @@
 """Clients over stdio that join one background hub: sharing, separation, deaths and ends."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -8,16 +9,23 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio.abc import SocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
 
+from mcp_hub.attach import hello
+from mcp_hub.attach.build import BUILD
 from tests.e2e import held_tools
 from tests.e2e.background import Background, background
 from tests.e2e.held_tools import Held
-from tests.upstreams.child import until
+from tests.upstreams.child import WAIT, until
 from tests.upstreams.launch import argv, events, servers_yaml
+from tests.upstreams.messages import rpc
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes, pytest.mark.slow]
 
 RESTARTED = 1006
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+HANDSHAKE = [rpc("initialize", HELLO, id=0), rpc("notifications/initialized", None)]
 
 
 @pytest.fixture
@@ -131,3 +139,43 @@ async def test_a_server_that_is_bound_to_a_working_directory_has_a_process_there
         served = {event["pid"] for event in events(journal, "start")}
         assert len(served) == 3, "one is listed, two serve"
         assert os.getcwd() in {os.readlink(f"/proc/{pid}/cwd") for pid in served}
+
+
+async def _greeted(hubs: Background, **said: str) -> tuple[SocketStream, BufferedByteReceiveStream]:
+    stream = await anyio.connect_unix(hubs.living[0] / "hub.sock")
+    await stream.send(hello.encoded({"build": BUILD, "oldest": "1", "newest": "1", **said}))
+    received = BufferedByteReceiveStream(stream)
+    answer = await received.receive_until(b"\0\0", 1 << 16)
+    assert b"status=ok" in answer, answer
+    await stream.send(b"".join(json.dumps(one).encode() + b"\n" for one in HANDSHAKE))
+    return stream, received
+
+
+async def _line(received: BufferedByteReceiveStream, begins: bytes) -> bytes:
+    while True:
+        line = await received.receive_until(b"\n", 1 << 20)
+        if line.startswith(begins):
+            return line
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+async def test_a_request_is_taken_up_on_another_connection_by_its_stream(hubs: Background, has_ended: bool) -> None:
+    held, config = Held(hubs.root), held_tools.config()
+    call = json.dumps(rpc("tools/call", {"name": "job", "arguments": {"nonce": "n"}}, id=7)).encode() + b"\n"
+    with anyio.fail_after(WAIT):
+        async with hubs.client(config) as first:
+            await first.initialize()
+            stream, received = await _greeted(hubs)
+            async with stream:
+                await stream.send(call)
+                id_, name = (await _line(received, hello.STREAM)).split()[1:]
+            held.say("n.more")
+            if has_ended:
+                held.say("n.done")
+                await until(lambda: hubs.command("streams", "--json")["streams"][0]["status"] == "completed")
+            stream, received = await _greeted(hubs, streams=f"{id_.decode()} {name.decode()}")
+            async with stream:
+                await stream.send(call)
+                held.say("n.done")
+                answer = json.loads(await _line(received, b'{"jsonrpc":"2.0","id":7'))
+                assert answer["result"]["structuredContent"] == {"n": 7}

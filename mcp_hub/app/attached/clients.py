@@ -7,6 +7,7 @@ import anyio
 
 from mcp_hub.app.attached.greeting import Hello
 from mcp_hub.attach import hello
+from mcp_hub.attach.build import BUILD
 from mcp_hub.fronts.bonds import AttachedBond
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.fronts.stdio import StdioFront
@@ -35,7 +36,10 @@ class AttachedClients:
     async def serve(self, connection: socket.socket, said: Hello) -> None:
         """Serves a client that was welcomed, until it has gone. The connection is closed afterwards."""
         bond = AttachedBond(self._hub, dict(said.streams), _stream_line)
-        front = StdioFront(self._hub, self._binding, said.caller, bond, new_session_id())
+        binding = self._binding
+        if said.build != BUILD:  # for people who wonder why a client and its hub differ
+            binding = binding.introduced(f"{BUILD} (client {said.build})")
+        front = StdioFront(self._hub, binding, said.caller, bond, new_session_id())
         self._fronts.add(front)
         log.info("client_attached", client=said.caller.client, pid=said.pid, build=said.build, clients=len(self))
         try:

@@ -11,6 +11,8 @@ from mcp_hub.errors import ConfigError
 from mcp_hub.protocol.jsonrpc.envelope import id_key
 from mcp_hub.sessions.session import Caller
 
+MOST_CLIENTS: Final = 256
+"""Clients of one hub; each further one gets a hub of its own."""
 _MOST_STREAMS: Final = 1024
 
 
@@ -37,8 +39,8 @@ class Hello(msgspec.Struct, frozen=True):
         return cls(fields["build"], protocol, caller, pid, final, streams)
 
 
-def answer(hello: Hello, build: str, settings: Settings, *, is_idle: bool) -> dict[str, str]:
-    """The fields of the hub's answer; `status` is `ok`, `retire`, `busy` or `refused`."""
+def answer(hello: Hello, build: str, settings: Settings, *, clients: int, is_idle: bool) -> dict[str, str]:
+    """The fields of the hub's answer; `status` is `ok`, `retire`, `busy` or `refused`. `clients` are connected now."""
     oldest, newest = hello.protocol
     is_apart = newest < OLDEST or oldest > NEWEST
     if is_newer(hello.build, build) and not hello.is_final:
@@ -46,6 +48,8 @@ def answer(hello: Hello, build: str, settings: Settings, *, is_idle: bool) -> di
             return {"status": "retire"}
         said = f"the background hub is older ({build}) than this program ({hello.build}), and busy"
         return {"status": "busy", "why": said}
+    if clients >= MOST_CLIENTS:
+        return {"status": "busy", "why": f"the background hub has {clients} clients already"}
     if is_apart:
         return {"status": "refused", "why": f"the background hub ({build}) speaks another version of the protocol"}
     caller = hello.caller

@@ -97,7 +97,7 @@ class AttachedHub:
             log.info("hello_refused", reason=str(problem))
             connection.close()
             return
-        reply = answer(said, BUILD, self._app.settings, is_idle=self.is_idle)
+        reply = answer(said, BUILD, self._app.settings, clients=len(self._clients), is_idle=self.is_idle)
         log.debug("client_greeted", status=reply["status"], build=said.build)
         await _send(connection, encoded(reply))
         if reply["status"] == "ok" and not self._ended.is_set():

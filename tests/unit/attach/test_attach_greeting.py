@@ -28,9 +28,14 @@ FIELDS = {"build": "1.0", "oldest": str(OLDEST), "newest": str(NEWEST), "cwd": "
     ],
 )
 def test_the_answer_follows_from_builds_and_wishes(hub: str, is_idle: bool, more: dict[str, str], status: str) -> None:
-    reply = answer(Hello.of({**FIELDS, **more}), hub, SETTINGS, is_idle=is_idle)
+    reply = answer(Hello.of({**FIELDS, **more}), hub, SETTINGS, clients=1, is_idle=is_idle)
     assert reply["status"] == status
     assert ("why" in reply) == (status in ("busy", "refused"))
+
+
+def test_a_hub_takes_a_bounded_number_of_clients() -> None:
+    statuses = [answer(Hello.of(FIELDS), "1.0", SETTINGS, clients=n, is_idle=False)["status"] for n in (255, 256)]
+    assert statuses == ["ok", "busy"]
 
 
 def test_a_hello_names_the_streams_of_open_requests() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from mcp_hub import __version__
 from mcp_hub.cli.access.hub import Reach, run_with_client
 from mcp_hub.cli.access.running import HubRecord, running_hubs
 from mcp_hub.cli.render import tables
@@ -88,6 +89,10 @@ def report_data(found: HubReport, now: float) -> JsonObject:
     return {"running": bool(hubs), "config": found.place, "hubs": hubs, "servers": states, "problem": problem}
 
 
+def _other(hub: HubRecord) -> str:
+    return f" (this program: {__version__})" if hub.folder and hub.version != __version__ else ""
+
+
 def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
     """The report for people: lines and their styles."""
     if not found.hubs:
@@ -99,7 +104,7 @@ def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
         how = f"at {hub.url}" if hub.url else f"in the background ({hub.folder})" if hub.folder else f"over stdio{who}"
         lines += [
             (f"running {how}", "green"),
-            (f"  process: {hub.pid}, for {tables.age(hub.started, now)}, version {hub.version}", ""),
+            (f"  process: {hub.pid}, for {tables.age(hub.started, now)}, version {hub.version}{_other(hub)}", ""),
         ]
     lines.append((f"config:  {found.place}", ""))
     if found.problem:

@@ -4,7 +4,7 @@ import _socket
 import os
 import sys
 
-from mcp_hub.attach.arguments import VARIABLE, HubWanted
+from mcp_hub.attach.arguments import HubWanted
 from mcp_hub.attach.folder import Untrusted, hub_folder
 from mcp_hub.attach.join import Joined, NotJoined, join
 from mcp_hub.attach.shim import Shim
@@ -13,6 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+_LONGEST_PATH = 1 << 14
+"""Characters of a search path that a hub is told."""
 _INTERRUPTED = 130
 
 
@@ -50,7 +52,8 @@ def attach(
 
 def _said(asked: HubWanted) -> dict[str, str]:
     """The client, as it introduces itself."""
-    said = {"profile": asked.profile, "client": asked.client, "cwd": _directory()}
+    path = os.environ.get("PATH", "")
+    said = {"profile": asked.profile, "client": asked.client, "cwd": _directory(), "path": path[:_LONGEST_PATH]}
     return {name: value for name, value in said.items() if value is not None}
 
 
@@ -68,8 +71,8 @@ def _own_hub(asked: HubWanted) -> _socket.socket:
         try:
             os.dup2(theirs.fileno(), 0)
             os.dup2(theirs.fileno(), 1)
-            command = [sys.executable, "-m", "mcp_hub", *asked.arguments]
-            os.execve(sys.executable, command, {**os.environ, VARIABLE: "never"})
+            command = [sys.executable, "-m", "mcp_hub", *asked.arguments, "--attach", "never"]
+            os.execv(sys.executable, command)
         finally:
             os._exit(127)
     theirs.close()

@@ -17,7 +17,10 @@ _MOST_STREAMS: Final = 1024
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """A client as it introduces itself; `streams` are those of its open requests, by the ids of these."""
+    """A client as it introduces itself; `streams` are those of its open requests, by the ids of these.
+
+    `path` is its search path.
+    """
 
     build: str
     protocol: tuple[int, int]
@@ -25,6 +28,7 @@ class Hello(msgspec.Struct, frozen=True):
     pid: int = 0
     is_final: bool = False
     streams: dict[int | str, str] = {}
+    path: str = ""
 
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> "Hello":
@@ -36,7 +40,7 @@ class Hello(msgspec.Struct, frozen=True):
             streams[id_key(raw_id.encode())] = stream
         protocol = int(fields["oldest"]), int(fields["newest"])
         final, pid = fields.get("final") == "1", int(fields.get("pid", "0"))
-        return cls(fields["build"], protocol, caller, pid, final, streams)
+        return cls(fields["build"], protocol, caller, pid, final, streams, fields.get("path", ""))
 
 
 def answer(hello: Hello, build: str, settings: Settings, *, clients: int, is_idle: bool) -> dict[str, str]:

@@ -11,6 +11,7 @@ import anyio
 from mcp_hub.app.attached.claim import described
 from mcp_hub.app.attached.clients import AttachedClients, greeted
 from mcp_hub.app.attached.greeting import Hello, answer
+from mcp_hub.app.attached.search_path import widen
 from mcp_hub.app.attached.sockets import PrivateSocket
 from mcp_hub.app.build import App
 from mcp_hub.attach.build import BUILD
@@ -110,6 +111,7 @@ class AttachedHub:
 
     async def _serve_client(self, connection: socket.socket, said: Hello) -> None:
         try:
+            await widen(self._app, os.environ, said.path)
             await self._clients.serve(connection, said)
         except OSError as problem:
             log.info("client_lost", reason=str(problem))

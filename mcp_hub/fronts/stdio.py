@@ -6,6 +6,7 @@ While it serves, file descriptors 0 and 1 belong to the wire alone: stray prints
 
 import os
 import socket
+import stat
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -35,6 +36,19 @@ def take_stdio() -> tuple[IO[bytes], IO[bytes]]:
     return os.fdopen(wire_in, "rb", buffering=0), os.fdopen(wire_out, "wb", buffering=0)
 
 
+def _socket_of(read: IO[bytes], write: IO[bytes]) -> socket.socket | None:
+    """The one socket that both are, as for a client that has lost the background hub; None for two pipes.
+
+    Opened as a pipe for writing, a socket counts as closed as soon as there is something to read.
+    """
+    found = os.fstat(read.fileno())
+    if not stat.S_ISSOCK(found.st_mode) or not os.path.samestat(found, os.fstat(write.fileno())):
+        return None
+    connection = socket.socket(fileno=os.dup(read.fileno()))
+    connection.setblocking(False)
+    return connection
+
+
 class StdioFront:
     """Serves one pipe until the client closes it."""
 
@@ -52,6 +66,10 @@ class StdioFront:
 
     async def serve(self, read: IO[bytes], write: IO[bytes], line_limit: int) -> None:
         """Returns when the client has closed its side and has had a moment for what it asked before."""
+        connection = _socket_of(read, write)
+        if connection is not None:
+            await self.serve_socket(connection, line_limit)
+            return
         pipe = Pipe(self._duplex, line_limit=line_limit, couples=True, turn=self._turn, on_end=self._ended.set)
         await self._serve(pipe, partial(pipe.open, read, write))
 

@@ -11,15 +11,17 @@ from tests.upstreams.launch import argv, servers_yaml
 
 def test_hub_serves_one_socket_in_both_directions(tmp_path: Path) -> None:
     (tmp_path / "servers.yaml").write_text(servers_yaml({"a": argv(name="a")}))
-    command = [sys.executable, "-m", "mcp_hub", "serve", "--client", "mcp-hub", "--config"]
+    config = str(tmp_path / "servers.yaml")
+    command = [sys.executable, "-m", "mcp_hub", "serve", "--client", "mcp-hub", "--config", config]
     ours, theirs = socket.socketpair()
-    hub = subprocess.Popen([*command, str(tmp_path / "servers.yaml")], stdin=theirs, stdout=theirs)
+    hub = subprocess.Popen(command, stdin=theirs.fileno(), stdout=theirs.fileno())
     theirs.close()
     ours.settimeout(20)
     with ours, ours.makefile("rb") as answers:
         client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
         call = {"name": "a_echo", "arguments": {"text": "both ways"}}
-        for id_, (method, params) in enumerate([("initialize", client), ("ping", {}), ("tools/call", call)]):
+        requests: list[tuple[str, dict[str, object]]] = [("initialize", client), ("ping", {}), ("tools/call", call)]
+        for id_, (method, params) in enumerate(requests):
             ours.sendall(json.dumps({"jsonrpc": "2.0", "id": id_, "method": method, "params": params}).encode() + b"\n")
             while "method" in (answer := json.loads(answers.readline())):
                 pass

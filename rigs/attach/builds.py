@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack
 from itertools import product
 from pathlib import Path
 
-
 from rigs.attach.deaths import begun, ended_once
 from rigs.attach.place import ROOT, Place, echoed, expect
 from rigs.attach.trial import Trial

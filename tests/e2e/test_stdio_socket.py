@@ -18,9 +18,13 @@ def test_hub_serves_one_socket_in_both_directions(tmp_path: Path) -> None:
     theirs.close()
     ours.settimeout(20)
     with ours, ours.makefile("rb") as answers:
-        client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-        call = {"name": "a_echo", "arguments": {"text": "both ways"}}
-        requests: list[tuple[str, dict[str, object]]] = [("initialize", client), ("ping", {}), ("tools/call", call)]
+        client: dict[str, object] = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "c", "version": "1"},
+        }
+        call: dict[str, object] = {"name": "a_echo", "arguments": {"text": "both ways"}}
+        requests = [("initialize", client), ("ping", {}), ("tools/call", call)]
         for id_, (method, params) in enumerate(requests):
             ours.sendall(json.dumps({"jsonrpc": "2.0", "id": id_, "method": method, "params": params}).encode() + b"\n")
             while "method" in (answer := json.loads(answers.readline())):

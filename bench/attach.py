@@ -16,6 +16,7 @@ START, CALLS = "attach-start", "attach-calls"
 CASES = (START, CALLS)
 PLAIN = "python -c pass"
 RUNS = "a hub runs"
+PINGS = 5
 
 
 def start(run: Run) -> None:
@@ -55,11 +56,20 @@ def joined(relay: str, side: Side, folder: Path | None = None) -> Figures:
         env=environment(folder or place, relay),
     )
     with process:
-        PipeClient(process).initialize()
+        client = PipeClient(process)
+        client.initialize()
         figures = {"init_s": time.perf_counter() - begun, "idle_mb": measure.rss_mb(process.pid)}
+        figures["trip_ms"] = measure.median([trip(client) for _ in range(PINGS)]) * 1e3
         assert process.stdin is not None
         process.stdin.close()
     return figures
+
+
+def trip(client: PipeClient) -> float:
+    """Seconds from a `ping` to its answer."""
+    begun = time.perf_counter()
+    client.ask("ping", {})
+    return time.perf_counter() - begun
 
 
 def calls(run: Run, sides: list[Side]) -> None:

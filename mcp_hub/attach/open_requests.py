@@ -77,12 +77,15 @@ class UnansweredRequests:
         kept, self._kept = self._kept, []
         return b"".join(kept)
 
-    def answered(self, line: bytes) -> None:
-        """The hub has sent this line, a control line maybe."""
-        if line.startswith(_ANSWER):
-            self._note(b">" + line[:_HEAD])
-        elif line.startswith(hello.STREAM):
-            self._note(line)
+    def answered(self, lines: bytes) -> None:
+        """The hub has sent these lines, answers among them."""
+        for line in (lines,) if lines.find(b"\n") == len(lines) - 1 else lines.split(b"\n"):
+            if line.startswith(_ANSWER):
+                self._note(b">" + line[:_HEAD])
+
+    def runs_as(self, line: bytes) -> None:
+        """The hub has named the durable stream of a request, by this control line."""
+        self._note(line)
 
     def _note(self, text: bytes) -> None:
         self._noted.append(text)

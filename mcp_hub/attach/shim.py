@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _PORTION = 1 << 18
 _WAITING = 1 << 20
 """Bytes that may wait for a hub which does not read; above it nothing more is read from the client."""
+_LONGEST = 1 << 26
+"""Bytes of a line that is kept until it is whole; the hub's own limit is half of that by default."""
 _TRIES = 3
 _SHORT = 10.0
 """Seconds: a hub that is lost sooner counts as a failure."""
@@ -160,17 +162,17 @@ class Shim:
             return
         has_control = lines.startswith(hello.CONTROL) or b"\n" + hello.CONTROL in lines
         if has_control or self._state.known:
-            lines = b"".join(line + b"\n" for line in lines[:-1].split(b"\n") if self._is_for_client(line))
-        for line in lines[:-1].split(b"\n"):
-            self._pending.answered(line)
+            lines = b"".join(line for line in lines.splitlines(keepends=True) if self._is_for_client(line))
+        self._pending.answered(lines)
         self._tell(lines)
 
     def _is_for_client(self, line: bytes) -> bool:
         """Not a control line, nor an answer that the client has from another hub."""
+        if line.startswith(hello.STREAM):
+            self._pending.runs_as(line)
+        elif line == hello.STOPPING:
+            self._state.stop()
         if line.startswith(hello.CONTROL):
-            self._pending.answered(line)
-            if line + b"\n" == hello.STOPPING:
-                self._state.stop()
             return False
         if self._state.known and (key := answer_id(line)) in self._state.known and key is not None:
             self._state.known.discard(key)
@@ -215,21 +217,25 @@ class Shim:
 class _Lines:
     """Cuts what is read into whole lines."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_parts", "_size")
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
+        self._size = 0
 
     def whole(self, data: bytes) -> bytes:
         """The lines that are complete now."""
         end = data.rfind(b"\n") + 1
-        if not end:
+        if not end and self._size + len(data) <= _LONGEST:
             self._parts.append(data)
+            self._size += len(data)
             return b""
+        end = end or len(data)  # longer than any line may be: the hub says so
         if self._parts or end < len(data):
             self._parts.append(data[:end])
             lines = b"".join(self._parts)
             self._parts = [data[end:]] if end < len(data) else []
+            self._size = len(data) - end
             return lines
         return data
 

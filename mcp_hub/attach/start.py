@@ -69,7 +69,6 @@ def _launched(command: "Sequence[str]", env: "Mapping[str, str]", log: str) -> i
 def _become(command: "Sequence[str]", env: "Mapping[str, str]", output: int, log: int) -> None:
     """Turns this process into the hub, which gets none of the client's files."""
     os.chdir("/")
-    os.umask(0o077)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(log, 2)
     os.dup2(output, 1)

@@ -33,7 +33,12 @@ class Hello(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, fields: Mapping[str, str]) -> "Hello":
         """Raises `ValueError` for fields that are no hello's."""
-        caller = Caller(profile=fields.get("profile"), client=fields.get("client"), directory=fields.get("cwd") or "/")
+        caller = Caller(
+            profile=fields.get("profile"),
+            has_own_hub=True,  # as over stdio: whoever is at the other end is a client of a person, not a program
+            client=fields.get("client"),
+            directory=fields.get("cwd") or "/",
+        )
         streams: dict[int | str, str] = {}
         for line in fields.get("streams", "").splitlines()[:_MOST_STREAMS]:
             raw_id, _, stream = line.rpartition(" ")

@@ -233,3 +233,15 @@ def test_a_client_that_does_not_read_or_a_hub_that_does_not_read_loses_nothing(c
     assert [hub.read()["params"]["n"] for _ in range(count)] == list(range(count))
     writer.join(WAIT)
     client.leave(hub)
+
+
+def test_a_line_longer_than_any_may_be_is_passed_on_and_not_kept(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcp_hub.attach.shim._LONGEST", 1000)
+    hub = client.begin()
+    os.write(client.write, b"x" * 1500)
+    assert hub.connection.recv(4096) == b"x" * 1500
+    os.write(client.write, b"\n")
+    assert hub.connection.recv(4096) == b"\n"
+    client.leave(hub)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _LONGEST_PATH = 1 << 14
-"""Characters of a search path that a hub is told."""
+"""Characters of a search path in a hello."""
 _INTERRUPTED = 130
 
 

@@ -16,6 +16,8 @@ _ANSWER = b'{"jsonrpc":"2.0","id":'
 """The beginning of each answer of the hub."""
 _HEAD = 512
 """Bytes of an answer in which its id is, as long as ids may be here."""
+_SHORT_HEAD = len(_ANSWER) + 24
+"""Bytes in which a number is an id."""
 _MOST_LINES, _MOST_BYTES = 512, 1 << 19
 _LONG = 1 << 16
 """Bytes of a request from which on only its name and `_meta` are kept: nobody sends it a second time."""
@@ -56,6 +58,7 @@ class UnansweredRequests:
         self._noted: list[bytes] = []
         self._size = 0
         self._requests: dict[Id, Request] = {}
+        self._calls: dict[bytes, bytes] = {}  # tool calls that are not understood yet, by their ids
         self._setup: dict[str, bytes] = {}
         self._kept: list[bytes] = []
 
@@ -81,7 +84,8 @@ class UnansweredRequests:
         """The hub has sent these lines, answers among them."""
         for line in (lines,) if lines.find(b"\n") == len(lines) - 1 else lines.split(b"\n"):
             if line.startswith(_ANSWER):
-                self._note(b">" + line[:_HEAD])
+                number = line[len(_ANSWER) : _SHORT_HEAD].partition(b",")[0]
+                self._note(b">" + number if number.isdigit() else b">" + line[:_HEAD])
 
     def runs_as(self, line: bytes) -> None:
         """The hub has named the durable stream of a request, by this control line."""
@@ -94,16 +98,26 @@ class UnansweredRequests:
             self.settle()
 
     def settle(self) -> None:
-        """Understands all that was noted."""
+        """Understands all that was noted. Calls that have their answers, which are most, are not even parsed."""
         noted, self._noted, self._size = self._noted, [], 0
         for text in noted:
             if text.startswith(b">"):
-                self._forget(answer_id(text[1:]))
+                if self._calls.pop(text[1:], None) is None:
+                    self._forget(int(text[1:]) if text[1:].isdigit() else answer_id(text[1:]))
             elif text.startswith(hello.STREAM):
                 self._has_stream(text)
             else:
                 for line in text.split(b"\n"):
-                    self._understand(line)
+                    if (number := _number_of_call(line)) is not None:
+                        self._calls[number] = line
+                    else:
+                        self._understand(line)
+        for number in list(self._calls):
+            self._understand_call(number)
+
+    def _understand_call(self, number: bytes) -> None:
+        if (line := self._calls.pop(number, None)) is not None:
+            self._understand(line)
 
     @property
     def is_open(self) -> bool:
@@ -134,11 +148,14 @@ class UnansweredRequests:
 
     def _has_stream(self, line: bytes) -> None:
         raw_id, _, stream = line[len(hello.STREAM) :].strip().rpartition(b" ")
+        self._understand_call(raw_id)
         key = _parsed(raw_id)
         if isinstance(key, int | str) and key in self._requests:
             self._requests[key].stream = stream.decode()
 
     def _forget(self, key: object) -> None:
+        if isinstance(key, int):
+            self._calls.pop(b"%d" % key, None)
         if isinstance(key, int | str):
             self._requests.pop(key, None)
 
@@ -164,6 +181,15 @@ class UnansweredRequests:
                 few = {name: given[name] for name in ("name", "_meta") if name in given}
                 line = _bytes_of({"jsonrpc": "2.0", "id": key, "method": method, "params": few})
             self._requests[key] = Request(line, method, _text(key))
+
+
+def _number_of_call(line: bytes) -> bytes | None:
+    """The id of a tool call, if it is a number in one of the two places where libraries write it."""
+    if b'"method":"tools/call"' not in line:
+        return None
+    head = line[len(_ANSWER) : _SHORT_HEAD] if line.startswith(_ANSWER) else b""
+    number = head.partition(b",")[0] or line[line.rfind(b'"id":') + 5 :].removesuffix(b"}")
+    return number if number.isdigit() else None
 
 
 def answer_id(line: bytes) -> "Id | None":

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from mcp_hub.attach.join import Joined
     from mcp_hub.attach.open_requests import Id
 
-_PORTION = 1 << 18
+_PORTION = 1 << 16
+"""Bytes that are read at a time: for much more, the allocator asks the system for memory at each read."""
 _WAITING = 1 << 20
 """Bytes that may wait for a hub which does not read; above it nothing more is read from the client."""
 _LONGEST = 1 << 26

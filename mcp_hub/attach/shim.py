@@ -27,6 +27,7 @@ _WAITING = 1 << 20
 _LONGEST = 1 << 26
 """Bytes of a line that is kept until it is whole; the hub's own limit is half of that by default."""
 _TRIES = 3
+_UNAVAILABLE = 3
 _SHORT = 10.0
 """Seconds: a hub that is lost sooner counts as a failure."""
 _PAUSES = (0.0, 0.2, 1.0)
@@ -189,7 +190,13 @@ class Shim:
             self._hand_on(rest)
 
     def _rejoin(self) -> None:
-        """Joins another hub, or starts one of the client's own, and sends it all that is open. Raises `NotJoined`."""
+        """Joins another hub, or starts one of the client's own, and sends it all that is open.
+
+        Raises `SystemExit` if that one has ended soon, too.
+        """
+        if self._state.losses > _TRIES:
+            self._warn("the client's own hub has ended, too. Look for the reason with: mcp-hub doctor")
+            raise SystemExit(_UNAVAILABLE)
         streams = self._pending.streams()
         for pause in _PAUSES[min(self._state.losses, _TRIES) :]:
             time.sleep(pause)
@@ -202,6 +209,7 @@ class Shim:
             self._resume(joined.connection, joined.rest, takes_streams=joined.fields.get("resumes") == "1")
             return
         self._warn("the client gets a hub of its own")
+        self._state.fail()
         self._resume(self._private())
 
     def _resume(self, connection: "_socket.socket", rest: bytes = b"", *, takes_streams: bool = False) -> None:

@@ -1,6 +1,5 @@
 """A socket in the hub's folder on which this user's processes, and nobody else's, can connect."""
 
-import os
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -16,6 +15,7 @@ from mcp_hub.logs import get_logger
 log = get_logger(__name__)
 
 _BACKLOG: Final = 128
+_DRAFT: Final = "new.sock"
 _PAUSE: Final = 0.1
 """Seconds until the next try where no file can be opened."""
 
@@ -31,15 +31,18 @@ class PrivateSocket:
         self._socket = self._bound()
 
     def _bound(self) -> socket.socket:
+        draft = self._path.with_name(_DRAFT)
         with suppress(FileNotFoundError):
-            self._path.unlink()
+            draft.unlink()
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        before = os.umask(0o177)
         try:
-            bound.bind(str(self._path))
-        finally:
-            os.umask(before)
-        bound.listen(_BACKLOG)
+            bound.bind(str(draft))
+            draft.chmod(0o600)
+            bound.listen(_BACKLOG)
+            draft.rename(self._path)  # clients find it whole, or not at all
+        except OSError:
+            bound.close()
+            raise
         bound.setblocking(False)
         self._inode = self._path.lstat().st_ino
         return bound

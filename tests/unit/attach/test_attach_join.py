@@ -28,9 +28,10 @@ class FakeHub:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._open: list[socket.socket] = []
         self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.bind(str(folder / SOCKET))
-        (folder / SOCKET).chmod(0o600)
+        self._listening.bind(str(folder / "draft"))
+        (folder / "draft").chmod(0o600)
         self._listening.listen()
+        (folder / "draft").rename(folder / SOCKET)
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 

@@ -62,8 +62,15 @@ class Client:
         self._files = (read, write)
         self._out = os.fdopen(out, "rb")
         shim = Shim(self._joined(""), self._joined, self._own, self.warnings.append, self._files)
-        self.thread = threading.Thread(target=shim.run, daemon=True)
+        self.code: object = None
+        self.thread = threading.Thread(target=self._run, args=[shim], daemon=True)
         self.thread.start()
+
+    def _run(self, shim: Shim) -> None:
+        try:
+            shim.run()
+        except SystemExit as ended:
+            self.code = ended.code
 
     def _joined(self, streams: str) -> Joined:
         if self.failures:
@@ -110,6 +117,10 @@ class Client:
         assert hub.has_ended
         hub.die()
         self.thread.join(WAIT)
+        self.close()
+
+    def close(self) -> None:
+        """Closes everything, once the shim has ended."""
         assert not self.thread.is_alive()
         for file in self._files:
             os.close(file)
@@ -202,6 +213,18 @@ def test_after_three_failures_the_client_gets_a_hub_of_its_own(client: Client) -
     assert client.private == 1 and len(client.warnings) == 4
     assert [own.read(), own.read()] == [HELLO, INITIALIZED]
     client.leave(own)
+
+
+def test_a_client_whose_own_hub_ends_at_once_is_left_without_one(client: Client) -> None:
+    hub = client.begin()
+    client.failures = 3
+    hub.die()
+    own = client.hub()
+    own.die()
+    client.thread.join(WAIT)
+    assert client.private == 1 and client.code == 3 and "doctor" in client.warnings[-1]
+    os.close(client.write)
+    client.close()
 
 
 def test_a_hub_that_stops_is_replaced_only_when_it_is_needed(client: Client) -> None:

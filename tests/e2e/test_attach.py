@@ -71,6 +71,7 @@ async def test_a_call_of_a_client_that_is_gone_ends_and_the_next_client_reads_it
         first.process.kill()
     async with hubs.client(config) as second:
         await second.initialize()
+        await until(lambda: "client_gone" in (hubs.living[0] / "hub.log").read_text("utf-8"))
         held.say("n.more")
         held.say("n.done")
         await until(lambda: [one["status"] for one in hubs.command("streams", "--json")["streams"]] == ["completed"])

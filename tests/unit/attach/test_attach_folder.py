@@ -65,12 +65,15 @@ def test_a_folder_that_may_be_another_users_is_refused(
 
 def test_a_base_that_others_may_write_is_passed_over(env: dict[str, str], tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    assert hub_folder("/a", [], env).startswith(f"/tmp/mcp-hub-{os.geteuid()}/")
+    found = hub_folder("/a", [], env)
+    os.rmdir(found)
+    assert found.startswith(f"/tmp/mcp-hub-{os.geteuid()}/")
 
 
 def test_a_path_that_is_too_long_for_a_socket_is_passed_over(env: dict[str, str], tmp_path: Path) -> None:
     long = tmp_path / ("x" * 90)
     found = hub_folder("/a", [], {**env, "MCP_HUB_STATE_DIR": str(long)})
+    os.rmdir(found)
     assert found.startswith(f"/tmp/mcp-hub-{os.geteuid()}/") and not long.exists()
 
 

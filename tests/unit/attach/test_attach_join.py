@@ -12,7 +12,7 @@ import pytest
 
 from mcp_hub.attach import hello
 from mcp_hub.attach.folder import LOCK, SOCKET
-from mcp_hub.attach.join import NotJoined, join, request
+from mcp_hub.attach.join import NotJoined, _started, join, request
 
 SAID = {"cwd": "/"}
 
@@ -102,6 +102,15 @@ def test_clients_that_come_at_once_start_one_hub(tmp_path: Path, started: list[F
     for thread in threads:
         thread.join(10)
     assert done == ["ok"] * 20 and len(started) == 1
+
+
+def test_nobody_starts_a_hub_where_one_was_started_meanwhile(tmp_path: Path, started: list[FakeHub]) -> None:
+    started.append(FakeHub(tmp_path, "ok"))
+
+    def start(until: float) -> None:
+        pytest.fail("a second hub was started")
+
+    assert not _started(str(tmp_path), start, time.monotonic() + 5)
 
 
 def test_a_hub_that_does_not_answer_is_never_replaced(tmp_path: Path, started: list[FakeHub]) -> None:

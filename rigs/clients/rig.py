@@ -1,5 +1,6 @@
 """What a client is pointed at: a hub on either front with a server of each era behind it, or one server itself."""
 
+import json
 import os
 import signal
 import sys
@@ -19,7 +20,7 @@ from tests.e2e.client import Hub
 from tests.e2e.cutting_proxy import Cutter, cutter
 from tests.interaction.fronts import http_hub
 from tests.upstreams.child import GRACE
-from tests.upstreams.launch import argv, servers_yaml
+from tests.upstreams.launch import argv
 
 NAMES = {"handshake": "h", "modern": "m"}
 MARKER = "cut-here"
@@ -71,9 +72,20 @@ def server(root: Path, era: str) -> list[str]:
 
 
 def config(root: Path, attach: str = "never") -> str:
-    """With the gap that the hub's rules for clients of the TypeScript SDKs have (docs/clients.md)."""
+    """With the gap that the hub's rules for clients of the TypeScript SDKs have (docs/clients.md).
+
+    In a background hub the server that asks questions over stdio has a process for each client, as docs/attach.md says.
+    """
     hub = {"clients": {"mcp-hub": {"result_gap": "5ms"}}, "attach": attach}
-    return servers_yaml({name: server(root, era) for era, name in NAMES.items()}, hub=hub)
+    servers = {name: entry(server(root, era)) for era, name in NAMES.items()}
+    if attach == "always":
+        servers[NAMES["handshake"]]["scope"] = "session"
+    return json.dumps({"hub": hub, "servers": servers}, indent=2)
+
+
+def entry(line: list[str]) -> dict[str, Any]:
+    """The entry of a server that is started by this command line."""
+    return {"command": line[0], "args": line[1:]}
 
 
 def state(root: Path) -> dict[str, str]:

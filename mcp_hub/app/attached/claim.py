@@ -47,7 +47,8 @@ def described(folder: Path, id_: str) -> Iterator[None]:
         "process_started": _birth(),
     }
     with suppress(OSError):  # a full disk does not stop a hub
-        draft.write_text(json.dumps(about) + "\n", "utf-8")
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(json.dumps(about).encode() + b"\n")
         draft.replace(place)
     try:
         yield

@@ -9,6 +9,8 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 3
 # whatever the shell says: hundreds of hubs and servers start in the tests, and compiling them each time takes minutes
 export PYTHONDONTWRITEBYTECODE :=
+# hubs of tests and rigs are theirs alone; those about background hubs say so
+export MCP_HUB_ATTACH := never
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # uv takes seconds; it does not read pip's settings, so pip installs where uv cannot reach the package index
@@ -17,7 +19,7 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
 .PHONY: run check lint test test-fast proof fmt bench likeness picture dashboard-pictures long conformance clients chaos followers \
-	orphans hostile soak fuzz dist clean
+	attach orphans hostile soak fuzz dist clean
 
 run: $(HUB)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -45,6 +47,7 @@ proof: check
 	$(MAKE) hostile HOSTILE='--together 4 $(HOSTILE)'
 	$(MAKE) chaos
 	$(MAKE) followers
+	$(MAKE) attach
 	$(MAKE) soak SOAK='--calls 20000 $(SOAK)'
 	$(MAKE) fuzz FUZZ='--seconds 20 $(FUZZ)'
 	$(MAKE) clients
@@ -82,6 +85,9 @@ chaos: $(STAMP)
 
 followers: $(STAMP)
 	$(BIN)/python -m rigs.followers $(FOLLOWERS)
+
+attach: $(STAMP)
+	$(BIN)/python -m rigs.attach $(ATTACH)
 
 orphans: $(STAMP)
 	$(BIN)/python -m rigs.orphans $(ORPHANS)

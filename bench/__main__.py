@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import measure
+from bench.attach import CASES as OF_ATTACH
+from bench.attach import measure_attach
 from bench.cases import CASES, Options, Run, measure_all
 from bench.formats import CASES as OF_FORMATS
 from bench.formats import measure_formats
@@ -25,7 +27,7 @@ from bench.trace import traced, written
 
 # a thousand connections on each side of a socket, and room for the rest
 OPEN_FILES = 4096
-EVERY = (*CASES, *OF_FORMATS)
+EVERY = (*CASES, *OF_FORMATS, *OF_ATTACH)
 
 
 def names(allowed: tuple[str, ...]) -> Callable[[str], list[str]]:
@@ -94,6 +96,7 @@ def main() -> int:
     measure_all(run)
     measure_streams(run)
     measure_formats(run)
+    measure_attach(run)
     took = f"took:     {time.perf_counter() - begun:.0f} s" + (", quick" if given.quick else "")
     print("\n".join([*machine_lines(machine), took, *tables(run.results), *verdicts(run.results)]))
     if given.json:

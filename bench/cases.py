@@ -144,9 +144,9 @@ def timed(side: Side, calls: Iterator[Call], in_flight: int, modern: bool = Fals
     """One round of calls: CPU per call, calls per second, latency."""
     client = side.client(modern)
     client.prepare(in_flight)
-    before = measure.cpu_seconds(side.pid)
+    before = side.cpu_seconds()
     stats = client.run(calls, in_flight)
-    cpu = measure.cpu_seconds(side.pid) - before
+    cpu = side.cpu_seconds() - before
     done = max(1, stats.calls)
     figures = {
         "cpu_us": cpu / done * 1e6,

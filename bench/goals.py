@@ -212,7 +212,24 @@ def provider_formats(look: Lookup) -> Iterator[Goal]:
         yield Goal("first", "CPU per call in the slowest format, to the plain REST call", reached, 1.2, " ×")
 
 
-PARTS = (cpu, throughput, latency, streams, start_and_memory, durable, provider_formats)
+def attached(look: Lookup) -> Iterator[Goal]:
+    """Clients that join a background hub."""
+    start, plain = (look("attach-start", "a hub runs", side, "init_s") for side in ("attached", "python -c pass"))
+    trip = look("attach-start", "a hub runs", "attached", "trip_ms")
+    own = None if start is None or trip is None else start - trip / 1e3
+    text = "attached: spawn to initialize answered, less a round trip, to python -c pass"
+    yield Goal("first", text, divided(own, plain), 1.5, " ×")
+    yield Goal(
+        "first", "attached: memory of a client", look("attach-start", "a hub runs", "attached", "idle_mb"), 20, " MB"
+    )
+    for depth in (ONE, MANY):
+        both, alone = (look("attach-calls", depth, side, "cpu_us") for side in ("attached", "hub"))
+        more = None if both is None or alone is None else both - alone
+        reached = divided(more, look("attach-calls", depth, "limit", "cpu_us"))
+        yield Goal("first", f"attached: CPU that joining adds, {depth}, to the limit", reached, 1.3, " ×")
+
+
+PARTS = (cpu, throughput, latency, streams, start_and_memory, durable, provider_formats, attached)
 
 
 def goals(results: Iterable[Result]) -> list[Goal]:

@@ -24,11 +24,13 @@ HERE = Path(__file__).parent
 # direct is the client at the upstream's own pipe: what a call costs without any relay
 # before is another installation of the hub, whose command BENCH_BEFORE names
 RELAYS = ("direct", "limit", "hub", "before", "sdk", "fastmcp")
+# a client that joins the background hub: measured with it, and only where that is what is compared
+ATTACHED = "attached"
 # the hub with one store or the other, where that is what is compared
 STORES = ("sqlite", "memory")
-HUBS = ("hub", "before", *STORES)
-# the hub's state folder inside a side's own
-STATE = "state"
+HUBS = ("hub", "before", ATTACHED, *STORES)
+# the hub's state folder inside a side's own, and its configuration
+STATE, CONFIG = "state", "servers.json"
 # seconds: until a relay listens, until its list is complete, until it has stopped at each stage of asking
 START_LIMIT = 40.0
 LIST_LIMIT = 15.0
@@ -75,6 +77,8 @@ class Side:
     idle_rss: float = 0.0
     broken: bool = False
     names: dict[str, str] = field(default_factory=dict)
+    helpers: list[int] = field(default_factory=list)
+    """Processes whose CPU counts, too: the background hub of one that attached."""
     _clients: dict[bool, Client] = field(default_factory=dict)
 
     @property
@@ -90,6 +94,10 @@ class Side:
             self._clients[modern] = client
         return self._clients[modern]
 
+    def cpu_seconds(self) -> float:
+        """User and system time so far."""
+        return sum(map(measure.cpu_seconds, [self.pid, *self.helpers]))
+
     def tool(self, name: str, number: int = 0) -> str:
         """The exported name of one upstream's tool (a lone upstream may have no prefix)."""
         return self.names[f"e{number}_{name}"]
@@ -103,6 +111,8 @@ class Side:
             time.sleep(0.05)
         self.pid = measure.python_process(self.process.pid)
         self.idle_rss = measure.rss_mb(self.pid)
+        if self.name == ATTACHED:
+            self.helpers = [background_hub(self.stderr.parent)]
 
     def _missing(self, listed: list[str]) -> list[str]:
         """Notes the names; returns the upstreams of which none is there yet."""
@@ -119,7 +129,10 @@ class Side:
         return (f"exit {ended}; " if ended is not None else "") + (last[0][:200] if last else "no stderr")
 
     def stop(self) -> None:
-        """End of input, then SIGTERM, then SIGKILL, to this one process."""
+        """End of input, then SIGTERM, then SIGKILL, to this one process; the background hub is asked to stop."""
+        if self.name == ATTACHED:
+            line = [hub_command(), "stop", "--config", str(self.stderr.parent / CONFIG)]
+            subprocess.run(line, env=environment(self.stderr.parent, ATTACHED), capture_output=True, check=False)
         for client in self._clients.values():
             client.close()
         for pipe in (self.process.stdin, self.process.stdout):
@@ -144,7 +157,8 @@ def command(relay: str, setup: Setup, config: Path, port: int) -> list[str]:
     if relay in HUBS:
         http = ["--http", "--port", str(port)] if port else []
         program = earlier_hub() if relay == "before" else hub_command()
-        return [program, "serve", *http, "--config", str(config)]
+        attach = ["--attach", "always"] if relay == ATTACHED else []
+        return [program, "serve", *http, *attach, "--config", str(config)]
     http = ["--http", str(port)] if port else []
     python = fastmcp_python() if relay == "fastmcp" else sys.executable
     script = {"limit": "limit.py", "sdk": "sdk_proxy.py", "fastmcp": "fastmcp_proxy.py"}[relay]
@@ -183,7 +197,7 @@ def fastmcp_python() -> str:
 
 def write_config(folder: Path, setup: Setup, hub: dict[str, object]) -> Path:
     """One file for every side; only the hub reads the part `hub`."""
-    config = folder / "servers.json"
+    config = folder / CONFIG
     config.write_text(json.dumps({"hub": hub, "mcpServers": setup.servers()}))
     return config
 
@@ -196,20 +210,34 @@ def free_port() -> int:
 
 def spawn(relay: str, setup: Setup, folder: Path, hub: dict[str, object]) -> Side:
     """Starts a relay with state folders of its own, or with what an earlier one left there. Raises Unavailable."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     if relay in STORES:
         hub = hub | {"store": {"type": relay}}
     port = free_port() if setup.front == "http" and relay != "direct" else 0
     argv = command(relay, setup, write_config(folder, setup, hub), port)
-    homes = {name: str(folder / name) for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")}
-    homes["MCP_HUB_STATE_DIR"] = str(folder / STATE)
     stderr = folder / "stderr"
     with stderr.open("wb") as errors:
         wire = subprocess.DEVNULL if port else subprocess.PIPE
         process = subprocess.Popen(
-            argv, bufsize=0, stdin=wire, stdout=wire, stderr=errors, cwd=folder, env=os.environ | homes
+            argv, bufsize=0, stdin=wire, stdout=wire, stderr=errors, cwd=folder, env=environment(folder, relay)
         )
     return Side(relay, setup, process, port, stderr)
+
+
+def environment(folder: Path, relay: str) -> dict[str, str]:
+    """Ours, with folders of the side's own; nobody joins a background hub but who is to."""
+    homes = {name: str(folder / name) for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")}
+    attach = "always" if relay == ATTACHED else "never"
+    own = {"MCP_HUB_STATE_DIR": str(folder / STATE), "XDG_RUNTIME_DIR": str(folder), "MCP_HUB_ATTACH": attach}
+    return os.environ | homes | own
+
+
+def background_hub(folder: Path) -> int:
+    """The pid of the hub that a side of this folder attached to. Raises RelayFailed."""
+    found = [json.loads(file.read_text())["pid"] for file in folder.glob("mcp-hub/*/hub.json")]
+    if len(found) != 1:
+        raise RelayFailed(f"{len(found)} background hubs")
+    return int(found[0])
 
 
 def await_port(side: Side) -> None:

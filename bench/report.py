@@ -23,6 +23,7 @@ COLUMNS = {
     "before_mb": ("before MB", ".1f"),
     "after_mb": ("after MB", ".1f"),
     "calls": ("calls", ",.0f"),
+    "trip_ms": ("round trip ms", ",.2f"),
     "first_ms": ("first ms", ",.2f"),
     "all_p50_ms": ("all read: p50 ms", ",.2f"),
     "all_p99_ms": ("p99 ms", ",.2f"),

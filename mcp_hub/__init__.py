@@ -4,9 +4,7 @@ Importing this imports nothing else: each public name is imported when it is fir
 docs/architecture.md draws how the packages below fit together and which may import which.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # as type checkers know it; `typing` takes longer to load than a whole client's start (attach)
 if TYPE_CHECKING:
     from mcp_hub.errors import (
         Busy,
@@ -70,6 +68,8 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """A public name, imported now (PEP 562)."""
+    from importlib import import_module
+
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found: object = getattr(import_module(_PLACES[name]), name)

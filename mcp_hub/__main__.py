@@ -1,6 +1,25 @@
-"""`python -m mcp_hub` is the `mcp-hub` command."""
+"""The `mcp-hub` command, also as `python -m mcp_hub`: `serve` over stdio joins the background hub (`attach`)."""
 
-from mcp_hub.cli import main
+import os
+import sys
+
+from mcp_hub.attach.arguments import wanted
+from mcp_hub.attach.serve import mode_in, serve_attached
+
+
+def main() -> None:
+    """Runs the command that the arguments of this process name."""
+    arguments = sys.argv[1:]
+    asked = wanted(arguments, os.environ) if sys.platform != "win32" else None
+    mode = None if asked is None else asked.attach or mode_in(asked.config)
+    if asked is not None and mode is not None:
+        if serve_attached(asked, mode):
+            return
+        arguments = [*arguments, "--attach", "never"]
+    from mcp_hub.cli import main as command  # a client that joins a hub does without it
+
+    command(arguments)
+
 
 if __name__ == "__main__":
     main()

@@ -4,6 +4,7 @@ Only hot paths use them: a call, its reader, its writer. Everything else is anyi
 """
 
 import asyncio
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
@@ -220,3 +221,8 @@ def named_loop() -> Iterator[None]:
 def call_soon(callback: Callable[[], None]) -> None:
     """In the next pass of the event loop."""
     asyncio.get_running_loop().call_soon(callback)
+
+
+async def adopt(protocol: Callable[[], asyncio.Protocol], connection: socket.socket) -> None:
+    """Hands a connection that was accepted to a protocol of asyncio, which owns it from here on."""
+    await asyncio.get_running_loop().connect_accepted_socket(protocol, connection)

@@ -43,7 +43,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     as the client sent it. `takes_events`: its caller reads events, not messages. `result_tokens` are those above which
     its result is cut, 0 for never. `partials` is the form in which its client gets partial content as progress
     messages, if it does. `must_read`: it must not reach a tool that is not read-only. `people`
-    answer in place of its client.
+    answer in place of its client, whose working directory is `directory`.
     """
 
     id: CallId
@@ -68,6 +68,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     is_program: bool = False
     must_read: bool = False
     people: People | None = None
+    directory: str | None = None
 
     def asks_client(self, method: str, params: RawJson) -> bool:
         """Whether a question of the call goes to its client; others are for `people`."""

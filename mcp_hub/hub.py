@@ -182,7 +182,6 @@ class HubPort:
         """Starts a call, or takes up the one that this is the retry of.
 
         `in_place`: its request may be written before this returns.
-
         Raises `InvalidParams`, `UnknownEntry`, `Busy`, and -32021 for a client that takes no tasks where it has to.
         """
         is_retry = session.era is MODERN and ("inputResponses" in params or "requestState" in params)
@@ -392,6 +391,7 @@ def _routed(
         is_program=session.offer.kind is not None,
         must_read=meant.must_read,
         people=people,
+        directory=session.caller.directory,
     )
 
 

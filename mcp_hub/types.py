@@ -181,6 +181,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     `listed_at` is when its lists were read last, in Unix seconds, None if they never were; `rests` says that it is
     stopped only until it is needed. `failures` counts those in a row. `noise` counts the lines of its output that are
     not messages, with the last one. `second` is the connection in the server's other era, where there is one beside.
+    `scope` is `session` or `call` for one with a process for each.
     """
 
     server: str
@@ -200,6 +201,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     noise: str | None = None
     second: "UpstreamStatus | None" = None
     logs: LogFlow | None = None
+    scope: str = ""
 
 
 def condition(state: UpstreamState, reason: str | None, failures: int = 0) -> str:

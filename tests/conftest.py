@@ -1,6 +1,7 @@
 """Fixtures for every test, and the guard that keeps `make test-fast` free of other processes."""
 
 import gc
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ settings.register_profile(
     "suite", max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("suite")
+os.environ["MCP_HUB_ATTACH"] = "never"  # no test leaves a hub behind; those about background hubs use --attach
 logs.own_process()  # so that tests can capture what the hub logs; a host program is a process of its own
 
 _started: list[str] = []

@@ -136,13 +136,17 @@ async def open_app(
     has_executors: bool = False,
     owns_process: bool = True,
     client: ClientEra | None = None,
+    background: bool = False,
 ) -> AsyncIterator[App]:
     """Starts every enabled upstream and yields at once; ends calls and upstreams on the way out.
 
     `has_executors` if clients of the hub can register tools of their own. Without `owns_process` nothing that holds
     for the whole process is changed: it is a host program's. `client` is whom the hub is for, by default a program.
+    `background`: it outlives its clients.
     """
-    app = build(loaded, env, has_executors=has_executors, owns_process=owns_process, client=client)
+    app = build(
+        loaded, env, has_executors=has_executors, owns_process=owns_process, client=client, background=background
+    )
     with named_loop(), nullcontext() if app.server_logs is None else app.server_logs.kept():
         async with _running(app):
             yield app
@@ -200,6 +204,7 @@ def _sources(
     turn: Turn,
     client: ClientEra | None,
     owns_process: bool,
+    background: bool,
 ) -> UpstreamFactory:
     state, folder = state_dir(env), str(loaded.path.absolute().parent)
     memory, era = EraCache(state / "eras.json"), client or ClientEra(Era.HANDSHAKE)
@@ -207,8 +212,9 @@ def _sources(
     keeps_logs = owns_process and loaded.settings.hub.log.files
     logs = ServerLogWriter(log_folder(state, loaded.place), wall_time) if keeps_logs else None
     return UpstreamFactory(
-        env, folder, memory, SystemClock(), changes, watchdog, state / "lists", logins, gate, turn, era, logs
-    )
+        env, folder, memory, SystemClock(), changes, watchdog, state / "lists", logins, gate, turn, era, logs,
+        background,
+    )  # fmt: skip
 
 
 def _approvals(loaded: Loaded, records: KeyedFiles, changes: Notices, servers: UpstreamSet) -> Approvals:
@@ -267,13 +273,9 @@ def _binding(hub: HubPort, current: Current, upstreams: Mapping[str, Upstream]) 
 
 
 def build(
-    loaded: Loaded,
-    env: Mapping[str, str],
-    *,
-    has_executors: bool = False,
-    owns_process: bool = True,
-    client: ClientEra | None = None,
-) -> App:
+    loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False, owns_process: bool = True,
+    client: ClientEra | None = None, background: bool = False,
+) -> App:  # fmt: skip
     """Wires a hub; nothing runs yet. Must be called on the event loop that will run it."""
     settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings)
     clock, changes, turn = SystemClock(), Notices(), Turn()
@@ -281,7 +283,8 @@ def build(
     logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
     approvals = _approvals(loaded, records, changes, servers)
     reads = ReadCheck(lambda server: catalog.rules(None).servers.get(server, _REMOVED), approvals.is_confirmed)
-    sources = _sources(loaded, env, watchdog, changes, logins, gate(approvals, reads.check), turn, client, owns_process)
+    checked = gate(approvals, reads.check)
+    sources = _sources(loaded, env, watchdog, changes, logins, checked, turn, client, owns_process, background)
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes) if has_executors else None
     if executors is not None:

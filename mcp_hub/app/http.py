@@ -55,7 +55,8 @@ class HttpFront:
     `endpoints` is the ASGI application. `profile` is that of callers whose token names none; `is_open` says that the
     endpoints that change the hub need no token, because only this machine reaches them. `dashboard` is the mode of the
     dashboard where the settings name none, `operator` the token for it, which is a new one at each start. `installs`
-    looks at the client programs of this machine, and blocks.
+    looks at the client programs of this machine, and blocks. `is_private`: only the user whose hub it is can reach the
+    front.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class HttpFront:
         is_open: bool,
         dashboard: DashboardMode = "off",
         installs: Callable[[], list[ClientInstall]] = list,
+        is_private: bool = False,
     ) -> None:
         settings, http = app.settings, app.settings.hub.http
         admission = admission_of(http)
@@ -79,10 +81,10 @@ class HttpFront:
         )
         self.rest = RestApi(
             app.hub, version=__version__, max_body=body, executors=app.executors, is_open=is_open,
-            limits=app.binding.limits, operator=app.operations, admission=admission,
+            is_private=is_private, limits=app.binding.limits, operator=app.operations, admission=admission,
             public_url=lambda: app.settings.hub.http.public_url,
         )  # fmt: skip
-        self.auth = HttpAuthFactory(profile)
+        self.auth = HttpAuthFactory(profile, is_private=is_private)
         self.operator = secrets.token_urlsafe(32)
         self.dashboard_mode = mode_of(app, dashboard)
         self.dashboard = dashboard_of(app, self.rest, self.operator, profile, self.dashboard_mode, installs)
@@ -145,9 +147,10 @@ def check_stays_authenticated(host: str) -> Callable[[Settings], None]:
 class HttpAuthFactory:
     """Makes the guards of one HTTP front, whose settings may change, and keeps the keys of issuers between them."""
 
-    def __init__(self, profile: str | None) -> None:
-        """`profile` is of callers whose token names none."""
+    def __init__(self, profile: str | None, *, is_private: bool = False) -> None:
+        """`profile` is of callers whose token names none. Where it `is_private` nobody needs a token."""
         self._profile = profile
+        self._is_private = is_private
         self._ring: KeyRing | None = None
         self._has_ring = anyio.Event()
 
@@ -159,6 +162,8 @@ class HttpAuthFactory:
 
     def made(self, settings: Settings) -> HttpAuth:
         """The authentication that these settings ask for."""
+        if self._is_private:
+            return HttpAuth({}, default=Caller(profile=self._profile), profiles=settings.profiles)
         http = settings.hub.http
         tokens = {
             token.token.get_secret_value(): Caller(token.principal, token.profile or self._profile)

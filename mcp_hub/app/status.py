@@ -179,6 +179,7 @@ class HubStatus(msgspec.Struct):
             stderr=[_safe(line) for line in status.stderr[-_LINES:]],
             second=UNSET if status.second is None else _second(status.second),
             logs=status.logs or UNSET,
+            scope=status.scope or "shared",
         )
 
 

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.aio import Turn
+from mcp_hub.app.attached.isolation import default_scope
 from mcp_hub.app.logins import Logins
 from mcp_hub.call import Gate, Upstream
 from mcp_hub.catalog.definitions import prepare
@@ -46,7 +47,11 @@ _IDLE: Final = 600.0
 
 
 class UpstreamFactory(msgspec.Struct, frozen=True):
-    """The parts that all upstreams share. Relative commands and modules are searched in `folder`."""
+    """The parts that all upstreams share. Relative commands and modules are searched in `folder`.
+
+    A hub in the `background` has no working directory of its own: servers without one get `folder`, those of a single
+    client that client's.
+    """
 
     env: Mapping[str, str]
     folder: str
@@ -60,6 +65,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     turn: Turn | None = None
     client: ClientEra = msgspec.field(default_factory=ClientEra)
     logs: ServerLogWriter | None = None
+    background: bool = False
 
     def make(self, settings: Settings, name: str) -> Upstream:
         """The upstream of that name, not yet running."""
@@ -77,17 +83,24 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         if server.url is None:
             output = None if self.logs is None else partial(self.logs.output, name)
             spec = partial(_spec, settings, server, self.env, self.folder, output)
-            connect: Connect = partial(StdioConnection, name, spec, eras, self.watchdog, self.turn)
+            usual = self.folder if self.background else None
+            connect: Connect = partial(StdioConnection, name, partial(spec, usual), eras, self.watchdog, self.turn)
         else:
             connect = _remote(name, settings, server, server.url, eras, self.logins)
         rules = _supervisor_rules(settings, name)
         lists = list_file(self.last_lists, name, server) if self.last_lists is not None else None
         clock, changes, gate = self.clock, self.changes, self.gate
-        if server.scope in ("session", "call"):
+        scope = server.scope or (default_scope(server) if self.background else None)
+        if scope in ("session", "call"):
+
+            def connect_in(directory: str | None) -> Connect:
+                return partial(StdioConnection, name, partial(spec, directory or usual), eras, self.watchdog, self.turn)
+
             idle = _member_idle(settings, name)
             return Scoped(
-                name, connect, rules, server.scope, idle, eras, clock=clock, changes=changes, lists=lists, gate=gate
-            )
+                name, connect, rules, scope, idle, eras, clock=clock, changes=changes, lists=lists, gate=gate,
+                connect_in=connect_in,
+            )  # fmt: skip
         if server.era == "follow" and server.type != "sse":
             return BothEras(name, connect, rules, eras, clock=clock, changes=changes, lists=lists, gate=gate)
         pinned, asks = partial(connect, ANY_ERA), eras.is_interactive and server.era != "modern"
@@ -119,10 +132,15 @@ def _list_key(name: str, server: ServerSettings) -> str:
 
 
 def _spec(
-    settings: Settings, server: ServerSettings, env: Mapping[str, str], folder: str, output: TakeLines | None
+    settings: Settings,
+    server: ServerSettings,
+    env: Mapping[str, str],
+    folder: str,
+    output: TakeLines | None,
+    directory: str | None,
 ) -> StdioSpec:
     """Resolves the command now, so that a program installed in the meantime is found. Raises `StartFailed`."""
-    cwd = server.cwd or os.getcwd()
+    cwd = server.cwd or directory or os.getcwd()
     program = _command(server, env, folder)
     limits = settings.hub.limits
     return StdioSpec(

@@ -71,6 +71,7 @@ _GROUPS: Final = {
     },
     "Operate": {
         "status": "running.status:status",
+        "stop": "running.stop:stop",
         "open": "browser.open:open_dashboard",
         "top": "browser.top:top",
         "reload": "reload:reload",
@@ -79,6 +80,8 @@ _GROUPS: Final = {
     },
 }
 """Heading of the help → command → module in `commands` and function there."""
+_HIDDEN: Final = {"attached-hub": "running.attached:attached_hub"}
+"""Commands that only the hub itself runs."""
 _COMMANDS: Final = {name: place for group in _GROUPS.values() for name, place in group.items()}
 _NAME: Final = max(map(len, _COMMANDS))
 _HELP: Final = 80 - 2 - _NAME - 2 - 2
@@ -120,7 +123,7 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command, or an error that names the nearest one."""
-        if args[0] in _COMMANDS or args[0].startswith("-") or ctx.resilient_parsing:
+        if args[0] in _COMMANDS or args[0] in _HIDDEN or args[0].startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
         from mcp_hub.config.findings import nearest, quoted
 
@@ -128,13 +131,14 @@ class _Commands(click.Group):
         raise click.UsageError(f"There is no command {quoted(args[0])}{hint}", ctx)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        place = _COMMANDS.get(cmd_name) or _HIDDEN.get(cmd_name)
+        if place is None:
             return None
-        if cmd_name == "serve":  # before the rest of the hub is imported, which takes a while
+        if cmd_name in ("serve", "attached-hub"):  # before the rest of the hub is imported, which takes a while
             from mcp_hub.cli.signals import hold_hangups
 
             hold_hangups()
-        module, _, function = _COMMANDS[cmd_name].partition(":")
+        module, _, function = place.partition(":")
         command = getattr(import_module(f"mcp_hub.cli.commands.{module}"), function)
         assert isinstance(command, click.Command)
         return command

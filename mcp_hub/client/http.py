@@ -24,10 +24,13 @@ _SHOWN: Final = 500
 """Characters of a URL that go into a message."""
 
 
-def connect(url: str, token: str | None = None, *, patience: float = 30.0) -> HubClient:
-    """A client of the hub at `url`; nothing is sent yet. Raises `ConfigError` for a URL or token that cannot be one."""
+def connect(url: str, token: str | None = None, *, patience: float = 30.0, socket: str | None = None) -> HubClient:
+    """A client of the hub at `url`; nothing is sent yet. `socket` is the Unix socket on which that is served, if any.
+
+    Raises `ConfigError` for a URL or token that cannot be one.
+    """
     place = endpoint(url)
-    return HubClient(place, HttpTransport(place, token), patience=patience)
+    return HubClient(place, HttpTransport(place, token, socket), patience=patience)
 
 
 def endpoint(url: str) -> str:
@@ -49,7 +52,7 @@ def endpoint(url: str) -> str:
 class HttpTransport:
     """HTTP to the host of `url`, with a bearer token if one is given. Raises `ConfigError` as `connect` does."""
 
-    def __init__(self, url: str, token: str | None) -> None:
+    def __init__(self, url: str, token: str | None, socket: str | None = None) -> None:
         # a compressed stream could be flushed late, and could grow without bound
         headers = {"user-agent": f"mcp-hub/{__version__}", "accept-encoding": "identity"}
         if token is not None:
@@ -64,7 +67,10 @@ class HttpTransport:
         is_local = _is_this_machine(place.host)
         # a proxy of the environment cannot reach a hub on this machine; reading the certificates takes 20 ms
         has_tls = place.scheme == "https" or not is_local
-        self._http = httpx2.AsyncClient(headers=headers, timeout=_TIMEOUT, trust_env=not is_local, verify=has_tls)
+        way = None if socket is None else httpx2.AsyncHTTPTransport(uds=socket, verify=False)
+        self._http = httpx2.AsyncClient(
+            headers=headers, timeout=_TIMEOUT, trust_env=not is_local, verify=has_tls, transport=way
+        )
 
     async def __aenter__(self) -> Self:
         return self

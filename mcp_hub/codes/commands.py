@@ -13,8 +13,16 @@ COMMANDS: Final = table(
     invalid_hub_url=("The value is not the URL of a hub.", "Write it as http://127.0.0.1:8765."),
     not_a_hub=("The server at the URL is not a hub.", "Check --url."),
     no_running_hub=(
-        "No hub serves the configuration over HTTP.",
+        "No hub serves the configuration over HTTP or in the background.",
         "Start one with `mcp-hub serve --http`, or name one with --url.",
+    ),
+    hub_not_answering=(
+        "The background hub of the configuration does not answer, or does not end.",
+        "Wait a moment; if it stays like that, end its process: `mcp-hub status` has its number.",
+    ),
+    not_attached=(
+        "With `hub.attach: always` a client must join a background hub, and cannot.",
+        "Remove the cause that the message names, or set `hub.attach: auto`.",
     ),
     hub_outdated=("The running hub has not read this version of the file.", "Run `mcp-hub reload`, or add --local."),
     refused_by_hub=("The hub refused the request.", "Read its message."),

@@ -1,21 +1,26 @@
-"""The stdio front: one client on stdin and stdout, either era, era decided by each request.
+"""The stdio front: one client on stdin and stdout, or on a socket, either era, era decided by each request.
 
 While it serves, file descriptors 0 and 1 belong to the wire alone: stray prints go to stderr, children inherit
 `/dev/null`.
 """
 
 import os
+import socket
+import stat
 import sys
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import IO, Final
 
 import anyio
 
+from mcp_hub.fronts.bonds import ClientBond, OwnHubBond
 from mcp_hub.fronts.mcp.binding import Binding, modern_session
-from mcp_hub.fronts.mcp.duplex import Duplex, Meet
+from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.hub import HubPort
 from mcp_hub.sessions.session import Caller
 from mcp_hub.wire.pipe import Pipe
+from mcp_hub.wire.socket_pipe import SocketPipe
 
 _LAST_ANSWERS: Final = 1.0
 """Seconds that the answers to a client which will ask no more may take; then the hub ends, and says so."""
@@ -31,23 +36,52 @@ def take_stdio() -> tuple[IO[bytes], IO[bytes]]:
     return os.fdopen(wire_in, "rb", buffering=0), os.fdopen(wire_out, "wb", buffering=0)
 
 
+def _socket_of(read: IO[bytes], write: IO[bytes]) -> socket.socket | None:
+    """The one socket that both are, as for a client that has lost the background hub; None for two pipes.
+
+    Opened as a pipe for writing, a socket counts as closed as soon as there is something to read.
+    """
+    found = os.fstat(read.fileno())
+    if not stat.S_ISSOCK(found.st_mode) or not os.path.samestat(found, os.fstat(write.fileno())):
+        return None
+    connection = socket.socket(fileno=os.dup(read.fileno()))
+    connection.setblocking(False)
+    return connection
+
+
 class StdioFront:
     """Serves one pipe until the client closes it."""
 
-    def __init__(self, hub: HubPort, binding: Binding, caller: Caller, meet: Meet = lambda era: None) -> None:
-        """`meet` as for `Duplex`."""
+    def __init__(
+        self, hub: HubPort, binding: Binding, caller: Caller, bond: ClientBond | None = None, key: str = "stdio"
+    ) -> None:
+        """`bond` is that of a client with a hub of its own, unless given; `key` tells the client apart from others."""
         # all requests are one client's, so they share a session key
-        modern = partial(modern_session, caller, key="stdio", apps={})
+        modern = partial(modern_session, caller, key=key, apps={})
         self._turn = hub.turn
-        self._duplex = Duplex(hub, binding, caller, modern, meet=meet)
+        self._bond = bond if bond is not None else OwnHubBond()
+        self._duplex = Duplex(hub, binding, caller, modern, bond=self._bond)
         self._ended = anyio.Event()
         self._pipe: Pipe
 
     async def serve(self, read: IO[bytes], write: IO[bytes], line_limit: int) -> None:
         """Returns when the client has closed its side and has had a moment for what it asked before."""
-        self._pipe = Pipe(self._duplex, line_limit=line_limit, couples=True, turn=self._turn, on_end=self._ended.set)
-        async with self._duplex.serving(self._pipe) as tasks:
-            await self._pipe.open(read, write)
+        connection = _socket_of(read, write)
+        if connection is not None:
+            await self.serve_socket(connection, line_limit)
+            return
+        pipe = Pipe(self._duplex, line_limit=line_limit, couples=True, turn=self._turn, on_end=self._ended.set)
+        await self._serve(pipe, partial(pipe.open, read, write))
+
+    async def serve_socket(self, connection: socket.socket, line_limit: int) -> None:
+        """The same over one socket."""
+        pipe = SocketPipe(self._duplex, line_limit=line_limit, couples=True, turn=self._turn, on_end=self._ended.set)
+        await self._serve(pipe, partial(pipe.connect, connection))
+
+    async def _serve(self, pipe: Pipe, opened: Callable[[], Awaitable[None]]) -> None:
+        self._pipe = pipe
+        async with self._duplex.serving(pipe) as tasks:
+            await opened()
             tasks.start_soon(self._last_answers, tasks.cancel_scope)
             await self._duplex.closed.wait()
 
@@ -55,9 +89,14 @@ class StdioFront:
         await self._ended.wait()
         with anyio.move_on_after(_LAST_ANSWERS):
             await self._duplex.answered()
-        serving.cancel()
+        if self._bond.ends_hub:
+            serving.cancel()
+        else:
+            self.close()
 
-    def close(self) -> None:
-        """Delivers what has ended, then closes the wire."""
+    def close(self, last: bytes = b"") -> None:
+        """Delivers what has ended, and `last`, then closes the wire."""
         self._duplex.deliver()
+        if last:
+            self._pipe.send(last)
         self._pipe.close("the client closed the connection" if self._ended.is_set() else "the hub is stopping")

@@ -16,13 +16,15 @@ class Caller(msgspec.Struct, frozen=True):
     """The caller, as the front knows it before a message is read: whose calls these are, and what they may see.
 
     `principal` is the token's; stdio, the CLI and unauthenticated loopback are `local`. Over stdio the
-    client `has_own_hub`, which it has started, and may have named the kind of client that it is (`client`).
+    client `has_own_hub`, which it has started, and may have named the kind of client that it is (`client`). `directory`
+    is the working directory of a client of a background hub.
     """
 
     principal: str = "local"
     profile: str | None = None
     has_own_hub: bool = False
     client: str | None = None
+    directory: str | None = None
 
 
 LOCAL = Caller()

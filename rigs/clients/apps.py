@@ -1,7 +1,8 @@
 """`make clients`: real applications take the entry that `mcp-hub install` writes, and connect to the hub by it.
 
-Codex, Claude Code and Gemini CLI come from the package index (100 to 400 MB each) and run in a home of their own.
-Nobody logs in: only their commands about MCP servers are used. Exit code 1 if one of them does not take the entry.
+Codex, Claude Code and Gemini CLI come from the package index (100 to 400 MB each) and run in a home of their own, once
+with a hub of their own and once with the background hub. Nobody logs in: only their commands about MCP servers are
+used. Exit code 1 if one of them does not take the entry.
 """
 
 import json
@@ -14,12 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Self
 
 from rigs import report
 from rigs.clients.install import ROOT, NotInstalled, node, node_package, node_version
 
 SECONDS = 120
-SERVERS = 'servers: {jobs: {local: "mcp_hub.examples.jobs:registry"}}\n'
+SERVERS = 'hub: {attach: %s}\nservers: {jobs: {local: "mcp_hub.examples.jobs:registry"}}\n'
+ATTACH = ("never", "always")
 
 
 class Fault(Exception):
@@ -29,14 +32,21 @@ class Fault(Exception):
 class Home:
     """A home folder with the configuration of a hub, and the programs that are run in it."""
 
-    def __init__(self, folder: Path, programs: Path) -> None:
+    def __init__(self, folder: Path, programs: Path, attach: str) -> None:
         self.folder = folder
-        (folder / "servers.yaml").write_text(SERVERS)
+        (folder / "servers.yaml").write_text(SERVERS % attach)
         path = [str(programs), str(node().parent), "/usr/bin", "/bin"]
         self.env = {
             **{"HOME": str(folder), "PATH": os.pathsep.join(path), "TERM": "dumb", "PYTHONPATH": str(ROOT)},
-            **{"MCP_HUB_STATE_DIR": str(folder / "state"), "NO_COLOR": "1"},
+            **{"MCP_HUB_STATE_DIR": str(folder / "state"), "XDG_RUNTIME_DIR": str(folder), "NO_COLOR": "1"},
         }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Ends the background hub, if there is one."""
+        self.run(sys.executable, "-m", "mcp_hub", "stop")
 
     def run(self, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """The program, run to its end, with these variables beside those of the home."""
@@ -161,14 +171,15 @@ def main() -> int:
         try:
             package = app.installed()
             programs = next(one for one in package.parents if one.name == "node_modules") / ".bin"
-            with TemporaryDirectory() as folder:
-                app.check(Home(Path(folder), programs))
+            for attach in ATTACH:
+                with TemporaryDirectory() as folder, Home(Path(folder), programs, attach) as home:
+                    app.check(home)
         except NotInstalled as problem:
             faults.append(f"not installed: {name}: {problem}")
         except (Fault, subprocess.TimeoutExpired) as problem:
-            faults.append(f"{name}: {problem}")
+            faults.append(f"{name}, attach {attach}: {problem}")
         else:
-            lines.append(f"{node_version(package)}: takes the entry of mcp-hub install")
+            lines.append(f"{node_version(package)}: takes the entry of mcp-hub install, attach {' and '.join(ATTACH)}")
     return report.reported(lines, faults)
 
 

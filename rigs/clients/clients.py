@@ -18,6 +18,7 @@ STEPS = (
 PIPE_LACKS = frozenset({"restart", "resume"})
 FRONT_LACKS = {
     "stdio": PIPE_LACKS,
+    "attached": PIPE_LACKS,
     "http": frozenset[str](),
     "direct": PIPE_LACKS,
     "direct-http": frozenset({"list", "elicit", "sample", "roots", "restart"}),
@@ -51,7 +52,7 @@ class Client:
 
     @property
     def fronts(self) -> tuple[str, ...]:
-        return ("stdio", "http") if self.bridge is None else ("http",)
+        return ("stdio", "attached", "http") if self.bridge is None else ("http",)
 
     def steps(self, front: str) -> list[str]:
         """What it can do where it is put; `direct` and `direct-http` as in `rig.arranged`."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rigs.clients.run import Outcome, Results, Row
 
-HUB = frozenset({"stdio", "http"})
+HUB = frozenset({"stdio", "attached", "http"})
 DIRECT = frozenset({"direct", "direct-http"})
 
 
@@ -44,7 +44,7 @@ KNOWN = (
         says="all were read, in order, before the result",
         why="a result removes the progress callback at once, but notifications that were read together with it are "
         "handled only after it: those are dropped",
-        fronts=frozenset({"stdio", "direct"}),
+        fronts=frozenset({"stdio", "attached", "direct"}),
     ),
     KnownFault(
         clients="mcp-remote-auto",

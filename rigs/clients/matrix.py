@@ -11,7 +11,8 @@ from rigs.clients.install import NotInstalled
 from rigs.clients.known import DIRECT, Shown, known_faults
 from rigs.clients.run import Outcome, Row, run
 
-FRONTS = ("stdio", "http")
+FRONTS = ("stdio", "attached", "http")
+# over stdio the hub is in the client's process, or is the one that all attach to
 ERAS = ("handshake", "modern")
 QUICK = ("connect", "list", "call", "progress", "cancel", "error", "elicit")
 # each has a driver, a hub and two servers, and waits for seconds in some steps

@@ -117,7 +117,7 @@ def record(case: Case) -> Transcript:
     package = APPS[case.app].installed()
     programs = next(one for one in package.parents if one.name == "node_modules") / ".bin"
     with TemporaryDirectory() as folder:
-        home, file = Home(Path(folder), programs), Path(folder) / "sent.jsonl"
+        home, file = Home(Path(folder), programs, "never"), Path(folder) / "sent.jsonl"
         with _entry(home, file, over_http=case.over_http) as entry:
             case.run(home, entry)
         sent = transcripts.steady(recorded(file), Path(folder))

@@ -1,5 +1,6 @@
 """What a client is pointed at: a hub on either front with a server of each era behind it, or one server itself."""
 
+import json
 import os
 import signal
 import sys
@@ -19,7 +20,7 @@ from tests.e2e.client import Hub
 from tests.e2e.cutting_proxy import Cutter, cutter
 from tests.interaction.fronts import http_hub
 from tests.upstreams.child import GRACE
-from tests.upstreams.launch import argv, servers_yaml
+from tests.upstreams.launch import argv
 
 NAMES = {"handshake": "h", "modern": "m"}
 MARKER = "cut-here"
@@ -70,28 +71,48 @@ def server(root: Path, era: str) -> list[str]:
     return argv(name=name, era=era, journal=root / f"{name}.journal")
 
 
-def config(root: Path) -> str:
-    """With the gap that the hub's rules for clients of the TypeScript SDKs have (docs/clients.md)."""
-    patient = {"clients": {"mcp-hub": {"result_gap": "5ms"}}}
-    return servers_yaml({name: server(root, era) for era, name in NAMES.items()}, hub=patient)
+def config(root: Path, attach: str = "never") -> str:
+    """With the gap that the hub's rules for clients of the TypeScript SDKs have (docs/clients.md).
+
+    In a background hub the server that asks questions over stdio has a process for each client, as docs/attach.md says.
+    """
+    hub = {"clients": {"mcp-hub": {"result_gap": "5ms"}}, "attach": attach}
+    servers = {name: entry(server(root, era)) for era, name in NAMES.items()}
+    if attach == "always":
+        servers[NAMES["handshake"]]["scope"] = "session"
+    return json.dumps({"hub": hub, "servers": servers}, indent=2)
+
+
+def entry(line: list[str]) -> dict[str, Any]:
+    """The entry of a server that is started by this command line."""
+    return {"command": line[0], "args": line[1:]}
 
 
 def state(root: Path) -> dict[str, str]:
-    return {"MCP_HUB_STATE_DIR": str(root / "state")}
+    """What a client has to give its hub, so that it touches no file of the user's."""
+    return {"MCP_HUB_STATE_DIR": str(root / "state"), "XDG_RUNTIME_DIR": str(root), "MCP_HUB_ATTACH": ""}
+
+
+async def stop_attached(root: Path) -> None:
+    """Ends the hub that the clients attached to. Raises: `AssertionError` if that is not done."""
+    line = [sys.executable, "-m", "mcp_hub", "stop", "--config", str(root / "servers.yaml")]
+    done = await anyio.run_process(line, env={**os.environ, **state(root)}, cwd=ROOT, check=False)
+    assert done.returncode == 0, f"mcp-hub stop: {done.stderr.decode()}"
 
 
 @asynccontextmanager
 async def arranged(client: Client, front: str, era: str, root: Path) -> AsyncIterator[Rig]:
-    """For a client on `stdio` or `http` of a hub; or `direct`, over stdio to the server of this era itself; or
-    `direct-http`, to a server over HTTP that has nothing to do with the hub.
+    """For a client on `stdio` or `http` of a hub; or `attached`, over stdio to a hub that goes on without it; or
+    `direct`, over stdio to the server of this era itself; or `direct-http`, to a server over HTTP that has nothing to
+    do with the hub.
     """
     name = NAMES[era]
     task = {"name": name, "prefix": f"{name}_", "journal": str(root / f"{name}.journal")}
     if front == "direct":
         command, *args = server(root, era)
         yield Rig({**task, "prefix": "", "target": {"command": command, "args": args, "env": {}}})
-    elif front == "stdio":
-        (root / "servers.yaml").write_text(config(root))
+    elif front in ("stdio", "attached"):
+        (root / "servers.yaml").write_text(config(root, "always" if front == "attached" else "never"))
         args = ["-m", "mcp_hub", "serve", "--client", "mcp-hub", "--config", str(root / "servers.yaml")]
         yield Rig({**task, "target": {"command": sys.executable, "args": args, "env": state(root)}})
     elif front == "http":

@@ -11,7 +11,7 @@ import anyio
 
 from rigs.clients.clients import HANDSHAKE_VERSION, Client
 from rigs.clients.install import ROOT
-from rigs.clients.rig import Rig, arranged, left_running
+from rigs.clients.rig import Rig, arranged, left_running, stop_attached
 from tests.upstreams.child import PeerClosed
 from tests.upstreams.stdio_client import StdioClient
 
@@ -55,24 +55,35 @@ Results = Mapping[Row, Sequence[Outcome]]
 async def run(row: Row, steps: Sequence[str], logs: Path | None = None) -> list[Outcome]:
     """The outcomes of these steps, and that of `ENDS`; stderr goes to a file in `logs`. Raises: `NotInstalled`."""
     wrong: list[str] = []
-    is_uncut = False
+    outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        # no proxy, and no files of the user's: neither is the client's
-        env = {"HOME": folder, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
-        driver = StdioClient(row.client.library.argv(), env, cwd=ROOT)
         try:
-            async with arranged(row.client, row.front, row.era, root) as rig, driver:
-                with suppress(PeerClosed, TimeoutError):
-                    await _attend(driver, rig, _task(row, rig, steps))
-                is_uncut = rig.cutter is not None and not rig.cutter.has_cut
+            outcomes = await driven(row, steps, root, logs)
+            if row.front == "attached":
+                await stop_attached(root)
         except* (AssertionError, PeerClosed, TimeoutError) as broken:  # a hub that does not start, or not stop in time
             wrong += [str(error) for error in broken.exceptions]
         wrong += [f"left running: {line}" for line in await left_running(root)]
+    lost = [] if outcomes else [Outcome(step, False, "the hub did not start, or not stop in time") for step in steps]
+    return [*outcomes, *lost, Outcome(ENDS, not wrong, "; ".join(wrong))]
+
+
+async def driven(row: Row, steps: Sequence[str], root: Path, logs: Path | None = None) -> list[Outcome]:
+    """The outcomes of these steps by a client that has its files in `root`; several may share one, and its hub.
+
+    Raises: `NotInstalled`, and groups of `AssertionError`, `PeerClosed` and `TimeoutError`.
+    """
+    # no proxy, and no files of the user's: neither is the client's
+    env = {"HOME": str(root), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+    driver = StdioClient(row.client.library.argv(), env, cwd=ROOT)
+    async with arranged(row.client, row.front, row.era, root) as rig, driver:
+        with suppress(PeerClosed, TimeoutError):
+            await _attend(driver, rig, _task(row, rig, steps))
+        is_uncut = rig.cutter is not None and not rig.cutter.has_cut
     if logs is not None:
         (logs / f"{row}.log".replace(", ", "-")).write_text(driver.stderr)
-    outcomes = [_uncut(outcome) if is_uncut else outcome for outcome in _outcomes(driver, steps)]
-    return [*outcomes, Outcome(ENDS, not wrong, "; ".join(wrong))]
+    return [_uncut(outcome) if is_uncut else outcome for outcome in _outcomes(driver, steps)]
 
 
 def _uncut(outcome: Outcome) -> Outcome:

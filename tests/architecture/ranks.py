@@ -13,7 +13,7 @@ ORDER = [
     {"config", "events"},
     {"aio", "errors", "ids"},
     {"logs"},
-    {"clock", "codes", "globs", "masking", "notices", "types"},
+    {"attach", "clock", "codes", "globs", "masking", "notices", "types"},
 ]
 """Top imports bottom only; names of one rank never import each other."""
 
@@ -62,5 +62,5 @@ SDK = {"upstreams.auth", "library", "examples"}
 ASYNCIO = {"aio", "wire", "calls.runner", "stores.sqlite.worker"}
 """Where asyncio may be imported; everything else takes anyio, or `aio`."""
 
-LAZY = {"", "cli"}
+LAZY = {"", "__main__", "attach", "cli"}
 """Where an import may stand inside a function; the empty name is `mcp_hub/__init__`."""

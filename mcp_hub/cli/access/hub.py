@@ -123,6 +123,13 @@ class Reach(msgspec.Struct, frozen=True):
     local: bool = False
 
 
+class HubPlace(msgspec.Struct, frozen=True):
+    """The URL of a hub, and the Unix socket on which it is served, if it is not the network."""
+
+    url: str
+    socket: str | None = None
+
+
 class Selection(msgspec.Struct, frozen=True):
     """Names that a command was given, and that the configuration has to have: servers, a profile, a kind of client."""
 
@@ -196,12 +203,13 @@ def run_with_hub(
     `start` makes of it.
     """
     if reach.url is not None:
-        _run_with_client(reach, reach.url, None, lambda client: main(ReachedHub(client)), profile=chosen.profile)
+        at = HubPlace(reach.url)
+        _run_with_client(reach, at, None, lambda client: main(ReachedHub(client)), profile=chosen.profile)
     if (found := _running(reach)) is not None:
-        url, known = found
+        at, known = found
         if known is not None:
             _check(known, chosen)
-        _run_with_client(reach, url, known, lambda client: main(ReachedHub(client, known)), profile=chosen.profile)
+        _run_with_client(reach, at, known, lambda client: main(ReachedHub(client, known)), profile=chosen.profile)
     loaded = loaded or load_config(reach.config)
     _check(loaded, chosen)
     quiet_logs(reach.verbose)
@@ -242,16 +250,17 @@ def run_with_streams(
 def run_with_client(reach: Reach, main: Callable[["HubClient"], Awaitable[int]], stream: str | None = None) -> NoReturn:
     """Runs `main` with a client of the running hub that `reach` means, and exits with its code."""
     if reach.url is not None:
-        _run_with_client(reach, reach.url, None, main, stream)
+        _run_with_client(reach, HubPlace(reach.url), None, main, stream)
     if (found := _running(reach)) is None:
         place = config_path(reach.config)
-        said = f"No hub serves {place} over HTTP. Start one with mcp-hub serve --http, or name one with --url."
+        said = f"No hub serves {place} over HTTP or in the background. Start one with mcp-hub serve --http, or name "
+        said += "one with --url."
         fail("no_running_hub", said, EXIT_UNAVAILABLE)
     _run_with_client(reach, *found, main, stream)
 
 
-def _running(reach: Reach) -> "tuple[str, Loaded | None] | None":
-    """The URL of the running hub of the configuration, and that, unless it cannot be read now."""
+def _running(reach: Reach) -> "tuple[HubPlace, Loaded | None] | None":
+    """The place of the running hub of the configuration, and that, unless it cannot be read now."""
     if reach.local:
         return None
     from mcp_hub.cli.access.running import running_hub
@@ -260,11 +269,12 @@ def _running(reach: Reach) -> "tuple[str, Loaded | None] | None":
     if found is None:
         return None
     if reach.verbose:
-        say(f"asking the running hub at {found.url} (process {found.pid})")
+        say(f"asking the running hub at {found.socket or found.url} (process {found.pid})")
+    at = HubPlace(found.endpoint, found.socket)
     try:
-        return found.url, read_config(reach.config, partly=True)
+        return at, read_config(reach.config, partly=True)
     except ConfigError:  # the hub goes by an older version
-        return found.url, None
+        return at, None
 
 
 def _check(loaded: "Loaded", chosen: Selection) -> None:
@@ -274,21 +284,21 @@ def _check(loaded: "Loaded", chosen: Selection) -> None:
 
 def _run_with_client(
     reach: Reach,
-    url: str,
+    at: HubPlace,
     loaded: "Loaded | None",
     main: Callable[["HubClient"], Awaitable[int]],
     stream: str | None = None,
     *,
     profile: str | None = None,
 ) -> NoReturn:
-    """Runs `main` with a client of the hub at `url`; `loaded` has its tokens, if it is the hub of our configuration."""
+    """Runs `main` with a client of the hub `at` a place; `loaded` has its tokens, if it is our configuration's."""
     from mcp_hub.client.http import connect
 
     if reach.url is not None:
         _check_options()
     token = reach.token or os.environ.get("MCP_HUB_TOKEN") or (_token_of(loaded) if loaded is not None else None)
     try:
-        client = connect(_in_profile(url, profile), token)
+        client = connect(_in_profile(at.url, profile), token, socket=at.socket)
     except ConfigError as exc:
         fail_with(exc)
     _run(lambda: client, main, stream)

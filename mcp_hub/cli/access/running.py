@@ -15,6 +15,7 @@ import msgspec
 
 from mcp_hub import __version__
 from mcp_hub.app.limits import state_dir
+from mcp_hub.attach.folder import HTTP_SOCKET
 from mcp_hub.clock import wall_time
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.logs import get_logger
@@ -28,9 +29,10 @@ _ATTEMPTS: Final = 100
 
 
 class HubRecord(msgspec.Struct, frozen=True):
-    """A hub: it serves HTTP at `url`, or over stdio a kind of `client`. `started` are Unix seconds.
+    """A hub: it serves HTTP at `url`, over stdio a kind of `client`, or in the background whoever joins it.
 
-    `operator` is the token for its dashboard, empty without one.
+    `started` are Unix seconds. `operator` is the token for its dashboard, empty without one. `folder` is that of a
+    background hub (`attach.folder`), which serves HTTP on a socket in it.
     """
 
     url: str
@@ -39,6 +41,20 @@ class HubRecord(msgspec.Struct, frozen=True):
     version: str = ""
     client: str = ""
     operator: str = ""
+    folder: str = ""
+
+    @property
+    def endpoint(self) -> str:
+        """The URL of its MCP endpoint; for a background hub that of its socket's. Empty for a hub of one client."""
+        return self.url or (ON_SOCKET if self.folder else "")
+
+    @property
+    def socket(self) -> str | None:
+        """The socket on which that URL is served; None for the network."""
+        return os.path.join(self.folder, HTTP_SOCKET) if self.folder else None
+
+
+ON_SOCKET: Final = "http://localhost/mcp"
 
 
 def dashboard_address(url: str, operator: str = "") -> str:
@@ -48,10 +64,12 @@ def dashboard_address(url: str, operator: str = "") -> str:
 
 
 @contextmanager
-def recorded(place: str, url: str, env: Mapping[str, str], client: str = "", operator: str = "") -> Iterator[None]:
+def recorded(
+    place: str, url: str, env: Mapping[str, str], client: str = "", operator: str = "", folder: str = ""
+) -> Iterator[None]:
     """Keeps the record of this process's hub, whose configuration is at `place`, until the end of the block.
 
-    `url` is empty for a hub over stdio.
+    `url` is empty for a hub that does not listen on the network.
     """
     path = _folder(env) / f"{_key(place)}-{os.getpid()}.json"
     file = None
@@ -59,7 +77,7 @@ def recorded(place: str, url: str, env: Mapping[str, str], client: str = "", ope
         make_folder(path.parent)
         file = _locked(path)
         os.ftruncate(file, 0)
-        record = HubRecord(url, os.getpid(), wall_time(), __version__, client, operator)
+        record = HubRecord(url, os.getpid(), wall_time(), __version__, client, operator, folder)
         os.write(file, msgspec.json.encode(record))
     except OSError as problem:  # the hub serves anyway, and commands do not find it
         log.warning("hub_not_recorded", path=str(path), reason=problem.strerror or str(problem))
@@ -71,9 +89,13 @@ def recorded(place: str, url: str, env: Mapping[str, str], client: str = "", ope
             os.close(file)
 
 
-def running_hub(place: str, env: Mapping[str, str]) -> HubRecord | None:
-    """The hub over HTTP of the configuration at `place` that was started last, if one runs."""
-    return next((hub for hub in running_hubs(place, env) if hub.url), None)
+def running_hub(place: str, env: Mapping[str, str], *, over_http: bool = False) -> HubRecord | None:
+    """The hub of the configuration at `place` that commands can ask, over HTTP or in the background, if one runs.
+
+    Of several, that over HTTP, then the one that was started last. `over_http`: no other.
+    """
+    hubs = [hub for hub in running_hubs(place, env) if hub.url or (hub.endpoint and not over_http)]
+    return next((hub for hub in hubs if hub.url), hubs[0] if hubs else None)
 
 
 def running_hubs(place: str, env: Mapping[str, str]) -> list[HubRecord]:

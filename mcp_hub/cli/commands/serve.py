@@ -3,40 +3,39 @@
 SIGINT, SIGTERM, and over stdio the end of the client, end it cleanly in under 2 s. No child process survives it.
 """
 
-import gc
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import click
 
 from mcp_hub import logs
 from mcp_hub.app.build import App, open_app
-from mcp_hub.app.reload import Reloader
+from mcp_hub.attach.arguments import MODES, VARIABLE, HubWanted
+from mcp_hub.attach.serve import serve_attached
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.running import dashboard_address, recorded
 from mcp_hub.cli.access.warm import warm as fill_caches
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.tables import plural
+from mcp_hub.cli.serving import calm_collector, cancel_when, check_started_as, keep_reloading, open_for_many
 from mcp_hub.cli.setup import check_caller, config_option, fail, leave, load_config, run, run_with
-from mcp_hub.cli.signals import Signals, received_signals
+from mcp_hub.cli.signals import received_signals
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.fronts.bonds import OwnHubBond
 from mcp_hub.fronts.http.auth import is_loopback
 from mcp_hub.fronts.stdio import StdioFront, take_stdio
 from mcp_hub.sessions.session import Caller
 from mcp_hub.upstreams.peer.server_eras import ClientEra
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from mcp_hub.app.http import HttpFront
+    from mcp_hub.cli.http_server import HttpServer
     from mcp_hub.protocol.rest.overview import DashboardMode
 
 
@@ -63,6 +62,10 @@ if TYPE_CHECKING:
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Log level; overrides hub.log.level."
 )
+@click.option(
+    "--attach", type=click.Choice(MODES), envvar=VARIABLE,
+    help="Whether to join the background hub of this configuration; overrides hub.attach.",
+)  # fmt: skip
 @click.option("--warm", is_flag=True, help="Start every server once, remember its lists, and end.")
 @config_option
 def serve(
@@ -72,6 +75,7 @@ def serve(
     profile: str | None,
     client: str | None,
     log_level: str | None,
+    attach: str | None,
     warm: bool,
     config: str | None,
 ) -> None:
@@ -89,7 +93,7 @@ def serve(
     loaded = load_config(config, partly=True)
     settings = loaded.settings
     check_caller(loaded, profile, client)
-    _calm_collector()
+    calm_collector()
     logs.configure(log_level or settings.hub.log.level, settings.hub.log.format)
     if warm:
         run_with(lambda: open_app(loaded, os.environ), fill_caches)
@@ -97,59 +101,35 @@ def serve(
         listener = _listen(settings, host, port)
         run(lambda: _serve_http(loaded, listener, profile))
     else:
+        mode = attach or ("never" if log_level else settings.hub.attach)  # who sets a level wants to see the log
+        if sys.platform != "win32" and serve_attached(_asked(loaded, profile, client), mode):
+            return
         if sys.stdin.isatty():
             say("mcp-hub speaks MCP on stdin and stdout now. End it with Ctrl-D. To serve HTTP: mcp-hub serve --http")
         run(lambda: _serve_stdio(loaded, Caller(profile=profile, has_own_hub=True, client=client)))
     leave()
 
 
-def _calm_collector() -> None:
-    """Excludes the objects of the start from later collections: over HTTP a full one every 3,000 calls took 60 ms."""
-    gc.collect()
-    gc.freeze()
+def _asked(loaded: Loaded, profile: str | None, client: str | None) -> HubWanted:
+    chosen = {"--config": loaded.place, "--profile": profile, "--client": client}
+    arguments = [part for name, value in chosen.items() if value is not None for part in (name, value)]
+    return HubWanted(["serve", *arguments], loaded.place, profile, client, None)
 
 
 async def _serve_stdio(loaded: Loaded, caller: Caller) -> None:
     read, write = take_stdio()
     client = ClientEra(waits=True)
     async with received_signals() as signals, open_app(loaded, os.environ, client=client) as app:
-        app.reloader.checks.append(_check_started_as(caller))
-        front = StdioFront(app.hub, app.binding, caller, client.meet)
+        app.reloader.checks.append(check_started_as(caller))
+        front = StdioFront(app.hub, app.binding, caller, OwnHubBond(client.meet))
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_cancel_when, signals.stopped, tasks.cancel_scope)
-            tasks.start_soon(_keep_reloading, app.reloader, signals)
+            tasks.start_soon(cancel_when, signals.stopped, tasks.cancel_scope)
+            tasks.start_soon(keep_reloading, app.reloader, signals)
             with _recorded(loaded, "", caller):
                 await front.serve(read, write, loaded.settings.hub.limits.line)
             tasks.cancel_scope.cancel()
         await app.stop()
         front.close()
-
-
-async def _keep_reloading(reloader: Reloader, signals: Signals) -> None:
-    """Reloads by SIGHUP and when the file changes, until cancelled."""
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(reloader.watch, name="configuration")
-        while True:
-            await signals.reload_wanted()
-            await reloader.reload("signal")
-
-
-def _check_started_as(caller: Caller) -> Callable[[Settings], None]:
-    """Refuses settings without the profile or the kind of client that the hub was started for."""
-
-    def check(settings: Settings) -> None:
-        if caller.profile is not None and caller.profile not in settings.profiles:
-            said = f'must keep "{caller.profile}": this hub was started with it (--profile)'
-            raise ConfigError(ConfigFinding("unknown_profile", said, path="profiles"))
-        if caller.client is not None:
-            settings.client_table.require(caller.client)
-
-    return check
-
-
-async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()
 
 
 def _listen(settings: Settings, host: str | None, port: int | None) -> socket.socket:
@@ -177,22 +157,23 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
 async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | None) -> None:
     from mcp_hub.app.http import HttpFront, check_stays_authenticated, connections_of, is_authenticated
     from mcp_hub.cli.clients.files.installed import client_installs
+    from mcp_hub.cli.http_server import http_server
     from mcp_hub.fronts.http.connections import bounded, look_after
 
-    async with received_signals() as signals, _open_for_many(loaded) as app:
+    async with received_signals() as signals, open_for_many(loaded) as app:
         host = listener.getsockname()[0]
         is_local = is_loopback(host)
         is_open = is_authenticated(loaded.settings) or is_local
         mode: DashboardMode = "full" if is_local else "read"
         front = HttpFront(app, profile, is_open=is_open, dashboard=mode, installs=partial(client_installs, os.environ))
-        server = _server(front.endpoints, bounded(connections_of(loaded.settings.hub.http)))
+        server = http_server(front.endpoints, bounded(connections_of(loaded.settings.hub.http)))
         connections = server.server_state.connections
         front.metrics.measure("http_connections", "Open connections.", lambda: len(connections))
-        app.reloader.checks.extend([_check_started_as(Caller(profile=profile)), check_stays_authenticated(host)])
+        app.reloader.checks.extend([check_started_as(Caller(profile=profile)), check_stays_authenticated(host)])
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(front.run)
             tasks.start_soon(look_after, connections)
-            tasks.start_soon(_keep_reloading, app.reloader, signals)
+            tasks.start_soon(keep_reloading, app.reloader, signals)
             tasks.start_soon(_stop_when, signals.stopped, app, server, front)
             url, operator = _url(listener), "" if front.dashboard_mode() == "off" else front.operator
             with _recorded(loaded, url, Caller(profile=profile), operator):
@@ -210,42 +191,12 @@ def _recorded(loaded: Loaded, url: str, caller: Caller, operator: str = "") -> A
     return recorded(loaded.place, url, os.environ, caller.client or "", operator)
 
 
-def _open_for_many(loaded: Loaded) -> AbstractAsyncContextManager[App]:
-    """A hub for clients of both eras, and for workers."""
-    return open_app(loaded, os.environ, has_executors=True, client=ClientEra())
-
-
-def _server(endpoints: Any, protocol: type[Any]) -> "uvicorn.Server":
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        """A server that leaves the signals to us: uvicorn would raise them again after its shutdown."""
-
-        @contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            yield
-
-    config = uvicorn.Config(
-        endpoints,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        http=protocol,
-        timeout_graceful_shutdown=1,
-        timeout_keep_alive=75,
-    )
-    return Server(config)
-
-
-async def _stop_when(event: anyio.Event, app: App, server: "uvicorn.Server", front: "HttpFront") -> None:
+async def _stop_when(event: anyio.Event, app: App, server: "HttpServer", front: "HttpFront") -> None:
     """Ends open streams, gives running calls their answer, then stops the server."""
     await event.wait()
     front.close()
     await app.stop()
-    server.should_exit = True
+    server.end()
 
 
 def _url(listener: socket.socket) -> str:

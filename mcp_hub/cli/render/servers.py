@@ -73,6 +73,7 @@ def server_data(own: ServerInfo) -> JsonObject:
         "flags": to_builtins(own.flags),
         "second": to_builtins(own.second) if own.second else None,
         "logs": to_builtins(own.logs) if own.logs else None,
+        "scope": own.scope,
     }
 
 
@@ -82,12 +83,13 @@ def server_table(servers: Sequence[ServerInfo]) -> "Table":
     if any(_count(own, Kind.SKILL) for own in servers):
         kinds.append(Kind.SKILL)
     counted = [f"{kind.value}s" for kind in kinds]
-    made = tables.table("server", "state", "protocol", *counted, "logs", right=counted)
+    scopes = ["scope"] if any(own.scope != "shared" for own in servers) else []
+    made = tables.table("server", "state", "protocol", *counted, "logs", *scopes, right=counted)
     for own in servers:
         state = tables.cell(own.state, tables.STYLES.get(UpstreamState(own.state), "yellow"))
         protocol = tables.cell(tables.protocol(status_of(own)))
         counts = (str(_count(own, kind)) for kind in kinds)
-        made.add_row(tables.cell(own.server), state, protocol, *counts, _logs(own))
+        made.add_row(tables.cell(own.server), state, protocol, *counts, _logs(own), *([own.scope] if scopes else []))
     return made
 
 

@@ -132,7 +132,10 @@ class LimitSettings(Section):
 
 
 class HubSettings(Section):
-    """The hub itself (docs/configuration-hub.md). Durations in seconds, `budget` and `max_result_tokens` in tokens."""
+    """The hub itself (docs/configuration-hub.md). Durations in seconds, `budget` and `max_result_tokens` in tokens.
+
+    `attach`: whether clients over stdio join one background hub, which ends `attach_idle` after it was needed last.
+    """
 
     name: Text = "mcp-hub"
     expose: AtOnce[Expose] = "auto"
@@ -150,6 +153,8 @@ class HubSettings(Section):
     log: LogSettings = LogSettings()
     limits: LimitSettings = LimitSettings()
     store: StoreSettings = StoreSettings()
+    attach: Literal["auto", "always", "never"] = "auto"
+    attach_idle: PositiveDuration = 600.0
     task_after: AtOnce[Duration] = 5.0
     watch: AtOnce[bool] = True
     drain_timeout: AtOnce[Duration] = 30.0

@@ -5,10 +5,12 @@ hands the request over; the `Reply` says how the answer comes about. Not here: t
 """
 
 from collections.abc import Awaitable, Callable
+from copy import copy
 from functools import partial
 from typing import Final, TypeVar, final
 
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError, ToolRemoved, UnknownEntry
 from mcp_hub.events import Completed
@@ -84,6 +86,12 @@ class Binding:
         if text := self._identity.instructions(caller.profile):
             result["instructions"] = text
         return session, object_bytes(result)
+
+    def introduced(self, version: str) -> "Binding":
+        """The same, but it names another version of itself in `serverInfo`."""
+        other = copy(self)
+        other._identity = replace(self._identity, server_info={**self._identity.server_info, "version": version})
+        return other
 
     def handle(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
         """Answers one request. Raises `MethodNotFound` for a method that the era lacks, and any other `RpcError`."""

@@ -14,6 +14,7 @@ import msgspec
 
 from mcp_hub.errors import Busy, HubStopping, RpcError
 from mcp_hub.events import BY_CLIENT
+from mcp_hub.fronts.bonds import ClientBond
 from mcp_hub.fronts.mcp.announcer import Announcer
 from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen, uninitialized
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
@@ -35,7 +36,6 @@ log = get_logger(__name__)
 
 OnModern = Callable[[RequestMeta], Session]
 """The session of a request with a modern envelope. Raises `RpcError` where modern requests are not served."""
-Meet = Callable[[Era], object]
 
 
 class ClientWire(Protocol):
@@ -71,8 +71,7 @@ class _Later(msgspec.Struct, eq=False):
 class Duplex:
     """Serves one client until its wire is closed, which sets `closed`. A `WireHandler`.
 
-    `meet` is for a hub of the client's own, which ends with the wire: its calls are left to another hub, to which the
-    client comes back. It gets the era of the client once that is certain: both ask `server/discover`.
+    `bond` says what becomes of the calls of a client that has gone; without one they are cancelled.
     """
 
     def __init__(
@@ -82,14 +81,14 @@ class Duplex:
         caller: Caller,
         on_modern: OnModern,
         *,
-        meet: Meet | None = None,
+        bond: ClientBond | None = None,
     ) -> None:
         self.closed = anyio.Event()
         self._hub = hub
         self._binding = binding
         self._caller = caller
         self._on_modern = on_modern
-        self._meet = meet
+        self._bond = bond if bond is not None else ClientBond()
         self._wire: ClientWire
         self._asking: ClientRequests
         self._session: Session | None = None
@@ -107,7 +106,7 @@ class Duplex:
         Yields the group of its tasks, which ends with the block and whose cancellation ends the block.
         """
         self._wire = wire
-        self._asking = ClientRequests(wire.requests, ends_hub=self._meet is not None)
+        self._asking = ClientRequests(wire.requests, ends_hub=self._bond.ends_hub)
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
@@ -134,8 +133,7 @@ class Duplex:
         for followed in list(self._open.values()):
             if isinstance(followed, QuickCall | CallResponder):
                 followed.close()
-                if self._meet is None:
-                    followed.call.cancel("the client is gone")
+                self._bond.left(followed.call)
 
     # -- requests (WireHandler) -----------------------------------------------------------------------------------
 
@@ -174,8 +172,7 @@ class Duplex:
     def _serve(self, key: int | str, id_: bytes, method: str, message: Envelope) -> None:
         params, meta = take_params(message.params)
         if method == "initialize" and self._session is None:
-            if self._meet is not None:
-                self._meet(Era.HANDSHAKE)
+            self._bond.meet(Era.HANDSHAKE)
             self._session, result = self._binding.initialize(self._caller, params)
             self._answer(id_, result)
             self._tasks.start_soon(self._announce, Announcer(self._hub, self._session))
@@ -184,9 +181,10 @@ class Duplex:
         if session is None:
             self._answer(id_, uninitialized(method))
             return
-        if self._meet is not None and meta.version is not None and method != "server/discover":
-            self._meet(Era.MODERN)
-        reply = self._binding.handle(session, method, params, meta)
+        if meta.version is not None and method != "server/discover":
+            self._bond.meet(Era.MODERN)
+        rest = self._bond.rest(session, key) if self._bond.streams else None
+        reply = self._binding.handle(session, method, params, meta) if rest is None else Deferred(rest)
         if type(reply) is Deferred:
             later = self._open[key] = _Later(id_)
             self._tasks.start_soon(self._reply_later, key, later, session, meta, reply)
@@ -220,6 +218,8 @@ class Duplex:
 
     def _follow(self, key: int | str, quick: QuickCall) -> None:
         """Follows a call that is more than its result."""
+        if said := self._bond.followed(quick.id, quick.call):
+            self._wire.send(said)
         responder = self._open[key] = quick.responder(partial(Duplex._wake, self, key))
         if responder.has_more:
             self._put(key, responder)

@@ -103,7 +103,7 @@ async def detailed_task(hub: HubPort, session: Session, stream: StreamHandle) ->
         return await _asking(session, stream, task)
     if not row.has_ended:
         return task.members
-    match await _ending(stream):
+    match await ending_of(stream):
         case Completed() as done:
             return _completed(hub, session, row, task, done)
         case Failed(error):
@@ -122,7 +122,7 @@ async def _asking(session: Session, stream: StreamHandle, task: TaskState) -> Js
     return task_shape.with_requests(task, wanted)
 
 
-async def _ending(stream: StreamHandle) -> Completed | Failed | Cancelled:
+async def ending_of(stream: StreamHandle) -> Completed | Failed | Cancelled:
     """The last event. Raises `UnknownStream` if it has been let go meanwhile, `StoreError`."""
     try:
         event = decoded(await stream.ending())[1]
@@ -135,7 +135,7 @@ async def _ending(stream: StreamHandle) -> Completed | Failed | Cancelled:
 
 def _completed(hub: HubPort, session: Session, row: StreamInfo, task: TaskState, done: Completed) -> JsonObject:
     try:
-        parts = result_for(hub, session, _call(session, row), done, cursor=row.last)
+        parts = result_for(hub, session, call_of(session, row), done, cursor=row.last)
     except RpcError as error:
         return _failed(session, row, msgspec.structs.replace(task, status="failed"), error)
     return task_shape.with_result(task, b"".join(parts))
@@ -145,7 +145,7 @@ def _failed(session: Session, row: StreamInfo, task: TaskState, error: RpcError)
     return task_shape.with_error(task, for_caller(error, session.era, row.server, session.capabilities))
 
 
-def _call(session: Session, row: StreamInfo) -> Call:
+def call_of(session: Session, row: StreamInfo) -> Call:
     """The call as far as its result is concerned."""
     asked = msgspec.Raw(msgspec.json.encode(row.name))
     return Call(

@@ -44,7 +44,8 @@ Handler = Callable[[RestRequest], Awaitable[Response | None]]
 class RestApi:
     """Everything under `/v1`. `max_body` in bytes; `is_open`: `executors` need no token, or everybody has one.
 
-    `public_url` is the hub's address for others, as it is configured now.
+    `is_private`: only the user whose hub it is can come in. `public_url` is the hub's address for others, as it is
+    configured now.
     """
 
     prefix = PREFIX
@@ -60,13 +61,14 @@ class RestApi:
         admission: Admission | None = None,
         executors: Executors | None = None,
         is_open: bool = False,
+        is_private: bool = False,
         public_url: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._closing = Closing()
         admission = Admission(AdmissionLimits(), SystemClock()) if admission is None else admission
         self._document = openapi.document(version)
         lists = RestLists(hub, public_url)
-        calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing)
+        calls, streams = RestCalls(hub, self._closing), RestStreams(hub, self._closing, shows_all=is_private)
         made = FormatCalls(hub, calls, self._closing)
         prompted = PromptedTools(hub, made, self._closing)
         workers = RestExecutors(executors, self._closing, is_open=is_open)

@@ -49,7 +49,7 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     `entries` counts them by kind, `offered` those that clients get, and `warnings` say what is missing; the last
     `quarantined` of them are about malformed definitions. `second` is the connection in the server's other era, while
     there are two. `logs` is the rule for log messages that name no call, with the number of messages that were sent on
-    to calls and of those that were kept in the hub's log.
+    to calls and of those that were kept in the hub's log. `scope`: which calls share a process.
     """
 
     server: str
@@ -73,6 +73,7 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     quarantined: int = 0
     second: SecondConnection | UnsetType = UNSET
     logs: LogFlow | UnsetType = UNSET
+    scope: str = "shared"
 
 
 class UnmatchedInfo(Struct, frozen=True):

@@ -1,7 +1,7 @@
 """`scope: session` and `scope: call`: a process of its own for each session, or for each call, of one server.
 
 One more process is only listed: its lists stand for all of them. A handshake client is a session. The modern era does
-not have sessions, so its callers share one process per principal.
+not have sessions, so its callers share one process per principal, unless each has a connection to a background hub.
 """
 
 import math
@@ -50,6 +50,7 @@ class Scoped(ManagedUpstream):
     """The listed process of a server, and the processes that run its calls, one for each `scope`.
 
     `idle` is after how many seconds without a call a process is ended; the next call of its session starts another.
+    `connect_in` connects in the working directory of a client, or, for None, as `connect`.
     """
 
     def __init__(
@@ -66,10 +67,11 @@ class Scoped(ManagedUpstream):
         jitter: Callable[[], float] = random.random,
         lists: ListFile | None = None,
         gate: Gate | None = None,
+        connect_in: Callable[[str | None], Callable[[EraWish], Connection]] | None = None,
     ) -> None:
         listed = partial(connect, EraWish(self._listed_era))
         super().__init__(name, listed, rules, clock=clock, changes=changes, jitter=jitter, lists=lists, gate=gate)
-        self._connect_as = connect
+        self._connect_in = connect_in if connect_in is not None else lambda directory: connect
         self._eras = eras
         self._of_each = scope
         self._idle = idle
@@ -101,7 +103,7 @@ class Scoped(ManagedUpstream):
         if not self._lists.is_fresh:
             self.wake()  # its known lists may be old
         key = self._key(call)
-        member = self._members.get(key) or self._start(key, call.server_era)
+        member = self._members.get(key) or self._start(key, call)
         member.busy += 1
         member.is_last = self._of_each == "call"  # a session that was thought to be over is not
         is_over = member.supervisor.is_over
@@ -128,6 +130,8 @@ class Scoped(ManagedUpstream):
             return call.id
         if call.era is Era.HANDSHAKE:
             return call.session
+        if call.directory is not None:  # of one client of a background hub
+            return f"{call.session} {call.server_era.value}"
         return f"principal {call.principal}" if call.server_era is Era.MODERN else f"programs of {call.principal}"
 
     async def _listed_era(self) -> Era:
@@ -140,22 +144,25 @@ class Scoped(ManagedUpstream):
 
     # -- members ------------------------------------------------------------------------------------------------
 
-    def _start(self, key: str, era: Era) -> _Member:
+    def _start(self, key: str, call: Call) -> _Member:
         if self._tasks is None:
             raise UpstreamUnavailable(f'server "{self.name}" is stopped.')
         if len(self._members) >= MOST_PROCESSES:
             self._make_room()
-        member = self._members[key] = _Member(self._supervisor(era), self._clock.now())
+        member = self._members[key] = _Member(self._supervisor(call.server_era, call.directory), self._clock.now())
         if self._log_level is not None:
             member.supervisor.set_log_level(self._log_level)
         self._tasks.start_soon(self._run, key, member, name=f"upstream {self.name} for {key}")
         return member
 
-    def _supervisor(self, era: Era) -> ManagedUpstream:
+    def _supervisor(self, era: Era, directory: str | None = None) -> ManagedUpstream:
         """A member's: its callers wait for it to start, and nobody else is notified of its changes."""
         rules = replace(self._rules, ready_wait=self._rules.start_timeout, lazy=False, idle_stop=None)
         clock, changes, jitter = self._clock, Notices(), self._jitter
-        connect, gate = partial(self._connect_as, wish(era)), None if self._gate is None else self._check_member
+        connect, gate = (
+            partial(self._connect_in(directory), wish(era)),
+            None if self._gate is None else self._check_member,
+        )
         asks = era is Era.HANDSHAKE and self._eras.is_interactive
         return ManagedUpstream(
             self.name, connect, rules, clock=clock, changes=changes, jitter=jitter, takes_turns=asks, gate=gate,
@@ -223,7 +230,7 @@ class Scoped(ManagedUpstream):
     def use(self, twin: Self) -> None:
         """Applies the limits of `twin` from now on, to all processes that run."""
         super().use(twin)
-        self._connect, self._connect_as, self._idle = twin._connect, twin._connect_as, twin._idle
+        self._connect, self._connect_in, self._idle = twin._connect, twin._connect_in, twin._idle
         limits = self._supervisor(Era.MODERN)
         for member in self._members.values():
             member.supervisor.use(limits)
@@ -261,4 +268,4 @@ class Scoped(ManagedUpstream):
         if over and (first.state is UpstreamState.READY or first.rests):
             failed = f"{len(over)} of {len(members)} {self._of_each} processes failed: {over[-1].reason}"
             reason, code = f"{reason}; {failed}" if reason else failed, over[-1].code
-        return replace(first, restarts=restarts, reason=reason, code=code)
+        return replace(first, restarts=restarts, reason=reason, code=code, scope=self._of_each)

@@ -56,7 +56,7 @@ def remember(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (("st",), ["status", "streams"]),
+        (("st",), ["status", "stop", "streams"]),
         (("remove", "git", "j"), ["jobs"]),
         (("enable", "gith"), ["github"]),
         (("disable", "j"), ["jobs"]),

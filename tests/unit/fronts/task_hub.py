@@ -17,6 +17,7 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.events import CallEvent, Completed, Progressed
+from mcp_hub.fronts.bonds import OwnHubBond
 from mcp_hub.fronts.http.call_response import Housekeeper
 from mcp_hub.fronts.http.modern import ModernHttp
 from mcp_hub.fronts.http.request import HttpRequest
@@ -183,7 +184,7 @@ class TaskHub:
             self.binding,
             Caller("me"),
             lambda meta: modern_session(Caller("me"), meta, f"m{self._sent}"),
-            meet=(lambda era: None) if self._ends_with_pipe else None,
+            bond=OwnHubBond() if self._ends_with_pipe else None,
         )
         broken: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, about: broken.append(about))

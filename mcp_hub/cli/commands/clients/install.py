@@ -159,7 +159,7 @@ def _source(loaded: Loaded, where: Where, over_http: bool) -> Source:
     if not over_http:
         return Source(partial(_command, config, where))
     http = loaded.settings.hub.http
-    hub = running_hub(loaded.place, where.env)
+    hub = running_hub(loaded.place, where.env, over_http=True)
     if hub is None:
         say(f"No hub serves {config} over HTTP now. Start one with: mcp-hub serve --http --config {config}")
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(http.host, http.host)

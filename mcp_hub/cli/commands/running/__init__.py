@@ -6,7 +6,8 @@ Out: an exit code, and output by way of `cli.render`.
 
 Held together by the table in `mcp_hub.cli`. `status` finds the hub of a configuration, `logs` prints the logs of its
 servers, `service` has the system start it with the session. `schema` and `completion` are for editors and shells,
-`export` is for other clients. None of them starts a server.
+`export` is for other clients. `stop` ends a background hub, and `attached` is that hub, which `serve` starts. No other
+command here starts a server.
 
 Not here: commands that ask a hub or its servers to do something (`cli.commands`), and the files of clients
 (`cli.clients`).

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from mcp_hub import __version__
 from mcp_hub.cli.access.hub import Reach, run_with_client
 from mcp_hub.cli.access.running import HubRecord, running_hubs
 from mcp_hub.cli.render import tables
@@ -27,7 +28,7 @@ _GIVEN_UP = ("failed", "incompatible")
 
 
 class HubReport(msgspec.Struct, frozen=True):
-    """The hubs of the configuration at `place`, and the servers of the one over HTTP, or why they are not known."""
+    """The hubs of the configuration at `place`, and the servers of the one that commands ask, or why not."""
 
     place: str
     hubs: Sequence[HubRecord]
@@ -41,12 +42,12 @@ class HubReport(msgspec.Struct, frozen=True):
 def status(as_json: bool, config: str | None) -> None:
     """Show the running hubs of the configuration.
 
-    Shows address, process, version and uptime of hubs on this machine, over HTTP and stdio, and the states of the
-    servers of one over HTTP. Exit code 3 if none runs.
+    Shows address, process, version and uptime of hubs on this machine, over HTTP, stdio and in the background, and the
+    states of the servers of one that is not a single client's. Exit code 3 if none runs.
     """
     place = os.path.abspath(config_path(config))
     hubs = running_hubs(place, os.environ)
-    if any(hub.url for hub in hubs):
+    if any(hub.endpoint for hub in hubs):
         reach = Reach(None, None, config)
         run_with_client(reach, lambda client: _ask(client, place, hubs, as_json))
     raise SystemExit(_print(HubReport(place, hubs), as_json))
@@ -72,19 +73,24 @@ def report_data(found: HubReport, now: float) -> JsonObject:
     """The report as `--json` shows it."""
     hubs = [
         {
-            "transport": "http" if hub.url else "stdio",
+            "transport": "http" if hub.url else "background" if hub.folder else "stdio",
             "url": hub.url or None,
             "pid": hub.pid,
             "version": hub.version,
             "started": datetime.fromtimestamp(hub.started, UTC).isoformat(timespec="seconds"),
             "uptime": round(max(0.0, now - hub.started)),
             "client": hub.client or None,
+            "folder": hub.folder or None,
         }
         for hub in found.hubs
     ]
     states = [{"server": own.server, "state": own.state, "code": own.code or None} for own in found.servers]
     problem = hide(found.problem) or None
     return {"running": bool(hubs), "config": found.place, "hubs": hubs, "servers": states, "problem": problem}
+
+
+def _other(hub: HubRecord) -> str:
+    return f" (this program: {__version__})" if hub.folder and hub.version != __version__ else ""
 
 
 def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
@@ -95,9 +101,10 @@ def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     for hub in found.hubs:
         who = f" for {hub.client}" if hub.client else ""
+        how = f"at {hub.url}" if hub.url else f"in the background ({hub.folder})" if hub.folder else f"over stdio{who}"
         lines += [
-            (f"running at {hub.url}" if hub.url else f"running over stdio{who}", "green"),
-            (f"  process: {hub.pid}, for {tables.age(hub.started, now)}, version {hub.version}", ""),
+            (f"running {how}", "green"),
+            (f"  process: {hub.pid}, for {tables.age(hub.started, now)}, version {hub.version}{_other(hub)}", ""),
         ]
     lines.append((f"config:  {found.place}", ""))
     if found.problem:

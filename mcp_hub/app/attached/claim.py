@@ -1,0 +1,66 @@
+"""The hub's claim on its folder: the lock, which the kernel lets go of with the process, and the record for people."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from mcp_hub.attach.build import BUILD, NEWEST, OLDEST
+from mcp_hub.attach.folder import LOCK, RECORD
+from mcp_hub.errors import UpstreamUnavailable
+from mcp_hub.stores.locks import lock_file, take
+
+_ATTEMPTS: Final = 100
+_PAUSE: Final = 0.02
+"""Between attempts: clients that look whether somebody lives hold the lock for a moment."""
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Holds the lock of the folder until the end of the block. Raises `UpstreamUnavailable` if another hub does."""
+    file = lock_file(folder / LOCK)
+    try:
+        for attempt in range(_ATTEMPTS):
+            if take(file, shared=False):
+                break
+            if attempt == _ATTEMPTS - 1:
+                raise UpstreamUnavailable("another background hub holds the lock of its folder")
+            time.sleep(_PAUSE)
+        yield
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def described(folder: Path, id_: str) -> Iterator[None]:
+    """Keeps the record of the hub until the end of the block, and removes it if it is still this hub's."""
+    place, draft = folder / RECORD, folder / f"{RECORD}.{os.getpid()}"
+    about = {
+        "id": id_,
+        "build": BUILD,
+        "protocol": [OLDEST, NEWEST],
+        "pid": os.getpid(),
+        "process_started": _birth(),
+    }
+    with suppress(OSError):  # a full disk does not stop a hub
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(json.dumps(about).encode() + b"\n")
+        draft.replace(place)
+    try:
+        yield
+    finally:
+        with suppress(OSError, ValueError, AttributeError):
+            if json.loads(place.read_text("utf-8")).get("id") == id_:
+                place.unlink()
+
+
+def _birth() -> int | None:
+    """The start of this process in ticks since the boot: a pid alone may be another process's by now."""
+    if sys.platform != "linux":
+        return None
+    with open("/proc/self/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[19])

@@ -1,0 +1,74 @@
+"""The clients of a background hub: each connection is one client, a session of its own, as over stdio."""
+
+import socket
+from typing import Final
+
+import anyio
+
+from mcp_hub.app.attached.greeting import Hello
+from mcp_hub.attach import hello
+from mcp_hub.attach.build import BUILD
+from mcp_hub.fronts.bonds import AttachedBond
+from mcp_hub.fronts.mcp.binding import Binding
+from mcp_hub.fronts.stdio import StdioFront
+from mcp_hub.hub import HubPort
+from mcp_hub.ids import new_session_id
+from mcp_hub.logs import get_logger
+
+log = get_logger(__name__)
+
+_GREETING: Final = 5.0
+"""Seconds in which a client has to say hello."""
+
+
+class AttachedClients:
+    """Those that are connected now."""
+
+    def __init__(self, hub: HubPort, binding: Binding, line_limit: int) -> None:
+        self._hub = hub
+        self._binding = binding
+        self._line_limit = line_limit
+        self._fronts: set[StdioFront] = set()
+
+    def __len__(self) -> int:
+        return len(self._fronts)
+
+    async def serve(self, connection: socket.socket, said: Hello) -> None:
+        """Serves a client that was welcomed, until it has gone. The connection is closed afterwards."""
+        bond = AttachedBond(self._hub, dict(said.streams), _stream_line)
+        binding = self._binding
+        if said.build != BUILD:  # for people who wonder why a client and its hub differ
+            binding = binding.introduced(f"{BUILD} (client {said.build})")
+        front = StdioFront(self._hub, binding, said.caller, bond, new_session_id())
+        self._fronts.add(front)
+        log.info("client_attached", client=said.caller.client, pid=said.pid, build=said.build, clients=len(self))
+        try:
+            await front.serve_socket(connection, self._line_limit)
+        finally:
+            self._fronts.discard(front)
+            front.close()
+
+    def close(self) -> None:
+        """Ends all connections, once what has ended is delivered: clients come back when they need a hub."""
+        for front in list(self._fronts):
+            front.close(hello.STOPPING)
+
+
+async def greeted(connection: socket.socket) -> tuple[dict[str, str], bytes]:
+    """The fields of the other side's hello. Raises `ValueError`, `OSError`, `TimeoutError`."""
+    data = b""
+    with anyio.fail_after(_GREETING):
+        while not hello.is_whole(data):
+            await anyio.wait_readable(connection)
+            try:
+                portion = connection.recv(1 << 16)
+            except BlockingIOError:
+                continue
+            if not portion:
+                raise ValueError("the connection ended without a hello")
+            data += portion
+    return hello.decoded(data)
+
+
+def _stream_line(id_: bytes, stream: str) -> bytes:
+    return b"%b%b %b\n" % (hello.STREAM, id_, stream.encode())

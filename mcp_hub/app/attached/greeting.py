@@ -1,0 +1,72 @@
+"""The decision about a hello: whether this hub takes the client, ends for a newer build, or refuses. Pure."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from mcp_hub.attach.build import NEWEST, OLDEST, is_newer
+from mcp_hub.config.schema.settings import Settings
+from mcp_hub.errors import ConfigError
+from mcp_hub.protocol.jsonrpc.envelope import id_key
+from mcp_hub.sessions.session import Caller
+
+MOST_CLIENTS: Final = 256
+"""Clients of one hub; each further one gets a hub of its own."""
+_MOST_STREAMS: Final = 1024
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """A client as it introduces itself; `streams` are those of its open requests, by the ids of these.
+
+    `path` is its search path.
+    """
+
+    build: str
+    protocol: tuple[int, int]
+    caller: Caller
+    pid: int = 0
+    is_final: bool = False
+    streams: dict[int | str, str] = {}
+    path: str = ""
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str]) -> "Hello":
+        """Raises `ValueError` for fields that are no hello's."""
+        caller = Caller(
+            profile=fields.get("profile"),
+            has_own_hub=True,  # as over stdio: whoever is at the other end is a client of a person, not a program
+            client=fields.get("client"),
+            directory=fields.get("cwd") or "/",
+        )
+        streams: dict[int | str, str] = {}
+        for line in fields.get("streams", "").splitlines()[:_MOST_STREAMS]:
+            raw_id, _, stream = line.rpartition(" ")
+            streams[id_key(raw_id.encode())] = stream
+        protocol = int(fields["oldest"]), int(fields["newest"])
+        final, pid = fields.get("final") == "1", int(fields.get("pid", "0"))
+        return cls(fields["build"], protocol, caller, pid, final, streams, fields.get("path", ""))
+
+
+def answer(hello: Hello, build: str, settings: Settings, *, clients: int, is_idle: bool) -> dict[str, str]:
+    """The fields of the hub's answer; `status` is `ok`, `retire`, `busy` or `refused`. `clients` are connected now."""
+    oldest, newest = hello.protocol
+    is_apart = newest < OLDEST or oldest > NEWEST
+    if is_newer(hello.build, build) and not hello.is_final:
+        if is_idle:
+            return {"status": "retire"}
+        said = f"the background hub is older ({build}) than this program ({hello.build}), and busy"
+        return {"status": "busy", "why": said}
+    if clients >= MOST_CLIENTS:
+        return {"status": "busy", "why": f"the background hub has {clients} clients already"}
+    if is_apart:
+        return {"status": "refused", "why": f"the background hub ({build}) speaks another version of the protocol"}
+    caller = hello.caller
+    if caller.profile is not None and caller.profile not in settings.profiles:
+        return {"status": "refused", "why": f'the background hub has no profile "{caller.profile}"'}
+    try:
+        if caller.client is not None:
+            settings.client_table.require(caller.client)
+    except ConfigError:
+        return {"status": "refused", "why": f'the background hub has no kind of client "{caller.client}"'}
+    return {"status": "ok", "build": build, "resumes": "1"}

@@ -1,0 +1,171 @@
+"""The background hub: clients on one socket, HTTP on another, and an end when nobody has needed it for a while."""
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+import anyio
+
+from mcp_hub.app.attached.claim import described
+from mcp_hub.app.attached.clients import AttachedClients, greeted
+from mcp_hub.app.attached.greeting import Hello, answer
+from mcp_hub.app.attached.search_path import widen
+from mcp_hub.app.attached.sockets import PrivateSocket
+from mcp_hub.app.build import App
+from mcp_hub.attach.build import BUILD
+from mcp_hub.attach.folder import HTTP_SOCKET, LOG, SOCKET
+from mcp_hub.attach.hello import encoded
+from mcp_hub.logs import get_logger
+from mcp_hub.stores.instances import new_instance_id
+
+log = get_logger(__name__)
+
+_LOOK: Final = 1.0
+"""Seconds between two looks at what is idle, or missing."""
+_MOST_LOG: Final = 4 << 20
+"""Bytes of the hub's own log, which begins again then."""
+_LAST_WORDS: Final = 0.5
+"""Seconds that clients have to read what has ended."""
+
+
+class HttpSide(Protocol):
+    """HTTP for the user's commands."""
+
+    async def serve(self, connection: socket.socket) -> None:
+        """Serves one connection of this user."""
+
+    async def dashboard(self) -> dict[str, str]:
+        """Where the dashboard is, on this machine, from now on: `url` and the `operator` token, or `why` not."""
+
+    @property
+    def connections(self) -> int: ...
+
+
+class AttachedHub:
+    """One background hub. `idle` is after how many seconds without clients and calls it ends."""
+
+    def __init__(self, app: App, folder: Path, http: HttpSide, idle: float) -> None:
+        self._app = app
+        self._folder = folder
+        self._http = http
+        self._idle = idle
+        self._clients = AttachedClients(app.hub, app.binding, app.settings.hub.limits.line)
+        self._ended = anyio.Event()
+        self._used = anyio.current_time()
+        self._id = new_instance_id()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody needs it now: there are neither clients nor calls."""
+        return not (len(self._clients) or self._app.registry.under_way or self._http.connections)
+
+    async def run(self, stopped: anyio.Event, ready: Callable[[], None]) -> None:
+        """Serves until `stopped`, idle, or retired. Raises `OSError` if it cannot listen."""
+        hub, http = PrivateSocket(self._folder / SOCKET), PrivateSocket(self._folder / HTTP_SOCKET)
+        try:
+            with described(self._folder, self._id):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(hub.serve, self._take)
+                    tasks.start_soon(http.serve, self._http.serve)
+                    tasks.start_soon(self._look_after, [hub, http])
+                    tasks.start_soon(self._end_when, stopped)
+                    ready()
+                    await self._ended.wait()
+                    hub.close()
+                    await self._app.stop()
+                    self._clients.close()
+                    await anyio.sleep(_LAST_WORDS if len(self._clients) else 0)
+                    tasks.cancel_scope.cancel()
+        finally:
+            hub.close()
+            http.close()
+
+    async def _end_when(self, event: anyio.Event) -> None:
+        await event.wait()
+        self._ended.set()
+
+    async def _take(self, connection: socket.socket) -> None:
+        """One connection, from its hello to its end."""
+        try:
+            fields, _ = await greeted(connection)
+            if (asked := fields.get("wants")) is not None:
+                await self._serve_command(connection, asked)
+                return
+            said = Hello.of(fields)
+        except (ValueError, KeyError, OSError) as problem:
+            log.info("hello_refused", reason=str(problem))
+            connection.close()
+            return
+        reply = answer(said, BUILD, self._app.settings, clients=len(self._clients), is_idle=self.is_idle)
+        log.debug("client_greeted", status=reply["status"], build=said.build)
+        await _send(connection, encoded(reply))
+        if reply["status"] == "ok" and not self._ended.is_set():
+            await self._serve_client(connection, said)
+            return
+        connection.close()
+        if reply["status"] == "retire":
+            log.info("hub_retired", build=BUILD, by=said.build)
+            self._ended.set()
+
+    async def _serve_client(self, connection: socket.socket, said: Hello) -> None:
+        try:
+            await widen(self._app, os.environ, said.path)
+            await self._clients.serve(connection, said)
+        except OSError as problem:
+            log.info("client_lost", reason=str(problem))
+        except Exception:  # one client's connection must not end the others'
+            log.exception("client_crashed")
+        self._used = anyio.current_time()
+
+    async def _serve_command(self, connection: socket.socket, asked: str) -> None:
+        reply = {"status": "ok"}
+        if asked == "dashboard":
+            reply |= await self._http.dashboard()
+        elif asked != "stop":
+            reply = {"status": "refused", "why": f"unknown request {asked[:50]!r}"}
+        await _send(connection, encoded(reply))
+        connection.close()
+        if asked == "stop":
+            log.info("hub_stopping", by="command")
+            self._ended.set()
+
+    async def _look_after(self, sockets: list[PrivateSocket]) -> None:
+        while True:
+            await anyio.sleep(min(_LOOK, self._idle / 4))
+            now = anyio.current_time()
+            if not self.is_idle:
+                self._used = now
+            elif now - self._used >= self._idle:
+                log.info("hub_idle", seconds=self._idle)
+                self._ended.set()
+            for one in sockets:
+                if not one.is_there and not self._ended.is_set():
+                    _restore(one)
+            _bound_log(self._folder / LOG)
+
+
+def _restore(one: PrivateSocket) -> None:
+    try:
+        one.restore()
+        log.warning("socket_restored")
+    except OSError as problem:
+        log.warning("socket_lost", reason=problem.strerror or str(problem))
+
+
+def _bound_log(place: Path) -> None:
+    try:
+        if place.stat().st_size > _MOST_LOG:
+            os.truncate(place, 0)
+    except OSError:
+        pass
+
+
+async def _send(connection: socket.socket, data: bytes) -> None:
+    try:
+        while data:
+            await anyio.wait_writable(connection)
+            data = data[connection.send(data) :]
+    except OSError as problem:
+        log.info("client_lost", reason=str(problem))

@@ -1,0 +1,30 @@
+"""The default `scope` of a server in a background hub: which servers several clients had better not share. Pure.
+
+Known names only change the default; `scope` in the configuration always wins.
+"""
+
+import re
+from typing import Final, Literal
+
+from mcp_hub.config.schema.servers import ServerSettings
+
+_BROWSERS: Final = re.compile(
+    r"(?:^|[/@\\_-])(?:playwright|puppeteer|chrome-devtools|browser-?mcp|mcp-browser|browserbase|selenium|browser-use)",
+    re.IGNORECASE,
+)
+"""Servers that drive a browser: two clients in one browser would turn each other's pages."""
+_RELATIVE: Final = re.compile(r"\.{1,2}(?:[/\\].*)?")
+_BOUND: Final = re.compile(r"(?:^|[/@\\_-])serena(?:$|[/@\\_.-])", re.IGNORECASE)
+"""Servers that work on the project of their working directory."""
+
+
+def default_scope(server: ServerSettings) -> Literal["session"] | None:
+    """`session` for a browser, and for a server whose arguments depend on its client's working directory."""
+    if server.command is None:
+        return None
+    words = [server.command, *server.args]
+    if any(_BROWSERS.search(word) for word in words):
+        return "session"
+    values = (word.rpartition("=")[2] for word in words[1:])
+    depends = any(_RELATIVE.fullmatch(value) for value in values) or any(_BOUND.search(word) for word in words)
+    return "session" if depends and server.cwd is None else None

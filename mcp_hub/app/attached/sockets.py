@@ -1,0 +1,97 @@
+"""A socket in the hub's folder on which this user's processes, and nobody else's, can connect."""
+
+import socket
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+
+from mcp_hub.attach.folder import Untrusted, check_peer
+from mcp_hub.logs import get_logger
+
+log = get_logger(__name__)
+
+_BACKLOG: Final = 128
+_DRAFT: Final = "new.sock"
+_PAUSE: Final = 0.1
+"""Seconds until the next try where no file can be opened."""
+
+
+class PrivateSocket:
+    """Listens at `path`, 0600, until it is closed. Raises `OSError` if it cannot.
+
+    The caller holds the lock of the folder, so that a socket which is there belongs to nobody any more.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._socket = self._bound()
+
+    def _bound(self) -> socket.socket:
+        draft = self._path.with_name(_DRAFT)
+        with suppress(FileNotFoundError):
+            draft.unlink()
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            bound.bind(str(draft))
+            draft.chmod(0o600)
+            bound.listen(_BACKLOG)
+            draft.rename(self._path)  # clients find it whole, or not at all
+        except OSError:
+            bound.close()
+            raise
+        bound.setblocking(False)
+        self._inode = self._path.lstat().st_ino
+        return bound
+
+    @property
+    def is_there(self) -> bool:
+        """Whether clients still find this socket."""
+        try:
+            return self._path.lstat().st_ino == self._inode
+        except OSError:
+            return False
+
+    def restore(self) -> None:
+        """Listens at its place again after somebody has removed the socket. Raises `OSError`."""
+        old, self._socket = self._socket, self._bound()
+        anyio.notify_closing(old)
+        old.close()
+
+    async def accept(self) -> socket.socket:
+        """The next connection of this user; others are closed."""
+        while True:
+            listening = self._socket
+            try:
+                await anyio.wait_readable(listening)
+                connection, _ = listening.accept()
+                check_peer(connection)
+            except BlockingIOError:
+                continue
+            except anyio.ClosedResourceError:
+                continue  # restored
+            except Untrusted as problem:
+                log.warning("client_refused", reason=str(problem))
+                connection.close()
+            except OSError as problem:
+                log.warning("client_not_accepted", reason=problem.strerror or str(problem))
+                await anyio.sleep(_PAUSE)
+            else:
+                connection.setblocking(False)
+                return connection
+
+    async def serve(self, take: Callable[[socket.socket], Coroutine[Any, Any, None]]) -> None:
+        """Hands each connection to `take`, in a task of its own, until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            while True:
+                tasks.start_soon(take, await self.accept())
+
+    def close(self) -> None:
+        """Listens no longer; the socket is removed if it is still this hub's own."""
+        if self.is_there:
+            with suppress(OSError):
+                self._path.unlink()
+        self._socket.close()

@@ -1,0 +1,88 @@
+"""The arguments of `mcp-hub serve`, as far as a client writes them; every other form is for the whole command."""
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MODES = ("auto", "always", "never")
+USERS_FILE = "@user"
+VARIABLE = "MCP_HUB_ATTACH"
+"""The variable that overrides `hub.attach`; an option overrides both."""
+NAMES = ("servers.yaml", "servers.yml", "servers.json")
+_OPTIONS = {"--config": "config", "-c": "config", "--profile": "profile", "--client": "client", "--attach": "attach"}
+
+
+class HubWanted:
+    """A hub over stdio as its client asks for it; `config` is the absolute path of the configuration."""
+
+    __slots__ = ("arguments", "attach", "client", "config", "profile")
+
+    def __init__(
+        self, arguments: "Sequence[str]", config: str, profile: str | None, client: str | None, attach: str | None
+    ) -> None:
+        self.arguments = arguments
+        self.config = config
+        self.profile = profile
+        self.client = client
+        self.attach = attach
+
+
+def wanted(arguments: "Sequence[str]", env: "Mapping[str, str]") -> HubWanted | None:
+    """The hub that these arguments ask for; None for anything but `serve` over stdio with a configuration."""
+    found = _options(arguments[1:]) if arguments[:1] in (["serve"], ("serve",)) else None
+    if found is None:
+        return None
+    config = find_config(found.get("config"), os.getcwd(), env)
+    attach = found.get("attach", env.get(VARIABLE) or None)
+    if config is None or attach not in (None, *MODES):
+        return None
+    return HubWanted(arguments, config, found.get("profile"), found.get("client"), attach)
+
+
+def _options(arguments: "Sequence[str]") -> dict[str, str] | None:
+    """The options by name; None where one is not known here, or lacks its value."""
+    found: dict[str, str] = {}
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if name not in _OPTIONS or (equals and name == "-c"):
+            return None
+        given = value if equals else next(rest, None)
+        if given is None or given.startswith("-"):
+            return None
+        found[_OPTIONS[name]] = given
+    return found
+
+
+def find_config(explicit: str | None, cwd: str, env: "Mapping[str, str]") -> str | None:
+    """The absolute path of the configuration, by the rules of `config.load.find_config`; None without one."""
+    named = (None if explicit == USERS_FILE else explicit) or env.get("MCP_HUB_CONFIG")
+    if named:
+        home = env.get("HOME")
+        if named == "~" or named.startswith("~/"):
+            if not home:
+                return None
+            named = home + named[1:]
+        places = [os.path.join(cwd, named)]
+    else:
+        places = [os.path.join(cwd, name) for name in NAMES if explicit != USERS_FILE]
+        places.append(os.path.join(user_folder("config", env), NAMES[0]))
+    return next((os.path.abspath(place) for place in places if os.path.isfile(place)), None)
+
+
+def user_folder(kind: str, env: "Mapping[str, str]") -> str:
+    """The user's folder for `config` or `state`, as platformdirs has it on Linux and macOS."""
+    import sys
+
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Application Support/mcp-hub")
+    given = env.get(f"XDG_{kind.upper()}_HOME", "").strip()
+    usual = {"config": "~/.config", "state": "~/.local/state"}[kind]
+    return os.path.join(given or os.path.expanduser(usual), "mcp-hub")
+
+
+def state_folder(env: "Mapping[str, str]") -> str:
+    """As `app.limits.state_dir`."""
+    return os.path.abspath(env.get("MCP_HUB_STATE_DIR") or user_folder("state", env))

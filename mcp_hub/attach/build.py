@@ -1,0 +1,25 @@
+"""The order of builds, and the versions of the protocol between a shim and its hub."""
+
+from mcp_hub import __version__
+
+OLDEST, NEWEST = 1, 1
+"""The versions of the attach protocol that this build speaks; another major version is another scope."""
+MAJOR = 1
+BUILD = __version__
+
+
+def order(build: str) -> tuple[tuple[int, int, str], ...]:
+    """A key by which builds sort: numbers as numbers, a pre-release before its release, everything else as text."""
+    parts: list[tuple[int, int, str]] = []
+    for part in build.replace("-", ".").replace("+", ".").split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        rest = part[len(digits) :]
+        parts.append((1, int(digits), "") if digits else (0, 0, rest))
+        if digits and rest:
+            parts.append((0, 0, rest))
+    return (*parts, (0, 1, ""))
+
+
+def is_newer(build: str, than: str) -> bool:
+    """Whether `build` comes after the other one. Of two builds, at most one is newer."""
+    return order(build) > order(than)

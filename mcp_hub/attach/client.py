@@ -1,0 +1,79 @@
+"""One client's way to its hub: the folder, the hub that is joined there, and the hub of its own if there is none."""
+
+import _socket
+import os
+import sys
+
+from mcp_hub.attach.arguments import HubWanted
+from mcp_hub.attach.folder import Untrusted, hub_folder
+from mcp_hub.attach.join import Joined, NotJoined, join
+from mcp_hub.attach.shim import Shim
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+_LONGEST_PATH = 1 << 14
+"""Characters of a search path in a hello."""
+_INTERRUPTED = 130
+
+
+def attach(
+    asked: HubWanted, names: "Sequence[str]", env: "Mapping[str, str]", warn: "Callable[[str], None]"
+) -> str | None:
+    """Serves the client on stdin and stdout to its end; the reason if no hub could be joined."""
+
+    def joined(streams: str) -> Joined:
+        return join(folder, {**_said(asked), "streams": streams}, start)
+
+    def start(until: float) -> None:
+        from mcp_hub.attach.start import start_hub  # when no hub runs
+
+        start_hub(folder, asked.config, names, env, until)
+
+    try:
+        folder = hub_folder(asked.config, names, env)
+        first = joined("")
+    except (Untrusted, NotJoined, OSError) as problem:
+        return str(problem)
+    import _signal  # type: ignore[import-not-found]  # `signal` loads `enum`; there are no stubs of this one
+
+    _signal.signal(_signal.SIGHUP, _signal.SIG_IGN)  # mcp-hub reload is for the hub; a closed terminal ends stdin
+    if os.isatty(0):
+        warn("speaks MCP on stdin and stdout now. End it with Ctrl-D. To serve HTTP: mcp-hub serve --http")
+    try:
+        Shim(first, joined, lambda: _own_hub(asked), warn).run()
+    except KeyboardInterrupt:
+        raise SystemExit(_INTERRUPTED) from None
+    except BrokenPipeError:
+        os._exit(0)  # the client is gone
+    return None
+
+
+def _said(asked: HubWanted) -> dict[str, str]:
+    """The client, as it introduces itself."""
+    path = os.environ.get("PATH", "")
+    said = {"profile": asked.profile, "client": asked.client, "cwd": _directory(), "path": path[:_LONGEST_PATH]}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _directory() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+def _own_hub(asked: HubWanted) -> _socket.socket:
+    """A hub of the client's own, a child of this process that ends with it; our end of the connection."""
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    if os.fork() == 0:
+        try:
+            os.dup2(theirs.fileno(), 0)
+            os.dup2(theirs.fileno(), 1)
+            command = [sys.executable, "-m", "mcp_hub", *asked.arguments, "--attach", "never"]
+            os.execv(sys.executable, command)
+        finally:
+            os._exit(127)
+    theirs.close()
+    return ours

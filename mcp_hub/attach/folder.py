@@ -1,0 +1,173 @@
+"""The folder of one background hub: where it is, and whether nobody else could have put anything there.
+
+`<base>/<scope>/`, 0700, with `lock` (held by the hub for as long as it lives), `start` (held by the shim that starts
+one), `hub.sock` and `http.sock` (0600), `hub.json` (about the hub, for people) and `hub.log`. The base is
+`$XDG_RUNTIME_DIR/mcp-hub`, else `attach` in the state folder, else a folder in `/tmp` where those have long names.
+"""
+
+import os
+import stat
+import sys
+
+from mcp_hub.attach.arguments import state_folder
+from mcp_hub.attach.build import MAJOR
+from mcp_hub.attach.environment import TELLING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import _socket
+    from collections.abc import Collection, Mapping
+
+SOCKET, HTTP_SOCKET, LOCK, START, RECORD, LOG = "hub.sock", "http.sock", "lock", "start", "hub.json", "hub.log"
+_LONGEST = 103
+"""Bytes of a socket's path: macOS has 104 with the NUL behind it."""
+_SCOPE = 16
+_KEY = "key"
+_KEY_SIZE = 32
+
+
+class Untrusted(Exception):
+    """A folder, socket or peer that may be somebody else's, or that cannot be made; the text says which and why."""
+
+
+def hub_folder(config: str, names: "Collection[str]", env: "Mapping[str, str]") -> str:
+    """The folder for hubs of this user, configuration and these values. It exists and is private.
+
+    Raises `Untrusted`.
+    """
+    problems: list[str] = []
+    for base in _bases(env):
+        if len(os.fsencode(os.path.join(base, "x" * _SCOPE, HTTP_SOCKET))) > _LONGEST:
+            problems.append(f"{base} is too long for a socket's path")
+            continue
+        try:
+            make_private(base)
+            folder = os.path.join(base, scope_of(config, names, env, _key(os.path.join(base, _KEY))))
+            make_private(folder)
+        except (OSError, Untrusted) as problem:
+            problems.append(str(problem))
+            continue
+        return folder
+    raise Untrusted("; ".join(problems))
+
+
+def _bases(env: "Mapping[str, str]") -> list[str]:
+    runtime, state = env.get("XDG_RUNTIME_DIR", ""), state_folder(env)
+    bases = [os.path.join(state, "attach"), os.path.join("/tmp", f"mcp-hub-{os.geteuid()}")]
+    if os.path.isabs(runtime) and problem_of(runtime) is None:
+        bases.insert(0, os.path.join(runtime, "mcp-hub"))
+    return bases
+
+
+def scope_of(config: str, names: "Collection[str]", env: "Mapping[str, str]", key: bytes) -> str:
+    """Tells hubs apart: 16 characters that reveal nothing of the values, which are nowhere else stored."""
+    from _blake2 import blake2b  # hashlib would load OpenSSL, which takes longer than all else
+
+    said = [str(MAJOR), str(os.geteuid()), config]
+    said += [f"{name}={env[name]}" if name in env else name for name in (*sorted(TELLING), *sorted(names))]
+    text = b"".join(b"%d:%b" % (len(part), part) for part in map(os.fsencode, said))
+    digest: str = blake2b(text, digest_size=_SCOPE // 2, key=key).hexdigest()
+    return digest
+
+
+def _key(path: str) -> bytes:
+    """The secret of this user with which values are hashed; made with its first use. Raises `OSError`, `Untrusted`."""
+    for _ in range(2):
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            _write_key(path)
+            continue
+        try:
+            found = os.fstat(file)
+            key = os.read(file, _KEY_SIZE + 1)
+        finally:
+            os.close(file)
+        if found.st_uid != os.geteuid() or found.st_mode & 0o077 or len(key) != _KEY_SIZE:
+            raise Untrusted(f"{path} is not a key of this user. Remove it")
+        return key
+    raise Untrusted(f"{path} cannot be made")
+
+
+def _write_key(path: str) -> None:
+    """Whole or not at all, and the first one stays."""
+    draft = f"{path}.{os.getpid()}"
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(file, os.urandom(_KEY_SIZE))
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        os.close(file)
+        os.unlink(draft)
+
+
+def make_private(path: str) -> None:
+    """A folder that only this user can look into. Raises `OSError`, `Untrusted` for one that was there otherwise."""
+    parent = os.path.dirname(path)
+    if not os.path.isdir(parent):
+        os.makedirs(parent, 0o700, exist_ok=True)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    if (problem := problem_of(path)) is not None:
+        raise Untrusted(problem)
+    if (problem := _problem_of_parent(parent)) is not None:
+        raise Untrusted(problem)
+
+
+def problem_of(path: str) -> str | None:
+    """Why a folder is not private; None if it is."""
+    try:
+        found = os.lstat(path)
+    except OSError as problem:
+        return f"{path}: {problem.strerror}"
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{path} is not a folder"
+    return _problem(path, found)
+
+
+def _problem(path: str, found: os.stat_result) -> str | None:
+    if found.st_uid != os.geteuid():
+        return f"{path} belongs to another user ({found.st_uid})"
+    if found.st_mode & 0o077:
+        return f"others may use {path} (mode {stat.S_IMODE(found.st_mode):o}). Run chmod go= {path}"
+    return None
+
+
+def _problem_of_parent(path: str) -> str | None:
+    """Why others could exchange what is in this folder."""
+    found = os.stat(path)
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"{path} belongs to another user ({found.st_uid})"
+    if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
+        return f"others may write {path} (mode {stat.S_IMODE(found.st_mode):o}). Run chmod go-w {path}"
+    return None
+
+
+def check_socket(path: str) -> None:
+    """Raises `Untrusted` for a socket that is not this user's alone, `OSError` without one."""
+    found = os.lstat(path)
+    if not stat.S_ISSOCK(found.st_mode):
+        raise Untrusted(f"{path} is not a socket")
+    if (problem := _problem(path, found)) is not None:
+        raise Untrusted(problem)
+
+
+def check_peer(connection: "_socket.socket") -> None:
+    """Raises `Untrusted` unless this user's process is at the other end."""
+    uid = peer_uid(connection)
+    if uid != os.geteuid():
+        raise Untrusted(f"the other end of the socket belongs to another user ({uid})")
+
+
+def peer_uid(connection: "_socket.socket") -> int:
+    """The user of the process at the other end. Raises `OSError`."""
+    import _socket
+
+    # `struct ucred` of Linux begins with pid and uid, `struct xucred` of macOS (LOCAL_PEERCRED) with version and uid
+    level, option = (_socket.SOL_SOCKET, getattr(_socket, "SO_PEERCRED", 0)) if sys.platform == "linux" else (0, 1)
+    raw = connection.getsockopt(level, option, 76 if level == 0 else 12)
+    return int.from_bytes(raw[4:8], sys.byteorder)

@@ -1,0 +1,126 @@
+"""Joining the hub of a folder: connect, hello, and if nobody holds the lock, start one.
+
+A hub that is slow is waited for, never replaced. After `PATIENCE` seconds the client gets a hub of its own instead.
+"""
+
+import os
+import time
+
+from mcp_hub.attach import hello
+from mcp_hub.attach.build import BUILD, NEWEST, OLDEST
+from mcp_hub.attach.folder import SOCKET, Untrusted, check_peer, check_socket
+from mcp_hub.attach.locks import is_alive, take_start
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import _socket
+    from collections.abc import Callable, Mapping
+
+PATIENCE = 15.0
+_LOOK = 0.02
+
+
+class NotJoined(Exception):
+    """There is no hub to join; the text says why."""
+
+
+class Joined:
+    """A connection to a hub that takes this client; `rest` came behind its hello, whose `fields` these are."""
+
+    __slots__ = ("connection", "fields", "rest")
+
+    def __init__(self, connection: "_socket.socket", fields: dict[str, str], rest: bytes) -> None:
+        self.connection = connection
+        self.fields = fields
+        self.rest = rest
+
+
+def join(
+    folder: str, said: "Mapping[str, str]", start: "Callable[[float], None]", patience: float = PATIENCE
+) -> Joined:
+    """The hub of the folder, which `start` starts by that time if need be. Raises `NotJoined`, and what `start` raises.
+
+    `said` are the fields of the hello about the client.
+    """
+    until = time.monotonic() + patience
+    has_retired = False
+    try:
+        while True:
+            joined = _greeted(folder, {**said, "final": "1"} if has_retired else said, until)
+            if joined is not None:
+                if joined.fields.get("status") == "ok":
+                    return joined
+                joined.connection.close()
+                has_retired = _retires(joined.fields)
+            if time.monotonic() >= until:
+                raise NotJoined(f"the background hub did not answer within {patience:g} s")
+            if joined is not None or is_alive(folder) or not _started(folder, start, until):
+                time.sleep(_LOOK)
+    except (OSError, Untrusted, ValueError) as problem:
+        raise NotJoined(str(problem)) from None
+
+
+def request(folder: str, wants: str, patience: float = PATIENCE) -> dict[str, str]:
+    """The answer of the hub of this folder to a request of a command: `stop`, `dashboard`. Raises `NotJoined`."""
+    try:
+        found = _greeted(folder, {"wants": wants}, time.monotonic() + patience)
+    except (OSError, Untrusted, ValueError) as problem:
+        raise NotJoined(str(problem)) from None
+    if found is None:
+        raise NotJoined("nobody listens")
+    found.connection.close()
+    if found.fields.get("status") != "ok":
+        raise NotJoined(found.fields.get("why") or "it refused")
+    return found.fields
+
+
+def _retires(fields: "Mapping[str, str]") -> bool:
+    """Whether the hub ends for a newer one. Raises `NotJoined` if it does not, but refuses us."""
+    if fields.get("status") != "retire":
+        raise NotJoined(fields.get("why") or "the background hub refused this client")
+    return True
+
+
+def _started(folder: str, start: "Callable[[float], None]", until: float) -> bool:
+    """Whether this process has started a hub: nobody else did, or does."""
+    lock = take_start(folder)
+    if lock is None:
+        return False
+    try:
+        if is_alive(folder):  # started meanwhile by the one who had this lock
+            return False
+        start(until)
+        return True
+    finally:
+        os.close(lock)
+
+
+def _greeted(folder: str, said: "Mapping[str, str]", until: float) -> Joined | None:
+    """The hub's answer to our hello; None if nobody listens. Raises `NotJoined`, `Untrusted`, `ValueError`."""
+    import _socket  # the module `socket` loads `selectors` and `enum`, which takes longer than all the rest
+
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    path = os.path.join(folder, SOCKET)
+    try:
+        check_socket(path)
+        connection.settimeout(max(until - time.monotonic(), 0.1))
+        connection.connect(path)
+        check_peer(connection)
+        own = {"build": BUILD, "oldest": str(OLDEST), "newest": str(NEWEST), "pid": str(os.getpid())}
+        connection.sendall(hello.encoded({**own, **said}))
+        answer = b""
+        while not hello.is_whole(answer):
+            portion = connection.recv(1 << 16)
+            if not portion:
+                raise ConnectionResetError
+            answer += portion
+    except TimeoutError:
+        connection.close()
+        raise NotJoined("the background hub does not answer") from None
+    except (FileNotFoundError, ConnectionError):  # not yet there, or on its way out
+        connection.close()
+        return None
+    except BaseException:
+        connection.close()
+        raise
+    return Joined(connection, *hello.decoded(answer))

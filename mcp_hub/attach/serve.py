@@ -1,0 +1,72 @@
+"""Serving a client by the background hub, if it is to be and can be.
+
+Attach is never worse than no attach: whatever goes wrong, the client gets a hub in this process, with one line on
+stderr that says why. Only with `always` the program ends with exit code 3 instead.
+"""
+
+import os
+
+from mcp_hub.attach.arguments import HubWanted
+from mcp_hub.attach.variables import LARGEST, named_variables, written_mode
+
+_UNAVAILABLE = 3
+_NOT_ATTACHED = "not_attached"
+
+
+def mode_in(config: str) -> str | None:
+    """The mode that the file writes, `auto` if it does not; None if that is not certain."""
+    text = _text_of(config)
+    mode = None if text is None else written_mode(text)
+    return "auto" if mode == "" else mode
+
+
+def _text_of(config: str) -> bytes | None:
+    try:
+        with open(config, "rb") as file:
+            text = file.read(LARGEST + 1)
+    except OSError:
+        return None
+    return text if len(text) <= LARGEST else None
+
+
+def serve_attached(asked: HubWanted, mode: str) -> bool:
+    """Serves the client by a background hub to its end; False if it needs a hub in this process.
+
+    Exits with 3 in place of that if `mode` is `always`.
+    """
+    if mode == "never":
+        return False
+    why = _serve(asked, mode)
+    if why is None:
+        return True
+    if mode == "always":
+        warn(f"{why} [{_NOT_ATTACHED}]")
+        raise SystemExit(_UNAVAILABLE)
+    if why:
+        warn(f"{why}. This client gets a hub of its own.")
+    return False
+
+
+def warn(text: str) -> None:
+    """A line on stderr, which may be closed."""
+    try:
+        os.write(2, f"mcp-hub: {text}\n".encode("utf-8", "replace"))
+    except OSError:
+        pass
+
+
+def _serve(asked: HubWanted, mode: str) -> str | None:
+    """Serves the client to its end; else the reason why not, empty where that is as it should be."""
+    from mcp_hub.attach.environment import why_not
+
+    if mode == "auto" and why_not(os.environ) is not None:
+        return ""
+    text = _text_of(asked.config)
+    names = None if text is None else named_variables(text, os.environ)
+    if names is None:
+        return f"the variables that {asked.config} needs are not certain"
+    try:
+        from mcp_hub.attach.client import attach
+    except ImportError as problem:  # a Python without one of the modules that this takes
+        return f"background hubs are not available: {problem}"
+    return attach(asked, sorted(names), os.environ, warn)

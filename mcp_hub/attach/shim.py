@@ -1,0 +1,321 @@
+"""The shim: a client on stdin and stdout, and the hub that it has joined. Whole lines go both ways, as they are.
+
+When the hub dies, another one is joined, and takes up what was open (`open_requests`). After three failures the client
+gets a hub of its own, a child of this process. The shim ends with its client.
+"""
+
+import os
+import select
+import time
+
+from mcp_hub.attach import hello
+from mcp_hub.attach.join import NotJoined
+from mcp_hub.attach.open_requests import UnansweredRequests, answer_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import _socket
+    from collections.abc import Callable
+
+    from mcp_hub.attach.join import Joined
+    from mcp_hub.attach.open_requests import Id
+
+_PORTION = 1 << 16
+"""Bytes that are read at a time: for much more, the allocator asks the system for memory at each read."""
+_WAITING = 1 << 20
+"""Bytes that may wait for a hub which does not read; above it nothing more is read from the client."""
+_LONGEST = 1 << 26
+"""Bytes of a line that is kept until it is whole; the hub's own limit is half of that by default."""
+_TRIES = 3
+_UNAVAILABLE = 3
+_SHORT = 10.0
+"""Seconds: a hub that is lost sooner counts as a failure."""
+_PAUSES = (0.0, 0.2, 1.0)
+
+
+class Shim:
+    """One client. `join` joins a hub, which gets these streams, `private` starts one that is the client's own."""
+
+    def __init__(
+        self,
+        joined: "Joined",
+        join: "Callable[[str], Joined]",
+        private: "Callable[[], _socket.socket]",
+        warn: "Callable[[str], None]",
+        client: tuple[int, int] = (0, 1),
+    ) -> None:
+        self._join = join
+        self._private = private
+        self._warn = warn
+        self._read, self._write = client
+        self._pending = UnansweredRequests()
+        self._from_client = _Lines()
+        self._from_hub = _Lines()
+        self._state = _State()
+        self._use(joined.connection, joined.rest)
+
+    def run(self) -> None:
+        """Returns when the client or, after it, the hub has closed the connection. Raises `OSError` of stdout."""
+        while True:
+            if self._state.connection is None:
+                if not self._wait_for_client():
+                    return
+                self._rejoin()
+            for file, events in self._polled():
+                if file == self._read:
+                    self._take_from_client()
+                elif events & ~select.POLLOUT:
+                    if not self._take_from_hub():
+                        return
+                else:
+                    self._flush()
+
+    # -- the client --------------------------------------------------------------------------------------------------
+
+    def _take_from_client(self) -> None:
+        data = os.read(self._read, _PORTION)
+        if not data:
+            self._state.end()
+            self._flush()
+            return
+        if lines := self._from_client.whole(data):
+            self._ask(lines)
+
+    def _ask(self, lines: bytes) -> None:
+        """Sends lines of the client; what no hub has got is kept for the next one."""
+        if self._send(lines):
+            self._pending.asked(lines)
+        else:
+            self._pending.keep(lines)
+
+    def _wait_for_client(self) -> bool:
+        """Waits until a hub is needed again: for a line of the client, or at once for what is open."""
+        if self._state.has_ended:
+            return self._pending.is_open or self._pending.has_kept  # it asked before it closed its side
+        if self._state.is_stopping and not self._pending.is_open:
+            poll = select.poll()
+            poll.register(self._read, select.POLLIN)
+            poll.poll()
+            self._take_from_client()
+            return not self._state.has_ended
+        return True
+
+    def _tell(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._write, data) :]
+
+    # -- the hub -----------------------------------------------------------------------------------------------------
+
+    def _polled(self) -> list[tuple[int, int]]:
+        state = self._state
+        wanted = (not state.has_ended and len(self._state.waiting) < _WAITING, bool(self._state.waiting))
+        if wanted != state.polled:
+            state.poll_for(self._read, *wanted)
+        return state.poll.poll()
+
+    def _send(self, data: bytes) -> bool:
+        """Whether the hub has got any of it, or will."""
+        if self._state.connection is None:
+            return False
+        if not self._state.waiting:
+            try:
+                data = data[self._state.connection.send(data) :]
+            except BlockingIOError:
+                pass
+            except OSError:
+                return False  # it is gone, which is read next
+        self._state.waiting.extend(data)
+        return True
+
+    def _flush(self) -> None:
+        connection = self._state.connection
+        if connection is None:
+            return
+        try:
+            while self._state.waiting:
+                del self._state.waiting[: connection.send(self._state.waiting)]
+            if self._state.has_ended:
+                connection.shutdown(1)
+                self._state.shut()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._state.waiting.clear()
+
+    def _take_from_hub(self) -> bool:
+        """False once the hub has closed the connection of a client that has closed its own."""
+        connection = self._state.connection
+        assert connection is not None
+        try:
+            data = connection.recv(_PORTION)
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""
+        if data:
+            self._hand_on(data)
+            return True
+        self._state.lose()
+        return not self._state.has_shut
+
+    def _hand_on(self, data: bytes) -> None:
+        lines = self._from_hub.whole(data)
+        if not lines:
+            return
+        has_control = lines.startswith(hello.CONTROL) or b"\n" + hello.CONTROL in lines
+        if has_control or self._state.known:
+            lines = b"".join(line for line in lines.splitlines(keepends=True) if self._is_for_client(line))
+        self._pending.answered(lines)
+        self._tell(lines)
+
+    def _is_for_client(self, line: bytes) -> bool:
+        """Not a control line, nor an answer that the client has from another hub."""
+        if line.startswith(hello.STREAM):
+            self._pending.runs_as(line)
+        elif line == hello.STOPPING:
+            self._state.stop()
+        if line.startswith(hello.CONTROL):
+            return False
+        if self._state.known and (key := answer_id(line)) in self._state.known and key is not None:
+            self._state.known.discard(key)
+            return False
+        return True
+
+    # -- another hub -------------------------------------------------------------------------------------------------
+
+    def _use(self, connection: "_socket.socket", rest: bytes) -> None:
+        self._state.begin(connection)
+        self._from_hub = _Lines()
+        if rest:
+            self._hand_on(rest)
+
+    def _rejoin(self) -> None:
+        """Joins another hub, or starts one of the client's own, and sends it all that is open.
+
+        Raises `SystemExit` if that one has ended soon, too.
+        """
+        if self._state.losses > _TRIES:
+            self._warn("the client's own hub has ended, too. Look for the reason with: mcp-hub doctor")
+            raise SystemExit(_UNAVAILABLE)
+        streams = self._pending.streams()
+        for pause in _PAUSES[min(self._state.losses, _TRIES) :]:
+            time.sleep(pause)
+            self._state.fail()
+            try:
+                joined = self._join(streams)
+            except NotJoined as problem:
+                self._warn(str(problem))
+                continue
+            self._resume(joined.connection, joined.rest, takes_streams=joined.fields.get("resumes") == "1")
+            return
+        self._warn("the client gets a hub of its own")
+        self._state.fail()
+        self._resume(self._private())
+
+    def _resume(self, connection: "_socket.socket", rest: bytes = b"", *, takes_streams: bool = False) -> None:
+        again = self._pending.again(takes_streams)
+        self._state.know(again.known)
+        self._use(connection, rest)
+        self._tell(b"".join(again.errors))
+        self._send(b"".join(again.lines))
+        unsent = self._pending.kept()
+        self._ask(unsent)
+        self._flush()
+
+
+class _Lines:
+    """Cuts what is read into whole lines."""
+
+    __slots__ = ("_parts", "_size")
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def whole(self, data: bytes) -> bytes:
+        """The lines that are complete now."""
+        end = data.rfind(b"\n") + 1
+        if not end and self._size + len(data) <= _LONGEST:
+            self._parts.append(data)
+            self._size += len(data)
+            return b""
+        end = end or len(data)  # longer than any line may be: the hub says so
+        if self._parts or end < len(data):
+            self._parts.append(data[:end])
+            lines = b"".join(self._parts)
+            self._parts = [data[end:]] if end < len(data) else []
+            self._size = len(data) - end
+            return lines
+        return data
+
+
+class _State:
+    """The connection to the present hub, and how it goes. `losses` counts hubs that were lost soon, in a row."""
+
+    __slots__ = (
+        "connection",
+        "has_ended",
+        "has_shut",
+        "is_stopping",
+        "known",
+        "losses",
+        "poll",
+        "polled",
+        "since",
+        "waiting",
+    )
+
+    def __init__(self) -> None:
+        self.connection: _socket.socket | None = None
+        self.has_ended = False
+        self.has_shut = False
+        self.is_stopping = False
+        self.losses = 0
+        self.since = 0.0
+        self.known: set[Id] = set()
+        self.waiting = bytearray()
+        self.poll = select.poll()
+        self.polled: tuple[bool, bool] | None = None
+
+    def begin(self, connection: "_socket.socket") -> None:
+        """Another hub serves the client from now on."""
+        connection.settimeout(0.0)
+        self.connection, self.is_stopping, self.polled = connection, False, None
+        self.since = time.monotonic()
+        self.waiting.clear()
+
+    def know(self, answers: "set[Id]") -> None:
+        """The client has the answers to these requests, which the next hub is sent again."""
+        self.known = answers
+
+    def end(self) -> None:
+        """The client has closed its side."""
+        self.has_ended = True
+
+    def shut(self) -> None:
+        """The hub knows that the client has closed its side."""
+        self.has_shut = True
+
+    def stop(self) -> None:
+        """The hub ends as it should."""
+        self.is_stopping = True
+
+    def fail(self) -> None:
+        """One more try to join another hub."""
+        self.losses += 1
+
+    def lose(self) -> None:
+        """The hub is gone."""
+        if self.connection is not None:
+            self.connection.close()
+        self.connection = None
+        if time.monotonic() - self.since > _SHORT or self.is_stopping:
+            self.losses = 0
+
+    def poll_for(self, client: int, reads: bool, writes: bool) -> None:
+        """Waits for these from now on, and for the hub."""
+        assert self.connection is not None
+        self.poll, self.polled = select.poll(), (reads, writes)
+        self.poll.register(self.connection.fileno(), select.POLLIN | (select.POLLOUT if writes else 0))
+        if reads:
+            self.poll.register(client, select.POLLIN)

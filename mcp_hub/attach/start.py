@@ -1,0 +1,98 @@
+"""Starting a hub that no client takes along: in a session and, with systemd, a control group of its own.
+
+The hub becomes a grandchild whose parent has ended, so that a client which kills the tree of its processes leaves it.
+"""
+
+import os
+import sys
+import time
+
+from mcp_hub.attach.environment import hub_environment
+from mcp_hub.attach.folder import LOG
+from mcp_hub.attach.join import NotJoined
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+READY = b"ready\n"
+COMMAND = "attached-hub"
+_MOST_FILES = 4096
+_LONGEST = 4096
+
+
+def start_hub(folder: str, config: str, names: "Collection[str]", env: "Mapping[str, str]", until: float) -> None:
+    """Returns when the hub listens. Raises `NotJoined` with what it said instead."""
+    command = [sys.executable, "-m", "mcp_hub", COMMAND, "--folder", folder, "--config", config]
+    own = hub_environment(env, names)
+    if not sys.executable:
+        raise NotJoined("the interpreter of this program is not known")
+    said = b""
+    for before in ([systemd, *_SCOPED], []) if (systemd := _systemd_run(env)) else ([],):
+        said = _said(_launched([*before, *command], own, os.path.join(folder, LOG)), until)
+        if said == READY:
+            return
+    why = said.decode("utf-8", "replace").strip() or "it ended"
+    raise NotJoined(f"the background hub did not start: {why} (see {os.path.join(folder, LOG)})")
+
+
+_SCOPED = ("--user", "--scope", "--quiet", "--collect", "--")
+
+
+def _systemd_run(env: "Mapping[str, str]") -> str | None:
+    """The program that puts the hub into a control group of its own, where systemd looks after this user."""
+    runtime = env.get("XDG_RUNTIME_DIR")
+    if not runtime or not os.path.exists(os.path.join(runtime, "systemd", "private")):
+        return None
+    places = (os.path.join(place, "systemd-run") for place in ("/usr/bin", "/bin"))
+    return next(filter(os.path.exists, places), None)
+
+
+def _launched(command: "Sequence[str]", env: "Mapping[str, str]", log: str) -> int:
+    """The pipe on which the hub says that it is ready. Raises `OSError`."""
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setsid()
+            if os.fork() == 0:
+                _become(command, env, write, file)
+        finally:
+            os._exit(0)
+    os.close(write)
+    os.close(file)
+    os.waitpid(child, 0)
+    return read
+
+
+def _become(command: "Sequence[str]", env: "Mapping[str, str]", output: int, log: int) -> None:
+    """Turns this process into the hub, which gets none of the client's files."""
+    os.chdir("/")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(log, 2)
+    os.dup2(output, 1)
+    os.closerange(3, _MOST_FILES)
+    os.execve(command[0], list(command), dict(env))
+
+
+def _said(pipe: int, until: float) -> bytes:
+    """The line of the hub, or nothing if it ended without one. Raises `NotJoined` when that takes too long."""
+    import select
+
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    said = b""
+    try:
+        while b"\n" not in said and len(said) < _LONGEST:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise NotJoined("the background hub takes long to start")
+            if poll.poll(left * 1000):
+                portion = os.read(pipe, _LONGEST)
+                if not portion:
+                    break
+                said += portion
+    finally:
+        os.close(pipe)
+    return said

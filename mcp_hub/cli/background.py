@@ -1,0 +1,101 @@
+"""HTTP of a background hub: for the user's own commands on its socket, and for a browser on a port of its own.
+
+Nothing of it is loaded before it is needed for the first time.
+"""
+
+import os
+import socket
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.abc
+
+from mcp_hub import aio
+from mcp_hub.app.build import App
+
+if TYPE_CHECKING:
+    from mcp_hub.app.http import HttpFront
+    from mcp_hub.cli.http_server import HttpServer
+
+
+class BackgroundHttp:
+    """Every endpoint on the hub's socket, which only its user reaches; on the port only the dashboard, by its token."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._tasks: anyio.abc.TaskGroup
+        self._front: HttpFront | None = None
+        self._server: HttpServer | None = None
+        self._ported: HttpServer | None = None
+        self._url = ""
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """The tasks of both servers, until cancelled."""
+        async with anyio.create_task_group() as self._tasks:
+            task_status.started()
+            await anyio.sleep_forever()
+
+    @property
+    def connections(self) -> int:
+        """The number of open connections."""
+        servers = (self._server, self._ported)
+        return sum(len(one.server_state.connections) for one in servers if one is not None)
+
+    async def serve(self, connection: socket.socket) -> None:
+        """Serves one connection of this user."""
+        server = self._server or self._started()
+        config, state = server.config, server.server_state
+        protocol: Any = config.http_protocol_class
+        await aio.adopt(partial(protocol, config=config, server_state=state, app_state={}), connection)
+
+    async def dashboard(self) -> dict[str, str]:
+        """`url` and `operator` of the dashboard, which listens from now on; `why` it does not."""
+        if self._server is None:
+            self._started()
+        front = self._front
+        assert front is not None
+        if front.dashboard_mode() == "off":
+            return {"why": "The running hub does not have a dashboard (hub.http.dashboard: off)."}
+        if self._ported is None:
+            listener = socket.create_server(("127.0.0.1", 0))
+            self._ported = self._serving(partial(_dashboard_only, front), [listener])
+            self._url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+        return {"url": self._url, "operator": front.operator}
+
+    def close(self) -> None:
+        """Ends open streams, then the servers."""
+        if self._front is not None:
+            self._front.close()
+        for server in (self._server, self._ported):
+            if server is not None:
+                server.end()
+
+    def _started(self) -> "HttpServer":
+        from mcp_hub.app.http import HttpFront
+        from mcp_hub.cli.clients.files.installed import client_installs
+
+        installs = partial(client_installs, os.environ)
+        front = self._front = HttpFront(
+            self._app, None, is_open=True, dashboard="full", is_private=True, installs=installs
+        )
+        self._tasks.start_soon(front.run)
+        self._server = self._serving(front.endpoints, [])
+        return self._server
+
+    def _serving(self, endpoints: Any, listeners: list[socket.socket]) -> "HttpServer":
+        from mcp_hub.app.http import connections_of
+        from mcp_hub.cli.http_server import http_server
+        from mcp_hub.fronts.http.connections import bounded, look_after
+
+        server = http_server(endpoints, bounded(connections_of(self._app.settings.hub.http)))
+        server.config.load()
+        self._tasks.start_soon(partial(server.serve, sockets=listeners))
+        self._tasks.start_soon(look_after, server.server_state.connections)
+        return server
+
+
+async def _dashboard_only(front: "HttpFront", scope: Any, receive: Any, send: Any) -> None:
+    """Other users of this machine reach the port, too: they get nothing without the operator's token."""
+    owned = front.dashboard is not None and front.dashboard.owns(scope["path"])
+    await front.endpoints(scope if owned else {**scope, "path": "/"}, receive, send)

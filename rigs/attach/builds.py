@@ -1,0 +1,82 @@
+"""Clients and hubs of different builds: copies of the package with another version in it."""
+
+import re
+import shutil
+from contextlib import AsyncExitStack
+from itertools import product
+from pathlib import Path
+
+from rigs.attach.deaths import begun, ended_once
+from rigs.attach.place import ROOT, Place, echoed, expect
+from rigs.attach.trial import Trial
+
+VERSIONS = {"old": "0.0.9", "same": "0.1.0", "new": "9.0.0"}
+
+
+def build(trial: Trial, version: str) -> Path:
+    """The folder of a package with this version."""
+    folder = trial.folder / f"build-{version}"
+    if not folder.exists():
+        shutil.copytree(ROOT / "mcp_hub", folder / "mcp_hub")  # with what is compiled: it fits, but for one module
+        module = folder / "mcp_hub" / "__init__.py"
+        text, count = re.subn(r'__version__ = "[^"]*"', f'__version__ = "{version}"', module.read_text())
+        assert count == 1, "the version is not where it was"
+        module.write_text(text)
+    return folder
+
+
+async def matrix(trial: Trial) -> None:
+    """Each build of a client meets each build of a hub that is idle, and one that is busy."""
+    for hub, client, is_busy in product(VERSIONS.values(), VERSIONS.values(), (False, True)):
+        if not trial.is_short or (hub, client) == (VERSIONS["old"], VERSIONS["new"]):
+            async with trial.place(servers=("a",)) as place:
+                await _meet(trial, place, hub, client, is_busy=is_busy)
+
+
+async def _meet(trial: Trial, place: Place, first: str, second: str, *, is_busy: bool) -> None:
+    case = f"client {second} at a hub {first} that is {'busy' if is_busy else 'idle'}"
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(place.joined(code=build(trial, first)))
+        old = place.hub()
+        expect(place.record()["build"].startswith(first), f"{case}: the hub is of build", place.record())
+        call = await begun(place, one, "busy", seconds=4) if is_busy else None
+        if not is_busy:
+            await one.close()
+        two = await stack.enter_async_context(place.joined("--attach", "auto", code=build(trial, second)))
+        if second > first and is_busy:
+            expect(two.pid in place.owners("a"), f"{case}: no hub of its own", place.owners("a"))
+            expect(first in two.stderr and second in two.stderr, f"{case}: not told why", two.stderr)
+            expect(place.hubs() == {old}, f"{case}: the busy hub was replaced", place.hubs())
+        elif second > first:
+            await place.gone([old])
+            expect(place.record()["build"].startswith(second), f"{case}: not replaced", place.record())
+            place.hub()
+        else:
+            expect(place.hub() == old, f"{case}: not used", place.hubs())
+        if call is not None:
+            expect("result" in await ended_once(one, call), f"{case}: the call was lost")
+        await echoed(two, case)
+
+
+async def alternate(trial: Trial) -> None:
+    """An old and a new client by turns retire one hub at most: never each other's for ever."""
+    async with trial.place(servers=("a",)) as place:
+        seen: set[int] = set()
+        for turn in range(trial.many(4, 20)):
+            version = VERSIONS["old" if turn % 2 == 0 else "new"]
+            async with place.joined("--attach", "auto", code=build(trial, version)):
+                seen |= place.hubs()
+        expect(len(seen) <= 2, "hubs of two builds replaced each other", seen)
+        expect(place.record()["build"].startswith(VERSIONS["new"]), "the older one won", place.record())
+
+
+async def skew_is_seen(trial: Trial) -> None:
+    """Both builds stand in `status` and in the handshake's answer."""
+    old, new = VERSIONS["old"], VERSIONS["new"]
+    async with trial.place(servers=("a",)) as place, place.client(code=build(trial, new)) as first:
+        await first.initialize()
+        async with place.client(code=build(trial, old)) as client:
+            info = str((await client.initialize())["result"])
+            expect(old in info and new in info, "serverInfo does not have both builds", info)
+            shown = (await place.command("status")).stdout
+            expect(new in shown and VERSIONS["same"] in shown, "status does not have both builds", shown)

@@ -1,0 +1,182 @@
+"""Clients over stdio that join one background hub: sharing, separation, deaths and ends."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.abc import SocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from mcp_hub.attach import hello
+from mcp_hub.attach.build import BUILD
+from tests.e2e import held_tools
+from tests.e2e.background import Background, background
+from tests.e2e.held_tools import Held
+from tests.upstreams.child import WAIT, until
+from tests.upstreams.launch import argv, events, servers_yaml
+from tests.upstreams.messages import rpc
+
+pytestmark = [pytest.mark.anyio, pytest.mark.processes, pytest.mark.slow]
+
+RESTARTED = 1006
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+HANDSHAKE = [rpc("initialize", HELLO, id=0), rpc("notifications/initialized", None)]
+
+
+@pytest.fixture
+def hubs(tmp_path: Path) -> Iterator[Background]:
+    with background(tmp_path) as found:
+        yield found
+
+
+async def test_clients_that_start_at_once_share_one_hub_and_one_set_of_servers(hubs: Background) -> None:
+    journal = hubs.root / "journal"
+    text = servers_yaml({"a": argv(name="a", journal=journal, era="handshake")})
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(hubs.client(text)) for _ in range(4)]
+        async with anyio.create_task_group() as tasks:
+            for client in clients:
+                tasks.start_soon(client.initialize)
+        for number, client in enumerate(clients):
+            answer = await client.call("a_echo", {"text": f"client {number}"})
+            assert f"client {number}" in str(answer["result"])
+        assert len(hubs.living) == 1
+        assert len({event["pid"] for event in events(journal, "start")}) == 1
+
+
+async def test_other_values_of_a_variable_mean_another_hub_with_other_servers(hubs: Background) -> None:
+    journal = hubs.root / "journal"
+    command, *args = argv(journal=journal, era="handshake")
+    text = servers_yaml({"a": [command, *args, "--name=${ATTACH_TOKEN}"]})
+    async with hubs.client(text, ATTACH_TOKEN="of-ann") as ann, hubs.client(text, ATTACH_TOKEN="of-bob") as bob:
+        for client in (ann, bob):
+            await client.initialize()
+            assert "result" in await client.call("a_echo", {"text": "hello"})
+        assert len(hubs.living) == 2
+        assert {event["argv"][-1] for event in events(journal, "start")} == {"--name=of-ann", "--name=of-bob"}
+    assert not any(b"of-ann" in place.read_bytes() for folder in hubs.folders for place in folder.glob("*.json"))
+
+
+async def test_a_call_of_a_client_that_is_gone_ends_and_the_next_client_reads_its_result(hubs: Background) -> None:
+    held, config = Held(hubs.root), held_tools.config()
+    async with hubs.client(config) as first:
+        await first.initialize()
+        await first.send_request("tools/call", {"name": "job", "arguments": {"nonce": "n"}})
+        await until(lambda: held.has_begun("n"))
+        first.process.kill()
+    async with hubs.client(config) as second:
+        await second.initialize()
+        await until(lambda: "client_gone" in (hubs.living[0] / "hub.log").read_text("utf-8"))
+        held.say("n.more")
+        held.say("n.done")
+        await until(lambda: [one["status"] for one in hubs.command("streams", "--json")["streams"]] == ["completed"])
+        assert len(hubs.living) == 1
+
+
+async def test_a_hub_that_is_killed_in_a_call_is_replaced_and_the_call_gets_a_typed_error(hubs: Background) -> None:
+    held, config = Held(hubs.root), held_tools.config()
+    async with hubs.client(config) as client:
+        await client.initialize()
+        job = await client.send_request("tools/call", {"name": "job", "arguments": {"nonce": "n"}})
+        await until(lambda: held.has_begun("n"))
+        hubs.signal(signal.SIGKILL)
+        error = (await client.response(job))["error"]
+        assert error["code"] == RESTARTED, error
+        assert (await client.call("quick"))["result"]["content"][0]["text"] == "quick"
+        starts = [message for message in client.transcript if message.get("id") == 1]
+        assert len(starts) == 1, "the answer to the second handshake belongs to the shim"
+
+
+async def test_a_hub_ends_with_its_servers_when_nobody_has_needed_it_for_a_while(hubs: Background) -> None:
+    journal = hubs.root / "journal"
+    text = servers_yaml({"a": argv(name="a", journal=journal, era="handshake")}, hub={"attach_idle": "400ms"})
+    async with hubs.client(text) as client:
+        await client.initialize()
+        await client.call("a_echo", {"text": "hello"})
+        await anyio.sleep(0.8)
+        assert len(hubs.living) == 1, "a client is there"
+    await hubs.gone()
+    (started,) = {event["pid"] for event in events(journal, "start")}
+    await until(lambda: not Path(f"/proc/{started}").exists())
+
+
+async def test_a_removed_socket_is_put_back(hubs: Background) -> None:
+    text = servers_yaml({"a": argv(name="a", era="handshake")})
+    async with hubs.client(text) as client:
+        await client.initialize()
+        pid = hubs.record()["pid"]
+        (hubs.living[0] / "hub.sock").unlink()
+        async with hubs.client(text) as other:
+            await other.initialize()
+        assert hubs.record()["pid"] == pid
+
+
+async def test_stop_ends_the_hub_and_the_next_message_of_a_client_starts_another(hubs: Background) -> None:
+    text = servers_yaml({"a": argv(name="a", era="handshake")})
+    async with hubs.client(text) as client:
+        await client.initialize()
+        first = hubs.record()["pid"]
+        hubs.signal(signal.SIGTERM)
+        await hubs.gone()
+        assert "result" in await client.call("a_echo", {"text": "again"})
+        assert hubs.record()["pid"] != first
+
+
+async def test_a_server_that_is_bound_to_a_working_directory_has_a_process_there_for_each_client(
+    hubs: Background,
+) -> None:
+    journal = hubs.root / "journal"
+    command, *args = argv(journal=journal, era="handshake")
+    text = servers_yaml({"a": [command, *args, "--name=./here"]})
+    async with hubs.client(text) as first, hubs.client(text) as second:
+        for client in (first, second):
+            await client.initialize()
+            assert "result" in await client.call("a_echo", {"text": "hello"})
+        served = {event["pid"] for event in events(journal, "start")}
+        assert len(served) == 3, "one is listed, two serve"
+        assert os.getcwd() in {os.readlink(f"/proc/{pid}/cwd") for pid in served}
+
+
+async def _greeted(hubs: Background, **said: str) -> tuple[SocketStream, BufferedByteReceiveStream]:
+    stream = await anyio.connect_unix(hubs.living[0] / "hub.sock")
+    await stream.send(hello.encoded({"build": BUILD, "oldest": "1", "newest": "1", **said}))
+    received = BufferedByteReceiveStream(stream)
+    answer = await received.receive_until(b"\0\0", 1 << 16)
+    assert b"status=ok" in answer, answer
+    await stream.send(b"".join(json.dumps(one).encode() + b"\n" for one in HANDSHAKE))
+    return stream, received
+
+
+async def _line(received: BufferedByteReceiveStream, begins: bytes) -> bytes:
+    while True:
+        line = await received.receive_until(b"\n", 1 << 20)
+        if line.startswith(begins):
+            return line
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+async def test_a_request_is_taken_up_on_another_connection_by_its_stream(hubs: Background, has_ended: bool) -> None:
+    held, config = Held(hubs.root), held_tools.config()
+    call = json.dumps(rpc("tools/call", {"name": "job", "arguments": {"nonce": "n"}}, id=7)).encode() + b"\n"
+    with anyio.fail_after(WAIT):
+        async with hubs.client(config) as first:
+            await first.initialize()
+            stream, received = await _greeted(hubs)
+            async with stream:
+                await stream.send(call)
+                id_, name = (await _line(received, hello.STREAM)).split()[1:]
+            held.say("n.more")
+            if has_ended:
+                held.say("n.done")
+                await until(lambda: hubs.command("streams", "--json")["streams"][0]["status"] == "completed")
+            stream, received = await _greeted(hubs, streams=f"{id_.decode()} {name.decode()}")
+            async with stream:
+                await stream.send(call)
+                held.say("n.done")
+                answer = json.loads(await _line(received, b'{"jsonrpc":"2.0","id":7'))
+                assert answer["result"]["structuredContent"] == {"n": 7}

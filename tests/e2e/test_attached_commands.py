@@ -1,0 +1,136 @@
+"""Commands without `--url` find the background hub that clients have attached to, and start nothing."""
+
+import json
+import sys
+from collections.abc import AsyncIterator
+
+import anyio
+import httpx2
+import pytest
+
+from rigs.attach.place import Place, echoed
+from tests.upstreams.child import Child, until
+from tests.upstreams.stdio_client import StdioClient
+
+pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")]
+
+
+@pytest.fixture(scope="module")
+async def client(place: Place) -> AsyncIterator[StdioClient]:
+    async with place.joined() as client:
+        await echoed(client, "up", "b")
+        yield client
+
+
+@pytest.fixture(scope="module")
+async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    async with Place(tmp_path_factory.mktemp("cmd")) as place:
+        yield place
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (["list"], "a "),
+        (["tools"], "a_echo"),
+        (["call", "a_echo", "text=hello"], "hello"),
+        (["call", "a_echo", "text=x", "--detach"], "st_"),
+        (["streams"], "a_echo"),
+        (["check"], "a: "),
+        (["doctor"], "all fine"),
+        (["status"], "servers: 2 ready"),
+        (["logs", "a"], "upstream_ready"),
+        (["search", "echo"], "a_echo"),
+        (["read", "test://a/readme"], "This is a."),
+        (["reload"], ""),
+        (["open", "--print"], "http://127.0.0.1:"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+async def test_command_asks_the_attached_hub(place: Place, client: StdioClient, command: list[str], shown: str) -> None:
+    hub, before = place.hub(), (place.starts("a"), place.starts("b"))
+    done = await place.command(*command)
+    assert (done.returncode, shown in done.stdout + done.stderr) == (0, True), done
+    assert (place.hub(), (place.starts("a"), place.starts("b"))) == (hub, before)
+
+
+async def test_status_names_hub_and_clients(place: Place, client: StdioClient) -> None:
+    done = await place.command("status", "--json")
+    (hub,) = [hub for hub in json.loads(done.stdout)["hubs"] if hub["pid"] == place.hub()]
+    assert hub["version"] and hub["transport"]
+
+
+async def test_restart_restarts_one_server_of_the_attached_hub(place: Place, client: StdioClient) -> None:
+    before = place.starts("a"), place.starts("b")
+    done = await place.command("restart", "a")
+    assert done.returncode == 0, done
+    await until(lambda: place.starts("a") == before[0] + 1)
+    await echoed(client, "again")
+    assert place.starts("b") == before[1]
+
+
+async def test_logs_follow_the_servers_of_the_attached_hub(place: Place, client: StdioClient) -> None:
+    line = [sys.executable, "-m", "mcp_hub", "logs", "-f", "--config", str(place.config)]
+
+    class Follower(Child):
+        text = b""
+
+        async def _collect_stdout(self) -> None:
+            assert self.process.stdout is not None
+            async for chunk in self.process.stdout:
+                self.text += chunk
+
+    async with Follower(line, place.env) as follower:
+        for number in range(100):
+            await client.call("b_stderr", {"text": f"followed {number}"})
+            with anyio.move_on_after(0.2):
+                await until(lambda: b"followed" in follower.text)
+                break
+        assert b"followed" in follower.text
+
+
+async def test_resume_reads_a_call_of_the_attached_hub_while_it_runs(place: Place, client: StdioClient) -> None:
+    begun = await place.command("call", "a_progress", "n=8", "delay=0.2", "nonce=resumed", "--detach")
+    assert begun.returncode == 0, begun
+    done = await place.command("resume", begun.stdout.strip())
+    assert (done.returncode, "resumed" in done.stdout) == (0, True), done
+
+
+async def test_calls_of_clients_are_listed_whatever_tokens_the_configuration_has(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    tokens = [{"token": "a-token-of-ann-1", "principal": "ann"}]
+    async with Place(tmp_path_factory.mktemp("tok"), servers=("a",), hub={"tokens": tokens}) as place:
+        async with place.joined() as client:
+            await client.call("a_progress", {"n": 2, "nonce": "mine"}, token="t")
+            listed = await place.command("streams", "--json")
+            (stream,) = json.loads(listed.stdout)["streams"]
+            assert stream["name"] == "a_progress"
+            done = await place.command("resume", stream["stream"])
+            assert (done.returncode, "mine" in done.stdout) == (0, True), done
+
+
+async def test_open_has_the_hub_listen_on_loopback_and_it_wants_the_token(place: Place, client: StdioClient) -> None:
+    address, _, token = (await place.command("open", "--print")).stdout.strip().partition("#token=")
+    assert token
+    async with httpx2.AsyncClient(trust_env=False) as http:
+        assert (await http.get(address)).status_code == 200
+        assert (await http.get(f"{address}api/overview")).status_code == 401
+        assert "a_echo" not in (await http.get(f"{address}v1/tools")).text
+        called = await http.post(f"{address}mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        assert called.status_code == 405, called.text
+
+
+async def test_stop_ends_the_attached_hub_and_the_next_client_has_a_new_one(place: Place, client: StdioClient) -> None:
+    hub = place.hub()
+    done = await place.command("stop")
+    assert done.returncode == 0, done
+    await place.gone([hub])
+    await echoed(client, "after stop")
+    assert place.hub() != hub
+
+
+async def test_without_a_hub_stop_says_so(tmp_path_factory: pytest.TempPathFactory) -> None:
+    async with Place(tmp_path_factory.mktemp("none")) as place:
+        done = await place.command("stop")
+        assert done.returncode == 3 and "no hub" in done.stderr.lower(), done

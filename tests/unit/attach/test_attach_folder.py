@@ -1,0 +1,102 @@
+"""The folder of a hub: one for each user, configuration and set of values, and nobody else's."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from mcp_hub.attach import folder as folders
+from mcp_hub.attach.folder import Untrusted, check_peer, check_socket, hub_folder, scope_of
+
+KEY = bytes(32)
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {"XDG_RUNTIME_DIR": "", "MCP_HUB_STATE_DIR": str(tmp_path), "HOME": "/home/ann", "TOKEN": "a"}
+
+
+def test_scopes_differ_by_configuration_values_key_and_home(env: dict[str, str]) -> None:
+    scopes = [
+        scope_of("/a", ["TOKEN"], env, KEY),
+        scope_of("/b", ["TOKEN"], env, KEY),
+        scope_of("/a", ["TOKEN"], {**env, "TOKEN": "b"}, KEY),
+        scope_of("/a", ["TOKEN"], {name: value for name, value in env.items() if name != "TOKEN"}, KEY),
+        scope_of("/a", ["TOKEN"], {**env, "TOKEN": ""}, KEY),
+        scope_of("/a", ["TOKEN"], {**env, "HOME": "/home/bob"}, KEY),
+        scope_of("/a", ["TOKEN"], env, bytes(31) + b"k"),
+    ]
+    assert len(set(scopes)) == len(scopes) and {len(scope) for scope in scopes} == {16}
+
+
+def test_values_that_the_configuration_does_not_name_make_no_difference(env: dict[str, str]) -> None:
+    assert scope_of("/a", [], env, KEY) == scope_of("/a", [], {**env, "TOKEN": "b", "PATH": "/x", "TERM": "y"}, KEY)
+
+
+def test_values_cannot_be_shifted_between_names(env: dict[str, str]) -> None:
+    one = scope_of("/a", ["A", "B"], {**env, "A": "x", "B": "y"}, KEY)
+    assert one != scope_of("/a", ["A", "B"], {**env, "A": "x2:B=y", "B": ""}, KEY)
+
+
+def test_the_folder_is_private_and_the_same_each_time(env: dict[str, str]) -> None:
+    found = hub_folder("/a", ["TOKEN"], env)
+    assert found == hub_folder("/a", ["TOKEN"], env)
+    assert os.stat(found).st_mode & 0o777 == 0o700 and os.path.dirname(found).endswith("/attach")
+
+
+@pytest.mark.parametrize("damage", ["link", "open", "file", "open key"])
+def test_a_folder_that_may_be_another_users_is_refused(
+    env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    found = Path(hub_folder("/a", [], env))
+    if damage == "open key":
+        (found.parent / "key").chmod(0o644)
+    elif damage == "open":
+        found.chmod(0o755)
+    else:
+        found.rmdir()
+        (tmp_path / "elsewhere").mkdir(0o700)
+        found.symlink_to(tmp_path / "elsewhere") if damage == "link" else found.touch()
+    monkeypatch.setattr(folders, "_bases", lambda env: [str(found.parent)])
+    with pytest.raises(Untrusted, match=str(found.parent)):
+        hub_folder("/a", [], env)
+
+
+def test_a_base_that_others_may_write_is_passed_over(env: dict[str, str], tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    found = hub_folder("/a", [], env)
+    os.rmdir(found)
+    assert found.startswith(f"/tmp/mcp-hub-{os.geteuid()}/")
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_passed_over(env: dict[str, str], tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 90)
+    found = hub_folder("/a", [], {**env, "MCP_HUB_STATE_DIR": str(long)})
+    os.rmdir(found)
+    assert found.startswith(f"/tmp/mcp-hub-{os.geteuid()}/") and not long.exists()
+
+
+@pytest.mark.parametrize("damage", ["mode", "link", "file"])
+def test_a_socket_that_may_be_another_users_is_refused(tmp_path: Path, damage: str) -> None:
+    place = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(place))
+        place.chmod(0o666 if damage == "mode" else 0o600)
+        if damage == "link":
+            (tmp_path / "l").symlink_to(place)
+            place = tmp_path / "l"
+        elif damage == "file":
+            place = tmp_path / "f"
+            place.touch(0o600)
+        with pytest.raises(Untrusted, match=str(place)):
+            check_socket(str(place))
+
+
+def test_a_peer_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        check_peer(ours)
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        with pytest.raises(Untrusted, match="another user"):
+            check_peer(ours)

@@ -1,0 +1,174 @@
+"""Joining: only the lock says who lives, a slow hub is waited for, and one of many clients starts the hub."""
+
+import fcntl
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mcp_hub.attach import hello
+from mcp_hub.attach.folder import LOCK, SOCKET
+from mcp_hub.attach.join import NotJoined, _started, join, request
+
+SAID = {"cwd": "/"}
+
+
+class FakeHub:
+    """A hub that answers hellos with these statuses, one after the other, the last for ever; it holds the lock."""
+
+    def __init__(self, folder: Path, *statuses: str) -> None:
+        self.folder = folder
+        self.statuses = list(statuses)
+        self.hellos: list[dict[str, str]] = []
+        self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._open: list[socket.socket] = []
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(folder / "draft"))
+        (folder / "draft").chmod(0o600)
+        self._listening.listen()
+        (folder / "draft").rename(folder / SOCKET)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            self._open.append(connection)
+            data = b""
+            while not hello.is_whole(data) and (portion := connection.recv(4096)):
+                data += portion
+            if not data:
+                return
+            self.hellos.append(hello.decoded(data)[0])
+            status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+            if status == "silent":
+                continue
+            connection.sendall(hello.encoded({"status": status}))
+            if status == "retire":
+                self.end()
+                return
+
+    def end(self) -> None:
+        """Frees the lock and the socket."""
+        (self.folder / SOCKET).unlink(missing_ok=True)
+        if self._lock >= 0:
+            self._listening.shutdown(socket.SHUT_RDWR)
+            os.close(self._lock)
+            self._lock = -1
+        if threading.current_thread() is not self._thread:
+            self._thread.join(5)
+        for one in (self._listening, *self._open):
+            one.close()
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[list[FakeHub]]:
+    hubs: list[FakeHub] = []
+    yield hubs
+    for hub in hubs:
+        hub.end()
+
+
+def starting(folder: Path, hubs: list[FakeHub], *statuses: str) -> Callable[[float], None]:
+    return lambda until: hubs.append(FakeHub(folder, *statuses))
+
+
+def test_a_hub_is_started_where_nobody_holds_the_lock(tmp_path: Path, started: list[FakeHub]) -> None:
+    joined = join(str(tmp_path), SAID, starting(tmp_path, started, "ok"))
+    joined.connection.close()
+    assert joined.fields["status"] == "ok" and len(started) == 1
+    assert started[0].hellos[0]["cwd"] == "/"
+
+
+def test_clients_that_come_at_once_start_one_hub(tmp_path: Path, started: list[FakeHub]) -> None:
+    done: list[str] = []
+
+    def client() -> None:
+        joined = join(str(tmp_path), SAID, starting(tmp_path, started, "ok"))
+        done.append(joined.fields["status"])
+        joined.connection.close()
+
+    threads = [threading.Thread(target=client) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert done == ["ok"] * 20 and len(started) == 1
+
+
+def test_nobody_starts_a_hub_where_one_was_started_meanwhile(tmp_path: Path, started: list[FakeHub]) -> None:
+    started.append(FakeHub(tmp_path, "ok"))
+
+    def start(until: float) -> None:
+        pytest.fail("a second hub was started")
+
+    assert not _started(str(tmp_path), start, time.monotonic() + 5)
+
+
+def test_a_hub_that_does_not_answer_is_never_replaced(tmp_path: Path, started: list[FakeHub]) -> None:
+    started.append(FakeHub(tmp_path, "silent"))
+    with pytest.raises(NotJoined, match="does not answer"):
+        join(str(tmp_path), SAID, starting(tmp_path, started, "ok"), patience=0.2)
+    assert len(started) == 1
+
+
+def test_a_lock_without_a_socket_is_waited_for(tmp_path: Path, started: list[FakeHub]) -> None:
+    lock = os.open(tmp_path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with pytest.raises(NotJoined, match="did not answer within"):
+        join(str(tmp_path), SAID, starting(tmp_path, started, "ok"), patience=0.2)
+    os.close(lock)
+    assert not started
+
+
+def test_a_socket_that_a_killed_hub_left_behind_is_no_hub(tmp_path: Path, started: list[FakeHub]) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / SOCKET))
+    (tmp_path / SOCKET).chmod(0o600)
+
+    def start(until: float) -> None:
+        (tmp_path / SOCKET).unlink()
+        started.append(FakeHub(tmp_path, "ok"))
+
+    join(str(tmp_path), SAID, start).connection.close()
+    assert len(started) == 1
+
+
+def test_an_older_hub_retires_once_and_its_successor_is_taken_whatever_its_build(
+    tmp_path: Path, started: list[FakeHub]
+) -> None:
+    old = FakeHub(tmp_path, "retire")
+    started.append(old)
+    joined = join(str(tmp_path), SAID, starting(tmp_path, started, "ok"))
+    joined.connection.close()
+    assert "final" not in old.hellos[0] and started[1].hellos[0]["final"] == "1"
+
+
+def test_a_busy_older_hub_stays(tmp_path: Path, started: list[FakeHub]) -> None:
+    started.append(FakeHub(tmp_path, "busy"))
+    with pytest.raises(NotJoined, match="refused"):
+        join(str(tmp_path), SAID, starting(tmp_path, started, "ok"))
+    assert len(started) == 1
+
+
+def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
+    def start(until: float) -> None:
+        raise NotJoined("no interpreter")
+
+    before = time.monotonic()
+    with pytest.raises(NotJoined, match="no interpreter"):
+        join(str(tmp_path), SAID, start)
+    assert time.monotonic() - before < 5
+
+
+def test_a_request_to_nobody_fails(tmp_path: Path) -> None:
+    with pytest.raises(NotJoined, match="nobody listens"):
+        request(str(tmp_path), "stop")

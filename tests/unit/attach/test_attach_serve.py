@@ -1,0 +1,82 @@
+"""Attach is never worse than no attach: the client gets a hub of its own and one line that says why."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from mcp_hub.attach import environment
+from mcp_hub.attach.arguments import HubWanted
+from mcp_hub.attach.environment import hub_environment, why_not
+from mcp_hub.attach.serve import mode_in, serve_attached
+
+
+@pytest.fixture
+def unclear(tmp_path: Path) -> HubWanted:
+    """A configuration that may hide a variable, for which no hub can be shared."""
+    place = tmp_path / "servers.yaml"
+    place.write_text(r'servers: {a: {command: x, args: ["\u0024{TOKEN}"]}}')
+    return HubWanted(["serve"], str(place), None, None, None)
+
+
+def test_a_client_that_cannot_join_gets_a_hub_of_its_own_and_one_line(
+    unclear: HubWanted, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "why_not", lambda env: None)
+    assert serve_attached(unclear, "auto") is False
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1 and unclear.config in said
+
+
+def test_where_auto_is_not_to_attach_nothing_is_said(
+    unclear: HubWanted, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "why_not", lambda env: "this is CI")
+    assert serve_attached(unclear, "auto") is False
+    assert serve_attached(unclear, "never") is False
+    assert capfd.readouterr().err == ""
+
+
+def test_always_ends_the_program_in_place_of_a_hub_of_its_own(
+    unclear: HubWanted, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        serve_attached(unclear, "always")
+    assert ended.value.code == 3 and "[not_attached]" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"), [("servers: {}", "auto"), ("hub: {attach: always}", "always"), ("x: attach", None)]
+)
+def test_the_mode_is_auto_unless_the_file_has_another(tmp_path: Path, text: str, mode: str | None) -> None:
+    place = tmp_path / "servers.yaml"
+    place.write_text(text)
+    assert mode_in(str(place)) == mode
+    assert mode_in(str(tmp_path / "missing")) is None
+
+
+@pytest.mark.parametrize(
+    ("env", "attaches"),
+    [({"CI": "true"}, False), ({"CI": "1"}, False), ({"container": "podman"}, False),
+     ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, False), ({"CI": "false"}, True), ({}, True)],
+)  # fmt: skip
+def test_auto_does_not_attach_in_containers_and_ci(
+    env: Mapping[str, str], attaches: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os.path, "exists", lambda path: False)
+    assert (why_not(env) is None) == attaches
+
+
+def test_a_hub_gets_the_variables_of_its_configuration_and_nothing_secret_else() -> None:
+    given = {
+        "HOME": "/home/ann", "TOKEN": "named", "SECRET": "not named", "LC_ALL": "C", "PATH": "bin:/opt/x:",
+        "MCP_HUB_INSTANCE": "of another hub", "MCP_HUB_TOKEN": "t", "MCP_HUB_ATTACH": "always",
+    }  # fmt: skip
+    own = hub_environment(given, ["TOKEN", "MISSING"])
+    assert {name: own.get(name) for name in given if name != "PATH"} == {
+        "HOME": "/home/ann", "TOKEN": "named", "SECRET": None, "LC_ALL": "C",
+        "MCP_HUB_INSTANCE": None, "MCP_HUB_TOKEN": None, "MCP_HUB_ATTACH": None,
+    }  # fmt: skip
+    path = own["PATH"].split(":")
+    assert path[0] == "/opt/x" and "/usr/bin" in path and all(map(os.path.isabs, path))

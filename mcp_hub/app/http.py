@@ -60,15 +60,9 @@ class HttpFront:
     """
 
     def __init__(
-        self,
-        app: App,
-        profile: str | None,
-        *,
-        is_open: bool,
-        dashboard: DashboardMode = "off",
-        installs: Callable[[], list[ClientInstall]] = list,
-        is_private: bool = False,
-    ) -> None:
+        self, app: App, profile: str | None, *, is_open: bool, dashboard: DashboardMode = "off",
+        installs: Callable[[], list[ClientInstall]] = list, is_private: bool = False,
+    ) -> None:  # fmt: skip
         settings, http = app.settings, app.settings.hub.http
         admission = admission_of(http)
         most, each, body = http.max_sessions, http.sessions_per_principal, http.max_body

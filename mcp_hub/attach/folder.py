@@ -24,6 +24,8 @@ _LONGEST = 103
 _SCOPE = 16
 _KEY = "key"
 _KEY_SIZE = 32
+SHORT = "/tmp"
+"""Where the folder is if all other paths are too long."""
 
 
 class Untrusted(Exception):
@@ -53,7 +55,7 @@ def hub_folder(config: str, names: "Collection[str]", env: "Mapping[str, str]") 
 
 def _bases(env: "Mapping[str, str]") -> list[str]:
     runtime, state = env.get("XDG_RUNTIME_DIR", ""), state_folder(env)
-    bases = [os.path.join(state, "attach"), os.path.join("/tmp", f"mcp-hub-{os.geteuid()}")]
+    bases = [os.path.join(state, "attach"), os.path.join(SHORT, f"mcp-hub-{os.geteuid()}")]
     if os.path.isabs(runtime) and problem_of(runtime) is None:
         bases.insert(0, os.path.join(runtime, "mcp-hub"))
     return bases

@@ -2,7 +2,9 @@
 
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -13,8 +15,16 @@ KEY = bytes(32)
 
 
 @pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    return {"XDG_RUNTIME_DIR": "", "MCP_HUB_STATE_DIR": str(tmp_path), "HOME": "/home/ann", "TOKEN": "a"}
+def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A state folder whose name is short enough for sockets."""
+    with TemporaryDirectory(prefix="s", dir="/tmp") as folder, TemporaryDirectory(prefix="t", dir="/tmp") as short:
+        monkeypatch.setattr(folders, "SHORT", short)
+        yield Path(folder)
+
+
+@pytest.fixture
+def env(state: Path) -> dict[str, str]:
+    return {"XDG_RUNTIME_DIR": "", "MCP_HUB_STATE_DIR": str(state), "HOME": "/home/ann", "TOKEN": "a"}
 
 
 def test_scopes_differ_by_configuration_values_key_and_home(env: dict[str, str]) -> None:
@@ -63,18 +73,15 @@ def test_a_folder_that_may_be_another_users_is_refused(
         hub_folder("/a", [], env)
 
 
-def test_a_base_that_others_may_write_is_passed_over(env: dict[str, str], tmp_path: Path) -> None:
-    tmp_path.chmod(0o777)
-    found = hub_folder("/a", [], env)
-    os.rmdir(found)
-    assert found.startswith(f"/tmp/mcp-hub-{os.geteuid()}/")
+def test_a_base_that_others_may_write_is_passed_over(env: dict[str, str], state: Path) -> None:
+    state.chmod(0o777)
+    assert hub_folder("/a", [], env).startswith(f"{folders.SHORT}/mcp-hub-{os.geteuid()}/")
 
 
 def test_a_path_that_is_too_long_for_a_socket_is_passed_over(env: dict[str, str], tmp_path: Path) -> None:
     long = tmp_path / ("x" * 90)
     found = hub_folder("/a", [], {**env, "MCP_HUB_STATE_DIR": str(long)})
-    os.rmdir(found)
-    assert found.startswith(f"/tmp/mcp-hub-{os.geteuid()}/") and not long.exists()
+    assert found.startswith(f"{folders.SHORT}/mcp-hub-{os.geteuid()}/") and not long.exists()
 
 
 @pytest.mark.parametrize("damage", ["mode", "link", "file"])

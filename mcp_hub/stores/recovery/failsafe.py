@@ -118,7 +118,7 @@ class FailsafeStore:
                 self._away.create(row, chunk, done)
                 return
             if error is None:
-                self._confirmed(base.begin(row, chunk))
+                self._confirmed(base.begin(row, chunk), chunk.lines)
             done(error)
 
         file.create(row, chunk, on_done)
@@ -146,7 +146,7 @@ class FailsafeStore:
                 return
             row = self._own.get(stream)
             if error is None and row is not None:
-                self._confirmed(base.changed(row, chunk, change))
+                self._confirmed(base.changed(row, chunk, change), chunk.lines)
             elif error is None:
                 self._files.worked()
             done(error)
@@ -155,7 +155,7 @@ class FailsafeStore:
 
     def _append_away(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
         if stream in self._own:
-            self._away.leave(self._own.pop(stream))
+            self._go_away(self._own.pop(stream))
         self._away.memory.append(stream, epoch, chunk, change, done)
 
     def _append_home(
@@ -196,8 +196,12 @@ class FailsafeStore:
         else:
             file.create(row, rest, on_done)
 
-    def _confirmed(self, row: StreamInfo) -> None:
-        """The file holds the stream as the row says."""
+    def _go_away(self, row: StreamInfo) -> None:
+        """A stream that the file holds as the row says continues in memory."""
+        self._away.leave(row)
+
+    def _confirmed(self, row: StreamInfo, lines: tuple[bytes, ...] = ()) -> None:
+        """The file holds the stream as the row says; `lines` are its last events, those that were written now."""
         self._files.worked()
         if row.has_ended:
             self._own.pop(row.id, None)
@@ -301,7 +305,7 @@ class FailsafeStore:
             self._files.failed(fault)
             return None
         if claimed is not None:
-            self._confirmed(claimed)
+            self._confirmed(claimed, tuple(lines))
         return claimed
 
     async def sweep(self, now: float) -> int:

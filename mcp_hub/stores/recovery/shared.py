@@ -14,7 +14,7 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
 from mcp_hub.stores import base
-from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, SessionRow
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.recovery.failsafe import BackedStore, Backing, FailsafeStore
@@ -178,13 +178,23 @@ class SharedFailsafeStore(FailsafeStore):
         file.fetch(stream, after, most, fetched)
 
     async def find(self, stream: CallId) -> StreamInfo | None:
+        """Raises `StoreFault` where it cannot be known: while the store is away, and until all have returned to it."""
         try:
-            return await super().find(stream)
+            found = await super().find(stream)
         except StoreFault:
             here = self._away.row(stream) or self._own.get(stream)
             if here is None:
                 raise
             return here
+        return self._sure(found)
+
+    async def session(self, id_: str) -> SessionRow | None:
+        return self._sure(await super().session(id_))
+
+    def _sure(self, found: T | None) -> T | None:
+        if found is None and not self._files.is_settled:
+            raise _away()
+        return found
 
     async def _ask(self, ask: Callable[[BackedStore], Awaitable[T]], otherwise: T) -> T:
         """Raises `StoreFault`."""
@@ -197,6 +207,10 @@ class SharedFailsafeStore(FailsafeStore):
             raise
 
     # -- coming home
+
+    async def _try_again(self) -> None:
+        """With each look for orphans: others wait for what is in memory, though nothing runs here any more."""
+        await self._tend()
 
     async def _bring_home(self) -> None:
         """Returns what is in memory, also streams that run: others wait for their events."""

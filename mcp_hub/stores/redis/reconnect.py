@@ -22,6 +22,10 @@ class Reconnect:
     def is_fit(self) -> bool:
         return self._beats is None
 
+    @property
+    def is_settled(self) -> bool:
+        return self.file.leases.is_trusted
+
     def for_writing(self) -> RedisStore | None:
         return self.file if self.is_fit else None
 
@@ -30,6 +34,7 @@ class Reconnect:
 
     def failed(self, fault: StoreFault) -> None:
         is_news, self._beats = self.is_fit, self.file.leases.beats
+        self.file.leases.lost()
         if is_news:
             log.error("store_failed", store=self.file.name, fault=fault.fault, reason=str(fault), durable=False)
 

@@ -37,6 +37,8 @@ class SharedFailsafeStore(FailsafeStore):
         self._recent = RecentEvents(clock)
         self._returning: dict[CallId, list[Callable[[], None]]] = {}
         """Streams that are on their way back, with the appends that wait for that."""
+        self._doubtful: list[StreamInfo] = []
+        """Streams that the store may have made, though it did not say so: their calls were never sent."""
 
     def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
         """With a key it fails while the store is away: another replica may have given the key to a call."""
@@ -53,6 +55,7 @@ class SharedFailsafeStore(FailsafeStore):
             self._confirmed(base.begin(row, chunk), chunk.lines)
         elif isinstance(error, StoreFault):
             self._files.failed(error)
+            self._doubtful.append(row)
         done(error)
 
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
@@ -214,6 +217,12 @@ class SharedFailsafeStore(FailsafeStore):
 
     async def _bring_home(self) -> None:
         """Returns what is in memory, also streams that run: others wait for their events."""
+        file = self._files.file
+        if file is not None and self._files.is_fit:
+            doubtful, self._doubtful = self._doubtful, []
+            for row in doubtful:
+                nothing, gone = Chunk(row.last + 1, ()), Change(row.updated, "failed", ttl=0.0, frees_key=True)
+                file.append(row.id, row.epoch, nothing, gone, lambda _: None)
         for session in self._away.memory.sessions if self._files.is_fit else ():
             await self.put_session(session)
         for row in self._away.returnable()[:_AT_ONCE]:

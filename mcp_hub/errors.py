@@ -224,6 +224,10 @@ class UpstreamUnavailable(RpcError, code=1001, symbol="upstream_unavailable"):
     """The server is not up; the call was not sent."""
 
 
+class SessionElsewhere(UpstreamUnavailable, symbol="session_elsewhere"):
+    """The server's process for this session runs at another replica of the hub; the call was not sent."""
+
+
 class UpstreamLost(RpcError, code=1002, symbol="upstream_crashed"):
     """The connection to the server broke while the call ran; its outcome is unknown."""
 
@@ -302,6 +306,10 @@ class HubStopping(RpcError, code=1005, symbol="hub_stopped"):
 
 class HubRestarted(RpcError, code=1006, symbol="hub_restarted"):
     """The hub was restarted and cannot continue the call; its outcome is unknown."""
+
+
+class OwnerLost(HubRestarted, symbol="owner_lost"):
+    """The replica of the hub that ran the call is gone or cut off from the store; the call's outcome is unknown."""
 
 
 class ExecutorLost(RpcError, code=1007, symbol="executor_lost"):

@@ -24,6 +24,7 @@ from mcp_hub.app.limits import (
     call_limits,
     open_documents,
     open_store,
+    session_holder,
     state_dir,
     stream_limits,
     time_limits,
@@ -61,6 +62,7 @@ from mcp_hub.hub import HubPort, LongResults
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 from mcp_hub.sessions.client_kinds import ClientKinds
+from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents.base import Documents
 from mcp_hub.stores.epochs import Epochs
 from mcp_hub.stores.keyed_files import KeyedFiles
@@ -203,6 +205,7 @@ def _sources(
     gate: Gate,
     turn: Turn,
     client: ClientEra | None,
+    store: EventStore,
     owns_process: bool,
     background: bool,
 ) -> UpstreamFactory:
@@ -213,7 +216,7 @@ def _sources(
     logs = ServerLogWriter(log_folder(state, loaded.place), wall_time) if keeps_logs else None
     return UpstreamFactory(
         env, folder, memory, SystemClock(), changes, watchdog, state / "lists", logins, gate, turn, era, logs,
-        background,
+        background, partial(session_holder, store),
     )  # fmt: skip
 
 
@@ -223,15 +226,22 @@ def _approvals(loaded: Loaded, records: KeyedFiles, changes: Notices, servers: U
     return Approvals(records, loaded.place, policies(settings), changes, wall_time, servers.relist, confirms)
 
 
-def _executor_upstream(settings: Settings, env: Mapping[str, str], changes: Notices) -> ExecutorUpstream:
+def _executor_upstream(
+    settings: Settings, env: Mapping[str, str], changes: Notices, servers: UpstreamSet
+) -> ExecutorUpstream:
     epochs = Epochs(KeyedFiles(state_dir(env) / "executors"))
     limits = ExecutorLimits(event=settings.hub.limits.event)
-    return ExecutorUpstream(executor_server(settings), changes, SystemClock(), limits, epochs)
+    made = ExecutorUpstream(executor_server(settings), changes, SystemClock(), limits, epochs)
+    servers.upstreams[made.name] = made
+    return made
 
 
-def _pending_input(settings: Settings, state: Path, registry: CallRegistry) -> PendingInput:
-    key = partial(stored_key, KeyedFiles(state / "keys"), "request-state")
-    return PendingInput(SystemClock(), settings.hub.limits.question_timeout, registry.cancel, key)
+def _pending_input(settings: Settings, state: Path, registry: CallRegistry, store: EventStore) -> PendingInput:
+    def key() -> bytes:
+        return store.secret or stored_key(KeyedFiles(state / "keys"), "request-state")
+
+    seconds = settings.hub.limits.question_timeout
+    return PendingInput(SystemClock(), seconds, registry.cancel, key, is_shared=store.is_shared)
 
 
 def _catalog(
@@ -280,25 +290,24 @@ def build(
     settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings)
     clock, changes, turn = SystemClock(), Notices(), Turn()
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
+    store, kinds = open_store(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
     logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
     approvals = _approvals(loaded, records, changes, servers)
     reads = ReadCheck(lambda server: catalog.rules(None).servers.get(server, _REMOVED), approvals.is_confirmed)
     checked = gate(approvals, reads.check)
-    sources = _sources(loaded, env, watchdog, changes, logins, checked, turn, client, owns_process, background)
+    sources = _sources(loaded, env, watchdog, changes, logins, checked, turn, client, store, owns_process, background)
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
-    executors = _executor_upstream(settings, env, changes) if has_executors else None
-    if executors is not None:
-        servers.upstreams[executors.name] = executors
-    streams = StreamTable(open_store(settings, env), clock, stream_limits(settings), lambda row: hub.take_up(row))
-    documents, kinds = open_documents(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
+    executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
+    streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.take_up(row))
+    documents = open_documents(settings, env, store)
     seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way)
     registry = _registry(settings, env, servers, streams, turn, seen.recent.ended if has_executors else None)
     durations, rules = time_limits(settings), _session_rules(settings, seen)
-    results = LongResults(Retention(documents, estimate), ReadResult(documents, estimate, clock))
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
     hub = HubPort(
-        catalog, registry, servers.upstreams, durations, rules, _pending_input(settings, state, registry),
-        changes, streams, current.call_rules, follow_up, seen.clients, results, turn,
+        catalog, registry, servers.upstreams, durations, rules,
+        _pending_input(settings, state, registry, streams.store), changes, streams, current.call_rules, follow_up,
+        seen.clients, LongResults(Retention(documents, estimate), ReadResult(documents, estimate, clock)), turn,
     )  # fmt: skip
     fixed = None if executors is None else executors.name
     applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)

@@ -22,6 +22,7 @@ from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents.base import DocumentLimits, Documents
 from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.upstreams.supervision.scoped import Holder
 
 _FOLDERS: Final = (
     *("approvals", "clients", "executors", "instances", "keys", "lists", "logs", "oauth"),
@@ -75,8 +76,8 @@ def untrusted_state(settings: Settings | None, env: Mapping[str, str]) -> dict[P
     return dict(untrusted_folders(folders, env))
 
 
-def open_documents(settings: Settings, env: Mapping[str, str]) -> Documents:
-    """Where long results are kept, not open yet."""
+def open_documents(settings: Settings, env: Mapping[str, str], store: EventStore) -> Documents:
+    """Where long results are kept, not open yet; beside the streams."""
     limits = settings.hub.limits
     bounds = DocumentLimits(
         ttl=limits.result_ttl,
@@ -85,7 +86,21 @@ def open_documents(settings: Settings, env: Mapping[str, str]) -> Documents:
         total_bytes=limits.results_size,
         memory_bytes=limits.results_size,
     )
-    return stores.open_documents(settings.hub.store.type, _store_folder(settings, env), bounds, wall_time)
+    if settings.hub.store.type == "redis":
+        from mcp_hub.stores.redis.opened import redis_documents
+
+        return redis_documents(store, bounds, wall_time)
+    kind: stores.StoreKind = "memory" if settings.hub.store.type == "memory" else "sqlite"
+    return stores.open_documents(kind, _store_folder(settings, env), bounds, wall_time)
+
+
+def session_holder(store: EventStore, server: str) -> Holder | None:
+    """Knows which replica has the server's process of a session; None where there is one hub only."""
+    if not store.is_shared:
+        return None
+    from mcp_hub.stores.redis.opened import redis_holdings
+
+    return redis_holdings(store, server)
 
 
 def _store_folder(settings: Settings, env: Mapping[str, str]) -> Path:
@@ -96,7 +111,14 @@ def _store_folder(settings: Settings, env: Mapping[str, str]) -> Path:
 def open_store(settings: Settings, env: Mapping[str, str]) -> EventStore:
     """Where streams are kept, not open yet."""
     chosen, limits, folder = settings.hub.store, settings.hub.limits, _store_folder(settings, env)
-    return stores.open_store(chosen.type, folder, StoreLimits(limits.stream_events, limits.stream_size), SystemClock())
+    bounds = StoreLimits(limits.stream_events, limits.stream_size)
+    if chosen.type != "redis" or chosen.url is None:
+        kind: stores.StoreKind = "memory" if chosen.type == "memory" else "sqlite"
+        return stores.open_store(kind, folder, bounds, SystemClock())
+    from mcp_hub.stores.redis.opened import redis_store
+
+    url = chosen.url.get_secret_value()
+    return redis_store(url, chosen.prefix, chosen.lease, chosen.acknowledge, bounds, SystemClock())
 
 
 def call_limits(settings: Settings) -> CallLimits:

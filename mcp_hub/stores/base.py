@@ -81,6 +81,14 @@ class EventStore(Protocol):
     """Id of this hub process, `in_` + 26 characters."""
 
     @property
+    def is_shared(self) -> bool:
+        """Whether the next request of a client may come to another process, so that sessions are stored at once."""
+
+    @property
+    def secret(self) -> bytes | None:
+        """A key that all who share the store have; None where it is for their state folder to keep."""
+
+    @property
     def is_durable(self) -> bool:
         """Whether what is confirmed from now on survives this process."""
 
@@ -129,7 +137,20 @@ class EventStore(Protocol):
     async def has_news(self) -> bool:
         """Whether another process has written since this was asked last. Cheap."""
 
+    def moved(self, followed: Sequence[StreamInfo]) -> Collection[CallId]:
+        """Those of the streams followed here that may have events behind their row's last one; the others have none.
+
+        From here on the store watches these streams, and no others, for `has_news` and `wait`.
+        """
+
+    async def wait(self, seconds: float) -> None:
+        """Returns after so many seconds, or sooner once there may be news."""
+
     # -- what an owner left behind
+
+    @property
+    def orphan_interval(self) -> float:
+        """Seconds between two looks for orphans: what that costs depends on the store."""
 
     async def orphans(self) -> list[StreamInfo]:
         """Streams that have not ended and whose owner is gone: its lock can be taken."""

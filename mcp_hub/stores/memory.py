@@ -4,8 +4,9 @@ Callbacks are called before the methods that take them return. Any other owner t
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+import anyio
 import msgspec
 
 from mcp_hub.call import StreamInfo
@@ -61,6 +62,9 @@ class MemoryStore:
     """An `EventStore` without a file."""
 
     is_durable = False
+    is_shared = False
+    secret = None
+    orphan_interval = 5.0
 
     def __init__(self, limits: StoreLimits | None = None, instance: str | None = None) -> None:
         self.instance = instance or new_instance_id()
@@ -202,6 +206,12 @@ class MemoryStore:
     async def has_news(self) -> bool:
         return False
 
+    def moved(self, followed: Sequence[StreamInfo]) -> Collection[CallId]:
+        return [row.id for row in followed]
+
+    async def wait(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+
     async def orphans(self) -> list[StreamInfo]:
         running = [stream.row for stream in self._streams.values() if not stream.row.has_ended]
         return [row for row in running if row.owner != self.instance]
@@ -233,6 +243,11 @@ class MemoryStore:
             self.drop(id_)
         self._sessions = {id_: session for id_, session in self._sessions.items() if session.expires > now}
         return len(old)
+
+    @property
+    def sessions(self) -> list[SessionRow]:
+        """All that are here."""
+        return list(self._sessions.values())
 
     async def put_session(self, session: SessionRow) -> None:
         self._sessions.pop(session.id, None)

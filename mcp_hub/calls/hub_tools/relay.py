@@ -1,6 +1,6 @@
 """Questions of a call that runs without its client, passed on by another call of that client which waits for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from mcp_hub.call import CallChannel, Question
@@ -8,6 +8,9 @@ from mcp_hub.calls.streams.port import StreamHandle
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, InputReceived, InputRequired
 from mcp_hub.types import RawJson
+
+Asks = Callable[[str, RawJson], bool]
+"""Says whether the client can be asked a question, by its method and parameters."""
 
 
 class Relay:
@@ -17,14 +20,15 @@ class Relay:
     """
 
     def __init__(
-        self, stream: StreamHandle, channel: CallChannel, wake: Callable[[], None], asks: Callable[[str, RawJson], bool]
-    ) -> None:
+        self, stream: StreamHandle, channel: CallChannel, wake: Callable[[], None], asks: Asks,
+        answered: Collection[str] = (),
+    ) -> None:  # fmt: skip
         self._asks = asks
         self._wake = wake
         self._stream = stream
         self._channel = channel
         self._known = stream.info.last
-        self._asked: set[str] = set()
+        self._asked = set(answered)
         self._open: dict[str, str] = {}  # keys of the stream, to those of the channel
         self._answers: list[tuple[str, RawJson | RpcError]] = []
 
@@ -33,9 +37,14 @@ class Relay:
         return bool(self._open)
 
     async def begin(self) -> None:
-        """Asks the questions that are open already."""
-        for question in (await self._stream.questions()).values():
-            self._ask(question)
+        """Asks the questions that are open already.
+
+        Where the store does not have those yet that are answered, what it has open is older: answered, too.
+        """
+        questions = await self._stream.questions()
+        if self._asked <= questions.keys():
+            for question in questions.values():
+                self._ask(question)
 
     def take(self, seq: int, event: CallEvent) -> None:
         """An event of the stream; questions before the beginning are known."""

@@ -87,6 +87,10 @@ class Recovery:
         self.file: SqliteStore | None = None
 
     @property
+    def is_settled(self) -> bool:
+        return True
+
+    @property
     def is_fit(self) -> bool:
         return self._is_whole and not self._retry.is_out
 
@@ -144,6 +148,7 @@ class Recovery:
     async def close(self) -> None:
         if self.file is not None:
             await self.file.close()
+        self._instances.leave()
 
     async def _replace(self, leave: Callable[[], None]) -> None:
         old = self.file

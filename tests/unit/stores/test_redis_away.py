@@ -1,0 +1,307 @@
+"""The server of the streams is killed, paused and started again: owners continue, and nothing confirmed is lost."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from mcp_hub.calls.rules import CallRules, StreamLimits
+from mcp_hub.calls.streams.port import StreamHandle, StreamPort
+from mcp_hub.calls.streams.stream import Stream
+from mcp_hub.calls.streams.table import StreamTable
+from mcp_hub.clock import SystemClock
+from mcp_hub.errors import Fenced, StoreError
+from mcp_hub.stores.base import Change, Message, SessionRow
+from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.recovery.shared import SharedFailsafeStore
+from mcp_hub.stores.redis.opened import redis_store
+from tests.redis_server import NO_SERVER, RedisServer, binary
+from tests.unit.stores.event_stores import append, create, events, found, new_row, numbered, opened, replayed
+from tests.unit.stores.test_redis_replicas import fall_silent
+
+pytestmark = [pytest.mark.anyio, pytest.mark.processes, pytest.mark.slow]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    if binary() is None:
+        pytest.skip(NO_SERVER)
+    server = RedisServer(tmp_path)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def new_store(server: RedisServer, lease: float = 1.0) -> SharedFailsafeStore:
+    return redis_store(server.url, "test:", lease, "local", StoreLimits(), SystemClock())
+
+
+@pytest.fixture
+async def pair(server: RedisServer) -> AsyncIterator[tuple[SharedFailsafeStore, SharedFailsafeStore]]:
+    async with opened(one := new_store(server)), opened(two := new_store(server)):
+        yield one, two
+
+
+async def is_back(store: SharedFailsafeStore) -> None:
+    """Returns when the store uses the server again, and has brought everything home."""
+    while not store.is_durable:
+        await store.has_news()
+        await store.wait(0.05)
+    await store.has_news()
+
+
+Pair = tuple[SharedFailsafeStore, SharedFailsafeStore]
+
+
+async def test_an_owner_continues_in_memory_and_its_tail_returns(server: RedisServer, pair: Pair) -> None:
+    one, two = pair
+    running, ended = await create(one, new_row(one), 2), await create(one, new_row(one))
+    server.kill()
+    await append(one, running, 3, 2)
+    await append(one, ended, 2, 2, status="completed")
+    await append(one, running, 5, 1, message="still here")
+    new = await create(one, new_row(one), 3)
+    assert not one.is_durable and not one.survives(running.id)
+    assert (await found(one, running)).last == 5
+    for id_ in (running.id, new.id):
+        with pytest.raises(StoreFault):
+            await two.find(id_)
+    server.start()
+    await is_back(one)
+    await is_back(two)
+    assert await replayed(two, running) == await replayed(one, running) == numbered(1, 5)
+    assert await replayed(two, ended) == numbered(1, 3) and (await found(two, ended)).status == "completed"
+    assert await replayed(two, new) == numbered(1, 3) and one.survives(new.id)
+    assert (await found(two, running)).message == "still here"
+    await append(one, running, 6, status="cancelled")
+    assert await replayed(two, running) == numbered(1, 6)
+
+
+async def test_what_is_unknown_may_be_on_its_way_when_the_server_is_back(server: RedisServer, pair: Pair) -> None:
+    one, two = pair
+    server.kill()
+    row = await create(one, new_row(one))
+    for store in pair:
+        with pytest.raises(StoreFault):
+            await store.find(new_row(store).id)
+    server.start()
+    await is_back(two)
+    with pytest.raises(StoreFault):
+        await two.find(row.id)
+    with pytest.raises(StoreFault):
+        await two.session("se_1")
+    await is_back(one)
+    assert (await found(two, row)).id == row.id
+    while not two._files.is_settled:
+        await two.wait(0.05)
+    assert await two.find(new_row(two).id) is None and await two.session("se_1") is None
+
+
+async def test_a_stream_whose_beginning_was_not_answered_is_removed_with_its_key(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = pair
+    row = await create(two, new_row(one, key="k"))  # as the server may have done it for the first one
+    answers: list[StoreError | None] = []
+    one._created(row, events(1, 1), answers.append, StoreFault("away", "it did not answer"))
+    assert [type(answer) for answer in answers] == [StoreFault]
+    await is_back(one)
+    while not two._files.is_settled or await two.find(row.id) is not None:
+        await two.wait(0.05)
+    assert await two.find_key("local", "k") is None
+    monkeypatch.setattr("mcp_hub.stores.redis.index._PENDING_MS", 0)
+    await create(two, new_row(two, key="k"))
+
+
+async def test_an_append_that_is_under_way_while_its_stream_leaves_is_not_lost(pair: Pair) -> None:
+    one, two = pair
+    row = await create(one, new_row(one))
+    answers: list[StoreError | None] = []
+    one.append(row.id, 1, events(2, 1), Change(5.0), answers.append)
+    one._leave()  # the server is another
+    while not answers:
+        await one.wait(0.05)
+    assert answers == [None] and (await found(one, row)).last == 2
+    one._files.failed(StoreFault("away", "it does not answer"))
+    await append(one, row, 3)
+    await is_back(one)
+    await append(one, row, 4, status="completed")
+    assert await replayed(two, row) == numbered(1, 4)
+
+
+async def test_an_ended_tail_returns_though_nothing_runs_here_any_more(server: RedisServer, pair: Pair) -> None:
+    one, two = pair
+    row = await create(one, new_row(one))
+    server.kill()
+    await append(one, row, 2, status="completed")
+    server.start()
+    while not one.is_durable:
+        await one.orphans()
+        await one.wait(0.05)
+    await is_back(two)
+    assert await replayed(two, row) == numbered(1, 2)
+
+
+async def test_what_only_the_store_can_know_fails_while_it_is_away(server: RedisServer, pair: Pair) -> None:
+    one, _ = pair
+    own = await create(one, new_row(one))
+    server.kill()
+    for ask in (one.find_key("local", "k"), one.rows("local", 10), one.session("se_1"), one.find(new_row(one).id)):
+        with pytest.raises(StoreFault):
+            await ask
+    with pytest.raises(StoreFault):
+        await create(one, new_row(one, key="k"))
+    assert await found(one, own) == own
+    assert await one.orphans() == [] and not await one.is_orphan(new_row(one, owner="in_other"))
+    assert await one.claim(new_row(one, owner="in_other"), [], Change(5.0)) is None
+    assert await one.post(Message(own.id, "input", b"1")) and await one.inbox() == [Message(own.id, "input", b"1")]
+
+
+async def test_a_session_that_began_meanwhile_is_known_everywhere_afterwards(server: RedisServer, pair: Pair) -> None:
+    one, two = pair
+    server.kill()
+    session = SessionRow("se_1", "local", b"{}", 4e9)
+    await one.put_session(session)
+    assert await one.session("se_1") == session
+    server.start()
+    await is_back(one)
+    await is_back(two)
+    assert await two.session("se_1") == session
+
+
+async def test_a_stream_is_not_acknowledged_before_other_replicas_can_find_it(server: RedisServer, pair: Pair) -> None:
+    one, _ = pair
+    streams = StreamPort(StreamTable(one, SystemClock(), StreamLimits()), lambda server, tool: CallRules())
+    server.kill()
+    row = await create(one, new_row(one), 1)
+    told: list[bool] = []
+    StreamHandle(streams, Stream(row, one)).on_stored(lambda: told.append(one.survives(row.id)))
+    await append(one, row, 2)
+    assert told == []
+    server.start()
+    while not told:
+        await is_back(one)
+        await one.wait(0.05)
+    assert told == [True]
+
+
+async def test_a_paused_server_is_given_up_and_its_late_answers_do_no_harm(server: RedisServer, pair: Pair) -> None:
+    one, two = pair
+    row = await create(one, new_row(one))
+    server.pause()
+    try:
+        await append(one, row, 2, 3)
+        assert not one.is_durable
+        await append(one, row, 5)
+    finally:
+        server.go_on()
+    await is_back(one)
+    await append(one, row, 6, status="completed")
+    await is_back(two)
+    assert await replayed(two, row) == numbered(1, 6)
+
+
+async def test_a_tail_of_a_stream_that_was_claimed_meanwhile_is_refused(server: RedisServer, pair: Pair) -> None:
+    one, two = pair
+    row = await create(one, new_row(one))
+    store = one._files.file
+    server.kill()
+    await append(one, row, 2)
+    await fall_silent(store)  # type: ignore[arg-type]  # it is the store on the server
+    server.start()
+    await is_back(two)
+    while not (left := await two.orphans()):
+        await two.wait(0.05)
+    assert [found.id for found in left] == [row.id]
+    assert await two.claim(left[0], numbered(2, 2), Change(5.0, status="failed")) is not None
+    await store.touch()  # type: ignore[union-attr]
+    await is_back(one)
+    with pytest.raises(Fenced):
+        await append(one, row, 3)
+    assert await replayed(one, row) == numbered(1, 2)
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+async def test_what_a_server_loses_by_its_restart_is_written_again(
+    server: RedisServer, pair: Pair, *, is_noticed: bool
+) -> None:
+    one, two = pair
+    old = await create(one, new_row(one, ttl=60.0), 2)
+    grown, ended, new = old, await create(one, new_row(one), 1), await create(one, new_row(one, key="k"), 1)
+    aof = sum(path.stat().st_size for path in (server.folder / "appendonlydir").glob("*.incr.aof"))
+    await append(one, grown, 3, 2)
+    await append(one, ended, 2, status="completed")
+    lost = await create(one, new_row(one), 3)
+    server.kill()
+    for path in (server.folder / "appendonlydir").glob("*.incr.aof"):  # as if the disk had been slow
+        with path.open("r+b") as file:
+            file.truncate(aof)
+    if is_noticed:
+        await append(one, grown, 5)
+    server.start()
+    await is_back(one)
+    await append(one, grown, 6 if is_noticed else 5, status="completed")
+    while (found := await two.find(ended.id)) is None or not found.has_ended or await two.find(lost.id) is None:
+        await one.has_news()
+        await one.wait(0.05)
+    for row, last in ((grown, 6 if is_noticed else 5), (ended, 2), (new, 1), (lost, 3)):
+        assert await replayed(two, row) == numbered(1, last)
+    assert await two.find_key("local", "k") == new
+
+
+async def test_a_hub_starts_without_its_server_and_finds_it_later(server: RedisServer) -> None:
+    server.kill()
+    async with opened(store := new_store(server)):
+        row = await create(store, new_row(store), 2)
+        assert not store.is_durable
+        server.start()
+        await is_back(store)
+        async with opened(other := new_store(server)):
+            assert await replayed(other, row) == numbered(1, 2)
+
+
+async def test_a_server_without_memory_counts_as_away(server: RedisServer, pair: Pair) -> None:
+    one, _ = pair
+    row = await create(one, new_row(one))
+    reader = one._files.file._reader  # type: ignore[union-attr]
+    await reader.ask(("CONFIG", "SET", "maxmemory", "1"))
+    await append(one, row, 2)
+    assert not one.is_durable
+    await reader.ask(("CONFIG", "SET", "maxmemory", "0"))
+    await is_back(one)
+    await append(one, row, 3, status="completed")
+    assert await replayed(one, row) == numbered(1, 3)
+
+
+async def test_settings_that_lose_streams_are_warned_of_and_the_password_is_not_shown(tmp_path: Path) -> None:
+    if binary() is None:
+        pytest.skip(NO_SERVER)
+    options = ("--appendonly", "no", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+    server = RedisServer(tmp_path, *options, "--requirepass", "very-secret-word")
+    server.start()
+    url = server.url.replace("//", "//:very-secret-word@")
+    try:
+        with structlog.testing.capture_logs() as logs:
+            async with opened(store := redis_store(url, "test:", 1.0, "local", StoreLimits(), SystemClock())):
+                assert store.is_durable
+            async with opened(store := redis_store(server.url, "test:", 1.0, "local", StoreLimits(), SystemClock())):
+                assert not store.is_durable
+    finally:
+        server.kill()
+    assert [log["event"] for log in logs[:2]] == ["store_may_evict", "store_not_persistent"]
+    assert any(log["event"] == "store_failed" for log in logs)
+    assert "very-secret-word" not in str(logs)
+
+
+async def test_a_replica_of_the_server_is_waited_for_where_that_is_asked(server: RedisServer) -> None:
+    with structlog.testing.capture_logs() as logs:
+        async with opened(store := redis_store(server.url, "test:", 1.0, "replica", StoreLimits(), SystemClock())):
+            row = await create(store, new_row(store))
+            await append(store, row, 2)
+            assert [log["event"] for log in logs].count("store_not_replicated") == 1
+            await append(store, row, 3, status="completed")
+    assert [log["event"] for log in logs].count("store_not_replicated") == 2

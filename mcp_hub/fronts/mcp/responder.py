@@ -132,7 +132,7 @@ class CallResponder:
     @property
     def has_more(self) -> bool:
         reader = self._reader
-        if reader.has_more or self.state is ResponderState.DUE or reader.failed is not None:
+        if reader.has_more or self._can_detach or reader.failed is not None:
             return True
         return self._must_ask
 
@@ -178,7 +178,7 @@ class CallResponder:
             frames += [(0, frame) for frame in self.withdrawn()]
         elif reader.failed is not None:
             self._lost(reader)
-        elif self.state is ResponderState.DUE and not reader.has_more:
+        elif self._can_detach:
             self._detach()
             frames += [(0, frame) for frame in self._questions.left()]
         elif self._must_ask:
@@ -221,6 +221,12 @@ class CallResponder:
         if self.state is ResponderState.FOLLOWING:
             self._become(ResponderState.DUE)
             self._wake()
+
+    @property
+    def _can_detach(self) -> bool:
+        """Whether the early answer is due and every event before it was taken; an ending among them is the answer."""
+        reader = self._reader
+        return self.state is ResponderState.DUE and not (reader.has_more or reader.is_behind)
 
     def _detach(self) -> None:
         assert self._early is not None
@@ -339,7 +345,7 @@ def _early_result(session: Session, output: EarlyOutput) -> bytes:
     if output.text is None:
         return tasks.created(task_of(row))
     result = msgspec.json.encode({"content": [{"type": "text", "text": output.text}], "isError": False})
-    done = marked(Completed(result), row.id, output.cursor, row.status)
+    done = marked(Completed(result), row.id, output.cursor, task_of(row).status)
     return b"".join(results.call_result("tools/call", done, session.era))
 
 

@@ -24,7 +24,7 @@ EVENT_STREAM: Final = "text/event-stream"
 
 MOST_WAIT: Final = 300.0
 """Seconds that a request may ask to wait; more is taken for this."""
-_SECONDS: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?")
+_SECONDS: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,9})?")
 _COUNT: Final = re.compile(r"[0-9]{1,18}")
 
 _MARKS: Final = ("x-mcp-hub", "producer-epoch")

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from mcp_hub.aio import call_later
 from mcp_hub.call import Call, Early
 from mcp_hub.calls.rules import StreamLimits
 from mcp_hub.calls.streams import stream as stream_module
@@ -27,7 +28,15 @@ from tests.unit.fakes import ResponderPort
 DONE = Completed(b'{"content":[]}')
 INFO = Log("info", b'{"level":"info","data":1}')
 TASK = Early(5.0, is_task=True)
+OUTPUT = Early(5.0, is_task=False)
 DELTA = Delta(b'[{"type":"text","text":"a"}]')
+
+
+class SlowStore(MemoryStore):
+    """Takes a moment to fetch, as from a file."""
+
+    def fetch(self, *what: Any) -> None:
+        call_later(0.01, lambda: super(SlowStore, self).fetch(*what))
 
 
 class Client:
@@ -251,6 +260,27 @@ async def test_what_stands_in_for_the_result_comes_when_it_is_due_and_behind_wha
     await sleep(0.2)
     assert client.responder.has_more
     assert numbers(client.gets(1)) == [2] and client.responder.detached and client.result["resultType"] == "task"
+
+
+@pytest.mark.parametrize(("early", "ends"), [(OUTPUT, True), (TASK, True), (OUTPUT, False)])
+@virtual
+async def test_a_slow_client_gets_every_event_before_what_stands_in_for_the_result(early: Early, ends: bool) -> None:
+    client = Client(partials=True, early=early, store=SlowStore())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream_module, "_TAIL_EVENTS", 4)
+        for _ in range(20):
+            await client.happens(INFO)
+        await sleep(5)
+        if ends:
+            await client.happens(Completed(b'{"content":[],"isError":true}'))
+        got: list[int] = []
+        while not client.responder.ended:
+            await sleep(0.02)  # a page is fetched
+            while client.responder.has_more and not client.responder.ended:
+                got += [seq for seq in numbers(client.gets()) if seq]
+    assert got == list(range(2, 22)) and client.responder.detached != ends
+    status, cursor = ("completed", "22") if ends else ("working", "21")
+    assert client.mark == {"stream": client.record.call.id, "cursor": cursor, "status": status}
 
 
 @pytest.mark.parametrize("case", ["ended before", "not ready", "closed"])

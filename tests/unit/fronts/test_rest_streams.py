@@ -187,6 +187,13 @@ async def test_parameter_that_is_none_is_refused(peer: RestPeer, parameter: str)
     problem(await peer.ask("GET", f"/v1/streams/{id_}/events?{parameter}"), 400, "invalid_parameter")
 
 
+@pytest.mark.parametrize("parameter", ["wait=0.000001", "wait=1000000000000", "limit=1000000000000"])
+async def test_parameter_that_asks_for_more_than_is_granted_is_taken(peer: RestPeer, parameter: str) -> None:
+    id_, lines = await finished(peer)
+    page = await peer.ask("GET", f"/v1/streams/{id_}/events?{parameter}")
+    assert page.status == 200 and len(page.json["events"]) == len(lines)
+
+
 async def test_form_that_is_not_offered_is_refused(peer: RestPeer) -> None:
     id_, _ = await finished(peer)
     for accept in ("text/html", "application/json;q=0", ""):

@@ -62,7 +62,7 @@ async def alternate(trial: Trial) -> None:
     """An old and a new client by turns retire one hub at most: never each other's for ever."""
     async with trial.place(servers=("a",)) as place:
         seen: set[int] = set()
-        for turn in range(trial.many(4, 20)):
+        for turn in range(trial.many(3, 20)):
             version = VERSIONS["old" if turn % 2 == 0 else "new"]
             async with place.joined("--attach", "auto", code=build(trial, version)):
                 seen |= place.hubs()

@@ -82,6 +82,16 @@ class Applier(msgspec.Struct, frozen=True):
         self._put(settings, {server: self.sources.make(settings, server)}, why)
         self.upstream_set.wake(server)
 
-    def _put(self, settings: Settings, fresh: Mapping[str, Upstream], why: str) -> None:
+    def isolate(self, server: str) -> None:
+        """From now on a server that asks its callers has a process for each session; calls at the shared one may end.
+
+        Raises `KeyError` for one that is not configured.
+        """
+        settings = self.current.settings
+        self.sources.put_interactive(settings.servers[server])
+        seconds = settings.hub.limits.question_timeout
+        self._put(settings, {server: self.sources.make(settings, server)}, "it asks its callers", seconds)
+
+    def _put(self, settings: Settings, fresh: Mapping[str, Upstream], why: str, seconds: float | None = None) -> None:
         stays = (*settings.servers, *([self.executor_name] if self.executor_name else ()))
-        self.upstream_set.put(fresh, stays, settings.hub.drain_timeout, why)
+        self.upstream_set.put(fresh, stays, settings.hub.drain_timeout if seconds is None else seconds, why)

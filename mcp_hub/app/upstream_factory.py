@@ -68,6 +68,14 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     background: bool = False
     holder: Callable[[str], Holder | None] = lambda server: None
 
+    def _eras(self, server: ServerSettings) -> ServerEras:
+        key = server_key(server.command or "", server.args) if server.url is None else url_key(server.url)
+        return ServerEras(self.memory, key, self.client)
+
+    def put_interactive(self, server: ServerSettings) -> None:
+        """Remembers that the server asks its callers."""
+        self._eras(server).put_interactive()
+
     def make(self, settings: Settings, name: str) -> Upstream:
         """The upstream of that name, not yet running."""
         server = settings.servers[name]
@@ -79,8 +87,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             return LocalUpstream.load(name, server.local, self.folder, self.env)
         if server.skills is not None:
             return FolderUpstream(name, server.skills, self.changes, self.gate)
-        key = server_key(server.command or "", server.args) if server.url is None else url_key(server.url)
-        eras = ServerEras(self.memory, key, self.client)
+        eras = self._eras(server)
         if server.url is None:
             output = None if self.logs is None else partial(self.logs.output, name)
             spec = partial(_spec, settings, server, self.env, self.folder, output)
@@ -91,7 +98,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         rules = _supervisor_rules(settings, name)
         lists = list_file(self.last_lists, name, server) if self.last_lists is not None else None
         clock, changes, gate = self.clock, self.changes, self.gate
-        scope = server.scope or (default_scope(server) if self.background else None)
+        scope = server.scope or (default_scope(server, asks=eras.is_interactive) if self.background else None)
         if scope in ("session", "call"):
 
             def connect_in(directory: str | None) -> Connect:

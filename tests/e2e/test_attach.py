@@ -180,3 +180,21 @@ async def test_a_request_is_taken_up_on_another_connection_by_its_stream(hubs: B
                 held.say("n.done")
                 answer = json.loads(await _line(received, b'{"jsonrpc":"2.0","id":7'))
                 assert answer["result"]["structuredContent"] == {"n": 7}
+
+
+async def test_nobody_waits_for_a_question_that_another_client_has_not_answered(hubs: Background) -> None:
+    journal = hubs.root / "journal"
+    text = servers_yaml({"a": argv(name="a", journal=journal, era="handshake")})
+    async with hubs.client(text) as asked, hubs.client(text) as other:
+        await asked.initialize(capabilities={"elicitation": {}})
+        await other.initialize()
+        call = await asked.send_request("tools/call", {"name": "a_ask_form", "arguments": {"nonce": "n"}})
+        question = await asked.wait_for(lambda message: message.get("method") == "elicitation/create")
+        assert "result" in await other.call("a_echo", {"text": "hello"})
+        assert len({event["pid"] for event in events(journal, "start")}) > 1
+        await asked.respond(question["id"], {"action": "accept", "content": {"name": "x"}})
+        assert "accept" in str((await asked.response(call))["result"])
+    async with hubs.client(text) as later:
+        await later.initialize()
+        (server,) = hubs.command("list", "--json")["servers"]
+        assert server["scope"] == "session"

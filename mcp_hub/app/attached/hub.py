@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 import anyio
 
+from mcp_hub.app.attached.askers import separate
 from mcp_hub.app.attached.claim import described
 from mcp_hub.app.attached.clients import AttachedClients, greeted
 from mcp_hub.app.attached.greeting import Hello, answer
@@ -134,6 +135,7 @@ class AttachedHub:
     async def _look_after(self, sockets: list[PrivateSocket]) -> None:
         while True:
             await anyio.sleep(min(_LOOK, self._idle / 4))
+            separate(self._app)
             now = anyio.current_time()
             if not self.is_idle:
                 self._used = now

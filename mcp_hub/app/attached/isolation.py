@@ -18,10 +18,15 @@ _BOUND: Final = re.compile(r"(?:^|[/@\\_-])serena(?:$|[/@\\_.-])", re.IGNORECASE
 """Servers that work on the project of their working directory."""
 
 
-def default_scope(server: ServerSettings) -> Literal["session"] | None:
-    """`session` for a browser, and for a server whose arguments depend on its client's working directory."""
+def default_scope(server: ServerSettings, *, asks: bool) -> Literal["session"] | None:
+    """`session` for a browser, a server whose arguments depend on its client's working directory, and one that `asks`.
+
+    A server in the handshake era does not say whom it asks, so that calls of others wait for the answer.
+    """
     if server.command is None:
         return None
+    if asks and server.era != "modern":
+        return "session"
     words = [server.command, *server.args]
     if any(_BROWSERS.search(word) for word in words):
         return "session"

@@ -81,6 +81,11 @@ class BothEras(ManagedUpstream):
             gate=None if gate is None else self._check_listed, starts=False, logs=self._logs,
         )  # fmt: skip
 
+    @property
+    def asks(self) -> bool:
+        """As of either connection."""
+        return super().asks or self._other.asks
+
     # -- eras ---------------------------------------------------------------------------------------------------
 
     @property

@@ -37,6 +37,11 @@ class ManagedUpstream(Supervisor):
     _successor: CallHandler | None = None
     """Takes the calls that this one cannot send any more."""
 
+    @property
+    def asks(self) -> bool:
+        """Whether the server asks its callers in a way that does not say which one: others wait while it does."""
+        return self._peer is not None and self._peer.is_interactive
+
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
         """As `Upstream.begin`; None while the upstream is not up, not free, or not behind a pipe."""
         peer = self._peer

@@ -27,9 +27,16 @@ def test_browsers_and_servers_of_a_working_directory_are_isolated(
     command: str, args: list[str], isolated: bool
 ) -> None:
     server = ServerSettings.model_validate({"command": command, "args": args})
-    assert default_scope(server) == ("session" if isolated else None)
+    assert default_scope(server, asks=False) == ("session" if isolated else None)
 
 
 def test_a_server_with_a_working_directory_of_its_own_is_shared() -> None:
-    assert default_scope(ServerSettings.model_validate({"command": "x", "args": ["."], "cwd": "/srv"})) is None
-    assert default_scope(ServerSettings.model_validate({"url": "https://playwright.example"})) is None
+    assert (
+        default_scope(ServerSettings.model_validate({"command": "x", "args": ["."], "cwd": "/srv"}), asks=False) is None
+    )
+    assert default_scope(ServerSettings.model_validate({"url": "https://playwright.example"}), asks=True) is None
+
+
+@pytest.mark.parametrize(("era", "scope"), [("follow", "session"), ("handshake", "session"), ("modern", None)])
+def test_a_server_that_asks_its_callers_is_isolated_where_it_does_not_say_whom(era: str, scope: str | None) -> None:
+    assert default_scope(ServerSettings.model_validate({"command": "x", "era": era}), asks=True) == scope

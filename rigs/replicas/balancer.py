@@ -25,7 +25,7 @@ _AT_A_TIME = 65536
 _CONNECTION = re.compile(rb"\r\n(?:connection|keep-alive):[^\r]*", re.IGNORECASE)
 _NOBODY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
 _LOST = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-_CHECK = b"GET /livez HTTP/1.1\r\nHost: balancer\r\nConnection: close\r\n\r\n"
+_CHECK = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 
 
 class Balancer:

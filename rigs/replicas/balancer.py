@@ -9,6 +9,7 @@ import argparse
 import itertools
 import re
 import sys
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ _PATIENCE = 2.0
 """Seconds for a replica to accept a connection, or to answer a health check."""
 _BETWEEN_CHECKS = 0.5
 _AT_A_TIME = 65536
+_KEPT = 100
 _CONNECTION = re.compile(rb"\r\n(?:connection|keep-alive):[^\r]*", re.IGNORECASE)
 _NOBODY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
 _LOST = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -29,11 +31,14 @@ _CHECK = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 
 
 class Balancer:
-    """Where the requests go; `requests` counts those that a replica took, `flips` the connections that were broken."""
+    """Where the requests go. `taken` has the latest: their method and the URL of the replica that took them.
+
+    `flips` counts the connections that were broken on purpose.
+    """
 
     def __init__(self, replicas: Sequence[str]) -> None:
         self.url = ""
-        self.requests = 0
+        self.taken: deque[tuple[str, str]] = deque(maxlen=_KEPT)
         self.flips = 0
         self._replicas = [(parts.hostname or "", parts.port or 80) for parts in map(urlsplit, replicas)]
         self._unhealthy: set[tuple[str, int]] = set()
@@ -67,15 +72,18 @@ class Balancer:
         if far is None:
             await near.send(_NOBODY)
             return
-        self.requests += 1
         head, end, rest = begun.partition(b"\r\n\r\n")
-        async with far, anyio.create_task_group() as tasks:
-            tasks.start_soon(
-                _upload, near, far, _CONNECTION.sub(b"", head) + b"\r\nConnection: close" + end + rest, tasks
-            )
-            if not await _forward(far, near):
+        host, port = far.extra(SocketAttribute.remote_address)[:2]
+        self.taken.append((head.partition(b" ")[0].decode("ascii", "replace"), f"http://{host}:{port}"))
+        request = _CONNECTION.sub(b"", head) + b"\r\nConnection: close" + end + rest
+        count = None
+        async with far:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_upload, near, far, request, tasks.cancel_scope)
+                count = await _forward(far, near)
+                tasks.cancel_scope.cancel()
+            if count == 0:
                 await near.send(_LOST)
-            tasks.cancel_scope.cancel()
 
     async def _connected(self) -> SocketStream | None:
         """A connection to the next replica that accepts one."""
@@ -127,17 +135,17 @@ async def _head(near: SocketStream) -> bytes:
     return bytes(begun)
 
 
-async def _upload(near: SocketStream, far: SocketStream, begun: bytes, both: anyio.abc.TaskGroup) -> None:
+async def _upload(near: SocketStream, far: SocketStream, begun: bytes, both: anyio.CancelScope) -> None:
     """Sends the request; a client that goes away takes the connection to the replica along."""
     with suppress(*_GONE):
         await far.send(begun)
         while True:
             await far.send(await near.receive(_AT_A_TIME))
-    both.cancel_scope.cancel()
+    both.cancel()
 
 
 async def _forward(source: SocketStream, target: SocketStream) -> int:
-    """How many bytes there were, until one side was gone."""
+    """The number of bytes until one side was gone."""
     count = 0
     with suppress(*_GONE):
         while True:

@@ -17,7 +17,7 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
 .PHONY: run check lint test test-fast proof fmt bench picture dashboard-pictures long conformance clients chaos followers \
-	orphans hostile soak fuzz dist clean
+	orphans hostile soak fuzz scale replicas dist clean
 
 run: $(HUB)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -44,6 +44,8 @@ proof: check
 	$(MAKE) long conformance orphans
 	$(MAKE) hostile HOSTILE='--together 4 $(HOSTILE)'
 	$(MAKE) chaos
+	$(MAKE) chaos CHAOS='--redis $(CHAOS)'
+	$(MAKE) replicas
 	$(MAKE) followers
 	$(MAKE) soak SOAK='--calls 20000 $(SOAK)'
 	$(MAKE) fuzz FUZZ='--seconds 20 $(FUZZ)'
@@ -73,6 +75,10 @@ long: $(STAMP)
 
 chaos: $(STAMP)
 	$(BIN)/python -m rigs.chaos $(CHAOS)
+
+# a Valkey server, two replicas and a balancer on 127.0.0.1, and a call that moves between them; SCALE=--keep: to try
+scale: $(STAMP)
+	$(BIN)/python -m rigs.replicas $(SCALE)
 
 followers: $(STAMP)
 	$(BIN)/python -m rigs.followers $(FOLLOWERS)

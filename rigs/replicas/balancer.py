@@ -40,7 +40,7 @@ class Balancer:
         self.url = ""
         self.taken: deque[tuple[str, str]] = deque(maxlen=_KEPT)
         self.flips = 0
-        self._replicas = [(parts.hostname or "", parts.port or 80) for parts in map(urlsplit, replicas)]
+        self._replicas = [_address(url) for url in replicas]
         self._unhealthy: set[tuple[str, int]] = set()
         self._turn = itertools.count()
         self._open: set[anyio.CancelScope] = set()
@@ -50,6 +50,13 @@ class Balancer:
         self.flips += len(self._open)
         for scope in self._open:
             scope.cancel()
+
+    def leave_out(self, url: str) -> None:
+        """Sends no more requests to this replica."""
+        self._unhealthy.add(_address(url))
+
+    def take_back(self, url: str) -> None:
+        self._unhealthy.discard(_address(url))
 
     async def check(self) -> None:
         """Leaves out the replicas that do not answer a health check, until they do."""
@@ -123,6 +130,11 @@ async def balancer(replicas: Sequence[str], *, port: int = 0, checks: bool = Tru
         found.url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
         yield found
         tasks.cancel_scope.cancel()
+
+
+def _address(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or 80
 
 
 async def _head(near: SocketStream) -> bytes:

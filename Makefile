@@ -57,7 +57,7 @@ fmt: $(STAMP)
 
 bench: $(STAMP) $(VENV)/bench/.installed
 	BENCH_FASTMCP_PYTHON=$(abspath $(VENV))/bench/bin/python $(BIN)/python -m bench $(BENCH)
-	$(BIN)/python -m bench.dashboard
+	$(if $(findstring --replicas,$(BENCH)),,$(BIN)/python -m bench.dashboard)
 
 picture: $(STAMP)
 	$(BIN)/python -m bench.picture

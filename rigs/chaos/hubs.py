@@ -79,8 +79,8 @@ class Fleet:
     `kill` ends one at random and starts it again.
     """
 
-    def __init__(self, folder: Path, count: int, rng: random.Random, store: str | None = None) -> None:
-        """`store` is the URL of the server."""
+    def __init__(self, folder: Path, count: int, rng: random.Random, store: JsonObject | None = None) -> None:
+        """`store` is what the configuration says of the server."""
         self.folder = folder
         self.kills = 0
         self._rng = rng

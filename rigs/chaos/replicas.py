@@ -113,7 +113,7 @@ async def _site(plan: Plan, folder: Path) -> AsyncIterator[_Site]:
     rng = random.Random(plan.seed)
     began = time.monotonic()
     with RedisServer(folder / "server") as server:
-        fleet = Fleet(folder, plan.replicas, rng, server.url)
+        fleet = Fleet(folder, plan.replicas, rng, {"url": server.url, "lease": LEASE})
         try:
             for hub in fleet.hubs:
                 await fleet.serving(hub, began)

@@ -126,7 +126,7 @@ async def show(folder: Path, keep: bool) -> None:
     began = time.monotonic()
     with RedisServer(folder / "server") as server:
         print(f"Store:     {server.url}  ({redis_program()})")
-        fleet = Fleet(folder, 2, random.Random(1), server.url)
+        fleet = Fleet(folder, 2, random.Random(1), {"url": server.url})
         try:
             for hub, name in zip(fleet.hubs, "AB", strict=True):
                 await fleet.serving(hub, began)

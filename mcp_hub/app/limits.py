@@ -85,7 +85,8 @@ def open_documents(settings: Settings, env: Mapping[str, str]) -> Documents:
         total_bytes=limits.results_size,
         memory_bytes=limits.results_size,
     )
-    return stores.open_documents(settings.hub.store.type, _store_folder(settings, env), bounds, wall_time)
+    kind: stores.StoreKind = "memory" if settings.hub.store.type == "memory" else "sqlite"
+    return stores.open_documents(kind, _store_folder(settings, env), bounds, wall_time)
 
 
 def _store_folder(settings: Settings, env: Mapping[str, str]) -> Path:
@@ -96,7 +97,14 @@ def _store_folder(settings: Settings, env: Mapping[str, str]) -> Path:
 def open_store(settings: Settings, env: Mapping[str, str]) -> EventStore:
     """Where streams are kept, not open yet."""
     chosen, limits, folder = settings.hub.store, settings.hub.limits, _store_folder(settings, env)
-    return stores.open_store(chosen.type, folder, StoreLimits(limits.stream_events, limits.stream_size), SystemClock())
+    bounds = StoreLimits(limits.stream_events, limits.stream_size)
+    if chosen.type != "redis" or chosen.url is None:
+        kind: stores.StoreKind = "memory" if chosen.type == "memory" else "sqlite"
+        return stores.open_store(kind, folder, bounds, SystemClock())
+    from mcp_hub.stores.redis.opened import redis_store
+
+    url = chosen.url.get_secret_value()
+    return redis_store(url, chosen.prefix, chosen.lease, chosen.acknowledge, bounds, SystemClock())
 
 
 def call_limits(settings: Settings) -> CallLimits:

@@ -129,7 +129,20 @@ class EventStore(Protocol):
     async def has_news(self) -> bool:
         """Whether another process has written since this was asked last. Cheap."""
 
+    def moved(self, followed: Sequence[StreamInfo]) -> Collection[CallId]:
+        """Those of the streams followed here that may have events behind their row's last one; the others have none.
+
+        From here on the store watches these streams, and no others, for `has_news` and `wait`.
+        """
+
+    async def wait(self, seconds: float) -> None:
+        """Returns after so many seconds, or sooner once there may be news."""
+
     # -- what an owner left behind
+
+    @property
+    def orphan_interval(self) -> float:
+        """Seconds between two looks for orphans: what that costs depends on the store."""
 
     async def orphans(self) -> list[StreamInfo]:
         """Streams that have not ended and whose owner is gone: its lock can be taken."""

@@ -4,8 +4,9 @@ Callbacks are called before the methods that take them return. Any other owner t
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+import anyio
 import msgspec
 
 from mcp_hub.call import StreamInfo
@@ -61,6 +62,7 @@ class MemoryStore:
     """An `EventStore` without a file."""
 
     is_durable = False
+    orphan_interval = 5.0
 
     def __init__(self, limits: StoreLimits | None = None, instance: str | None = None) -> None:
         self.instance = instance or new_instance_id()
@@ -201,6 +203,12 @@ class MemoryStore:
 
     async def has_news(self) -> bool:
         return False
+
+    def moved(self, followed: Sequence[StreamInfo]) -> Collection[CallId]:
+        return [row.id for row in followed]
+
+    async def wait(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
 
     async def orphans(self) -> list[StreamInfo]:
         running = [stream.row for stream in self._streams.values() if not stream.row.has_ended]

@@ -20,7 +20,7 @@ StoreKind = Literal["sqlite", "memory"]
 
 def open_store(kind: StoreKind, folder: Path, limits: StoreLimits, clock: Clock) -> EventStore:
     """The store of streams; `folder` is the hub's state directory."""
-    return MemoryStore(limits) if kind == "memory" else FailsafeStore(folder, limits, clock)
+    return MemoryStore(limits) if kind == "memory" else FailsafeStore.on_file(folder, limits, clock)
 
 
 def open_documents(kind: StoreKind, folder: Path, limits: DocumentLimits, now: Callable[[], float]) -> Documents:

@@ -15,7 +15,7 @@ from rigs.chaos.hubs import Fleet, Hub
 from rigs.clients.install import NotInstalled
 from rigs.replicas.balancer import Balancer, balancer
 from rigs.report import arguments
-from tests.redis_server import RedisServer, redis_program
+from tests.redis_server import RedisServer, binary
 
 _STEPS, _SECONDS = 12, 6.0
 _MOST = 60.0
@@ -125,7 +125,7 @@ async def show(folder: Path, keep: bool) -> None:
     """Raises: `NotInstalled`."""
     began = time.monotonic()
     with RedisServer(folder / "server") as server:
-        print(f"Store:     {server.url}  ({redis_program()})")
+        print(f"Store:     {server.url}  ({binary()})")
         fleet = Fleet(folder, 2, random.Random(1), {"url": server.url})
         try:
             for hub, name in zip(fleet.hubs, "AB", strict=True):

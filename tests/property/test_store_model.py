@@ -256,7 +256,7 @@ class AnyFailsafeStore(AnySqliteStore):
     store: FailsafeStore
 
     def new_store(self) -> EventStore:
-        return FailsafeStore(self.folder, LIMITS, self.clock)
+        return FailsafeStore.on_file(self.folder, LIMITS, self.clock)
 
     @rule()
     def fill_disk(self) -> None:

@@ -35,9 +35,11 @@ log = get_logger(__name__)
 
 _NEWS: Final = 0.05
 """Seconds between two looks for what other processes wrote, while somebody waits for it or they may write to us."""
-_ORPHANS: Final = 5.0
+_TOUCH: Final = 5.0
 _SWEEP: Final = 60.0
-"""Seconds between two looks for streams whose owner is gone, and for what has expired."""
+"""Seconds between two messages to the owners of streams that are followed here, and two looks for expired ones."""
+_IDLE: Final = 0.5
+"""Seconds between two looks while nothing runs and nobody follows."""
 _LAST_DEADLINE: Final = 253_402_300_799.0
 """Unix seconds; what is later has no date."""
 
@@ -208,6 +210,8 @@ class StreamTable:
         writer = self._owned.get(stream.row.id)
         if writer is not None:
             writer.absence.end()
+        else:
+            self.store.moved([stream.row for stream in self._followed])  # which watches it from now on
         return reader
 
     async def cancel(self, principal: str, id_: str, reason: str) -> StreamInfo:
@@ -236,14 +240,19 @@ class StreamTable:
 
     async def run(self) -> None:
         """Follows other processes, takes over from those that are gone, and sweeps expired streams; until `close`."""
-        next_orphans, next_sweep = self.clock.now(), self.clock.now() + _SWEEP
+        next_orphans = next_touch = self.clock.now()
+        next_sweep = next_orphans + _SWEEP
         problem = ""
         with anyio.CancelScope() as self._running:
             while True:
                 now = self.clock.now()
                 try:
+                    if now >= next_touch:
+                        next_touch = now + _TOUCH
+                        for stream in self._followed:  # a call that somebody reads continues
+                            await self._touch(stream.row.id)
                     if now >= next_orphans:
-                        next_orphans = now + _ORPHANS
+                        next_orphans = now + self.store.orphan_interval
                         await self._inherit()
                     if now >= next_sweep:
                         next_sweep = now + _SWEEP
@@ -255,7 +264,7 @@ class StreamTable:
                         problem = str(error)
                         log.warning("store_unreadable", reason=problem)
                 self._end_orphans(self.clock.now())
-                await anyio.sleep(_NEWS if self._followed or self._owned else _ORPHANS / 10)
+                await self.store.wait(_NEWS if self._followed or self._owned else _IDLE)
 
     @property
     def _followed(self) -> list[Stream]:
@@ -264,13 +273,17 @@ class StreamTable:
 
     async def _look(self) -> None:
         """Takes in messages for our calls, and events of other processes' streams that a client here follows."""
-        if not (self._followed or self._owned):
+        followed = self._followed
+        moved = self.store.moved([stream.row for stream in followed])
+        if not (followed or self._owned):
             return
         if not await self._inbox.has_news():
             return
         for message in await self._inbox.messages():
             self._take(message)
-        for stream in self._followed:
+        for stream in followed:
+            if stream.row.id not in moved:
+                continue
             row = await self.store.find(stream.row.id)
             if row is None:
                 stream.fail(UnknownStream())
@@ -288,7 +301,7 @@ class StreamTable:
             writer.record.cancel(reason_in(message))
             return
         if message.kind == "touch":
-            writer.absence.touch(self.clock.now(), 2 * _ORPHANS)  # a hub that reads sends the next one sooner
+            writer.absence.touch(self.clock.now(), 2 * _TOUCH)  # a hub that reads sends the next one sooner
             return
         try:
             answer = answer_in(message)
@@ -298,12 +311,7 @@ class StreamTable:
             writer.record.answer(answer.key, answer.outcome)
 
     async def _inherit(self) -> None:
-        """Takes over what owners that are gone have left; what cannot be does not keep the others waiting.
-
-        Owners that are there hear who is followed here: a call that somebody reads continues.
-        """
-        for stream in self._followed:
-            await self._touch(stream.row.id)
+        """Takes over what owners that are gone have left; what cannot be does not keep the others waiting."""
         for row in await self.store.orphans():
             try:
                 await self._takeover.take_over(row)

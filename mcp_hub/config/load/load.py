@@ -205,6 +205,9 @@ def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None
         if general.hints == "approved" and general.approval == "off":
             said = "no hints are used: with approval: off the hub records no approvals. Set approval: warn."
             report.warn(("servers", server, "hints" if own.hints else "approval"), "conflicting_keys", said)
+    if settings.hub.store.is_cleartext:
+        said = "others on the network can read redis:// and its password. Use rediss:// or a private network."
+        report.warn(("hub", "store", "url"), "cleartext_url", said)
     budgets: dict[DataPath, int | None] = {("profiles", name): own.budget for name, own in settings.profiles.items()}
     for path, budget in {("hub",): settings.hub.budget, **budgets}.items():
         if budget is not None and budget < _OWN_TOOLS:

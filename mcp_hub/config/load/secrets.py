@@ -38,7 +38,7 @@ def secret_texts(settings: Settings, from_outside: Iterable[str] = ()) -> set[st
     issuers = [] if hub.http.oauth is None else hub.http.oauth.issuers
     keys = [*(server.bearer for server in servers), *(issuer.shared_key for issuer in issuers)]
     found = {token.token.get_secret_value() for token in hub.tokens}
-    found |= {key.get_secret_value() for key in keys if key is not None}
+    found |= {key.get_secret_value() for key in keys if key is not None} | hub.store.secrets()
     for server in servers:
         found |= server.oauth.secrets() if server.oauth else set()
         for texts in secret_arguments(server.args).values():

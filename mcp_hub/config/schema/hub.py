@@ -1,12 +1,15 @@
 """The `hub` section: the fronts, who may come in, what clients are listed, where streams are kept, and limits."""
 
-from typing import Annotated, Literal, Self
+from importlib.util import find_spec
+from typing import Annotated, Final, Literal, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, StringConstraints, model_validator
 
 from mcp_hub.config.findings import quoted
 from mcp_hub.config.schema.clients import ClientSettings, check_clients
 from mcp_hub.config.schema.issuers import BaseUrl, PublicUrl, ResourceServerSettings
+from mcp_hub.config.schema.remote import is_this_machine
 from mcp_hub.config.schema.scalars import (
     Aliases,
     Amount,
@@ -74,36 +77,86 @@ class LogSettings(Section):
     files: bool = True
 
 
+_SERVERS: Final = ("redis", "rediss", "unix")
+"""The schemes of a server's URL: plain, with TLS, and a socket of this machine."""
+
+
 def written_out(store: object) -> object:
     """The mapping that a text under `hub.store` stands for; any other value as it is."""
     type_, colon, path = store.partition(":") if isinstance(store, str) else ("", "", "")
+    if type_ in _SERVERS and path.startswith("//"):
+        return {"type": "redis", "url": store}
     if type_ not in ("sqlite", "memory") or (colon and not path):
         return store
     return {"type": type_, "path": path} if colon else {"type": type_}
 
 
-class StoreSettings(Section):
-    """The store of durable streams: a SQLite file in the folder `path` (None = the state directory), or memory.
+def _server_url(url: str) -> str:
+    """Raises `ValueError` for what cannot be the URL of a server."""
+    try:
+        parts = urlsplit(url)
+        has_place = bool(parts.path if parts.scheme == "unix" else parts.hostname and parts.port != 0)
+        is_fine = parts.scheme in _SERVERS and has_place
+    except ValueError:
+        is_fine = False
+    if not is_fine:
+        raise ValueError("write redis://HOST:PORT/DATABASE, rediss:// for TLS, or unix:///PATH/OF/THE/SOCKET")
+    return url
 
-    `retention` in seconds is how long a stream can be read after its end. A text stands for the first two.
+
+class StoreSettings(Section):
+    """The store of durable streams: a SQLite file in the folder `path` (None = the state directory), memory, or the
+    Redis or Valkey server at `url`, where several replicas share it.
+
+    `retention` in seconds is how long a stream can be read after its end. A text stands for the first three. The rest
+    is for a server (docs/streams.md): all keys begin with `prefix`; a replica that is silent for `lease` seconds has
+    lost its calls; `acknowledge`: whose copy of a beginning or an ending is waited for.
     """
 
-    type: Literal["sqlite", "memory"] = "sqlite"
+    type: Literal["sqlite", "memory", "redis"] = "sqlite"
     path: TextLine | None = None
+    url: Annotated[SecretStr, AfterValidator(lambda url: SecretStr(_server_url(url.get_secret_value())))] | None = None
+    prefix: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:/-]{1,64}$")] = "mcp-hub:"
+    lease: Annotated[Duration, Field(ge=1, le=60)] = 5.0
+    acknowledge: Literal["local", "replica"] = "local"
     retention: PositiveDuration = 86400.0
+
+    @property
+    def is_cleartext(self) -> bool:
+        """Whether others on the network can read what the hub and its server send."""
+        parts = urlsplit("" if self.url is None else self.url.get_secret_value())
+        return parts.scheme == "redis" and not is_this_machine(parts.hostname or "")
+
+    def secrets(self) -> set[str]:
+        """The passwords in the URL."""
+        if self.url is None:
+            return set()
+        url = self.url.get_secret_value()
+        parts = urlsplit(url)
+        found = {parts.password or "", *(text for name, text in parse_qsl(parts.query) if name == "password")}
+        return {form for text in found if text for form in (text, unquote(text))}
 
     @model_validator(mode="before")
     @classmethod
     def _read_text(cls, data: object) -> object:
         store = written_out(data)
         if isinstance(store, str):
-            raise finding("invalid_value", f"{quoted(store)} is not a store. Write sqlite, sqlite:FOLDER or memory")
-        return store
+            said = f"{quoted(store.rpartition('@')[2])} is not a store. Write sqlite, sqlite:FOLDER, memory or redis://HOST:PORT"
+            raise finding("invalid_value", said)
+        return {"type": "redis", **store} if isinstance(store, dict) and store.get("url") is not None else store
 
     @model_validator(mode="after")
     def _has_a_place_or_none(self) -> Self:
-        if self.type == "memory" and self.path is not None:
-            raise finding("misplaced_key", "belongs to sqlite. A store in memory does not have a folder.", "path")
+        if self.type != "sqlite" and self.path is not None:
+            raise finding("misplaced_key", "belongs to sqlite. Any other store does not have a folder.", "path")
+        for key in ("url", "prefix", "lease", "acknowledge"):
+            if self.type != "redis" and key in self.model_fields_set:
+                raise finding("misplaced_key", 'belongs to redis. Also set "type: redis" and "url".', key)
+        if self.type == "redis" and self.url is None:
+            raise finding("missing_key", 'A store of type redis needs the server. Set "url".', "url")
+        if self.type == "redis" and find_spec("redis") is None:
+            said = "needs a package that is not installed. Install it with: pip install 'mcp-hub[redis]'"
+            raise finding("not_installed", said, "url")
         return self
 
 

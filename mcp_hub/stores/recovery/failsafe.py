@@ -1,4 +1,4 @@
-"""The SQLite store with memory behind it: whatever is wrong with the file, calls continue.
+"""A store with memory behind it: whatever is wrong with the file (or the server), calls continue.
 
 A stream whose file fails continues in memory under the same numbers; events in the file are read from there for as long
 as that works. While the file is out of use new streams begin in memory, `is_durable` is False, and after a while the
@@ -7,9 +7,9 @@ its next events, an ended one when `has_news` or `sweep` is asked. These two als
 Other processes do not know streams in memory, and a key that only the file knows may be used again.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import anyio
 
@@ -17,13 +17,12 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.errors import StoreError
 from mcp_hub.stores import base
-from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Message, SessionRow
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, EventStore, Fetched, Message, SessionRow
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.instances import Instances, new_instance_id
 from mcp_hub.stores.limits import MAX_MESSAGES, StoreLimits
 from mcp_hub.stores.recovery.memory_fallback import MemoryFallback
 from mcp_hub.stores.recovery.recovery import Recovery
-from mcp_hub.stores.sqlite.store import SqliteStore
 from mcp_hub.types import CallId
 
 _AT_ONCE: Final = 64
@@ -31,20 +30,58 @@ _AT_ONCE: Final = 64
 _GOODBYE: Final = 0.5
 """Seconds for bringing streams home when the store closes."""
 
+_NO_FILE: Final = 5.0
+"""Seconds between two looks for orphans, which try the file, too."""
+
 T = TypeVar("T")
 
 
-class FailsafeStore:
-    """An `EventStore` on `<folder>/streams.db` that never fails for the file's sake."""
+class BackedStore(EventStore, Protocol):
+    """A store whose faults come as `StoreFault`."""
 
-    def __init__(self, folder: Path, limits: StoreLimits, clock: Clock) -> None:
-        self.instance = new_instance_id()
-        self._instances = Instances(folder, self.instance)
-        self._files = Recovery(folder, limits, clock, self._instances)
-        self._away = MemoryFallback(limits, self.instance)
+    async def touch(self) -> None:
+        """Writes without changing anything. Raises `StoreFault` if that does not work."""
+
+
+class Backing(Protocol):
+    """A store over time: in use, out of use, back again. `recovery.Recovery` is the one of a file."""
+
+    @property
+    def file(self) -> BackedStore | None:
+        """The store that can be read, if any."""
+
+    @property
+    def is_fit(self) -> bool: ...
+
+    def for_writing(self) -> BackedStore | None:
+        """The store, if it is fit or worth a try; who is given it says `worked` or `failed`."""
+
+    def worked(self) -> None: ...
+    def failed(self, fault: StoreFault) -> None: ...
+    def failed_reading(self, fault: StoreFault) -> None: ...
+    async def open(self) -> None: ...
+    async def recover(self, leave: Callable[[], None]) -> None:
+        """If it is time to: tries to have it again. `leave` is called before `file` changes."""
+
+    async def close(self) -> None: ...
+
+
+class FailsafeStore:
+    """An `EventStore` that never fails for the sake of the one behind it."""
+
+    def __init__(self, files: Backing, limits: StoreLimits, instance: str) -> None:
+        self.instance = instance
+        self._files = files
+        self._away = MemoryFallback(limits, instance)
         self._own: dict[CallId, StreamInfo] = {}
         """Running streams of this process that are in the file, as they were confirmed."""
         self._messages: list[Message] = []
+
+    @classmethod
+    def on_file(cls, folder: Path, limits: StoreLimits, clock: Clock) -> "FailsafeStore":
+        """One on `<folder>/streams.db`."""
+        instances = Instances(folder, new_instance_id())
+        return cls(Recovery(folder, limits, clock, instances), limits, instances.own)
 
     @property
     def is_durable(self) -> bool:
@@ -60,13 +97,12 @@ class FailsafeStore:
         with anyio.move_on_after(_GOODBYE, shield=True):
             await self._bring_home()
         await self._files.close()
-        self._instances.leave()
 
     # -- the owner
 
     def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
         file = self._files.for_writing()
-        if file is None or self._away.has_key(row):
+        if file is None or self._has_key_away(row):
             self._away.create(row, chunk, done)
             return
 
@@ -81,6 +117,9 @@ class FailsafeStore:
 
         file.create(row, chunk, on_done)
 
+    def _has_key_away(self, row: StreamInfo) -> bool:
+        return row.key is not None and self._away.memory.has_key(row.principal, row.key)
+
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
         here = self._away.row(stream)
         file = self._files.for_writing() if here is None or self._away.can_return(stream) else None
@@ -92,7 +131,7 @@ class FailsafeStore:
             self._append(file, stream, epoch, chunk, change, done)
 
     def _append(
-        self, file: SqliteStore, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended
+        self, file: BackedStore, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended
     ) -> None:
         def on_done(error: StoreError | None) -> None:
             if isinstance(error, StoreFault):
@@ -111,10 +150,10 @@ class FailsafeStore:
     def _append_away(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
         if stream in self._own:
             self._away.leave(self._own.pop(stream))
-        self._away.append(stream, epoch, chunk, change, done)
+        self._away.memory.append(stream, epoch, chunk, change, done)
 
     def _append_home(
-        self, file: SqliteStore, here: StreamInfo, epoch: int, chunk: Chunk, change: Change, done: Appended
+        self, file: BackedStore, here: StreamInfo, epoch: int, chunk: Chunk, change: Change, done: Appended
     ) -> None:
         try:
             base.refuse(here.id, here, epoch, chunk)
@@ -127,11 +166,11 @@ class FailsafeStore:
             if error is None:
                 done(None)
             else:
-                self._away.append(here.id, epoch, chunk, change, done)
+                self._away.memory.append(here.id, epoch, chunk, change, done)
 
         self._return(file, base.changed(here, chunk, change), chunk.lines, on_done)
 
-    def _return(self, file: SqliteStore, row: StreamInfo, lines: tuple[bytes, ...], done: Appended) -> None:
+    def _return(self, file: BackedStore, row: StreamInfo, lines: tuple[bytes, ...], done: Appended) -> None:
         """Writes to the file what it lacks of a stream that is away, `lines` behind it, and the row as it is then."""
 
         def on_done(error: StoreError | None) -> None:
@@ -161,7 +200,7 @@ class FailsafeStore:
 
     async def inbox(self) -> list[Message]:
         self._messages += await self._away.memory.inbox()
-        self._messages += await self._read(SqliteStore.inbox, [])
+        self._messages += await self._read(lambda file: file.inbox(), [])
         messages, self._messages = self._messages, []
         return messages
 
@@ -188,7 +227,7 @@ class FailsafeStore:
     async def find(self, stream: CallId) -> StreamInfo | None:
         while True:
             was_away = self._away.row(stream) is not None
-            kept = await self._read(lambda file: file.find(stream), None)
+            kept = await self._ask(lambda file: file.find(stream), None)
             here = self._away.row(stream)
             if here is not None:
                 return self._away.whole(here, kept)
@@ -198,11 +237,11 @@ class FailsafeStore:
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
         row = await self._away.memory.find_key(principal, key)
         if row is None or row.key != key:
-            row = await self._read(lambda file: file.find_key(principal, key), None) or row
+            row = await self._ask(lambda file: file.find_key(principal, key), None) or row
         return None if row is None else await self.find(row.id)
 
     async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
-        in_file: list[StreamInfo] = await self._read(lambda file: file.rows(principal, most), [])
+        in_file: list[StreamInfo] = await self._ask(lambda file: file.rows(principal, most), [])
         kept = {row.id: row for row in in_file}
         for row in await self._away.memory.rows(principal, most):
             kept[row.id] = self._away.whole(row, kept.get(row.id))
@@ -223,13 +262,26 @@ class FailsafeStore:
 
     async def has_news(self) -> bool:
         await self._tend()
-        return await self._read(SqliteStore.has_news, False)
+        return await self._read(lambda file: file.has_news(), False)
+
+    def moved(self, followed: Sequence[StreamInfo]) -> Collection[CallId]:
+        file = self._files.file
+        return () if file is None else file.moved(followed)
+
+    async def wait(self, seconds: float) -> None:
+        file = self._files.file
+        await (anyio.sleep(seconds) if file is None else file.wait(seconds))
 
     # -- what an owner left behind
 
+    @property
+    def orphan_interval(self) -> float:
+        file = self._files.file
+        return _NO_FILE if file is None else file.orphan_interval
+
     async def orphans(self) -> list[StreamInfo]:
         await self._try_again()
-        return await self._read(SqliteStore.orphans, [])
+        return await self._read(lambda file: file.orphans(), [])
 
     async def is_orphan(self, row: StreamInfo) -> bool:
         return await self._read(lambda file: file.is_orphan(row), False)
@@ -261,7 +313,7 @@ class FailsafeStore:
     async def session(self, id_: str) -> SessionRow | None:
         """From memory, else from the file."""
         here = await self._away.memory.session(id_)
-        return here or await self._read(lambda file: file.session(id_), None)
+        return here or await self._ask(lambda file: file.session(id_), None)
 
     async def drop_session(self, id_: str) -> None:
         """In memory and in the file."""
@@ -270,7 +322,7 @@ class FailsafeStore:
 
     # -- the file
 
-    async def _read(self, ask: Callable[[SqliteStore], Awaitable[T]], otherwise: T) -> T:
+    async def _read(self, ask: Callable[[BackedStore], Awaitable[T]], otherwise: T) -> T:
         """The file's answer, if it can be read."""
         file = self._files.file
         if file is None:
@@ -281,7 +333,11 @@ class FailsafeStore:
             self._files.failed_reading(fault)
             return otherwise
 
-    async def _written(self, write: Callable[[SqliteStore], Awaitable[None]]) -> bool:
+    async def _ask(self, ask: Callable[[BackedStore], Awaitable[T]], otherwise: T) -> T:
+        """The same for what a caller asks about: without the file, what memory holds is all there is."""
+        return await self._read(ask, otherwise)
+
+    async def _written(self, write: Callable[[BackedStore], Awaitable[None]]) -> bool:
         """Whether the file could be written."""
         file = self._files.for_writing()
         if file is None:
@@ -301,7 +357,7 @@ class FailsafeStore:
     async def _try_again(self) -> None:
         """Writes something to a file that is out of use, when it is worth a try: maybe nobody else has anything to."""
         if not self._files.is_fit:
-            await self._written(SqliteStore.touch)
+            await self._written(lambda file: file.touch())
 
     def _leave(self) -> None:
         """The file is about to be another."""
@@ -311,14 +367,14 @@ class FailsafeStore:
 
     async def _bring_home(self) -> None:
         """Writes ended streams to the file that were away when they ended, until that fails."""
-        for row in self._away.ended(_AT_ONCE):
+        for row in [row for row in self._away.returnable() if row.has_ended][:_AT_ONCE]:
             file = self._files.file
             if file is None or not self._files.is_fit:
                 return
             if self._away.row(row.id) is not None:  # else somebody else has asked at the same time
                 await self._return_and_wait(file, row)
 
-    async def _return_and_wait(self, file: SqliteStore, row: StreamInfo) -> None:
+    async def _return_and_wait(self, file: BackedStore, row: StreamInfo) -> None:
         is_done = anyio.Event()
         self._return(file, row, (), lambda _: is_done.set())
         await is_done.wait()

@@ -4,7 +4,7 @@ import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import StoreError
-from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Message
+from mcp_hub.stores.base import Appended, Chunk, EventPage, Message
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import CallId
@@ -34,10 +34,6 @@ class MemoryFallback:
 
         self.memory.create(row, chunk, on_done)
 
-    def has_key(self, row: StreamInfo) -> bool:
-        """Whether a stream in memory has the key of this one."""
-        return row.key is not None and self.memory.has_key(row.principal, row.key)
-
     def leave(self, row: StreamInfo) -> None:
         """Continues in memory a stream that the file holds as the row says."""
         outcomes: list[StoreError | None] = []
@@ -46,9 +42,6 @@ class MemoryFallback:
         if outcomes[0] is not None:  # the key has been used again meanwhile
             self.memory.create(msgspec.structs.replace(row, key=None), nothing, outcomes.append)
         self._home[row.id] = row.last
-
-    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
-        self.memory.append(stream, epoch, chunk, change, done)
 
     # -- what the file holds
 
@@ -82,12 +75,12 @@ class MemoryFallback:
         here, last = self.memory.peek(stream), self._home.get(stream)
         return here is not None and stream not in self._strays and (last is None or here.first == last + 1)
 
-    def ended(self, most: int) -> list[StreamInfo]:
-        """Streams that have ended and can return; those that are no longer kept are forgotten."""
+    def returnable(self) -> list[StreamInfo]:
+        """Streams that can return; those that are no longer kept are forgotten."""
         self._home = {id_: last for id_, last in self._home.items() if self.memory.peek(id_) is not None}
         self._strays &= self._home.keys()
-        rows = [row for id_ in self._home if (row := self.memory.peek(id_)) is not None and row.has_ended]
-        return [row for row in rows if self.can_return(row.id)][:most]
+        rows = [row for id_ in self._home if (row := self.memory.peek(id_)) is not None]
+        return [row for row in rows if self.can_return(row.id)]
 
     def rest(self, stream: CallId, lines: tuple[bytes, ...]) -> Chunk:
         """The events that the file lacks, with `lines` behind them."""

@@ -144,6 +144,7 @@ class Recovery:
     async def close(self) -> None:
         if self.file is not None:
             await self.file.close()
+        self._instances.leave()
 
     async def _replace(self, leave: Callable[[], None]) -> None:
         old = self.file

@@ -1,6 +1,6 @@
 """Streams in one SQLite file that several hub processes share; its faults come as `StoreFault`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
@@ -36,6 +36,7 @@ class SqliteStore:
     """
 
     is_durable = True
+    orphan_interval = 5.0
 
     def __init__(
         self, folder: Path, limits: StoreLimits, clock: Clock, instances: Instances, *, is_read_only: bool = False
@@ -124,6 +125,12 @@ class SqliteStore:
         version, before = await self._writer.ask(_data_version), self._version
         self._version = version
         return version != before
+
+    def moved(self, followed: Sequence[StreamInfo]) -> Collection[CallId]:
+        return [row.id for row in followed]  # the file says that it was written to, and not where
+
+    async def wait(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
 
     # -- what an owner left behind
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.config.load.load import parse
+from mcp_hub.config.load.load import Loaded, parse
 from mcp_hub.config.schema.hub import HubSettings
 from tests.unit.config.faults import refused
 
@@ -14,6 +14,10 @@ ENV = {"HOME": "/home/alice", "STATE": "/var/streams", "DAYS": "2d"}
 def hub(body: str, env: dict[str, str] | None = None) -> HubSettings:
     text = f"hub:\n  {body}\nservers: {{a: {{command: x}}}}"
     return parse(text, "servers.yaml", ENV if env is None else env, Path("/base")).settings.hub
+
+
+def loaded_from(text: str) -> Loaded:
+    return parse(text, "servers.yaml", ENV, Path("/base"))
 
 
 @pytest.mark.parametrize(
@@ -29,6 +33,26 @@ def test_store_takes_interpolated_texts_and_keeps_them_out_of_the_secrets() -> N
     loaded = parse(text, "servers.yaml", ENV, Path("/base"))
     assert (loaded.settings.hub.store.retention, loaded.settings.hub.store.type) == (172800.0, "sqlite")
     assert loaded.secrets == frozenset()
+
+
+def test_a_url_is_short_for_a_store_on_a_server() -> None:
+    for url in ("redis://localhost:6379/1", "rediss://user:pass@redis.example:6380", "unix:///run/redis.sock?db=2"):
+        store = hub(f"store: {url}").store
+        assert store == hub(f"store: {{url: '{url}'}}").store == hub(f"store: {{type: redis, url: '{url}'}}").store
+        assert (store.type, store.url and store.url.get_secret_value(), store.path) == ("redis", url, None)
+
+
+def test_the_password_of_a_store_is_a_secret_however_it_is_written() -> None:
+    loaded = loaded_from("hub: {store: 'redis://:p%40ss@localhost'}\nservers: {a: {command: x}}")
+    assert {"p%40ss", "p@ss"} <= loaded.secrets
+    loaded = loaded_from("hub: {store: 'unix:///run/redis.sock?password=short'}\nservers: {a: {command: x}}")
+    assert "short" in loaded.secrets and "short" not in repr(loaded.settings)
+
+
+def test_a_store_that_others_on_the_network_can_listen_to_is_warned_of() -> None:
+    for url, is_warned in (("redis://10.0.0.1", True), ("redis://127.0.0.1", False), ("rediss://10.0.0.1", False)):
+        loaded = loaded_from(f"hub: {{store: '{url}'}}\nservers: {{a: {{command: x}}}}")
+        assert ["cleartext_url"] * is_warned == [found.code for found in loaded.warnings]
 
 
 def test_a_text_is_short_for_a_store_and_its_folder() -> None:
@@ -57,7 +81,15 @@ def test_origins_of_pages_may_end_with_a_slash() -> None:
         ("store: memory:x", "store.path [misplaced_key]"),
         ("store: 5", "store [wrong_type]"),
         ("store: {retenton: 1h}", "store.retenton [unknown_key]"),
-        ("store: {type: redis}", "store.type [invalid_value]"),
+        ("store: {type: redis}", "store.url [missing_key]"),
+        ("store: {type: mongo}", "store.type [invalid_value]"),
+        ("store: {url: 'http://localhost'}", "store.url [invalid_value]"),
+        ("store: 'redis://'", "store.url [invalid_value]"),
+        ("store: {url: 'redis://localhost', path: x}", "store.path [misplaced_key]"),
+        ("store: {lease: 5s}", "store.lease [misplaced_key]"),
+        ("store: {url: 'redis://localhost', lease: 100ms}", "store.lease [out_of_range]"),
+        ("store: {url: 'redis://localhost', prefix: 'a{b}'}", "store.prefix [invalid_value]"),
+        ("store: {url: 'redis://localhost', acknowledge: all}", "store.acknowledge [invalid_value]"),
         ("store: {retention: 0}", "store.retention [invalid_value]"),
         ("store: {retention: never}", "store.retention [invalid_value]"),
         ("store: {path: ''}", "store.path [out_of_range]"),

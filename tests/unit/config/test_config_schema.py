@@ -41,5 +41,8 @@ def test_defaults_are_the_documented_ones() -> None:
     assert (hub.first_list_wait, hub.http.port, hub.task_after, hub.clients) == (None, 8765, 5.0, {})
     assert (hub.expose, hub.budget, hub.compact, hub.pinned) == ("auto", 8000, False, [])
     assert (hub.max_result_tokens, hub.aliases) == (8000, {})
-    assert hub.store.model_dump() == {"type": "sqlite", "path": None, "retention": 86400.0}
+    assert hub.store.model_dump(exclude={"prefix", "lease", "acknowledge"}) == {
+        **{"type": "sqlite", "path": None, "url": None, "retention": 86400.0}
+    }
+    assert (hub.store.prefix, hub.store.lease, hub.store.acknowledge) == ("mcp-hub:", 5.0, "local")
     assert set(ProfileSettings().model_dump(exclude={"tools", "resources", "prompts"}).values()) == {None}

@@ -29,7 +29,7 @@ class HandClock:
 def in_use(store: FailsafeStore) -> SqliteStore:
     """The file of a store."""
     file = store._files.file
-    assert file is not None
+    assert isinstance(file, SqliteStore)
     return file
 
 

@@ -8,10 +8,13 @@ import pytest
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.limits import StoreLimits
 from tests.unit.stores.broken_files import HandClock
-from tests.unit.stores.event_stores import KINDS, SMALL, opened
+from tests.unit.stores.event_stores import SMALL, opened
+from tests.unit.stores.redis_stores import EVERY_KIND
+
+_KINDS = [pytest.param(kind, marks=pytest.mark.processes) if "redis" in kind else kind for kind in EVERY_KIND]
 
 
-@pytest.fixture(params=list(KINDS))
+@pytest.fixture(params=_KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -23,11 +26,11 @@ def clock() -> HandClock:
 
 @pytest.fixture
 async def store(kind: str, tmp_path: Path) -> AsyncIterator[EventStore]:
-    async with opened(KINDS[kind](tmp_path, SMALL)) as store:
+    async with opened(EVERY_KIND[kind](tmp_path, SMALL)) as store:
         yield store
 
 
 @pytest.fixture
 async def large(kind: str, tmp_path: Path) -> AsyncIterator[EventStore]:
-    async with opened(KINDS[kind](tmp_path, StoreLimits())) as store:
+    async with opened(EVERY_KIND[kind](tmp_path, StoreLimits())) as store:
         yield store

@@ -40,7 +40,7 @@ class SoleStore(SqliteStore):
 
 
 def new_failsafe(folder: Path, clock: Clock | None = None, limits: StoreLimits | None = None) -> FailsafeStore:
-    return FailsafeStore(folder, limits or StoreLimits(), clock or SystemClock())
+    return FailsafeStore.on_file(folder, limits or StoreLimits(), clock or SystemClock())
 
 
 SMALL = StoreLimits(stream_events=40, stream_bytes=4000, ended=5, sessions=3)

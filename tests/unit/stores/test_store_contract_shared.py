@@ -10,7 +10,6 @@ from mcp_hub.stores.base import Change, EventStore, Message, SessionRow
 from mcp_hub.stores.limits import MAX_MESSAGES
 from tests.unit.stores.event_stores import (
     GONE,
-    KINDS,
     SMALL,
     append,
     create,
@@ -20,6 +19,7 @@ from tests.unit.stores.event_stores import (
     replayed,
     settled,
 )
+from tests.unit.stores.redis_stores import EVERY_KIND
 
 pytestmark = pytest.mark.anyio
 
@@ -205,6 +205,6 @@ async def test_sessions_are_bounded(store: EventStore) -> None:
 
 
 async def test_instances_have_ids_of_their_own(kind: str, tmp_path: Path) -> None:
-    ids = {KINDS[kind](tmp_path / str(number), SMALL).instance for number in range(3)}
+    ids = {EVERY_KIND[kind](tmp_path / str(number), SMALL).instance for number in range(3)}
     assert len(ids) == 3
     assert all(id_.startswith("in_") and len(id_) == 29 for id_ in ids)

@@ -1,0 +1,171 @@
+"""The same over a store that several machines share: what only the store can know is not made up while it is away.
+
+The owner of a stream continues in memory. Whatever else is asked then fails (`StoreFault`), and callers try again. Once
+the store is back, each stream of this process that is in memory returns to it, unless another replica has claimed it.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from mcp_hub.call import StreamInfo
+from mcp_hub.errors import Fenced, KeyTaken, StoreError
+from mcp_hub.stores import base
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched
+from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.recovery.failsafe import BackedStore, Backing, FailsafeStore
+from mcp_hub.types import CallId
+
+_AT_ONCE: Final = 64
+"""Streams that return each time."""
+
+T = TypeVar("T")
+
+
+class SharedFailsafeStore(FailsafeStore):
+    """An `EventStore` whose owners do not wait for a server that is away."""
+
+    def __init__(self, files: Backing, limits: StoreLimits, instance: str) -> None:
+        super().__init__(files, limits, instance)
+        self._returning: dict[CallId, list[Callable[[], None]]] = {}
+        """Streams that are on their way back, with the appends that wait for that."""
+
+    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
+        """With a key it fails while the store is away: another replica may have given the key to a call."""
+        file = self._files.file
+        if row.key is None or file is None:
+            super().create(row, chunk, done)
+        elif not self._files.is_fit:
+            done(_away())
+        else:
+            file.create(row, chunk, partial(self._created, row, chunk, done))
+
+    def _created(self, row: StreamInfo, chunk: Chunk, done: Appended, error: StoreError | None) -> None:
+        if error is None:
+            self._confirmed(base.begin(row, chunk))
+        elif isinstance(error, StoreFault):
+            self._files.failed(error)
+        done(error)
+
+    def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
+        waiting = self._returning.get(stream)
+        if waiting is None:
+            super().append(stream, epoch, chunk, change, done)
+        else:
+            waiting.append(partial(self.append, stream, epoch, chunk, change, done))
+
+    def _append_home(
+        self, file: BackedStore, here: StreamInfo, epoch: int, chunk: Chunk, change: Change, done: Appended
+    ) -> None:
+        def returned(error: StoreError | None) -> None:
+            if error is None:
+                self.append(here.id, epoch, chunk, change, done)
+            elif isinstance(error, Fenced):
+                done(error)
+            else:
+                self._away.memory.append(here.id, epoch, chunk, change, done)
+
+        self._return(file, here, (), returned)
+
+    def _return(self, file: BackedStore, row: StreamInfo, lines: tuple[bytes, ...], done: Appended) -> None:
+        """Writes what the store lacks, which it is asked for: the answer to the last append may have been lost."""
+        self._returning[row.id] = []
+        over = partial(self._returned, row, done)
+
+        def placed(page: EventPage | StoreError | None) -> None:
+            rest = self._away.rest(row.id, lines)
+            if isinstance(page, EventPage):
+                self._complete(file, page.row, row, rest, over)
+            elif page is None:
+                file.create(row, rest, partial(made, rest))
+            else:
+                over(page)
+
+        def made(rest: Chunk, error: StoreError | None) -> None:
+            if isinstance(error, KeyTaken):
+                file.create(replace(row, key=None), rest, over)
+            else:
+                over(error)
+
+        file.fetch(row.id, row.last, 1, placed)
+
+    def _returned(self, row: StreamInfo, done: Appended, error: StoreError | None) -> None:
+        if error is None:
+            self._messages += self._away.returned(row.id)
+            self._confirmed(row)
+        elif isinstance(error, StoreFault):
+            self._files.failed(error)
+        elif isinstance(error, Fenced):
+            self._away.returned(row.id)
+        else:
+            self._away.refused(row.id)
+        waiting = self._returning.pop(row.id)
+        done(error)
+        for proceed in waiting:
+            proceed()
+
+    def _complete(self, file: BackedStore, kept: StreamInfo, row: StreamInfo, rest: Chunk, done: Appended) -> None:
+        """Appends what the store lacks of `rest`, behind `kept`, so that the stream is as `row` says."""
+        if kept.epoch != row.epoch or kept.owner != row.owner:
+            done(Fenced(f"stream {row.id}: another hub has claimed it"))
+        elif kept.last + 1 < rest.first:
+            done(StoreError(f"stream {row.id}: the store has lost events that it had confirmed"))
+        elif kept.has_ended and (kept.status, kept.last) == (row.status, row.last):
+            done(None)
+        else:
+            missing = rest.lines[kept.last + 1 - rest.first :]
+            how = row.continuation if row.continuation is not None else b""
+            change = Change(row.updated, row.status, row.message, how, row.info, row.ttl, row.key is None)
+            file.append(row.id, row.epoch, Chunk(kept.last + 1, missing), change, done)
+
+    # -- everybody
+
+    def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
+        here, file = self._away.row(stream), self._files.file
+        if file is None or here is None or after + 1 >= here.first:
+            super().fetch(stream, after, most, done)
+            return
+
+        def fetched(page: EventPage | StoreError | None) -> None:
+            if isinstance(page, StoreFault):
+                self._files.failed_reading(page)
+            done(self._away.joined(page) if isinstance(page, EventPage) else page)
+
+        file.fetch(stream, after, most, fetched)
+
+    async def find(self, stream: CallId) -> StreamInfo | None:
+        try:
+            return await super().find(stream)
+        except StoreFault:
+            here = self._away.row(stream) or self._own.get(stream)
+            if here is None:
+                raise
+            return here
+
+    async def _ask(self, ask: Callable[[BackedStore], Awaitable[T]], otherwise: T) -> T:
+        """Raises `StoreFault`."""
+        if self._files.file is None:
+            raise _away()
+        try:
+            return await ask(self._files.file)
+        except StoreFault as fault:
+            self._files.failed_reading(fault)
+            raise
+
+    # -- coming home
+
+    async def _bring_home(self) -> None:
+        """Returns the streams that are in memory, those that run too: others wait for their events."""
+        for row in self._away.returnable()[:_AT_ONCE]:
+            file = self._files.file
+            if file is None or not self._files.is_fit:
+                return
+            if self._away.row(row.id) is not None and row.id not in self._returning:
+                await self._return_and_wait(file, row)
+
+
+def _away() -> StoreFault:
+    return StoreFault("away", "The store does not answer. Try again in a moment.")

@@ -1,0 +1,15 @@
+"""Streams on a Redis or Valkey server, which several replicas of a hub share behind a balancer.
+
+In: the same requests as any store. Commands that come in one pass of the event loop leave in one pipeline.
+
+Out: the same answers on every replica; what another replica wrote is news within a round trip.
+
+Held together by `store`: one hash (the row) and one Redis stream (the events, in chunks under the id `last-0`) for each
+stream of the hub, in one hash slot. `scripts` decides each append on the server, by epoch, place and ending: a script
+declares all of its keys. `keys` names the keys, `index` lists streams, `records` encodes and checks what is read,
+`pages` reads events. `link` is a connection with its queue; `leases` tells which replicas are alive; `doorbell` waits
+for news with one blocking command. `probe` looks at the server's settings, `connection` makes clients, `reconnect` says
+when a lost server is in use again. `opened` puts it all together.
+
+Not here: what happens to calls meanwhile (`stores.recovery.shared`).
+"""

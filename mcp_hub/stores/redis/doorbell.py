@@ -1,0 +1,94 @@
+"""Waits for news with one blocking command on a connection of its own: a replica's bell, and the streams it follows.
+
+When another set is to be followed, the replica rings its own bell: the command returns and is asked again.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+import anyio
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from mcp_hub import aio
+from mcp_hub.call import StreamInfo
+from mcp_hub.logs import get_logger
+from mcp_hub.stores.redis.keys import RedisKeys
+from mcp_hub.types import CallId
+
+log = get_logger(__name__)
+
+_BLOCK: Final = 5000
+"""Milliseconds of one command."""
+_ANSWER: Final = 5.0
+"""Seconds in which it has to return after that."""
+_PAUSE: Final = 0.5
+"""Seconds until it is tried again after an error."""
+
+
+class Doorbell:
+    """`rings` is called at the bell and after an error, `moved` with each followed stream that has new events."""
+
+    def __init__(
+        self, client: Redis, keys: RedisKeys, instance: str, rings: Callable[[], None], moved: Callable[[CallId], None]
+    ) -> None:
+        self._client = client
+        self._bell = keys.bell(instance)
+        self._keys = keys
+        self._rings = rings
+        self._moved = moved
+        self._last = "0"
+        self._followed: dict[str, tuple[CallId, int]] = {}
+        self._task: aio.Background | None = None
+
+    def start(self) -> None:
+        self._task = aio.Background(self._run)
+
+    async def stop(self) -> None:
+        """Idempotent."""
+        if self._task is not None:
+            task, self._task = self._task, None
+            await task.stop()
+
+    def follow(self, streams: Collection[tuple[CallId, int]]) -> bool:
+        """Waits for these, each behind the event of that number; whether there is a new one among them."""
+        before, self._followed = self._followed, {}
+        for id_, last in streams:
+            key = self._keys.stream(id_).events
+            self._followed[key] = id_, max(last, before[key][1] if key in before else 0)
+        return not self._followed.keys() <= before.keys()
+
+    def moved(self, rows: Sequence[StreamInfo]) -> set[CallId]:
+        """Those of the followed that have events behind the last one of their row."""
+        last = dict(self._followed.values())
+        return {row.id for row in rows if last.get(row.id, 0) > row.last}
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._wait()
+            except (RedisError, OSError) as error:
+                log.debug("doorbell_failed", reason=str(error))
+                self._rings()
+                await anyio.sleep(_PAUSE)
+
+    async def _wait(self) -> None:
+        """Raises `RedisError`, `OSError`."""
+        followed = self._followed
+        places = {self._bell: self._last, **{key: f"{last}-0" for key, (_, last) in followed.items()}}
+        command = ("XREAD", "COUNT", 1, "BLOCK", _BLOCK, "STREAMS", *places.keys(), *places.values())
+        with anyio.fail_after(_BLOCK / 1000 + _ANSWER):
+            found = await self._client.execute_command(*command)  # type: ignore[no-untyped-call]  # so in redis-py
+        for name, entries in found.items() if isinstance(found, dict) else found or ():
+            self._heard(name.decode(), entries, followed)
+
+    def _heard(self, name: str, entries: list[tuple[bytes, object]], followed: dict[str, tuple[CallId, int]]) -> None:
+        last = entries[-1][0].decode()
+        if name == self._bell:
+            self._last = last
+            self._rings()
+        elif name in followed:
+            id_, _ = followed[name]
+            if name in self._followed:
+                self._followed[name] = id_, int(last.partition("-")[0])
+            self._moved(id_)

@@ -1,0 +1,68 @@
+"""The names of keys. What one script touches has one hash tag, `{…}`, and so one slot of a cluster."""
+
+import hashlib
+from typing import NamedTuple
+
+from mcp_hub.types import CallId
+
+
+class StreamKeys(NamedTuple):
+    """The keys of one stream, in one slot: row, chunks of events, parts of long chunks, messages for its owner."""
+
+    row: str
+    events: str
+    parts: str
+    messages: str
+
+
+class RedisKeys:
+    """All keys begin with `prefix`, one for each deployment on a server."""
+
+    def __init__(self, prefix: str) -> None:
+        self.replicas = f"{prefix}{{replicas}}"
+        """A hash: of each replica, when it was last alive (milliseconds of the server's clock)."""
+        self.every = f"{prefix}{{every}}"
+        """A sorted set: the places of all streams, by the time of their creation."""
+        self.ended = f"{prefix}{{ended}}"
+        """A sorted set: the places of streams that have ended, by the time at which they expire."""
+        self.sessions = f"{prefix}{{sessions}}"
+        self.session_ends = f"{prefix}{{sessions}}:x"
+        """A hash of handshake sessions, and a sorted set of their ids by the time at which they expire."""
+        self.prefix = prefix
+
+    def stream(self, id_: CallId) -> StreamKeys:
+        row = f"{self.prefix}{{{id_}}}"
+        return StreamKeys(row, f"{row}:e", f"{row}:p", f"{row}:m")
+
+    def running(self, instance: str) -> str:
+        """A set: the streams of a replica that have not ended."""
+        return f"{self.prefix}{{{instance}}}:r"
+
+    def called(self, instance: str) -> str:
+        """A set: the streams of a replica for which messages wait."""
+        return f"{self.prefix}{{{instance}}}:m"
+
+    def bell(self, instance: str) -> str:
+        """A Redis stream of one entry, whose id changes when the replica is to look."""
+        return f"{self.prefix}{{{instance}}}:w"
+
+    def principal(self, principal: str) -> str:
+        """A sorted set: the places of a principal's streams, by the time of their creation."""
+        return self.hashed(hashed(principal))
+
+    def hashed(self, principal: str) -> str:
+        """The same, of a principal's hash."""
+        return f"{self.prefix}{{p:{principal}}}"
+
+    def request(self, principal: str, key: str) -> str:
+        """A hash: of each idempotency key of one request, the stream that has it and since when."""
+        return f"{self.prefix}{{k:{hashed(principal)}:{hashed(key.partition(chr(10))[0])}}}"
+
+    def documents(self, principal: str) -> str:
+        """A hash: of each long result of a principal, its text."""
+        return f"{self.prefix}{{d:{hashed(principal)}}}"
+
+
+def hashed(text: str) -> str:
+    """Stands for a name that may have any character and length."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -1,0 +1,88 @@
+"""The replicas that are alive: each says so every fifth of a lease, by the server's clock.
+
+A replica that has not said so for a whole lease is gone, and so is one that has left. After a connection was lost, or
+soon after the server was started, nobody is taken to be gone for one lease: the others could not speak either.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from mcp_hub.clock import Clock
+from mcp_hub.stores.redis.keys import RedisKeys
+from mcp_hub.stores.redis.link import Link, Reply, script
+from mcp_hub.stores.redis.records import pairs
+from mcp_hub.stores.redis.scripts import BEAT
+
+_BEATS: Final = 5
+"""In one lease."""
+
+
+class Leases:
+    """`seconds` is the length of a lease; `own` the id of this replica."""
+
+    def __init__(self, keys: RedisKeys, own: str, seconds: float, clock: Clock) -> None:
+        self._keys = keys
+        self._own = own
+        self._clock = clock
+        self._last_beat = -math.inf
+        self._trusted_from = math.inf
+        self._alive: Mapping[str, float] = {}
+        self.seconds = seconds
+        self.beats = 0
+        """That were answered."""
+        self.server_time = 0.0
+        """Unix seconds of the server, at the last beat."""
+
+    @property
+    def period(self) -> float:
+        """Seconds between two beats."""
+        return self.seconds / _BEATS
+
+    def began(self, uptime: float) -> None:
+        """The first connection stands, to a server that has run for so many seconds."""
+        self._last_beat = self._clock.now()
+        self._trusted_from = self._last_beat + max(self.seconds - uptime, 0)
+
+    def lost(self) -> None:
+        """The server did not answer."""
+        self._trusted_from = math.inf
+
+    async def beat(self, link: Link) -> None:
+        """Says that this replica is alive, and learns of the others. Raises `StoreError`."""
+        self._take(await link.ask(script(BEAT, [self._keys.replicas], self._own)))
+
+    def _take(self, replies: list[Reply]) -> None:
+        now = self._clock.now()
+        time, table = replies[0]
+        if now - self._last_beat > self.seconds or self._trusted_from == math.inf:
+            self._trusted_from = now + self.seconds
+        self._last_beat = now
+        self.beats += 1
+        self.server_time = int(time) / 1000
+        beats = ((name.decode("ascii", "replace"), int(when)) for name, when in pairs(table).items())
+        self._alive = {name: int(time) / 1000 - when / 1000 for name, when in beats}
+
+    async def leave(self, link: Link) -> None:
+        """This replica counts as gone from now on. Raises `StoreError`."""
+        await link.ask(("HDEL", self._keys.replicas, self._own))
+
+    async def forget(self, link: Link, instance: str) -> None:
+        """A replica that is gone has left nothing behind. Raises `StoreError`."""
+        await link.ask(("HDEL", self._keys.replicas, instance))
+
+    @property
+    def gone(self) -> list[str]:
+        """Replicas that are gone and have left something behind, as of the last beat."""
+        return [name for name in self._alive if self.is_gone(name)]
+
+    def is_gone(self, instance: str) -> bool:
+        """As of the last beat."""
+        if instance == self._own or self._clock.now() < self._trusted_from:
+            return False
+        return self._alive.get(instance, math.inf) > self.seconds
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the last beat is recent."""
+        return self._clock.now() - self._last_beat < 2 * self.period

@@ -1,0 +1,218 @@
+"""One connection to the server with its queue: what is asked for in one pass of the event loop leaves together.
+
+One pipeline is under way at a time; what comes meanwhile goes with the next one, so that a slow server makes larger
+batches and not more of them. A pipeline whose connection broke is sent once more: no command does harm twice.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import anyio
+from redis.asyncio import Redis
+from redis.exceptions import (
+    ClusterError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
+from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import TimeoutError as TooSlow
+
+from mcp_hub import aio
+from mcp_hub.errors import StoreError
+from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide
+from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.redis.scripts import ALL, digest
+
+log = get_logger(__name__)
+
+MOST_JOBS: Final = 16_384
+MOST_BYTES: Final = 64 << 20
+"""Jobs that wait, and bytes of what they send; more are refused (`busy`)."""
+_BATCH: Final = 512
+_BATCH_BYTES: Final = 4 << 20
+"""Jobs of one pipeline, and the bytes after which no further one joins it."""
+_REPLICA_MS: Final = 500
+"""Milliseconds that a replica of the server has to confirm."""
+_FULL: Final = ("OOM", "MISCONF", "NOREPLICAS")
+_OF_SERVER: Final = ("READONLY", "LOADING", "MASTERDOWN", "NOAUTH", "NOPERM", "CLUSTERDOWN", "TRYAGAIN", "BUSY")
+"""Beginnings of errors that do not lie with one stream: the server takes no writes at all, or not now."""
+
+_REFUSALS: Final = (ReadOnlyError, NoPermissionError, ClusterError)
+
+Command = tuple[str | bytes | float, ...]
+Reply = Any
+Answered = Callable[[list[Reply] | StoreError], None]
+
+
+class LinkJob(NamedTuple):
+    """Commands whose replies belong together; `is_vital`: a replica of the server must have them, if that is asked."""
+
+    commands: Sequence[Command]
+    done: Answered
+    size: int = 0
+    is_vital: bool = False
+
+
+def script(text: str, keys: Sequence[str], *arguments: str | bytes | float) -> Command:
+    """The command that runs a script which `load` has sent."""
+    return "EVALSHA", digest(text), len(keys), *keys, *arguments
+
+
+class Link:
+    """`name` is for errors. With `waits_for_replica`, vital jobs wait until a replica of the server has them."""
+
+    def __init__(self, client: Redis, name: str, *, waits_for_replica: bool = False) -> None:
+        self._client = client
+        self._name = name
+        self._waits = waits_for_replica
+        self._jobs: list[LinkJob] = []
+        self._bytes = 0
+        self._bell = aio.Bell()
+        self._task: aio.Background | None = None
+        self._idle: anyio.Event | None = None
+        self.commands = 0
+        """Commands that were sent."""
+
+    def start(self) -> None:
+        """Begins to send; before that, jobs wait."""
+        self._task = aio.Background(self._run)
+
+    async def stop(self, seconds: float) -> None:
+        """Sends what waits, within that time. Idempotent."""
+        if self._task is None:
+            return
+        task, self._task = self._task, None
+        self._idle = anyio.Event()
+        self._bell.ring()
+        with anyio.move_on_after(seconds, shield=True):
+            await self._idle.wait()
+        await task.stop()
+        self._refuse(self._take(None), StoreFault("unusable", f"{self._name}: is closed"))
+
+    def submit(self, job: LinkJob) -> None:
+        """Has the job done after those that wait; its callback is given a `StoreError` in place of replies."""
+        if self._task is None:
+            job.done(StoreFault("unusable", f"{self._name}: is closed"))
+        elif len(self._jobs) >= MOST_JOBS or (self._bytes + job.size > MOST_BYTES and self._jobs):
+            job.done(
+                StoreFault("busy", f"{self._name}: {len(self._jobs)} requests of {self._bytes} bytes wait already")
+            )
+        else:
+            self._jobs.append(job)
+            self._bytes += job.size
+            self._bell.ring()
+
+    async def ask(self, *commands: Command, is_vital: bool = False) -> list[Reply]:
+        """The replies. Raises `StoreError`."""
+        answers: list[list[Reply] | StoreError] = []
+        is_answered = aio.Bell()
+
+        def done(answer: list[Reply] | StoreError) -> None:
+            answers.append(answer)
+            is_answered.ring()
+
+        self.submit(LinkJob(commands, done, is_vital=is_vital))
+        await is_answered.wait()
+        if isinstance(answers[0], StoreError):
+            raise answers[0]
+        return answers[0]
+
+    # -- sending
+
+    async def _run(self) -> None:
+        while True:
+            await self._bell.wait()
+            while self._jobs:
+                jobs = self._take(_BATCH)
+                try:
+                    answers = await self._answers(jobs)
+                except BaseException:
+                    self._refuse(jobs, StoreFault("unusable", f"{self._name}: is closed"))
+                    raise
+                for job, answer in zip(jobs, answers, strict=True):
+                    self._tell(job, answer)
+            if self._idle is not None:
+                self._idle.set()
+
+    def _take(self, most: int | None) -> list[LinkJob]:
+        count = size = 0
+        for job in self._jobs[:most]:
+            if size > _BATCH_BYTES and most is not None:
+                break
+            count += 1
+            size += job.size
+        jobs = self._jobs[:count]
+        del self._jobs[:count]
+        self._bytes -= size
+        return jobs
+
+    def _refuse(self, jobs: Iterable[LinkJob], fault: StoreFault) -> None:
+        for job in jobs:
+            self._tell(job, fault)
+
+    def _tell(self, job: LinkJob, answer: list[Reply] | StoreError) -> None:
+        try:
+            job.done(answer)
+        except Exception:  # others wait for the rest
+            log.exception("store_callback_failed", store=self._name)
+
+    async def _answers(self, jobs: Sequence[LinkJob]) -> Sequence[list[Reply] | StoreError]:
+        commands = [command for job in jobs for command in job.commands]
+        waits = self._waits and any(job.is_vital for job in jobs)
+        if waits:
+            commands.append(("WAIT", 1, _REPLICA_MS))
+        try:
+            replies = await self._sent_safely(commands)
+        except (RedisError, OSError) as error:
+            return [faulty(error, self._name)] * len(jobs)
+        if waits and not (isinstance(replies[-1], int) and replies[-1]):
+            log.warning("store_not_replicated", store=self._name, milliseconds=_REPLICA_MS)
+        answers: list[list[Reply] | StoreError] = []
+        at = 0
+        for job in jobs:
+            own = replies[at : at + len(job.commands)]
+            at += len(job.commands)
+            failed = next((reply for reply in own if isinstance(reply, Exception)), None)
+            answers.append(own if failed is None else faulty(failed, self._name))
+        return answers
+
+    async def _sent_safely(self, commands: Sequence[Command]) -> list[Reply]:
+        """Raises `RedisError`, `OSError`."""
+        try:
+            replies = await self._sent(commands)
+        except (ConnectionLost, OSError) as error:  # it may have been closed while nothing was sent
+            if isinstance(error, TooSlow):
+                raise
+            replies = await self._sent(commands)
+        missing = [place for place, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if missing:
+            await self._sent([("SCRIPT LOAD", text) for text in ALL])
+            for place, reply in zip(missing, await self._sent([commands[place] for place in missing]), strict=True):
+                replies[place] = reply
+        return replies
+
+    async def _sent(self, commands: Sequence[Command]) -> list[Reply]:
+        self.commands += len(commands)
+        pipeline = self._client.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        found: list[Reply] = await pipeline.execute(raise_on_error=False)
+        return found
+
+
+def faulty(error: Exception, name: str) -> StoreError:
+    """A client's error as one of the store: a `StoreFault`, unless it lies with one stream."""
+    if isinstance(error, StoreError):
+        return error
+    text = str(error) or type(error).__name__
+    said = hide(f"{name}: {text}")
+    if isinstance(error, OutOfMemoryError) or text.startswith(_FULL):
+        return StoreFault("full", said)
+    if isinstance(error, ResponseError) and not (isinstance(error, _REFUSALS) or text.startswith(_OF_SERVER)):
+        return StoreError(said)
+    return StoreFault("away", said)

@@ -1,0 +1,127 @@
+"""Messages for the owners of streams, kept beside each stream, and the bells that have replicas look for them."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from mcp_hub import aio
+from mcp_hub.errors import StoreError
+from mcp_hub.logs import get_logger
+from mcp_hub.stores.base import Message
+from mcp_hub.stores.limits import MAX_MESSAGES
+from mcp_hub.stores.redis.keys import RedisKeys
+from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
+from mcp_hub.stores.redis.scripts import POST, TAKE
+from mcp_hub.types import CallId
+
+log = get_logger(__name__)
+
+_FENCED: Final = b"its stream belongs to another hub now"
+"""The reason for which a replica cancels a call whose stream has been claimed."""
+
+
+class Mail:
+    """Of the replica `own`. `news` rings when there may be something new."""
+
+    def __init__(self, keys: RedisKeys, own: str, writer: Link) -> None:
+        self._keys = keys
+        self._own = own
+        self._writer = writer
+        self._has_news = False
+        self._called: set[CallId] = set()
+        """Streams that may have messages."""
+        self._is_called = False
+        """Whether the server may know of more of them."""
+        self.news = aio.Bell()
+
+    # -- bells
+
+    def rang(self) -> None:
+        """Another replica has rung, or may have."""
+        self._is_called = True
+        self.rings()
+
+    def rings(self, stream: CallId | None = None) -> None:
+        """There is news, maybe of this stream."""
+        self._has_news = True
+        self.news.ring()
+
+    def has_news(self) -> bool:
+        """Whether there has been any since this was asked last."""
+        has_news, self._has_news = self._has_news, False
+        return has_news
+
+    def ring(self, instance: str) -> Command:
+        """The command that rings a replica's bell."""
+        return "XADD", self._keys.bell(instance), "MAXLEN", 1, "*", "n", ""
+
+    async def call(self, owner: str, stream: CallId) -> None:
+        """Has a replica look for messages to one of its streams. Raises `StoreError`."""
+        if owner == self._own:
+            self._called.add(stream)
+            self.rings()
+        else:
+            await self._writer.ask(("SADD", self._keys.called(owner), stream), self.ring(owner))
+
+    # -- messages
+
+    async def post(self, message: Message) -> bool:
+        """As `EventStore.post`."""
+        keys = self._keys.stream(message.stream)
+        command = script(POST, [keys.row, keys.messages], message.kind, message.body, MAX_MESSAGES)
+        [[said, *rest]] = await self._writer.ask(command)
+        if said == b"full":
+            raise StoreError(f"stream {message.stream}: {MAX_MESSAGES} messages wait for its owner already")
+        if said == b"done":
+            await self.call(rest[0].decode("ascii", "replace"), message.stream)
+        return bool(said == b"done")
+
+    async def take(self) -> list[Message]:
+        """As `EventStore.inbox`; a cancellation for each stream that was this replica's and is no longer."""
+        if self._is_called:
+            self._is_called = False
+            try:
+                [called] = await self._writer.ask(("SMEMBERS", self._keys.called(self._own)))
+            except StoreError:
+                self._is_called = True
+                raise
+            self._called |= {CallId(id_.decode("ascii", "replace")) for id_ in called}
+        return await self._taken(list(self._called)) if self._called else []
+
+    async def _taken(self, streams: Sequence[CallId]) -> list[Message]:
+        keys = [self._keys.stream(id_) for id_ in streams]
+        answered = ("SREM", self._keys.called(self._own), *streams)  # first: who posts from here on calls again
+        takes = [script(TAKE, [own.row, own.messages], self._own) for own in keys]
+        _, *replies = await self._writer.ask(answered, *takes)
+        self._called.difference_update(streams)
+        messages: list[Message] = []
+        dropped: list[Command] = []
+        for id_, own, (owner, *bodies) in zip(streams, keys, replies, strict=True):
+            if bodies:
+                dropped.append(("LTRIM", own.messages, len(bodies), -1))
+                messages += _read(id_, bodies)
+            elif owner not in (b"", self._own.encode()):
+                messages.append(Message(id_, "cancel", _FENCED))
+        if dropped:
+            self._writer.submit(LinkJob(dropped, _dropped))
+        return messages
+
+
+def _dropped(replies: list[Reply] | StoreError) -> None:
+    if isinstance(replies, StoreError):  # they come once more
+        log.debug("messages_not_dropped", reason=str(replies))
+
+
+def _read(stream: CallId, bodies: Sequence[bytes]) -> list[Message]:
+    found: list[Message] = []
+    for text in bodies:
+        kind, _, body = text.partition(b"\n")
+        match kind:
+            case b"cancel":
+                found.append(Message(stream, "cancel", body))
+            case b"input":
+                found.append(Message(stream, "input", body))
+            case b"touch":
+                found.append(Message(stream, "touch", body))
+            case _:
+                log.warning("letter_unreadable", stream=stream, reason="unknown kind")
+    return found

@@ -1,0 +1,204 @@
+"""The scripts that run on the server, each in one slot of a cluster and with all of its keys declared.
+
+A write has a tag of its own: one whose answer was lost is sent again and does nothing the second time.
+"""
+
+import hashlib
+from typing import Final
+
+_GROW: Final = """
+local ROW, EVENTS, PARTS, MESSAGES = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local TAG, EPOCH, FIRST, LAST, SIZE, PART = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local MOST_EVENTS, MOST_BYTES, BODY = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
+local CHANGES = 10
+
+local function trim(first, last, bytes)
+  local from = first
+  while last - from >= MOST_EVENTS or bytes > MOST_BYTES do
+    local oldest = redis.call('XRANGE', EVENTS, '-', '+', 'COUNT', 1)[1]
+    local ends = oldest and tonumber(string.match(oldest[1], '^%d+'))
+    if not ends or ends >= last then break end
+    redis.call('XDEL', EVENTS, oldest[1])
+    local part, count = string.match(oldest[2][6], '^(.*):(%d+)$')
+    for i = 1, tonumber(count or 0) do redis.call('HDEL', PARTS, part .. ':' .. i) end
+    from, bytes = ends + 1, bytes - tonumber(oldest[2][4])
+  end
+  if from > first then redis.call('HSET', ROW, 'first', from, 'bytes', bytes) end
+end
+
+-- appends the chunk, changes the row, sets the expiry at the end; what is too much goes
+local function grow()
+  if tonumber(LAST) >= tonumber(FIRST) then
+    redis.call('XADD', EVENTS, LAST .. '-0', 'f', FIRST, 'n', SIZE, 'p', PART, 'd', BODY)
+    redis.call('HSET', ROW, 'last', LAST)
+    redis.call('HINCRBY', ROW, 'bytes', SIZE)
+  end
+  redis.call('HSET', ROW, 'tag', TAG)
+  for i = CHANGES, #ARGV, 2 do
+    if ARGV[i + 1] == '' then redis.call('HDEL', ROW, ARGV[i])
+    else redis.call('HSET', ROW, ARGV[i], ARGV[i + 1]) end
+  end
+  local row = redis.call('HMGET', ROW, 'first', 'last', 'bytes', 'status', 'updated', 'ttl')
+  trim(tonumber(row[1]), tonumber(row[2]), tonumber(row[3]))
+  if row[4] == 'working' or row[4] == 'input_required' then return '' end
+  local expires = string.format('%.17g', row[5] + row[6])
+  redis.call('HSET', ROW, 'expires', expires)
+  redis.call('DEL', MESSAGES)
+  local left = string.format('%.0f', math.max(1, math.min(row[6] * 1000, 1e12)))
+  for i = 1, 3 do redis.call('PEXPIRE', KEYS[i], left) end
+  return expires
+end
+
+local function ended(status) return status ~= 'working' and status ~= 'input_required' end
+"""
+
+CREATE: Final = (
+    _GROW
+    + """
+if redis.call('EXISTS', ROW) == 1 then
+  if redis.call('HGET', ROW, 'tag') ~= TAG then return {'exists'} end
+  return {'done', redis.call('HGET', ROW, 'expires') or ''}
+end
+redis.call('DEL', EVENTS, MESSAGES)
+redis.call('HSET', ROW, 'epoch', EPOCH, 'first', FIRST, 'last', FIRST - 1, 'bytes', 0)
+return {'done', grow()}
+"""
+)
+"""`done` and when it expires (empty while it runs), or `exists`. The changes are all fields but those set here."""
+
+APPEND: Final = (
+    _GROW
+    + """
+local row = redis.call('HMGET', ROW, 'epoch', 'last', 'status', 'tag', 'expires', 'place')
+if not row[1] then return {'unknown'} end
+if row[4] == TAG then return {'done', row[5] or '', row[6] or ''} end
+if row[1] ~= EPOCH or ended(row[3]) or (tonumber(LAST) >= tonumber(FIRST) and tonumber(FIRST) ~= row[2] + 1) then
+  return {'fenced', row[1], row[2], row[3]}
+end
+return {'done', grow(), row[6] or ''}
+"""
+)
+"""`done`, when it expires (empty while it runs) and its place; `unknown`; or `fenced` with epoch, last and status."""
+
+CLAIM: Final = (
+    _GROW
+    + """
+local row = redis.call('HMGET', ROW, 'epoch', 'last', 'status', 'tag')
+if row[4] ~= TAG then
+  if row[1] ~= EPOCH or row[2] + 1 ~= tonumber(FIRST) or ended(row[3]) then return {} end
+  redis.call('HINCRBY', ROW, 'epoch', 1)
+  grow()
+end
+return redis.call('HGETALL', ROW)
+"""
+)
+"""The row as it is then, or nothing if it is no longer as the claimer saw it. The changes name the new owner."""
+
+FETCH: Final = """
+local row = redis.call('HGETALL', KEYS[1])
+local chunks, most, room, from = {}, tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[1] .. '-0'
+while #row > 0 and most > 0 and room > 0 do
+  local found = redis.call('XRANGE', KEYS[2], from, '+', 'COUNT', 16)
+  for _, entry in ipairs(found) do
+    if most <= 0 or room <= 0 then break end
+    local fields, ends = entry[2], string.match(entry[1], '^%d+')
+    chunks[#chunks + 1] = {fields[2], fields[6], fields[8]}
+    most = most - (ends - math.max(fields[2], ARGV[1]) + 1)
+    room = room - fields[4]
+    from = ends .. '-1'
+  end
+  if #found < 16 then break end
+end
+return {row, chunks}
+"""
+"""The row, and chunks from the event ARGV[1] on: of each its first number, its parts, its body."""
+
+POST: Final = """
+local row = redis.call('HMGET', KEYS[1], 'owner', 'status')
+if not row[1] or (row[2] ~= 'working' and row[2] ~= 'input_required') then return {'unknown'} end
+local count = redis.call('LLEN', KEYS[2])
+if ARGV[1] ~= 'input' then
+  for _, kind in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+    if string.match(kind, '^%a+') == ARGV[1] then return {'done', row[1]} end
+  end
+end
+if count >= tonumber(ARGV[3]) then return {'full'} end
+redis.call('RPUSH', KEYS[2], ARGV[1] .. '\\n' .. ARGV[2])
+return {'done', row[1]}
+"""
+"""`done` and the owner, `unknown` for a stream that does not run, or `full`."""
+
+TAKE: Final = """
+local owner = redis.call('HGET', KEYS[1], 'owner') or ''
+if owner ~= ARGV[1] then return {owner} end
+local found = redis.call('LRANGE', KEYS[2], 0, -1)
+table.insert(found, 1, owner)
+return found
+"""
+"""The owner (empty: there is no such stream), and the messages if that is the caller."""
+
+RESERVE: Final = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local held = redis.call('HGET', KEYS[1], ARGV[1])
+local id, since = string.match(held or '', '^(%S+) (%d+)$')
+if id and id ~= ARGV[2] and id ~= ARGV[3] then return {id, string.format('%.0f', now - since)} end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. string.format('%.0f', now))
+redis.call('PEXPIRE', KEYS[1], ARGV[4])
+return {}
+"""
+"""Gives the key ARGV[1] to stream ARGV[2], also if ARGV[3] has it; else who has it, and for how many milliseconds."""
+
+DELETE: Final = """
+local row = redis.call('HMGET', KEYS[1], 'status', 'principal', 'key')
+if row[1] == 'working' or row[1] == 'input_required' then return {'runs'} end
+redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+return {'done', row[2] or '', row[3] or ''}
+"""
+"""Deletes a stream that has ended: `done` with its principal and key; `runs` for one that has not."""
+
+BEAT: Final = """
+local time = redis.call('TIME')
+local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+if ARGV[1] ~= '' then redis.call('HSET', KEYS[1], ARGV[1], now) end
+return {now, redis.call('HGETALL', KEYS[1])}
+"""
+"""Says that replica ARGV[1] is alive; the server's time, and when each was last alive, in milliseconds."""
+
+PUT_SESSION: Final = """
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('ZADD', KEYS[2], ARGV[3], ARGV[1])
+local many = redis.call('ZCARD', KEYS[2]) - ARGV[4]
+if many > 0 then
+  for _, id in ipairs(redis.call('ZRANGE', KEYS[2], 0, many)) do
+    if many > 0 and id ~= ARGV[1] then
+      redis.call('ZREM', KEYS[2], id)
+      redis.call('HDEL', KEYS[1], id)
+      many = many - 1
+    end
+  end
+end
+return 1
+"""
+"""Adds or replaces a session; beyond ARGV[4] of them those go that expire first."""
+
+SWEEP_SESSIONS: Final = """
+local old = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[1], 'LIMIT', 0, 1000)
+for _, id in ipairs(old) do
+  redis.call('ZREM', KEYS[2], id)
+  redis.call('HDEL', KEYS[1], id)
+end
+return #old
+"""
+
+ALL: Final = (
+    CREATE, APPEND, CLAIM, FETCH, POST, TAKE, RESERVE, DELETE, BEAT, PUT_SESSION, SWEEP_SESSIONS,
+)  # fmt: skip
+
+
+def digest(script: str) -> str:
+    """The name under which the server knows a script."""
+    return _DIGESTS[script]
+
+
+_DIGESTS: Final = {script: hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest() for script in ALL}

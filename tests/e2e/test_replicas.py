@@ -31,7 +31,7 @@ STEPS: Message = {"steps": 1000, "seconds": 3600}
 
 def config(root: Path) -> str:
     """Each call is a task where its client takes tasks."""
-    servers = {"fixture": entry(era="handshake", journal=root / "journal"), "jobs": {"local": JOBS}}
+    servers = {"fixture": entry(era="modern", journal=root / "journal"), "jobs": {"local": JOBS}}
     hub = {"prefix": "never", "task_after": 0, "first_list_wait": WAIT, "tokens": TOKENS, "expose": "full"}
     return json.dumps({"hub": hub, "servers": servers})
 
@@ -143,7 +143,7 @@ async def test_a_task_is_read_answered_and_cancelled_on_the_other_replica(pair: 
                         return found
                     await anyio.sleep(0.02)
 
-        asking = await task("ask_form", nonce="task")
+        asking = await task("ask_form", nonce="task", delay=1)
         questions = (await reached(asking, "input_required"))["inputRequests"]
         await ask("tasks/update", taskId=asking, inputResponses=dict.fromkeys(questions, ACCEPTED))
         told = json.loads((await reached(asking, "completed"))["result"]["content"][0]["text"])

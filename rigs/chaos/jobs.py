@@ -52,7 +52,7 @@ async def run_job(doors: Doors, http: httpx2.AsyncClient, rng: random.Random) ->
     with anyio.move_on_after(_PATIENCE):
         if await _begun(job, seconds, doors, http):
             await _followed(job, doors, http, rng)
-            if job.is_task:
+            if job.is_task and job.ended:
                 await _polled(job, doors)
         job.is_done = True
     return job

@@ -304,6 +304,10 @@ class HubRestarted(RpcError, code=1006, symbol="hub_restarted"):
     """The hub was restarted and cannot continue the call; its outcome is unknown."""
 
 
+class OwnerLost(HubRestarted, symbol="owner_lost"):
+    """The replica of the hub that ran the call is gone or cut off from the store; the call's outcome is unknown."""
+
+
 class ExecutorLost(RpcError, code=1007, symbol="executor_lost"):
     """No worker of the executor answers for the call any more."""
 

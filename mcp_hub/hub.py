@@ -12,12 +12,12 @@ from mcp_hub.call import Call, CallHandler, Early, Upstream
 from mcp_hub.calls.handle import CallHandle, RemoteCall, remote_call
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
+from mcp_hub.calls.hub_tools.rejoin import rejoined
 from mcp_hub.calls.metering import BOUNDS, Durations, Figures, LoadFigures, MethodFigures, load_figures
 from mcp_hub.calls.pending_input import PendingInput, is_pending
 from mcp_hub.calls.plan import CallPlan, Truncate
 from mcp_hub.calls.registry import CallRegistry
-from mcp_hub.calls.results.read_result import ReadResult
-from mcp_hub.calls.results.retain import Retention
+from mcp_hub.calls.results.long_results import LongResults
 from mcp_hub.calls.rules import CallRules, SessionRules, TimeLimits
 from mcp_hub.calls.starter import CallStarter, FollowUp
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
@@ -76,13 +76,6 @@ class _Facts(msgspec.Struct, frozen=True):
     partials: PartialForm | None
     takes_events: bool
     of_apps: AppRequests | None
-
-
-class LongResults(msgspec.Struct, frozen=True):
-    """Where results that are cut are kept, and how they are read on."""
-
-    keeping: Retention
-    reading: ReadResult
 
 
 class HubPort:
@@ -218,9 +211,10 @@ class HubPort:
     ) -> CallHandle | Call:
         """The call that waits for these responses, or `call` with what its server is to receive."""
         if state is not None and is_pending(state):
+            if (elsewhere := self._pending_input.elsewhere(state, call)) is not None:
+                return rejoined(self._registry, self.durable, elsewhere, call, responses or {}, early)
             pending = self._pending_input.fetch(state, call)
-            for key, response in (responses or {}).items():
-                pending.record.answer(key, response)
+            pending.answer(responses or {})
             return CallHandle(pending.record.call, pending.record, self.durable, pending.after, early)
         own = self._pending_input.unmark(call, state) if state is not None else None
         return replace(call, input_responses=responses, request_state=own)
@@ -310,9 +304,8 @@ class HubPort:
 
     def is_shared(self, session: Session, call: CallHandle) -> bool:
         """Whether nothing but the upstream decided the result, so that caches of several users may keep it."""
-        if call.record.asked or call.call.input_responses is not None or call.call.request_state is not None:
-            return False
-        return self.catalog.rules(session.caller.profile).shared
+        had_input = call.record.asked or call.call.input_responses is not None or call.call.request_state is not None
+        return not had_input and self.catalog.rules(session.caller.profile).shared
 
     async def subscribe(self, session: Session, uri: str) -> None:
         """Returns when its upstream watches the resource; updates are noted in `changes` from then on.

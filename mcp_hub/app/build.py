@@ -61,6 +61,7 @@ from mcp_hub.hub import HubPort, LongResults
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 from mcp_hub.sessions.client_kinds import ClientKinds
+from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents.base import Documents
 from mcp_hub.stores.epochs import Epochs
 from mcp_hub.stores.keyed_files import KeyedFiles
@@ -223,9 +224,12 @@ def _executor_upstream(settings: Settings, env: Mapping[str, str], changes: Noti
     return ExecutorUpstream(executor_server(settings), changes, SystemClock(), limits, epochs)
 
 
-def _pending_input(settings: Settings, state: Path, registry: CallRegistry) -> PendingInput:
-    key = partial(stored_key, KeyedFiles(state / "keys"), "request-state")
-    return PendingInput(SystemClock(), settings.hub.limits.question_timeout, registry.cancel, key)
+def _pending_input(settings: Settings, state: Path, registry: CallRegistry, store: EventStore) -> PendingInput:
+    def key() -> bytes:
+        return store.secret or stored_key(KeyedFiles(state / "keys"), "request-state")
+
+    seconds = settings.hub.limits.question_timeout
+    return PendingInput(SystemClock(), seconds, registry.cancel, key, is_shared=store.is_shared)
 
 
 def _catalog(
@@ -287,11 +291,11 @@ def build(
     seen = Seen.of(kinds, loaded.path, records)
     registry = _registry(settings, env, servers, streams, turn, seen.recent.ended if has_executors else None)
     durations, rules = time_limits(settings), SessionRules(settings.hub.page_size, settings.hub.task_after)
-    results = LongResults(Retention(documents, estimate), ReadResult(documents, estimate, clock))
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)
     hub = HubPort(
-        catalog, registry, servers.upstreams, durations, rules, _pending_input(settings, state, registry),
-        changes, streams, current.call_rules, follow_up, seen.clients, results, turn,
+        catalog, registry, servers.upstreams, durations, rules,
+        _pending_input(settings, state, registry, streams.store), changes, streams, current.call_rules, follow_up,
+        seen.clients, LongResults(Retention(documents, estimate), ReadResult(documents, estimate, clock)), turn,
     )  # fmt: skip
     fixed = executors.name if executors is not None else None
     applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)

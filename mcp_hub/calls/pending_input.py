@@ -20,6 +20,7 @@ from mcp_hub.call import Call
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import Clock
 from mcp_hub.errors import InvalidParams
+from mcp_hub.types import CallId, RawObject
 
 _MARK: Final = "hub1."
 _UPSTREAM: Final = "up1."
@@ -43,10 +44,24 @@ class PendingCall(msgspec.Struct, frozen=True):
     after: int
     name: str
     until: float
+    asked: frozenset[str] = frozenset()
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the input has come by another way: another replica got the retry."""
+        return bool(self.asked) and not self.asked & self.record.open_questions.keys()
+
+    def answer(self, responses: RawObject) -> None:
+        """Answers its questions."""
+        for key, response in responses.items():
+            self.record.answer(key, response)
 
 
 class PendingInput:
-    """The calls that wait. `cancel` gets a call that had to make room. `key` is asked once, at the first seal."""
+    """The calls that wait. `cancel` gets a call that had to make room. `key` is asked once, at the first seal.
+
+    `is_shared`: other replicas have the same key, and calls of theirs may be retried here.
+    """
 
     def __init__(
         self,
@@ -54,7 +69,10 @@ class PendingInput:
         seconds: float,
         cancel: Callable[[CallRecord, str], None],
         key: Callable[[], bytes] = _new_key,
+        *,
+        is_shared: bool = False,
     ) -> None:
+        self._is_shared = is_shared
         self._clock = clock
         self._seconds = seconds
         self._cancel = cancel
@@ -68,7 +86,8 @@ class PendingInput:
         """Keeps the call for one retry; returns the `requestState` that the retry must carry."""
         self._sweep()
         nonce = secrets.token_urlsafe(12)
-        self._pending[record.call.id] = PendingCall(record, cursor, nonce, self._clock.now() + self._seconds)
+        until, asked = self._clock.now() + self._seconds, frozenset(record.open_questions)
+        self._pending[record.call.id] = PendingCall(record, cursor, nonce, until, asked)
         self._pending.move_to_end(record.call.id)
         if len(self._pending) > _MOST:
             _, oldest = self._pending.popitem(last=False)
@@ -81,19 +100,20 @@ class PendingInput:
         Raises `InvalidParams`, the same for a state that is forged, foreign, replayed or too old.
         """
         self._sweep()
-        id_, _, rest = state.removeprefix(_MARK).partition(".")
-        nonce, _, seal = rest.partition(".")
+        id_, nonce, seal = _parts(state)
         pending = self._pending.get(id_)
-        if (
-            pending is None
-            or not hmac.compare_digest(pending.name.encode(), nonce.encode())
-            or not hmac.compare_digest(self._seal(call, nonce, id_).encode(), seal.encode())
-        ):
+        is_named = pending is not None and hmac.compare_digest(_bytes(pending.name), _bytes(nonce))
+        if not is_named or not self._is_sealed(call, id_, nonce, seal):
             raise InvalidParams(
                 "params.requestState is unknown: it was used, has expired or belongs to another request"
             )
-        del self._pending[id_]
-        return pending
+        return self._pending.pop(id_)
+
+    def elsewhere(self, state: str, call: Call) -> CallId | None:
+        """The call that `call` is the retry of, if it may wait at another replica: it does not wait here."""
+        id_, nonce, seal = _parts(state)
+        may_be = self._is_shared and id_ not in self._pending and self._is_sealed(call, id_, nonce, seal)
+        return CallId(id_) if may_be else None
 
     def mark(self, call: Call, state: str) -> str:
         """A modern server's own `requestState`: not taken for one of the hub's, and good for this client alone."""
@@ -119,7 +139,11 @@ class PendingInput:
         now = self._clock.now()
         while self._pending and next(iter(self._pending.values())).until <= now:
             _, pending = self._pending.popitem(last=False)
-            self._cancel(pending.record, "the client did not come back with its input")
+            if not pending.is_answered:
+                self._cancel(pending.record, "the client did not come back with its input")
+
+    def _is_sealed(self, call: Call, id_: str, nonce: str, seal: str) -> bool:
+        return hmac.compare_digest(_bytes(self._seal(call, nonce, id_)), _bytes(seal))
 
     def _seal(self, call: Call, nonce: str, id_: str | None = None) -> str:
         """Binds a wait to caller and request; `id_` is that of the call where `call` is a retry."""
@@ -130,6 +154,13 @@ class PendingInput:
 def is_pending(state: str) -> bool:
     """Whether a `requestState` names (or claims to name) a call that waits here."""
     return state.startswith(_MARK)
+
+
+def _parts(state: str) -> tuple[str, str, str]:
+    """Call, nonce and seal in a state of the hub's own."""
+    id_, _, rest = state.removeprefix(_MARK).partition(".")
+    nonce, _, seal = rest.partition(".")
+    return id_, nonce, seal
 
 
 def _bytes(text: str) -> bytes:

@@ -17,6 +17,9 @@ log = get_logger(__name__)
 _AHEAD: Final = 3600.0
 """Seconds that a record lives longer than it has to, so that not every stream of a session writes it anew."""
 
+_BEGUN: Final = 86400.0
+"""Seconds of streams for which a record lasts that is made when the session begins: seldom is there a second write."""
+
 
 class _Body(msgspec.Struct, omit_defaults=True):
     version: str
@@ -61,6 +64,11 @@ class SessionStore:
     def __init__(self, store: EventStore, retention: float) -> None:
         self._store = store
         self._retention = retention
+
+    async def begun(self, stored: StoredSession) -> None:
+        """A session has begun: where its next request may come to another process, it has to be found there."""
+        if self._store.is_shared:
+            await self.keep(stored, _BEGUN)
 
     async def keep(self, stored: StoredSession, seconds: float) -> None:
         """Returns when the record will last as long as a stream of so many seconds; never fails with the store."""

@@ -81,6 +81,14 @@ class EventStore(Protocol):
     """Id of this hub process, `in_` + 26 characters."""
 
     @property
+    def is_shared(self) -> bool:
+        """Whether the next request of a client may come to another process, so that sessions are stored at once."""
+
+    @property
+    def secret(self) -> bytes | None:
+        """A key that all who share the store have; None where it is for their state folder to keep."""
+
+    @property
     def is_durable(self) -> bool:
         """Whether what is confirmed from now on survives this process."""
 

@@ -62,6 +62,8 @@ class MemoryStore:
     """An `EventStore` without a file."""
 
     is_durable = False
+    is_shared = False
+    secret = None
     orphan_interval = 5.0
 
     def __init__(self, limits: StoreLimits | None = None, instance: str | None = None) -> None:

@@ -4,25 +4,20 @@ Both name a call by its stream, make no stream of their own, and are listed only
 of the caller is a result for the model to read; an error answer is that of the call which was waited for.
 """
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-import anyio
-import anyio.lowlevel
 import msgspec
 
-from mcp_hub.aio import Bell
 from mcp_hub.call import Call, CallChannel, CallHandler, StreamInfo
-from mcp_hub.calls.hub_tools.relay import Relay
-from mcp_hub.calls.hub_tools.transcript import Transcript, still_running
+from mcp_hub.calls.hub_tools.stream_wait import StreamWait
+from mcp_hub.calls.hub_tools.transcript import still_running
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.streams.placeholders import ending_of
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
-from mcp_hub.calls.streams.stream import StreamReader
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownStream
-from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Ending, Failed, Progressed
+from mcp_hub.events import Cancelled, Completed, Ending, Failed
 from mcp_hub.protocol.extensions import with_mark
 from mcp_hub.protocol.rpc_errors import for_caller
 from mcp_hub.types import Era, RawJson
@@ -30,10 +25,6 @@ from mcp_hub.types import Era, RawJson
 WAIT: Final = "hub_wait"
 CANCEL: Final = "hub_cancel"
 
-_MOST: Final = 16 << 10
-"""Bytes of new output in one answer: the end of it."""
-_FEW: Final = 256
-"""Events that are looked at in one go."""
 _SHARE: Final = 0.9
 """Of the soft deadline that a wait may take, so that it is never cut itself."""
 _DAY: Final = 86400.0
@@ -142,7 +133,7 @@ class OwnTools:
         if stream.info.has_ended:
             return _Ended(stream.info, ending_of(stream.info, await stream.ending()))
         was_orphan = stream.is_orphan
-        waiting = _Waiting(stream, after, channel)
+        waiting = StreamWait(stream, after, channel)
         try:
             found = await waiting.ending(caller.deadline * _SHARE, is_modern=call.era is Era.MODERN)
         finally:
@@ -155,76 +146,6 @@ class OwnTools:
         text = still_running(stream.id, waiting.cursor, waiting.said, "New output", asked)
         answer = with_mark(Completed.of(text).result, stream.id, waiting.cursor, stream.info.status)
         return Completed(answer)
-
-
-class _Waiting:
-    """Follows one stream for one call of `hub_wait`. Raises as `StreamHandle.follow`, but skips lost events."""
-
-    def __init__(self, stream: StreamHandle, after: int, channel: CallChannel) -> None:
-        self.said = Transcript(_MOST)
-        self._stream = stream
-        self._channel = channel
-        self._bell = Bell()
-        self._relay = Relay(stream, channel, self._bell.ring)
-        self._reader = self._follow(after)
-
-    @property
-    def cursor(self) -> int:
-        return self._reader.cursor
-
-    def _follow(self, after: int) -> StreamReader:
-        try:
-            return self._stream.follow(self._bell.ring, after)
-        except EventsGone as gone:
-            self.said.cut()
-            return self._stream.follow(self._bell.ring, gone.earliest - 1)
-
-    async def ending(self, seconds: float, *, is_modern: bool) -> Ending | None:
-        """The call's ending, if it comes in time.
-
-        A modern client has no request open while it gathers input: its time begins anew then.
-        """
-        with anyio.move_on_after(seconds) as patience:
-            await self._relay.begin()
-            while True:
-                for event in self._taken():
-                    if isinstance(event, Ending):
-                        return event
-                    self.said.add(event)
-                await self._relay.pass_on()
-                await self._channel.drained()
-                if is_modern and self._relay.is_asking:
-                    patience.deadline = math.inf
-                elif patience.deadline == math.inf:
-                    patience.deadline = anyio.current_time() + seconds
-                if self._reader.has_more:
-                    await anyio.lowlevel.checkpoint()
-                else:
-                    await self._bell.wait()
-        return None
-
-    def _taken(self) -> list[CallEvent]:
-        reader = self._reader
-        if reader.skip():
-            self.said.cut()
-        if reader.failed is not None:
-            raise reader.failed
-        first = reader.cursor + 1
-        events = reader.take(_FEW)
-        for seq, event in enumerate(events, first):
-            self._relay.take(seq, event)
-            self._show(event)
-        return events
-
-    def _show(self, event: CallEvent) -> None:
-        """Passes on progress as the server sent it, and partial content: its own client is shown both as by a call."""
-        if isinstance(event, Delta):
-            self._channel.send(event)
-        elif isinstance(event, Progressed) and not event.is_hubs:
-            self._channel.send(msgspec.structs.replace(event, progress=event.sent, own=msgspec.UNSET))
-
-    def close(self) -> None:
-        self._reader.close()
 
 
 def _passed_on(caller: OwnToolCaller, call: Call, ended: _Ended) -> Completed:

@@ -1,6 +1,6 @@
 """Questions of a call that runs without its client, passed on by another call of that client which waits for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from mcp_hub.call import CallChannel, Question
@@ -16,12 +16,14 @@ class Relay:
     `wake` is called when there is an answer to `pass_on`.
     """
 
-    def __init__(self, stream: StreamHandle, channel: CallChannel, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, stream: StreamHandle, channel: CallChannel, wake: Callable[[], None], answered: Collection[str] = ()
+    ) -> None:
         self._wake = wake
         self._stream = stream
         self._channel = channel
         self._known = stream.info.last
-        self._asked: set[str] = set()
+        self._asked = set(answered)
         self._open: dict[str, str] = {}  # keys of the stream, to those of the channel
         self._answers: list[tuple[str, RawJson | RpcError]] = []
 

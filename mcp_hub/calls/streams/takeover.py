@@ -8,7 +8,7 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.streams.stored import appended, open_questions
 from mcp_hub.clock import wall_time
-from mcp_hub.errors import HubError, HubRestarted, StoreError
+from mcp_hub.errors import HubError, HubRestarted, OwnerLost, StoreError
 from mcp_hub.events import Failed, InputReceived
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.shape.stream_events import encoded, timestamp
@@ -58,7 +58,7 @@ class Takeover:
 
     async def _close(self, row: StreamInfo) -> None:
         wall = wall_time()
-        line = _ending(row, wall, "The hub that ran this call is gone. The outcome of the call is unknown.")
+        line = self._ending(row, wall, "The hub that ran this call is gone. The outcome of the call is unknown.")
         closed = await self._store.claim(row, [line], Change(wall, "failed"))
         if closed is not None:
             log.warning("stream_closed", stream=row.id, upstream=row.server, reason="its hub is gone")
@@ -80,7 +80,9 @@ class Takeover:
         """Ends the stream, to which nothing will ever be written."""
         log.error("stream_not_taken_up", stream=row.id, upstream=row.server, reason=ascii(str(problem)))
         wall = wall_time()
-        line = _ending(row, wall, f"The hub that ran this call is gone, and this one cannot continue it: {problem}")
+        line = self._ending(
+            row, wall, f"The hub that ran this call is gone, and this one cannot continue it: {problem}"
+        )
         try:
             await appended(self._store, row, [line], Change(wall, "failed"))
         except StoreError as error:
@@ -97,8 +99,8 @@ class Takeover:
             lines.append(encoded(row.id, row.last + number, when, event))
         return lines
 
-
-def _ending(row: StreamInfo, wall: float, reason: str) -> bytes:
-    data = {"upstream": {"server": row.server}, "outcome": "unknown"}
-    reason = reason.encode("utf-8", "replace").decode()
-    return encoded(row.id, row.last + 1, timestamp(wall), Failed(HubRestarted(reason, data=data)))
+    def _ending(self, row: StreamInfo, wall: float, reason: str) -> bytes:
+        data = {"upstream": {"server": row.server}, "outcome": "unknown"}
+        reason = reason.encode("utf-8", "replace").decode()
+        kind = OwnerLost if self._store.is_shared else HubRestarted
+        return encoded(row.id, row.last + 1, timestamp(wall), Failed(kind(reason, data=data)))

@@ -130,10 +130,12 @@ class HandshakeHttp:
         try:
             params, _ = request.params()
             session, result = self._binding.initialize(request.caller, params)
-            self._welcome(StoredSession(session))
+            stored = StoredSession(session)
+            self._welcome(stored)
         except RpcError as error:
             await request.refused(id_, error, Era.HANDSHAKE)
             return
+        await self._resumption.sessions.begun(stored)
         await respond(request.send, 200, result_frame(id_, result), [(_SESSION, session.id.encode())])
 
     def _welcome(self, stored: StoredSession) -> ClientCalls:

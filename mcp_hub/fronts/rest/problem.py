@@ -72,6 +72,7 @@ _STATUS: Final[Mapping[str, int]] = {
     "upstream_unavailable": 503,
     "hub_stopped": 503,
     "hub_restarted": 503,
+    "owner_lost": 503,
     "deadline_exceeded": 504,
     "internal_error": 500,
 }

@@ -38,6 +38,7 @@ _KINDS: Final[Mapping[type[RpcError], _Kind]] = {
     **dict.fromkeys((errors.EventsGone, errors.MethodNotFound), _CLIENT),
     **dict.fromkeys((errors.UpstreamLost, errors.ExecutorLost), _CRASH),
     **dict.fromkeys((errors.HubStopping, errors.HubRestarted), _RESTART),
+    errors.OwnerLost: _Kind("owner_lost", is_retryable=True),
     errors.NotApproved: _Kind("auth"),
     errors.UpstreamUnavailable: _Kind("upstream_transport", is_retryable=True),
     errors.HttpRefused: _Kind("upstream_transport"),

@@ -69,6 +69,8 @@ class Backing(Protocol):
 class FailsafeStore:
     """An `EventStore` that never fails for the sake of the one behind it."""
 
+    is_shared = False
+
     def __init__(self, files: Backing, limits: StoreLimits, instance: str) -> None:
         self.instance = instance
         self._files = files
@@ -82,6 +84,10 @@ class FailsafeStore:
         """One on `<folder>/streams.db`."""
         instances = Instances(folder, new_instance_id())
         return cls(Recovery(folder, limits, clock, instances), limits, instances.own)
+
+    @property
+    def secret(self) -> bytes | None:
+        return None if self._files.file is None else self._files.file.secret
 
     @property
     def is_durable(self) -> bool:

@@ -28,6 +28,8 @@ T = TypeVar("T")
 class SharedFailsafeStore(FailsafeStore):
     """An `EventStore` whose owners do not wait for a server that is away."""
 
+    is_shared = True
+
     def __init__(self, files: Backing, limits: StoreLimits, instance: str) -> None:
         super().__init__(files, limits, instance)
         self._returning: dict[CallId, list[Callable[[], None]]] = {}

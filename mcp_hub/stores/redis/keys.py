@@ -28,6 +28,8 @@ class RedisKeys:
         self.sessions = f"{prefix}{{sessions}}"
         self.session_ends = f"{prefix}{{sessions}}:x"
         """A hash of handshake sessions, and a sorted set of their ids by the time at which they expire."""
+        self.secret = f"{prefix}{{secret}}"
+        """A text: the key with which all replicas seal."""
         self.prefix = prefix
 
     def stream(self, id_: CallId) -> StreamKeys:

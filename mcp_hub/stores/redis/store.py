@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from itertools import count
+from secrets import token_bytes
 from typing import Final
 
 import anyio
@@ -32,6 +33,8 @@ log = get_logger(__name__)
 
 _PART: Final = 512 << 10
 """Bytes of a chunk that a script is given; a longer one is sent in parts of that size before."""
+_SECRET: Final = 32
+"""Bytes of the key with which all replicas seal."""
 _CLOSING: Final = 1.0
 """Seconds that closing may take."""
 
@@ -39,7 +42,7 @@ _CLOSING: Final = 1.0
 class RedisStore:
     """An `EventStore` on a server. `open` raises `StoreFault` if the server cannot be used."""
 
-    is_durable = True
+    is_durable = is_shared = True
 
     def __init__(self, server: Server, limits: StoreLimits, clock: Clock) -> None:
         self.instance = new_instance_id()
@@ -56,6 +59,7 @@ class RedisStore:
         self._mail = Mail(keys, self.instance, self._writer)
         self._doorbell = Doorbell(self._clients[2], keys, self.instance, self._mail.rang, self._mail.rings)
         self._tags = count()
+        self.secret: bytes | None = None
         self._beats: aio.Background | None = None
 
     @property
@@ -69,7 +73,7 @@ class RedisStore:
         self._doorbell.start()
         try:
             self.leases.began(await probe(self._reader, wall_time))
-            await self.leases.beat(self._writer)
+            await self._greet()
         finally:
             self._beats = aio.Background(self._beat)
 
@@ -77,10 +81,18 @@ class RedisStore:
         while True:
             await anyio.sleep(self.leases.period)
             try:
-                await self.leases.beat(self._writer)
+                await self._greet()
             except StoreError as error:
                 self.leases.lost()
                 log.debug("lease_not_renewed", store=self.name, reason=str(error))
+
+    async def _greet(self) -> None:
+        """Says that this replica is alive; learns what all replicas share. Raises `StoreError`."""
+        await self.leases.beat(self._writer)
+        if self.secret is None:
+            fresh = token_bytes(_SECRET)
+            _, kept = await self._writer.ask(("SET", self._keys.secret, fresh, "NX"), ("GET", self._keys.secret))
+            self.secret = kept
 
     async def close(self) -> None:
         if self._beats is not None:

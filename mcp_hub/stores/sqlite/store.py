@@ -36,6 +36,8 @@ class SqliteStore:
     """
 
     is_durable = True
+    is_shared = False
+    secret = None
     orphan_interval = 5.0
 
     def __init__(

@@ -139,6 +139,7 @@ ERRORS: list[tuple[errors.RpcError, str, str, bool]] = [
     (errors.HubStopping("x", data=UNKNOWN), "hub_stopped", "hub_restart", False),
     (errors.HubRestarted("x", data=UNKNOWN), "hub_restarted", "hub_restart", False),
     (errors.HubRestarted("x"), "hub_restarted", "hub_restart", True),
+    (errors.OwnerLost("x", data=UNKNOWN), "owner_lost", "owner_lost", False),
     (errors.ExecutorLost("x", data=UNKNOWN), "executor_lost", "upstream_crash", False),
 ]
 
@@ -201,7 +202,7 @@ def test_the_detail_of_an_error_is_short_and_its_message_whole() -> None:
 
 
 def test_an_error_with_a_code_of_another_version_is_an_error_all_the_same() -> None:
-    event = read("error", '{"code":"owner_lost","class":"owner_lost","jsonrpc":{"code":1009,"message":"m"}}')
+    event = read("error", '{"code":"lost_again","class":"lost_again","jsonrpc":{"code":1009,"message":"m"}}')
     assert isinstance(event, events.Failed) and type(event.error) is errors.RpcError
     assert (event.error.code, event.error.message, event.error.data) == (1009, "m", None)
 

@@ -126,17 +126,24 @@ class SharedFailsafeStore(FailsafeStore):
     # -- everybody
 
     def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
-        here, file = self._away.row(stream), self._files.file
-        if file is None or here is None or after + 1 >= here.first:
-            super().fetch(stream, after, most, done)
-            return
+        """Memory may hold the later events alone: a page of those would say that the earlier ones are gone."""
+
+        def is_here(row: StreamInfo | None) -> bool:
+            return row is not None and after + 1 >= row.first
 
         def fetched(page: EventPage | StoreError | None) -> None:
             if isinstance(page, StoreFault):
                 self._files.failed_reading(page)
-            done(self._away.joined(page) if isinstance(page, EventPage) else page)
+            if is_here(self._away.row(stream)):  # it may have come there while the store was asked
+                self._away.memory.fetch(stream, after, most, done)
+            else:
+                done(self._away.joined(page) if isinstance(page, EventPage) else page)
 
-        file.fetch(stream, after, most, fetched)
+        file = self._files.file
+        if file is None or is_here(self._away.row(stream)):
+            self._away.memory.fetch(stream, after, most, done)
+        else:
+            file.fetch(stream, after, most, fetched)
 
     async def find(self, stream: CallId) -> StreamInfo | None:
         try:

@@ -78,14 +78,16 @@ class RedisServer:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         until = time.monotonic() + _PATIENCE
         while not self._answers():
-            assert time.monotonic() < until and self._process.poll() is None, (self.folder / "server.log").read_text()
+            if time.monotonic() > until or self._process.poll() is not None:
+                self.kill()
+                raise AssertionError((self.folder / "server.log").read_text())
             time.sleep(0.01)
 
     def _answers(self) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
                 connection.sendall(b"PING\r\n")
-                return connection.recv(16).startswith(b"+PONG")
+                return connection.recv(16).startswith((b"+PONG", b"-NOAUTH"))
         except OSError:
             return False
 

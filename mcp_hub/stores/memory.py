@@ -244,6 +244,11 @@ class MemoryStore:
         self._sessions = {id_: session for id_, session in self._sessions.items() if session.expires > now}
         return len(old)
 
+    @property
+    def sessions(self) -> list[SessionRow]:
+        """All that are here."""
+        return list(self._sessions.values())
+
     async def put_session(self, session: SessionRow) -> None:
         self._sessions.pop(session.id, None)
         self._sessions[session.id] = session

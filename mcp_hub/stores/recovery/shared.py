@@ -167,7 +167,9 @@ class SharedFailsafeStore(FailsafeStore):
     # -- coming home
 
     async def _bring_home(self) -> None:
-        """Returns the streams that are in memory, those that run too: others wait for their events."""
+        """Returns what is in memory, also streams that run: others wait for their events."""
+        for session in self._away.memory.sessions if self._files.is_fit else ():
+            await self.put_session(session)
         for row in self._away.returnable()[:_AT_ONCE]:
             file = self._files.file
             if file is None or not self._files.is_fit:

@@ -65,7 +65,7 @@ class Leases:
 
     async def leave(self, link: Link) -> None:
         """This replica counts as gone from now on. Raises `StoreError`."""
-        await link.ask(("HDEL", self._keys.replicas, self._own))
+        await link.ask(("HSET", self._keys.replicas, self._own, 0))
 
     async def forget(self, link: Link, instance: str) -> None:
         """A replica that is gone has left nothing behind. Raises `StoreError`."""

@@ -81,7 +81,7 @@ class Mail:
             self._is_called = False
             try:
                 [called] = await self._writer.ask(("SMEMBERS", self._keys.called(self._own)))
-            except StoreError:
+            except BaseException:  # also for a reader that gives up
                 self._is_called = True
                 raise
             self._called |= {CallId(id_.decode("ascii", "replace")) for id_ in called}

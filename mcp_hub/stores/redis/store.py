@@ -35,6 +35,8 @@ _PART: Final = 512 << 10
 """Bytes of a chunk that a script is given; a longer one is sent in parts of that size before."""
 _SECRET: Final = 32
 """Bytes of the key with which all replicas seal."""
+_STOPPED: Final = 3600
+"""Seconds after which nobody waits for a replica any more that is gone."""
 _CLOSING: Final = 1.0
 """Seconds that closing may take."""
 
@@ -246,8 +248,9 @@ class RedisStore:
         if others:
             await self._writer.ask(("SREM", running, *others))
         if not left:
-            keys = running, self._keys.called(instance), self._keys.bell(instance)
-            await self._writer.ask(*(("DEL", key) for key in keys))
+            # should it only have been stopped, it will look for what others have called it for
+            keys = self._keys.called(instance), self._keys.bell(instance)
+            await self._writer.ask(*(("EXPIRE", key, _STOPPED) for key in keys))
             await self.leases.forget(self._writer, instance)
         return left
 

@@ -12,7 +12,7 @@ from mcp_hub.stores.redis.store import RedisStore
 from tests.redis_server import shared_server
 from tests.unit.stores.event_stores import KINDS, Make
 
-LEASE: Final = 0.5
+LEASE: Final = 1.0
 """Seconds in which a replica has to say that it is alive."""
 
 

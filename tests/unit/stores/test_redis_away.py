@@ -1,0 +1,194 @@
+"""The server of the streams is killed, paused and started again: owners continue, and nothing confirmed is lost."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from mcp_hub.clock import SystemClock
+from mcp_hub.errors import Fenced
+from mcp_hub.stores.base import Change, Message, SessionRow
+from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.recovery.shared import SharedFailsafeStore
+from mcp_hub.stores.redis.opened import redis_store
+from tests.redis_server import NO_SERVER, RedisServer, binary
+from tests.unit.stores.event_stores import append, create, found, new_row, numbered, opened, replayed
+from tests.unit.stores.test_redis_replicas import fall_silent
+
+pytestmark = [pytest.mark.anyio, pytest.mark.processes, pytest.mark.slow]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    if binary() is None:
+        pytest.skip(NO_SERVER)
+    server = RedisServer(tmp_path)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def new_store(server: RedisServer, lease: float = 1.0) -> SharedFailsafeStore:
+    return redis_store(server.url, "test:", lease, "local", StoreLimits(), SystemClock())
+
+
+@pytest.fixture
+async def pair(server: RedisServer) -> AsyncIterator[tuple[SharedFailsafeStore, SharedFailsafeStore]]:
+    async with opened(one := new_store(server)), opened(two := new_store(server)):
+        yield one, two
+
+
+async def is_back(store: SharedFailsafeStore) -> None:
+    """Returns when the store uses the server again, and has brought everything home."""
+    while not store.is_durable:
+        await store.has_news()
+        await store.wait(0.05)
+    await store.has_news()
+
+
+Pair = tuple[SharedFailsafeStore, SharedFailsafeStore]
+
+
+async def test_an_owner_continues_in_memory_and_its_tail_returns(server: RedisServer, pair: Pair) -> None:
+    one, two = pair
+    running, ended = await create(one, new_row(one), 2), await create(one, new_row(one))
+    server.kill()
+    await append(one, running, 3, 2)
+    await append(one, ended, 2, 2, status="completed")
+    await append(one, running, 5, 1, message="still here")
+    new = await create(one, new_row(one), 3)
+    assert not one.is_durable and not one.survives(running.id)
+    assert (await found(one, running)).last == 5
+    for id_ in (running.id, new.id):
+        with pytest.raises(StoreFault):
+            await two.find(id_)
+    server.start()
+    await is_back(one)
+    await is_back(two)
+    assert await replayed(two, running) == await replayed(one, running) == numbered(1, 5)
+    assert await replayed(two, ended) == numbered(1, 3) and (await found(two, ended)).status == "completed"
+    assert await replayed(two, new) == numbered(1, 3) and one.survives(new.id)
+    assert (await found(two, running)).message == "still here"
+    await append(one, running, 6, status="cancelled")
+    assert await replayed(two, running) == numbered(1, 6)
+
+
+async def test_what_only_the_store_can_know_fails_while_it_is_away(server: RedisServer, pair: Pair) -> None:
+    one, _ = pair
+    own = await create(one, new_row(one))
+    server.kill()
+    for ask in (one.find_key("local", "k"), one.rows("local", 10), one.session("se_1"), one.find(new_row(one).id)):
+        with pytest.raises(StoreFault):
+            await ask
+    with pytest.raises(StoreFault):
+        await create(one, new_row(one, key="k"))
+    assert await found(one, own) == own
+    assert await one.orphans() == [] and not await one.is_orphan(new_row(one, owner="in_other"))
+    assert await one.claim(new_row(one, owner="in_other"), [], Change(5.0)) is None
+    assert await one.post(Message(own.id, "input", b"1")) and await one.inbox() == [Message(own.id, "input", b"1")]
+
+
+async def test_a_session_that_began_meanwhile_is_known_everywhere_afterwards(server: RedisServer, pair: Pair) -> None:
+    one, two = pair
+    server.kill()
+    session = SessionRow("se_1", "local", b"{}", 4e9)
+    await one.put_session(session)
+    assert await one.session("se_1") == session
+    server.start()
+    await is_back(one)
+    await is_back(two)
+    assert await two.session("se_1") == session
+
+
+async def test_a_paused_server_is_given_up_and_its_late_answers_do_no_harm(server: RedisServer, pair: Pair) -> None:
+    one, two = pair
+    row = await create(one, new_row(one))
+    server.pause()
+    try:
+        await append(one, row, 2, 3)
+        assert not one.is_durable
+        await append(one, row, 5)
+    finally:
+        server.go_on()
+    await is_back(one)
+    await append(one, row, 6, status="completed")
+    await is_back(two)
+    assert await replayed(two, row) == numbered(1, 6)
+
+
+async def test_a_tail_of_a_stream_that_was_claimed_meanwhile_is_refused(server: RedisServer, pair: Pair) -> None:
+    one, two = pair
+    row = await create(one, new_row(one))
+    store = one._files.file
+    server.kill()
+    await append(one, row, 2)
+    await fall_silent(store)  # type: ignore[arg-type]  # it is the store on the server
+    server.start()
+    await is_back(two)
+    while not (left := await two.orphans()):
+        await two.wait(0.05)
+    assert [found.id for found in left] == [row.id]
+    assert await two.claim(left[0], numbered(2, 2), Change(5.0, status="failed")) is not None
+    await store.touch()  # type: ignore[union-attr]
+    await is_back(one)
+    with pytest.raises(Fenced):
+        await append(one, row, 3)
+    assert await replayed(one, row) == numbered(1, 2)
+
+
+async def test_a_hub_starts_without_its_server_and_finds_it_later(server: RedisServer) -> None:
+    server.kill()
+    async with opened(store := new_store(server)):
+        row = await create(store, new_row(store), 2)
+        assert not store.is_durable
+        server.start()
+        await is_back(store)
+        async with opened(other := new_store(server)):
+            assert await replayed(other, row) == numbered(1, 2)
+
+
+async def test_a_server_without_memory_counts_as_away(server: RedisServer, pair: Pair) -> None:
+    one, _ = pair
+    row = await create(one, new_row(one))
+    reader = one._files.file._reader  # type: ignore[union-attr]
+    await reader.ask(("CONFIG", "SET", "maxmemory", "1"))
+    await append(one, row, 2)
+    assert not one.is_durable
+    await reader.ask(("CONFIG", "SET", "maxmemory", "0"))
+    await is_back(one)
+    await append(one, row, 3, status="completed")
+    assert await replayed(one, row) == numbered(1, 3)
+
+
+async def test_settings_that_lose_streams_are_warned_of_and_the_password_is_not_shown(tmp_path: Path) -> None:
+    if binary() is None:
+        pytest.skip(NO_SERVER)
+    options = ("--appendonly", "no", "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+    server = RedisServer(tmp_path, *options, "--requirepass", "very-secret-word")
+    server.start()
+    url = server.url.replace("//", "//:very-secret-word@")
+    try:
+        with structlog.testing.capture_logs() as logs:
+            async with opened(store := redis_store(url, "test:", 1.0, "local", StoreLimits(), SystemClock())):
+                assert store.is_durable
+            async with opened(store := redis_store(server.url, "test:", 1.0, "local", StoreLimits(), SystemClock())):
+                assert not store.is_durable
+    finally:
+        server.kill()
+    assert [log["event"] for log in logs[:2]] == ["store_may_evict", "store_not_persistent"]
+    assert any(log["event"] == "store_failed" for log in logs)
+    assert "very-secret-word" not in str(logs)
+
+
+async def test_a_replica_of_the_server_is_waited_for_where_that_is_asked(server: RedisServer) -> None:
+    with structlog.testing.capture_logs() as logs:
+        async with opened(store := redis_store(server.url, "test:", 1.0, "replica", StoreLimits(), SystemClock())):
+            row = await create(store, new_row(store))
+            await append(store, row, 2)
+            assert [log["event"] for log in logs].count("store_not_replicated") == 1
+            await append(store, row, 3, status="completed")
+    assert [log["event"] for log in logs].count("store_not_replicated") == 2

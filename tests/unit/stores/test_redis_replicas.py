@@ -1,0 +1,280 @@
+"""Several replicas on one server, as several stores in this process: each has connections and a lease of its own."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_hub.errors import Fenced, KeyTaken, StoreError
+from mcp_hub.stores.base import Change, EventStore, Message
+from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.stores.redis import scripts
+from mcp_hub.stores.redis.store import RedisStore
+from tests.unit.stores.event_stores import (
+    append,
+    create,
+    events,
+    fetch,
+    found,
+    line,
+    new_row,
+    numbered,
+    opened,
+    replayed,
+    settled,
+)
+from tests.unit.stores.redis_stores import new_redis
+
+pytestmark = [pytest.mark.anyio, pytest.mark.processes]
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[tuple[RedisStore, RedisStore]]:
+    async with opened(one := new_redis(tmp_path)), opened(two := new_redis(tmp_path)):
+        yield one, two
+
+
+async def told(store: EventStore) -> None:
+    """Returns when the store has news."""
+    while not await store.has_news():
+        await store.wait(5)
+
+
+async def fall_silent(store: RedisStore) -> None:
+    """From here on the store does not renew its lease, as in a process that is stopped."""
+    assert store._beats is not None
+    await store._beats.stop()
+
+
+async def is_gone(store: RedisStore, other: RedisStore) -> None:
+    """Returns when the store takes the other one to be gone."""
+    while not await store.is_orphan(new_row(store, owner=other.instance)):
+        await store.wait(0.05)
+
+
+async def test_replicas_have_one_key_to_seal_with(pair: tuple[RedisStore, RedisStore]) -> None:
+    one, two = pair
+    assert one.secret is not None and one.secret == two.secret and len(one.secret) == 32
+
+
+async def test_others_read_what_one_writes_and_keys_are_given_once(pair: tuple[RedisStore, RedisStore]) -> None:
+    one, two = pair
+    row = await create(one, new_row(one, key="k"), 2)
+    assert await two.find(row.id) == row == await two.find_key("local", "k")
+    await append(one, row, 3, 5)
+    assert await replayed(two, row) == numbered(1, 7)
+    assert (await fetch(two, row, 6)).row == await found(one, row)
+    with pytest.raises(KeyTaken):
+        await create(two, new_row(two, key="k"))
+
+
+async def test_of_many_who_want_a_key_at_once_one_gets_it(pair: tuple[RedisStore, RedisStore]) -> None:
+    outcomes: list[StoreError | None] = []
+
+    async def ask(store: RedisStore) -> None:
+        row = new_row(store, key="k", last=1)
+        try:
+            outcomes.append(await settled(lambda done: store.create(row, events(1, 1), done)))
+        except KeyTaken as error:
+            outcomes.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        for store in pair * 10:
+            tasks.start_soon(ask, store)
+    assert len(outcomes) == 20 and outcomes.count(None) == 1
+
+
+async def test_a_key_whose_stream_was_never_made_is_free_after_a_while(
+    pair: tuple[RedisStore, RedisStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = pair
+    await settled(lambda done: one.index.reserve(new_row(one, key="k"), done))
+    with pytest.raises(KeyTaken):
+        await create(two, new_row(two, key="k"))
+    monkeypatch.setattr("mcp_hub.stores.redis.index._PENDING_MS", 0)
+    row = await create(two, new_row(two, key="k"))
+    assert await one.find_key("local", "k") == row
+
+
+async def test_a_follower_is_told_of_new_events_and_of_no_others(pair: tuple[RedisStore, RedisStore]) -> None:
+    one, two = pair
+    row, other = await create(one, new_row(one)), await create(one, new_row(one))
+    assert not two.moved([row])
+    await append(one, row, 2)
+    await told(two)
+    assert two.moved([row]) == {row.id}
+    row = await found(two, row)
+    assert not two.moved([row])
+    await append(one, other, 2)
+    await append(one, row, 3)
+    await told(two)
+    assert two.moved([row, await found(two, other)]) == {row.id}
+    await append(one, other, 3)
+    await told(two)
+
+
+async def test_a_message_wakes_the_owner_alone(pair: tuple[RedisStore, RedisStore]) -> None:
+    one, two = pair
+    row = await create(one, new_row(one))
+    await one.has_news(), await two.has_news()
+    message = Message(row.id, "cancel", b"enough\nof it")
+    assert await two.post(message)
+    await told(one)
+    assert await two.inbox() == []
+    assert await one.inbox() == [message]
+    assert await one.inbox() == []
+
+
+async def test_messages_whose_reader_was_cut_off_come_again(pair: tuple[RedisStore, RedisStore]) -> None:
+    one, two = pair
+    row = await create(one, new_row(one))
+    await two.post(Message(row.id, "input", b"1"))
+    await told(one)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await one.inbox()
+    assert await one.inbox() == [Message(row.id, "input", b"1")]
+
+
+async def test_a_silent_owner_is_fenced_and_hears_of_it(pair: tuple[RedisStore, RedisStore]) -> None:
+    one, two = pair
+    row = await create(one, new_row(one), 1)
+    quiet = await create(one, new_row(one), 1)
+    assert await two.claim(row, numbered(2, 2), Change(5.0)) is None, "its owner lives"
+    await fall_silent(one)
+    await is_gone(two, one)
+    assert {left.id for left in await two.orphans()} == {row.id, quiet.id}
+    claimed = await two.claim(row, numbered(2, 2), Change(5.0))
+    assert claimed is not None and (claimed.owner, claimed.epoch) == (two.instance, 2)
+    assert await two.claim(quiet, numbered(2, 2), Change(5.0, status="failed")) is not None
+    with pytest.raises(Fenced, match="epoch 1"):
+        await append(one, row, 2)
+    await append(two, claimed, 3)
+    assert await replayed(one, row) == numbered(1, 3)
+    await told(one)
+    cancelled = {message.stream for message in await one.inbox() if message.kind == "cancel"}
+    assert cancelled == {row.id, quiet.id}
+    assert await two.orphans() == await two.orphans() == []
+    assert one.instance not in two.leases.gone, "nothing is left of it to look for"
+
+
+async def test_a_claim_by_many_succeeds_once(tmp_path: Path) -> None:
+    async with (
+        opened(one := new_redis(tmp_path)),
+        opened(two := new_redis(tmp_path)),
+        opened(gone := new_redis(tmp_path)),
+    ):
+        rows = [await create(gone, new_row(gone)) for _ in range(10)]
+        await fall_silent(gone)
+        await is_gone(one, gone)
+        await is_gone(two, gone)
+        won: list[str] = []
+
+        async def claim(store: RedisStore, row: Any) -> None:
+            if await store.claim(row, numbered(2, 2), Change(5.0, status="failed")) is not None:
+                won.append(row.id)
+
+        async with anyio.create_task_group() as tasks:
+            for row in rows:
+                for store in (one, two, one, two):
+                    tasks.start_soon(claim, store, row)
+        assert sorted(won) == sorted(row.id for row in rows)
+        for row in rows:
+            assert await replayed(one, row) == numbered(1, 2)
+
+
+async def test_a_replica_that_leaves_is_gone_at_once(tmp_path: Path) -> None:
+    async with opened(one := new_redis(tmp_path, lease=30)):
+        one.leases.began(uptime=60)
+        async with opened(two := new_redis(tmp_path, lease=30)):
+            row = await create(two, new_row(two))
+            assert await one.orphans() == []
+        assert await one.orphans() == [row]
+
+
+async def test_after_a_lost_connection_nobody_is_gone_for_a_lease(pair: tuple[RedisStore, RedisStore]) -> None:
+    one, two = pair
+    await fall_silent(one)
+    two.leases.lost()
+    await two.leases.beat(two._writer)
+    until = anyio.current_time() + two.leases.seconds
+    await is_gone(two, one)
+    assert anyio.current_time() >= until
+
+
+async def test_a_long_event_is_sent_in_parts_and_comes_back_whole(tmp_path: Path) -> None:
+    async with opened(store := new_redis(tmp_path)):
+        row = await create(store, new_row(store), 1, 1_200_000)
+        await append(store, row, 2, 3)
+        await append(store, row, 5, 2, size=700_000)
+        lines = [line(1, 1_200_000), *numbered(2, 4), *numbered(5, 6, 700_000)]
+        assert await replayed(store, row) == lines
+        parts = store._keys.stream(row.id).parts
+        [sizes] = await store._reader.ask(("HVALS", parts))
+        assert len(sizes) == 6 and max(map(len, sizes)) <= 512 << 10
+
+
+async def test_parts_go_with_the_events_that_are_let_go(tmp_path: Path) -> None:
+    async with opened(store := new_redis(tmp_path, StoreLimits(stream_bytes=2_000_000))):
+        row = await create(store, new_row(store), 1, 1_500_000)
+        await append(store, row, 2, 1, size=1_500_000)
+        assert await replayed(store, row) == [line(2, 1_500_000)]
+        [count] = await store._reader.ask(("HLEN", store._keys.stream(row.id).parts))
+        assert count == 3
+
+
+async def test_a_script_that_the_server_has_forgotten_is_sent_again(tmp_path: Path) -> None:
+    async with opened(store := new_redis(tmp_path)):
+        row = await create(store, new_row(store))
+        await store._writer.ask(("SCRIPT", "FLUSH"))
+        await append(store, row, 2)
+        assert await replayed(store, row) == numbered(1, 2)
+
+
+async def test_an_append_that_is_sent_twice_is_done_once(tmp_path: Path) -> None:
+    async with opened(store := new_redis(tmp_path)):
+        row = await create(store, new_row(store))
+        command = store._written(scripts.APPEND, row.id, 1, events(2, 2), ["updated", "5.0", "status", "completed"])
+        first, second = await store._writer.ask(*command), await store._writer.ask(*command)
+        assert first == second and first[-1][0] == b"done"
+        assert await replayed(store, row) == numbered(1, 3)
+
+
+async def test_ended_streams_expire_by_themselves(tmp_path: Path) -> None:
+    async with opened(store := new_redis(tmp_path)):
+        row = await create(store, new_row(store, ttl=60.0), 1, 600_000)
+        keys = store._keys.stream(row.id)
+        await store.post(Message(row.id, "input", b"1"))
+        assert {ttl for (ttl,) in [await store._reader.ask(("PTTL", key)) for key in keys]} == {-1}
+        await append(store, row, 2, status="completed")
+        left = [ttl for (ttl,) in [await store._reader.ask(("PTTL", key)) for key in keys]]
+        assert all(50_000 < ttl <= 60_000 for ttl in left[:3]) and left[3] == -2
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("status", "lost"), ("last", "-3"), ("epoch", "x"), ("first", "99"), ("principal", None), ("last", str(1 << 60))],
+)
+async def test_a_damaged_record_is_an_error_of_its_stream_alone(tmp_path: Path, field: str, value: str | None) -> None:
+    async with opened(store := new_redis(tmp_path)):
+        row, other = await create(store, new_row(store)), await create(store, new_row(store))
+        key = store._keys.stream(row.id).row
+        await store._writer.ask(("HDEL", key, field) if value is None else ("HSET", key, field, value))
+        with pytest.raises(StoreError, match=row.id):
+            await store.find(row.id)
+        with pytest.raises(StoreError, match=row.id):
+            await fetch(store, row)
+        assert await found(store, other) == other
+
+
+async def test_a_key_of_another_program_is_an_error_of_its_stream_alone(tmp_path: Path) -> None:
+    async with opened(store := new_redis(tmp_path)):
+        row = await create(store, new_row(store))
+        key = store._keys.stream(row.id).row
+        await store._writer.ask(("DEL", key), ("SET", key, "x"))
+        for attempt in (append(store, row, 2), found(store, row)):
+            with pytest.raises(StoreError) as caught:
+                await attempt
+            assert type(caught.value) is StoreError

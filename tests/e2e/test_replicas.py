@@ -189,7 +189,7 @@ async def test_a_handshake_session_is_that_of_every_replica(pair: Replicas) -> N
             foreign.session, foreign.version = at_a.session, at_a.version
             assert (await foreign.request("tools/list")).status == 404
         assert (await at_b.delete()).status in (200, 204)
-        assert (await at_a.request("tools/list")).status == 404
+        assert (await at_b.request("tools/list")).status == 404
 
 
 @contextmanager
@@ -217,17 +217,31 @@ async def test_a_replica_that_wakes_up_behind_its_lease_writes_nothing_more_and_
         assert lines((await response.rest()).events)[-1]["data"]["code"] == "owner_lost"
 
 
+async def is_refused(hub: Hub, session: HttpClient) -> None:
+    """A task that another replica may have, and a session that another one has: unknown would be wrong."""
+    async with HttpClient(hub.url, ALICE) as client:
+        params = modern({"taskId": "st_00000000000000000000000000"}, capabilities=CAN)
+        answer = await client.request("tasks/get", params)
+        assert (answer.status, answer.last["error"]["data"]["code"]) == (503, "store_unavailable"), answer.text
+        assert answer.headers["retry-after"].isdigit()
+        client.session, client.version = session.session, session.version
+        assert (await client.request("tools/list")).status == 503
+
+
 async def test_without_the_server_owners_go_on_others_refuse_and_nothing_acknowledged_is_lost(
     pair: Replicas, a: RestClient, b: RestClient
 ) -> None:
     stream = await a.started("run_job", {"steps": 60, "seconds": 6})
-    async with a.events(f"/streams/{stream}/events") as response:
+    async with HttpClient(pair.hubs[0].url, ALICE) as at_a, a.events(f"/streams/{stream}/events") as response:
+        await at_a.initialize()
         begun = lines(await cut(response, 3))
         pair.server.kill()
         try:
             begun += lines(await cut(response, 20))
             refused = await b.ask("GET", f"/streams/{stream}")
-            assert (refused.status_code, refused.headers["retry-after"].isdigit()) == (503, True), refused.text
+            assert (refused.status_code, refused.json()["code"]) == (503, "store_unavailable"), refused.text
+            assert refused.headers["retry-after"].isdigit()
+            await is_refused(pair.hubs[1], at_a)
         finally:
             await anyio.to_thread.run_sync(pair.server.start)
         whole = lines((await response.rest()).events)

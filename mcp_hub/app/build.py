@@ -286,8 +286,9 @@ def build(
     executors = _executor_upstream(settings, env, changes) if has_executors else None
     if executors is not None:
         servers.upstreams[executors.name] = executors
-    streams = StreamTable(open_store(settings, env), clock, stream_limits(settings), lambda row: hub.take_up(row))
-    documents, kinds = open_documents(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
+    store, kinds = open_store(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
+    streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.take_up(row))
+    documents = open_documents(settings, env, store)
     seen = Seen.of(kinds, loaded.path, records)
     registry = _registry(settings, env, servers, streams, turn, seen.recent.ended if has_executors else None)
     durations, rules = time_limits(settings), SessionRules(settings.hub.page_size, settings.hub.task_after)

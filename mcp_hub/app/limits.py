@@ -75,8 +75,8 @@ def untrusted_state(settings: Settings | None, env: Mapping[str, str]) -> dict[P
     return dict(untrusted_folders(folders, env))
 
 
-def open_documents(settings: Settings, env: Mapping[str, str]) -> Documents:
-    """Where long results are kept, not open yet."""
+def open_documents(settings: Settings, env: Mapping[str, str], store: EventStore) -> Documents:
+    """Where long results are kept, not open yet; beside the streams."""
     limits = settings.hub.limits
     bounds = DocumentLimits(
         ttl=limits.result_ttl,
@@ -85,6 +85,10 @@ def open_documents(settings: Settings, env: Mapping[str, str]) -> Documents:
         total_bytes=limits.results_size,
         memory_bytes=limits.results_size,
     )
+    if settings.hub.store.type == "redis":
+        from mcp_hub.stores.redis.opened import redis_documents
+
+        return redis_documents(store, bounds, wall_time)
     kind: stores.StoreKind = "memory" if settings.hub.store.type == "memory" else "sqlite"
     return stores.open_documents(kind, _store_folder(settings, env), bounds, wall_time)
 

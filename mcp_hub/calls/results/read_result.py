@@ -18,7 +18,7 @@ from mcp_hub.calls.results import paging
 from mcp_hub.calls.results.token_fit import DENSE, Estimate, head_within
 from mcp_hub.calls.results.truncate import LEAST
 from mcp_hub.clock import Clock
-from mcp_hub.errors import InvalidParams
+from mcp_hub.errors import InvalidParams, RpcError, StoreError
 from mcp_hub.events import Completed
 from mcp_hub.stores.documents.base import Documents, Part
 
@@ -94,7 +94,10 @@ class ReadResult:
 
     async def _read(self, principal: str, id_: str, offset: int, size: int) -> Part:
         """Raises `InvalidParams` for what is not found."""
-        part = await self._documents.read(principal, id_, offset, size)
+        try:
+            part = await self._documents.read(principal, id_, offset, size)
+        except StoreError as problem:
+            raise RpcError(f"the result cannot be read now: {problem}") from None
         if part is None:
             raise InvalidParams(
                 f"{id_[:_SHOWN]!r} is not found: it has expired, or never existed. "

@@ -12,7 +12,7 @@ from typing import Final, Self
 
 import anyio
 
-from mcp_hub.app.limits import state_dir
+from mcp_hub.app.limits import open_store, state_dir
 from mcp_hub.call import StreamInfo
 from mcp_hub.calls.rules import StreamLimits
 from mcp_hub.calls.streams.stored import fetched
@@ -26,9 +26,9 @@ from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
 from mcp_hub.fronts.rest.info import status_of
 from mcp_hub.protocol.rest.streams import StreamStatus
 from mcp_hub.sessions.session import LOCAL
+from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore, Message
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.open import open_store
 from mcp_hub.stores.sqlite.store import FILE
 from mcp_hub.types import CallId
 
@@ -41,14 +41,17 @@ _OWNER: Final = 2.0
 async def open_streams(loaded: Loaded) -> AsyncIterator["LocalStreams"]:
     """The streams in the store of this configuration; without a store, none. Raises `UpstreamUnavailable`."""
     settings = loaded.settings.hub
-    folder = Path(settings.store.path) if settings.store.path is not None else state_dir(os.environ)
-    limits = StoreLimits(settings.limits.stream_events, settings.limits.stream_size)
-    is_there = (folder / FILE).exists()  # a look must not create one
-    store = open_store("sqlite" if is_there else "memory", folder, limits, SystemClock())
+    if settings.store.type == "redis":
+        place, is_there, store = settings.store.shown, True, open_store(loaded.settings, os.environ)
+    else:
+        folder = Path(settings.store.path) if settings.store.path is not None else state_dir(os.environ)
+        limits = StoreLimits(settings.limits.stream_events, settings.limits.stream_size)
+        place, is_there = str(folder / FILE), (folder / FILE).exists()  # a look must not create one
+        store = stores.open_store("sqlite" if is_there else "memory", folder, limits, SystemClock())
     await store.open()
     try:
         if is_there and not store.is_durable:
-            raise UpstreamUnavailable(f"The store {folder / FILE} cannot be used. The log of the hub has the reason.")
+            raise UpstreamUnavailable(f"The store {place} cannot be used. The log of the hub has the reason.")
         yield LocalStreams(store)
     finally:
         await store.close()
@@ -128,6 +131,7 @@ class LocalStream:
 
     async def _wait(self, row: StreamInfo) -> None:
         """Returns when there may be new events."""
+        self._store.moved([row])
         while not await self._store.has_news():
             if anyio.current_time() >= self._next_look:
                 self._next_look = anyio.current_time() + _OWNER
@@ -137,7 +141,7 @@ class LocalStream:
                     self._on_pause(
                         "The hub of this call has ended. Waiting for the next one, which continues the call."
                     )
-            await anyio.sleep(_LOOK)
+            await self._store.wait(_LOOK)
 
 
 async def found(store: EventStore, stream: str) -> StreamInfo:

@@ -127,6 +127,12 @@ class StoreSettings(Section):
         parts = urlsplit("" if self.url is None else self.url.get_secret_value())
         return parts.scheme == "redis" and not is_this_machine(parts.hostname or "")
 
+    @property
+    def shown(self) -> str:
+        """The server without user, password and query."""
+        parts = urlsplit("" if self.url is None else self.url.get_secret_value())
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
     def secrets(self) -> set[str]:
         """The passwords in the URL."""
         if self.url is None:

@@ -15,6 +15,21 @@ class StreamKeys(NamedTuple):
     messages: str
 
 
+class DocumentKeys(NamedTuple):
+    """The keys of a principal's long results, in one slot: a sorted set of their ids by the time at which they expire,
+    a hash of their sizes, and the texts.
+    """
+
+    ends: str
+
+    @property
+    def sizes(self) -> str:
+        return f"{self.ends}:s"
+
+    def body(self, id_: str) -> str:
+        return f"{self.ends}:{id_}"
+
+
 class RedisKeys:
     """All keys begin with `prefix`, one for each deployment on a server."""
 
@@ -60,9 +75,8 @@ class RedisKeys:
         """A hash: of each idempotency key of one request, the stream that has it and since when."""
         return f"{self.prefix}{{k:{hashed(principal)}:{hashed(key.partition(chr(10))[0])}}}"
 
-    def documents(self, principal: str) -> str:
-        """A hash: of each long result of a principal, its text."""
-        return f"{self.prefix}{{d:{hashed(principal)}}}"
+    def documents(self, principal: str) -> "DocumentKeys":
+        return DocumentKeys(f"{self.prefix}{{d:{hashed(principal)}}}")
 
 
 def hashed(text: str) -> str:

@@ -14,6 +14,8 @@ from mcp_hub.stores.redis.link import Link, Reply, script
 from mcp_hub.stores.redis.records import pairs
 from mcp_hub.stores.redis.scripts import BEAT
 
+NOBODY: Final = ""
+"""The owner of a stream whose replica has left."""
 _BEATS: Final = 5
 """In one lease."""
 
@@ -77,7 +79,9 @@ class Leases:
         return [name for name in self._alive if self.is_gone(name)]
 
     def is_gone(self, instance: str) -> bool:
-        """As of the last beat."""
+        """As of the last beat; no owner at all has left its streams."""
+        if instance == NOBODY:
+            return True
         if instance == self._own or self._clock.now() < self._trusted_from:
             return False
         return self._alive.get(instance, math.inf) > self.seconds

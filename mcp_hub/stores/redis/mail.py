@@ -9,6 +9,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.stores.base import Message
 from mcp_hub.stores.limits import MAX_MESSAGES
 from mcp_hub.stores.redis.keys import RedisKeys
+from mcp_hub.stores.redis.leases import NOBODY
 from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
 from mcp_hub.stores.redis.scripts import POST, TAKE
 from mcp_hub.types import CallId
@@ -56,6 +57,8 @@ class Mail:
 
     async def call(self, owner: str, stream: CallId) -> None:
         """Has a replica look for messages to one of its streams. Raises `StoreError`."""
+        if owner == NOBODY:
+            return  # who claims the stream looks by itself
         if owner == self._own:
             self._called.add(stream)
             self.rings()

@@ -137,6 +137,12 @@ return found
 """
 """The owner (empty: there is no such stream), and the messages if that is the caller."""
 
+RELEASE: Final = """
+if redis.call('HGET', KEYS[1], 'owner') == ARGV[1] then redis.call('HSET', KEYS[1], 'owner', '') end
+return 1
+"""
+"""From here on the stream, if it is the caller's, has no owner."""
+
 RESERVE: Final = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -192,7 +198,7 @@ return #old
 """
 
 ALL: Final = (
-    CREATE, APPEND, CLAIM, FETCH, POST, TAKE, RESERVE, DELETE, BEAT, PUT_SESSION, SWEEP_SESSIONS,
+    CREATE, APPEND, CLAIM, FETCH, POST, TAKE, RELEASE, RESERVE, DELETE, BEAT, PUT_SESSION, SWEEP_SESSIONS,
 )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Streams on a Redis or Valkey server that several hub processes share; its faults come as `StoreFault`."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import count
 from secrets import token_bytes
 from typing import Final
@@ -14,14 +14,17 @@ from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores import base
 from mcp_hub.stores.base import ENDINGS, Appended, Change, Chunk, Fetched, Message, SessionRow
+from mcp_hub.stores.documents.base import DocumentLimits
+from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.instances import new_instance_id
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.redis import scripts
 from mcp_hub.stores.redis.connection import Server
+from mcp_hub.stores.redis.documents import RedisDocuments
 from mcp_hub.stores.redis.doorbell import Doorbell
 from mcp_hub.stores.redis.index import Index
 from mcp_hub.stores.redis.keys import RedisKeys
-from mcp_hub.stores.redis.leases import Leases
+from mcp_hub.stores.redis.leases import NOBODY, Leases
 from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
 from mcp_hub.stores.redis.mail import Mail
 from mcp_hub.stores.redis.pages import Pages
@@ -102,7 +105,7 @@ class RedisStore:
             await beats.stop()
             with anyio.move_on_after(_CLOSING / 2, shield=True):
                 try:
-                    await self.leases.leave(self._writer)
+                    await self._release()
                 except StoreError as error:
                     log.debug("lease_not_ended", store=self.name, reason=str(error))
         await self._doorbell.stop()
@@ -111,8 +114,19 @@ class RedisStore:
         for client in self._clients:
             await client.aclose()
 
+    async def _release(self) -> None:
+        """Leaves the streams that run to others. Raises `StoreError`."""
+        [left] = await self._reader.ask(("SMEMBERS", self._keys.running(self.instance)))
+        keys = [self._keys.stream(CallId(id_.decode("ascii", "replace"))).row for id_ in left]
+        await self._writer.ask(*(script(scripts.RELEASE, [key], self.instance) for key in keys))
+        await self.leases.leave(self._writer)
+
     def survives(self, stream: CallId) -> bool:
         return True
+
+    def documents(self, limits: DocumentLimits, now: Callable[[], float]) -> RedisDocuments:
+        """The place for long results, on the same links."""
+        return RedisDocuments(self._keys, self._writer, self._reader, limits, now)
 
     # -- the owner
 
@@ -242,8 +256,8 @@ class RedisStore:
         """The streams that run and have this owner, which is gone. One that left nothing is forgotten."""
         running = self._keys.running(instance)
         [ids] = await self._reader.ask(("SMEMBERS", running))
-        rows = [(id_, await self.find(CallId(id_.decode("ascii", "replace")))) for id_ in ids]
-        left = [row for _, row in rows if row is not None and row.owner == instance and not row.has_ended]
+        rows = [(id_, await self._sound(CallId(id_.decode("ascii", "replace")))) for id_ in ids]
+        left = [row for _, row in rows if row is not None and row.owner in (instance, NOBODY) and not row.has_ended]
         others = [id_ for id_, row in rows if row not in left]
         if others:
             await self._writer.ask(("SREM", running, *others))
@@ -253,6 +267,16 @@ class RedisStore:
             await self._writer.ask(*(("EXPIRE", key, _STOPPED) for key in keys))
             await self.leases.forget(self._writer, instance)
         return left
+
+    async def _sound(self, stream: CallId) -> StreamInfo | None:
+        """The row, unless it is damaged: then nobody can continue it, and it must not stand in the way of others."""
+        try:
+            return await self.find(stream)
+        except StoreFault:
+            raise
+        except StoreError as error:
+            log.warning("stream_unreadable", stream=stream, reason=str(error))
+            return None
 
     async def is_orphan(self, row: StreamInfo) -> bool:
         if row.owner == self.instance:

@@ -11,6 +11,8 @@ from mcp_hub.errors import StoreError
 from mcp_hub.stores.documents.base import DocumentLimits, Documents, document_id, is_document_id
 from mcp_hub.stores.documents.files import FileDocuments
 from mcp_hub.stores.open import DOCUMENTS, open_documents
+from tests.unit.stores import event_stores
+from tests.unit.stores.redis_stores import new_redis
 
 pytestmark = pytest.mark.anyio
 
@@ -33,8 +35,12 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", pytest.param("redis", marks=pytest.mark.processes)])
 async def documents(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[Documents]:
+    if request.param == "redis":
+        async with event_stores.opened(store := new_redis(tmp_path)):
+            yield store.documents(LIMITS, clock)
+        return
     documents = open_documents(request.param, tmp_path, LIMITS, clock)
     await documents.open()
     yield documents
@@ -103,6 +109,7 @@ async def test_the_principals_own_oldest_make_room(documents: Documents, clock: 
     assert await kept(documents, "you", others) == [True, True]
 
 
+@pytest.mark.parametrize("documents", ["memory", "sqlite"], indirect=True)
 async def test_anybodys_oldest_make_room_for_the_whole(documents: Documents, clock: Clock) -> None:
     for principal in "abcd":
         await put(documents, clock, principal, bodies(2, 2400))

@@ -1,0 +1,82 @@
+"""Long results on the server, where every replica reads them on.
+
+The bounds of one principal hold. The total ones do not: the memory of the server is that bound.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from mcp_hub.errors import StoreError
+from mcp_hub.stores.documents.base import DocumentLimits, Part, check_size, document_id, is_document_id, surplus
+from mcp_hub.stores.redis.keys import RedisKeys
+from mcp_hub.stores.redis.link import Command, Link
+from mcp_hub.stores.redis.records import pairs
+
+_LAST: Final = 1 << 40
+"""Bytes beyond which no text reaches."""
+
+
+class RedisDocuments:
+    """`Documents` on the links of a store, which opens and closes them. `now` is in Unix seconds."""
+
+    def __init__(
+        self, keys: RedisKeys, writer: Link, reader: Link, limits: DocumentLimits, now: Callable[[], float]
+    ) -> None:
+        self._keys = keys
+        self._writer = writer
+        self._reader = reader
+        self._limits = limits
+        self._now = now
+
+    async def open(self) -> None:
+        """The store opens the links."""
+
+    async def put(self, principal: str, body: bytes) -> str:
+        limits = self._limits
+        check_size(body, limits, limits.principal_bytes)
+        id_, keys = document_id(body), self._keys.documents(principal)
+        now, lasts = self._now(), int(limits.ttl * 1000)
+        kept = await self._kept(principal)
+        old = [other for other, (expires, _) in kept.items() if expires <= now]
+        left = [other for other in kept if other not in old and other != id_]
+        sizes = [kept[other][1] for other in left]
+        old += left[: surplus(sizes, limits.principal_bytes - len(body), limits.principal_count - 1)]
+        gone: list[Command] = []
+        for other in old:
+            gone += (("DEL", keys.body(other)), ("ZREM", keys.ends, other), ("HDEL", keys.sizes, other))
+        await self._writer.ask(
+            *gone,
+            ("SET", keys.body(id_), body, "PX", lasts),
+            ("ZADD", keys.ends, now + limits.ttl, id_),
+            ("HSET", keys.sizes, id_, len(body)),
+            ("PEXPIRE", keys.ends, lasts),
+            ("PEXPIRE", keys.sizes, lasts),
+        )
+        return id_
+
+    async def _kept(self, principal: str) -> dict[str, tuple[float, int]]:
+        """When each document expires, and its size; that which expires first comes first."""
+        keys = self._keys.documents(principal)
+        ends, sizes = await self._reader.ask(("ZRANGE", keys.ends, 0, -1, "WITHSCORES"), ("HGETALL", keys.sizes))
+        size = pairs(sizes)
+        try:
+            in_order = zip(ends[::2], ends[1::2], strict=True)
+            return {id_.decode(): (float(expires), int(size.get(id_, 0))) for id_, expires in in_order}
+        except ValueError as error:
+            raise StoreError(f"the list of long results is damaged: {error}") from None
+
+    async def read(self, principal: str, id_: str, offset: int, size: int) -> Part | None:
+        if not is_document_id(id_):
+            return None
+        keys = self._keys.documents(principal)
+        last = min(offset + size, _LAST) - 1
+        body = keys.body(id_)
+        expires, is_there, length, data = await self._reader.ask(
+            ("ZSCORE", keys.ends, id_),
+            ("EXISTS", body),
+            ("STRLEN", body),
+            ("GETRANGE", body, offset, last) if 0 < size else ("GETRANGE", body, 1, 0),
+        )
+        if expires is None or float(expires) <= self._now() or not is_there:
+            return None
+        return Part(data, length)

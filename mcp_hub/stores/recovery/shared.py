@@ -6,7 +6,7 @@ the store is back, each stream of this process that is in memory returns to it, 
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -25,12 +25,21 @@ _AT_ONCE: Final = 64
 T = TypeVar("T")
 
 
+class SharedBacking(Backing, Protocol):
+    """A store that other processes may have been without."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether they have had time to bring back what they had in memory meanwhile."""
+
+
 class SharedFailsafeStore(FailsafeStore):
     """An `EventStore` whose owners do not wait for a server that is away."""
 
     is_shared = True
+    _files: SharedBacking
 
-    def __init__(self, files: Backing, limits: StoreLimits, instance: str) -> None:
+    def __init__(self, files: SharedBacking, limits: StoreLimits, instance: str) -> None:
         super().__init__(files, limits, instance)
         self._returning: dict[CallId, list[Callable[[], None]]] = {}
         """Streams that are on their way back, with the appends that wait for that."""
@@ -136,8 +145,10 @@ class SharedFailsafeStore(FailsafeStore):
                 self._files.failed_reading(page)
             if is_here(self._away.row(stream)):  # it may have come there while the store was asked
                 self._away.memory.fetch(stream, after, most, done)
+            elif isinstance(page, EventPage):
+                done(self._away.joined(page))
             else:
-                done(self._away.joined(page) if isinstance(page, EventPage) else page)
+                done(_away() if page is None and not self._files.is_settled else page)
 
         file = self._files.file
         if file is None or is_here(self._away.row(stream)):
@@ -147,12 +158,14 @@ class SharedFailsafeStore(FailsafeStore):
 
     async def find(self, stream: CallId) -> StreamInfo | None:
         try:
-            return await super().find(stream)
+            row = await super().find(stream)
         except StoreFault:
-            here = self._away.row(stream) or self._own.get(stream)
-            if here is None:
+            row = self._away.claimed(stream) or self._own.get(stream)
+            if row is None:
                 raise
-            return here
+        if row is None and not self._files.is_settled:
+            raise _away()
+        return row
 
     async def _ask(self, ask: Callable[[BackedStore], Awaitable[T]], otherwise: T) -> T:
         """Raises `StoreFault`."""

@@ -50,6 +50,11 @@ class Leases:
         """The server did not answer."""
         self._trusted_from = math.inf
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether every replica that is alive has had a lease since the server was last away, to say what it has."""
+        return self._clock.now() >= self._trusted_from
+
     async def beat(self, link: Link) -> None:
         """Says that this replica is alive, and learns of the others. Raises `StoreError`."""
         self._take(await link.ask(script(BEAT, [self._keys.replicas], self._own)))
@@ -82,7 +87,7 @@ class Leases:
         """As of the last beat; no owner at all has left its streams."""
         if instance == NOBODY:
             return True
-        if instance == self._own or self._clock.now() < self._trusted_from:
+        if instance == self._own or not self.is_settled:
             return False
         return self._alive.get(instance, math.inf) > self.seconds
 

@@ -21,6 +21,11 @@ class Reconnect:
     def is_fit(self) -> bool:
         return self._beats is None
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether a stream that the server does not know is unknown: its owner would have brought it back by now."""
+        return self.file.leases.is_settled
+
     def for_writing(self) -> RedisStore | None:
         return self.file if self.is_fit else None
 

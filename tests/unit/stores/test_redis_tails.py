@@ -13,7 +13,7 @@ from mcp_hub.stores.redis.connection import Server
 from mcp_hub.stores.redis.reconnect import Reconnect
 from mcp_hub.stores.redis.store import RedisStore
 from tests.redis_server import NO_SERVER, RedisServer, binary
-from tests.unit.stores.event_stores import create, line, new_row, numbered, opened
+from tests.unit.stores.event_stores import create, found, line, new_row, numbered, opened
 from tests.upstreams.child import until
 
 pytestmark = [
@@ -38,4 +38,6 @@ async def test_events_that_only_the_lost_server_has_are_not_said_to_be_gone(tmp_
             assert appended == [None]
             assert isinstance(pages[0], StoreError), pages[0]
             assert isinstance(pages[1], EventPage) and list(pages[1].lines) == numbered(4, 4)
+            row = await found(store, row)
+            assert (row.first, row.last) == (1, 4)
             server.start()

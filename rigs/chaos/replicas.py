@@ -45,6 +45,8 @@ class Plan:
     replicas: int = 3
     workers: int = 12
     seed: int = 1
+    fsync: str = "always"
+    """When the server writes to disk what it has confirmed: `everysec` may lose it, if the server is killed."""
 
 
 class _Busy:
@@ -130,7 +132,7 @@ class _Site:
 async def _site(plan: Plan, folder: Path) -> AsyncIterator[_Site]:
     rng = random.Random(plan.seed)
     began = time.monotonic()
-    with RedisServer(folder / "server") as server:
+    with RedisServer(folder / "server", "--appendfsync", plan.fsync) as server:
         fleet = Fleet(folder, plan.replicas, rng, {"url": server.url, "lease": LEASE})
         try:
             for hub in fleet.hubs:

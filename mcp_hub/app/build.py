@@ -288,8 +288,7 @@ def build(
         servers.upstreams[executors.name] = executors
     store, kinds = open_store(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
     streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.take_up(row))
-    documents = open_documents(settings, env, store)
-    seen = Seen.of(kinds, loaded.path, records)
+    documents, seen = open_documents(settings, env, store), Seen.of(kinds, loaded.path, records)
     registry = _registry(settings, env, servers, streams, turn, seen.recent.ended if has_executors else None)
     durations, rules = time_limits(settings), SessionRules(settings.hub.page_size, settings.hub.task_after)
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)

@@ -161,7 +161,7 @@ async def _polled(job: Job, doors: Doors) -> None:
     while True:
         try:
             task = await _rpc(doors.any(), "tasks/get", {"taskId": job.stream})
-            if task.get("status") not in _LATER:
+            if task.get("status") not in (*_LATER, "working"):  # it may be ended where it runs, and not yet elsewhere
                 break
         except (httpx2.HTTPError, ValueError):
             pass

@@ -109,7 +109,7 @@ class StoreSettings(Section):
     Redis or Valkey server at `url`, where several replicas share it.
 
     `retention` in seconds is how long a stream can be read after its end. A text stands for the first three. The rest
-    is for a server (docs/streams.md): all keys begin with `prefix`; a replica that is silent for `lease` seconds has
+    is for a server (docs/shared-store.md): all keys begin with `prefix`; a replica that is silent for `lease` seconds has
     lost its calls; `acknowledge`: whose copy of a beginning or an ending is waited for.
     """
 

@@ -93,6 +93,10 @@ class FailsafeStore:
     def is_durable(self) -> bool:
         return self._files.is_fit
 
+    @property
+    def is_settled(self) -> bool:
+        return True
+
     def survives(self, stream: CallId) -> bool:
         return self._away.row(stream) is None
 
@@ -118,7 +122,7 @@ class FailsafeStore:
                 self._away.create(row, chunk, done)
                 return
             if error is None:
-                self._confirmed(base.begin(row, chunk))
+                self._confirmed(base.begin(row, chunk), chunk.lines)
             done(error)
 
         file.create(row, chunk, on_done)
@@ -146,7 +150,7 @@ class FailsafeStore:
                 return
             row = self._own.get(stream)
             if error is None and row is not None:
-                self._confirmed(base.changed(row, chunk, change))
+                self._confirmed(base.changed(row, chunk, change), chunk.lines)
             elif error is None:
                 self._files.worked()
             done(error)
@@ -155,7 +159,7 @@ class FailsafeStore:
 
     def _append_away(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
         if stream in self._own:
-            self._away.leave(self._own.pop(stream))
+            self._go_away(self._own.pop(stream))
         self._away.memory.append(stream, epoch, chunk, change, done)
 
     def _append_home(
@@ -196,8 +200,12 @@ class FailsafeStore:
         else:
             file.create(row, rest, on_done)
 
-    def _confirmed(self, row: StreamInfo) -> None:
-        """The file holds the stream as the row says."""
+    def _go_away(self, row: StreamInfo) -> None:
+        """A stream that the file holds as the row says continues in memory."""
+        self._away.leave(row)
+
+    def _confirmed(self, row: StreamInfo, lines: tuple[bytes, ...] = ()) -> None:
+        """The file holds the stream as the row says; `lines` are its last events, those that were written now."""
         self._files.worked()
         if row.has_ended:
             self._own.pop(row.id, None)
@@ -301,7 +309,7 @@ class FailsafeStore:
             self._files.failed(fault)
             return None
         if claimed is not None:
-            self._confirmed(claimed)
+            self._confirmed(claimed, tuple(lines))
         return claimed
 
     async def sweep(self, now: float) -> int:

@@ -36,14 +36,14 @@ class MemoryFallback:
 
         self.memory.create(row, chunk, on_done)
 
-    def leave(self, row: StreamInfo) -> None:
-        """Continues in memory a stream that the file holds as the row says."""
+    def leave(self, row: StreamInfo, lines: tuple[bytes, ...] = ()) -> None:
+        """Continues in memory a stream that the file holds as the row says; but for `lines`, its last, in any case."""
         outcomes: list[StoreError | None] = []
-        nothing = Chunk(row.last + 1, ())
-        self.memory.create(row, nothing, outcomes.append)
+        last = Chunk(row.last + 1 - len(lines), lines)
+        self.memory.create(row, last, outcomes.append)
         if outcomes[0] is not None:  # the key has been used again meanwhile
-            self.memory.create(msgspec.structs.replace(row, key=None), nothing, outcomes.append)
-        self._home[row.id], self._begins[row.id] = row.last, row.first
+            self.memory.create(msgspec.structs.replace(row, key=None), last, outcomes.append)
+        self._home[row.id], self._begins[row.id] = last.first - 1, row.first
 
     # -- what the file holds
 

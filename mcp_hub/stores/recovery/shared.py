@@ -11,12 +11,14 @@ from typing import Final, Protocol, TypeVar
 from msgspec.structs import replace
 
 from mcp_hub.call import StreamInfo
+from mcp_hub.clock import Clock
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
 from mcp_hub.stores import base
 from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.recovery.failsafe import BackedStore, Backing, FailsafeStore
+from mcp_hub.stores.recovery.recent import RecentEvents
 from mcp_hub.types import CallId
 
 _AT_ONCE: Final = 64
@@ -39,10 +41,15 @@ class SharedFailsafeStore(FailsafeStore):
     is_shared = True
     _files: SharedBacking
 
-    def __init__(self, files: SharedBacking, limits: StoreLimits, instance: str) -> None:
+    def __init__(self, files: SharedBacking, limits: StoreLimits, instance: str, clock: Clock) -> None:
         super().__init__(files, limits, instance)
+        self._recent = RecentEvents(clock)
         self._returning: dict[CallId, list[Callable[[], None]]] = {}
         """Streams that are on their way back, with the appends that wait for that."""
+
+    @property
+    def is_settled(self) -> bool:
+        return self._files.is_settled
 
     def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
         """With a key it fails while the store is away: another replica may have given the key to a call."""
@@ -56,7 +63,7 @@ class SharedFailsafeStore(FailsafeStore):
 
     def _created(self, row: StreamInfo, chunk: Chunk, done: Appended, error: StoreError | None) -> None:
         if error is None:
-            self._confirmed(base.begin(row, chunk))
+            self._confirmed(base.begin(row, chunk), chunk.lines)
         elif isinstance(error, StoreFault):
             self._files.failed(error)
         done(error)
@@ -64,9 +71,44 @@ class SharedFailsafeStore(FailsafeStore):
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
         waiting = self._returning.get(stream)
         if waiting is None:
-            super().append(stream, epoch, chunk, change, done)
+            checked = partial(self._appended, stream, partial(self.append, stream, epoch, chunk, change, done), done)
+            super().append(stream, epoch, chunk, change, checked)
         else:
             waiting.append(partial(self.append, stream, epoch, chunk, change, done))
+
+    def _appended(self, stream: CallId, again: Callable[[], None], done: Appended, error: StoreError | None) -> None:
+        """A refusal may mean that the server has lost what it had confirmed: then that is written once more."""
+        row, file = self._own.get(stream), self._files.file
+        if not isinstance(error, Fenced) or row is None or file is None:
+            done(error)
+            return
+
+        def looked(page: EventPage | StoreError | None) -> None:
+            kept = page.row if isinstance(page, EventPage) else None
+            is_ours = kept is None or (kept.epoch, kept.owner) == (row.epoch, row.owner)
+            if isinstance(page, StoreError) or not is_ours or (kept is not None and kept.last >= row.last):
+                done(error)
+            elif stream in self._own:
+                self._go_away(self._own.pop(stream))
+                again()
+            else:
+                again()
+
+        file.fetch(stream, row.last, 1, looked)
+
+    def _go_away(self, row: StreamInfo) -> None:
+        self._away.leave(row, self._recent.take(row.id))
+
+    def _confirmed(self, row: StreamInfo, lines: tuple[bytes, ...] = ()) -> None:
+        super()._confirmed(row, lines)
+        self._recent.add(row, lines)
+
+    def _leave(self) -> None:
+        """The server was started again, or is another one: what it lacks of the last seconds is written once more."""
+        for row in self._recent.rows():
+            self._own.pop(row.id, None)
+            if self._away.row(row.id) is None:
+                self._go_away(row)
 
     def _append_home(
         self, file: BackedStore, here: StreamInfo, epoch: int, chunk: Chunk, change: Change, done: Appended
@@ -105,8 +147,9 @@ class SharedFailsafeStore(FailsafeStore):
 
     def _returned(self, row: StreamInfo, done: Appended, error: StoreError | None) -> None:
         if error is None:
+            lines = self._away.memory.lines(row.id)
             self._messages += self._away.returned(row.id)
-            self._confirmed(row)
+            self._confirmed(row, lines)
         elif isinstance(error, StoreFault):
             self._files.failed(error)
         elif isinstance(error, Fenced):
@@ -124,7 +167,7 @@ class SharedFailsafeStore(FailsafeStore):
             done(Fenced(f"stream {row.id}: another hub has claimed it"))
         elif kept.last + 1 < rest.first:
             done(StoreError(f"stream {row.id}: the store has lost events that it had confirmed"))
-        elif kept.has_ended and (kept.status, kept.last) == (row.status, row.last):
+        elif (kept.status, kept.last, kept.continuation) == (row.status, row.last, row.continuation):
             done(None)
         else:
             missing = rest.lines[kept.last + 1 - rest.first :]

@@ -16,8 +16,8 @@ from mcp_hub.stores.redis.store import RedisStore
 class ReplicatedStore(SharedFailsafeStore):
     """The store of one replica."""
 
-    def __init__(self, store: RedisStore, limits: StoreLimits) -> None:
-        super().__init__(Reconnect(store), limits, store.instance)
+    def __init__(self, store: RedisStore, limits: StoreLimits, clock: Clock) -> None:
+        super().__init__(Reconnect(store), limits, store.instance, clock)
         self.documents = store.documents
 
 
@@ -25,7 +25,7 @@ def redis_store(
     url: str, prefix: str, lease: float, acknowledge: Literal["local", "replica"], limits: StoreLimits, clock: Clock
 ) -> ReplicatedStore:
     """Still to be opened."""
-    return ReplicatedStore(RedisStore(Server(url, prefix, lease, acknowledge), limits, clock), limits)
+    return ReplicatedStore(RedisStore(Server(url, prefix, lease, acknowledge), limits, clock), limits, clock)
 
 
 def redis_documents(store: EventStore, limits: DocumentLimits, now: Callable[[], float]) -> Documents:

@@ -5,6 +5,7 @@ from typing import Final
 
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
+from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.redis.link import Link
 
 log = get_logger(__name__)
@@ -29,6 +30,20 @@ async def probe(link: Link, now: Callable[[], float]) -> float:
         advice = "Set appendonly to yes: without it a restart of the server loses streams."
         log.warning("store_not_persistent", advice=advice)
     return float(about.get("uptime_in_seconds", "0") or 0)
+
+
+async def run_of(link: Link) -> str:
+    """The id of the server's run, which changes when it is started again or another takes its place; empty if unknown.
+
+    Raises `StoreFault`.
+    """
+    try:
+        [about] = await link.ask(("INFO", "server"))
+    except StoreFault:
+        raise
+    except StoreError:
+        return ""
+    return str(about.get("run_id", "")) if isinstance(about, dict) else ""
 
 
 async def _about(link: Link) -> Mapping[str, str]:

@@ -16,6 +16,7 @@ class Reconnect:
         self.file = store
         self._beats: int | None = None
         """The beats that had been heard when it failed; None while the server is in use."""
+        self._run = ""
 
     @property
     def is_fit(self) -> bool:
@@ -24,7 +25,7 @@ class Reconnect:
     @property
     def is_settled(self) -> bool:
         """Whether a stream that the server does not know is unknown: its owner would have brought it back by now."""
-        return self.file.leases.is_settled
+        return self.file.is_settled
 
     def for_writing(self) -> RedisStore | None:
         return self.file if self.is_fit else None
@@ -48,9 +49,13 @@ class Reconnect:
             self.failed(fault)
 
     async def recover(self, leave: Callable[[], None]) -> None:
-        if self._beats is not None and self.file.leases.beats > self._beats:
+        is_back = self._beats is not None and self.file.leases.beats > self._beats
+        if is_back:
             self._beats = None
             log.warning("store_recovered", store=self.file.name)
+        run, self._run = self._run, self.file.run
+        if is_back or (run and run != self._run):
+            leave()
 
     async def close(self) -> None:
         await self.file.close()

@@ -28,7 +28,7 @@ from mcp_hub.stores.redis.leases import NOBODY, Leases
 from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
 from mcp_hub.stores.redis.mail import Mail
 from mcp_hub.stores.redis.pages import Pages
-from mcp_hub.stores.redis.probe import probe
+from mcp_hub.stores.redis.probe import probe, run_of
 from mcp_hub.stores.redis.records import changes_of, fields_of, pairs, row_of, session_body, session_of
 from mcp_hub.types import CallId
 
@@ -66,7 +66,13 @@ class RedisStore:
         self._doorbell = Doorbell(self._clients[2], keys, self.instance, *hears)
         self._tags = count()
         self.secret: bytes | None = None
+        self.run = ""
+        """Another for each run of a server."""
         self._beats: aio.Background | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        return self.leases.is_settled
 
     @property
     def orphan_interval(self) -> float:
@@ -95,6 +101,7 @@ class RedisStore:
     async def _greet(self) -> None:
         """Says that this replica is alive; learns what all replicas share. Raises `StoreError`."""
         await self.leases.beat(self._writer)
+        self.run = await run_of(self._reader)
         if self.secret is None:
             fresh = token_bytes(_SECRET)
             _, kept = await self._writer.ask(("SET", self._keys.secret, fresh, "NX"), ("GET", self._keys.secret))

@@ -7,7 +7,7 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.recovery.shared import SharedFailsafeStore
 from mcp_hub.stores.redis.connection import Server
-from mcp_hub.stores.redis.reconnect import Reconnect
+from mcp_hub.stores.redis.opened import ReplicatedStore
 from mcp_hub.stores.redis.store import RedisStore
 from tests.redis_server import shared_server
 from tests.unit.stores.event_stores import KINDS, Make
@@ -23,8 +23,7 @@ def new_redis(folder: Path, limits: StoreLimits | None = None, lease: float = LE
 
 
 def new_shared(folder: Path, limits: StoreLimits | None = None) -> SharedFailsafeStore:
-    store = new_redis(folder, limits)
-    return SharedFailsafeStore(Reconnect(store), limits or StoreLimits(), store.instance)
+    return ReplicatedStore(new_redis(folder, limits), limits or StoreLimits(), SystemClock())
 
 
 EVERY_KIND: Final[dict[str, Make]] = {**KINDS, "redis": new_redis, "redis, failsafe": new_shared}

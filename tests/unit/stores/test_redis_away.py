@@ -140,6 +140,34 @@ async def test_a_tail_of_a_stream_that_was_claimed_meanwhile_is_refused(server: 
     assert await replayed(one, row) == numbered(1, 2)
 
 
+@pytest.mark.parametrize("is_noticed", [True, False])
+async def test_what_a_server_loses_by_its_restart_is_written_again(
+    server: RedisServer, pair: Pair, *, is_noticed: bool
+) -> None:
+    one, two = pair
+    old = await create(one, new_row(one, ttl=60.0), 2)
+    grown, ended, new = old, await create(one, new_row(one), 1), await create(one, new_row(one, key="k"), 1)
+    aof = sum(path.stat().st_size for path in (server.folder / "appendonlydir").glob("*.incr.aof"))
+    await append(one, grown, 3, 2)
+    await append(one, ended, 2, status="completed")
+    lost = await create(one, new_row(one), 3)
+    server.kill()
+    for path in (server.folder / "appendonlydir").glob("*.incr.aof"):  # as if the disk had been slow
+        with path.open("r+b") as file:
+            file.truncate(aof)
+    if is_noticed:
+        await append(one, grown, 5)
+    server.start()
+    await is_back(one)
+    await append(one, grown, 6 if is_noticed else 5, status="completed")
+    while (found := await two.find(ended.id)) is None or not found.has_ended or await two.find(lost.id) is None:
+        await one.has_news()
+        await one.wait(0.05)
+    for row, last in ((grown, 6 if is_noticed else 5), (ended, 2), (new, 1), (lost, 3)):
+        assert await replayed(two, row) == numbered(1, last)
+    assert await two.find_key("local", "k") == new
+
+
 async def test_a_hub_starts_without_its_server_and_finds_it_later(server: RedisServer) -> None:
     server.kill()
     async with opened(store := new_store(server)):

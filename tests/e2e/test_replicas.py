@@ -1,0 +1,127 @@
+"""Two hubs with state folders of their own on one Redis or Valkey server: each request may come to either."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.e2e.answers import Answers, follow_input, form
+from tests.e2e.client import HttpClient, Hub
+from tests.e2e.rest_client import RestClient
+from tests.interaction.fronts import http_hub
+from tests.redis_server import shared_server
+from tests.upstreams.launch import argv, received, servers_yaml
+from tests.upstreams.messages import PREFIX, Message, modern
+
+pytestmark = pytest.mark.anyio
+
+TASKS: Message = {"extensions": {PREFIX + "tasks": {}}}
+
+
+class Replicas(NamedTuple):
+    a: Hub
+    b: Hub
+    journal: Path
+
+
+@pytest.fixture(scope="module")
+async def replicas(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Replicas]:
+    root = tmp_path_factory.mktemp("replicas")
+    (root / "a").mkdir()
+    (root / "b").mkdir()
+    journal = root / "journal"
+    store = {"url": shared_server().url, "prefix": f"{root.name}:", "lease": 2}
+    servers = {"x": argv(journal=journal), "asks": argv(era="handshake", journal=journal)}
+    text = servers_yaml(servers, hub={"store": store, "task_after": 0.3})
+    async with http_hub(text, root / "a") as a, http_hub(text, root / "b") as b:
+        yield Replicas(a, b, journal)
+
+
+async def moved(client: HttpClient, to: Hub) -> HttpClient:
+    """The same client: its next request goes to that hub."""
+    client.url = to.url
+    return client
+
+
+async def test_a_session_continues_at_the_other_replica(replicas: Replicas) -> None:
+    async with HttpClient(replicas.a.url) as client:
+        await client.initialize()
+        for hub in (replicas.b, replicas.a, replicas.b):
+            await moved(client, hub)
+            answer = await client.request("tools/call", {"name": "x_echo", "arguments": {"text": "hi"}})
+            assert answer.status == 200 and "result" in answer.last, answer.text
+        assert (await client.delete()).status == 204
+
+
+async def test_a_session_of_nobody_is_unknown_at_both(replicas: Replicas) -> None:
+    async with HttpClient(replicas.a.url) as client:
+        client.session, client.version = "se_" + "0" * 26, "2025-11-25"
+        for hub in (replicas.a, replicas.b):
+            assert (await (await moved(client, hub)).request("tools/list")).status == 404
+
+
+async def test_the_rest_of_a_stream_comes_from_the_other_replica(replicas: Replicas) -> None:
+    async with HttpClient(replicas.a.url) as client:
+        await client.initialize()
+        params = {"name": "x_progress", "arguments": {"n": 30, "delay": 0.03}, "_meta": {"progressToken": "t"}}
+        async with client.stream(client.message("tools/call", params)) as stream:
+            first = await stream.wait_for(lambda message: "progress" in str(message.get("method")))
+            last = stream.last_id
+        await moved(client, replicas.b)
+        async with client.listen(last) as rest:
+            messages = (await rest.rest()).messages
+        progress = [message["params"]["progress"] for message in [first, *messages] if "params" in message]
+        assert progress == sorted(set(progress)) and "result" in messages[-1]
+
+
+async def test_the_other_replica_answers_and_cancels_over_rest(replicas: Replicas) -> None:
+    async with RestClient(replicas.a) as a, RestClient(replicas.b) as b:
+        asking = await a.started("asks_ask_form")
+        (question,) = (await b.until(asking, "input_required"))["questions"]
+        answer = {"key": question["key"], "action": "accept", "content": {"name": "Ada"}}
+        assert (await b.ask("POST", f"/streams/{asking}/input", answer)).status_code == 202
+        assert "Ada" in str(await b.until(asking, "completed"))
+        running = await a.started("x_progress", {"n": 1000, "delay": 0.1})
+        assert (await b.ask("DELETE", f"/streams/{running}")).status_code in (202, 204)
+        await b.until(running, "cancelled")
+        assert (await a.ask("GET", f"/streams/{running}")).json()["status"] == "cancelled"
+
+
+async def test_a_key_is_used_once_at_both(replicas: Replicas) -> None:
+    before = len(received(replicas.journal, "tools/call"))
+    async with RestClient(replicas.a) as a, RestClient(replicas.b) as b:
+        calls = [await hub.call("x_echo", {"text": "once"}, idempotency_key="k-1") for hub in (a, b, a, b)]
+    assert len({call.text for call in calls}) == 1 and calls[0].status_code == 200
+    assert len(received(replicas.journal, "tools/call")) == before + 1
+
+
+@pytest.mark.parametrize("way", ["ab", "bb", "aa"])
+async def test_a_retry_with_input_reaches_its_call_wherever_it_comes(replicas: Replicas, way: str) -> None:
+    hubs = iter([replicas.a, *(replicas.a if hub == "a" else replicas.b for hub in way * 3)])
+    answers = Answers({"elicitation/create": form(name="Ada")})
+    async with HttpClient(replicas.a.url) as client:
+
+        async def send(params: Message) -> Message:
+            await moved(client, next(hubs))
+            answer = await client.request("tools/call", modern(params, capabilities={"elicitation": {"form": {}}}))
+            return answer.last
+
+        response, rounds = await follow_input(send, {"name": "asks_ask_form", "arguments": {}}, answers)
+    assert len(rounds) == 1 and "Ada" in str(response["result"])
+
+
+async def test_a_task_is_read_and_cancelled_at_the_other_replica(replicas: Replicas) -> None:
+    async with HttpClient(replicas.a.url) as client:
+
+        async def ask(method: str, params: Any) -> Message:
+            return (await client.request(method, modern(params, capabilities=TASKS))).last
+
+        arguments = {"n": 1000, "delay": 0.1}
+        task = (await ask("tools/call", {"name": "x_progress", "arguments": arguments}))["result"]["taskId"]
+        await moved(client, replicas.b)
+        assert (await ask("tasks/get", {"taskId": task}))["result"]["status"] == "working"
+        assert "result" in await ask("tasks/cancel", {"taskId": task})
+        async with RestClient(replicas.a) as rest:
+            await rest.until(task, "cancelled")
+        assert (await ask("tasks/get", {"taskId": task}))["result"]["status"] == "cancelled"

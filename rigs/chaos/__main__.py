@@ -23,7 +23,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--zombies", type=int, default=20, help="replicas paused for longer than their lease (20)")
     parser.add_argument("--outages", type=int, default=20, help="kills of the server (20)")
     parser.add_argument("--flips", type=int, default=20, help="flips of the balancer (20)")
-    parser.add_argument("--fsync", default="always", help="the server's appendfsync (always)")
+    parser.add_argument("--fsync", default="everysec", help="the appendfsync of the server (everysec)")
     parser.add_argument("--hubs", type=int, default=3, help="hubs on one store (3)")
     parser.add_argument("--workers", type=int, default=12, help="jobs at a time (12)")
     parser.add_argument("--seed", type=int, default=1)

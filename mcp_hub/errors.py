@@ -224,6 +224,10 @@ class UpstreamUnavailable(RpcError, code=1001, symbol="upstream_unavailable"):
     """The server is not up; the call was not sent."""
 
 
+class SessionElsewhere(UpstreamUnavailable, symbol="session_elsewhere"):
+    """The server's process for this session runs at another replica of the hub; the call was not sent."""
+
+
 class UpstreamLost(RpcError, code=1002, symbol="upstream_crashed"):
     """The connection to the server broke while the call ran; its outcome is unknown."""
 

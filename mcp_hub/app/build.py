@@ -24,6 +24,7 @@ from mcp_hub.app.limits import (
     call_limits,
     open_documents,
     open_store,
+    session_holder,
     state_dir,
     stream_limits,
     time_limits,
@@ -200,6 +201,7 @@ def _sources(
     gate: Gate,
     turn: Turn,
     client: ClientEra | None,
+    store: EventStore,
     owns_process: bool,
 ) -> UpstreamFactory:
     state, folder = state_dir(env), str(loaded.path.absolute().parent)
@@ -208,7 +210,19 @@ def _sources(
     keeps_logs = owns_process and loaded.settings.hub.log.files
     logs = ServerLogWriter(log_folder(state, loaded.place), wall_time) if keeps_logs else None
     return UpstreamFactory(
-        env, folder, memory, SystemClock(), changes, watchdog, state / "lists", logins, gate, turn, era, logs
+        env,
+        folder,
+        memory,
+        SystemClock(),
+        changes,
+        watchdog,
+        state / "lists",
+        logins,
+        gate,
+        turn,
+        era,
+        logs,
+        partial(session_holder, store),
     )
 
 
@@ -218,10 +232,14 @@ def _approvals(loaded: Loaded, records: KeyedFiles, changes: Notices, servers: U
     return Approvals(records, loaded.place, policies(settings), changes, wall_time, servers.relist, confirms)
 
 
-def _executor_upstream(settings: Settings, env: Mapping[str, str], changes: Notices) -> ExecutorUpstream:
+def _executor_upstream(
+    settings: Settings, env: Mapping[str, str], changes: Notices, servers: UpstreamSet
+) -> ExecutorUpstream:
     epochs = Epochs(KeyedFiles(state_dir(env) / "executors"))
     limits = ExecutorLimits(event=settings.hub.limits.event)
-    return ExecutorUpstream(executor_server(settings), changes, SystemClock(), limits, epochs)
+    made = ExecutorUpstream(executor_server(settings), changes, SystemClock(), limits, epochs)
+    servers.upstreams[made.name] = made
+    return made
 
 
 def _pending_input(settings: Settings, state: Path, registry: CallRegistry, store: EventStore) -> PendingInput:
@@ -278,15 +296,14 @@ def build(
     settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings)
     clock, changes, turn = SystemClock(), Notices(), Turn()
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
+    store, kinds = open_store(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
     logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
     approvals = _approvals(loaded, records, changes, servers)
     reads = ReadCheck(lambda server: catalog.rules(None).servers.get(server, _REMOVED), approvals.is_confirmed)
-    sources = _sources(loaded, env, watchdog, changes, logins, gate(approvals, reads.check), turn, client, owns_process)
+    check = gate(approvals, reads.check)
+    sources = _sources(loaded, env, watchdog, changes, logins, check, turn, client, store, owns_process)
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
-    executors = _executor_upstream(settings, env, changes) if has_executors else None
-    if executors is not None:
-        servers.upstreams[executors.name] = executors
-    store, kinds = open_store(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
+    executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
     streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.take_up(row))
     documents, seen = open_documents(settings, env, store), Seen.of(kinds, loaded.path, records)
     registry = _registry(settings, env, servers, streams, turn, seen.recent.ended if has_executors else None)

@@ -22,6 +22,7 @@ from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents.base import DocumentLimits, Documents
 from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.upstreams.supervision.scoped import Holder
 
 _FOLDERS: Final = (
     *("approvals", "clients", "executors", "instances", "keys", "lists", "logs", "oauth"),
@@ -91,6 +92,15 @@ def open_documents(settings: Settings, env: Mapping[str, str], store: EventStore
         return redis_documents(store, bounds, wall_time)
     kind: stores.StoreKind = "memory" if settings.hub.store.type == "memory" else "sqlite"
     return stores.open_documents(kind, _store_folder(settings, env), bounds, wall_time)
+
+
+def session_holder(store: EventStore, server: str) -> Holder | None:
+    """Knows which replica has the server's process of a session; None where there is one hub only."""
+    if not store.is_shared:
+        return None
+    from mcp_hub.stores.redis.opened import redis_holdings
+
+    return redis_holdings(store, server)
 
 
 def _store_folder(settings: Settings, env: Mapping[str, str]) -> Path:

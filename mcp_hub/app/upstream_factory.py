@@ -5,7 +5,7 @@ import importlib.util
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -38,7 +38,7 @@ from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.both_eras import BothEras, Connect
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
-from mcp_hub.upstreams.supervision.scoped import Scoped
+from mcp_hub.upstreams.supervision.scoped import Holder, Scoped
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 
 _IDLE: Final = 600.0
@@ -60,6 +60,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     turn: Turn | None = None
     client: ClientEra = msgspec.field(default_factory=ClientEra)
     logs: ServerLogWriter | None = None
+    holder: Callable[[str], Holder | None] = lambda server: None
 
     def make(self, settings: Settings, name: str) -> Upstream:
         """The upstream of that name, not yet running."""
@@ -86,8 +87,9 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         if server.scope in ("session", "call"):
             idle = _member_idle(settings, name)
             return Scoped(
-                name, connect, rules, server.scope, idle, eras, clock=clock, changes=changes, lists=lists, gate=gate
-            )
+                name, connect, rules, server.scope, idle, eras, clock=clock, changes=changes, lists=lists, gate=gate,
+                holder=self.holder(name),
+            )  # fmt: skip
         if server.era == "follow" and server.type != "sse":
             return BothEras(name, connect, rules, eras, clock=clock, changes=changes, lists=lists, gate=gate)
         pinned, asks = partial(connect, ANY_ERA), eras.is_interactive and server.era != "modern"

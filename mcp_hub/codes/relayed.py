@@ -211,6 +211,10 @@ CALLS: Final = table(
     cancelled=("Somebody else cancelled the call.", "Call again if it is still needed."),
     hub_stopped=("The hub stopped during the call.", "Check whether the call took effect, then retry."),
     hub_restarted=("The hub that ran the call is gone.", "Check whether it took effect, then retry."),
+    session_elsewhere=(
+        "Another replica has the session's process of the server (`scope: session`).",
+        "Use a balancer with sticky sessions.",
+    ),
     owner_lost=("The replica that ran the call is gone.", "Check whether it took effect, then retry."),
     executor_lost=("The client that executes the tool is gone.", "Check whether the call took effect."),
 )

@@ -1,5 +1,6 @@
 """Two hubs with state folders of their own on one Redis or Valkey server: each request may come to either."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,8 +33,10 @@ async def replicas(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
     (root / "b").mkdir()
     journal = root / "journal"
     store = {"url": shared_server().url, "prefix": f"{root.name}:", "lease": 2}
-    servers = {"x": argv(journal=journal), "asks": argv(era="handshake", journal=journal)}
-    text = servers_yaml(servers, hub={"store": store, "task_after": 0.3})
+    servers = {"x": argv(journal=journal), "asks": argv(era="handshake", journal=journal), "own": argv(era="handshake")}
+    settings = json.loads(servers_yaml(servers, hub={"store": store, "task_after": 0.3}))
+    settings["servers"]["own"]["scope"] = "session"
+    text = json.dumps(settings)
     async with http_hub(text, root / "a") as a, http_hub(text, root / "b") as b:
         yield Replicas(a, b, journal)
 
@@ -52,6 +55,20 @@ async def test_a_session_continues_at_the_other_replica(replicas: Replicas) -> N
             answer = await client.request("tools/call", {"name": "x_echo", "arguments": {"text": "hi"}})
             assert answer.status == 200 and "result" in answer.last, answer.text
         assert (await client.delete()).status == 204
+
+
+async def test_a_session_s_own_process_stays_at_its_replica(replicas: Replicas) -> None:
+    async with HttpClient(replicas.a.url) as client:
+        await client.initialize()
+
+        async def call() -> Message:
+            return (await client.request("tools/call", {"name": "own_echo", "arguments": {"text": "hi"}})).last
+
+        assert "result" in await call()
+        await moved(client, replicas.b)
+        assert (await call())["error"]["data"]["code"] == "session_elsewhere"
+        await moved(client, replicas.a)
+        assert "result" in await call()
 
 
 async def test_a_session_of_nobody_is_unknown_at_both(replicas: Replicas) -> None:
@@ -96,8 +113,10 @@ async def test_a_key_is_used_once_at_both(replicas: Replicas) -> None:
     assert len(received(replicas.journal, "tools/call")) == before + 1
 
 
-@pytest.mark.parametrize("way", ["ab", "bb", "aa"])
-async def test_a_retry_with_input_reaches_its_call_wherever_it_comes(replicas: Replicas, way: str) -> None:
+@pytest.mark.parametrize(("way", "tool", "asked"), [("ab", "ask_two", 2), ("bb", "ask_two", 2), ("b", "ask_form", 1)])
+async def test_a_retry_with_input_reaches_its_call_wherever_it_comes(
+    replicas: Replicas, way: str, tool: str, asked: int
+) -> None:
     hubs = iter([replicas.a, *(replicas.a if hub == "a" else replicas.b for hub in way * 3)])
     answers = Answers({"elicitation/create": form(name="Ada")})
     async with HttpClient(replicas.a.url) as client:
@@ -107,8 +126,8 @@ async def test_a_retry_with_input_reaches_its_call_wherever_it_comes(replicas: R
             answer = await client.request("tools/call", modern(params, capabilities={"elicitation": {"form": {}}}))
             return answer.last
 
-        response, rounds = await follow_input(send, {"name": "asks_ask_form", "arguments": {}}, answers)
-    assert len(rounds) == 1 and "Ada" in str(response["result"])
+        response, rounds = await follow_input(send, {"name": f"asks_{tool}", "arguments": {}}, answers)
+    assert len(rounds) == asked and "Ada" in str(response["result"])
 
 
 async def test_a_task_is_read_and_cancelled_at_the_other_replica(replicas: Replicas) -> None:

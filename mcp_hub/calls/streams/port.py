@@ -6,7 +6,9 @@ knows writers and other processes (`table`), and the shapes that fronts give to 
 """
 
 from collections.abc import Callable, Container, Mapping
+from typing import Final
 
+from mcp_hub.aio import call_later
 from mcp_hub.call import Call, StreamInfo
 from mcp_hub.calls.rules import CallRules
 from mcp_hub.calls.runner import CallRecord
@@ -18,6 +20,9 @@ from mcp_hub.calls.streams.writer import StreamWriter
 from mcp_hub.errors import Busy, KeyReused, KeyTaken, RpcError, UnknownStream
 from mcp_hub.events import InputRequired
 from mcp_hub.types import OWN, CallId, RawJson
+
+_LOOK: Final = 0.1
+"""Seconds between two looks for whether other replicas can find a stream."""
 
 
 class StreamHandle:
@@ -54,22 +59,28 @@ class StreamHandle:
         return self._port.table.follow(self._stream, wake, after)
 
     def on_stored(self, ready: Callable[[], None]) -> None:
-        """`ready` is called once, maybe at once, when the first event is committed; never if it cannot be."""
+        """`ready` is called once, maybe at once, when the first event is committed; never if it cannot be.
+
+        Where other replicas are to find the stream, that is when they do: not while the store is away.
+        """
 
         def look() -> None:
             if reader is None or reader.is_closed:
                 return
-            if self.info.last:
+            if self._is_safe:
                 ready()
-            elif reader.failed is None:
+            elif reader.failed is None and not self.info.has_ended:
+                if self.info.last:
+                    call_later(_LOOK, look)
                 return
             reader.close()
 
         reader: StreamReader | None = None
-        if self.info.last:
+        if self._is_safe:
             ready()
         else:
             reader = self._stream.reader(look, 0)
+            look()
 
     async def lines(self, after: int, most: int = PAGE) -> tuple[bytes, ...]:
         """Stored events behind `after`; empty at the end. Raises `StoreError`, `UnknownStream`."""
@@ -108,6 +119,11 @@ class StreamHandle:
             return
         if writer.is_detached or was_orphan or self.is_orphan:
             self._port.leave(writer.record)
+
+    @property
+    def _is_safe(self) -> bool:
+        store = self._port.table.store
+        return self.info.last > 0 and (not store.is_shared or store.survives(self.id))
 
     @property
     def _writer(self) -> StreamWriter | None:

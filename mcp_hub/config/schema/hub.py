@@ -109,8 +109,8 @@ class StoreSettings(Section):
     Redis or Valkey server at `url`, where several replicas share it.
 
     `retention` in seconds is how long a stream can be read after its end. A text stands for the first three. The rest
-    is for a server (docs/shared-store.md): all keys begin with `prefix`; a replica that is silent for `lease` seconds has
-    lost its calls; `acknowledge`: whose copy of a beginning or an ending is waited for.
+    is for a server (docs/shared-store.md): all keys begin with `prefix`; a replica that is silent for `lease` seconds
+    has lost its calls; `acknowledge`: whose copy of a beginning or an ending is waited for.
     """
 
     type: Literal["sqlite", "memory", "redis"] = "sqlite"

@@ -41,6 +41,7 @@ _KINDS: Final[Mapping[type[RpcError], _Kind]] = {
     errors.OwnerLost: _Kind("owner_lost", is_retryable=True),
     errors.NotApproved: _Kind("auth"),
     errors.UpstreamUnavailable: _Kind("upstream_transport", is_retryable=True),
+    errors.SessionElsewhere: _Kind("upstream_transport"),
     errors.HttpRefused: _Kind("upstream_transport"),
     errors.DeadlineExceeded: _Kind("upstream_timeout"),
     errors.CallCancelled: _Kind("cancelled"),

@@ -75,6 +75,10 @@ class RedisKeys:
         """A hash: of each idempotency key of one request, the stream that has it and since when."""
         return f"{self.prefix}{{k:{hashed(principal)}:{hashed(key.partition(chr(10))[0])}}}"
 
+    def held(self, what: str) -> str:
+        """A text: the replica that has something which one replica has at a time."""
+        return f"{self.prefix}{{h:{hashed(what)}}}"
+
     def documents(self, principal: str) -> "DocumentKeys":
         return DocumentKeys(f"{self.prefix}{{d:{hashed(principal)}}}")
 

@@ -10,14 +10,16 @@ from typing import Final
 
 from mcp_hub.clock import Clock
 from mcp_hub.stores.redis.keys import RedisKeys
-from mcp_hub.stores.redis.link import Link, Reply, script
+from mcp_hub.stores.redis.link import Link, LinkJob, Reply, script
 from mcp_hub.stores.redis.records import pairs
-from mcp_hub.stores.redis.scripts import BEAT
+from mcp_hub.stores.redis.scripts import BEAT, HOLD, LET_GO
 
 NOBODY: Final = ""
 """The owner of a stream whose replica has left."""
 _BEATS: Final = 5
 """In one lease."""
+_HELD: Final = 7 * 86400
+"""Seconds after which something is held no longer in any case."""
 
 
 class Leases:
@@ -95,3 +97,32 @@ class Leases:
     def is_fresh(self) -> bool:
         """Whether the last beat is recent."""
         return self._clock.now() - self._last_beat < 2 * self.period
+
+
+class Holdings:
+    """Things that one replica has at a time, as long as it is alive; `kind` tells those of one name apart."""
+
+    def __init__(self, keys: RedisKeys, own: str, leases: Leases, writer: Link, kind: str) -> None:
+        self._keys = keys
+        self._kind = kind
+        self._own = own
+        self._leases = leases
+        self._writer = writer
+
+    async def hold(self, what: str) -> bool:
+        """Whether this replica has it, from now on if none had. Raises `StoreError`."""
+        other = await self._held_by_another(what, NOBODY)
+        if other != NOBODY and self._leases.is_gone(other):
+            other = await self._held_by_another(what, other)
+        return other == NOBODY
+
+    async def _held_by_another(self, what: str, gone: str) -> str:
+        [reply] = await self._writer.ask(script(HOLD, [self._key(what)], self._own, gone, _HELD))
+        return str(reply.decode("ascii", "replace"))
+
+    def _key(self, what: str) -> str:
+        return self._keys.held(f"{self._kind}\n{what}")
+
+    def release(self, what: str) -> None:
+        """Any replica may have it; one whose request to the server fails keeps it while it is alive."""
+        self._writer.submit(LinkJob([script(LET_GO, [self._key(what)], self._own)], lambda _: None))

@@ -9,6 +9,7 @@ from mcp_hub.stores.documents.base import DocumentLimits, Documents
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.recovery.shared import SharedFailsafeStore
 from mcp_hub.stores.redis.connection import Server
+from mcp_hub.stores.redis.leases import Holdings
 from mcp_hub.stores.redis.reconnect import Reconnect
 from mcp_hub.stores.redis.store import RedisStore
 
@@ -19,6 +20,7 @@ class ReplicatedStore(SharedFailsafeStore):
     def __init__(self, store: RedisStore, limits: StoreLimits, clock: Clock) -> None:
         super().__init__(Reconnect(store), limits, store.instance, clock)
         self.documents = store.documents
+        self.holdings = store.holdings
 
 
 def redis_store(
@@ -26,6 +28,12 @@ def redis_store(
 ) -> ReplicatedStore:
     """Still to be opened."""
     return ReplicatedStore(RedisStore(Server(url, prefix, lease, acknowledge), limits, clock), limits, clock)
+
+
+def redis_holdings(store: EventStore, kind: str) -> Holdings:
+    """The things of a kind that one replica has at a time, in a store that `redis_store` has made."""
+    assert isinstance(store, ReplicatedStore)
+    return store.holdings(kind)
 
 
 def redis_documents(store: EventStore, limits: DocumentLimits, now: Callable[[], float]) -> Documents:

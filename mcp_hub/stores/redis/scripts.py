@@ -155,6 +155,19 @@ return {}
 """
 """Gives the key ARGV[1] to stream ARGV[2], also if ARGV[3] has it; else who has it, and for how many milliseconds."""
 
+HOLD: Final = """
+local held = redis.call('GET', KEYS[1])
+if held and held ~= ARGV[1] and held ~= ARGV[2] then return held end
+redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[3])
+return ''
+"""
+"""The other replica that holds it; nothing if replica ARGV[1] does from now on: nobody did, or ARGV[2], or itself."""
+
+LET_GO: Final = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+return 1
+"""
+
 DELETE: Final = """
 local row = redis.call('HMGET', KEYS[1], 'status', 'principal', 'key')
 if row[1] == 'working' or row[1] == 'input_required' then return {'runs'} end
@@ -198,7 +211,7 @@ return #old
 """
 
 ALL: Final = (
-    CREATE, APPEND, CLAIM, FETCH, POST, TAKE, RELEASE, RESERVE, DELETE, BEAT, PUT_SESSION, SWEEP_SESSIONS,
+    CREATE, APPEND, CLAIM, FETCH, POST, TAKE, RELEASE, RESERVE, HOLD, LET_GO, DELETE, BEAT, PUT_SESSION, SWEEP_SESSIONS,
 )  # fmt: skip
 
 

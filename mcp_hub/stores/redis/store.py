@@ -24,7 +24,7 @@ from mcp_hub.stores.redis.documents import RedisDocuments
 from mcp_hub.stores.redis.doorbell import Doorbell
 from mcp_hub.stores.redis.index import Index
 from mcp_hub.stores.redis.keys import RedisKeys
-from mcp_hub.stores.redis.leases import NOBODY, Leases
+from mcp_hub.stores.redis.leases import NOBODY, Holdings, Leases
 from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
 from mcp_hub.stores.redis.mail import Mail
 from mcp_hub.stores.redis.pages import Pages
@@ -135,6 +135,10 @@ class RedisStore:
     def documents(self, limits: DocumentLimits, now: Callable[[], float]) -> RedisDocuments:
         """The place for long results, on the same links."""
         return RedisDocuments(self._keys, self._writer, self._reader, limits, now)
+
+    def holdings(self, kind: str) -> Holdings:
+        """The things of this kind that one replica has at a time."""
+        return Holdings(self._keys, self.instance, self.leases, self._writer, kind)
 
     # -- the owner
 

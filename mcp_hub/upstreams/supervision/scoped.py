@@ -8,7 +8,7 @@ import math
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Literal, Self
+from typing import Final, Literal, Protocol, Self
 
 import anyio
 import anyio.abc
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel, Gate
 from mcp_hub.clock import Clock
-from mcp_hub.errors import Busy, HubRestarted, UpstreamUnavailable
+from mcp_hub.errors import Busy, HubRestarted, SessionElsewhere, StoreError, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.notices import Notices
 from mcp_hub.types import Era, RawJson, Snapshot, UpstreamState, UpstreamStatus
@@ -46,10 +46,34 @@ class _Member(msgspec.Struct, eq=False):
     scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
 
 
+class _Members(dict[str, _Member]):
+    """The processes by session, principal or call; `holder` as for `Scoped`."""
+
+    holder: "Holder | None" = None
+
+    def leave(self, key: str) -> _Member | None:
+        """Takes one out; any replica may have it from now on."""
+        member = self.pop(key, None)
+        if member is not None and self.holder is not None:
+            self.holder.release(key)
+        return member
+
+
+class Holder(Protocol):
+    """Knows which replica of the hub has the process of a session."""
+
+    async def hold(self, what: str) -> bool:
+        """Whether this replica has it, from now on if none had. Raises `StoreError`."""
+
+    def release(self, what: str) -> None:
+        """Any replica may have it."""
+
+
 class Scoped(ManagedUpstream):
     """The listed process of a server, and the processes that run its calls, one for each `scope`.
 
     `idle` is after how many seconds without a call a process is ended; the next call of its session starts another.
+    With a `holder` a session has its process at one replica only: calls of it that come to another are refused.
     """
 
     def __init__(
@@ -66,6 +90,7 @@ class Scoped(ManagedUpstream):
         jitter: Callable[[], float] = random.random,
         lists: ListFile | None = None,
         gate: Gate | None = None,
+        holder: Holder | None = None,
     ) -> None:
         listed = partial(connect, EraWish(self._listed_era))
         super().__init__(name, listed, rules, clock=clock, changes=changes, jitter=jitter, lists=lists, gate=gate)
@@ -73,7 +98,8 @@ class Scoped(ManagedUpstream):
         self._eras = eras
         self._of_each = scope
         self._idle = idle
-        self._members: dict[str, _Member] = {}
+        self._members = _Members()
+        self._members.holder = holder if scope == "session" else None
         self._restarts = 0  # of processes that have ended
         self._tasks: anyio.abc.TaskGroup | None = None
         self._relisted = -math.inf
@@ -95,12 +121,17 @@ class Scoped(ManagedUpstream):
         """Never in place: the process may have to be started."""
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Relays a call to its own process, started if need be. Raises `Busy`, and as `ManagedUpstream.call`."""
+        """Relays a call to its own process, started if need be.
+
+        Raises `Busy`, `SessionElsewhere`, and as `ManagedUpstream.call`.
+        """
         if self._successor is not None:
             return await self._successor(call, channel)
         if not self._lists.is_fresh:
             self.wake()  # its known lists may be old
         key = self._key(call)
+        if self._members.holder is not None and call.era is Era.HANDSHAKE and key not in self._members:
+            await self._hold(self._members.holder, key)
         member = self._members.get(key) or self._start(key, call.server_era)
         member.busy += 1
         member.is_last = self._of_each == "call"  # a session that was thought to be over is not
@@ -137,6 +168,17 @@ class Scoped(ManagedUpstream):
     def _on_ready(self, peer: Peer) -> None:
         super()._on_ready(peer)
         self._eras.list_from(peer.info)
+
+    async def _hold(self, holder: Holder, session: str) -> None:
+        """Raises `SessionElsewhere`."""
+        try:
+            is_here = await holder.hold(session)
+        except StoreError as problem:
+            raise UpstreamUnavailable(f'server "{self.name}" was not called: {problem}') from None
+        if not is_here:
+            said = f'server "{self.name}" has its process for this session at another replica of the hub '
+            said += "(scope: session). Use a balancer with sticky sessions for its clients."
+            raise SessionElsewhere(said, data={"upstream": {"server": self.name}})
 
     # -- members ------------------------------------------------------------------------------------------------
 
@@ -190,7 +232,7 @@ class Scoped(ManagedUpstream):
                 self._stop(key)
 
     def _stop(self, key: str) -> None:
-        member = self._members.pop(key, None)
+        member = self._members.leave(key)
         if member is not None:
             self._restarts += member.supervisor.status().restarts
             member.scope.cancel()

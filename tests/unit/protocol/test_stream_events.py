@@ -124,6 +124,7 @@ ERRORS: list[tuple[errors.RpcError, str, str, bool]] = [
     (errors.NotApproved("x"), "not_approved", "auth", False),
     (errors.NotReadOnly("x"), "not_read_only", "client", False),
     (errors.UpstreamUnavailable("x"), "upstream_unavailable", "upstream_transport", True),
+    (errors.SessionElsewhere("x"), "session_elsewhere", "upstream_transport", False),
     (errors.UpstreamLost("x", data=UNKNOWN), "upstream_crashed", "upstream_crash", False),
     (errors.UpstreamLost("x"), "upstream_crashed", "upstream_crash", True),
     (errors.HttpRefused("a", 500, "x"), "upstream_refused", "upstream_transport", False),

@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 import structlog
 
+from mcp_hub.calls.rules import CallRules, StreamLimits
+from mcp_hub.calls.streams.port import StreamHandle, StreamPort
+from mcp_hub.calls.streams.stream import Stream
+from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Fenced
 from mcp_hub.stores.base import Change, Message, SessionRow
@@ -102,6 +106,22 @@ async def test_a_session_that_began_meanwhile_is_known_everywhere_afterwards(ser
     await is_back(one)
     await is_back(two)
     assert await two.session("se_1") == session
+
+
+async def test_a_stream_is_not_acknowledged_before_other_replicas_can_find_it(server: RedisServer, pair: Pair) -> None:
+    one, _ = pair
+    streams = StreamPort(StreamTable(one, SystemClock(), StreamLimits()), lambda server, tool: CallRules())
+    server.kill()
+    row = await create(one, new_row(one), 1)
+    told: list[bool] = []
+    StreamHandle(streams, Stream(row, one)).on_stored(lambda: told.append(one.survives(row.id)))
+    await append(one, row, 2)
+    assert told == []
+    server.start()
+    while not told:
+        await is_back(one)
+        await one.wait(0.05)
+    assert told == [True]
 
 
 async def test_a_paused_server_is_given_up_and_its_late_answers_do_no_harm(server: RedisServer, pair: Pair) -> None:

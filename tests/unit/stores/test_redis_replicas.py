@@ -185,6 +185,20 @@ async def test_a_claim_by_many_succeeds_once(tmp_path: Path) -> None:
             assert await replayed(one, row) == numbered(1, 2)
 
 
+async def test_a_thing_is_held_by_one_replica_until_it_lets_go_or_is_gone(pair: tuple[RedisStore, RedisStore]) -> None:
+    one, two = (store.holdings("git") for store in pair)
+    assert await one.hold("se_1") and await one.hold("se_1")
+    assert not await two.hold("se_1") and await two.hold("se_2") and await pair[1].holdings("ci").hold("se_1")
+    two.release("se_1")
+    assert not await two.hold("se_1"), "it was not its own"
+    one.release("se_1")
+    while not await two.hold("se_1"):
+        await anyio.lowlevel.checkpoint()
+    await fall_silent(pair[1])
+    await is_gone(*pair)
+    assert await one.hold("se_1")
+
+
 async def test_a_replica_that_leaves_is_gone_at_once(tmp_path: Path) -> None:
     async with opened(one := new_redis(tmp_path, lease=30)):
         one.leases.began(uptime=60)

@@ -96,7 +96,10 @@ async def test_both_servers_are_configured_alike_and_their_user_may_do_what_the_
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 def test_nginx_takes_its_configuration(tmp_path: Path) -> None:
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    here = "".join(f"{kind}_temp_path {tmp_path}/{kind};" for kind in kinds)
     local = text("nginx.conf").replace("hub-1:", "127.0.0.1:").replace("hub-2:", "127.0.0.2:")
+    local = local.replace("http {", f"http {{ access_log off; {here}", 1)
     (tmp_path / "nginx.conf").write_text(f"pid {tmp_path}/pid;\n{local}")
     command = ["nginx", "-t", "-p", str(tmp_path), "-e", str(tmp_path / "log"), "-c", "nginx.conf"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20)

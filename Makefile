@@ -76,6 +76,12 @@ long: $(STAMP)
 chaos: $(STAMP)
 	$(BIN)/python -m rigs.chaos $(CHAOS)
 
+# tests of each front through two replicas behind the balancer, the official suite as well, and the SDKs' clients
+replicas: $(STAMP)
+	REPLICAS=2 $(PYTEST) -m '' $(addprefix tests/e2e/,test_rest.py test_tasks.py test_streams_extension.py \
+		test_streams_conformance.py test_http_sessions_and_headers.py) rigs/conformance/test_server_scenarios.py
+	$(PYTEST) rigs/replicas
+
 # a Valkey server, two replicas and a balancer on 127.0.0.1, and a call that moves between them; SCALE=--keep: to try
 scale: $(STAMP)
 	$(BIN)/python -m rigs.replicas $(SCALE)

@@ -25,13 +25,11 @@ from rigs.replicas.balancer import Balancer, balancer
 from tests.pace import paced
 from tests.redis_server import RedisServer
 
-LEASE = 3.0
-"""Seconds for which a replica owns what it runs without a sign of life."""
 _SEEN = 1.0
 """Seconds behind the lease in which the ending has to be seen on another replica."""
 _LOOK = 0.1
-_AWAY = (0.1, 2 * LEASE)
-"""Seconds for which the server is away."""
+_AWAY = (0.05, 2.0)
+"""Leases for which the server is away."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +43,8 @@ class Plan:
     replicas: int = 3
     workers: int = 12
     seed: int = 1
+    lease: float = 3.0
+    """Seconds for which a replica owns what it runs without a sign of life."""
     fsync: str = "everysec"
     """When the server writes to disk what it has confirmed: with `everysec` up to 2 s later."""
 
@@ -76,6 +76,7 @@ class Outcome:
     waits: list[float] = field(default_factory=list)
     cut: int = 0
     seconds: float = 0.0
+    lease: float = 0.0
 
     def lines(self) -> list[str]:
         begun = [job for job in self.jobs if job.stream]
@@ -88,18 +89,19 @@ class Outcome:
             f"{self.seconds:.0f} s",
             f"{ended} ended well, {len(begun) - ended} with their replica",
             f"death of an owner to its ending elsewhere: median {waits[len(waits) // 2]:.2f} s, longest "
-            f"{waits[-1]:.2f} s of {len(self.waits)} (lease {LEASE:g} s)",
+            f"{waits[-1]:.2f} s of {len(self.waits)} (lease {self.lease:g} s)",
         ]
 
 
 class _Site:
     """The server, the replicas and the balancer; requests go to a replica or to the balancer, as it falls."""
 
-    def __init__(self, server: RedisServer, fleet: Fleet, proxy: Balancer, rng: random.Random) -> None:
+    def __init__(self, server: RedisServer, fleet: Fleet, proxy: Balancer, rng: random.Random, lease: float) -> None:
         self.server = server
         self.fleet = fleet
         self.proxy = proxy
         self._rng = rng
+        self._lease = lease
 
     def any(self) -> Door:
         return Door(self.proxy.url) if self._rng.random() < 0.5 else self.fleet.any()
@@ -113,7 +115,7 @@ class _Site:
         hub.life.kill(signal.SIGSTOP)
         process = hub.life.process
         try:
-            await anyio.sleep(LEASE + self._rng.uniform(0.5, 2.0))
+            await anyio.sleep(self._lease + self._rng.uniform(0.5, 2.0))
         finally:
             process.send_signal(signal.SIGCONT)
         hub.life = Life(process)
@@ -121,7 +123,7 @@ class _Site:
 
     async def outage(self) -> None:
         self.server.kill()
-        await anyio.sleep(self._rng.uniform(*_AWAY))
+        await anyio.sleep(self._lease * self._rng.uniform(*_AWAY))
         await anyio.to_thread.run_sync(self.server.start)
 
     async def flip(self) -> None:
@@ -133,19 +135,19 @@ async def _site(plan: Plan, folder: Path) -> AsyncIterator[_Site]:
     rng = random.Random(plan.seed)
     began = time.monotonic()
     with RedisServer(folder / "server", "--appendfsync", plan.fsync) as server:
-        fleet = Fleet(folder, plan.replicas, rng, {"url": server.url, "lease": LEASE})
+        fleet = Fleet(folder, plan.replicas, rng, {"url": server.url, "lease": plan.lease})
         try:
             for hub in fleet.hubs:
                 await fleet.serving(hub, began)
             async with balancer([hub.url for hub in fleet.hubs]) as proxy:
-                yield _Site(server, fleet, proxy, rng)
+                yield _Site(server, fleet, proxy, rng, plan.lease)
         finally:
             fleet.stop()
 
 
 async def replicas(plan: Plan, *, say: Callable[[str], None] = lambda line: None) -> Outcome:
     """Runs jobs until all was done, then lets the last ones end. Raises: `NotInstalled` without a server's program."""
-    outcome = Outcome()
+    outcome = Outcome(lease=plan.lease)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="replicas-") as name:
         async with (
@@ -218,5 +220,5 @@ def _late(job: Job, busy: _Busy, outcome: Outcome) -> list[str]:
         return []
     wait, lost = job.ended - job.owner.died, busy.lost(job.owner.died, job.ended)
     outcome.waits.append(wait)
-    is_late = wait > LEASE + _SEEN + lost
+    is_late = wait > outcome.lease + _SEEN + lost
     return [f"its ending was seen {wait:.2f} s after its replica's death ({lost:.2f} s to others)"] if is_late else []

@@ -156,7 +156,7 @@ class StoreSettings(Section):
         if self.type != "sqlite" and self.path is not None:
             raise finding("misplaced_key", "belongs to sqlite. Any other store does not have a folder.", "path")
         for key in ("url", "prefix", "lease", "acknowledge"):
-            if self.type != "redis" and key in self.model_fields_set:
+            if self.type != "redis" and getattr(self, key) != type(self).model_fields[key].default:
                 raise finding("misplaced_key", 'belongs to redis. Also set "type: redis" and "url".', key)
         if self.type == "redis" and self.url is None:
             raise finding("missing_key", 'A store of type redis needs the server. Set "url".', "url")

@@ -53,6 +53,10 @@ class Backing(Protocol):
     @property
     def is_fit(self) -> bool: ...
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether others, too, have had the time to write what they had in memory."""
+
     def for_writing(self) -> BackedStore | None:
         """The store, if it is fit or worth a try; who is given it says `worked` or `failed`."""
 

@@ -87,6 +87,10 @@ class Recovery:
         self.file: SqliteStore | None = None
 
     @property
+    def is_settled(self) -> bool:
+        return True
+
+    @property
     def is_fit(self) -> bool:
         return self._is_whole and not self._retry.is_out
 

@@ -6,7 +6,7 @@ the store is back, each stream of this process that is in memory returns to it, 
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
 from mcp_hub.stores import base
-from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, SessionRow
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.recovery.failsafe import BackedStore, Backing, FailsafeStore
@@ -27,21 +27,12 @@ _AT_ONCE: Final = 64
 T = TypeVar("T")
 
 
-class SharedBacking(Backing, Protocol):
-    """A store that other processes may have been without."""
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether they have had time to bring back what they had in memory meanwhile."""
-
-
 class SharedFailsafeStore(FailsafeStore):
     """An `EventStore` whose owners do not wait for a server that is away."""
 
     is_shared = True
-    _files: SharedBacking
 
-    def __init__(self, files: SharedBacking, limits: StoreLimits, instance: str, clock: Clock) -> None:
+    def __init__(self, files: Backing, limits: StoreLimits, instance: str, clock: Clock) -> None:
         super().__init__(files, limits, instance)
         self._recent = RecentEvents(clock)
         self._returning: dict[CallId, list[Callable[[], None]]] = {}
@@ -200,15 +191,22 @@ class SharedFailsafeStore(FailsafeStore):
             file.fetch(stream, after, most, fetched)
 
     async def find(self, stream: CallId) -> StreamInfo | None:
+        """Raises `StoreFault` where it cannot be known: while the store is away, and until all have returned to it."""
         try:
-            row = await super().find(stream)
+            found = await super().find(stream)
         except StoreFault:
-            row = self._away.claimed(stream) or self._own.get(stream)
-            if row is None:
+            found = self._away.claimed(stream) or self._own.get(stream)
+            if found is None:
                 raise
-        if row is None and not self._files.is_settled:
+        return self._sure(found)
+
+    async def session(self, id_: str) -> SessionRow | None:
+        return self._sure(await super().session(id_))
+
+    def _sure(self, found: T | None) -> T | None:
+        if found is None and not self._files.is_settled:
             raise _away()
-        return row
+        return found
 
     async def _ask(self, ask: Callable[[BackedStore], Awaitable[T]], otherwise: T) -> T:
         """Raises `StoreFault`."""
@@ -221,6 +219,10 @@ class SharedFailsafeStore(FailsafeStore):
             raise
 
     # -- coming home
+
+    async def _try_again(self) -> None:
+        """With each look for orphans: others wait for what is in memory, though nothing runs here any more."""
+        await self._tend()
 
     async def _bring_home(self) -> None:
         """Returns what is in memory, also streams that run: others wait for their events."""

@@ -52,11 +52,6 @@ class Leases:
         """The server did not answer."""
         self._trusted_from = math.inf
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether every replica that is alive has had a lease since the server was last away, to say what it has."""
-        return self._clock.now() >= self._trusted_from
-
     async def beat(self, link: Link) -> None:
         """Says that this replica is alive, and learns of the others. Raises `StoreError`."""
         self._take(await link.ask(script(BEAT, [self._keys.replicas], self._own)))
@@ -81,6 +76,11 @@ class Leases:
         await link.ask(("HDEL", self._keys.replicas, instance))
 
     @property
+    def is_trusted(self) -> bool:
+        """Whether every replica that is alive has had the time to say so."""
+        return self._clock.now() >= self._trusted_from
+
+    @property
     def gone(self) -> list[str]:
         """Replicas that are gone and have left something behind, as of the last beat."""
         return [name for name in self._alive if self.is_gone(name)]
@@ -89,7 +89,7 @@ class Leases:
         """As of the last beat; no owner at all has left its streams."""
         if instance == NOBODY:
             return True
-        if instance == self._own or not self.is_settled:
+        if instance == self._own or not self.is_trusted:
             return False
         return self._alive.get(instance, math.inf) > self.seconds
 

@@ -24,7 +24,6 @@ class Reconnect:
 
     @property
     def is_settled(self) -> bool:
-        """Whether a stream that the server does not know is unknown: its owner would have brought it back by now."""
         return self.file.is_settled
 
     def for_writing(self) -> RedisStore | None:
@@ -35,6 +34,7 @@ class Reconnect:
 
     def failed(self, fault: StoreFault) -> None:
         is_news, self._beats = self.is_fit, self.file.leases.beats
+        self.file.leases.lost()
         if is_news:
             log.error("store_failed", store=self.file.name, fault=fault.fault, reason=str(fault), durable=False)
 

@@ -72,7 +72,7 @@ class RedisStore:
 
     @property
     def is_settled(self) -> bool:
-        return self.leases.is_settled
+        return self.leases.is_trusted
 
     @property
     def orphan_interval(self) -> float:

@@ -86,7 +86,7 @@ def test_origins_of_pages_may_end_with_a_slash() -> None:
         ("store: {url: 'http://localhost'}", "store.url [invalid_value]"),
         ("store: 'redis://'", "store.url [invalid_value]"),
         ("store: {url: 'redis://localhost', path: x}", "store.path [misplaced_key]"),
-        ("store: {lease: 5s}", "store.lease [misplaced_key]"),
+        ("store: {lease: 6s}", "store.lease [misplaced_key]"),
         ("store: {url: 'redis://localhost', lease: 100ms}", "store.lease [out_of_range]"),
         ("store: {url: 'redis://localhost', prefix: 'a{b}'}", "store.prefix [invalid_value]"),
         ("store: {url: 'redis://localhost', acknowledge: all}", "store.acknowledge [invalid_value]"),

@@ -81,6 +81,39 @@ async def test_an_owner_continues_in_memory_and_its_tail_returns(server: RedisSe
     assert await replayed(two, running) == numbered(1, 6)
 
 
+async def test_what_is_unknown_may_be_on_its_way_when_the_server_is_back(server: RedisServer, pair: Pair) -> None:
+    one, two = pair
+    server.kill()
+    row = await create(one, new_row(one))
+    for store in pair:
+        with pytest.raises(StoreFault):
+            await store.find(new_row(store).id)
+    server.start()
+    await is_back(two)
+    with pytest.raises(StoreFault):
+        await two.find(row.id)
+    with pytest.raises(StoreFault):
+        await two.session("se_1")
+    await is_back(one)
+    assert (await found(two, row)).id == row.id
+    while not two._files.is_settled:
+        await two.wait(0.05)
+    assert await two.find(new_row(two).id) is None and await two.session("se_1") is None
+
+
+async def test_an_ended_tail_returns_though_nothing_runs_here_any_more(server: RedisServer, pair: Pair) -> None:
+    one, two = pair
+    row = await create(one, new_row(one))
+    server.kill()
+    await append(one, row, 2, status="completed")
+    server.start()
+    while not one.is_durable:
+        await one.orphans()
+        await one.wait(0.05)
+    await is_back(two)
+    assert await replayed(two, row) == numbered(1, 2)
+
+
 async def test_what_only_the_store_can_know_fails_while_it_is_away(server: RedisServer, pair: Pair) -> None:
     one, _ = pair
     own = await create(one, new_row(one))

@@ -99,6 +99,8 @@ async def _begun_as_task(job: Job, arguments: dict[str, Any], door: Door) -> boo
         return False  # never acknowledged
     if result.get("status") in _LATER:
         return False
+    if result.get("resultType") == "complete" and not result["isError"]:
+        return False  # its store was away until it had ended: no other hub could have found the task
     if result.get("resultType") != "task":
         job.faults.append(f"not a task: {result}")
         return False

@@ -37,6 +37,8 @@ class SharedFailsafeStore(FailsafeStore):
         self._recent = RecentEvents(clock)
         self._returning: dict[CallId, list[Callable[[], None]]] = {}
         """Streams that are on their way back, with the appends that wait for that."""
+        self._doubtful: list[StreamInfo] = []
+        """Streams that the store may have made, though it did not say so: their calls were never sent."""
 
     @property
     def is_settled(self) -> bool:
@@ -57,6 +59,7 @@ class SharedFailsafeStore(FailsafeStore):
             self._confirmed(base.begin(row, chunk), chunk.lines)
         elif isinstance(error, StoreFault):
             self._files.failed(error)
+            self._doubtful.append(row)
         done(error)
 
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
@@ -226,6 +229,12 @@ class SharedFailsafeStore(FailsafeStore):
 
     async def _bring_home(self) -> None:
         """Returns what is in memory, also streams that run: others wait for their events."""
+        file = self._files.file
+        if file is not None and self._files.is_fit:
+            doubtful, self._doubtful = self._doubtful, []
+            for row in doubtful:
+                nothing, gone = Chunk(row.last + 1, ()), Change(row.updated, "failed", ttl=0.0, frees_key=True)
+                file.append(row.id, row.epoch, nothing, gone, lambda _: None)
         for session in self._away.memory.sessions if self._files.is_fit else ():
             await self.put_session(session)
         for row in self._away.returnable()[:_AT_ONCE]:

@@ -11,14 +11,14 @@ from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.streams.stream import Stream
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import SystemClock
-from mcp_hub.errors import Fenced
+from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.stores.base import Change, Message, SessionRow
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.recovery.shared import SharedFailsafeStore
 from mcp_hub.stores.redis.opened import redis_store
 from tests.redis_server import NO_SERVER, RedisServer, binary
-from tests.unit.stores.event_stores import append, create, found, new_row, numbered, opened, replayed
+from tests.unit.stores.event_stores import append, create, events, found, new_row, numbered, opened, replayed
 from tests.unit.stores.test_redis_replicas import fall_silent
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes, pytest.mark.slow]
@@ -99,6 +99,22 @@ async def test_what_is_unknown_may_be_on_its_way_when_the_server_is_back(server:
     while not two._files.is_settled:
         await two.wait(0.05)
     assert await two.find(new_row(two).id) is None and await two.session("se_1") is None
+
+
+async def test_a_stream_whose_beginning_was_not_answered_is_removed_with_its_key(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = pair
+    row = await create(two, new_row(one, key="k"))  # as the server may have done it for the first one
+    answers: list[StoreError | None] = []
+    one._created(row, events(1, 1), answers.append, StoreFault("away", "it did not answer"))
+    assert [type(answer) for answer in answers] == [StoreFault]
+    await is_back(one)
+    while not two._files.is_settled or await two.find(row.id) is not None:
+        await two.wait(0.05)
+    assert await two.find_key("local", "k") is None
+    monkeypatch.setattr("mcp_hub.stores.redis.index._PENDING_MS", 0)
+    await create(two, new_row(two, key="k"))
 
 
 async def test_an_ended_tail_returns_though_nothing_runs_here_any_more(server: RedisServer, pair: Pair) -> None:

@@ -6,11 +6,14 @@ from typing import Any
 
 import anyio
 import pytest
+from redis.crc import key_slot
 
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
+from mcp_hub.ids import new_call_id
 from mcp_hub.stores.base import Change, EventStore, Message
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.redis import scripts
+from mcp_hub.stores.redis.keys import RedisKeys
 from mcp_hub.stores.redis.store import RedisStore
 from tests.unit.stores.event_stores import (
     append,
@@ -199,6 +202,17 @@ async def test_a_thing_is_held_by_one_replica_until_it_lets_go_or_is_gone(pair: 
     assert await one.hold("se_1")
 
 
+def test_what_a_script_touches_is_in_one_slot_of_a_cluster() -> None:
+    keys = RedisKeys("deployment:")
+    stream, other = keys.stream(new_call_id()), keys.stream(new_call_id())
+    documents = keys.documents("a{b}")
+    together: list[tuple[str, ...]] = [stream, (keys.sessions, keys.session_ends)]
+    together += [(keys.running("in_1"), keys.called("in_1"), keys.bell("in_1"))]
+    together += [(documents.ends, documents.sizes, documents.body("r1"))]
+    assert [len({key_slot(key.encode()) for key in group}) for group in together] == [1, 1, 1, 1]
+    assert key_slot(stream.row.encode()) != key_slot(other.row.encode())
+
+
 async def test_a_replica_that_leaves_is_gone_at_once(tmp_path: Path) -> None:
     async with opened(one := new_redis(tmp_path, lease=30)):
         one.leases.began(uptime=60)
@@ -212,8 +226,10 @@ async def test_a_replica_that_leaves_is_gone_at_once(tmp_path: Path) -> None:
 async def test_after_a_lost_connection_nobody_is_gone_for_a_lease(pair: tuple[RedisStore, RedisStore]) -> None:
     one, two = pair
     await fall_silent(one)
+    await is_gone(two, one)
     two.leases.lost()
     await two.leases.beat(two._writer)
+    assert not two.leases.is_gone(one.instance)
     until = anyio.current_time() + two.leases.seconds
     await is_gone(two, one)
     assert anyio.current_time() >= until

@@ -73,14 +73,16 @@ class Site:
 
 
 @contextmanager
-def site(count: int, hub: dict[str, object]) -> Iterator[Site]:
+def site(count: int, hub: dict[str, object], setup: Setup | None = None) -> Iterator[Site]:
     """So many replicas, which have listed their servers. Raises `NotInstalled`, `RelayFailed`."""
     with TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as name, ExitStack() as stack:
         folder = Path(name)
         server = stack.enter_context(RedisServer(folder / "server"))
         sides = []
         for number in range(count):
-            side = spawn("hub", Asking("http", upstreams=2), folder / f"hub-{number}", hub | {"store": server.url})
+            side = spawn(
+                "hub", setup or Asking("http", upstreams=2), folder / f"hub-{number}", hub | {"store": server.url}
+            )
             stack.callback(side.stop)
             sides.append(side)
         for side in sides:

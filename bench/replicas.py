@@ -256,7 +256,8 @@ def named(client: Redis, monitor: Monitor, id_: str) -> int:
 def short_calls(hub: dict[str, object], quick: bool, say: Callable[[str], None]) -> Iterator[str]:
     """Quiet echo calls on one replica beside a hub with its streams in memory, and the commands for them."""
     rounds, seconds = (5, 0.2) if quick else (25, 0.4)
-    with site(1, hub) as running, launched(["memory"], Setup("http"), hub, {}) as memory:
+    setup = Setup("http")
+    with site(1, hub, setup) as running, launched(["memory"], setup, hub, {}) as memory:
         sides = [running.sides[0], *memory]
         for depth in (1, 32):
             say(f"short calls, {depth} in flight")

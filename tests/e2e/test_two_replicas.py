@@ -192,6 +192,21 @@ async def test_a_handshake_session_is_that_of_every_replica(pair: Replicas) -> N
         assert (await at_b.request("tools/list")).status == 404
 
 
+async def test_a_client_s_answer_that_comes_to_the_other_replica_reaches_the_call_that_asked(pair: Replicas) -> None:
+    async with HttpClient(pair.hubs[0].url, ALICE) as at_a, HttpClient(pair.hubs[1].url, ALICE) as at_b:
+        await at_a.initialize(capabilities={"elicitation": {}})
+        at_b.session, at_b.version = at_a.session, at_a.version
+        message = at_a.message("tools/call", {"name": "ask_form", "arguments": {"nonce": "asked"}})
+        async with at_a.stream(message) as stream:
+            asked = await stream.wait_for(lambda message: message.get("method") == "elicitation/create")
+            wrong = {"jsonrpc": "2.0", "id": asked["id"] + 1, "result": {"action": "cancel"}}
+            for answer in (wrong, {"jsonrpc": "2.0", "id": asked["id"], "result": ACCEPTED}):
+                assert (await at_b.post(answer)).status == 202
+            done = (await stream.rest()).last
+        told = json.loads(done["result"]["content"][0]["text"])
+        assert told == {"nonce": "asked", "answers": {"form": {"result": ACCEPTED}}}
+
+
 @contextmanager
 def stopped(hub: Hub) -> Iterator[None]:
     hub.process.send_signal(signal.SIGSTOP)

@@ -180,6 +180,11 @@ def relaying_all(config_text: str) -> str:
     return json.dumps({**config, "hub": {**hub, "clients": {**clients, "unknown": unknown}}}, indent=2)
 
 
+def replica_count() -> int:
+    """How many hubs `http_hub` puts behind a balancer."""
+    return int(os.environ.get("REPLICAS", "1"))
+
+
 @asynccontextmanager
 async def http_hub(config_text: str, root: Path, *args: str, relays_all: bool = True, **env: str) -> AsyncIterator[Hub]:
     """A hub over HTTP on a free port of 127.0.0.1 with this `servers.yaml`; its cache and state stay under `root`.
@@ -189,7 +194,7 @@ async def http_hub(config_text: str, root: Path, *args: str, relays_all: bool = 
     `AssertionError`, with its stderr, if it does not start, or stop in `GRACE` s.
     """
     text = relaying_all(config_text) if relays_all else config_text
-    count = int(os.environ.get("REPLICAS", "1"))
+    count = replica_count()
     if count == 1 or args:
         async with hub_process(text, root, *args, **env) as hub:
             yield hub

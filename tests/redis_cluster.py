@@ -4,6 +4,8 @@ import time
 from pathlib import Path
 from typing import Self
 
+from redis.crc import key_slot
+
 from tests.redis_server import RedisServer
 from tests.upstreams.launch import free_port
 
@@ -33,8 +35,16 @@ class RedisCluster:
         for server in self.servers:
             server.stop()
 
+    def port_of(self, key: str) -> int:
+        """The port of the server that has the slot of this key."""
+        return self.servers[key_slot(key.encode()) // self._share].port
+
+    @property
+    def _share(self) -> int:
+        return -(-_SLOTS // len(self.servers))
+
     def _join(self) -> None:
-        share = -(-_SLOTS // len(self.servers))
+        share = self._share
         for number, server in enumerate(self.servers):
             with server.client as client:
                 last = min((number + 1) * share, _SLOTS) - 1

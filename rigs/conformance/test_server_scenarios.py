@@ -34,7 +34,7 @@ RUNS = [
 ]
 
 APART = ("server-session-terminated-returns-404", "tools-list-deterministic-order")
-"""Checks that replicas may fail: the other one learns of the end of a session, and of a changed list, a little later."""
+"""Checks that replicas may fail: others learn of the end of a session, and of a changed list, a little later."""
 
 TASK_RUNS = [
     *(("stdio-modern", name) for name in TASK_SCENARIOS),

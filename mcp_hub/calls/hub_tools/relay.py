@@ -32,9 +32,14 @@ class Relay:
         return bool(self._open)
 
     async def begin(self) -> None:
-        """Asks the questions that are open already."""
-        for question in (await self._stream.questions()).values():
-            self._ask(question)
+        """Asks the questions that are open already.
+
+        Where the store does not have those yet that are answered, what it has open is older: answered, too.
+        """
+        questions = await self._stream.questions()
+        if self._asked <= questions.keys():
+            for question in questions.values():
+                self._ask(question)
 
     def take(self, seq: int, event: CallEvent) -> None:
         """An event of the stream; questions before the beginning are known."""

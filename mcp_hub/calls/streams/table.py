@@ -264,7 +264,8 @@ class StreamTable:
                         problem = str(error)
                         log.warning("store_unreadable", reason=problem)
                 self._end_orphans(self.clock.now())
-                await self.store.wait(_NEWS if self._followed or self._owned else _IDLE)
+                is_asked = (self._followed or self._owned) and not self.store.is_shared  # which rings by itself
+                await self.store.wait(_NEWS if is_asked else _IDLE)
 
     @property
     def _followed(self) -> list[Stream]:
@@ -281,15 +282,26 @@ class StreamTable:
             return
         for message in await self._inbox.messages():
             self._take(message)
-        for stream in followed:
-            if stream.row.id not in moved:
-                continue
-            row = await self.store.find(stream.row.id)
-            if row is None:
-                stream.fail(UnknownStream())
-            elif (row.epoch, row.last, row.status) != (stream.row.epoch, stream.row.last, stream.row.status):
-                stream.committed(row)
+        problems: list[HubError] = []
+        async with anyio.create_task_group() as tasks:  # a store on a server answers them together
+            for stream in followed:
+                if stream.row.id in moved:
+                    tasks.start_soon(self._refresh, stream, problems)
+        if problems:
+            raise problems[0]
         self._inbox.done()
+
+    async def _refresh(self, stream: Stream, problems: list[HubError]) -> None:
+        """Takes in what the store has of a stream that is followed here."""
+        try:
+            row = await self.store.find(stream.row.id)
+        except HubError as problem:
+            problems.append(problem)
+            return
+        if row is None:
+            stream.fail(UnknownStream())
+        elif (row.epoch, row.last, row.status) != (stream.row.epoch, stream.row.last, stream.row.status):
+            stream.committed(row)
 
     def _take(self, message: Message) -> None:
         writer = self._owned.get(message.stream)

@@ -65,8 +65,16 @@ class SharedFailsafeStore(FailsafeStore):
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, done: Appended) -> None:
         waiting = self._returning.get(stream)
         if waiting is None:
-            checked = partial(self._appended, stream, partial(self.append, stream, epoch, chunk, change, done), done)
-            super().append(stream, epoch, chunk, change, checked)
+            again = partial(self.append, stream, epoch, chunk, change, done)
+
+            def appended(error: StoreError | None) -> None:
+                here = self._away.row(stream)
+                if error is None and here is not None and here.last + 1 == chunk.first:  # it left meanwhile
+                    self._away.memory.append(stream, epoch, chunk, change, done)
+                else:
+                    self._appended(stream, again, done, error)
+
+            super().append(stream, epoch, chunk, change, appended)
         else:
             waiting.append(partial(self.append, stream, epoch, chunk, change, done))
 

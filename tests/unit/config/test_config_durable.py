@@ -42,6 +42,12 @@ def test_a_url_is_short_for_a_store_on_a_server() -> None:
         assert (store.type, store.url and store.url.get_secret_value(), store.path) == ("redis", url, None)
 
 
+def test_a_store_on_a_server_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_hub.config.schema.hub.find_spec", lambda name: None)
+    said = refused(hub, "store: 'redis://localhost'")
+    assert said == "servers.yaml:2: hub.store.url [not_installed]"
+
+
 def test_the_password_of_a_store_is_a_secret_however_it_is_written() -> None:
     loaded = loaded_from("hub: {store: 'redis://:p%40ss@localhost'}\nservers: {a: {command: x}}")
     assert {"p%40ss", "p@ss"} <= loaded.secrets

@@ -117,6 +117,22 @@ async def test_a_stream_whose_beginning_was_not_answered_is_removed_with_its_key
     await create(two, new_row(two, key="k"))
 
 
+async def test_an_append_that_is_under_way_while_its_stream_leaves_is_not_lost(pair: Pair) -> None:
+    one, two = pair
+    row = await create(one, new_row(one))
+    answers: list[StoreError | None] = []
+    one.append(row.id, 1, events(2, 1), Change(5.0), answers.append)
+    one._leave()  # the server is another
+    while not answers:
+        await one.wait(0.05)
+    assert answers == [None] and (await found(one, row)).last == 2
+    one._files.failed(StoreFault("away", "it does not answer"))
+    await append(one, row, 3)
+    await is_back(one)
+    await append(one, row, 4, status="completed")
+    assert await replayed(two, row) == numbered(1, 4)
+
+
 async def test_an_ended_tail_returns_though_nothing_runs_here_any_more(server: RedisServer, pair: Pair) -> None:
     one, two = pair
     row = await create(one, new_row(one))

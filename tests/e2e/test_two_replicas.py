@@ -146,6 +146,7 @@ async def test_a_task_is_read_answered_and_cancelled_on_the_other_replica(pair: 
         asking = await task("ask_form", nonce="task", delay=1)
         questions = (await reached(asking, "input_required"))["inputRequests"]
         await ask("tasks/update", taskId=asking, inputResponses=dict.fromkeys(questions, ACCEPTED))
+        assert "inputRequests" not in await ask("tasks/get", taskId=asking)
         told = json.loads((await reached(asking, "completed"))["result"]["content"][0]["text"])
         assert told == {"nonce": "task", "answers": {"form": {"result": ACCEPTED}}}
         waiting = await task("wait_cancel", nonce="task")

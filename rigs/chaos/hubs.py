@@ -29,20 +29,23 @@ _JOBS: JsonObject = {
 
 @dataclass(eq=False)
 class Life:
-    """One process of a hub, from its start to its kill; `died` is when that was, by the monotonic clock.
+    """One process of a hub, from its start to its kill; `died` is when that was, by both clocks.
 
     A process that is paused for longer than its lease counts as killed: it does not own what it had any more.
     """
 
     process: subprocess.Popen[bytes]
     died: float | None = None
+    died_at: float = 0.0
+    is_paused: bool = False
 
     @property
     def is_killed(self) -> bool:
         return self.died is not None
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        self.died = time.monotonic()
+        self.died, self.died_at = time.monotonic(), time.time()
+        self.is_paused = number == signal.SIGSTOP
         self.process.send_signal(number)
 
 

@@ -60,8 +60,8 @@ class Site:
 
     def totals(self) -> Totals:
         with self.server.client as client:
-            stats: dict[str, Any] = client.info("commandstats")  # type: ignore[assignment]
-            network: dict[str, Any] = client.info("stats")  # type: ignore[assignment]
+            stats: dict[str, Any] = client.info("commandstats")
+            network: dict[str, Any] = client.info("stats")
         return Totals(
             [measure.cpu_seconds(side.pid) for side in self.sides],
             measure.cpu_seconds(self.server.pid),

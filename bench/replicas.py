@@ -248,7 +248,7 @@ def named(client: Redis, monitor: Monitor, id_: str) -> int:
     """How many commands have come that name it; not those inside scripts."""
     client.echo(f"until {id_}")
     count = 0
-    while "until" not in (seen := monitor.next_command())["command"]:
+    while "until" not in (seen := monitor.next_command())["command"]:  # type: ignore[no-untyped-call]  # so in redis-py
         count += id_ in seen["command"] and seen["client_type"] != "lua"
     return count
 

@@ -80,8 +80,8 @@ class Balancer:
             await near.send(_NOBODY)
             return
         head, end, rest = begun.partition(b"\r\n\r\n")
-        host, port = far.extra(SocketAttribute.remote_address)[:2]
-        self.taken.append((head.partition(b" ")[0].decode("ascii", "replace"), f"http://{host}:{port}"))
+        place = far.extra(SocketAttribute.remote_address)
+        self.taken.append((head.partition(b" ")[0].decode("ascii", "replace"), f"http://{place[0]}:{place[1]}"))
         request = _CONNECTION.sub(b"", head) + b"\r\nConnection: close" + end + rest
         count = None
         async with far:

@@ -199,7 +199,7 @@ async def http_hub(config_text: str, root: Path, *args: str, relays_all: bool = 
         async with hub_process(text, root, *args, **env) as hub:
             yield hub
         return
-    async with replicas(text, root, count, **env) as running:
+    async with replicas(text, root, count, env=env) as running:
         running.hubs[0].url = running.url
         yield running.hubs[0]
 

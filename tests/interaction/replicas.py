@@ -1,7 +1,7 @@
 """Replicas of a hub on one Redis or Valkey, each with a folder of its own, behind a round-robin balancer."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ class Replicas:
 
 @asynccontextmanager
 async def replicas(
-    text: str, root: Path, count: int = 2, *, lease: float | None = None, **env: str
+    text: str, root: Path, count: int = 2, *, lease: float | None = None, env: Mapping[str, str] | None = None
 ) -> AsyncIterator[Replicas]:
     """So many hubs with this `servers.yaml`, to which the store is added. The server keeps its data below `root`.
 
@@ -40,7 +40,9 @@ async def replicas(
         async with AsyncExitStack() as stack:
             shared = on_server(text, {"url": server.url} if lease is None else {"url": server.url, "lease": lease})
             names = ["state", *(f"replica-{number}" for number in range(2, count + 1))]
-            hubs = [await stack.enter_async_context(hub_process(shared, root, name=name, **env)) for name in names]
+            hubs = [
+                await stack.enter_async_context(hub_process(shared, root, name=name, **(env or {}))) for name in names
+            ]
             proxy = await stack.enter_async_context(balancer([hub.url for hub in hubs]))
             yield Replicas(hubs, server, proxy)
 

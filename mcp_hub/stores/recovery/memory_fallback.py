@@ -17,7 +17,7 @@ class MemoryFallback:
         self.memory = MemoryStore(limits, instance)
         self._home: dict[CallId, int | None] = {}
         """The last event in the file; None if the file does not know the stream."""
-        self._begins: dict[CallId, int] = {}
+        self.begins: dict[CallId, int] = {}
         """The first event in the file of those that it knows."""
         self._strays: set[CallId] = set()
         """Streams that the file does not take back."""
@@ -43,7 +43,7 @@ class MemoryFallback:
         self.memory.create(row, last, outcomes.append)
         if outcomes[0] is not None:  # the key has been used again meanwhile
             self.memory.create(msgspec.structs.replace(row, key=None), last, outcomes.append)
-        self._home[row.id], self._begins[row.id] = last.first - 1, row.first
+        self._home[row.id], self.begins[row.id] = last.first - 1, row.first
 
     # -- what the file holds
 
@@ -55,13 +55,6 @@ class MemoryFallback:
         """Whether what follows `after` is in the file."""
         here, last = self.memory.peek(stream), self._home.get(stream)
         return here is not None and last is not None and after < last and here.first == last + 1
-
-    def claimed(self, stream: CallId) -> StreamInfo | None:
-        """The row in memory as the file would have it, if that could be read: with the events in the file."""
-        here = self.memory.peek(stream)
-        if here is None or not self.can_return(stream):
-            return here
-        return msgspec.structs.replace(here, first=self._begins.get(stream, here.first))
 
     def whole(self, here: StreamInfo, kept: StreamInfo | None) -> StreamInfo:
         """The row in memory with the events in the file counted in, if they are still next to those in memory."""
@@ -87,7 +80,7 @@ class MemoryFallback:
     def returnable(self) -> list[StreamInfo]:
         """Streams that can return; those that are no longer kept are forgotten."""
         self._home = {id_: last for id_, last in self._home.items() if self.memory.peek(id_) is not None}
-        self._begins = {id_: first for id_, first in self._begins.items() if id_ in self._home}
+        self.begins = {id_: first for id_, first in self.begins.items() if id_ in self._home}
         self._strays &= self._home.keys()
         rows = [row for id_ in self._home if (row := self.memory.peek(id_)) is not None]
         return [row for row in rows if self.can_return(row.id)]
@@ -101,7 +94,7 @@ class MemoryFallback:
     def returned(self, stream: CallId) -> list[Message]:
         """Forgets a stream that the file holds all of; the messages that wait for it."""
         self._home.pop(stream, None)
-        self._begins.pop(stream, None)
+        self.begins.pop(stream, None)
         return [] if self.memory.peek(stream) is None else self.memory.drop(stream)
 
     def refused(self, stream: CallId) -> None:

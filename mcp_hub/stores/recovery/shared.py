@@ -206,10 +206,17 @@ class SharedFailsafeStore(FailsafeStore):
         try:
             found = await super().find(stream)
         except StoreFault:
-            found = self._away.claimed(stream) or self._own.get(stream)
+            found = self._claimed(stream) or self._own.get(stream)
             if found is None:
                 raise
         return self._sure(found)
+
+    def _claimed(self, stream: CallId) -> StreamInfo | None:
+        """The row in memory as the store would have it: with the events there counted in."""
+        here = self._away.row(stream)
+        if here is None or not self._away.can_return(stream):
+            return here
+        return replace(here, first=self._away.begins.get(stream, here.first))
 
     async def session(self, id_: str) -> SessionRow | None:
         return self._sure(await super().session(id_))

@@ -208,6 +208,18 @@ async def test_a_client_s_answer_that_comes_to_the_other_replica_reaches_the_cal
         assert told == {"nonce": "asked", "answers": {"form": {"result": ACCEPTED}}}
 
 
+async def test_a_client_s_cancellation_that_comes_to_the_other_replica_ends_the_call(pair: Replicas) -> None:
+    """The session began there, so that this replica did not find it in the store."""
+    async with HttpClient(pair.hubs[0].url, ALICE) as at_a, HttpClient(pair.hubs[1].url, ALICE) as at_b:
+        await at_b.initialize()
+        at_a.session, at_a.version = at_b.session, at_b.version
+        message = at_a.message("tools/call", {"name": "wait_cancel", "arguments": {"nonce": "gone"}})
+        async with at_a.stream(message) as stream:
+            await stream.next_event()
+            assert (await at_b.notify("notifications/cancelled", {"requestId": message["id"]})).status == 202
+            await until(lambda: cancelled(pair, "gone"))
+
+
 @contextmanager
 def stopped(hub: Hub) -> Iterator[None]:
     hub.process.send_signal(signal.SIGSTOP)

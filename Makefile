@@ -78,8 +78,9 @@ chaos: $(STAMP)
 
 # tests of each front through two replicas behind the balancer, the official suite as well, and the SDKs' clients
 replicas: $(STAMP)
-	REPLICAS=2 $(PYTEST) -m '' $(addprefix tests/e2e/,test_rest.py test_tasks.py test_streams_extension.py \
-		test_streams_conformance.py test_http_sessions_and_headers.py) rigs/conformance/test_server_scenarios.py
+	REPLICAS=2 $(PYTEST) $(addprefix tests/e2e/,test_rest.py test_tasks.py test_streams_extension.py \
+		test_streams_conformance.py test_http_sessions_and_headers.py)
+	REPLICAS=2 $(PYTEST) rigs/conformance/test_server_scenarios.py -k 'test_all_server and http-20 or ordinary_tools'
 	$(PYTEST) rigs/replicas
 
 # a Valkey server, two replicas and a balancer on 127.0.0.1, and a call that moves between them; SCALE=--keep: to try

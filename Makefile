@@ -66,7 +66,7 @@ dashboard-pictures: $(STAMP)
 	$(BIN)/python -m bench.dashboard_pictures docs
 
 conformance: $(STAMP)
-	$(PYTEST) rigs
+	$(PYTEST) rigs/conformance
 
 # the tests that only this runs, and the properties with all of their examples
 long: $(STAMP)

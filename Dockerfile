@@ -9,7 +9,7 @@ RUN python -m venv /opt/mcp-hub
 # what the hub needs changes seldom, its sources often
 COPY pyproject.toml README.md LICENSE ./
 RUN mkdir mcp_hub && touch mcp_hub/__init__.py \
-    && /opt/mcp-hub/bin/pip install --no-cache-dir '.[uvx,otel]'
+    && /opt/mcp-hub/bin/pip install --no-cache-dir '.[uvx,otel,redis]'
 COPY mcp_hub mcp_hub
 RUN /opt/mcp-hub/bin/pip install --no-cache-dir --no-deps --force-reinstall .
 

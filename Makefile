@@ -19,7 +19,7 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
 .PHONY: run check lint test test-fast proof fmt bench likeness picture dashboard-pictures long conformance clients chaos followers \
-	attach orphans hostile soak fuzz dist clean
+	attach orphans hostile soak fuzz scale replicas dist clean
 
 run: $(HUB)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -46,6 +46,8 @@ proof: check
 	$(MAKE) long conformance orphans
 	$(MAKE) hostile HOSTILE='--together 4 $(HOSTILE)'
 	$(MAKE) chaos
+	$(MAKE) chaos CHAOS='--redis $(CHAOS)'
+	$(MAKE) replicas
 	$(MAKE) followers
 	$(MAKE) attach
 	$(MAKE) soak SOAK='--calls 20000 $(SOAK)'
@@ -58,7 +60,7 @@ fmt: $(STAMP)
 
 bench: $(STAMP) $(VENV)/bench/.installed
 	BENCH_FASTMCP_PYTHON=$(abspath $(VENV))/bench/bin/python $(BIN)/python -m bench $(BENCH)
-	$(BIN)/python -m bench.dashboard
+	$(if $(findstring --replicas,$(BENCH)),,$(BIN)/python -m bench.dashboard)
 
 # the words that the tool search takes to be like each other; on Linux on x86-64
 likeness: $(STAMP)
@@ -73,7 +75,7 @@ dashboard-pictures: $(STAMP)
 	$(BIN)/python -m bench.dashboard_pictures docs
 
 conformance: $(STAMP)
-	$(PYTEST) rigs
+	$(PYTEST) rigs/conformance
 
 # the tests that only this runs, and the properties with all of their examples
 long: $(STAMP)
@@ -82,6 +84,17 @@ long: $(STAMP)
 
 chaos: $(STAMP)
 	$(BIN)/python -m rigs.chaos $(CHAOS)
+
+# tests of each front through two replicas behind the balancer, the official suite as well, and the SDKs' clients
+replicas: $(STAMP)
+	REPLICAS=2 $(PYTEST) $(addprefix tests/e2e/,test_rest.py test_tasks.py test_streams_extension.py \
+		test_streams_conformance.py test_http_sessions_and_headers.py)
+	REPLICAS=2 $(PYTEST) rigs/conformance/test_server_scenarios.py -k 'test_all_server and http-20 or ordinary_tools'
+	$(PYTEST) rigs/replicas
+
+# a Valkey server, two replicas and a balancer on 127.0.0.1, and a call that moves between them; SCALE=--keep: to try
+scale: $(STAMP)
+	$(BIN)/python -m rigs.replicas $(SCALE)
 
 followers: $(STAMP)
 	$(BIN)/python -m rigs.followers $(FOLLOWERS)

@@ -20,10 +20,13 @@ from bench.cases import CASES, Options, Run, measure_all
 from bench.formats import CASES as OF_FORMATS
 from bench.formats import measure_formats
 from bench.goals import goals, verdicts
+from bench.ledger import RelayFailed
 from bench.relays import HUBS, RELAYS
+from bench.replicas import measured
 from bench.report import machine_lines, tables
 from bench.streams import measure_streams
 from bench.trace import traced, written
+from rigs.clients.install import NotInstalled
 
 # a thousand connections on each side of a socket, and room for the rest
 OPEN_FILES = 4096
@@ -56,6 +59,7 @@ def setting(text: str) -> tuple[str, object]:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--trace", action="store_true", help="the way of one quick call, function by function")
+    parser.add_argument("--replicas", action="store_true", help="several hubs on one Redis or Valkey server")
     parser.add_argument("--quick", action="store_true", help="two minutes: short rounds, fewer variants")
     parser.add_argument("--only", type=names(EVERY), default=[], help="cases: " + ", ".join(EVERY))
     usual = [relay for relay in RELAYS if relay != "before"]
@@ -76,6 +80,20 @@ def save(file: Path, machine: dict[str, str], run: Run) -> None:
     file.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
+def replicas(hub: dict[str, object], quick: bool, say: Callable[[str], None]) -> int:
+    """The report on replicas, as far as it comes."""
+    print("\n".join(machine_lines(measure.machine())), flush=True)
+    try:
+        for line in measured(hub, quick, say):
+            print(line, flush=True)
+    except NotInstalled as problem:
+        print(f"skipped: {problem}")
+    except RelayFailed as failed:
+        print(f"wrong answers of the hub: {failed}", file=sys.stderr)
+        return 1
+    return 0
+
+
 def main() -> int:
     given = arguments()
     if given.trace:
@@ -84,13 +102,15 @@ def main() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < OPEN_FILES <= hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
-    # every tool in the list and under its own name, results uncut: all sides must be asked for the same
-    hub: dict[str, object] = {"expose": "full", "prefix": "always", "max_result_tokens": 0, **dict(given.hub)}
     begun = time.perf_counter()
 
     def say(line: str) -> None:
         print(f"{time.perf_counter() - begun:5.0f} s  {line}", file=sys.stderr, flush=True)
 
+    # every tool in the list and under its own name, results uncut: all sides must be asked for the same
+    hub: dict[str, object] = {"expose": "full", "prefix": "always", "max_result_tokens": 0, **dict(given.hub)}
+    if given.replicas:
+        return replicas(hub, given.quick, say)
     run = Run(Options(given.relays, hub, given.only, given.quick, given.rounds), say)
     machine = measure.machine()
     measure_all(run)

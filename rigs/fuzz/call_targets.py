@@ -42,6 +42,7 @@ class _Pending:
     """As much of a call's record as pending looks at."""
 
     call: Call
+    open_questions: tuple[str, ...] = ()
 
 
 class _Clock:

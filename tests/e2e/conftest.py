@@ -9,11 +9,21 @@ import pytest
 from tests.e2e.bad_input import ALICE, LIMIT, TOKENS
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.raw_wire import UPSTREAMS, Wire, config
-from tests.interaction.fronts import ERAS, FRONTS, connected, http_hub, stdio_hub
+from tests.interaction.fronts import ERAS, FRONTS, connected, http_hub, replica_count, stdio_hub
+from tests.interaction.replicas import SINGLE
 from tests.upstreams.launch import argv, servers_yaml
 from tests.upstreams.stdio_client import StdioClient
 
 pytest.register_assert_rewrite("tests.e2e.bad_upstreams")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips what does not hold for replicas where the hubs of the tests are some."""
+    if replica_count() > 1:
+        for item in items:
+            if (why := SINGLE.get(item.name.partition("[")[0])) is not None:
+                item.add_marker(pytest.mark.skip(reason=f"through replicas: {why}"))
+
 
 REGION = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
 

@@ -1,6 +1,7 @@
 """One raw client for every front and era, and hubs to point it at: only the wire differs, not what a test says."""
 
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +13,9 @@ import yaml
 
 from tests.e2e.answers import Answers, follow_input
 from tests.e2e.client import HttpClient, Hub
-from tests.upstreams.child import WAIT, HttpUpstream, PeerClosed
+from tests.interaction.hub_process import hub_process, written
+from tests.interaction.replicas import replicas
+from tests.upstreams.child import WAIT, HttpUpstream
 from tests.upstreams.messages import Id, Message, Params, modern
 from tests.upstreams.stdio_client import Conversation, StdioClient
 
@@ -147,12 +150,6 @@ def through_run_tool(params: Message) -> Message:
     return {**params, "name": "run_tool", "arguments": meant}
 
 
-def _config(root: Path, text: str) -> Path:
-    config = root / "servers.yaml"
-    config.write_text(text, "utf-8")
-    return config
-
-
 @asynccontextmanager
 async def stdio_hub(
     config_text: str, root: Path, *args: str, client: str | None = "mcp-hub", **env: str
@@ -163,7 +160,7 @@ async def stdio_hub(
     """
     own = {"MCP_HUB_STATE_DIR": str(root / "state")}
     chosen = [] if client is None else ["--client", client]
-    argv = [sys.executable, "-m", "mcp_hub", "serve", "--config", str(_config(root, config_text)), *chosen, *args]
+    argv = [sys.executable, "-m", "mcp_hub", "serve", "--config", str(written(root, config_text)), *chosen, *args]
     async with StdioClient(argv, {**own, **env}) as running:
         yield running
 
@@ -183,26 +180,28 @@ def relaying_all(config_text: str) -> str:
     return json.dumps({**config, "hub": {**hub, "clients": {**clients, "unknown": unknown}}}, indent=2)
 
 
+def replica_count() -> int:
+    """How many hubs `http_hub` puts behind a balancer."""
+    return int(os.environ.get("REPLICAS", "1"))
+
+
 @asynccontextmanager
 async def http_hub(config_text: str, root: Path, *args: str, relays_all: bool = True, **env: str) -> AsyncIterator[Hub]:
     """A hub over HTTP on a free port of 127.0.0.1 with this `servers.yaml`; its cache and state stay under `root`.
 
-    Clients that it does not know are listed all tools and given whole results, unless it is not to (`relays_all`). At
-    the end it gets SIGTERM. Raises: `AssertionError`, with its stderr, if it does not start, or stop in `GRACE` s.
+    Clients that it does not know are listed all tools and given whole results, unless it is not to (`relays_all`). With
+    `$REPLICAS` it is one of so many behind a balancer, whose URL it has. At the end it gets SIGTERM. Raises:
+    `AssertionError`, with its stderr, if it does not start, or stop in `GRACE` s.
     """
-    config = _config(root, relaying_all(config_text) if relays_all else config_text)
-    own = {f"XDG_{kind}_HOME": str(root / kind.lower()) for kind in ("CONFIG", "CACHE", "DATA", "STATE")}
-    own["MCP_HUB_STATE_DIR"] = str(root / "state")
-    argv = [sys.executable, "-m", "mcp_hub", "serve", "--http", "--port", "0", "--config", str(config), *args]
-    async with Hub(argv, {**own, **env}) as hub:
-        try:
-            hub.url = (await hub.wait_stderr(r"http://127\.0\.0\.1:\d+/mcp")).group()
-        except (PeerClosed, TimeoutError) as failed:
-            raise AssertionError(f"the hub did not start: {failed!r}\n{hub.stderr}") from failed
-        yield hub
-        if (hub.returncode or 0) > 0:
-            raise AssertionError(f"the hub ended by itself with {hub.returncode}:\n{hub.stderr}")
-        await hub.terminate()
+    text = relaying_all(config_text) if relays_all else config_text
+    count = replica_count()
+    if count == 1 or args:
+        async with hub_process(text, root, *args, **env) as hub:
+            yield hub
+        return
+    async with replicas(text, root, count, env=env) as running:
+        running.hubs[0].url = running.url
+        yield running.hubs[0]
 
 
 @asynccontextmanager

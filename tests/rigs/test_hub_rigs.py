@@ -9,11 +9,14 @@ import anyio
 import pytest
 
 from rigs.chaos.chaos import chaos
+from rigs.chaos.replicas import Plan as ReplicaPlan
+from rigs.chaos.replicas import replicas
 from rigs.fuzz.search import Search, drawn, fault_of, smaller
 from rigs.fuzz.target import Target
 from rigs.fuzz.workers import TARGETS
 from rigs.report import crashes
 from rigs.soak.soak import Plan, soak
+from tests.redis_server import NO_SERVER, binary
 
 ROOT = Path(__file__).parents[2]
 LOST = '{"upstream": "git", "code": "start_crashed", "event": "upstream_state", "level": "warning"}'
@@ -27,6 +30,17 @@ async def test_nothing_acknowledged_is_lost_when_hubs_on_one_store_are_killed() 
     assert outcome.faults == [] and outcome.kills == 3
     begun = [job for job in outcome.jobs if job.stream]
     assert any(job.is_task for job in begun) and not all(job.is_task for job in begun)
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(binary() is None, reason=NO_SERVER)
+async def test_nothing_acknowledged_is_lost_when_replicas_and_their_server_are_killed_and_paused() -> None:
+    plan = ReplicaPlan(kills=2, zombies=1, outages=2, flips=3, replicas=2, workers=4, lease=2.0, slack=5.0)
+    with anyio.fail_after(120):
+        outcome = await replicas(plan)
+    assert outcome.faults == [] and list(outcome.done.values()) == [2, 1, 2, 3]
+    begun = [job for job in outcome.jobs if job.stream]
+    assert any(job.is_task for job in begun) and outcome.waits and outcome.cut
 
 
 def test_nothing_is_lost_and_nothing_is_left_behind() -> None:

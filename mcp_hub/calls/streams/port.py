@@ -151,6 +151,11 @@ class StreamPort:
         """Whether what is stored survives this process."""
         return self.table.store.is_durable
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether hubs with state folders of their own serve the same streams."""
+        return self.table.store.is_shared
+
     def rules(self, call: Call) -> CallRules:
         """The rules of the tool that is called; the defaults for a call of another method."""
         return self.tool_rules(call.upstream, own_name(call)) if call.method == "tools/call" else CallRules()

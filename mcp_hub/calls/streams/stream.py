@@ -144,9 +144,12 @@ class Stream:
     def follow(self, wake: Callable[[], None], after: int, most: int) -> "StreamReader":
         """A reader for a client that asked for this stream; there may be `most` of them.
 
-        Raises `EventsGone` for a place whose events were let go, `InvalidParams` for one beyond the end, `Busy`.
+        Raises `EventsGone` for a place whose events were let go, `InvalidParams` for one beyond the end, `Busy`,
+        `StoreError` for one that another hub may have reached while it was without the store.
         """
         row = self.row
+        if after > row.last and not (row.has_ended or self._store.is_settled):
+            raise StoreError(f"stream {row.id}: event {after} is not in the store yet. Try again in a moment.")
         if after > row.last:
             raise InvalidParams(f"cursor {after} is beyond the stream's last event, {row.last}")
         if after + 1 < row.first:

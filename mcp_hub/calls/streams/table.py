@@ -40,6 +40,9 @@ _SWEEP: Final = 60.0
 """Seconds between two messages to the owners of streams that are followed here, and two looks for expired ones."""
 _IDLE: Final = 0.5
 """Seconds between two looks while nothing runs and nobody follows."""
+_HEARD: Final = 0.5
+_HEARD_LOOK: Final = 0.01
+"""Seconds for an answer to reach its call at another hub, and between two looks whether it has."""
 _LAST_DEADLINE: Final = 253_402_300_799.0
 """Unix seconds; what is later has no date."""
 
@@ -233,8 +236,15 @@ class StreamTable:
         if writer is not None:
             writer.record.answer(key, outcome)
         elif not row.has_ended:
-            await self.store.post(answering(row.id, key, outcome))
+            if await self.store.post(answering(row.id, key, outcome)):
+                await self._heard(row)
         return row
+
+    async def _heard(self, row: StreamInfo) -> None:
+        """Waits a moment for the owner to write that it has the answer: whoever asks next must not see the question."""
+        with anyio.move_on_after(_HEARD):
+            while (now := await self.store.find(row.id)) and now.last == row.last:  # noqa: ASYNC110 - not of this process
+                await anyio.sleep(_HEARD_LOOK)
 
     # -- other processes ------------------------------------------------------------------------------------------
 

@@ -21,10 +21,11 @@ from mcp_hub.fronts.http.response import ErrorResponse, HttpExchange, Receive, S
 from mcp_hub.fronts.http.resume import ClientCalls, Resumption, not_now
 from mcp_hub.fronts.mcp.announcer import Announcer
 from mcp_hub.fronts.mcp.binding import Binding
+from mcp_hub.fronts.mcp.client_requests import answered_elsewhere
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.jsonrpc.batches import BATCHING, messages
-from mcp_hub.protocol.jsonrpc.envelope import Unset, id_key, raw_object, result_frame
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, id_key, raw_object, result_frame
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH
 from mcp_hub.sessions.session import Caller, Session, Sessions
 from mcp_hub.sessions.stored import StoredSession
@@ -101,7 +102,8 @@ class HandshakeHttp:
         if request.message.method == "notifications/cancelled":
             await self._cancelled(client, request)
         elif request.message.method is Unset:
-            client.asking.take(request.message)
+            if not client.asking.take(request.message) and self._hub.durable.is_shared:
+                await self._pass_on(client, request.message)
             await self._resumption.pass_on(client)
         await request.accepted()
 
@@ -126,6 +128,13 @@ class HandshakeHttp:
         if begun is not None:
             running, meta = begun
             await self._resumption.answer(client, request, id_, key, meta.token, running)
+
+    async def _pass_on(self, client: ClientCalls, answer: Envelope) -> None:
+        """Raises `ErrorResponse` 503: another hub may have asked."""
+        try:
+            await answered_elsewhere(self._hub, client.session, answer)
+        except StoreError as error:
+            raise not_now(error) from None
 
     async def _initialize(self, request: HttpRequest) -> None:
         id_ = request.id()

@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from mcp_hub.errors import RpcError
+from mcp_hub.errors import RpcError, StoreUnavailable
 from mcp_hub.fronts.http.call_response import Housekeeper, HttpResponse, QuickWait
-from mcp_hub.fronts.http.response import ErrorResponse, HttpExchange, StreamedResponse, respond, stream
+from mcp_hub.fronts.http.response import ErrorResponse, Fields, HttpExchange, StreamedResponse, respond, stream
 from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen
 from mcp_hub.fronts.mcp.quick_call import QuickCall
 from mcp_hub.fronts.mcp.responder import ResponderState
@@ -61,9 +61,12 @@ class HttpRequest(HttpExchange, frozen=True):
     async def refused(self, id_: bytes | None, error: RpcError, era: Era) -> None:
         """An error answer: with the status of its code in the modern era, 200 in the handshake era."""
         status = HTTP_STATUS.get(error.code, 200) if era is Era.MODERN else 200
+        headers: Fields | None = None
         if isinstance(error, ErrorResponse):
             status = error.status
-        await respond(self.send, status, envelope.error_frame(id_, error.encoded()))
+        elif isinstance(error, StoreUnavailable):  # a balancer, and a client, may try another replica
+            status, headers = 503, [(b"retry-after", b"%d" % error.retry_after)]
+        await respond(self.send, status, envelope.error_frame(id_, error.encoded()), headers)
 
 
 async def begin(

@@ -347,15 +347,19 @@ class Resumption:
             line.cancel(reason)
         elif line is not None and not line.is_elsewhere:
             line.responder.call.cancel(reason)
-        elif line is not None or (client.stored.was_elsewhere and key not in client.requests):
+        elif line is not None or (self._may_be_elsewhere(client) and key not in client.requests):
             await cancel_stored(self._hub, client.session, reason, key)
 
     async def cancel_all(self, client: ClientCalls, reason: str) -> None:
         """Ends whatever the session still runs."""
         for key in list(client.requests):
             await self.cancel(client, key, reason)
-        if client.stored.was_elsewhere:
+        if self._may_be_elsewhere(client):
             await cancel_stored(self._hub, client.session, reason)
+
+    def _may_be_elsewhere(self, client: ClientCalls) -> bool:
+        """Whether other hubs may run calls of the session: by round robin, or since it was theirs."""
+        return client.stored.was_elsewhere or self._hub.durable.is_shared
 
     async def pass_on(self, client: ClientCalls) -> None:
         """Sends answers that the client has given to the processes that run the calls."""

@@ -4,38 +4,44 @@ A modern client is asked by the result of its request instead (`responder`). An 
 given twice or to nothing is dropped (2025-11-25, basic/index "Responses").
 """
 
+import hashlib
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
-from mcp_hub.errors import MethodNotFound, RpcError
+from mcp_hub.errors import MethodNotFound, RpcError, UnknownStream
 from mcp_hub.events import InputRequired
-from mcp_hub.hub import CallHandle
+from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.ids import new_session_id
 from mcp_hub.protocol import questions
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, id_key, notification_frame, request_frame
 from mcp_hub.protocol.rpc_errors import from_wire
+from mcp_hub.sessions.session import Session
 from mcp_hub.types import OWN, CallId, RawJson
 from mcp_hub.wire.base import Pending, Requests
 
 _MOST_LEFT: Final = 64
 """Questions of one client that are off for now; no answer to the oldest is waited for then."""
+_MOST_SEARCHED: Final = 1000
+"""The newest streams of a principal, among which is that of an answer."""
 _IDS: Final = 1 << 30
-"""Where ids may begin: they stay what clients with 32 bits for them can keep."""
+"""Ids stay what clients with 32 bits for them can keep."""
 _NOTHING: Final[Mapping[str, bytes | None]] = {}
 
 
 class ClientRequests:
     """Requests to one client. `requests` is the table of its wire; a wire without one gets its own here.
 
-    A session without a wire may be at several hubs: ids of its own table begin anywhere, so that an answer to one hub's
-    question does not fit another's. `ends_hub`: the hub ends with the wire, and leaves questions open for the next hub.
+    A session without a wire may be at several hubs: the id of a question is made from its stream and key, so that each
+    hub knows what an answer is for (`answered_elsewhere`). `ends_hub`: the hub ends with the wire, and leaves questions
+    open for the next hub.
     """
 
     def __init__(self, requests: Requests | None = None, *, ends_hub: bool = False) -> None:
         self._requests = requests if requests is not None else Requests(1 + secrets.randbelow(_IDS))
+        self._has_wire = requests is not None
         self._ends_hub = ends_hub
         self._open: dict[tuple[CallId, str], Pending] = {}
         self._left: dict[tuple[CallId, str], None] = {}
@@ -47,7 +53,8 @@ class ClientRequests:
             return None
         pending = self._open.get(place)
         if pending is None:
-            pending = self._open[place] = self._requests.expect(question.method)
+            wanted = None if self._has_wire else _request_id(*place)
+            pending = self._open[place] = self._requests.expect(question.method, wanted=wanted)
             late = call.open_questions[question.key].late
             pending.then(lambda: self._answered(call, question.key, pending, late))
         params = questions.for_version(question.method, question.params, version, new_session_id())
@@ -74,13 +81,13 @@ class ClientRequests:
             self._requests.abandon(self._open.pop(oldest))
         return _cancelled(pending)
 
-    def take(self, message: Envelope) -> None:
-        """An answer that did not come over the wire of the requests themselves."""
-        if message.id is not Unset:
-            key = id_key(bytes(message.id))
-            pending = self._requests.pending.pop(key, None) if isinstance(key, int) else None
-            if pending is not None:
-                pending.settle(message)
+    def take(self, message: Envelope) -> bool:
+        """An answer that did not come over the wire of the requests themselves; whether it was waited for here."""
+        key = None if message.id is Unset else id_key(bytes(message.id))
+        pending = self._requests.pending.pop(key, None) if isinstance(key, int) else None
+        if pending is not None:
+            pending.settle(message)
+        return pending is not None
 
     def close(self) -> None:
         """The client is gone."""
@@ -161,6 +168,32 @@ class CallQuestions:
 
     def _withdraw(self, key: str) -> bytes | None:
         return self._asking.withdraw(self._call, key) if self._asking is not None else None
+
+
+async def answered_elsewhere(hub: HubPort, session: Session, message: Envelope) -> None:
+    """Hands an answer of a session's client to the hub that has asked, which is another one on the same store.
+
+    Raises `StoreError`.
+    """
+    id_ = None if message.id is Unset else id_key(bytes(message.id))
+    caller = session.caller
+    for row in await hub.durable.newest(caller.principal, _MOST_SEARCHED, caller.profile):
+        if row.session != session.id or row.status != "input_required":
+            continue
+        try:
+            stream = await hub.stream(caller.principal, row.id, caller.profile)
+            for key, question in (await stream.questions()).items():
+                if _request_id(row.id, key) == id_:
+                    await stream.answer(key, _outcome(message, question.method))
+                    return
+        except UnknownStream:  # it has expired meanwhile
+            continue
+
+
+def _request_id(stream: CallId, key: str) -> int:
+    """The id under which a client is asked this, by whichever hub."""
+    digest = hashlib.blake2b(f"{stream}\n{key}".encode(), digest_size=8).digest()
+    return 1 + int.from_bytes(digest) % (_IDS - 1)
 
 
 def _cancelled(pending: Pending) -> bytes:

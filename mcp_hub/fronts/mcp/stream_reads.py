@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.errors import EventsGone, InvalidParams, MethodNotFound, RpcError, StoreError
+from mcp_hub.errors import EventsGone, InvalidParams, MethodNotFound, StoreError, StoreUnavailable
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.mcp.tasks import Answer
 from mcp_hub.hub import HubPort
@@ -55,7 +55,7 @@ def stream_methods(hub: HubPort) -> Mapping[str, Answer]:
         try:
             return await _read(hub, session, _wanted(params))
         except StoreError as problem:
-            raise RpcError(f"the stream cannot be read: {problem}") from None
+            raise StoreUnavailable(f"the stream cannot be read: {problem}") from None
 
     return {READ: read}
 

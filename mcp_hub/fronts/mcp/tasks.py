@@ -12,7 +12,7 @@ import msgspec
 
 from mcp_hub.call import Call, StreamInfo
 from mcp_hub.clock import wall_time
-from mcp_hub.errors import MethodNotFound, RpcError, StoreError, UnknownStream
+from mcp_hub.errors import MethodNotFound, RpcError, StoreError, StoreUnavailable, UnknownStream
 from mcp_hub.events import Cancelled, Completed, Failed
 from mcp_hub.fronts.mcp.results import result_for
 from mcp_hub.hub import HubPort, StreamHandle
@@ -82,7 +82,7 @@ def _for_declared(method: str, answer: Answer) -> Answer:
         try:
             return await answer(session, params)
         except StoreError as problem:
-            raise RpcError(f"the task cannot be read: {problem}") from None
+            raise StoreUnavailable(f"the task cannot be read: {problem}") from None
 
     return answered
 

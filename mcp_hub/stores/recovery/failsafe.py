@@ -97,6 +97,10 @@ class FailsafeStore:
     def is_durable(self) -> bool:
         return self._files.is_fit
 
+    @property
+    def is_settled(self) -> bool:
+        return True
+
     def survives(self, stream: CallId) -> bool:
         return self._away.row(stream) is None
 

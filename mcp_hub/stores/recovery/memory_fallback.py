@@ -17,6 +17,8 @@ class MemoryFallback:
         self.memory = MemoryStore(limits, instance)
         self._home: dict[CallId, int | None] = {}
         """The last event in the file; None if the file does not know the stream."""
+        self.begins: dict[CallId, int] = {}
+        """The first event in the file of those that it knows."""
         self._strays: set[CallId] = set()
         """Streams that the file does not take back."""
 
@@ -41,7 +43,7 @@ class MemoryFallback:
         self.memory.create(row, last, outcomes.append)
         if outcomes[0] is not None:  # the key has been used again meanwhile
             self.memory.create(msgspec.structs.replace(row, key=None), last, outcomes.append)
-        self._home[row.id] = last.first - 1
+        self._home[row.id], self.begins[row.id] = last.first - 1, row.first
 
     # -- what the file holds
 
@@ -78,6 +80,7 @@ class MemoryFallback:
     def returnable(self) -> list[StreamInfo]:
         """Streams that can return; those that are no longer kept are forgotten."""
         self._home = {id_: last for id_, last in self._home.items() if self.memory.peek(id_) is not None}
+        self.begins = {id_: first for id_, first in self.begins.items() if id_ in self._home}
         self._strays &= self._home.keys()
         rows = [row for id_ in self._home if (row := self.memory.peek(id_)) is not None]
         return [row for row in rows if self.can_return(row.id)]
@@ -91,6 +94,7 @@ class MemoryFallback:
     def returned(self, stream: CallId) -> list[Message]:
         """Forgets a stream that the file holds all of; the messages that wait for it."""
         self._home.pop(stream, None)
+        self.begins.pop(stream, None)
         return [] if self.memory.peek(stream) is None else self.memory.drop(stream)
 
     def refused(self, stream: CallId) -> None:

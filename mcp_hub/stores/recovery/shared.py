@@ -40,6 +40,10 @@ class SharedFailsafeStore(FailsafeStore):
         self._doubtful: list[StreamInfo] = []
         """Streams that the store may have made, though it did not say so: their calls were never sent."""
 
+    @property
+    def is_settled(self) -> bool:
+        return self._files.is_settled
+
     def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
         """With a key it fails while the store is away: another replica may have given the key to a call."""
         file = self._files.file
@@ -176,28 +180,43 @@ class SharedFailsafeStore(FailsafeStore):
     # -- everybody
 
     def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
-        here, file = self._away.row(stream), self._files.file
-        if file is None or here is None or after + 1 >= here.first:
-            super().fetch(stream, after, most, done)
-            return
+        """Memory may hold the later events alone: a page of those would say that the earlier ones are gone."""
+
+        def is_here(row: StreamInfo | None) -> bool:
+            return row is not None and after + 1 >= row.first
 
         def fetched(page: EventPage | StoreError | None) -> None:
             if isinstance(page, StoreFault):
                 self._files.failed_reading(page)
-            done(self._away.joined(page) if isinstance(page, EventPage) else page)
+            if is_here(self._away.row(stream)):  # it may have come there while the store was asked
+                self._away.memory.fetch(stream, after, most, done)
+            elif isinstance(page, EventPage):
+                done(self._away.joined(page))
+            else:
+                done(_away() if page is None and not self._files.is_settled else page)
 
-        file.fetch(stream, after, most, fetched)
+        file = self._files.file
+        if file is None or is_here(self._away.row(stream)):
+            self._away.memory.fetch(stream, after, most, done)
+        else:
+            file.fetch(stream, after, most, fetched)
 
     async def find(self, stream: CallId) -> StreamInfo | None:
         """Raises `StoreFault` where it cannot be known: while the store is away, and until all have returned to it."""
         try:
             found = await super().find(stream)
         except StoreFault:
-            here = self._away.row(stream) or self._own.get(stream)
-            if here is None:
+            found = self._claimed(stream) or self._own.get(stream)
+            if found is None:
                 raise
-            return here
         return self._sure(found)
+
+    def _claimed(self, stream: CallId) -> StreamInfo | None:
+        """The row in memory as the store would have it: with the events there counted in."""
+        here = self._away.row(stream)
+        if here is None or not self._away.can_return(stream):
+            return here
+        return replace(here, first=self._away.begins.get(stream, here.first))
 
     async def session(self, id_: str) -> SessionRow | None:
         return self._sure(await super().session(id_))

@@ -27,16 +27,23 @@ _PAUSE: Final = 0.5
 
 
 class Doorbell:
-    """`rings` is called at the bell and after an error, `moved` with each followed stream that has new events."""
+    """`rings` is called at the bell, `moved` with each followed stream that has new events, `lost` after an error."""
 
     def __init__(
-        self, client: Redis, keys: RedisKeys, instance: str, rings: Callable[[], None], moved: Callable[[CallId], None]
+        self,
+        client: Redis,
+        keys: RedisKeys,
+        instance: str,
+        rings: Callable[[], None],
+        moved: Callable[[CallId], None],
+        lost: Callable[[], None],
     ) -> None:
         self._client = client
         self._bell = keys.bell(instance)
         self._keys = keys
         self._rings = rings
         self._moved = moved
+        self._lost = lost
         self._last = "0"
         self._followed: dict[str, tuple[CallId, int]] = {}
         self._task: aio.Background | None = None
@@ -69,6 +76,7 @@ class Doorbell:
                 await self._wait()
             except (RedisError, OSError) as error:
                 log.debug("doorbell_failed", reason=str(error))
+                self._lost()
                 self._rings()
                 await anyio.sleep(_PAUSE)
 

@@ -24,7 +24,7 @@ class Reconnect:
 
     @property
     def is_settled(self) -> bool:
-        return self.file.leases.is_trusted
+        return self.file.is_settled
 
     def for_writing(self) -> RedisStore | None:
         return self.file if self.is_fit else None

@@ -62,12 +62,17 @@ class RedisStore:
         self._pages = Pages(keys, self._reader)
         self.leases = Leases(keys, self.instance, server.lease, clock)
         self._mail = Mail(keys, self.instance, self._writer)
-        self._doorbell = Doorbell(self._clients[2], keys, self.instance, self._mail.rang, self._mail.rings)
+        hears = self._mail.rang, self._mail.rings, self.leases.lost
+        self._doorbell = Doorbell(self._clients[2], keys, self.instance, *hears)
         self._tags = count()
         self.secret: bytes | None = None
         self.run = ""
         """Another for each run of a server."""
         self._beats: aio.Background | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        return self.leases.is_trusted
 
     @property
     def orphan_interval(self) -> float:

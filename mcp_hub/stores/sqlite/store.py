@@ -35,7 +35,7 @@ class SqliteStore:
     changing anything; what is to be written fails with `StoreFault`.
     """
 
-    is_durable = True
+    is_durable = is_settled = True
     is_shared = False
     secret = None
     orphan_interval = 5.0

@@ -179,6 +179,15 @@ async function resume(connect, task) {
   return "";
 }
 
+async function moved(connect, task) {
+  const { tool, arguments: args } = task.moved;
+  await using(connect, task, task.target, async (session) => {
+    const answer = await session.call(tool, args);
+    check(same(JSON.parse(answer.text), args) && !answer.isError, `answered ${answer.text}`);
+  });
+  return "";
+}
+
 const SESSION_STEPS = {
   list: names,
   call,
@@ -190,7 +199,7 @@ const SESSION_STEPS = {
   roots: ask("ask_roots", ROOT),
   cancel,
 };
-const OWN_STEPS = { reconnect: again, restart, resume };
+const OWN_STEPS = { reconnect: again, restart, resume, moved };
 
 // Do the first step of `rest`, say how it went and take it off; whether it went well.
 async function report(rest, work) {

@@ -244,6 +244,15 @@ async def resume(connect: Connect, task: Task) -> str:
     return ""
 
 
+async def moved(connect: Connect, task: Task) -> str:
+    """Whatever happens on the way meanwhile, the call brings its result; the rig sees to what happens."""
+    call = task["moved"]
+    async with connect(task, task["target"]) as session:
+        answer = await session.call(call["tool"], call["arguments"])
+    check(json.loads(answer.text) == call["arguments"] and not answer.is_error, f"answered {answer.text[:300]}")
+    return ""
+
+
 SESSION_STEPS: dict[str, Callable[[Session, Task], Awaitable[str]]] = {
     "list": names,
     "call": call,
@@ -259,6 +268,7 @@ OWN_STEPS: dict[str, Callable[[Connect, Task], Awaitable[str]]] = {
     "reconnect": again,
     "restart": restart,
     "resume": resume,
+    "moved": moved,
 }
 
 

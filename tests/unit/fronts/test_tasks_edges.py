@@ -80,7 +80,7 @@ async def test_a_store_that_fails_is_an_error_of_the_request_and_not_of_the_task
 
     store.fetch = failing  # type: ignore[method-assign]
     sent = await hub.send("tasks/get", {"taskId": id_})
-    assert sent.error["code"] == -32603 and "disk on fire" in sent.error["message"]
+    assert sent.error["data"]["code"] == "store_unavailable" and "disk on fire" in sent.error["message"]
     store.fetch = fetch  # type: ignore[method-assign]
     assert (await hub.get(id_))["status"] == "completed"
 

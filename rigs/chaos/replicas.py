@@ -1,0 +1,230 @@
+"""Replicas on one Redis or Valkey, while they are killed and paused, the server is killed, and connections are cut.
+
+Jobs run on them as in `chaos`, half of the requests through a round-robin balancer. Besides what is judged there, each
+ending of a lost replica has to be seen on another one within the lease and a second, and a replica that was paused
+may not write any more to what it owned.
+"""
+
+import os
+import random
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+import anyio
+import httpx2
+
+from rigs.chaos.hubs import Door, Fleet, Life
+from rigs.chaos.jobs import Job, check, run_job
+from rigs.replicas.balancer import Balancer, balancer
+from tests.pace import paced
+from tests.redis_server import RedisServer
+
+_SEEN = 1.0
+"""Seconds behind the lease in which the ending has to be seen on another replica."""
+_LOOK = 0.1
+_AWAY = (0.05, 2.0)
+"""Leases for which the server is away."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many of what is done to the replicas, one after the other."""
+
+    kills: int = 50
+    zombies: int = 20
+    outages: int = 20
+    flips: int = 20
+    replicas: int = 3
+    workers: int = 12
+    seed: int = 1
+    lease: float = 3.0
+    """Seconds for which a replica owns what it runs without a sign of life."""
+    slack: float = 0.0
+    """Seconds for which an ending may come late, where others use the machine as well."""
+    fsync: str = "everysec"
+    """When the server writes to disk what it has confirmed: with `everysec` up to 2 s later."""
+
+
+class _Busy:
+    """Tells the seconds that other processes of the machine took from this one."""
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[float, float]] = []
+
+    async def watch(self) -> None:
+        async with paced(os.getpid()) as pace:
+            while True:
+                self._seen.append((time.monotonic(), pace.lost))
+                await anyio.sleep(_LOOK)
+
+    def lost(self, since: float, until: float) -> float:
+        lost = [lost for at, lost in self._seen if since - _LOOK <= at <= until + _LOOK]
+        return max(lost, default=0.0) - min(lost, default=0.0)
+
+
+@dataclass
+class Outcome:
+    """What a run came to; `waits` are the seconds from each death of an owner to its jobs' ending elsewhere."""
+
+    done: dict[str, int] = field(default_factory=dict)
+    jobs: list[Job] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+    cut: int = 0
+    seconds: float = 0.0
+    most: float = 0.0
+    """Seconds that such a wait may take."""
+
+    def lines(self) -> list[str]:
+        begun = [job for job in self.jobs if job.stream]
+        ended = sum(job.events[-1]["type"] == "end" for job in begun if job.lines)
+        waits = sorted(self.waits) or [0.0]
+        return [
+            ", ".join(f"{count} {name}" for name, count in self.done.items()) + f", {self.cut} connections cut",
+            f"{len(begun)} streams ({sum(job.is_task for job in begun)} of them tasks), "
+            f"{sum(len(job.lines) for job in begun)} events, {sum(job.reconnects for job in begun)} reconnects, "
+            f"{self.seconds:.0f} s",
+            f"{ended} ended well, {len(begun) - ended} with their replica",
+            f"death of an owner to its ending elsewhere: median {waits[len(waits) // 2]:.2f} s, longest "
+            f"{waits[-1]:.2f} s of {len(self.waits)} (at most {self.most:g} s)",
+        ]
+
+
+class _Site:
+    """The server, the replicas and the balancer; requests go to a replica or to the balancer, as it falls."""
+
+    def __init__(self, server: RedisServer, fleet: Fleet, proxy: Balancer, rng: random.Random, lease: float) -> None:
+        self.server = server
+        self.fleet = fleet
+        self.proxy = proxy
+        self._rng = rng
+        self._lease = lease
+
+    def any(self) -> Door:
+        return Door(self.proxy.url) if self._rng.random() < 0.5 else self.fleet.any()
+
+    async def kill(self) -> None:
+        await self.fleet.kill()
+
+    async def pause(self) -> None:
+        """SIGSTOP for longer than the lease: others have ended its streams when it wakes up."""
+        hub = self.fleet.one()
+        hub.life.kill(signal.SIGSTOP)
+        process = hub.life.process
+        try:
+            await anyio.sleep(self._lease + self._rng.uniform(0.5, 2.0))
+        finally:
+            process.send_signal(signal.SIGCONT)
+        hub.life = Life(process)
+        await self.fleet.serving(hub, time.monotonic())
+
+    async def outage(self) -> None:
+        self.server.kill()
+        await anyio.sleep(self._lease * self._rng.uniform(*_AWAY))
+        await anyio.to_thread.run_sync(self.server.start)
+
+    async def flip(self) -> None:
+        self.proxy.flip()
+
+
+@asynccontextmanager
+async def _site(plan: Plan, folder: Path) -> AsyncIterator[_Site]:
+    rng = random.Random(plan.seed)
+    began = time.monotonic()
+    with RedisServer(folder / "server", "--appendfsync", plan.fsync) as server:
+        fleet = Fleet(folder, plan.replicas, rng, {"url": server.url, "lease": plan.lease})
+        try:
+            for hub in fleet.hubs:
+                await fleet.serving(hub, began)
+            async with balancer([hub.url for hub in fleet.hubs]) as proxy:
+                yield _Site(server, fleet, proxy, rng, plan.lease)
+        finally:
+            fleet.stop()
+
+
+async def replicas(plan: Plan, *, say: Callable[[str], None] = lambda line: None) -> Outcome:
+    """Runs jobs until all was done, then lets the last ones end. Raises: `NotInstalled` without a server's program."""
+    outcome = Outcome(most=plan.lease + _SEEN + plan.slack)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="replicas-") as name:
+        async with (
+            _site(plan, Path(name)) as site,
+            httpx2.AsyncClient(trust_env=False, timeout=httpx2.Timeout(10, connect=2), verify=False) as http,
+        ):
+            acts: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
+                "kills of a replica": (plan.kills, site.kill),
+                "replicas paused": (plan.zombies, site.pause),
+                "kills of the server": (plan.outages, site.outage),
+                "flips of the balancer": (plan.flips, site.flip),
+            }
+            for act, (count, do) in acts.items():
+                await _phase(plan, site, http, outcome, partial(_repeat, act, count, do, outcome, say))
+            outcome.cut = site.proxy.flips
+    outcome.seconds = time.monotonic() - began
+    return outcome
+
+
+async def _phase(
+    plan: Plan,
+    site: _Site,
+    http: httpx2.AsyncClient,
+    outcome: Outcome,
+    acts: Callable[[random.Random], Awaitable[None]],
+) -> None:
+    """Jobs during one kind of act, so that what is seen belongs to it; judged at its end."""
+    over = anyio.Event()
+    jobs: list[Job] = []
+    busy = _Busy()
+
+    async def work(rng: random.Random) -> None:
+        while not over.is_set():
+            jobs.append(await run_job(site, http, rng))
+
+    async with anyio.create_task_group() as watching:
+        watching.start_soon(busy.watch)
+        async with anyio.create_task_group() as tasks:
+            for number in range(plan.workers):
+                tasks.start_soon(work, random.Random(f"{plan.seed} {number} {len(outcome.jobs)}"))
+            await acts(random.Random(f"{plan.seed} {len(outcome.jobs)}"))
+            over.set()
+        watching.cancel_scope.cancel()
+    outcome.jobs += jobs
+    for job in jobs:
+        faults = [*check(job), *_late(job, busy, outcome)]
+        outcome.faults += [f"{job.stream or 'not begun'}: {fault}" for fault in faults]
+
+
+async def _repeat(
+    name: str,
+    count: int,
+    do: Callable[[], Awaitable[None]],
+    outcome: Outcome,
+    say: Callable[[str], None],
+    rng: random.Random,
+) -> None:
+    outcome.done[name] = 0
+    while outcome.done[name] < count:
+        await anyio.sleep(rng.uniform(0.3, 1.0))
+        await do()
+        outcome.done[name] += 1
+        if outcome.done[name] % 10 == 0:
+            say(f"{outcome.done[name]} {name}, {len(outcome.faults)} faults before")
+
+
+def _late(job: Job, busy: _Busy, outcome: Outcome) -> list[str]:
+    """Notes how long the ending took that another replica wrote, and complains if that was too long."""
+    if not job.is_done or job.owner is None or job.owner.died is None or job.events[-1]["type"] == "end":
+        return []
+    wait, lost = job.ended - job.owner.died, busy.lost(job.owner.died, job.ended)
+    if job.owner.is_paused:  # its client may have waited for that very replica
+        wait = datetime.fromisoformat(job.events[-1]["ts"]).timestamp() - job.owner.died_at
+    outcome.waits.append(wait)
+    is_late = wait > outcome.most + lost
+    return [f"its ending was seen {wait:.2f} s after its replica's death ({lost:.2f} s to others)"] if is_late else []

@@ -181,7 +181,8 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     `listed_at` is when its lists were read last, in Unix seconds, None if they never were; `rests` says that it is
     stopped only until it is needed. `failures` counts those in a row. `noise` counts the lines of its output that are
     not messages, with the last one. `second` is the connection in the server's other era, where there is one beside.
-    `scope` is `session` or `call` for one with a process for each.
+    `scope` is `session` or `call` for one with a process for each. `asks`: the server asks its callers and does not say
+    which one, so that others wait for the answer.
     """
 
     server: str
@@ -202,6 +203,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     second: "UpstreamStatus | None" = None
     logs: LogFlow | None = None
     scope: str = ""
+    asks: bool = False
 
 
 def condition(state: UpstreamState, reason: str | None, failures: int = 0) -> str:

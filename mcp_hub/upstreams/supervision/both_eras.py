@@ -81,11 +81,6 @@ class BothEras(ManagedUpstream):
             gate=None if gate is None else self._check_listed, starts=False, logs=self._logs,
         )  # fmt: skip
 
-    @property
-    def asks(self) -> bool:
-        """As of either connection."""
-        return super().asks or self._other.asks
-
     # -- eras ---------------------------------------------------------------------------------------------------
 
     @property
@@ -303,7 +298,8 @@ class BothEras(ManagedUpstream):
         restarts = first.restarts + other.restarts
         if first.state is UpstreamState.STOPPED and other.state in _LEFT:
             return replace(other, restarts=restarts, warnings=first.warnings, listed_at=first.listed_at)
-        return replace(first, restarts=restarts, second=None if other.rests else other)
+        asks = first.asks or other.asks
+        return replace(first, restarts=restarts, second=None if other.rests else other, asks=asks)
 
 
 def _spare(rules: SupervisorRules) -> SupervisorRules:

@@ -37,11 +37,6 @@ class ManagedUpstream(Supervisor):
     _successor: CallHandler | None = None
     """Takes the calls that this one cannot send any more."""
 
-    @property
-    def asks(self) -> bool:
-        """Whether the server asks its callers in a way that does not say which one: others wait while it does."""
-        return self._peer is not None and self._peer.is_interactive
-
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
         """As `Upstream.begin`; None while the upstream is not up, not free, or not behind a pipe."""
         peer = self._peer
@@ -202,6 +197,7 @@ class ManagedUpstream(Supervisor):
             stderr=(tuple(connection.stderr) if connection else ()) or (() if peer else self._last_output),
             warnings=tuple(map(hide, last.snapshot.warnings)) if last else (),
             listed_at=last.at if last else None,
+            asks=peer is not None and peer.is_interactive,
             rests=life.rests,
             code=life.code,
             failures=life.streak,

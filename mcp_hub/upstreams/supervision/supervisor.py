@@ -162,6 +162,7 @@ class Supervisor:
         """
         self._peer = None
         self._become(lifecycle.draining(self._life, why))
+        self._turns.release()
         try:
             if self._life.state is UpstreamState.DRAINING:
                 with anyio.move_on_after(seconds):

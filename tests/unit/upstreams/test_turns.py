@@ -191,3 +191,19 @@ async def test_the_error_of_one_that_has_waited_too_long_names_the_setting() -> 
     turns.enter_now("a", alone=True)
     with pytest.raises(Busy, match="`logs: turns`"):
         await turns.enter("b")
+
+
+async def test_all_that_wait_are_let_in_where_no_call_is_taken_any_more() -> None:
+    turns = on()
+    turns.enter_now("a")
+    with anyio.fail_after(2):
+        async with anyio.create_task_group() as tasks:
+            for session in ("b", "c"):
+                tasks.start_soon(turns.enter, session)
+            await anyio.wait_all_tasks_blocked()
+            turns.release()
+    for session in ("b", "c"):
+        turns.leave(session)
+    assert not turns.is_empty
+    turns.leave("a")
+    assert turns.is_empty

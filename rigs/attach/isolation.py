@@ -119,4 +119,4 @@ async def three_real_clients(trial: Trial) -> None:
     trial.figures += [f"server {name} was started {len(found)} times" for name, found in starts.items()]
 
 
-_ZOO = ("python-mcp-2-auto", "fastmcp-legacy", "typescript-sdk-1")  # python-mcp-1 leaves a call that it cancels to run
+_ZOO = ("python-mcp-2-auto", "python-mcp-1", "typescript-sdk-1")

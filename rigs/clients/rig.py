@@ -72,14 +72,9 @@ def server(root: Path, era: str) -> list[str]:
 
 
 def config(root: Path, attach: str = "never") -> str:
-    """With the gap that the hub's rules for clients of the TypeScript SDKs have (docs/clients.md).
-
-    In a background hub the server that asks questions over stdio has a process for each client, as docs/attach.md says.
-    """
+    """With the gap that the hub's rules for clients of the TypeScript SDKs have (docs/clients.md)."""
     hub = {"clients": {"mcp-hub": {"result_gap": "5ms"}}, "attach": attach}
     servers = {name: entry(server(root, era)) for era, name in NAMES.items()}
-    if attach == "always":
-        servers[NAMES["handshake"]]["scope"] = "session"
     return json.dumps({"hub": hub, "servers": servers}, indent=2)
 
 

@@ -189,7 +189,7 @@ class StdioConnection:
         peer = self.peer
         if cause.code == "start_timeout":
             self._forget_eras()
-        if peer is not None and peer.ending.closed.is_set():
+        if peer is not None and (peer.ending.closed.is_set() or not peer.wire.can_send):
             await peer.ending.last_words()
             if peer.ending.explained.is_set():
                 return peer.ending.cause or cause

@@ -22,6 +22,12 @@ export class StreamCancelled extends Error {
   override readonly name = "StreamCancelled";
 }
 
+/** How a call ended that has a JSON-RPC error: cancelled, if somebody else cancelled it (section 5). */
+export function refusal(error: JsonRpcError, outcome?: string): StreamError | StreamCancelled {
+  const code = (error.data as { code?: unknown } | null | undefined)?.code;
+  return code === "cancelled" ? new StreamCancelled(error.message) : new StreamError(error, outcome);
+}
+
 /** There is no connection any more. With a `stream`, `resume` may get the rest later; without, the call is lost. */
 export class ConnectionLost extends Error {
   override readonly name = "ConnectionLost";

@@ -2,7 +2,7 @@
 
 import type { CallToolResult, Client } from "@modelcontextprotocol/client";
 
-import { ConnectionLost, StreamCancelled, StreamError, answered } from "./errors.ts";
+import { ConnectionLost, StreamCancelled, StreamError, answered, refusal } from "./errors.ts";
 import { isEnding, isKnown, part, plain } from "./events.ts";
 import type { AnyEvent, Batch, Ending, Mark, Page, StreamEvent } from "./events.ts";
 import { Joined } from "./joined.ts";
@@ -174,7 +174,7 @@ export class ToolStream implements AsyncIterable<StreamEvent> {
 
   #failed(error: unknown): void {
     const refused = answered(error);
-    if (refused !== undefined) this.#end({ error: new StreamError(refused) });
+    if (refused !== undefined) this.#end({ error: refusal(refused) });
     else this.#lost(error);
   }
 
@@ -237,7 +237,7 @@ function leftOut(seq: number): StreamError {
 }
 
 function outcomeOf(ending: Ending): Outcome {
-  if (ending.type === "error") return { error: new StreamError(ending.data.jsonrpc, ending.data.outcome) };
+  if (ending.type === "error") return { error: refusal(ending.data.jsonrpc, ending.data.outcome) };
   if (ending.data.result !== undefined) return { result: plain(ending.data.result) };
   return { error: new StreamCancelled(ending.data.reason ?? "the call was cancelled") };
 }

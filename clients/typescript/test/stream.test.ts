@@ -134,6 +134,12 @@ test("endings other than a result are errors", async () => {
   await assert.rejects(resume(client, "st_1").result(), { name: "StreamCancelled", message: "by somebody" });
 });
 
+test("a call that somebody else cancelled is cancelled", async () => {
+  const error = { code: 1009, message: "by somebody", data: { code: "cancelled" } };
+  const client = await connected(new FakeTransport(() => ({ error })));
+  await assert.rejects(streamTool(client, "t").result(), { name: "StreamCancelled", message: "by somebody" });
+});
+
 test("aborting cancels the request, and so does leaving the loop", async () => {
   const fake = new FakeTransport((call, server) => void server.notify(call, delta(2)));
   const client = await connected(fake);

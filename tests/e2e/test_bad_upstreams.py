@@ -20,6 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.first(1)
 async def test_hanging_crashing_and_missing_servers_delay_nobody(front: str, tmp_path: Path) -> None:
     servers = {
         "hang": argv(mode="hang-start"),
@@ -119,6 +120,7 @@ async def test_all_running_calls_of_a_crashed_server_end_at_once_and_only_those(
 
 
 @pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.first(1)
 async def test_list_changed_arrives_when_a_slow_server_is_ready(front: str, tmp_path: Path) -> None:
     servers = {"good": argv(name="good"), "slow": argv("--start-delay", "5", name="slow")}
     text = servers_yaml(servers, hub={"first_list_wait": "0.5s"})
@@ -171,6 +173,7 @@ async def test_server_that_never_answers_lists_does_not_hold_up_the_others(tmp_p
 
 
 @pytest.mark.parametrize("discover", ["exit", "silent"])
+@pytest.mark.first(1)
 async def test_server_that_cannot_stand_the_probe_is_ready_and_probed_once_only(discover: str, tmp_path: Path) -> None:
     log = tmp_path / "journal"
     text = servers_yaml(

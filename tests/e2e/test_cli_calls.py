@@ -32,6 +32,7 @@ def folder(tmp_path: Path) -> Path:
     ("options", "stdin"),
     [(["--args-json", '{"text": "a"}'], ""), (["--args-json", "-"], '{"text": "a"}'), (["--args-json", "@a.json"], "")],
 )
+@pytest.mark.first(1)
 def test_arguments_come_as_json_too(folder: Path, options: list[str], stdin: str) -> None:
     (folder / "a.json").write_text('{"text": "a"}')
     done = hub(folder, "call", "fix_echo", *options, "--output", "json", stdin=stdin)

@@ -53,6 +53,7 @@ WHERE = pytest.mark.parametrize("where", ["running", "own"])
 
 
 @WHERE
+@pytest.mark.first(1)
 async def test_resource_is_read_as_text_or_as_its_bytes(place: Place, where: str) -> None:
     done = await place.run(where, "read", "test://fix/readme")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"This is fix.\n", b"")

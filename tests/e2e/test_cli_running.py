@@ -78,12 +78,14 @@ async def folder(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Path
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
+@pytest.mark.first(5)
 async def test_command_asks_the_running_hub(folder: Path, command: list[str], code: int, shown: str) -> None:
     done = await run(folder, *command)
     assert (done.returncode, shown in done.stdout) == (code, True), done.stdout + done.stderr
     assert starts(folder) == 1, "nothing was started"
 
 
+@pytest.mark.proof
 async def test_findings_of_the_running_hub_have_their_place_in_the_file(folder: Path) -> None:
     for command in ("check", "doctor", "tools", "tokens"):
         done = await run(folder, command)

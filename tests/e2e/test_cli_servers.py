@@ -328,6 +328,7 @@ def test_bad_configuration_stops_every_command_with_2(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.first(1)
 def test_interrupted_list_ends_with_130_and_leaves_no_child(tmp_path: Path, number: signal.Signals) -> None:
     journal = tmp_path / "journal"
     os.mkfifo(tmp_path / "started")

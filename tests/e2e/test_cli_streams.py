@@ -151,6 +151,7 @@ async def test_call_is_cancelled_by_its_stream(place: Place, url: bool) -> None:
 
 
 @pytest.mark.parametrize("url", [True, False], ids=["url", "store"])
+@pytest.mark.first(1)
 async def test_interrupt_of_a_follower_leaves_the_call_alone(place: Place, url: bool) -> None:
     stream = await place.detached("fix_progress", n=100_000, delay=0.01)
     async with place.running(
@@ -196,6 +197,7 @@ async def check_list(own: Place, first: str, second: str, *, url: bool) -> None:
 
 
 @pytest.mark.parametrize("url", [True, False], ids=["url", "store"])
+@pytest.mark.first(1)
 async def test_what_is_not_there_is_an_error_that_names_it(place: Place, url: bool) -> None:
     for command in ("resume", "cancel"):
         for stream in (NOBODY, "../x y"):
@@ -243,6 +245,7 @@ async def test_streams_of_a_token_are_not_those_of_the_machine(tmp_path: Path) -
         assert b"[unauthorized]" in refused.stderr
 
 
+@pytest.mark.proof
 async def test_streams_outlive_their_hub(tmp_path: Path) -> None:
     async with placed(tmp_path) as own:
         done = await own.detached("jobs_run_job", steps=2, seconds=0)
@@ -286,6 +289,7 @@ async def test_call_of_a_hub_that_was_killed_is_given_its_ending(tmp_path: Path,
         assert kinds(again) == ["log", "error"]
 
 
+@pytest.mark.proof
 async def test_follower_in_the_store_sees_its_hub_go(tmp_path: Path) -> None:
     async with placed(tmp_path) as own:
         stream = await own.detached("jobs_run_job", steps=1000, seconds=100)
@@ -322,6 +326,7 @@ async def test_call_survives_cuts_of_its_connection(place: Place) -> None:
     assert len(passed) == 5
 
 
+@pytest.mark.proof
 async def test_verbose_call_names_its_stream(place: Place) -> None:
     there = await place.run("call", "jobs_run_job", "--json", '{"steps": 1, "seconds": 0}', "-v", url=True)
     [line] = there.stderr.decode().splitlines()

@@ -79,6 +79,7 @@ async def test_tools_are_those_of_the_hub(hub: Hub, ending: str) -> None:
     assert listed["own_in"]["inputSchema"] == REGION
 
 
+@pytest.mark.first(1)
 async def test_pipe_gets_the_result_and_nothing_else(where: list[str]) -> None:
     done = await run("call", "fix_echo", "--arg", "text=5", *where)
     assert (done.returncode, done.stdout, done.stderr) == (0, b'{"text": "5"}\n', b"")
@@ -86,6 +87,7 @@ async def test_pipe_gets_the_result_and_nothing_else(where: list[str]) -> None:
     assert "resultType" not in json.loads(done.stdout)
 
 
+@pytest.mark.first(1)
 async def test_arguments_follow_the_name_and_are_checked_by_the_tools_schema(where: list[str]) -> None:
     done = await run("call", "fix_echo", "text=5", "nonce=a=b", *where)
     assert (done.returncode, json.loads(done.stdout)) == (0, {"text": "5", "nonce": "a=b"})
@@ -118,6 +120,7 @@ async def test_arguments_travel_in_the_headers_that_the_tool_wants(hub: Hub) -> 
     assert (done.returncode, json.loads(done.stdout)) == (0, {"region": "ü"})
 
 
+@pytest.mark.first(1)
 async def test_errors_of_a_tool_end_with_1(where: list[str]) -> None:
     done = await run("call", "fix_tool_error", "--arg", "text=sorry", *where)
     assert (done.returncode, done.stdout, done.stderr) == (1, b"sorry\n", b"The tool reported an error.\n")

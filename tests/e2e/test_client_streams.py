@@ -63,7 +63,7 @@ def check(events: list[tuple[int, CallEvent]]) -> None:
     assert endings == [len(events)]
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("seed", range(4))
 async def test_stream_is_whole_though_connections_are_cut_at_any_byte(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
@@ -86,6 +86,7 @@ async def test_stream_is_whole_though_connections_are_cut_at_any_byte(seed: int,
 
 
 @pytest.mark.parametrize("seen", [1, 7])
+@pytest.mark.first(1)
 async def test_hub_that_is_killed_ends_the_stream_once_the_next_one_runs(seen: int, tmp_path: Path) -> None:
     port = ("--port", str(free_port()))
     events: list[tuple[int, CallEvent]] = []

@@ -340,6 +340,7 @@ async def test_accessibility_has_no_serious_finding(page: Page, rest: RestClient
     assert found == []
 
 
+@pytest.mark.proof
 async def test_a_page_that_only_shows_has_no_actions_and_says_when_its_hub_stops(tmp_path: Path) -> None:
     text = 'servers: {jobs: {local: "mcp_hub.examples.jobs:registry"}}\nhub: {http: {dashboard: read}}'
     async with http_hub(text, tmp_path) as hub, browsed() as page:

@@ -87,6 +87,7 @@ async def test_each_client_is_served_in_its_era_and_nothing_is_left_behind(tmp_p
 
 
 @pytest.mark.parametrize(("first", "other"), [(HANDSHAKE, MODERN), (MODERN, HANDSHAKE)])
+@pytest.mark.first(1)
 async def test_hubs_of_clients_of_other_eras_list_the_same_bytes_and_come_to_need_one_process(
     tmp_path: Path, first: str, other: str
 ) -> None:
@@ -127,6 +128,7 @@ async def test_sessions_have_processes_of_their_own_era(tmp_path: Path) -> None:
             assert sum(map(is_alive, pids(journal))) == 3, "the one that is listed, and one for each client"
 
 
+@pytest.mark.proof
 async def test_many_servers_that_start_at_once_have_the_era_that_they_have_alone(tmp_path: Path) -> None:
     late = ["/bin/sh", "-c", f"sleep 5; exec {shlex.join(argv(name='late'))}"]
     commands = {f"s{number}": argv(name=f"s{number}") for number in range(48)}

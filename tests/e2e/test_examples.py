@@ -141,6 +141,7 @@ def expected(provider: Provider, image: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("example", AGENTS)
+@pytest.mark.first(2)
 async def test_agent_has_all_calls_of_an_answer_made_and_gives_the_model_their_results(
     hub: Hub, image: str, example: str
 ) -> None:

@@ -54,6 +54,7 @@ def test_calls_lists_searches_calls_streams_and_resumes(env: dict[str, str]) -> 
     assert "structured: {'started_at': 5, 'status': 'lift-off'}" in said
 
 
+@pytest.mark.proof
 def test_an_agent_uses_the_hub_through_a_client_of_the_sdk(env: dict[str, str]) -> None:
     said = run(env, "agent")
     assert said.startswith("The tool says: ") and "Europe/Berlin" in said

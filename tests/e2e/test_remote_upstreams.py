@@ -102,6 +102,7 @@ def text(answer: Any) -> str:
 
 
 @pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.first(2)
 async def test_tools_resources_and_prompts_of_a_remote_server_are_there(client: HttpClient, server: str) -> None:
     answer = await call(client, f"{server}_echo", text="grüß dich")
     assert text(answer) == "grüß dich"
@@ -229,6 +230,7 @@ async def each(servers: dict[str, Mortal], do: Callable[[Mortal], Coroutine[Any,
             tasks.start_soon(do, server)
 
 
+@pytest.mark.proof
 async def test_calls_fail_typed_when_a_server_dies_and_work_again_when_it_is_back(tmp_path: Path) -> None:
     async with mortals(tmp_path) as (servers, client):
         lost: dict[str, Any] = {}

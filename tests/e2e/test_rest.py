@@ -106,6 +106,7 @@ async def test_one_of_two_hubs_that_are_asked_at_once_with_one_key_makes_the_cal
 
 
 @pytest.mark.parametrize("era", ERAS)
+@pytest.mark.first(1)
 async def test_question_of_a_server_waits_for_its_answer_from_any_hub(tmp_path: Path, era: str) -> None:
     config = servers_yaml({"asks": argv(era=era)}, hub={"prefix": "never"})
     async with (

@@ -77,7 +77,7 @@ async def each_seed(one: Callable[[int], Coroutine[Any, Any, None]]) -> None:
             tasks.start_soon(one, seed)
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", GOES_ON)
 async def test_job_that_continues_is_read_on_to_its_result(hubs: Fleet, name: str) -> None:
     async def one(seed: int) -> None:
@@ -154,6 +154,7 @@ async def answered(hub: Hub, stream: str) -> Message:
         return result
 
 
+@pytest.mark.proof
 async def test_task_of_a_server_outlives_a_hub_that_stops(tmp_path: Path) -> None:
     """Whoever has called it, and however that one is to be asked."""
     journal = tmp_path / "journal"

@@ -237,6 +237,7 @@ async def test_call_is_cancelled_from_another_hub(hubs: Fleet, a: RestClient, b:
 
 
 @pytest.mark.parametrize("by", ["REST", "task over HTTP", "task over stdio"])
+@pytest.mark.first(1)
 async def test_question_is_answered_from_another_hub(hubs: Fleet, a: RestClient, b: RestClient, by: str) -> None:
     id_ = await a.started("ask_form", {"nonce": f"asks {by}"})
     (question,) = (await b.until(id_, "input_required"))["questions"]

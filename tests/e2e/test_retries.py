@@ -30,6 +30,7 @@ def calls(root: Path) -> int:
 
 
 @pytest.mark.parametrize("era", ERAS)
+@pytest.mark.first(1)
 async def test_a_call_that_is_safe_survives_its_server(era: str, tmp_path: Path) -> None:
     async with stdio_hub(config(dying(tmp_path), idempotent=True), tmp_path) as wire:
         if era == HANDSHAKE:
@@ -60,6 +61,7 @@ async def test_readers_of_the_stream_hear_of_the_attempts(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("mode", "reason"), [("http-503", "unavailable"), ("http-429", "rate_limited")])
+@pytest.mark.first(1)
 async def test_a_server_that_wants_a_pause_gets_it_and_then_the_call(mode: str, reason: str, tmp_path: Path) -> None:
     async with (
         HttpUpstream(mode=mode, on="env", once=tmp_path / "once", retry_after=1) as server,

@@ -171,6 +171,7 @@ async def test_rest_says_why_a_tool_cannot_be_called(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scope", ["shared", "session", "call"])
+@pytest.mark.first(1)
 async def test_a_call_that_waits_for_a_process_is_judged_by_what_that_lists(scope: str, tmp_path: Path) -> None:
     """The server changes its tool while none of its processes runs that could be asked."""
     tools_json, journal = tmp_path / "tools.json", tmp_path / "journal"

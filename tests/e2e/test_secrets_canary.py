@@ -255,6 +255,7 @@ async def test_no_canary_is_in_a_file_of_the_hub(scene: Scene) -> None:
     ],
     ids=lambda args: " ".join(args[:3]),
 )
+@pytest.mark.first(3)
 async def test_no_canary_is_in_what_a_command_says(scene: Scene, args: tuple[str, ...]) -> None:
     said = await anyio.to_thread.run_sync(command, scene, *args)
     assert hits(said) == [] and len(said) > 20

@@ -60,6 +60,7 @@ async def spawned(peer: Peer, name: str, **arguments: Any) -> int:
 
 
 @pytest.mark.parametrize(("front", "way"), WAYS)
+@pytest.mark.first(3)
 async def test_hub_ends_in_time_and_takes_every_process_along(front: str, way: str, tmp_path: Path) -> None:
     log = tmp_path / "journal"
     text = servers_yaml({name: argv(name=name, journal=log) for name in "ab"})
@@ -157,6 +158,7 @@ async def test_hub_can_be_ended_before_anything_is_ready(front: str, way: str, t
 
 
 @pytest.mark.parametrize("way", ["SIGINT", "SIGTERM"])
+@pytest.mark.first(1)
 async def test_signal_right_after_the_address_was_announced_is_obeyed(way: str, tmp_path: Path) -> None:
     async with http_hub(servers_yaml({"a": argv(mode="ignore-term")}), tmp_path) as hub:
         assert await end(hub, way) < GUARD

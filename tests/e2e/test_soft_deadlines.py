@@ -163,6 +163,7 @@ async def test_another_principal_learns_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ends_first", [True, False])
+@pytest.mark.first(1)
 async def test_the_hub_is_restarted_before_the_client_asks(tmp_path: Path, ends_first: bool) -> None:
     held = Held(tmp_path)
     text = config(clients=CLIENTS)

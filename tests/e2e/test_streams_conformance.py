@@ -62,12 +62,14 @@ def over_stdio(command: Sequence[str], era: Era, tool: str = "report") -> Server
 
 @pytest.mark.parametrize("era", Era)
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+@pytest.mark.first(8)
 async def test_the_hub_passes_over_http(hub: Hub, scenario: Scenario, era: Era) -> None:
     outcome = await Runner(over_http(hub.url, era)).play(scenario)
     assert (outcome.verdict, outcome.why) == ("passed", "")
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+@pytest.mark.first(3)
 async def test_the_hub_passes_over_sse(hub: Hub, scenario: Scenario) -> None:
     outcome = await Runner(over_sse(hub.url)).play(scenario)
     assert (outcome.verdict, outcome.why) == ("passed", "")

@@ -100,6 +100,7 @@ def mark(seen: Seen) -> Message:
     return found
 
 
+@pytest.mark.first(4)
 async def test_every_event_comes_once_and_the_rest_from_the_mark(client: Client) -> None:
     seen = await client.call("many", {"n": N}, token="t")
     shown = partials(seen)

@@ -93,7 +93,7 @@ async def fresh(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield connected
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 async def test_slow_call_becomes_a_task_and_is_polled_to_its_end(client: Client) -> None:
     id_ = await client.task("slow", seconds=1.5, nonce="x")
     assert (await client.get(id_))["status"] == "working"
@@ -116,7 +116,7 @@ async def test_a_cancelled_task_is_given_up_by_its_server(client: Client) -> Non
     assert await client.result("tasks/cancel", {"taskId": id_}) == {"resultType": "complete"}
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 async def test_a_task_asks_and_continues_with_the_answer(fresh: Client) -> None:
     id_ = await fresh.task("ask_form", nonce="x", delay=2)
     asking = await fresh.polled(id_, lambda task: task["status"] == "input_required")

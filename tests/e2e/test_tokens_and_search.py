@@ -107,6 +107,7 @@ async def told(running: Hub, **arguments: object) -> str:
     ],
     ids=["full", "server", "name", "long", "stop words", "chinese", "odd"],
 )
+@pytest.mark.first(3)
 async def test_search_prints_what_find_tools_tells_a_model(
     folder: Path, running: Hub, arguments: dict[str, Any]
 ) -> None:

@@ -48,6 +48,7 @@ async def faults(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Peer
 
 
 @pytest.mark.parametrize("text", ["[INFO] ready", "{ready}", '{"level":"info","msg":"up"}', "[1, 2]", "null", "7"])
+@pytest.mark.first(3)
 async def test_log_lines_on_stdout_are_no_answers(text: str, tmp_path: Path) -> None:
     """Many servers print one line or two, some as JSON, before the answer to the only request in flight."""
     command = " ".join(f"'{part}'" for part in argv(name="a"))
@@ -62,6 +63,7 @@ async def test_log_lines_on_stdout_are_no_answers(text: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("variant", GARBAGE)
+@pytest.mark.first(10)
 async def test_garbage_in_place_of_an_answer_ends_the_call_and_nothing_else(faults: Peer, variant: str) -> None:
     with anyio.fail_after(AT_ONCE):
         seen = await faults.call("garbage_garble", {"variant": variant})

@@ -87,6 +87,7 @@ async def test_incomplete_envelope_is_invalid_params(wire_hub: Any) -> None:
 
 @pytest.mark.parametrize("version", [*HANDSHAKES, "1999-01-01", "2026-07-28"])
 @pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.first(4)
 async def test_initialize_settles_on_a_handshake_version(
     front: str, version: str, one_hub: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ def answer_of(seen: Any, key: str = "form") -> Message:
 
 
 @pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.first(1)
 async def test_an_answer_to_another_question_is_none_to_this_one(front: str, tmp_path: Path) -> None:
     scripts = [form(answer="a").with_id(9999), form(answer="b").with_id("9999"), form(answer="c")]
     async with asked(front, tmp_path, Answers({"elicitation/create": scripts})) as peer:
@@ -62,6 +63,7 @@ async def test_the_second_of_two_answers_does_not_count_for_the_next_question(fr
 
 
 @pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.first(1)
 async def test_a_late_answer_is_dropped_and_does_no_harm(front: str, tmp_path: Path) -> None:
     gate = anyio.Event()
     scripts = [form(answer="late").late(gate), form(answer="in time").late(0.2)]

@@ -7,7 +7,8 @@ from tests.interaction.bridge import DOCUMENT, measure_all, render
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("runs_tools", [False, pytest.param(True, marks=pytest.mark.proof)], ids=["direct", "run_tool"])
+@pytest.mark.parametrize("runs_tools", [False, True], ids=["direct", "run_tool"])
+@pytest.mark.proof
 async def test_the_matrix_is_as_documented(runs_tools: bool) -> None:
     found = render(await measure_all(runs_tools=runs_tools))
     print(found)

@@ -34,6 +34,7 @@ over_stdio = pytest.mark.parametrize("hub", ["stdio"], indirect=True)
 
 
 @pytest.mark.parametrize("id", [0, 70007, -1, 1 << 70, "70007", "ä", "", "x" * 300])
+@pytest.mark.first(8)
 async def test_the_acknowledgement_comes_first_and_everything_has_the_id_as_it_was_written(
     hub: Running, id: int | str
 ) -> None:

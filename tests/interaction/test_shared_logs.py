@@ -166,6 +166,7 @@ async def test_sessions_that_asked_for_no_messages_do_not_take_turns(hub: Hub) -
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 @pytest.mark.parametrize("rule", RULES)
+@pytest.mark.first(3)
 async def test_two_sessions_over_one_pipe(tmp_path: Path, rule: str, upstream: str) -> None:
     """Those of a client that speaks both eras; a message that both get comes twice."""
     server = f"{rule}{upstream}"

@@ -72,6 +72,7 @@ async def test_log_messages_reach_their_own_client_or_nobody(
 
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)
+@pytest.mark.first(1)
 async def test_log_messages_of_a_call_that_was_given_up_reach_nobody_else(hub: tuple[Hub, Path], upstream: str) -> None:
     """The upstream talks on for a while after the cancellation, when another client's call is all that is left."""
     running, root = hub

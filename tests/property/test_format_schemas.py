@@ -42,6 +42,7 @@ def counted(schema: dict[str, Any], into: Format, rng: random.Random) -> int:
 
 @needs_lists
 @pytest.mark.parametrize("into", [into for into in PROVIDERS if into is not Format.OPENAI_RESPONSES])
+@pytest.mark.first(1)
 def test_what_a_captured_tool_takes_its_export_takes(into: Format) -> None:
     rng = random.Random(18)
     tools = [tool["inputSchema"] for tools in captured().values() for tool in tools]
@@ -66,6 +67,7 @@ def test_what_a_random_schema_takes_its_export_takes(into: Format) -> None:
 
 @needs_lists
 @pytest.mark.parametrize("into", [Format.ANTHROPIC, Format.OPENAI])
+@pytest.mark.first(1)
 def test_what_a_model_may_send_under_a_strict_schema_the_tool_takes(into: Format) -> None:
     """Of tools whose constraints the strict schema says: optional parameters may be null, and are left out."""
     rng, facts, sent, enforced = random.Random(3), FACTS[into], 0, 0

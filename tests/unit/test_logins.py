@@ -142,6 +142,7 @@ async def test_a_login_that_has_ended_ends_the_connection_with_its_reason(tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.proof
 async def test_an_authorization_server_that_is_down_is_tried_again(tmp_path: Path) -> None:
     guard = Authorization()
     async with logged_in(guard, tmp_path) as it:
@@ -253,6 +254,7 @@ async def test_the_hub_logs_in_by_itself_where_it_was_given_what_it_takes(tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.proof
 async def test_a_hub_that_logs_in_by_itself_tries_again_where_the_authorization_server_is_busy(tmp_path: Path) -> None:
     guard, status = Authorization(token_answer=(408, {"error": "invalid_request"}), refreshable=False), 408
     async with hub(guard, tmp_path, oauth=ROBOT) as it:

@@ -46,6 +46,7 @@ _KINDS: Final[Mapping[type[RpcError], _Kind]] = {
     errors.DeadlineExceeded: _Kind("upstream_timeout"),
     errors.CallCancelled: _Kind("cancelled"),
     errors.Busy: _Kind("capacity", is_retryable=True),
+    errors.StoreUnavailable: _Kind("capacity", is_retryable=True),
 }
 _CLASSES: Final = {class_.symbol: class_ for class_ in _KINDS}
 _LIMITS: Final = {"max_duration": "deadline", "question_timeout": "client"}

@@ -45,6 +45,7 @@ def test_a_hub_that_nobody_reads_any_more_ends_well(stream: str) -> None:
         ("list", "<&- >&- 2>&-", 1),
     ],
 )
+@pytest.mark.first(2)
 def test_a_hub_that_is_started_without_a_standard_stream_ends_well(
     tmp_path: Path, command: str, closed: str, ends_with: int
 ) -> None:
@@ -54,6 +55,7 @@ def test_a_hub_that_is_started_without_a_standard_stream_ends_well(
 
 
 @pytest.mark.parametrize("command", ["doctor", "list", "tools", "tokens", "check", "search job", "list --json"])
+@pytest.mark.first(3)
 def test_command_whose_reader_has_left_ends_quietly(tmp_path: Path, command: str) -> None:
     read, write = os.pipe()
     os.close(read)

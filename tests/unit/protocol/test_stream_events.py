@@ -136,6 +136,7 @@ ERRORS: list[tuple[errors.RpcError, str, str, bool]] = [
     (errors.DeadlineExceeded("x", data={"limit": "max_duration"}), "deadline_exceeded", "deadline", False),
     (errors.DeadlineExceeded("x", data={"limit": "question_timeout"}), "deadline_exceeded", "client", False),
     (errors.Busy("x"), "busy", "capacity", True),
+    (errors.StoreUnavailable("x"), "store_unavailable", "capacity", True),
     (errors.CallCancelled("x"), "cancelled", "cancelled", False),
     (errors.HubStopping("x", data=UNKNOWN), "hub_stopped", "hub_restart", False),
     (errors.HubRestarted("x", data=UNKNOWN), "hub_restarted", "hub_restart", False),

@@ -91,6 +91,7 @@ async def test_an_app_is_shown_and_calls_its_own_server_over_stdio(kind: str, er
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("kind", ["sdk", "plain"])
+@pytest.mark.first(2)
 async def test_an_app_is_shown_and_calls_its_own_server_over_http_and_other_clients_see_none_of_it(
     kind: str, era: str, urls: Callable[[str], Awaitable[str]]
 ) -> None:

@@ -47,7 +47,7 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-@pytest.mark.first(5)
+@pytest.mark.first(2)
 async def test_command_asks_the_attached_hub(place: Place, client: StdioClient, command: list[str], shown: str) -> None:
     hub, before = place.hub(), (place.starts("a"), place.starts("b"))
     done = await place.command(*command)

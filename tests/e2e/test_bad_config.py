@@ -37,6 +37,7 @@ def serving(folder: Path, text: str, front: tuple[str, ...]) -> Child:
 
 @FRONTS
 @pytest.mark.parametrize("name", BAD_CONFIGS)
+@pytest.mark.first(2)
 async def test_bad_configuration_is_reported_with_its_line_and_nothing_starts(
     name: str, front: tuple[str, ...], tmp_path: Path
 ) -> None:

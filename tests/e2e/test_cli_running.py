@@ -78,7 +78,7 @@ async def folder(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Path
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-@pytest.mark.first(5)
+@pytest.mark.first(2)
 async def test_command_asks_the_running_hub(folder: Path, command: list[str], code: int, shown: str) -> None:
     done = await run(folder, *command)
     assert (done.returncode, shown in done.stdout) == (code, True), done.stdout + done.stderr

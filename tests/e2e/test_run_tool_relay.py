@@ -27,6 +27,7 @@ async def wire(request: pytest.FixtureRequest, wire_hub: Any) -> AsyncIterator[W
         yield Wire(peer, "stdio" if isinstance(running, StdioClient) else "http", root)
 
 
+@pytest.mark.first(2)
 async def test_the_server_gets_the_call_that_is_meant(wire: Wire, upstream: str) -> None:
     nonce = f"meant-{wire.front}-{wire.peer.era}-{upstream}"
     arguments = {"text": "x", "nonce": nonce, "n": 2**70, "f": 1.5, "u": "\u2028\x00"}

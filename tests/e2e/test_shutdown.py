@@ -146,6 +146,7 @@ async def test_http_hub_ends_in_time_while_calls_and_streams_run(era: str, tmp_p
 
 
 @pytest.mark.parametrize(("front", "way"), [("stdio", "EOF"), ("stdio", "SIGINT"), ("http", "SIGTERM")])
+@pytest.mark.first(2)
 async def test_hub_can_be_ended_before_anything_is_ready(front: str, way: str, tmp_path: Path) -> None:
     text = servers_yaml({"a": argv(mode="hang-start"), "b": argv("--start-delay", "60"), "c": ["/no/such/program"]})
     async with (stdio_hub if front == "stdio" else http_hub)(text, tmp_path) as running:

@@ -126,6 +126,7 @@ async def test_many_calls_at_once_keep_apart(tmp_path: Path) -> None:
         ("claude-code", ("--client", "Short"), True),
     ],
 )
+@pytest.mark.first(2)
 async def test_over_stdio_the_name_or_the_option_decides(
     tmp_path: Path, name: str, args: tuple[str, ...], has_tools: bool
 ) -> None:

@@ -62,7 +62,7 @@ def over_stdio(command: Sequence[str], era: Era, tool: str = "report") -> Server
 
 @pytest.mark.parametrize("era", Era)
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
-@pytest.mark.first(8)
+@pytest.mark.first(4)
 async def test_the_hub_passes_over_http(hub: Hub, scenario: Scenario, era: Era) -> None:
     outcome = await Runner(over_http(hub.url, era)).play(scenario)
     assert (outcome.verdict, outcome.why) == ("passed", "")

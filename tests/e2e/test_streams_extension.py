@@ -154,6 +154,7 @@ async def test_a_running_call_can_be_read_from_any_partial(client: Client) -> No
         assert await client.everything(told["stream"], part["cursor"]) == everything[int(part["cursor"]) :]
 
 
+@pytest.mark.first(2)
 async def test_others_get_nothing_of_it_but_the_mark(plain: Client) -> None:
     seen = await plain.call("many", {"n": N}, token="t")
     shown = partials(seen)

@@ -104,6 +104,7 @@ async def test_slow_call_becomes_a_task_and_is_polled_to_its_end(client: Client)
     assert quick["resultType"] == "complete"
 
 
+@pytest.mark.first(2)
 async def test_a_cancelled_task_is_given_up_by_its_server(client: Client) -> None:
     def given_up() -> int:
         return sum(event.get("nonce") == "given up" for event in events(client.root / "journal", "cancelled"))

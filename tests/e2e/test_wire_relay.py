@@ -18,6 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("token", ["t", "7", 7, 2**70, 'a "quoted" \\ token\n✓' * 20], ids=repr)
+@pytest.mark.first(2)
 async def test_progress_comes_before_the_result_under_the_token_that_was_given(
     wire: Wire, upstream: str, token: str | int
 ) -> None:

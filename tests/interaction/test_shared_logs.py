@@ -129,7 +129,7 @@ async def test_a_session_shares_only_what_it_asked_for(
     assert await gained(rest, "sharedh", before) == (2 * LOGS, 0)
 
 
-@pytest.mark.first(6)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("eras", [*itertools.product(ERAS, repeat=2)], ids="-".join)
 @pytest.mark.parametrize("upstream", UPSTREAMS)
 @pytest.mark.parametrize("tokens", [(ANN, ANN), (ANN, BEN)], ids=["one principal", "two principals"])

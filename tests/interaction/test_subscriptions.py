@@ -41,6 +41,7 @@ over_http = pytest.mark.parametrize("hub", ["http"], indirect=True)
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("server", UPSTREAMS)
+@pytest.mark.first(2)
 async def test_an_update_reaches_its_subscriber_under_the_uri_that_it_knows(
     hub: Running, server: str, era: str
 ) -> None:
@@ -61,6 +62,7 @@ async def test_an_update_reaches_its_subscriber_under_the_uri_that_it_knows(
 
 @pytest.mark.parametrize("eras", [*itertools.product(ERAS, repeat=2)], ids="-".join)
 @pytest.mark.parametrize("server", UPSTREAMS)
+@pytest.mark.first(2)
 async def test_one_of_two_that_leaves_takes_nothing_from_the_other(
     hub: Running, server: str, eras: tuple[str, str]
 ) -> None:

@@ -15,6 +15,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in LONG])
+@pytest.mark.first(14)
 async def test_attached_hub_keeps_its_promise(name: str) -> None:
     outcome = await run(name, is_short=True)
     if outcome.skipped:

@@ -1,5 +1,6 @@
 """Servers that ask their callers: the clients of a background hub must not wait for each other's answers."""
 
+from mcp_hub.app.attached.isolation import is_to_separate
 from mcp_hub.app.build import App
 from mcp_hub.logs import get_logger
 
@@ -13,6 +14,6 @@ def separate(app: App) -> None:
     """
     for status in app.hub.statuses():
         server = app.settings.servers.get(status.server)
-        if status.asks and not status.scope and server is not None and server.command and server.scope is None:
+        if server is not None and is_to_separate(status, server):
             log.info("server_separated", upstream=status.server, reason="it asks its callers")
             app.operations.applier.isolate(status.server)

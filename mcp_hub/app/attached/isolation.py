@@ -7,6 +7,7 @@ import re
 from typing import Final, Literal
 
 from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.types import UpstreamStatus
 
 _BROWSERS: Final = re.compile(
     r"(?:^|[/@\\_-])(?:playwright|puppeteer|chrome-devtools|browser-?mcp|mcp-browser|browserbase|selenium|browser-use)",
@@ -33,3 +34,8 @@ def default_scope(server: ServerSettings, *, asks: bool) -> Literal["session"] |
     values = (word.rpartition("=")[2] for word in words[1:])
     depends = any(_RELATIVE.fullmatch(value) for value in values) or any(_BOUND.search(word) for word in words)
     return "session" if depends and server.cwd is None else None
+
+
+def is_to_separate(status: UpstreamStatus, server: ServerSettings) -> bool:
+    """Whether a running server that was shared so far is to have a process for each client: it has just asked one."""
+    return status.asks and not status.scope and server.scope is None and default_scope(server, asks=True) is not None

@@ -5,10 +5,13 @@ captured ones of $MCP_HUB_EVAL_DATA; without them those of the echo server. Form
 them in several requests.
 """
 
+import gc
 import json
 import os
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +24,8 @@ from bench.ledger import RelayFailed, percentile
 from bench.load import SILENCE
 from bench.load_http import READ_SIZE, Response
 from bench.relays import Setup, Side
+from mcp_hub.cli.lean import COLLECTOR
+from mcp_hub.cli.serving import calm_collector
 from mcp_hub.formats.calls import write_calls
 from mcp_hub.formats.providers import FACTS, Format
 from mcp_hub.formats.records import ModelCall
@@ -59,10 +64,24 @@ def exports(run: Run) -> None:
         if FACTS[into].strict is not None or not is_strict
     }
     samples: dict[str, list[Figures]] = {name: [] for name in sides}
-    for _ in range(run.options.rounds):
-        for name, (into, is_strict) in sides.items():
-            samples[name].append(anyio.run(_exported, tools, into, is_strict))
+    with _collector_of_a_hub():
+        for _ in range(run.options.rounds):
+            for name, (into, is_strict) in sides.items():
+                samples[name].append(anyio.run(_exported, tools, into, is_strict))
     run.results += [Result(EXPORT, kind, name, merged(found)) for name, found in samples.items()]
+
+
+@contextmanager
+def _collector_of_a_hub() -> Iterator[None]:
+    """Collects as a hub that serves does, not as a process that holds every module of this benchmark."""
+    usual = gc.get_threshold()
+    gc.set_threshold(*COLLECTOR)
+    calm_collector()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*usual)
 
 
 async def _exported(tools: list[bytes], into: Format, is_strict: bool) -> Figures:

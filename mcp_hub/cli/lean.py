@@ -6,10 +6,12 @@ The hub's tracebacks are plain, since the rich ones show local variables. Comman
 import gc
 import sys
 from importlib import import_module
+from typing import Final
 
-__all__: list[str] = []
+COLLECTOR: Final = (20_000, 20, 20)
+"""Thresholds of the collector. What imports make stays: collections find nothing, and were a tenth of the start."""
 
-gc.set_threshold(20_000, 20, 20)  # what imports make stays: collections find nothing, and were a tenth of the start
+gc.set_threshold(*COLLECTOR)
 
 if "rich" not in sys.modules and "structlog" not in sys.modules:
     sys.modules["rich"] = None  # type: ignore[assignment]  # makes an import fail

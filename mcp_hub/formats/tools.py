@@ -1,11 +1,11 @@
 """Tools: definitions of MCP as the tools of a provider's request, and back."""
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final, Protocol
 
 from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.formats.groups import ToolGroup, check_groups, grouped
-from mcp_hub.formats.providers import FACTS, Format, FormatFacts
+from mcp_hub.formats.providers import FACTS, Format
 from mcp_hub.formats.records import Exported, Loss, json_value
 from mcp_hub.formats.schemas.canonical import canonical
 from mcp_hub.formats.schemas.dialects import STRICT_OPTIONAL, STRICT_TOOLS, STRICT_UNIONS
@@ -18,8 +18,20 @@ PROGRAMMATIC: Final = {Format.ANTHROPIC: "code_execution_20260521", Format.OPENA
 """The caller of a format that is a program."""
 
 
+_END: Final = {"cache_control": {"type": "ephemeral"}}
+"""At the last tool of those that Anthropic caches."""
+
+
+class Definitions(Protocol):
+    """Definitions of tools that are counted and read in their order; a list is one."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[JsonObject]: ...
+
+
 def export(
-    tools: Sequence[JsonObject],
+    tools: Definitions,
     into: Format,
     *,
     is_strict: bool = False,
@@ -27,14 +39,17 @@ def export(
     programmatic: Collection[str] = (),
     has_breakpoint: bool = True,
     groups: Mapping[str, ToolGroup] | None = None,
+    sealed: Callable[[JsonObject], Any] | None = None,
 ) -> Exported:
-    """The tools in a format, in their order.
+    """The tools in a format, in their order. Each is read once, so they may be made when they are asked for.
 
     `is_strict` has the provider enforce each schema that its subset can say; the others say why not in their losses.
     With `search`, the definition of a tool that finds tools, all others are deferred: the provider shows them to the
     model when the search has returned them. Tools named in `programmatic` may be called by code that the model writes.
     `has_breakpoint` ends the cached part of a request to Anthropic at the last tool that is not deferred. `groups` are
     those of tools by name: each becomes a namespace where its first tool stands. Names stay unique without them.
+    `sealed` is called with each tool that is complete, and what it returns takes its place: encoded one by one, many
+    tools take less time and memory. Tools with groups are not sealed.
 
     Raises: FormatRefused: `too_many_tools`, `unsupported_tool`, `duplicate_name`, `deferral_unsupported`,
     `grouping_unsupported`.
@@ -43,68 +58,93 @@ def export(
         check_groups(groups, into)
     if into is Format.MCP:
         return Exported({"tools": [*([search] if search else []), *tools]}, {})
-    facts = FACTS[into]
-    _check(tools if search is None else (search, *tools), into, facts, is_deferred=search is not None)
-    emitter = _Emitter(into, facts, is_strict, frozenset(programmatic))
-    found = [] if search is None else [emitter.search(search)]
-    made = [emitter.tool(tool, is_deferred=search is not None) for tool in tools]
+    _check_count(len(tools), into, is_deferred=search is not None)
+    has_end = has_breakpoint and into is Format.ANTHROPIC
+    emitter = _Emitter(into, is_strict, frozenset(programmatic), is_deferred=search is not None, has_end=has_end)
+    found: list[Any] = [] if search is None else [emitter.search(search)]
+    made: list[Any] = []
+    for number, definition in enumerate(tools, 1):
+        tool = emitter.tool(definition, is_last=number == len(tools))
+        made.append(sealed(tool) if sealed is not None and groups is None else tool)
+    emitter.check_names()
     found += made if groups is None else grouped(made, groups)
-    if into is Format.ANTHROPIC and has_breakpoint:
-        last = next((tool for tool in reversed(found) if "defer_loading" not in tool), None)
-        if last is not None:
-            last["cache_control"] = {"type": "ephemeral"}
-    body = {"tools": [{"functionDeclarations": found}] if into is Format.GEMINI and found else found}
-    return Exported(body, emitter.losses)
+    entries = [{"functionDeclarations": found}] if into is Format.GEMINI and found else found
+    return Exported({"tools": entries}, emitter.losses)
 
 
-def _check(tools: Sequence[JsonObject], into: Format, facts: FormatFacts, *, is_deferred: bool) -> None:
+def _check_count(count: int, into: Format, *, is_deferred: bool) -> None:
+    facts = FACTS[into]
     if is_deferred and not facts.defers:
         raise FormatRefused("deferral_unsupported", f"{into} cannot defer tools. Use expose=search for a short list.")
-    if facts.most_tools and not is_deferred and len(tools) > facts.most_tools:
+    if facts.most_tools and not is_deferred and count > facts.most_tools:
         raise FormatRefused(
             "too_many_tools",
-            f"{len(tools)} tools, and {into} takes {facts.most_tools}. Select some with tools=, server= or profile=, "
+            f"{count} tools, and {into} takes {facts.most_tools}. Select some with tools=, server= or profile=, "
             "or use expose=search or defer=1 (openai-responses).",
         )
-    names = [tool.get("name") for tool in tools]
-    odd = [str(name) for name in names if not isinstance(name, str) or facts.names.fullmatch(name) is None]
-    if odd:
-        raise FormatRefused(
-            "unsupported_tool", f"{into} does not take the names {', '.join(odd)}. Rename the tools in servers.yaml."
-        )
-    if len(set(names)) < len(names):
-        raise FormatRefused("duplicate_name", "Two tools have the same name. Rename one of them.")
 
 
 class _Emitter:
     """Makes the tools of one request."""
 
-    def __init__(self, into: Format, facts: FormatFacts, is_strict: bool, programmatic: frozenset[str]) -> None:
+    def __init__(
+        self, into: Format, is_strict: bool, programmatic: frozenset[str], *, is_deferred: bool, has_end: bool
+    ) -> None:
         self.losses: dict[str, tuple[Loss, ...]] = {}
         self._into = into
-        self._facts = facts
+        self._facts = FACTS[into]
         self._is_strict = is_strict
         self._programmatic = programmatic
+        self._is_deferred = is_deferred
+        self._has_end = has_end
+        self._names: list[str] = []
+        self._odd: list[str] = []
         self._left = [STRICT_TOOLS, STRICT_OPTIONAL, STRICT_UNIONS] if into is Format.ANTHROPIC else None
 
     def search(self, definition: JsonObject) -> JsonObject:
         """The tool that finds deferred tools, in the hub's hands."""
         if self._into is Format.OPENAI_RESPONSES:
+            self._has_name(definition)
             schema, _ = self._schema(definition, [], may_be_strict=False)
             said = definition.get("description", "")
             return {"type": "tool_search", "execution": "client", "description": said, "parameters": schema}
-        return self.tool(definition, is_deferred=False)
+        return self._tool(definition) | (_END if self._has_end else {})
 
-    def tool(self, definition: JsonObject, *, is_deferred: bool) -> JsonObject:
+    def tool(self, definition: JsonObject, *, is_last: bool) -> JsonObject:
         """One tool; its losses are kept."""
-        losses: list[Loss] = []
+        found = self._tool(definition)
+        if self._is_deferred:
+            found["defer_loading"] = True
+        elif is_last and self._has_end:
+            found |= _END
+        return found
+
+    def check_names(self) -> None:
+        """Raises: FormatRefused: `unsupported_tool`, `duplicate_name`, if the names so far cannot be those of one
+        request."""
+        if self._odd:
+            raise FormatRefused(
+                "unsupported_tool",
+                f"{self._into} does not take the names {', '.join(self._odd)}. Rename the tools in servers.yaml.",
+            )
+        if len(set(self._names)) < len(self._names):
+            raise FormatRefused("duplicate_name", "Two tools have the same name. Rename one of them.")
+
+    def _has_name(self, definition: JsonObject) -> bool:
+        name = definition.get("name")
+        is_sound = isinstance(name, str) and self._facts.names.fullmatch(name) is not None
+        (self._names if is_sound else self._odd).append(str(name))
+        return is_sound
+
+    def _tool(self, definition: JsonObject) -> JsonObject:
+        if not self._has_name(definition):
+            return {}
+        name, losses = definition["name"], list[Loss]()
         schema, is_strict = self._schema(definition, losses, may_be_strict=self._is_strict)
         if losses:
-            self.losses[definition["name"]] = tuple(losses)
+            self.losses[name] = tuple(losses)
         found = _SHAPES[self._into](definition, schema, is_strict)
-        if is_deferred:
-            found["defer_loading"] = True
-        if definition["name"] in self._programmatic and self._into in PROGRAMMATIC:
+        if name in self._programmatic and self._into in PROGRAMMATIC:
             found["allowed_callers"] = ["direct", PROGRAMMATIC[self._into]]
             if self._into is Format.ANTHROPIC and "outputSchema" in definition:
                 returned = text_of(definition["outputSchema"])

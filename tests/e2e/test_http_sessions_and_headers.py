@@ -69,14 +69,14 @@ async def test_the_session_of_a_killed_hub_is_as_its_client_left_it_and_ends_wit
         assert (await client.request("resources/subscribe", {"uri": "fixture://text/1"})).last["result"] == {}
         assert (await client.request("logging/setLevel", {"level": "error"})).last["result"] == {}
         await hub.kill_alone()
-    before = len(received(journal, "resources/subscribe"))
+    before = {method: len(received(journal, method)) for method in ("resources/subscribe", "logging/setLevel")}
     async with http_hub(text, tmp_path) as hub, HttpClient(hub.url, BOB) as bob, HttpClient(hub.url, ALICE) as again:
         for peer in (bob, again):
             peer.session, peer.version = client.session, client.version
         async with bob.listen(place) as refused:
             assert (await refused.rest()).status == 404
         async with again.listen():
-            await until(lambda: len(received(journal, "resources/subscribe")) > before)
+            await until(lambda: all(len(received(journal, method)) > count for method, count in before.items()))
         assert received(journal, "logging/setLevel")[-1]["params"] == {"level": "error"}
         assert (await again.delete()).status == 204
         await hub.kill_alone()

@@ -1,6 +1,7 @@
 """A canonical schema in the subset of one provider: it takes as much or more, and what it cannot say becomes text."""
 
 import re
+from functools import cache
 from typing import Any, Final
 
 from mcp_hub.errors import HubError
@@ -38,6 +39,13 @@ _COMPOSED: Final = frozenset(("$ref", "allOf", "anyOf", "oneOf", "enum"))
 _KEEP: Final = frozenset(("$ref", "anyOf", "properties", "items", "prefixItems", "additionalProperties", "required"))
 
 
+@cache
+def _keywords(dialect: Dialect) -> tuple[frozenset[str], frozenset[str]]:
+    """Those without subschemas that the provider takes: with any value, and with some values."""
+    wanted = (dialect.keywords or frozenset()) - _KEEP
+    return _ALWAYS | (wanted - _CHECKED), wanted & _CHECKED
+
+
 class NotStrict(HubError):
     """The schema cannot be enforced by the provider; the message is the reason."""
 
@@ -54,8 +62,7 @@ class Subset:
         self._nodes = 0
         self.deepest = 0
         """Subschemas inside each other so far; definitions count by themselves."""
-        self._wanted = (dialect.keywords or frozenset()) - _KEEP
-        self._of_leaves = _ALWAYS | (self._wanted - _CHECKED)
+        self._taken, self._checked = _keywords(dialect)
 
     def document(self) -> Node:
         """The whole schema, with the definitions that it uses."""
@@ -74,7 +81,7 @@ class Subset:
             self.deepest = depth
         if self._nodes > _MOST_NODES or depth > MAX_DEPTH:
             return self._any(path, "the schema is too large")
-        if self._of_leaves.issuperset(node) and _is_leaf(node):
+        if self._taken.issuperset(node) and _is_leaf(node):
             return node  # as half of all nodes: nothing to be changed
         if isinstance(node.get("type"), str) and _COMPOSED.isdisjoint(node):
             said: Node = {}
@@ -226,7 +233,7 @@ class Subset:
         notes; unknown keywords go."""
         found: Node = {}
         for key, value in node.items():
-            if key in _ALWAYS or (key in self._wanted and (key not in _CHECKED or self._takes(key, value))):
+            if key in self._taken or (key in self._checked and self._takes(key, value)):
                 found[key] = value
             elif key in _KEEP:
                 continue  # done where their subschemas are
@@ -260,11 +267,16 @@ class Subset:
                 found["items"] = {}
 
     def _object(self, found: Node, node: Node, name: str | None, path: str, depth: int) -> None:
-        below = depth + 1
+        below, taken = depth + 1, self._taken
+        properties: Node = node.get("properties", {})
+        has_room = below < MAX_DEPTH and self._nodes + len(properties) < _MOST_NODES
         named = {
-            key: self._node(part, f"{path}.{key}" if path else key, below)
-            for key, part in node.get("properties", {}).items()
+            key: part
+            if has_room and taken.issuperset(part) and _is_leaf(part)  # as `_node`, without a call
+            else self._node(part, f"{path}.{key}" if path else key, below)
+            for key, part in properties.items()
         }
+        self._nodes += len(properties)
         if self._dialect.is_strict:
             if name == "object":
                 self._closed(found, node, named, path)

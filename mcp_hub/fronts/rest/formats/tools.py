@@ -1,7 +1,7 @@
 """`GET /v1/tools` in every format. An export is made once for each view and set of options, and kept with the view."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -110,13 +110,30 @@ def lost(chosen: ChosenTools, options: ExportOptions) -> bytes:
 
 
 def _export(chosen: ChosenTools, options: ExportOptions) -> Exported:
-    decoder = msgspec.json.Decoder(JsonObject)
     return export(
-        [decoder.decode(raw) for raw in chosen.definitions],
+        _Decoded(chosen.definitions),
         options.into,
         is_strict=options.is_strict,
-        search=decoder.decode(chosen.search) if options.is_deferred else None,
+        search=msgspec.json.decode(chosen.search) if options.is_deferred else None,
         # nobody is asked before code calls a tool
         programmatic=chosen.read_only if options.is_programmatic else (),
         groups=chosen.groups if options.is_grouped else None,
+        sealed=_encoded,
     )
+
+
+class _Decoded:
+    """Definitions, each decoded when it is read: all at once take more time and memory."""
+
+    def __init__(self, definitions: list[bytes]) -> None:
+        self._definitions = definitions
+
+    def __len__(self) -> int:
+        return len(self._definitions)
+
+    def __iter__(self) -> Iterator[JsonObject]:
+        return map(msgspec.json.Decoder(JsonObject).decode, self._definitions)
+
+
+def _encoded(tool: JsonObject) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(tool))

@@ -37,7 +37,7 @@ class _Views(ContentSwitcher):
 class TopApp(App[ConfigError | None]):
     """Shows the hub of `feed`; `client` follows and cancels calls. Its result is the reason if the hub refuses it."""
 
-    TITLE = "mcp-hub"
+    TITLE = "mcp-hub top"
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     #needs { padding: 0 1; height: auto; max-height: 12; }
@@ -50,7 +50,8 @@ class TopApp(App[ConfigError | None]):
         Binding("j", "move(1)", "Down", show=False),
         Binding("k", "move(-1)", "Up", show=False),
         Binding("x", "cancel", "Cancel the call"),
-        Binding("q,escape", "quit", "Quit", key_display="q"),
+        Binding("escape", "back", "Back", show=False),
+        Binding("q", "quit", "Quit"),
     ]
 
     def __init__(self, feed: HubFeed, client: HubClient) -> None:
@@ -128,6 +129,10 @@ class TopApp(App[ConfigError | None]):
         self.query_one(_Views).show(view)
         self._stream = ""
         self._table("servers" if view == "overview" else "calls").focus()
+
+    def action_back(self) -> None:
+        """From a call to the calls, from the calls to the overview."""
+        self.action_show("calls" if self._stream else "overview")
 
     def action_move(self, step: int) -> None:
         """Moves the cursor of the table that has the focus."""

@@ -27,7 +27,8 @@ _LINE: Final = 2000
 """Characters of an event."""
 
 SERVER_COLUMNS: Final = ("server", "state", "tools", "restarts", "why")
-CALL_COLUMNS: Final = ("started", "state", "call", "server", "client", "took", "message")
+CALL_COLUMNS: Final = ("started", "state", "took", "call", "message", "server", "client")
+"""The first five fit into 80 columns, if the name of the call is not very long."""
 
 
 def server_row(own: ServerInfo) -> list[Text]:
@@ -45,11 +46,11 @@ def call_row(call: CallSummary, now: float) -> list[Text]:
     return [
         _cell(f"{datetime.fromtimestamp(call.at):%H:%M:%S}"),
         _state(call.status),
+        _cell(duration(call.took or max(now - call.at, 0))),
         _cell(call.name),
+        _cell(message),
         _cell(call.server or "hub"),
         _cell(call.client),
-        _cell(duration(call.took or max(now - call.at, 0))),
-        _cell(message),
     ]
 
 

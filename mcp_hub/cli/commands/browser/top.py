@@ -22,8 +22,8 @@ from mcp_hub.errors import ConfigError
 def top(url: str | None, token: str | None, config: str | None) -> None:
     """Watch a running hub on the terminal.
 
-    Shows servers, and calls as they run. Keys: o overview, c calls, Enter opens a call, x cancels it, q quits. Needs
-    the extra mcp-hub[top].
+    Shows servers, and calls as they run. Keys: o overview, c calls, Enter opens a call, x cancels it, Escape goes
+    back, q quits. Needs the extra mcp-hub[top].
     """
     if find_spec("textual") is None:
         fail("no_textual", "mcp-hub top needs Textual. Install it with: pip install 'mcp-hub[top]'", EXIT_UNAVAILABLE)

@@ -62,7 +62,7 @@ def tell_next(file: ServersFile, *, are_imported: bool) -> None:
     is_usual = ServersFile.find(None, os.environ).path == file.path
     option = "" if is_usual else f" --config {shlex.quote(str(file.path))}"
     moves, how = (", and take these servers out of their files", " --import") if are_imported else ("", "")
-    say(f"Next, connect your clients{moves}: mcp-hub install --all{how}{option}")
+    say(f"Next, connect your clients{moves}:\n  mcp-hub install --all{how}{option}")
 
 
 def confirm(question: str, *, yes: bool) -> None:

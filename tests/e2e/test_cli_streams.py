@@ -137,7 +137,7 @@ async def test_call_is_cancelled_by_its_stream(place: Place, url: bool) -> None:
         done = await place.run("cancel", stream, url=url)
         assert (done.returncode, done.stdout) == (0, b"")
         assert done.stderr.decode() == f"{stream} is being cancelled\n"
-        assert await ended(process) == (130, "The call was cancelled by its client.\n")
+        assert await ended(process) == (130, "The call was cancelled on request.\n")
     again = await place.run("cancel", stream, url=url)
     assert (again.returncode, again.stderr.decode()) == (0, f"{stream} had already ended: cancelled\n")
     calls = received(place.root / "journal", "tools/call")

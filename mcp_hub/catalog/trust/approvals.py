@@ -339,7 +339,7 @@ class _Log:
             count=len(news),
             tools=[f"{decoded(own.tool, 80)} {own.text}" for own in news[:_MOST_LOGGED]],
             held=news[0].is_held,
-            mend=f"mcp-hub approve {decoded(self._server)}",
+            fix=f"mcp-hub approve {decoded(self._server)}",
             last=self._lines == _MOST_LINES,
         )
 

@@ -79,7 +79,7 @@ class LocalStreams:
         """Asks the hub that runs the call to end it; its state then. Raises `UnknownStream`."""
         row = await tended(self._store, await found(self._store, stream))
         if not row.has_ended:
-            await self._store.post(Message(row.id, "cancel", b"cancelled by its client"))
+            await self._store.post(Message(row.id, "cancel", b"cancelled on request"))
         return status_of(row)
 
 

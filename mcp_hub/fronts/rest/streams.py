@@ -57,7 +57,7 @@ class RestStreams:
 
     async def cancel_stream(self, request: RestRequest) -> Response:
         """Idempotent."""
-        row = await (await self._opened(request)).cancel("cancelled by its client")
+        row = await (await self._opened(request)).cancel("cancelled on request")
         return answer(info(self._hub, row), 200 if row.has_ended else 202)
 
     async def follow_stream(self, request: RestRequest) -> Response | None:

@@ -113,7 +113,7 @@ async def test_a_change_is_passed_on_and_said_where_it_is_only_warned_of(tmp_pat
         (line,) = logs
         assert (line["event"], line["log_level"], line["upstream"]) == ("tools_not_approved", "warning", "a")
         assert line["tools"] == ["pay has changed since it was approved (description)"]
-        assert line["mend"] == "mcp-hub approve a" and "keys" not in str(line)
+        assert line["fix"] == "mcp-hub approve a" and "keys" not in str(line)
         await until(hub, lambda: hub.on_disk() == {"pay": "changed"})
 
 

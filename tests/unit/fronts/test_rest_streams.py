@@ -263,7 +263,7 @@ async def test_cancelling_ends_the_call_and_again_does_nothing(peer: RestPeer) -
     await peer.tools.has_come("a")
     assert (await peer.ask("DELETE", f"/v1/streams/{id_}")).status == 202
     known = await peer.until(id_, "cancelled")
-    assert known["reason"] == "cancelled by its client" and peer.tools.cancelled == ["a"]
+    assert known["reason"] == "cancelled on request" and peer.tools.cancelled == ["a"]
     again = await peer.ask("DELETE", f"/v1/streams/{id_}")
     assert (again.status, again.json["status"]) == (200, "cancelled")
 

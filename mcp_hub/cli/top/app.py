@@ -130,7 +130,7 @@ class TopApp(App[ConfigError | None]):
         self._stream = ""
         self._table("servers" if view == "overview" else "calls").focus()
 
-    def action_back(self) -> None:
+    async def action_back(self) -> None:
         """From a call to the calls, from the calls to the overview."""
         self.action_show("calls" if self._stream else "overview")
 

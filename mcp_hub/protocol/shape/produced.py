@@ -13,8 +13,8 @@ from mcp_hub.types import RawJson, RawObject
 Produced = Progressed | Delta | Log | ToolCall | ToolResult | InputRequired
 
 _NOT_REST: Final = ("progress", "total", "progressToken")
-_OF_SERVERS: Final = frozenset({"progress", "delta", "tool-call", "tool-result"})
-"""Types that a server's stream adds to what it says anyway: logs and questions come as messages of their own."""
+_OF_SERVERS: Final = frozenset({"progress", "delta", "log", "tool-call", "tool-result"})
+"""Types that are taken from a server's stream. Questions come as messages of their own."""
 
 
 class _Progress(msgspec.Struct):

@@ -5,7 +5,9 @@ up counts as in flight until it is answered after all or the server has logged n
 a log message may also go to every session that asked for its level, if all calls in flight are of one principal.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import anyio
 import msgspec
@@ -19,6 +21,9 @@ from mcp_hub.upstreams.peer.questions import PARKABLE, Asker
 from mcp_hub.upstreams.peer.stray_messages import AbandonedCalls
 from mcp_hub.upstreams.peer.tasks import ServerTasks
 from mcp_hub.wire.base import Pending
+
+_MOST_LOGGED: Final = 64
+"""Log messages that came as events and are remembered until they come as messages; the oldest makes room."""
 
 
 class ServerLogs:
@@ -50,6 +55,7 @@ class Callers:
         self._tasks = tasks
         self._abandoned = AbandonedCalls()
         self._logs = ServerLogs()
+        self._logged: deque[tuple[int, object]] = deque(maxlen=_MOST_LOGGED)
 
     def report_to(self, logs: ServerLogs) -> None:
         """From now on log messages are counted there and go by the rule there."""
@@ -95,11 +101,30 @@ class Callers:
             return self._sole_asker(is_question=message.id is not Unset)
         return context(source) if source.context is not None else None
 
+    def logged(self, id_: int, event: Log) -> None:
+        """A call has got a log message as an event of its server's stream; the message itself may follow."""
+        self._logged.append((id_, msgspec.json.decode(event.params)))
+        self._logs.count(is_sent=True)
+
+    def _was_event(self, params: bytes) -> bool:
+        """Whether a call in flight has got this log message as an event, and not yet as a message."""
+        if not self._logged:
+            return False
+        said = msgspec.json.decode(params)
+        in_flight = {pending.id for pending in self._requests()}
+        found = next((one for one in self._logged if one[1] == said and one[0] in in_flight), None)
+        if found is not None:
+            self._logged.remove(found)
+        return found is not None
+
     def log(self, level: str, message: Envelope, source: Pending | None) -> bool:
-        """Passes a log message on to the callers that it is for; False if there are none."""
+        """Passes a log message on to the callers that it is for; False if there are none. One that a call has got as
+        an event is not passed on again (docs/specification/streams.md §4)."""
+        assert isinstance(message.params, msgspec.Raw)
+        if self._was_event(message.params):
+            return True
         asker = self.asker(message, source)
         listeners = [asker] if asker is not None else self._listeners(level) if source is None else []
-        assert isinstance(message.params, msgspec.Raw)
         for _, channel in listeners:
             channel.send(Log(level, message.params))
         self._logs.count(is_sent=bool(listeners))

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import Busy, RpcError, UpstreamLost
-from mcp_hub.events import Completed, Progressed
+from mcp_hub.events import Completed, Log, Progressed
 from mcp_hub.masking import hide
 from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.capabilities import to_modern
@@ -329,6 +329,8 @@ class Peer(WireHandler):
         if (meta := params.get("_meta")) is not None and (events := of_server(meta)) is not None:
             for event in events:
                 found[1].send(event)
+                if isinstance(event, Log):
+                    self.callers.logged(key, event)
             return
         progress, total = _number(params.pop("progress")), params.pop("total", None)
         found[1].send(Progressed(progress, _number(total) if total is not None else None, params or None))

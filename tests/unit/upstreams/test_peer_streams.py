@@ -2,11 +2,14 @@
 
 import json
 
+import anyio
 import pytest
 
-from mcp_hub.events import Delta, Progressed, ToolCall, ToolResult
+from mcp_hub.events import Delta, Log, Progressed, ToolCall, ToolResult
 from mcp_hub.types import CallId, JsonObject
-from tests.unit.upstreams.test_peer import in_flight, raws
+from tests.unit.upstreams.function_calls import Recorder
+from tests.unit.upstreams.scripted import talking
+from tests.unit.upstreams.test_peer import Calls, call, in_flight, raws
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +47,7 @@ async def test_events_are_those_of_the_server_and_the_notification_is_not_progre
     ]
 
 
-@pytest.mark.parametrize("type_", ["start", "log", "input-required", "input-received", "attempt", "reset", "end", "x"])
+@pytest.mark.parametrize("type_", ["start", "input-required", "input-received", "attempt", "reset", "end", "x"])
 async def test_events_that_come_by_other_ways_or_are_the_hubs_own_are_left_out(type_: str) -> None:
     data = {"level": "info", "data": 1, "key": "k", "method": "roots/list", "params": {}, "outcome": "ok", "result": {}}
     delta = {"channel": "content", "index": 0, "content": BLOCKS}
@@ -62,3 +65,42 @@ async def test_an_event_that_cannot_be_read_is_left_out_alone(data: JsonObject) 
 @pytest.mark.parametrize("value", [None, 1, "x", [], {}, {"events": "x"}, {"events": [{"type": 1}]}])
 async def test_a_notification_without_events_is_progress(value: object) -> None:
     assert await sent({STREAMS: value}) == [Progressed(4, None, raws({"message": "a", "_meta": {STREAMS: value}}))]
+
+
+LOG = {"level": "info", "logger": "l", "data": {"text": "x"}}
+OTHER = {"level": "info", "data": "y"}
+
+
+def logs(channel: Recorder) -> list[JsonObject]:
+    return [json.loads(bytes(event.params)) for event in channel.sent if isinstance(event, Log)]
+
+
+@pytest.mark.parametrize("messages", [[], [LOG], [OTHER], [LOG, LOG], [OTHER, LOG]])
+async def test_a_log_message_that_came_as_an_event_is_not_passed_on_again(messages: list[JsonObject]) -> None:
+    async with in_flight(wants_progress=True) as (server, channel, id_):
+        params = {"progressToken": id_, "progress": 4, "_meta": {STREAMS: part(("log", LOG))}}
+        await server.send(method="notifications/progress", params=params)
+        for message in messages:
+            await server.send(method="notifications/message", params=dict(reversed(message.items())))
+        await server.flush()
+    more = messages.copy()
+    if LOG in more:
+        more.remove(LOG)
+    assert logs(channel) == [LOG, *more]
+
+
+async def test_the_same_message_of_another_call_is_its_own() -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        calls = Calls(peer, tasks)
+        first = calls.start(call(wants_progress=True))
+        id_ = (await server.expect("tools/call"))["id"]
+        params = {"progressToken": id_, "progress": 4, "_meta": {STREAMS: part(("log", LOG))}}
+        await server.send(method="notifications/progress", params=params)
+        await server.send(id=id_, result={})
+        await server.flush()
+        second = calls.start(call(wants_progress=True))
+        await server.expect("tools/call")
+        await server.send(method="notifications/message", params=LOG)
+        await server.flush()
+        tasks.cancel_scope.cancel()
+    assert logs(first) == logs(second) == [LOG]

@@ -19,7 +19,7 @@ import msgspec
 from mcp_hub.call import Call
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import Clock
-from mcp_hub.errors import InvalidParams
+from mcp_hub.errors import UnknownState
 from mcp_hub.types import CallId, RawObject
 
 _MARK: Final = "hub1."
@@ -97,16 +97,14 @@ class PendingInput:
     def fetch(self, state: str, call: Call) -> PendingCall:
         """The waiting call that `call` is the retry of; a state opens it once.
 
-        Raises `InvalidParams`, the same for a state that is forged, foreign, replayed or too old.
+        Raises `UnknownState`, the same for a state that is forged, foreign, replayed or too old.
         """
         self._sweep()
         id_, nonce, seal = _parts(state)
         pending = self._pending.get(id_)
         is_named = pending is not None and hmac.compare_digest(_bytes(pending.name), _bytes(nonce))
         if not is_named or not self._is_sealed(call, id_, nonce, seal):
-            raise InvalidParams(
-                "params.requestState is unknown: it was used, has expired or belongs to another request"
-            )
+            raise UnknownState("params.requestState is unknown: it was used, has expired or belongs to another request")
         return self._pending.pop(id_)
 
     def elsewhere(self, state: str, call: Call) -> CallId | None:
@@ -120,10 +118,10 @@ class PendingInput:
         return f"{_UPSTREAM}{self._bond(call, state)}.{state}"
 
     def unmark(self, call: Call, state: str) -> str:
-        """The server's own again. Raises `InvalidParams`, the same for a forged, a foreign, another server's."""
+        """The server's own again. Raises `UnknownState`, the same for a forged, a foreign, another server's."""
         own = state.removeprefix(_UPSTREAM).partition(".")[2]
         if not hmac.compare_digest(_bytes(self.mark(call, own)), _bytes(state)):
-            raise InvalidParams("params.requestState was not given by this server to this client")
+            raise UnknownState("params.requestState was not given by this server to this client")
         return own
 
     def _bond(self, call: Call, state: str) -> str:

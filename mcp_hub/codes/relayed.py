@@ -181,6 +181,10 @@ CALLS: Final = table(
     invalid_request=("The message is not a valid JSON-RPC request.", "Correct the client."),
     method_not_found=("The hub or the server does not have the method.", "Do not call it."),
     invalid_params=("The parameters do not fit.", "Correct them as the message says."),
+    unknown_state=(
+        "The `requestState` of a repeated request was used, has expired, or belongs to another request.",
+        "Do not repeat it. Where the call has a stream, its ending is there.",
+    ),
     invalid_arguments=("A model's arguments are not a JSON object.", "Call again with one."),
     arguments_too_large=("A model's arguments have more than 1 MiB.", "Send less."),
     arguments_too_deep=("A model's arguments have more than 50 levels.", "Send flatter ones."),

@@ -15,7 +15,7 @@ from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.streams.placeholders import ending_of
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
-from mcp_hub.errors import CallCancelled, InvalidParams, RpcError, StoreError, UnknownStream
+from mcp_hub.errors import CallCancelled, RpcError, StoreError, UnknownState, UnknownStream
 from mcp_hub.events import BY_CLIENT, Cancelled, Completed, Ending, Failed
 from mcp_hub.types import CallId, RawObject
 
@@ -43,7 +43,7 @@ def rejoining(streams: StreamPort, id_: CallId, responses: RawObject) -> CallHan
                 raise UnknownStream
             return _result(await _ending(stream, call, channel, responses))
         except UnknownStream:
-            raise InvalidParams("params.requestState is unknown: it was used, or its call is no longer kept") from None
+            raise UnknownState("params.requestState is unknown: it was used, or its call is no longer kept") from None
         except StoreError as problem:
             raise RpcError(f"the call cannot be continued here: {problem}") from None
 

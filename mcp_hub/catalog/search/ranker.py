@@ -25,6 +25,7 @@ _EXACT = (0.0, 1_000.0, 2_000.0)
 _ALIKE, _MAX_COMPARED = 0.8, 256
 # of the best score, for a name that words of like use cover fully
 _LIKE = 0.35
+_TURN = 0.1
 _WEIGHED = 24  # documents that are weighed in full, at least: four times as many made no difference to the first ten
 
 
@@ -180,21 +181,24 @@ class SearchIndex:
         alike: dict[str, list[_Found]] = {}
         for one in ranked:
             alike.setdefault(documents[one.number].keys[1], []).append(one)
-        shown: set[int] = set()
-        for one in ranked:
-            if limit <= 0:
-                break
-            if one.number not in shown:
-                limit -= 1
-                others = alike[documents[one.number].keys[1]][:_MAX_COMPARED]
-                also = [other for other in others if other.number not in shown and self._is_alike(one, other)]
-                shown.update(other.number for other in also)
-                ids = (documents[other.number].id for other in also if other is not one)
-                score = one.score
-                parts = {"words": score.words, "name": score.name, "pairs": score.pairs}
-                parts |= {"server": one.bonus, "like": one.like, "exact": _EXACT[-one.inexactness]}
-                is_weak = not one.inexactness and score.is_weak
-                yield Hit(documents[one.number].id, -one.less, tuple(ids), parts, is_weak)
+        turn = _TURN * max((-one.less for one in ranked if one.inexactness == 0), default=0.0)
+        left = {one.number: one for one in ranked}
+        served: dict[int, float] = {0: 0.0}
+        while left and limit > 0:
+            limit -= 1
+            one = min(left.values(), key=lambda one: (one.inexactness, one.less + turn * served.get(one.score.step, 0.0), one.place, one.number))
+            others = alike[documents[one.number].keys[1]][:_MAX_COMPARED]
+            also = [other.number for other in others if other.number in left and self._is_alike(one, other)]
+            for number in {one.number, *also}:
+                del left[number]
+            score, late = one.score, turn * served.get(one.score.step, 0.0)
+            parts = {"words": score.words, "name": score.name, "pairs": score.pairs}
+            parts |= {"server": one.bonus, "like": one.like, "turn": -late, "exact": _EXACT[-one.inexactness]}
+            if score.step:
+                served[score.step] = 1 - (1 - served.get(score.step, 0.0)) / 2
+            ids = (documents[number].id for number in also if number != one.number)
+            is_weak = not one.inexactness and score.is_weak
+            yield Hit(documents[one.number].id, -one.less - late, tuple(ids), parts, is_weak)
 
     def _is_alike(self, one: _Found, other: _Found) -> bool:
         servers = {word for found in (one, other) for word in self._server_of[found.number].name}

@@ -51,14 +51,16 @@ def read_aliases(aliases: Mapping[str, Sequence[str]]) -> Aliases:
 
 def request(text: str, postings: Postings, aliases: Aliases) -> SearchQuery:
     """The query of `text` among these documents; it has no words if none has any of it."""
+    text = text[:MAX_CHARACTERS]
     rows: list[_Row] = []
     room = MAX_WORDS
-    for clause in clauses(text[:MAX_CHARACTERS]):
+    for clause in clauses(text):
         found = words(clause, room)
         room -= len(found)
         if found:
             rows.append(_Row(found, list(kinds(clause))))
-    return _Reader(postings, aliases).request(rows)
+    whole = _Row([word for row in rows for word in row.words], list(kinds(text)))
+    return _Reader(postings, aliases).request(whole, rows)
 
 
 class _Row(NamedTuple):
@@ -75,8 +77,7 @@ class _Reader:
         self._aliases = aliases
         self._near: dict[str, list[tuple[str, float]]] = {}
 
-    def request(self, rows: Sequence[_Row]) -> SearchQuery:
-        whole = _Row([word for row in rows for word in row.words], [kind for row in rows for kind in row.kinds])
+    def request(self, whole: _Row, rows: Sequence[_Row]) -> SearchQuery:
         steps = [(whole, self._weights(whole))]
         if len(rows) > 1:
             parts = ((row, self._weights(row)) for row in rows[:MAX_CLAUSES])

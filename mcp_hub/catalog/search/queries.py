@@ -4,12 +4,14 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 
 from mcp_hub.catalog.search.documents import pairs
 from mcp_hub.catalog.search.likeness import like
 from mcp_hub.catalog.search.postings import Postings
+from mcp_hub.catalog.search.values import kinds
 from mcp_hub.catalog.search.words import clauses, is_bare, words
 
 Aliases = Mapping[str, Sequence[tuple[tuple[str, ...], tuple[str, ...]]]]
@@ -17,8 +19,8 @@ Aliases = Mapping[str, Sequence[tuple[tuple[str, ...], tuple[str, ...]]]]
 
 # a long task description has 500 words; what comes later is no longer what it is about
 MAX_CHARACTERS, MAX_WORDS, MAX_CLAUSES = 8_192, 600, 60
-# guesses count less than words: one word from two, another spelling, another word
-_JOINED, _MISSPELLED, _ALIAS = 0.5, 0.7, 0.6
+# guesses count less than words: one word from two, another spelling, another word, the kind of a value
+_JOINED, _MISSPELLED, _ALIAS, _KIND = 0.5, 0.7, 0.6, 0.7
 _MAX_MISSPELLED = 8  # words that no document has for which other spellings are looked up
 _MAX_LIKENED = 100  # distinct words for which words of like use are looked up
 
@@ -49,14 +51,22 @@ def read_aliases(aliases: Mapping[str, Sequence[str]]) -> Aliases:
 
 def request(text: str, postings: Postings, aliases: Aliases) -> SearchQuery:
     """The query of `text` among these documents; it has no words if none has any of it."""
-    rows: list[list[str]] = []
+    text = text[:MAX_CHARACTERS]
+    rows: list[_Row] = []
     room = MAX_WORDS
-    for clause in clauses(text[:MAX_CHARACTERS]):
-        row = words(clause, room)
-        room -= len(row)
-        if row:
-            rows.append(row)
-    return _Reader(postings, aliases).request(rows)
+    for clause in clauses(text):
+        found = words(clause, room)
+        room -= len(found)
+        if found:
+            rows.append(_Row(found, list(kinds(clause))))
+    whole = _Row([word for row in rows for word in row.words], list(kinds(text)))
+    return _Reader(postings, aliases).request(whole, rows)
+
+
+class _Row(NamedTuple):
+    words: list[str]
+    kinds: list[str]
+    """Words for the kinds of its values."""
 
 
 class _Reader:
@@ -67,16 +77,15 @@ class _Reader:
         self._aliases = aliases
         self._near: dict[str, list[tuple[str, float]]] = {}
 
-    def request(self, rows: Sequence[Sequence[str]]) -> SearchQuery:
-        whole = [word for row in rows for word in row]
-        steps: list[tuple[Sequence[str], dict[str, float]]] = [(whole, self._weights(whole))]
+    def request(self, whole: _Row, rows: Sequence[_Row]) -> SearchQuery:
+        steps = [(whole, self._weights(whole))]
         if len(rows) > 1:
             parts = ((row, self._weights(row)) for row in rows[:MAX_CLAUSES])
             # one word is not a step of its own
             steps += [(row, weights) for row, weights in parts if len(weights) >= 2]
-        request = SearchQuery({}, {}, [], self._like(whole))
+        request = SearchQuery({}, {}, [], self._like(whole.words))
         for step, (row, weights) in enumerate(steps if len(steps) > 2 else steps[:1]):
-            self._add(request, step, row, weights)
+            self._add(request, step, row.words, weights)
         return request
 
     def _add(self, request: SearchQuery, step: int, row: Sequence[str], weights: Mapping[str, float]) -> None:
@@ -89,11 +98,12 @@ class _Reader:
         sought = {word for word in row if not is_bare(word)} or weights
         request.sought.append(math.fsum(map(rarity, sought)))
 
-    def _weights(self, row: Sequence[str]) -> dict[str, float]:
+    def _weights(self, row: _Row) -> dict[str, float]:
         """By word that some document has; said twice counts more, but not double."""
         known = self._postings.weights
-        counts = Counter(word for word in row if not is_bare(word))
-        weights = {word: weight for word, weight in self._guesses(row, counts) if word in known}
+        counts = Counter(word for word in row.words if not is_bare(word))
+        weights = {kind: _KIND for kind in row.kinds if kind in known}
+        weights.update((word, weight) for word, weight in self._guesses(row.words, counts) if word in known)
         weights.update((word, 1 + math.log(count)) for word, count in counts.items() if word in known)
         return weights
 

@@ -3,8 +3,8 @@
 An index holds what one profile may see and nothing else; documents are shared between indexes.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -25,6 +25,8 @@ _EXACT = (0.0, 1_000.0, 2_000.0)
 _ALIKE, _MAX_COMPARED = 0.8, 256
 # of the best score, for a name that words of like use cover fully
 _LIKE = 0.35
+# of the best score at most, by which a hit falls behind when better ones fit the same clause of several
+_TURN = 0.1
 _WEIGHED = 24  # documents that are weighed in full, at least: four times as many made no difference to the first ten
 
 
@@ -32,8 +34,8 @@ class Hit(msgspec.Struct, frozen=True):
     """A tool that fits, with the ids of near-duplicates that it stands for.
 
     `parts` add up to `score`: `words`, `name` and `pairs` (`scores`), `server` (its other tools fit, or the query names
-    it), `like` (its name has words that are used like the query's) and `exact` (the query is the tool's name). `weak`:
-    it has little of what is sought.
+    it), `like` (its name has words that are used like the query's), `turn` (0 or less: better hits fit the same clause)
+    and `exact` (the query is the tool's name). `weak`: it has little of what is sought.
     """
 
     id: str
@@ -181,25 +183,43 @@ class SearchIndex:
         for one in ranked:
             alike.setdefault(documents[one.number].keys[1], []).append(one)
         shown: set[int] = set()
-        for one in ranked:
+        for one, behind in _in_turns(ranked, shown):
             if limit <= 0:
                 break
-            if one.number not in shown:
-                limit -= 1
-                others = alike[documents[one.number].keys[1]][:_MAX_COMPARED]
-                also = [other for other in others if other.number not in shown and self._is_alike(one, other)]
-                shown.update(other.number for other in also)
-                ids = (documents[other.number].id for other in also if other is not one)
-                score = one.score
-                parts = {"words": score.words, "name": score.name, "pairs": score.pairs}
-                parts |= {"server": one.bonus, "like": one.like, "exact": _EXACT[-one.inexactness]}
-                is_weak = not one.inexactness and score.is_weak
-                yield Hit(documents[one.number].id, -one.less, tuple(ids), parts, is_weak)
+            limit -= 1
+            others = alike[documents[one.number].keys[1]][:_MAX_COMPARED]
+            also = [other for other in others if other.number not in shown and self._is_alike(one, other)]
+            shown.update(other.number for other in also)
+            ids = (documents[other.number].id for other in also if other is not one)
+            score = one.score
+            parts = {"words": score.words, "name": score.name, "pairs": score.pairs, "server": one.bonus}
+            parts |= {"like": one.like, "turn": 0.0 - behind, "exact": _EXACT[-one.inexactness]}
+            is_weak = not one.inexactness and score.is_weak
+            yield Hit(documents[one.number].id, -one.less - behind, tuple(ids), parts, is_weak)
 
     def _is_alike(self, one: _Found, other: _Found) -> bool:
         servers = {word for found in (one, other) for word in self._server_of[found.number].name}
         mine, its = (self._postings.documents[found.number].weights.keys() - servers for found in (one, other))
         return len(mine & its) >= _ALIKE * len(mine | its)
+
+
+def _in_turns(ranked: Sequence[_Found], shown: Container[int]) -> Iterator[tuple[_Found, float]]:
+    """Those that are not `shown` yet, each with how far it falls behind because better ones fit the same clause."""
+    most = _TURN * max((-one.less for one in ranked if not one.inexactness), default=0.0)
+    queues: defaultdict[int, deque[_Found]] = defaultdict(deque)
+    for one in ranked:
+        queues[one.score.step].append(one)
+    behind = dict.fromkeys(queues, 0.0)
+    while queues:
+        heads = ((queue[0], step) for step, queue in queues.items())
+        *_, step = min((one.inexactness, one.less + behind[step], one.place, one.number, step) for one, step in heads)
+        one = queues[step].popleft()
+        if not queues[step]:
+            del queues[step]
+        if one.number not in shown:
+            yield one, behind[step]
+            if step:
+                behind[step] = (behind[step] + most) / 2
 
 
 class _Ranker:

@@ -27,7 +27,7 @@ class Score(NamedTuple):
     """The points for a document's words, the cover of its name and its pairs of words; and its fit as a whole.
 
     `share` is how much it has of what the clause that fits best seeks, 0 to 1; `evidence` is how much it has of the
-    whole, in words that no other tool has.
+    whole, in words that no other tool has. `step` is the clause that fits best, 0 if there is only one.
     """
 
     words: float = 0.0
@@ -35,6 +35,7 @@ class Score(NamedTuple):
     pairs: float = 0.0
     share: float = 0.0
     evidence: float = 0.0
+    step: int = 0
 
     @property
     def is_weak(self) -> bool:
@@ -91,6 +92,7 @@ def score(asked: SearchQuery, postings: Postings, number: int) -> Score:
         _WHOLE * pairs.get(0, 0.0) + clause * pairs.get(best, 0.0),
         share=min(1.0, words[best] / (PEAK * asked.sought[best])),
         evidence=words[0] / (PEAK * postings.highest_rarity),
+        step=best,
     )
 
 

@@ -114,6 +114,16 @@ def test_near_duplicates_do_not_use_up_the_limit() -> None:
     assert len(answer.hits) == 6 and len(answer.hits[0].also) == 149
 
 
+def test_equally_good_tools_for_the_clauses_of_a_query_take_turns() -> None:
+    files = [tool("disk", f"find_file_{what}", "Of a disk.") for what in ("alpha", "beta", "gamma")]
+    letters = [tool("mail", f"send_letter_{what}", "Of a mail.") for what in ("delta", "kappa", "sigma")]
+    hub = index(*files, *letters)
+    hits = hub.search("find a file, then send a letter", 4).hits
+    assert [hit.id.split("_")[0] for hit in hits] == ["disk", "mail", "disk", "mail"]
+    assert [hit.parts["turn"] < 0 for hit in hits] == [False, False, True, True]
+    assert found(hub, "find a file", 3) == [one.id for one in files]
+
+
 def test_one_server_is_searched_alone() -> None:
     assert set(found(HUB, "files", server="files")) <= {one.id for one in TOOLS if one.server == "files"}
     assert found(HUB, "list requests, issues and files", server="browser")[0] == "browser_network_requests"

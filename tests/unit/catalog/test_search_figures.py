@@ -24,7 +24,7 @@ def recall(groups: list[list[str]], ranked: list[str], k: int) -> float:
 
 # recall@5, recall@8, hit@1 on dev queries
 @pytest.mark.parametrize(
-    ("name", "goals"), [("mcp", (0.585, 0.63, 0.50)), ("api", (0.81, 0.86, 0.77)), ("bfcl", (0.89, 0.925, 0.67))]
+    ("name", "goals"), [("mcp", (0.59, 0.63, 0.51)), ("api", (0.82, 0.86, 0.77)), ("bfcl", (0.90, 0.93, 0.69))]
 )
 def test_the_goals_are_met_on_dev_queries(name: str, goals: tuple[float, float, float]) -> None:
     ranker = build(lines(name, "tools.jsonl"))

@@ -92,4 +92,4 @@ async def test_references_to_deferred_tools_are_those_that_the_ranker_finds(peer
     own = ranker.build(tools)
     ranked = {query["text"]: own.rank(query["text"], MOST) for query in queries}
     assert found == ranked
-    assert measured(found, queries) == measured(ranked, queries) > 0.54
+    assert measured(found, queries) == measured(ranked, queries) > 0.56

@@ -31,7 +31,7 @@ export function Search({ query }) {
         ${found?.hits.length ? html`<ul class="list">${found.hits.map((hit) => html`<li key=${hit.name}>
           <div class="what"><a href=${link('tool', hit.name)}>${plain(hit.name)}</a> <span class="dim small">${plain(hit.server)}</span>
             <div class="small dim">${plain(hit.description)}</div>
-            <div class="stack" role="img" aria-label=${`score ${hit.score}`}>${parts.map((name, at) => html`<i class=${part(at)[0]} style=${{ width: `${(100 * (hit.parts[name] ?? 0)) / best}%` }}></i>`)}</div>
+            <div class="stack" role="img" aria-label=${`score ${hit.score}`}>${parts.map((name, at) => html`<i class=${part(at)[0]} style=${{ width: `${Math.max(0, 100 * (hit.parts[name] ?? 0)) / best}%` }}></i>`)}</div>
             ${hit.also?.length ? html`<div class="small dim">much like it: ${hit.also.map(plain).join(', ')}</div>` : null}</div>
           <span class="num dim" title=${Object.entries(hit.parts).map(([name, n]) => `${name} ${n}`).join(', ')}>${hit.score.toFixed(2)}</span></li>`)}</ul>
           <p class="body small dim">${parts.map((name, at) => html`<span><i class="key" style=${{ background: `var(--${part(at)[1]})` }}></i>${name} </span>`)}</p>`

@@ -89,13 +89,13 @@ class ClientsSeen:
         client = self._by_session.get(session)
         return _unnamed(session) if client is None else client.name
 
-    def called(self, session: str) -> str:
-        """The same for a call of that session, which has ended now."""
+    def called(self, session: str, at: float) -> str:
+        """The same for a call of that session, which has ended at this time."""
         client = self._by_session.get(session)
         if client is None:
             return _unnamed(session)
         client.calls += 1
-        client.last = self._now()
+        client.last = at
         return client.name
 
     def newest(self) -> list[SeenClient]:

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final, Protocol
 
+import msgspec
+
 from mcp_hub.calls.log import newest_progress
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.plan import CallState
@@ -20,15 +22,18 @@ from mcp_hub.types import Status
 
 MOST: Final = 10_000
 """Endings that are kept."""
-MOST_BYTES: Final = 8 << 20
+_MOST_BYTES: Final = 8 << 20
 MOST_LIVE: Final = 500
 """Running calls that are shown."""
 _EACH: Final = 480
 """Bytes of a summary without its texts."""
 _TEXT: Final = 200
 """Characters of one text."""
+_TEXTS: Final = _MOST_BYTES // MOST - _EACH
+"""Characters of all texts of a summary."""
 _STATUS: Final[tuple[Status, ...]] = ("completed", "tool_error", "failed", "cancelled", "failed")
 """By outcome."""
+_DONE: Final = (Outcome.OK, Outcome.TOOL_ERROR)
 
 
 class SessionClients(Protocol):
@@ -36,8 +41,8 @@ class SessionClients(Protocol):
 
     def name_of(self, session: str) -> str: ...
 
-    def called(self, session: str) -> str:
-        """The name, for a call that has ended now."""
+    def called(self, session: str, at: float) -> str:
+        """The name, for a call that has ended at this time."""
 
 
 class RecentCalls:
@@ -46,38 +51,35 @@ class RecentCalls:
     `clients` name the client of a session, and hear of each call.
     """
 
-    def __init__(self, clients: SessionClients, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, clients: SessionClients, *, most: int = MOST) -> None:
         self.epoch = new_session_id()[-8:]
         self.seq = 0
         self._clients = clients
-        self._ring: deque[CallSummary] = deque()
-        self._bytes = 0
-        self._most, self._most_bytes = most, most_bytes
+        self._ring: deque[CallSummary] = deque(maxlen=most)
 
     def __len__(self) -> int:
         return len(self._ring)
 
     def ended(self, record: CallRecord, outcome: Outcome, now: float) -> None:
         """Keeps a call that has ended, in place of the oldest one if there are too many: a `CallObserver`."""
-        took = now - record.times.started
+        call, at, took = record.call, wall_time(), now - record.times.started
         summary = CallSummary(
-            record.call.id,
-            record.call.upstream,
-            asked(record.call)[:_TEXT],
-            record.call.method,
-            record.call.principal[:_TEXT],
+            call.id,
+            call.upstream,
+            asked(call)[:_TEXT],
+            call.method,
+            call.principal[:_TEXT],
             _STATUS[outcome],
-            wall_time() - took,
+            at - took,
             took,
-            self._clients.called(record.call.session),
+            self._clients.called(call.session, at),
             record.stream is not None,
-            "" if outcome <= Outcome.TOOL_ERROR else _why(record),
+            "" if outcome in _DONE else _why(record),
         )
+        if len(summary.name) + len(summary.principal) + len(summary.client) + len(summary.message) > _TEXTS:
+            summary = _shortened(summary)
         self.seq += 1
         self._ring.append(summary)
-        self._bytes += _size(summary)
-        while len(self._ring) > self._most or self._bytes > self._most_bytes:
-            self._bytes -= _size(self._ring.popleft())
 
     def behind(self, seq: int) -> list[CallSummary] | None:
         """The endings behind number `seq`, the oldest first; None if some of them are gone, or were never there."""
@@ -126,5 +128,6 @@ def _why(record: CallRecord) -> str:
     return hide(error.message[:_TEXT])
 
 
-def _size(summary: CallSummary) -> int:
-    return _EACH + len(summary.name) + len(summary.principal) + len(summary.client) + len(summary.message)
+def _shortened(summary: CallSummary) -> CallSummary:
+    texts = {name: getattr(summary, name)[: _TEXTS // 4] for name in ("name", "principal", "client", "message")}
+    return msgspec.structs.replace(summary, **texts)

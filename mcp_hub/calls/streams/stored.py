@@ -20,6 +20,7 @@ PAGE: Final = 4096
 """Events that are fetched from the store at once."""
 _LOOK: Final = 256
 """Events that are looked through at once for what is asked."""
+_decode_text = msgspec.json.Decoder(str).decode
 
 
 async def fetched(store: EventStore, id_: CallId, after: int, most: int = PAGE) -> tuple[bytes, ...]:
@@ -111,6 +112,6 @@ def own_name(call: Call) -> str:
 
 def _string(raw: RawJson) -> str:
     try:
-        return msgspec.json.decode(raw, type=str)
+        return _decode_text(raw)
     except msgspec.DecodeError:
         return ""

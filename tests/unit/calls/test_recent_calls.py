@@ -24,7 +24,8 @@ class Clients:
     def name_of(self, session: str) -> str:
         return "c"
 
-    called = name_of
+    def called(self, session: str, at: float) -> str:
+        return self.name_of(session)
 
 
 def ended(name: str = "echo", ending: Ending | None = None) -> CallRecord:
@@ -55,11 +56,12 @@ def test_endings_are_read_behind_a_number_and_bounded_in_number() -> None:
 
 
 def test_texts_of_clients_cannot_make_it_large() -> None:
-    recent = RecentCalls(Clients(), most_bytes=5000)
-    for _ in range(100):
-        recent.ended(ended("x" * 1_000_000), Outcome.OK, 6)
-    assert len(recent) == 5000 // (480 + 200 + len("pc"))
-    assert {len(call.name) for call in recent.newest()} == {200}
+    recent = RecentCalls(Clients())
+    recent.ended(ended("x" * 1_000_000), Outcome.OK, 6)
+    recent.ended(ended("x" * 1_000_000, Failed(RpcError("y" * 1_000_000))), Outcome.RPC_ERROR, 6)
+    long, longer = reversed(recent.newest())
+    assert (len(long.name), long.message) == (200, ""), "there is room for one long text"
+    assert len(longer.name) == len(longer.message) == 89, "together they would be more than 8 MiB for 10,000 calls"
 
 
 def test_a_failure_says_why_without_secrets() -> None:

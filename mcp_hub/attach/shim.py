@@ -108,10 +108,10 @@ class Shim:
 
     def _polled(self) -> list[tuple[int, int]]:
         state = self._state
-        wanted = (not state.has_ended and len(self._state.waiting) < _WAITING, bool(self._state.waiting))
+        wanted = (not state.has_ended and len(state.waiting) < _WAITING, bool(state.waiting))
         if wanted != state.polled:
             state.poll_for(self._read, *wanted)
-        return state.poll.poll()
+        return state.poll()
 
     def _send(self, data: bytes) -> bool:
         """Whether the hub has got any of it, or will."""
@@ -234,6 +234,8 @@ class _Lines:
 
     def whole(self, data: bytes) -> bytes:
         """The lines that are complete now."""
+        if not self._size and data.endswith(b"\n"):  # nearly always
+            return data
         end = data.rfind(b"\n") + 1
         if not end and self._size + len(data) <= _LONGEST:
             self._parts.append(data)
@@ -274,7 +276,7 @@ class _State:
         self.since = 0.0
         self.known: set[Id] = set()
         self.waiting = bytearray()
-        self.poll = select.poll()
+        self.poll: Callable[[], list[tuple[int, int]]] = select.poll().poll
         self.polled: tuple[bool, bool] | None = None
 
     def begin(self, connection: "_socket.socket") -> None:
@@ -315,7 +317,20 @@ class _State:
     def poll_for(self, client: int, reads: bool, writes: bool) -> None:
         """Waits for these from now on, and for the hub."""
         assert self.connection is not None
-        self.poll, self.polled = select.poll(), (reads, writes)
-        self.poll.register(self.connection.fileno(), select.POLLIN | (select.POLLOUT if writes else 0))
+        files = {self.connection.fileno(): select.POLLIN | (select.POLLOUT if writes else 0)}
         if reads:
-            self.poll.register(client, select.POLLIN)
+            files[client] = select.POLLIN
+        self.poll, self.polled = _polling(files), (reads, writes)
+
+
+def _polling(files: dict[int, int]) -> "Callable[[], list[tuple[int, int]]]":
+    """Waits for these events of these files, by `epoll` where that can be: it takes half of the time of `poll`."""
+    try:
+        poll: select.epoll | select.poll = select.epoll()  # its numbers of events are those of `poll`
+        for file, events in files.items():
+            poll.register(file, events)
+    except (AttributeError, PermissionError):  # not Linux; stdin is a file on a disk
+        poll = select.poll()
+        for file, events in files.items():
+            poll.register(file, events)
+    return poll.poll

@@ -20,6 +20,10 @@ _HEAD = 512
 _SHORT_HEAD = len(_ANSWER) + 24
 """Bytes in which a number is an id."""
 _CALL = b'"method":"tools/call"'
+_ID_FIRST = rb'\n\{"jsonrpc":"2\.0","id":(\d+),"method":"tools/call",'
+_ID_LAST = rb'\n\{"method":"tools/call",.*,"jsonrpc":"2\.0","id":(\d+)\}(?=\n)'
+"""Calls as libraries write them."""
+_ANSWERED_CALL = rb'\n\{"jsonrpc":"2\.0","id":(\d+),'
 _ASKED, _ANSWERED, _NAMED = range(3)
 _MOST_BYTES = 1 << 16
 """Bytes that are noted before they are understood; each note counts as `_NOTE` more."""
@@ -64,6 +68,7 @@ class UnansweredRequests:
     def __init__(self) -> None:
         self._noted: list[tuple[int, bytes]] = []
         self._size = 0
+        self._is_plain = True  # nothing but short lines and answers is noted
         self._requests: dict[Id, Request] = {}
         self._calls: dict[bytes, bytes] = {}  # tool calls that are not understood yet, by their ids
         self._setup: dict[str, bytes] = {}
@@ -93,19 +98,40 @@ class UnansweredRequests:
 
     def runs_as(self, line: bytes) -> None:
         """The hub has named the durable stream of a request, by this control line."""
+        self._is_plain = False
         self._note(_NAMED, line)
 
     def _note(self, kind: int, text: bytes) -> None:
         self._noted.append((kind, text))
         self._size += len(text) + _NOTE
         if self._size > _MOST_BYTES:
+            self._is_plain = self._is_plain and len(text) <= _LONG
             self.settle()
 
     def settle(self) -> None:
         """Understands all that was noted, but calls only as far as their ids: most have their answers already."""
         noted, self._noted, self._size = self._noted, [], 0
-        for kind, text in noted:
-            (self._settle_requests, self._settle_answers, self._has_stream)[kind](text)
+        is_plain, self._is_plain = self._is_plain and not self._requests, True
+        if not (is_plain and self._settle_calls(noted)):
+            for kind, text in noted:
+                (self._settle_requests, self._settle_answers, self._has_stream)[kind](text)
+
+    def _settle_calls(self, noted: "list[tuple[int, bytes]]") -> bool:
+        """Settles notes of nothing but calls and answers, each id once, which takes a fifth of the time; else False."""
+        import re
+
+        requests = b"\n" + b"".join([text for kind, text in noted if kind == _ASKED])
+        numbers = first = re.findall(_ID_FIRST, requests)
+        if not first:
+            numbers = re.findall(_ID_LAST, requests)
+        asked = {*numbers, *self._calls}
+        if len(numbers) != requests.count(b"\n") - 1 or len(asked) != len(numbers) + len(self._calls):
+            return False
+        answers = b"\n" + b"\n".join([text for kind, text in noted if kind == _ANSWERED])
+        calls, self._calls = self._calls, {}
+        for number in asked.difference(re.findall(_ANSWERED_CALL, answers)):
+            self._calls[number] = calls.get(number) or _line_of(number, requests, is_first=bool(first))
+        return True
 
     def _settle_requests(self, lines: bytes) -> None:
         for line in lines.split(b"\n"):
@@ -202,6 +228,15 @@ def _heads(lines: bytes) -> bytes:
     """The beginnings of the answers in these lines."""
     each = [lines] if lines.find(b"\n") == len(lines) - 1 else lines.split(b"\n")
     return b"\n".join([line[:_HEAD] for line in each if line.startswith(_ANSWER)])
+
+
+def _line_of(number: bytes, requests: bytes, *, is_first: bool) -> bytes:
+    """The line of the call with this id, one of many; mostly it is one of the last."""
+    if is_first:
+        begun = requests.rfind(_NEXT_ANSWER + number + b",")
+    else:
+        begun = requests.rfind(b"\n", 0, requests.rfind(b',"jsonrpc":"2.0","id":%b}\n' % number))
+    return requests[begun + 1 : requests.find(b"\n", begun + 1)]
 
 
 def _number_of(line: bytes) -> bytes | None:

@@ -26,6 +26,8 @@ _WAITING = 1 << 20
 """Bytes that may wait for a hub which does not read; above it nothing more is read from the client."""
 _LONGEST = 1 << 26
 """Bytes of a line that is kept until it is whole; the hub's own limit is half of that by default."""
+_USUAL = (True, False)
+"""Lines of the client are read, and none waits."""
 _TRIES = 3
 _UNAVAILABLE = 3
 _SHORT = 10.0
@@ -108,23 +110,26 @@ class Shim:
 
     def _polled(self) -> list[tuple[int, int]]:
         state = self._state
-        wanted = (not state.has_ended and len(state.waiting) < _WAITING, bool(state.waiting))
-        if wanted != state.polled:
-            state.poll_for(self._read, *wanted)
+        if state.waiting or state.polled != _USUAL:
+            wanted = (not state.has_ended and len(state.waiting) < _WAITING, bool(state.waiting))
+            if wanted != state.polled:
+                state.poll_for(self._read, *wanted)
         return state.poll()
 
     def _send(self, data: bytes) -> bool:
         """Whether the hub has got any of it, or will."""
-        if self._state.connection is None:
+        state = self._state
+        if state.connection is None:
             return False
-        if not self._state.waiting:
+        if not state.waiting:
             try:
-                data = data[self._state.connection.send(data) :]
+                data = data[state.connection.send(data) :]
             except BlockingIOError:
                 pass
             except OSError:
                 return False  # it is gone, which is read next
-        self._state.waiting.extend(data)
+        if data:
+            state.waiting.extend(data)
         return True
 
     def _flush(self) -> None:
@@ -292,7 +297,7 @@ class _State:
 
     def end(self) -> None:
         """The client has closed its side."""
-        self.has_ended = True
+        self.has_ended, self.polled = True, None
 
     def shut(self) -> None:
         """The hub knows that the client has closed its side."""

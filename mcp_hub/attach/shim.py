@@ -28,6 +28,7 @@ _LONGEST = 1 << 26
 """Bytes of a line that is kept until it is whole; the hub's own limit is half of that by default."""
 _USUAL = (True, False)
 """Lines of the client are read, and none waits."""
+_NEXT_CONTROL = b"\n" + hello.CONTROL
 _TRIES = 3
 _UNAVAILABLE = 3
 _SHORT = 10.0
@@ -123,7 +124,7 @@ class Shim:
             return False
         if not state.waiting:
             try:
-                data = data[state.connection.send(data) :]
+                data = data[os.write(state.file, data) :]
             except BlockingIOError:
                 pass
             except OSError:
@@ -149,10 +150,8 @@ class Shim:
 
     def _take_from_hub(self) -> bool:
         """False once the hub has closed the connection of a client that has closed its own."""
-        connection = self._state.connection
-        assert connection is not None
         try:
-            data = connection.recv(_PORTION)
+            data = os.read(self._state.file, _PORTION)
         except BlockingIOError:
             return True
         except OSError:
@@ -167,7 +166,7 @@ class Shim:
         lines = self._from_hub.whole(data)
         if not lines:
             return
-        has_control = lines.startswith(hello.CONTROL) or b"\n" + hello.CONTROL in lines
+        has_control = lines.startswith(hello.CONTROL) or lines.find(_NEXT_CONTROL) >= 0
         if has_control or self._state.known:
             lines = b"".join(line for line in lines.splitlines(keepends=True) if self._is_for_client(line))
         self._pending.answered(lines)
@@ -261,6 +260,7 @@ class _State:
 
     __slots__ = (
         "connection",
+        "file",
         "has_ended",
         "has_shut",
         "is_stopping",
@@ -274,6 +274,7 @@ class _State:
 
     def __init__(self) -> None:
         self.connection: _socket.socket | None = None
+        self.file = -1
         self.has_ended = False
         self.has_shut = False
         self.is_stopping = False
@@ -288,6 +289,7 @@ class _State:
         """Another hub serves the client from now on."""
         connection.settimeout(0.0)
         self.connection, self.is_stopping, self.polled = connection, False, None
+        self.file = connection.fileno()
         self.since = time.monotonic()
         self.waiting.clear()
 

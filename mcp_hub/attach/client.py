@@ -1,12 +1,12 @@
 """One client's way to its hub: the folder, the hub that is joined there, and the hub of its own if there is none."""
 
-import _socket
 import os
 import sys
 
 from mcp_hub.attach.arguments import HubWanted
 from mcp_hub.attach.folder import Untrusted, hub_folder
 from mcp_hub.attach.join import Joined, NotJoined, join
+from mcp_hub.attach.pipes import HubPipes, piped
 from mcp_hub.attach.shim import Shim
 
 TYPE_CHECKING = False
@@ -64,16 +64,17 @@ def _directory() -> str | None:
         return None
 
 
-def _own_hub(asked: HubWanted) -> _socket.socket:
-    """A hub of the client's own, a child of this process that ends with it; our end of the connection."""
-    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+def _own_hub(asked: HubWanted) -> HubPipes:
+    """A hub of the client's own, a child of this process that ends with it."""
+    ours, theirs = piped()
     if os.fork() == 0:
         try:
-            os.dup2(theirs.fileno(), 0)
-            os.dup2(theirs.fileno(), 1)
+            for file, own in enumerate(theirs):
+                os.dup2(own, file)
             command = [sys.executable, "-m", "mcp_hub", *asked.arguments, "--attach", "never"]
             os.execv(sys.executable, command)
         finally:
             os._exit(127)
-    theirs.close()
+    for own in theirs:
+        os.close(own)
     return ours

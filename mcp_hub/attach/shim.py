@@ -14,11 +14,11 @@ from mcp_hub.attach.open_requests import UnansweredRequests, answer_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import _socket
     from collections.abc import Callable
 
     from mcp_hub.attach.join import Joined
     from mcp_hub.attach.open_requests import Id
+    from mcp_hub.attach.pipes import HubPipes
 
 _PORTION = 1 << 16
 """Bytes that are read at a time: for much more, the allocator asks the system for memory at each read."""
@@ -43,7 +43,7 @@ class Shim:
         self,
         joined: "Joined",
         join: "Callable[[str], Joined]",
-        private: "Callable[[], _socket.socket]",
+        private: "Callable[[], HubPipes]",
         warn: "Callable[[str], None]",
         client: tuple[int, int] = (0, 1),
     ) -> None:
@@ -55,23 +55,22 @@ class Shim:
         self._from_client = _Lines()
         self._from_hub = _Lines()
         self._state = _State()
-        self._use(joined.connection, joined.rest)
+        self._use(joined.pipes)
 
     def run(self) -> None:
         """Returns when the client or, after it, the hub has closed the connection. Raises `OSError` of stdout."""
         while True:
-            if self._state.connection is None:
+            if self._state.pipes is None:
                 if not self._wait_for_client():
                     return
                 self._rejoin()
-            for file, events in self._polled():
+            for file, _ in self._polled():
                 if file == self._read:
                     self._take_from_client()
-                elif events & ~select.POLLOUT:
-                    if not self._take_from_hub():
-                        return
-                else:
+                elif file == self._state.write:
                     self._flush()
+                elif not self._take_from_hub():
+                    return
 
     # -- the client --------------------------------------------------------------------------------------------------
 
@@ -120,11 +119,11 @@ class Shim:
     def _send(self, data: bytes) -> bool:
         """Whether the hub has got any of it, or will."""
         state = self._state
-        if state.connection is None:
+        if state.pipes is None:
             return False
         if not state.waiting:
             try:
-                data = data[os.write(state.file, data) :]
+                data = data[os.write(state.write, data) :]
             except BlockingIOError:
                 pass
             except OSError:
@@ -134,24 +133,24 @@ class Shim:
         return True
 
     def _flush(self) -> None:
-        connection = self._state.connection
-        if connection is None:
+        state = self._state
+        if state.pipes is None:
             return
         try:
-            while self._state.waiting:
-                del self._state.waiting[: connection.send(self._state.waiting)]
-            if self._state.has_ended:
-                connection.shutdown(1)
-                self._state.shut()
+            while state.waiting:
+                del state.waiting[: os.write(state.write, state.waiting)]
         except BlockingIOError:
-            pass
+            return
         except OSError:
-            self._state.waiting.clear()
+            state.waiting.clear()
+            return
+        if state.has_ended:
+            state.shut()
 
     def _take_from_hub(self) -> bool:
         """False once the hub has closed the connection of a client that has closed its own."""
         try:
-            data = os.read(self._state.file, _PORTION)
+            data = os.read(self._state.read, _PORTION)
         except BlockingIOError:
             return True
         except OSError:
@@ -187,11 +186,9 @@ class Shim:
 
     # -- another hub -------------------------------------------------------------------------------------------------
 
-    def _use(self, connection: "_socket.socket", rest: bytes) -> None:
-        self._state.begin(connection)
+    def _use(self, pipes: "HubPipes") -> None:
+        self._state.begin(pipes)
         self._from_hub = _Lines()
-        if rest:
-            self._hand_on(rest)
 
     def _rejoin(self) -> None:
         """Joins another hub, or starts one of the client's own, and sends it all that is open.
@@ -210,16 +207,16 @@ class Shim:
             except NotJoined as problem:
                 self._warn(str(problem))
                 continue
-            self._resume(joined.connection, joined.rest, takes_streams=joined.fields.get("resumes") == "1")
+            self._resume(joined.pipes, takes_streams=joined.fields.get("resumes") == "1")
             return
         self._warn("the client gets a hub of its own")
         self._state.fail()
         self._resume(self._private())
 
-    def _resume(self, connection: "_socket.socket", rest: bytes = b"", *, takes_streams: bool = False) -> None:
+    def _resume(self, pipes: "HubPipes", *, takes_streams: bool = False) -> None:
         again = self._pending.again(takes_streams)
         self._state.know(again.known)
-        self._use(connection, rest)
+        self._use(pipes)
         self._tell(b"".join(again.errors))
         self._send(b"".join(again.lines))
         unsent = self._pending.kept()
@@ -256,25 +253,26 @@ class _Lines:
 
 
 class _State:
-    """The connection to the present hub, and how it goes. `losses` counts hubs that were lost soon, in a row."""
+    """The pipes to the present hub, and how it goes. `losses` counts hubs that were lost soon, in a row."""
 
     __slots__ = (
-        "connection",
-        "file",
         "has_ended",
         "has_shut",
         "is_stopping",
         "known",
         "losses",
+        "pipes",
         "poll",
         "polled",
+        "read",
         "since",
         "waiting",
+        "write",
     )
 
     def __init__(self) -> None:
-        self.connection: _socket.socket | None = None
-        self.file = -1
+        self.pipes: HubPipes | None = None
+        self.read = self.write = -1
         self.has_ended = False
         self.has_shut = False
         self.is_stopping = False
@@ -285,11 +283,10 @@ class _State:
         self.poll: Callable[[], list[tuple[int, int]]] = select.poll().poll
         self.polled: tuple[bool, bool] | None = None
 
-    def begin(self, connection: "_socket.socket") -> None:
+    def begin(self, pipes: "HubPipes") -> None:
         """Another hub serves the client from now on."""
-        connection.settimeout(0.0)
-        self.connection, self.is_stopping, self.polled = connection, False, None
-        self.file = connection.fileno()
+        self.pipes, self.is_stopping, self.polled = pipes, False, None
+        self.read, self.write = pipes.read, pipes.write
         self.since = time.monotonic()
         self.waiting.clear()
 
@@ -302,8 +299,10 @@ class _State:
         self.has_ended, self.polled = True, None
 
     def shut(self) -> None:
-        """The hub knows that the client has closed its side."""
-        self.has_shut = True
+        """The hub gets to know that the client has closed its side."""
+        self.has_shut, self.write, self.polled = True, -1, None
+        if self.pipes is not None:
+            self.pipes.end()
 
     def stop(self) -> None:
         """The hub ends as it should."""
@@ -315,16 +314,17 @@ class _State:
 
     def lose(self) -> None:
         """The hub is gone."""
-        if self.connection is not None:
-            self.connection.close()
-        self.connection = None
+        if self.pipes is not None:
+            self.pipes.close()
+        self.pipes = None
         if time.monotonic() - self.since > _SHORT or self.is_stopping:
             self.losses = 0
 
     def poll_for(self, client: int, reads: bool, writes: bool) -> None:
         """Waits for these from now on, and for the hub."""
-        assert self.connection is not None
-        files = {self.connection.fileno(): select.POLLIN | (select.POLLOUT if writes else 0)}
+        files = {self.read: select.POLLIN}
+        if writes:
+            files[self.write] = select.POLLOUT
         if reads:
             files[client] = select.POLLIN
         self.poll, self.polled = _polling(files), (reads, writes)

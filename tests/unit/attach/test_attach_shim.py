@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import threading
 from collections.abc import Iterator
 from queue import Empty, SimpleQueue
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from mcp_hub.attach.join import Joined, NotJoined
+from mcp_hub.attach.pipes import HubPipes, piped
 from mcp_hub.attach.shim import Shim
 
 WAIT = 5.0
@@ -19,13 +19,11 @@ INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
 class HubEnd:
-    """The hub's end of a connection; `streams` are those that the shim named when it joined."""
+    """The hub's ends of the pipes; `streams` are those that the shim named when it joined."""
 
-    def __init__(self, connection: socket.socket, streams: str = "") -> None:
-        self.connection = connection
+    def __init__(self, files: tuple[int, int], streams: str = "") -> None:
         self.streams = streams
-        self._lines = connection.makefile("rb")
-        connection.settimeout(WAIT)
+        self._lines, self._out = os.fdopen(files[0], "rb"), os.fdopen(files[1], "wb", buffering=0)
 
     def read(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._lines.readline())
@@ -34,14 +32,21 @@ class HubEnd:
     def send(self, *messages: Any) -> None:
         for message in messages:
             line = message if isinstance(message, bytes) else json.dumps(message, separators=(",", ":")).encode()
-            self.connection.sendall(line + b"\n")
+            self.write(line + b"\n")
+
+    def write(self, data: bytes) -> None:
+        while data:
+            data = data[self._out.write(data) :]
+
+    def read_some(self) -> bytes:
+        return os.read(self._lines.fileno(), 4096)
 
     def answer(self, id_: int, **result: Any) -> None:
         self.send({"jsonrpc": "2.0", "id": id_, "result": result})
 
     def die(self) -> None:
         self._lines.close()
-        self.connection.close()
+        self._out.close()
 
     @property
     def has_ended(self) -> bool:
@@ -76,14 +81,14 @@ class Client:
         if self.failures:
             self.failures -= 1
             raise NotJoined("nobody is there")
-        return Joined(self._pair(streams), {"status": "ok", "resumes": "1"}, b"")
+        return Joined(self._pair(streams), {"status": "ok", "resumes": "1"})
 
-    def _own(self) -> socket.socket:
+    def _own(self) -> HubPipes:
         self.private += 1
         return self._pair("")
 
-    def _pair(self, streams: str) -> socket.socket:
-        ours, theirs = socket.socketpair()
+    def _pair(self, streams: str) -> HubPipes:
+        ours, theirs = piped()
         self._made.append(HubEnd(theirs, streams))
         self.hubs.put(self._made[-1])
         return ours
@@ -149,7 +154,7 @@ def test_half_a_line_waits_for_its_rest_on_both_sides(client: Client) -> None:
     os.write(client.write, line[:9])
     os.write(client.write, line[9:])
     assert hub.read()["method"] == "ping"
-    hub.connection.sendall(b'{"jsonrpc":"2.0",')
+    hub.write(b'{"jsonrpc":"2.0",')
     hub.die()
     again = client.hub()
     assert [again.read()["method"] for _ in range(3)] == ["initialize", "notifications/initialized", "ping"]
@@ -264,7 +269,7 @@ def test_a_line_longer_than_any_may_be_is_passed_on_and_not_kept(
     monkeypatch.setattr("mcp_hub.attach.shim._LONGEST", 1000)
     hub = client.begin()
     os.write(client.write, b"x" * 1500)
-    assert hub.connection.recv(4096) == b"x" * 1500
+    assert hub.read_some() == b"x" * 1500
     os.write(client.write, b"\n")
-    assert hub.connection.recv(4096) == b"\n"
+    assert hub.read_some() == b"\n"
     client.leave(hub)

@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final, Protocol
 
-import msgspec
-
 from mcp_hub.calls.log import newest_progress
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.plan import CallState
@@ -33,6 +31,8 @@ _TEXTS: Final = _MOST_BYTES // MOST - _EACH
 """Characters of all texts of a summary."""
 _STATUS: Final[tuple[Status, ...]] = ("completed", "tool_error", "failed", "cancelled", "failed")
 """By outcome."""
+_STEADY: Final = 1.0
+"""Seconds in which the wall clock is taken to go as the other one."""
 _DONE: Final = (Outcome.OK, Outcome.TOOL_ERROR)
 
 
@@ -56,30 +56,36 @@ class RecentCalls:
         self.seq = 0
         self._clients = clients
         self._ring: deque[CallSummary] = deque(maxlen=most)
+        self._wall, self._until = 0.0, float("-inf")  # what makes a wall time of one by the registry's clock, and until when
 
     def __len__(self) -> int:
         return len(self._ring)
 
     def ended(self, record: CallRecord, outcome: Outcome, now: float) -> None:
         """Keeps a call that has ended, in place of the oldest one if there are too many: a `CallObserver`."""
-        call, at, took = record.call, wall_time(), now - record.times.started
-        summary = CallSummary(
-            call.id,
-            call.upstream,
-            asked(call)[:_TEXT],
-            call.method,
-            call.principal[:_TEXT],
-            _STATUS[outcome],
-            at - took,
-            took,
-            self._clients.called(call.session, at),
-            record.stream is not None,
-            "" if outcome in _DONE else _why(record),
-        )
-        if len(summary.name) + len(summary.principal) + len(summary.client) + len(summary.message) > _TEXTS:
-            summary = _shortened(summary)
+        if now >= self._until:
+            self._wall, self._until = wall_time() - now, now + _STEADY
+        call, started = record.call, record.times.started
+        name, principal, client = asked(call), call.principal, self._clients.called(call.session, now + self._wall)
+        why = "" if outcome in _DONE else _why(record)
+        if len(name) + len(principal) + len(client) + len(why) > _TEXTS:
+            name, principal, client, why = (text[: _TEXTS // 4] for text in (name, principal, client, why))
         self.seq += 1
-        self._ring.append(summary)
+        self._ring.append(
+            CallSummary(
+                call.id,
+                call.upstream,
+                name,
+                call.method,
+                principal,
+                _STATUS[outcome],
+                started + self._wall,
+                now - started,
+                client,
+                record.stream is not None,
+                why,
+            )
+        )
 
     def behind(self, seq: int) -> list[CallSummary] | None:
         """The endings behind number `seq`, the oldest first; None if some of them are gone, or were never there."""
@@ -126,8 +132,3 @@ def _why(record: CallRecord) -> str:
         return hide((ending.reason or "")[:_TEXT])
     error = ending.error if isinstance(ending, Failed) else RpcError("")
     return hide(error.message[:_TEXT])
-
-
-def _shortened(summary: CallSummary) -> CallSummary:
-    texts = {name: getattr(summary, name)[: _TEXTS // 4] for name in ("name", "principal", "client", "message")}
-    return msgspec.structs.replace(summary, **texts)

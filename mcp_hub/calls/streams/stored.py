@@ -101,7 +101,8 @@ async def last_progress(store: EventStore, row: StreamInfo) -> Progressed | None
 
 def asked(call: Call) -> str:
     """The name or URI that the client called, as exported."""
-    return _string(call.asked) if isinstance(call.asked, msgspec.Raw) else own_name(call)
+    raw = call.asked
+    return _string(raw) if type(raw) is msgspec.Raw else own_name(call)
 
 
 def own_name(call: Call) -> str:

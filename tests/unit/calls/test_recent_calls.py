@@ -1,12 +1,13 @@
 """The ring of calls that ended: bounded in number and bytes, read behind a number."""
 
+from collections.abc import Mapping
 from typing import cast
 
 import msgspec
 import pytest
 
 from mcp_hub.call import Call
-from mcp_hub.calls.history.recent import RecentCalls
+from mcp_hub.calls.history.recent import CallingClient, RecentCalls
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
@@ -19,13 +20,12 @@ from tests.unit.calls.virtual_time import LoopClock
 
 
 class Clients:
-    """Names every client `c`."""
+    """Names every client `c`, none of which is known."""
+
+    by_session: Mapping[str, CallingClient] = {}
 
     def name_of(self, session: str) -> str:
         return "c"
-
-    def called(self, session: str, at: float) -> str:
-        return self.name_of(session)
 
 
 def ended(name: str = "echo", ending: Ending | None = None) -> CallRecord:

@@ -76,7 +76,11 @@ class UnansweredRequests:
 
     def asked(self, lines: bytes) -> None:
         """The client has sent these whole lines."""
-        self._note(_ASKED, lines)
+        self._noted.append((_ASKED, lines))
+        self._size += len(lines) + _NOTE
+        if self._size > _MOST_BYTES:
+            self._is_plain = self._is_plain and len(lines) <= _LONG
+            self.settle()
 
     def keep(self, lines: bytes) -> None:
         """The client has sent these, but no hub has got them."""
@@ -94,18 +98,19 @@ class UnansweredRequests:
 
     def answered(self, lines: bytes) -> None:
         """The hub has sent these lines, answers among them."""
-        self._note(_ANSWERED, lines if len(lines) <= _WHOLE else _heads(lines))
+        if len(lines) > _WHOLE:
+            lines = _heads(lines)
+        self._noted.append((_ANSWERED, lines))
+        self._size += len(lines) + _NOTE
+        if self._size > _MOST_BYTES:
+            self.settle()
 
     def runs_as(self, line: bytes) -> None:
         """The hub has named the durable stream of a request, by this control line."""
         self._is_plain = False
-        self._note(_NAMED, line)
-
-    def _note(self, kind: int, text: bytes) -> None:
-        self._noted.append((kind, text))
-        self._size += len(text) + _NOTE
+        self._noted.append((_NAMED, line))
+        self._size += len(line) + _NOTE
         if self._size > _MOST_BYTES:
-            self._is_plain = self._is_plain and len(text) <= _LONG
             self.settle()
 
     def settle(self) -> None:

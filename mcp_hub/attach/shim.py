@@ -59,15 +59,18 @@ class Shim:
 
     def run(self) -> None:
         """Returns when the client or, after it, the hub has closed the connection. Raises `OSError` of stdout."""
+        state = self._state
         while True:
-            if self._state.pipes is None:
+            if state.pipes is None:
                 if not self._wait_for_client():
                     return
                 self._rejoin()
-            for file, _ in self._polled():
+            if state.waiting or state.polled != _USUAL:
+                state.poll_for(self._read)
+            for file, _ in state.poll():
                 if file == self._read:
                     self._take_from_client()
-                elif file == self._state.write:
+                elif file == state.write:
                     self._flush()
                 elif not self._take_from_hub():
                     return
@@ -76,16 +79,17 @@ class Shim:
 
     def _take_from_client(self) -> None:
         data = os.read(self._read, _PORTION)
-        if not data:
+        if data.endswith(b"\n") and not self._from_client.size and self._has_sent(data):  # nearly always
+            self._pending.asked(data)
+        elif not data:
             self._state.end()
             self._flush()
-            return
-        if lines := self._from_client.whole(data):
+        elif lines := self._from_client.whole(data):
             self._ask(lines)
 
     def _ask(self, lines: bytes) -> None:
         """Sends lines of the client; what no hub has got is kept for the next one."""
-        if self._send(lines):
+        if self._has_sent(lines):
             self._pending.asked(lines)
         else:
             self._pending.keep(lines)
@@ -102,22 +106,10 @@ class Shim:
             return not self._state.has_ended
         return True
 
-    def _tell(self, data: bytes) -> None:
-        while data:
-            data = data[os.write(self._write, data) :]
-
     # -- the hub -----------------------------------------------------------------------------------------------------
 
-    def _polled(self) -> list[tuple[int, int]]:
-        state = self._state
-        if state.waiting or state.polled != _USUAL:
-            wanted = (not state.has_ended and len(state.waiting) < _WAITING, bool(state.waiting))
-            if wanted != state.polled:
-                state.poll_for(self._read, *wanted)
-        return state.poll()
-
-    def _send(self, data: bytes) -> bool:
-        """Whether the hub has got any of it, or will."""
+    def _has_sent(self, data: bytes) -> bool:
+        """Sends it. Whether the hub has got any of it, or will."""
         state = self._state
         if state.pipes is None:
             return False
@@ -155,21 +147,17 @@ class Shim:
             return True
         except OSError:
             data = b""
-        if data:
-            self._hand_on(data)
-            return True
-        self._state.lose()
-        return not self._state.has_shut
-
-    def _hand_on(self, data: bytes) -> None:
-        lines = self._from_hub.whole(data)
-        if not lines:
-            return
-        has_control = lines.startswith(hello.CONTROL) or lines.find(_NEXT_CONTROL) >= 0
-        if has_control or self._state.known:
+        if not data:
+            self._state.lose()
+            return not self._state.has_shut
+        lines = data if data.endswith(b"\n") and not self._from_hub.size else self._from_hub.whole(data)
+        if lines.startswith(hello.CONTROL) or lines.find(_NEXT_CONTROL) >= 0 or self._state.known:
             lines = b"".join(line for line in lines.splitlines(keepends=True) if self._is_for_client(line))
-        self._pending.answered(lines)
-        self._tell(lines)
+        if lines:
+            self._pending.answered(lines)
+            while lines:
+                lines = lines[os.write(self._write, lines) :]
+        return True
 
     def _is_for_client(self, line: bytes) -> bool:
         """Not a control line, nor an answer that the client has from another hub."""
@@ -217,37 +205,37 @@ class Shim:
         again = self._pending.again(takes_streams)
         self._state.know(again.known)
         self._use(pipes)
-        self._tell(b"".join(again.errors))
-        self._send(b"".join(again.lines))
+        errors = b"".join(again.errors)
+        while errors:
+            errors = errors[os.write(self._write, errors) :]
+        self._has_sent(b"".join(again.lines))
         unsent = self._pending.kept()
         self._ask(unsent)
         self._flush()
 
 
 class _Lines:
-    """Cuts what is read into whole lines."""
+    """Cuts what is read into whole lines; `size` bytes of a line that is not whole are kept."""
 
-    __slots__ = ("_parts", "_size")
+    __slots__ = ("_parts", "size")
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
-        self._size = 0
+        self.size = 0
 
     def whole(self, data: bytes) -> bytes:
         """The lines that are complete now."""
-        if not self._size and data.endswith(b"\n"):  # nearly always
-            return data
         end = data.rfind(b"\n") + 1
-        if not end and self._size + len(data) <= _LONGEST:
+        if not end and self.size + len(data) <= _LONGEST:
             self._parts.append(data)
-            self._size += len(data)
+            self.size += len(data)
             return b""
         end = end or len(data)  # longer than any line may be: the hub says so
         if self._parts or end < len(data):
             self._parts.append(data[:end])
             lines = b"".join(self._parts)
             self._parts = [data[end:]] if end < len(data) else []
-            self._size = len(data) - end
+            self.size = len(data) - end
             return lines
         return data
 
@@ -320,14 +308,16 @@ class _State:
         if time.monotonic() - self.since > _SHORT or self.is_stopping:
             self.losses = 0
 
-    def poll_for(self, client: int, reads: bool, writes: bool) -> None:
-        """Waits for these from now on, and for the hub."""
-        files = {self.read: select.POLLIN}
-        if writes:
-            files[self.write] = select.POLLOUT
-        if reads:
-            files[client] = select.POLLIN
-        self.poll, self.polled = _polling(files), (reads, writes)
+    def poll_for(self, client: int) -> None:
+        """Polls for the hub, and for the client if it may send more."""
+        reads, writes = not self.has_ended and len(self.waiting) < _WAITING, bool(self.waiting)
+        if (reads, writes) != self.polled:
+            files = {self.read: select.POLLIN}
+            if writes:
+                files[self.write] = select.POLLOUT
+            if reads:
+                files[client] = select.POLLIN
+            self.poll, self.polled = _polling(files), (reads, writes)
 
 
 def _polling(files: dict[int, int]) -> "Callable[[], list[tuple[int, int]]]":

@@ -317,17 +317,7 @@ class _State:
                 files[self.write] = select.POLLOUT
             if reads:
                 files[client] = select.POLLIN
-            self.poll, self.polled = _polling(files), (reads, writes)
-
-
-def _polling(files: dict[int, int]) -> "Callable[[], list[tuple[int, int]]]":
-    """Waits for these events of these files, by `epoll` where that can be: it takes half of the time of `poll`."""
-    try:
-        poll: select.epoll | select.poll = select.epoll()  # its numbers of events are those of `poll`
-        for file, events in files.items():
-            poll.register(file, events)
-    except (AttributeError, PermissionError):  # not Linux; stdin is a file on a disk
-        poll = select.poll()
-        for file, events in files.items():
-            poll.register(file, events)
-    return poll.poll
+            poll = select.poll()
+            for file, events in files.items():
+                poll.register(file, events)
+            self.poll, self.polled = poll.poll, (reads, writes)

@@ -31,6 +31,7 @@ _TEXT: Final = 200
 """Characters of one text."""
 _TEXTS: Final = _MOST_BYTES // MOST - _EACH
 """Characters of all texts of a summary."""
+_SHORT: Final = _TEXTS // 4
 _STATUS: Final[tuple[Status, ...]] = ("completed", "tool_error", "failed", "cancelled", "failed")
 """By outcome."""
 _decode_text = msgspec.json.Decoder(str).decode
@@ -67,10 +68,8 @@ class RecentCalls:
         self.seq = 0
         self._clients = clients
         self._ring: deque[CallSummary] = deque(maxlen=most)
-        self._wall, self._until = (
-            0.0,
-            float("-inf"),
-        )  # what makes a wall time of one by the registry's clock, and until when
+        self._wall = 0.0  # what makes a time by the wall clock of one by the registry's clock
+        self._until = float("-inf")
 
     def __len__(self) -> int:
         return len(self._ring)
@@ -90,14 +89,14 @@ class RecentCalls:
             client = caller.name
             caller.calls += 1
             caller.last = now + self._wall
+        raw, principal = call.asked, call.principal
         try:
-            name = _decode_text(call.asked)
-        except (msgspec.DecodeError, TypeError):
-            name = asked(call)
-        principal = call.principal
+            name = _decode_text(raw) if isinstance(raw, msgspec.Raw) else asked(call)
+        except msgspec.DecodeError:
+            name = ""
         why = "" if outcome in _DONE else _why(record)
-        if len(name) + len(principal) + len(client) + len(why) > _TEXTS:
-            name, principal, client, why = (text[: _TEXTS // 4] for text in (name, principal, client, why))
+        if why or len(name) > _SHORT or len(principal) > _SHORT:
+            name, principal, client, why = _cut(name, principal, client, why)
         self.seq += 1
         self._ring.append(
             CallSummary(
@@ -152,6 +151,11 @@ class RecentCalls:
             None if progress is None else progress.total,
             len(record.open_questions),
         )
+
+
+def _cut(*texts: str) -> Iterable[str]:
+    """These texts, none longer than `_SHORT` if they are longer than `_TEXTS` together."""
+    return texts if sum(map(len, texts)) <= _TEXTS else [text[:_SHORT] for text in texts]
 
 
 def _why(record: CallRecord) -> str:

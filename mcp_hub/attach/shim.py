@@ -70,9 +70,11 @@ class Shim:
             for file, _ in state.poll():
                 if file == self._read:
                     self._take_from_client()
-                elif file == state.write:
+                elif state.pipes is None:
+                    break  # it was lost
+                elif file == state.pipes.write:
                     self._flush()
-                elif not self._take_from_hub():
+                elif not self._take_from_hub(state.pipes.read):
                     return
 
     # -- the client --------------------------------------------------------------------------------------------------
@@ -115,7 +117,7 @@ class Shim:
             return False
         if not state.waiting:
             try:
-                data = data[os.write(state.write, data) :]
+                data = data[os.write(state.pipes.write, data) :]
             except BlockingIOError:
                 pass
             except OSError:
@@ -130,7 +132,7 @@ class Shim:
             return
         try:
             while state.waiting:
-                del state.waiting[: os.write(state.write, state.waiting)]
+                del state.waiting[: os.write(state.pipes.write, state.waiting)]
         except BlockingIOError:
             return
         except OSError:
@@ -139,10 +141,10 @@ class Shim:
         if state.has_ended:
             state.shut()
 
-    def _take_from_hub(self) -> bool:
+    def _take_from_hub(self, file: int) -> bool:
         """False once the hub has closed the connection of a client that has closed its own."""
         try:
-            data = os.read(self._state.read, _PORTION)
+            data = os.read(file, _PORTION)
         except BlockingIOError:
             return True
         except OSError:
@@ -252,15 +254,12 @@ class _State:
         "pipes",
         "poll",
         "polled",
-        "read",
         "since",
         "waiting",
-        "write",
     )
 
     def __init__(self) -> None:
         self.pipes: HubPipes | None = None
-        self.read = self.write = -1
         self.has_ended = False
         self.has_shut = False
         self.is_stopping = False
@@ -274,7 +273,6 @@ class _State:
     def begin(self, pipes: "HubPipes") -> None:
         """Another hub serves the client from now on."""
         self.pipes, self.is_stopping, self.polled = pipes, False, None
-        self.read, self.write = pipes.read, pipes.write
         self.since = time.monotonic()
         self.waiting.clear()
 
@@ -288,7 +286,7 @@ class _State:
 
     def shut(self) -> None:
         """The hub gets to know that the client has closed its side."""
-        self.has_shut, self.write, self.polled = True, -1, None
+        self.has_shut, self.polled = True, None
         if self.pipes is not None:
             self.pipes.end()
 
@@ -312,12 +310,11 @@ class _State:
         """Polls for the hub, and for the client if it may send more."""
         reads, writes = not self.has_ended and len(self.waiting) < _WAITING, bool(self.waiting)
         if (reads, writes) != self.polled:
-            files = {self.read: select.POLLIN}
-            if writes:
-                files[self.write] = select.POLLOUT
-            if reads:
-                files[client] = select.POLLIN
+            assert self.pipes is not None
             poll = select.poll()
-            for file, events in files.items():
-                poll.register(file, events)
+            poll.register(self.pipes.read, select.POLLIN)
+            if writes:
+                poll.register(self.pipes.write, select.POLLOUT)
+            if reads:
+                poll.register(client, select.POLLIN)
             self.poll, self.polled = poll.poll, (reads, writes)

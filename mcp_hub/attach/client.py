@@ -19,9 +19,12 @@ _INTERRUPTED = 130
 
 
 def attach(
-    asked: HubWanted, names: "Sequence[str]", env: "Mapping[str, str]", warn: "Callable[[str], None]"
+    asked: HubWanted, names: "Sequence[str]", env: "Mapping[str, str]", warn: "Callable[[str], None]", mode: str
 ) -> str | None:
-    """Serves the client on stdin and stdout to its end; the reason if no hub could be joined."""
+    """Serves the client on stdin and stdout to its end; the reason if no hub could be joined.
+
+    Raises `SystemExit` if hubs die again and again, with `always` in place of a hub of the client's own.
+    """
 
     def joined(streams: str) -> Joined:
         return join(folder, {**_said(asked), "streams": streams}, start)
@@ -42,7 +45,7 @@ def attach(
     if os.isatty(0):
         warn("speaks MCP on stdin and stdout now. End it with Ctrl-D. To serve HTTP: mcp-hub serve --http")
     try:
-        Shim(first, joined, lambda: _own_hub(asked), warn).run()
+        Shim(first, joined, None if mode == "always" else lambda: _own_hub(asked), warn).run()
     except KeyboardInterrupt:
         raise SystemExit(_INTERRUPTED) from None
     except BrokenPipeError:

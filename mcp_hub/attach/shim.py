@@ -37,13 +37,16 @@ _PAUSES = (0.0, 0.2, 1.0)
 
 
 class Shim:
-    """One client. `join` joins a hub, which gets these streams, `private` starts one that is the client's own."""
+    """One client. `join` joins a hub, which gets these streams, `private` starts one that is the client's own.
+
+    Without `private` the shim ends where it would be needed.
+    """
 
     def __init__(
         self,
         joined: "Joined",
         join: "Callable[[str], Joined]",
-        private: "Callable[[], HubPipes]",
+        private: "Callable[[], HubPipes] | None",
         warn: "Callable[[str], None]",
         client: tuple[int, int] = (0, 1),
     ) -> None:
@@ -183,7 +186,7 @@ class Shim:
     def _rejoin(self) -> None:
         """Joins another hub, or starts one of the client's own, and sends it all that is open.
 
-        Raises `SystemExit` if that one has ended soon, too.
+        Raises `SystemExit` if that one has ended soon, too, or must not be.
         """
         if self._state.losses > _TRIES:
             self._warn("the client's own hub has ended, too. Look for the reason with: mcp-hub doctor")
@@ -199,6 +202,9 @@ class Shim:
                 continue
             self._resume(joined.pipes, takes_streams=joined.fields.get("resumes") == "1")
             return
+        if self._private is None:
+            self._warn("the background hub ended three times in a row [not_attached]")
+            raise SystemExit(_UNAVAILABLE)
         self._warn("the client gets a hub of its own")
         self._state.fail()
         self._resume(self._private())

@@ -3,7 +3,6 @@
 import json
 import os
 import threading
-from collections.abc import Iterator
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -56,7 +55,7 @@ class HubEnd:
 class Client:
     """A client, the shim in a thread, and the hubs that it joins; `failures` are joins that fail first."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, gets_own: bool = True) -> None:
         self.hubs: SimpleQueue[HubEnd] = SimpleQueue()
         self.warnings: list[str] = []
         self.failures = 0
@@ -66,7 +65,7 @@ class Client:
         out, write = os.pipe()
         self._files = (read, write)
         self._out = os.fdopen(out, "rb")
-        shim = Shim(self._joined(""), self._joined, self._own, self.warnings.append, self._files)
+        shim = Shim(self._joined(""), self._joined, self._own if gets_own else None, self.warnings.append, self._files)
         self.code: object = None
         self.thread = threading.Thread(target=self._run, args=[shim], daemon=True)
         self.thread.start()
@@ -135,8 +134,8 @@ class Client:
 
 
 @pytest.fixture
-def client() -> Iterator[Client]:
-    yield Client()
+def client() -> Client:
+    return Client()
 
 
 def test_lines_pass_both_ways_and_control_lines_stay_here(client: Client) -> None:
@@ -218,6 +217,17 @@ def test_after_three_failures_the_client_gets_a_hub_of_its_own(client: Client) -
     assert client.private == 1 and len(client.warnings) == 4
     assert [own.read(), own.read()] == [HELLO, INITIALIZED]
     client.leave(own)
+
+
+def test_a_client_that_must_have_a_background_hub_is_left_without_one_after_three_failures() -> None:
+    client = Client(gets_own=False)
+    hub = client.begin()
+    client.failures = 3
+    hub.die()
+    client.thread.join(WAIT)
+    assert client.private == 0 and client.code == 3 and "[not_attached]" in client.warnings[-1]
+    os.close(client.write)
+    client.close()
 
 
 def test_a_client_whose_own_hub_ends_at_once_is_left_without_one(client: Client) -> None:

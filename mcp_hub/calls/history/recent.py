@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from typing import Final, Protocol
 
 import msgspec
@@ -22,6 +21,8 @@ from mcp_hub.types import Status
 
 MOST: Final = 10_000
 """Endings that are kept."""
+_PORTION: Final = 100
+"""Endings that are packed together: 10,000 small objects would scatter those of all later calls over the memory."""
 _MOST_BYTES: Final = 8 << 20
 MOST_LIVE: Final = 500
 """Running calls that are shown."""
@@ -35,6 +36,8 @@ _SHORT: Final = _TEXTS // 4
 _STATUS: Final[tuple[Status, ...]] = ("completed", "tool_error", "failed", "cancelled", "failed")
 """By outcome."""
 _decode_text = msgspec.json.Decoder(str).decode
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(list[CallSummary]).decode
 _STEADY: Final = 1.0
 """Seconds in which the wall clock is taken to go as the other one."""
 _DONE: Final = (Outcome.OK, Outcome.TOOL_ERROR)
@@ -58,24 +61,26 @@ class SessionClients(Protocol):
 
 
 class RecentCalls:
-    """A ring of endings, which have the numbers 1, 2, 3… up to `seq`.
+    """The last endings, which have the numbers 1, 2, 3… up to `seq`; the oldest `portion` of them go together.
 
     `clients` name the client of a session; it is noted that it has called.
     """
 
-    def __init__(self, clients: SessionClients, *, most: int = MOST) -> None:
+    def __init__(self, clients: SessionClients, *, most: int = MOST, portion: int = _PORTION) -> None:
         self.epoch = new_session_id()[-8:]
         self.seq = 0
         self._clients = clients
-        self._ring: deque[CallSummary] = deque(maxlen=most)
+        self._portion = portion
+        self._fresh: list[CallSummary] = []
+        self._packed: deque[bytes] = deque(maxlen=most // portion - 1)
         self._wall = 0.0  # what makes a time by the wall clock of one by the registry's clock
         self._until = float("-inf")
 
     def __len__(self) -> int:
-        return len(self._ring)
+        return len(self._packed) * self._portion + len(self._fresh)
 
     def ended(self, record: CallRecord, outcome: Outcome, now: float) -> None:
-        """Keeps a call that has ended, in place of the oldest one if there are too many: a `CallObserver`.
+        """Keeps a call that has ended, in place of the oldest ones if there are too many: a `CallObserver`.
 
         All in one function: each further one would take a hundredth of what a call does.
         """
@@ -98,7 +103,7 @@ class RecentCalls:
         if why or len(name) > _SHORT or len(principal) > _SHORT:
             name, principal, client, why = _cut(name, principal, client, why)
         self.seq += 1
-        self._ring.append(
+        self._fresh.append(
             CallSummary(
                 call.id,
                 call.upstream,
@@ -113,17 +118,26 @@ class RecentCalls:
                 why,
             )
         )
+        if len(self._fresh) == self._portion:
+            self._packed.append(_pack(self._fresh))
+            self._fresh.clear()
 
     def behind(self, seq: int) -> list[CallSummary] | None:
         """The endings behind number `seq`, the oldest first; None if some of them are gone, or were never there."""
         new = self.seq - seq
-        if not 0 <= new <= len(self._ring):
+        if not 0 <= new <= len(self):
             return None
-        return list(islice(reversed(self._ring), new))[::-1]
+        found = self._fresh[:]
+        for packed in reversed(self._packed):
+            if len(found) >= new:
+                break
+            found = _unpack(packed) + found
+        return found[len(found) - new :]
 
     def newest(self) -> list[CallSummary]:
         """All that are kept, the newest first."""
-        return list(reversed(self._ring))
+        packed = [summary for portion in self._packed for summary in _unpack(portion)]
+        return [*packed, *self._fresh][::-1]
 
     def live(self, records: Iterable[CallRecord], now: float) -> list[CallSummary]:
         """The newest calls of these that are not short quiet ones; `now` by the clock of the records."""

@@ -45,14 +45,14 @@ class FixedClock(LoopClock):
 
 
 def test_endings_are_read_behind_a_number_and_bounded_in_number() -> None:
-    recent = RecentCalls(Clients(), most=3)
-    for name in "abcde":
+    recent = RecentCalls(Clients(), most=6, portion=2)
+    for name in "abcdefg":
         recent.ended(ended(name), Outcome.OK, 5.5)
-    assert [call.name for call in recent.newest()] == ["e", "d", "c"]
-    assert [call.name for call in recent.behind(3) or ()] == ["d", "e"]
-    assert recent.behind(5) == [] and recent.behind(2) is not None
-    assert recent.behind(1) is None and recent.behind(6) is None, "gone, and never there"
-    assert recent.newest()[0].took == pytest.approx(0.5)
+    assert [call.name for call in recent.newest()] == ["g", "f", "e", "d", "c"], "the oldest two went together"
+    for seq, behind in ((7, ""), (6, "g"), (5, "fg"), (4, "efg"), (2, "cdefg")):
+        assert "".join(call.name for call in recent.behind(seq) or ()) == behind
+    assert recent.behind(7) == [] and recent.behind(1) is None and recent.behind(8) is None, "gone, and never there"
+    assert recent.newest()[0].took == recent.newest()[-1].took == pytest.approx(0.5)
 
 
 def test_texts_of_clients_cannot_make_it_large() -> None:

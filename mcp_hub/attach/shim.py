@@ -68,25 +68,59 @@ class Shim:
                 if not self._wait_for_client():
                     return
                 self._rejoin()
+            assert state.pipes is not None
             if state.waiting or state.polled != _USUAL:
                 state.poll_for(self._read)
-            for file, _ in state.poll():
-                if file == self._read:
-                    self._take_from_client()
-                elif state.pipes is None:
-                    break  # it was lost
-                elif file == state.pipes.write:
-                    self._flush()
-                elif not self._take_from_hub(state.pipes.read):
-                    return
+            is_usual = state.polled == _USUAL and not state.known
+            if not (self._pass_on(state.pipes) if is_usual else self._take_what_is_there()):
+                return
+
+    def _pass_on(self, hub: "HubPipes") -> bool:
+        """Passes on what comes, until it is not whole lines or cannot be written at once. As `_take_from_hub`.
+
+        All in one function: what is read after a sleep finds little of it in the caches, so each step counts.
+        """
+        poll, client = self._state.poll, self._read
+        while True:
+            for file, _ in poll():
+                data = os.read(file, _PORTION)
+                if file == client:
+                    if not data.endswith(b"\n") or self._from_client.size:
+                        self._take_from_client(data)
+                        return True
+                    try:
+                        sent = os.write(hub.write, data)
+                    except OSError:
+                        self._ask(data)
+                        return True
+                    self._pending.asked(data)
+                    if sent < len(data):
+                        self._state.waiting.extend(data[sent:])
+                        return True
+                elif not data.endswith(b"\n") or self._from_hub.size or has_control(data):
+                    return self._take_from_hub(data)
+                else:
+                    self._pending.answered(data)
+                    self._tell(data)
+
+    def _take_what_is_there(self) -> bool:
+        """As `_take_from_hub`."""
+        state = self._state
+        for file, _ in state.poll():
+            if file == self._read:
+                self._take_from_client(os.read(file, _PORTION))
+            elif state.pipes is None:
+                break  # it was lost
+            elif file == state.pipes.write:
+                self._flush()
+            elif not self._take_from_hub(os.read(file, _PORTION)):
+                return False
+        return True
 
     # -- the client --------------------------------------------------------------------------------------------------
 
-    def _take_from_client(self) -> None:
-        data = os.read(self._read, _PORTION)
-        if data.endswith(b"\n") and not self._from_client.size and self._has_sent(data):  # nearly always
-            self._pending.asked(data)
-        elif not data:
+    def _take_from_client(self, data: bytes) -> None:
+        if not data:
             self._state.end()
             self._flush()
         elif lines := self._from_client.whole(data):
@@ -107,9 +141,13 @@ class Shim:
             poll = select.poll()
             poll.register(self._read, select.POLLIN)
             poll.poll()
-            self._take_from_client()
+            self._take_from_client(os.read(self._read, _PORTION))
             return not self._state.has_ended
         return True
+
+    def _tell(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._write, data) :]
 
     # -- the hub -----------------------------------------------------------------------------------------------------
 
@@ -144,24 +182,17 @@ class Shim:
         if state.has_ended:
             state.shut()
 
-    def _take_from_hub(self, file: int) -> bool:
+    def _take_from_hub(self, data: bytes) -> bool:
         """False once the hub has closed the connection of a client that has closed its own."""
-        try:
-            data = os.read(file, _PORTION)
-        except BlockingIOError:
-            return True
-        except OSError:
-            data = b""
         if not data:
             self._state.lose()
             return not self._state.has_shut
-        lines = data if data.endswith(b"\n") and not self._from_hub.size else self._from_hub.whole(data)
-        if lines.startswith(hello.CONTROL) or lines.find(_NEXT_CONTROL) >= 0 or self._state.known:
+        lines = self._from_hub.whole(data)
+        if has_control(lines) or self._state.known:
             lines = b"".join(line for line in lines.splitlines(keepends=True) if self._is_for_client(line))
         if lines:
             self._pending.answered(lines)
-            while lines:
-                lines = lines[os.write(self._write, lines) :]
+            self._tell(lines)
         return True
 
     def _is_for_client(self, line: bytes) -> bool:
@@ -213,13 +244,16 @@ class Shim:
         again = self._pending.again(takes_streams)
         self._state.know(again.known)
         self._use(pipes)
-        errors = b"".join(again.errors)
-        while errors:
-            errors = errors[os.write(self._write, errors) :]
+        self._tell(b"".join(again.errors))
         self._has_sent(b"".join(again.lines))
         unsent = self._pending.kept()
         self._ask(unsent)
         self._flush()
+
+
+def has_control(lines: bytes) -> bool:
+    """Whether there is a control line among these."""
+    return lines.startswith(hello.CONTROL) or lines.find(_NEXT_CONTROL) >= 0
 
 
 class _Lines:

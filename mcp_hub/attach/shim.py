@@ -28,6 +28,7 @@ _LONGEST = 1 << 26
 """Bytes of a line that is kept until it is whole; the hub's own limit is half of that by default."""
 _USUAL = (True, False)
 """Lines of the client are read, and none waits."""
+_END = ord("\n")
 _NEXT_CONTROL = b"\n" + hello.CONTROL
 _TRIES = 3
 _UNAVAILABLE = 3
@@ -80,28 +81,30 @@ class Shim:
 
         All in one function: what is read after a sleep finds little of it in the caches, so each step counts.
         """
-        poll, client = self._state.poll, self._read
+        poll, client, read, write, pending = self._state.poll, self._read, os.read, os.write, self._pending
         while True:
             for file, _ in poll():
-                data = os.read(file, _PORTION)
+                data = read(file, _PORTION)
                 if file == client:
-                    if not data.endswith(b"\n") or self._from_client.size:
+                    if not data or data[-1] != _END or self._from_client.size:
                         self._take_from_client(data)
                         return True
                     try:
-                        sent = os.write(hub.write, data)
+                        sent = write(hub.write, data)
                     except OSError:
                         self._ask(data)
                         return True
-                    self._pending.asked(data)
+                    pending.asked(data)
                     if sent < len(data):
                         self._state.waiting.extend(data[sent:])
                         return True
-                elif not data.endswith(b"\n") or self._from_hub.size or has_control(data):
+                elif not data or data[-1] != _END or self._from_hub.size or data.find(hello.CONTROL) >= 0:
                     return self._take_from_hub(data)
                 else:
-                    self._pending.answered(data)
-                    self._tell(data)
+                    pending.answered(data)
+                    sent = write(self._write, data)
+                    if sent < len(data):
+                        self._tell(data[sent:])
 
     def _take_what_is_there(self) -> bool:
         """As `_take_from_hub`."""

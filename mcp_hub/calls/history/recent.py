@@ -103,21 +103,10 @@ class RecentCalls:
         if why or len(name) > _SHORT or len(principal) > _SHORT:
             name, principal, client, why = _cut(name, principal, client, why)
         self.seq += 1
-        self._fresh.append(
-            CallSummary(
-                call.id,
-                call.upstream,
-                name,
-                call.method,
-                principal,
-                _STATUS[outcome],
-                started + self._wall,
-                now - started,
-                client,
-                record.stream is not None,
-                why,
-            )
-        )
+        self._fresh.append(CallSummary(
+            call.id, call.upstream, name, call.method, principal, _STATUS[outcome], started + self._wall, now - started,
+            client, record.stream is not None, why,
+        ))  # fmt: skip
         if len(self._fresh) == self._portion:
             self._packed.append(_pack(self._fresh))
             self._fresh.clear()

@@ -163,6 +163,27 @@ def test_half_a_line_waits_for_its_rest_on_both_sides(client: Client) -> None:
     client.leave(again)
 
 
+def test_half_a_line_of_the_hub_is_passed_on_with_its_rest(client: Client) -> None:
+    hub = client.begin()
+    hub.write(b'{"jsonrpc":"2.0",')
+    client.send({"jsonrpc": "2.0", "method": "notifications/x"})
+    assert hub.read()["method"] == "notifications/x", "the shim has read the half by now"
+    hub.write(b'"method":"notifications/y"}\n')
+    assert client.read() == {"jsonrpc": "2.0", "method": "notifications/y"}
+    client.leave(hub)
+
+
+def test_whole_lines_wait_for_a_hub_that_does_not_read(client: Client) -> None:
+    hub, count, size = client.begin(), 30, 1 << 14
+    client.send(INITIALIZED)  # so that a line fits into the hub's pipe in part
+    for n in range(count):
+        line = b'{"jsonrpc":"2.0","method":"notifications/x","params":{"n":%d,"t":"' % n
+        os.write(client.write, line.ljust(size - 4, b"x") + b'"}}\n')  # each portion of the shim ends with a line
+    assert hub.read() == INITIALIZED
+    assert [hub.read()["params"]["n"] for _ in range(count)] == list(range(count))
+    client.leave(hub)
+
+
 def test_a_dead_hub_is_replaced_and_what_was_open_is_taken_up(client: Client) -> None:
     hub = client.begin()
     client.send({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})

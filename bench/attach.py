@@ -17,6 +17,7 @@ CASES = (START, CALLS)
 PLAIN = "python -c pass"
 RUNS = "a hub runs"
 PINGS = 5
+SHORTER = 4
 
 
 def start(run: Run) -> None:
@@ -73,14 +74,18 @@ def trip(client: PipeClient) -> float:
 
 
 def calls(run: Run, sides: list[Side]) -> None:
-    """Echo calls: the CPU of client process and background hub together, beside a hub in the client's own process."""
+    """Echo calls: the CPU of client process and background hub together, beside a hub in the client's own process.
+
+    In more and shorter rounds than others: the system places the processes of a side on its cores for a while, which
+    costs them more or less.
+    """
     for depth in (1, 32):
 
         def action(side: Side, depth: int = depth) -> tuple[Figures, Stats]:
-            return timed(side, echoes(side, run.options.seconds), depth)
+            return timed(side, echoes(side, run.options.seconds / SHORTER), depth)
 
         warm(sides, depth)
-        run.alternate(CALLS, f"{depth} in flight", sides, action)
+        run.alternate(CALLS, f"{depth} in flight", sides, action, SHORTER * run.options.rounds)
 
 
 def measure_attach(run: Run) -> None:

@@ -1,12 +1,12 @@
 """One client's way to its hub: the folder, the hub that is joined there, and the hub of its own if there is none."""
 
-import _socket
 import os
 import sys
 
 from mcp_hub.attach.arguments import HubWanted
 from mcp_hub.attach.folder import Untrusted, hub_folder
 from mcp_hub.attach.join import Joined, NotJoined, join
+from mcp_hub.attach.pipes import HubPipes, piped
 from mcp_hub.attach.shim import Shim
 
 TYPE_CHECKING = False
@@ -19,9 +19,12 @@ _INTERRUPTED = 130
 
 
 def attach(
-    asked: HubWanted, names: "Sequence[str]", env: "Mapping[str, str]", warn: "Callable[[str], None]"
+    asked: HubWanted, names: "Sequence[str]", env: "Mapping[str, str]", warn: "Callable[[str], None]", mode: str
 ) -> str | None:
-    """Serves the client on stdin and stdout to its end; the reason if no hub could be joined."""
+    """Serves the client on stdin and stdout to its end; the reason if no hub could be joined.
+
+    Raises `SystemExit` if hubs die again and again, with `always` in place of a hub of the client's own.
+    """
 
     def joined(streams: str) -> Joined:
         return join(folder, {**_said(asked), "streams": streams}, start)
@@ -42,7 +45,7 @@ def attach(
     if os.isatty(0):
         warn("speaks MCP on stdin and stdout now. End it with Ctrl-D. To serve HTTP: mcp-hub serve --http")
     try:
-        Shim(first, joined, lambda: _own_hub(asked), warn).run()
+        Shim(first, joined, None if mode == "always" else lambda: _own_hub(asked), warn).run()
     except KeyboardInterrupt:
         raise SystemExit(_INTERRUPTED) from None
     except BrokenPipeError:
@@ -64,16 +67,17 @@ def _directory() -> str | None:
         return None
 
 
-def _own_hub(asked: HubWanted) -> _socket.socket:
-    """A hub of the client's own, a child of this process that ends with it; our end of the connection."""
-    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+def _own_hub(asked: HubWanted) -> HubPipes:
+    """A hub of the client's own, a child of this process that ends with it."""
+    ours, theirs = piped()
     if os.fork() == 0:
         try:
-            os.dup2(theirs.fileno(), 0)
-            os.dup2(theirs.fileno(), 1)
+            for file, own in enumerate(theirs):
+                os.dup2(own, file)
             command = [sys.executable, "-m", "mcp_hub", *asked.arguments, "--attach", "never"]
             os.execv(sys.executable, command)
         finally:
             os._exit(127)
-    theirs.close()
+    for own in theirs:
+        os.close(own)
     return ours

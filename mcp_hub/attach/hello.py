@@ -2,8 +2,9 @@
 
 The shim says its build, the range of protocol versions, working directory and arguments; the hub answers with its
 `status`: `ok`, `retire` (it ends in favour of a newer build), `busy` (it is older and cannot), or `refused` with `why`.
-Behind the messages both sides send lines: those of MCP, and from the hub to the shim *control lines*, which begin with
-`#` and stay between them: `#stream ID STREAM` (the request `ID` runs as this durable stream) and `#stopping`.
+After `ok` the shim hands over two pipes (`pipes`), on which both sides send lines: those of MCP, and from the hub to
+the shim *control lines*, which begin with `#` and stay between them: `#stream ID STREAM` (the request `ID` runs as this
+durable stream) and `#stopping`.
 """
 
 TYPE_CHECKING = False

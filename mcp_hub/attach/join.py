@@ -10,6 +10,7 @@ from mcp_hub.attach import hello
 from mcp_hub.attach.build import BUILD, NEWEST, OLDEST
 from mcp_hub.attach.folder import SOCKET, Untrusted, check_peer, check_socket
 from mcp_hub.attach.locks import is_alive, take_start
+from mcp_hub.attach.pipes import HubPipes, handed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,14 +26,13 @@ class NotJoined(Exception):
 
 
 class Joined:
-    """A connection to a hub that takes this client; `rest` came behind its hello, whose `fields` these are."""
+    """The pipes to a hub that takes this client; `fields` are those of its hello."""
 
-    __slots__ = ("connection", "fields", "rest")
+    __slots__ = ("fields", "pipes")
 
-    def __init__(self, connection: "_socket.socket", fields: dict[str, str], rest: bytes) -> None:
-        self.connection = connection
+    def __init__(self, pipes: HubPipes, fields: dict[str, str]) -> None:
+        self.pipes = pipes
         self.fields = fields
-        self.rest = rest
 
 
 def join(
@@ -46,15 +46,16 @@ def join(
     has_retired = False
     try:
         while True:
-            joined = _greeted(folder, {**said, "final": "1"} if has_retired else said, until)
-            if joined is not None:
-                if joined.fields.get("status") == "ok":
-                    return joined
-                joined.connection.close()
-                has_retired = _retires(joined.fields)
+            found = _greeted(folder, {**said, "final": "1"} if has_retired else said, until)
+            if found is not None:
+                connection, fields = found
+                if fields.get("status") == "ok":
+                    return Joined(handed(connection), fields)
+                connection.close()
+                has_retired = _retires(fields)
             if time.monotonic() >= until:
                 raise NotJoined(f"the background hub did not answer within {patience:g} s")
-            if joined is not None or is_alive(folder) or not _started(folder, start, until):
+            if found is not None or is_alive(folder) or not _started(folder, start, until):
                 time.sleep(_LOOK)
     except (OSError, Untrusted, ValueError) as problem:
         raise NotJoined(str(problem)) from None
@@ -68,10 +69,11 @@ def request(folder: str, wants: str, patience: float = PATIENCE) -> dict[str, st
         raise NotJoined(str(problem)) from None
     if found is None:
         raise NotJoined("nobody listens")
-    found.connection.close()
-    if found.fields.get("status") != "ok":
-        raise NotJoined(found.fields.get("why") or "it refused")
-    return found.fields
+    connection, fields = found
+    connection.close()
+    if fields.get("status") != "ok":
+        raise NotJoined(fields.get("why") or "it refused")
+    return fields
 
 
 def _retires(fields: "Mapping[str, str]") -> bool:
@@ -95,8 +97,11 @@ def _started(folder: str, start: "Callable[[float], None]", until: float) -> boo
         os.close(lock)
 
 
-def _greeted(folder: str, said: "Mapping[str, str]", until: float) -> Joined | None:
-    """The hub's answer to our hello; None if nobody listens. Raises `NotJoined`, `Untrusted`, `ValueError`."""
+def _greeted(folder: str, said: "Mapping[str, str]", until: float) -> "tuple[_socket.socket, dict[str, str]] | None":
+    """A connection and the hub's answer to our hello; None if nobody listens.
+
+    Raises `NotJoined`, `Untrusted`, `ValueError`.
+    """
     import _socket  # the module `socket` loads `selectors` and `enum`, which takes longer than all the rest
 
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -123,4 +128,4 @@ def _greeted(folder: str, said: "Mapping[str, str]", until: float) -> Joined | N
     except BaseException:
         connection.close()
         raise
-    return Joined(connection, *hello.decoded(answer))
+    return connection, hello.decoded(answer)[0]

@@ -69,4 +69,4 @@ def _serve(asked: HubWanted, mode: str) -> str | None:
         from mcp_hub.attach.client import attach
     except ImportError as problem:  # a Python without one of the modules that this takes
         return f"background hubs are not available: {problem}"
-    return attach(asked, sorted(names), os.environ, warn)
+    return attach(asked, sorted(names), os.environ, warn, mode)

@@ -14,11 +14,11 @@ from mcp_hub.attach.open_requests import UnansweredRequests, answer_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import _socket
     from collections.abc import Callable
 
     from mcp_hub.attach.join import Joined
     from mcp_hub.attach.open_requests import Id
+    from mcp_hub.attach.pipes import HubPipes
 
 _PORTION = 1 << 16
 """Bytes that are read at a time: for much more, the allocator asks the system for memory at each read."""
@@ -26,6 +26,10 @@ _WAITING = 1 << 20
 """Bytes that may wait for a hub which does not read; above it nothing more is read from the client."""
 _LONGEST = 1 << 26
 """Bytes of a line that is kept until it is whole; the hub's own limit is half of that by default."""
+_USUAL = (True, False)
+"""Lines of the client are read, and none waits."""
+_END = ord("\n")
+_NEXT_CONTROL = b"\n" + hello.CONTROL
 _TRIES = 3
 _UNAVAILABLE = 3
 _SHORT = 10.0
@@ -34,13 +38,16 @@ _PAUSES = (0.0, 0.2, 1.0)
 
 
 class Shim:
-    """One client. `join` joins a hub, which gets these streams, `private` starts one that is the client's own."""
+    """One client. `join` joins a hub, which gets these streams, `private` starts one that is the client's own.
+
+    Without `private` the shim ends where it would be needed.
+    """
 
     def __init__(
         self,
         joined: "Joined",
         join: "Callable[[str], Joined]",
-        private: "Callable[[], _socket.socket]",
+        private: "Callable[[], HubPipes] | None",
         warn: "Callable[[str], None]",
         client: tuple[int, int] = (0, 1),
     ) -> None:
@@ -52,38 +59,79 @@ class Shim:
         self._from_client = _Lines()
         self._from_hub = _Lines()
         self._state = _State()
-        self._use(joined.connection, joined.rest)
+        self._use(joined.pipes)
 
     def run(self) -> None:
         """Returns when the client or, after it, the hub has closed the connection. Raises `OSError` of stdout."""
+        state = self._state
         while True:
-            if self._state.connection is None:
+            if state.pipes is None:
                 if not self._wait_for_client():
                     return
                 self._rejoin()
-            for file, events in self._polled():
-                if file == self._read:
-                    self._take_from_client()
-                elif events & ~select.POLLOUT:
-                    if not self._take_from_hub():
-                        return
+            assert state.pipes is not None
+            if state.waiting or state.polled != _USUAL:
+                state.poll_for(self._read)
+            is_usual = state.polled == _USUAL and not state.known
+            if not (self._pass_on(state.pipes) if is_usual else self._take_what_is_there()):
+                return
+
+    def _pass_on(self, hub: "HubPipes") -> bool:
+        """Passes on what comes, until it is not whole lines or cannot be written at once. As `_take_from_hub`.
+
+        All in one function: what is read after a sleep finds little of it in the caches, so each step counts.
+        """
+        poll, client, read, write, pending = self._state.poll, self._read, os.read, os.write, self._pending
+        while True:
+            for file, _ in poll():
+                data = read(file, _PORTION)
+                if file == client:
+                    if not data or data[-1] != _END or self._from_client.size:
+                        self._take_from_client(data)
+                        return True
+                    try:
+                        sent = write(hub.write, data)
+                    except OSError:
+                        self._ask(data)
+                        return True
+                    pending.asked(data)
+                    if sent < len(data):
+                        self._state.waiting.extend(data[sent:])
+                        return True
+                elif not data or data[-1] != _END or self._from_hub.size or data.find(hello.CONTROL) >= 0:
+                    return self._take_from_hub(data)
                 else:
-                    self._flush()
+                    pending.answered(data)
+                    sent = write(self._write, data)
+                    if sent < len(data):
+                        self._tell(data[sent:])
+
+    def _take_what_is_there(self) -> bool:
+        """As `_take_from_hub`."""
+        state = self._state
+        for file, _ in state.poll():
+            if file == self._read:
+                self._take_from_client(os.read(file, _PORTION))
+            elif state.pipes is None:
+                break  # it was lost
+            elif file == state.pipes.write:
+                self._flush()
+            elif not self._take_from_hub(os.read(file, _PORTION)):
+                return False
+        return True
 
     # -- the client --------------------------------------------------------------------------------------------------
 
-    def _take_from_client(self) -> None:
-        data = os.read(self._read, _PORTION)
+    def _take_from_client(self, data: bytes) -> None:
         if not data:
             self._state.end()
             self._flush()
-            return
-        if lines := self._from_client.whole(data):
+        elif lines := self._from_client.whole(data):
             self._ask(lines)
 
     def _ask(self, lines: bytes) -> None:
         """Sends lines of the client; what no hub has got is kept for the next one."""
-        if self._send(lines):
+        if self._has_sent(lines):
             self._pending.asked(lines)
         else:
             self._pending.keep(lines)
@@ -96,7 +144,7 @@ class Shim:
             poll = select.poll()
             poll.register(self._read, select.POLLIN)
             poll.poll()
-            self._take_from_client()
+            self._take_from_client(os.read(self._read, _PORTION))
             return not self._state.has_ended
         return True
 
@@ -106,67 +154,49 @@ class Shim:
 
     # -- the hub -----------------------------------------------------------------------------------------------------
 
-    def _polled(self) -> list[tuple[int, int]]:
+    def _has_sent(self, data: bytes) -> bool:
+        """Sends it. Whether the hub has got any of it, or will."""
         state = self._state
-        wanted = (not state.has_ended and len(self._state.waiting) < _WAITING, bool(self._state.waiting))
-        if wanted != state.polled:
-            state.poll_for(self._read, *wanted)
-        return state.poll.poll()
-
-    def _send(self, data: bytes) -> bool:
-        """Whether the hub has got any of it, or will."""
-        if self._state.connection is None:
+        if state.pipes is None:
             return False
-        if not self._state.waiting:
+        if not state.waiting:
             try:
-                data = data[self._state.connection.send(data) :]
+                data = data[os.write(state.pipes.write, data) :]
             except BlockingIOError:
                 pass
             except OSError:
                 return False  # it is gone, which is read next
-        self._state.waiting.extend(data)
+        if data:
+            state.waiting.extend(data)
         return True
 
     def _flush(self) -> None:
-        connection = self._state.connection
-        if connection is None:
+        state = self._state
+        if state.pipes is None:
             return
         try:
-            while self._state.waiting:
-                del self._state.waiting[: connection.send(self._state.waiting)]
-            if self._state.has_ended:
-                connection.shutdown(1)
-                self._state.shut()
+            while state.waiting:
+                del state.waiting[: os.write(state.pipes.write, state.waiting)]
         except BlockingIOError:
-            pass
+            return
         except OSError:
-            self._state.waiting.clear()
+            state.waiting.clear()
+            return
+        if state.has_ended:
+            state.shut()
 
-    def _take_from_hub(self) -> bool:
+    def _take_from_hub(self, data: bytes) -> bool:
         """False once the hub has closed the connection of a client that has closed its own."""
-        connection = self._state.connection
-        assert connection is not None
-        try:
-            data = connection.recv(_PORTION)
-        except BlockingIOError:
-            return True
-        except OSError:
-            data = b""
-        if data:
-            self._hand_on(data)
-            return True
-        self._state.lose()
-        return not self._state.has_shut
-
-    def _hand_on(self, data: bytes) -> None:
+        if not data:
+            self._state.lose()
+            return not self._state.has_shut
         lines = self._from_hub.whole(data)
-        if not lines:
-            return
-        has_control = lines.startswith(hello.CONTROL) or b"\n" + hello.CONTROL in lines
-        if has_control or self._state.known:
+        if has_control(lines) or self._state.known:
             lines = b"".join(line for line in lines.splitlines(keepends=True) if self._is_for_client(line))
-        self._pending.answered(lines)
-        self._tell(lines)
+        if lines:
+            self._pending.answered(lines)
+            self._tell(lines)
+        return True
 
     def _is_for_client(self, line: bytes) -> bool:
         """Not a control line, nor an answer that the client has from another hub."""
@@ -183,16 +213,14 @@ class Shim:
 
     # -- another hub -------------------------------------------------------------------------------------------------
 
-    def _use(self, connection: "_socket.socket", rest: bytes) -> None:
-        self._state.begin(connection)
+    def _use(self, pipes: "HubPipes") -> None:
+        self._state.begin(pipes)
         self._from_hub = _Lines()
-        if rest:
-            self._hand_on(rest)
 
     def _rejoin(self) -> None:
         """Joins another hub, or starts one of the client's own, and sends it all that is open.
 
-        Raises `SystemExit` if that one has ended soon, too.
+        Raises `SystemExit` if that one has ended soon, too, or must not be.
         """
         if self._state.losses > _TRIES:
             self._warn("the client's own hub has ended, too. Look for the reason with: mcp-hub doctor")
@@ -206,59 +234,67 @@ class Shim:
             except NotJoined as problem:
                 self._warn(str(problem))
                 continue
-            self._resume(joined.connection, joined.rest, takes_streams=joined.fields.get("resumes") == "1")
+            self._resume(joined.pipes, takes_streams=joined.fields.get("resumes") == "1")
             return
+        if self._private is None:
+            self._warn("the background hub ended three times in a row [not_attached]")
+            raise SystemExit(_UNAVAILABLE)
         self._warn("the client gets a hub of its own")
         self._state.fail()
         self._resume(self._private())
 
-    def _resume(self, connection: "_socket.socket", rest: bytes = b"", *, takes_streams: bool = False) -> None:
+    def _resume(self, pipes: "HubPipes", *, takes_streams: bool = False) -> None:
         again = self._pending.again(takes_streams)
         self._state.know(again.known)
-        self._use(connection, rest)
+        self._use(pipes)
         self._tell(b"".join(again.errors))
-        self._send(b"".join(again.lines))
+        self._has_sent(b"".join(again.lines))
         unsent = self._pending.kept()
         self._ask(unsent)
         self._flush()
 
 
-class _Lines:
-    """Cuts what is read into whole lines."""
+def has_control(lines: bytes) -> bool:
+    """Whether there is a control line among these."""
+    return lines.startswith(hello.CONTROL) or lines.find(_NEXT_CONTROL) >= 0
 
-    __slots__ = ("_parts", "_size")
+
+class _Lines:
+    """Cuts what is read into whole lines; `size` bytes of a line that is not whole are kept."""
+
+    __slots__ = ("_parts", "size")
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
-        self._size = 0
+        self.size = 0
 
     def whole(self, data: bytes) -> bytes:
         """The lines that are complete now."""
         end = data.rfind(b"\n") + 1
-        if not end and self._size + len(data) <= _LONGEST:
+        if not end and self.size + len(data) <= _LONGEST:
             self._parts.append(data)
-            self._size += len(data)
+            self.size += len(data)
             return b""
         end = end or len(data)  # longer than any line may be: the hub says so
         if self._parts or end < len(data):
             self._parts.append(data[:end])
             lines = b"".join(self._parts)
             self._parts = [data[end:]] if end < len(data) else []
-            self._size = len(data) - end
+            self.size = len(data) - end
             return lines
         return data
 
 
 class _State:
-    """The connection to the present hub, and how it goes. `losses` counts hubs that were lost soon, in a row."""
+    """The pipes to the present hub, and how it goes. `losses` counts hubs that were lost soon, in a row."""
 
     __slots__ = (
-        "connection",
         "has_ended",
         "has_shut",
         "is_stopping",
         "known",
         "losses",
+        "pipes",
         "poll",
         "polled",
         "since",
@@ -266,7 +302,7 @@ class _State:
     )
 
     def __init__(self) -> None:
-        self.connection: _socket.socket | None = None
+        self.pipes: HubPipes | None = None
         self.has_ended = False
         self.has_shut = False
         self.is_stopping = False
@@ -274,13 +310,12 @@ class _State:
         self.since = 0.0
         self.known: set[Id] = set()
         self.waiting = bytearray()
-        self.poll = select.poll()
+        self.poll: Callable[[], list[tuple[int, int]]] = select.poll().poll
         self.polled: tuple[bool, bool] | None = None
 
-    def begin(self, connection: "_socket.socket") -> None:
+    def begin(self, pipes: "HubPipes") -> None:
         """Another hub serves the client from now on."""
-        connection.settimeout(0.0)
-        self.connection, self.is_stopping, self.polled = connection, False, None
+        self.pipes, self.is_stopping, self.polled = pipes, False, None
         self.since = time.monotonic()
         self.waiting.clear()
 
@@ -290,11 +325,13 @@ class _State:
 
     def end(self) -> None:
         """The client has closed its side."""
-        self.has_ended = True
+        self.has_ended, self.polled = True, None
 
     def shut(self) -> None:
-        """The hub knows that the client has closed its side."""
-        self.has_shut = True
+        """The hub gets to know that the client has closed its side."""
+        self.has_shut, self.polled = True, None
+        if self.pipes is not None:
+            self.pipes.end()
 
     def stop(self) -> None:
         """The hub ends as it should."""
@@ -306,16 +343,21 @@ class _State:
 
     def lose(self) -> None:
         """The hub is gone."""
-        if self.connection is not None:
-            self.connection.close()
-        self.connection = None
+        if self.pipes is not None:
+            self.pipes.close()
+        self.pipes = None
         if time.monotonic() - self.since > _SHORT or self.is_stopping:
             self.losses = 0
 
-    def poll_for(self, client: int, reads: bool, writes: bool) -> None:
-        """Waits for these from now on, and for the hub."""
-        assert self.connection is not None
-        self.poll, self.polled = select.poll(), (reads, writes)
-        self.poll.register(self.connection.fileno(), select.POLLIN | (select.POLLOUT if writes else 0))
-        if reads:
-            self.poll.register(client, select.POLLIN)
+    def poll_for(self, client: int) -> None:
+        """Polls for the hub, and for the client if it may send more."""
+        reads, writes = not self.has_ended and len(self.waiting) < _WAITING, bool(self.waiting)
+        if (reads, writes) != self.polled:
+            assert self.pipes is not None
+            poll = select.poll()
+            poll.register(self.pipes.read, select.POLLIN)
+            if writes:
+                poll.register(self.pipes.write, select.POLLOUT)
+            if reads:
+                poll.register(client, select.POLLIN)
+            self.poll, self.polled = poll.poll, (reads, writes)

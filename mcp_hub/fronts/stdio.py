@@ -1,4 +1,4 @@
-"""The stdio front: one client on stdin and stdout, or on a socket, either era, era decided by each request.
+"""The stdio front: one client on two pipes, or on a socket, either era, era decided by each request.
 
 While it serves, file descriptors 0 and 1 belong to the wire alone: stray prints go to stderr, children inherit
 `/dev/null`.
@@ -37,7 +37,7 @@ def take_stdio() -> tuple[IO[bytes], IO[bytes]]:
 
 
 def _socket_of(read: IO[bytes], write: IO[bytes]) -> socket.socket | None:
-    """The one socket that both are, as for a client that has lost the background hub; None for two pipes.
+    """The one socket that both are, as some clients start their servers; None for two pipes.
 
     Opened as a pipe for writing, a socket counts as closed as soon as there is something to read.
     """
@@ -68,15 +68,13 @@ class StdioFront:
         """Returns when the client has closed its side and has had a moment for what it asked before."""
         connection = _socket_of(read, write)
         if connection is not None:
-            await self.serve_socket(connection, line_limit)
+            wire = SocketPipe(
+                self._duplex, line_limit=line_limit, couples=True, turn=self._turn, on_end=self._ended.set
+            )
+            await self._serve(wire, partial(wire.connect, connection))
             return
         pipe = Pipe(self._duplex, line_limit=line_limit, couples=True, turn=self._turn, on_end=self._ended.set)
         await self._serve(pipe, partial(pipe.open, read, write))
-
-    async def serve_socket(self, connection: socket.socket, line_limit: int) -> None:
-        """The same over one socket."""
-        pipe = SocketPipe(self._duplex, line_limit=line_limit, couples=True, turn=self._turn, on_end=self._ended.set)
-        await self._serve(pipe, partial(pipe.connect, connection))
 
     async def _serve(self, pipe: Pipe, opened: Callable[[], Awaitable[None]]) -> None:
         self._pipe = pipe

@@ -55,7 +55,7 @@ class ClientsSeen:
         self._kind_of = kind_of
         self._now = now
         self._clients: OrderedDict[object, SeenClient] = OrderedDict()
-        self._by_session: dict[str, SeenClient] = {}
+        self.by_session: dict[str, SeenClient] = {}
 
     def __call__(self, session: Session) -> ClientKind:
         """The kind of the session's client."""
@@ -80,23 +80,14 @@ class ClientsSeen:
         return kind
 
     def _remember(self, session: str, client: SeenClient) -> None:
-        if session not in self._by_session and len(self._by_session) >= _SESSIONS:
-            del self._by_session[next(iter(self._by_session))]
-        self._by_session[session] = client
+        if session not in self.by_session and len(self.by_session) >= _SESSIONS:
+            del self.by_session[next(iter(self.by_session))]
+        self.by_session[session] = client
 
     def name_of(self, session: str) -> str:
         """The name of the client of a session; empty if it is not known."""
-        client = self._by_session.get(session)
+        client = self.by_session.get(session)
         return _unnamed(session) if client is None else client.name
-
-    def called(self, session: str) -> str:
-        """The same for a call of that session, which has ended now."""
-        client = self._by_session.get(session)
-        if client is None:
-            return _unnamed(session)
-        client.calls += 1
-        client.last = self._now()
-        return client.name
 
     def newest(self) -> list[SeenClient]:
         """Those that came last first."""

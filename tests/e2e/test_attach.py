@@ -9,11 +9,10 @@ from pathlib import Path
 
 import anyio
 import pytest
-from anyio.abc import SocketStream
-from anyio.streams.buffered import BufferedByteReceiveStream
 
 from mcp_hub.attach import hello
-from mcp_hub.attach.build import BUILD
+from mcp_hub.attach.join import join
+from mcp_hub.attach.pipes import HubPipes
 from tests.e2e import held_tools
 from tests.e2e.background import Background, background
 from tests.e2e.held_tools import Held
@@ -142,21 +141,23 @@ async def test_a_server_that_is_bound_to_a_working_directory_has_a_process_there
         assert os.getcwd() in {os.readlink(f"/proc/{pid}/cwd") for pid in served}
 
 
-async def _greeted(hubs: Background, **said: str) -> tuple[SocketStream, BufferedByteReceiveStream]:
-    stream = await anyio.connect_unix(hubs.living[0] / "hub.sock")
-    await stream.send(hello.encoded({"build": BUILD, "oldest": "1", "newest": "1", **said}))
-    received = BufferedByteReceiveStream(stream)
-    answer = await received.receive_until(b"\0\0", 1 << 16)
-    assert b"status=ok" in answer, answer
-    await stream.send(b"".join(json.dumps(one).encode() + b"\n" for one in HANDSHAKE))
-    return stream, received
+def _joined(hubs: Background, **said: str) -> HubPipes:
+    def start(until: float) -> None:
+        pytest.fail("a second hub was started")
+
+    pipes = join(str(hubs.living[0]), said, start).pipes
+    os.write(pipes.write, b"".join(json.dumps(one).encode() + b"\n" for one in HANDSHAKE))
+    return pipes
 
 
-async def _line(received: BufferedByteReceiveStream, begins: bytes) -> bytes:
+async def _line(pipes: HubPipes, begins: bytes) -> bytes:
+    read = b""
     while True:
-        line = await received.receive_until(b"\n", 1 << 20)
-        if line.startswith(begins):
-            return line
+        await anyio.wait_readable(pipes.read)
+        read += os.read(pipes.read, 1 << 16)
+        for line in read.split(b"\n")[:-1]:
+            if line.startswith(begins):
+                return line
 
 
 @pytest.mark.parametrize("has_ended", [True, False])
@@ -166,20 +167,20 @@ async def test_a_request_is_taken_up_on_another_connection_by_its_stream(hubs: B
     with anyio.fail_after(WAIT):
         async with hubs.client(config) as first:
             await first.initialize()
-            stream, received = await _greeted(hubs)
-            async with stream:
-                await stream.send(call)
-                id_, name = (await _line(received, hello.STREAM)).split()[1:]
+            pipes = _joined(hubs)
+            os.write(pipes.write, call)
+            id_, name = (await _line(pipes, hello.STREAM)).split()[1:]
+            pipes.close()
             held.say("n.more")
             if has_ended:
                 held.say("n.done")
                 await until(lambda: hubs.command("streams", "--json")["streams"][0]["status"] == "completed")
-            stream, received = await _greeted(hubs, streams=f"{id_.decode()} {name.decode()}")
-            async with stream:
-                await stream.send(call)
-                held.say("n.done")
-                answer = json.loads(await _line(received, b'{"jsonrpc":"2.0","id":7'))
-                assert answer["result"]["structuredContent"] == {"n": 7}
+            pipes = _joined(hubs, streams=f"{id_.decode()} {name.decode()}")
+            os.write(pipes.write, call)
+            held.say("n.done")
+            answer = json.loads(await _line(pipes, b'{"jsonrpc":"2.0","id":7'))
+            assert answer["result"]["structuredContent"] == {"n": 7}
+            pipes.close()
 
 
 async def test_nobody_waits_for_a_question_that_another_client_has_not_answered(hubs: Background) -> None:

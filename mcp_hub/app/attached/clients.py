@@ -1,7 +1,10 @@
-"""The clients of a background hub: each connection is one client, a session of its own, as over stdio."""
+"""The clients of a background hub: each has two pipes and a session of its own, as over stdio."""
 
+import os
 import socket
-from typing import Final
+import stat
+from collections.abc import Callable
+from typing import IO, Final, TypeVar
 
 import anyio
 
@@ -18,7 +21,8 @@ from mcp_hub.logs import get_logger
 log = get_logger(__name__)
 
 _GREETING: Final = 5.0
-"""Seconds in which a client has to say hello."""
+"""Seconds in which a client has to say hello, and then to hand over its pipes."""
+_T = TypeVar("_T")
 
 
 class AttachedClients:
@@ -34,7 +38,11 @@ class AttachedClients:
         return len(self._fronts)
 
     async def serve(self, connection: socket.socket, said: Hello) -> None:
-        """Serves a client that was welcomed, until it has gone. The connection is closed afterwards."""
+        """Serves a client that was welcomed, until it has gone.
+
+        Raises `ValueError`, `OSError` if it does not hand over two pipes, `TimeoutError` if not in time.
+        """
+        read, write = await pipes(connection)
         bond = AttachedBond(self._hub, dict(said.streams), _stream_line)
         binding = self._binding
         if said.build != BUILD:  # for people who wonder why a client and its hub differ
@@ -43,7 +51,7 @@ class AttachedClients:
         self._fronts.add(front)
         log.info("client_attached", client=said.caller.client, pid=said.pid, build=said.build, clients=len(self))
         try:
-            await front.serve_socket(connection, self._line_limit)
+            await front.serve(read, write, self._line_limit)
         finally:
             self._fronts.discard(front)
             front.close()
@@ -59,15 +67,36 @@ async def greeted(connection: socket.socket) -> tuple[dict[str, str], bytes]:
     data = b""
     with anyio.fail_after(_GREETING):
         while not hello.is_whole(data):
-            await anyio.wait_readable(connection)
-            try:
-                portion = connection.recv(1 << 16)
-            except BlockingIOError:
-                continue
+            portion = await _received(connection, lambda: connection.recv(1 << 16))
             if not portion:
                 raise ValueError("the connection ended without a hello")
             data += portion
     return hello.decoded(data)
+
+
+async def pipes(connection: socket.socket) -> tuple[IO[bytes], IO[bytes]]:
+    """The pipes that a client hands over (`attach.pipes`), to read and to write.
+
+    Raises `ValueError`, `OSError`, `TimeoutError`.
+    """
+    with anyio.fail_after(_GREETING):
+        _, files, _, _ = await _received(connection, lambda: socket.recv_fds(connection, 1, 2))
+    for file in files:
+        os.set_inheritable(file, False)
+    if len(files) != 2 or not all(stat.S_ISFIFO(os.fstat(file).st_mode) for file in files):
+        for file in files:
+            os.close(file)
+        raise ValueError("the client did not hand over two pipes")
+    return os.fdopen(files[0], "rb", buffering=0), os.fdopen(files[1], "wb", buffering=0)
+
+
+async def _received(connection: socket.socket, receive: Callable[[], _T]) -> _T:
+    while True:
+        await anyio.wait_readable(connection)
+        try:
+            return receive()
+        except BlockingIOError:
+            continue
 
 
 def _stream_line(id_: bytes, stream: str) -> bytes:

@@ -114,10 +114,12 @@ class AttachedHub:
         try:
             await widen(self._app, os.environ, said.path)
             await self._clients.serve(connection, said)
-        except OSError as problem:
+        except (OSError, ValueError) as problem:
             log.info("client_lost", reason=str(problem))
         except Exception:  # one client's connection must not end the others'
             log.exception("client_crashed")
+        finally:
+            connection.close()
         self._used = anyio.current_time()
 
     async def _serve_command(self, connection: socket.socket, asked: str) -> None:

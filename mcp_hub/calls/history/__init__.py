@@ -4,7 +4,7 @@ In: the record of each call that ends, from the registry, as its observer.
 
 Out: `CallSummary` records of calls that ended behind a cursor, and of calls that run now.
 
-Held together by `recent.RecentCalls`, a ring of the last 10,000 endings that holds at most 8 MiB. Its cursor counts
+Held together by `recent.RecentCalls`, which holds the last 10,000 endings, at most 8 MiB, packed. Its cursor counts
 endings; its epoch distinguishes one process from the next. A quick call is never stored, so only this ring keeps it.
 Texts are cut and masked before they are kept.
 

@@ -20,6 +20,7 @@ PAGE: Final = 4096
 """Events that are fetched from the store at once."""
 _LOOK: Final = 256
 """Events that are looked through at once for what is asked."""
+_decode_text = msgspec.json.Decoder(str).decode
 
 
 async def fetched(store: EventStore, id_: CallId, after: int, most: int = PAGE) -> tuple[bytes, ...]:
@@ -100,7 +101,8 @@ async def last_progress(store: EventStore, row: StreamInfo) -> Progressed | None
 
 def asked(call: Call) -> str:
     """The name or URI that the client called, as exported."""
-    return _string(call.asked) if isinstance(call.asked, msgspec.Raw) else own_name(call)
+    raw = call.asked
+    return _string(raw) if type(raw) is msgspec.Raw else own_name(call)
 
 
 def own_name(call: Call) -> str:
@@ -111,6 +113,6 @@ def own_name(call: Call) -> str:
 
 def _string(raw: RawJson) -> str:
     try:
-        return msgspec.json.decode(raw, type=str)
+        return _decode_text(raw)
     except msgspec.DecodeError:
         return ""

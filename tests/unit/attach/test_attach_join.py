@@ -83,7 +83,7 @@ def starting(folder: Path, hubs: list[FakeHub], *statuses: str) -> Callable[[flo
 
 def test_a_hub_is_started_where_nobody_holds_the_lock(tmp_path: Path, started: list[FakeHub]) -> None:
     joined = join(str(tmp_path), SAID, starting(tmp_path, started, "ok"))
-    joined.connection.close()
+    joined.pipes.close()
     assert joined.fields["status"] == "ok" and len(started) == 1
     assert started[0].hellos[0]["cwd"] == "/"
 
@@ -94,7 +94,7 @@ def test_clients_that_come_at_once_start_one_hub(tmp_path: Path, started: list[F
     def client() -> None:
         joined = join(str(tmp_path), SAID, starting(tmp_path, started, "ok"))
         done.append(joined.fields["status"])
-        joined.connection.close()
+        joined.pipes.close()
 
     threads = [threading.Thread(target=client) for _ in range(20)]
     for thread in threads:
@@ -138,7 +138,7 @@ def test_a_socket_that_a_killed_hub_left_behind_is_no_hub(tmp_path: Path, starte
         (tmp_path / SOCKET).unlink()
         started.append(FakeHub(tmp_path, "ok"))
 
-    join(str(tmp_path), SAID, start).connection.close()
+    join(str(tmp_path), SAID, start).pipes.close()
     assert len(started) == 1
 
 
@@ -148,7 +148,7 @@ def test_an_older_hub_retires_once_and_its_successor_is_taken_whatever_its_build
     old = FakeHub(tmp_path, "retire")
     started.append(old)
     joined = join(str(tmp_path), SAID, starting(tmp_path, started, "ok"))
-    joined.connection.close()
+    joined.pipes.close()
     assert "final" not in old.hellos[0] and started[1].hellos[0]["final"] == "1"
 
 

@@ -2,15 +2,14 @@
 
 import json
 import os
-import socket
 import threading
-from collections.abc import Iterator
 from queue import Empty, SimpleQueue
 from typing import Any
 
 import pytest
 
 from mcp_hub.attach.join import Joined, NotJoined
+from mcp_hub.attach.pipes import HubPipes, piped
 from mcp_hub.attach.shim import Shim
 
 WAIT = 5.0
@@ -19,13 +18,11 @@ INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
 class HubEnd:
-    """The hub's end of a connection; `streams` are those that the shim named when it joined."""
+    """The hub's ends of the pipes; `streams` are those that the shim named when it joined."""
 
-    def __init__(self, connection: socket.socket, streams: str = "") -> None:
-        self.connection = connection
+    def __init__(self, files: tuple[int, int], streams: str = "") -> None:
         self.streams = streams
-        self._lines = connection.makefile("rb")
-        connection.settimeout(WAIT)
+        self._lines, self._out = os.fdopen(files[0], "rb"), os.fdopen(files[1], "wb", buffering=0)
 
     def read(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._lines.readline())
@@ -34,14 +31,21 @@ class HubEnd:
     def send(self, *messages: Any) -> None:
         for message in messages:
             line = message if isinstance(message, bytes) else json.dumps(message, separators=(",", ":")).encode()
-            self.connection.sendall(line + b"\n")
+            self.write(line + b"\n")
+
+    def write(self, data: bytes) -> None:
+        while data:
+            data = data[self._out.write(data) :]
+
+    def read_some(self) -> bytes:
+        return os.read(self._lines.fileno(), 4096)
 
     def answer(self, id_: int, **result: Any) -> None:
         self.send({"jsonrpc": "2.0", "id": id_, "result": result})
 
     def die(self) -> None:
         self._lines.close()
-        self.connection.close()
+        self._out.close()
 
     @property
     def has_ended(self) -> bool:
@@ -51,7 +55,7 @@ class HubEnd:
 class Client:
     """A client, the shim in a thread, and the hubs that it joins; `failures` are joins that fail first."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, gets_own: bool = True) -> None:
         self.hubs: SimpleQueue[HubEnd] = SimpleQueue()
         self.warnings: list[str] = []
         self.failures = 0
@@ -61,7 +65,7 @@ class Client:
         out, write = os.pipe()
         self._files = (read, write)
         self._out = os.fdopen(out, "rb")
-        shim = Shim(self._joined(""), self._joined, self._own, self.warnings.append, self._files)
+        shim = Shim(self._joined(""), self._joined, self._own if gets_own else None, self.warnings.append, self._files)
         self.code: object = None
         self.thread = threading.Thread(target=self._run, args=[shim], daemon=True)
         self.thread.start()
@@ -76,14 +80,14 @@ class Client:
         if self.failures:
             self.failures -= 1
             raise NotJoined("nobody is there")
-        return Joined(self._pair(streams), {"status": "ok", "resumes": "1"}, b"")
+        return Joined(self._pair(streams), {"status": "ok", "resumes": "1"})
 
-    def _own(self) -> socket.socket:
+    def _own(self) -> HubPipes:
         self.private += 1
         return self._pair("")
 
-    def _pair(self, streams: str) -> socket.socket:
-        ours, theirs = socket.socketpair()
+    def _pair(self, streams: str) -> HubPipes:
+        ours, theirs = piped()
         self._made.append(HubEnd(theirs, streams))
         self.hubs.put(self._made[-1])
         return ours
@@ -130,8 +134,8 @@ class Client:
 
 
 @pytest.fixture
-def client() -> Iterator[Client]:
-    yield Client()
+def client() -> Client:
+    return Client()
 
 
 def test_lines_pass_both_ways_and_control_lines_stay_here(client: Client) -> None:
@@ -149,7 +153,7 @@ def test_half_a_line_waits_for_its_rest_on_both_sides(client: Client) -> None:
     os.write(client.write, line[:9])
     os.write(client.write, line[9:])
     assert hub.read()["method"] == "ping"
-    hub.connection.sendall(b'{"jsonrpc":"2.0",')
+    hub.write(b'{"jsonrpc":"2.0",')
     hub.die()
     again = client.hub()
     assert [again.read()["method"] for _ in range(3)] == ["initialize", "notifications/initialized", "ping"]
@@ -157,6 +161,27 @@ def test_half_a_line_waits_for_its_rest_on_both_sides(client: Client) -> None:
     again.answer(1)
     assert client.read() == {"jsonrpc": "2.0", "id": 1, "result": {}}
     client.leave(again)
+
+
+def test_half_a_line_of_the_hub_is_passed_on_with_its_rest(client: Client) -> None:
+    hub = client.begin()
+    hub.write(b'{"jsonrpc":"2.0",')
+    client.send({"jsonrpc": "2.0", "method": "notifications/x"})
+    assert hub.read()["method"] == "notifications/x", "the shim has read the half by now"
+    hub.write(b'"method":"notifications/y"}\n')
+    assert client.read() == {"jsonrpc": "2.0", "method": "notifications/y"}
+    client.leave(hub)
+
+
+def test_whole_lines_wait_for_a_hub_that_does_not_read(client: Client) -> None:
+    hub, count, size = client.begin(), 30, 1 << 14
+    client.send(INITIALIZED)  # so that a line fits into the hub's pipe in part
+    for n in range(count):
+        line = b'{"jsonrpc":"2.0","method":"notifications/x","params":{"n":%d,"t":"' % n
+        os.write(client.write, line.ljust(size - 4, b"x") + b'"}}\n')  # each portion of the shim ends with a line
+    assert hub.read() == INITIALIZED
+    assert [hub.read()["params"]["n"] for _ in range(count)] == list(range(count))
+    client.leave(hub)
 
 
 def test_a_dead_hub_is_replaced_and_what_was_open_is_taken_up(client: Client) -> None:
@@ -215,6 +240,17 @@ def test_after_three_failures_the_client_gets_a_hub_of_its_own(client: Client) -
     client.leave(own)
 
 
+def test_a_client_that_must_have_a_background_hub_is_left_without_one_after_three_failures() -> None:
+    client = Client(gets_own=False)
+    hub = client.begin()
+    client.failures = 3
+    hub.die()
+    client.thread.join(WAIT)
+    assert client.private == 0 and client.code == 3 and "[not_attached]" in client.warnings[-1]
+    os.close(client.write)
+    client.close()
+
+
 def test_a_client_whose_own_hub_ends_at_once_is_left_without_one(client: Client) -> None:
     hub = client.begin()
     client.failures = 3
@@ -264,7 +300,7 @@ def test_a_line_longer_than_any_may_be_is_passed_on_and_not_kept(
     monkeypatch.setattr("mcp_hub.attach.shim._LONGEST", 1000)
     hub = client.begin()
     os.write(client.write, b"x" * 1500)
-    assert hub.connection.recv(4096) == b"x" * 1500
+    assert hub.read_some() == b"x" * 1500
     os.write(client.write, b"\n")
-    assert hub.connection.recv(4096) == b"\n"
+    assert hub.read_some() == b"\n"
     client.leave(hub)

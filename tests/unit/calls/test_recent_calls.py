@@ -1,12 +1,13 @@
 """The ring of calls that ended: bounded in number and bytes, read behind a number."""
 
+from collections.abc import Mapping
 from typing import cast
 
 import msgspec
 import pytest
 
 from mcp_hub.call import Call
-from mcp_hub.calls.history.recent import RecentCalls
+from mcp_hub.calls.history.recent import CallingClient, RecentCalls
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
@@ -19,12 +20,12 @@ from tests.unit.calls.virtual_time import LoopClock
 
 
 class Clients:
-    """Names every client `c`."""
+    """Names every client `c`, none of which is known."""
+
+    by_session: Mapping[str, CallingClient] = {}
 
     def name_of(self, session: str) -> str:
         return "c"
-
-    called = name_of
 
 
 def ended(name: str = "echo", ending: Ending | None = None) -> CallRecord:
@@ -44,22 +45,23 @@ class FixedClock(LoopClock):
 
 
 def test_endings_are_read_behind_a_number_and_bounded_in_number() -> None:
-    recent = RecentCalls(Clients(), most=3)
-    for name in "abcde":
+    recent = RecentCalls(Clients(), most=6, portion=2)
+    for name in "abcdefg":
         recent.ended(ended(name), Outcome.OK, 5.5)
-    assert [call.name for call in recent.newest()] == ["e", "d", "c"]
-    assert [call.name for call in recent.behind(3) or ()] == ["d", "e"]
-    assert recent.behind(5) == [] and recent.behind(2) is not None
-    assert recent.behind(1) is None and recent.behind(6) is None, "gone, and never there"
-    assert recent.newest()[0].took == pytest.approx(0.5)
+    assert [call.name for call in recent.newest()] == ["g", "f", "e", "d", "c"], "the oldest two went together"
+    for seq, behind in ((7, ""), (6, "g"), (5, "fg"), (4, "efg"), (2, "cdefg")):
+        assert "".join(call.name for call in recent.behind(seq) or ()) == behind
+    assert recent.behind(7) == [] and recent.behind(1) is None and recent.behind(8) is None, "gone, and never there"
+    assert recent.newest()[0].took == recent.newest()[-1].took == pytest.approx(0.5)
 
 
 def test_texts_of_clients_cannot_make_it_large() -> None:
-    recent = RecentCalls(Clients(), most_bytes=5000)
-    for _ in range(100):
-        recent.ended(ended("x" * 1_000_000), Outcome.OK, 6)
-    assert len(recent) == 5000 // (480 + 200 + len("pc"))
-    assert {len(call.name) for call in recent.newest()} == {200}
+    recent = RecentCalls(Clients())
+    recent.ended(ended("x" * 300), Outcome.OK, 6)
+    recent.ended(ended("x" * 1_000_000, Failed(RpcError("y" * 1_000_000))), Outcome.RPC_ERROR, 6)
+    usual, long = reversed(recent.newest())
+    assert len(usual.name) == 300
+    assert len(long.name) == len(long.message) == 89, "at most 8 MiB for 10,000 calls"
 
 
 def test_a_failure_says_why_without_secrets() -> None:

@@ -26,10 +26,12 @@ def test_requests_of_one_modern_client_are_one_client_that_counts_its_calls() ->
     seen = ClientsSeen(lambda session: KIND, iter(range(100)).__next__)
     for number in range(3):
         seen(session(f"http#{number}", era=Era.MODERN))
-    assert (seen.called("http#1"), seen.called("http#2"), seen.name_of("http#0")) == ("editor",) * 3
     (client,) = seen.newest()
-    assert (client.calls, client.connected, client.last) == (2, None, 4)
-    assert (seen.name_of("rest#1"), seen.called("unknown")) == ("REST", "")
+    assert (
+        all(seen.by_session[f"http#{number}"] is client for number in range(3)) and seen.name_of("http#0") == "editor"
+    )
+    assert (client.connected, client.last) == (None, 2)
+    assert (seen.name_of("rest#1"), seen.name_of("unknown")) == ("REST", "")
 
 
 def test_clients_are_bounded_and_their_names_are_cut() -> None:

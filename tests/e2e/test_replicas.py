@@ -2,17 +2,21 @@
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import anyio
 import pytest
+from anyio import create_task_group
 
 from tests.e2e.answers import Answers, follow_input, form
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
 from tests.redis_server import shared_server
-from tests.upstreams.launch import argv, received, servers_yaml
+from tests.upstreams.child import until
+from tests.upstreams.launch import argv, events, received, servers_yaml
 from tests.upstreams.messages import PREFIX, Message, modern
 
 pytestmark = pytest.mark.anyio
@@ -144,3 +148,64 @@ async def test_a_task_is_read_and_cancelled_at_the_other_replica(replicas: Repli
         async with RestClient(replicas.a) as rest:
             await rest.until(task, "cancelled")
         assert (await ask("tasks/get", {"taskId": task}))["result"]["status"] == "cancelled"
+
+
+@asynccontextmanager
+async def at_both(replicas: Replicas) -> AsyncIterator[tuple[HttpClient, HttpClient]]:
+    """One session that both replicas have in memory."""
+    async with HttpClient(replicas.a.url) as at_a, HttpClient(replicas.b.url) as at_b:
+        await at_a.initialize()
+        at_b.session, at_b.version = at_a.session, at_a.version
+        assert (await at_b.request("ping")).status == 200
+        yield at_a, at_b
+
+
+async def test_a_session_that_was_ended_at_one_replica_is_over_at_the_other(replicas: Replicas) -> None:
+    async with at_both(replicas) as (at_a, at_b), at_b.listen() as stream:
+        call = {"name": "x_wait_cancel", "arguments": {"nonce": "ended"}}
+        async with at_b.stream(at_b.message("tools/call", call)) as running:
+            assert (await at_a.delete()).status == 204
+            with anyio.fail_after(1):
+                while (await at_b.request("ping")).status != 404:
+                    pass
+            await running.rest()
+        await stream.rest()
+    await until(lambda: any(event.get("nonce") == "ended" for event in events(replicas.journal, "cancelled")))
+
+
+async def test_a_level_that_is_set_at_one_replica_holds_at_the_other(replicas: Replicas) -> None:
+    async with at_both(replicas) as (at_a, at_b):
+
+        async def is_told() -> bool:
+            params = {"name": "asks_log", "arguments": {"level": "info", "data": "x"}}
+            answer = await at_b.request("tools/call", params)
+            return any(message.get("method") == "notifications/message" for message in answer.messages)
+
+        for level, is_wanted in (("debug", True), ("error", False), ("info", True)):
+            assert "result" in (await at_a.request("logging/setLevel", {"level": level})).last
+            with anyio.fail_after(1):
+                while await is_told() is not is_wanted:
+                    pass
+
+
+async def test_subscriptions_of_a_session_are_the_same_at_both_replicas(replicas: Replicas) -> None:
+    """Those that come at the same time, too: neither replica overwrites what the other one stores."""
+
+    def count(method: str, uri: str) -> int:
+        return sum(message["params"]["uri"] == uri for message in received(replicas.journal, f"resources/{method}"))
+
+    uris = [f"fixture://text/{number}" for number in range(1, 5)]
+    async with at_both(replicas) as (at_a, at_b), at_a.listen(), at_b.listen() as stream, create_task_group() as tasks:
+
+        async def ask(client: HttpClient, method: str, uri: str) -> None:
+            assert "result" in (await client.request(f"resources/{method}", {"uri": f"hub://asks/{uri}"})).last
+
+        for client, uri in zip((at_a, at_b, at_a, at_b), uris, strict=True):
+            tasks.start_soon(ask, client, "subscribe", uri)
+        await until(lambda: all(count("subscribe", uri) == 2 for uri in uris))
+        await at_b.request("tools/call", {"name": "asks_touch", "arguments": {"uri": uris[0]}})
+        updated = await stream.wait_for(lambda message: message.get("method") == "notifications/resources/updated")
+        assert updated["params"]["uri"] == f"hub://asks/{uris[0]}"
+        for client, uri in zip((at_b, at_a, at_b, at_a), uris, strict=True):
+            tasks.start_soon(ask, client, "unsubscribe", uri)
+        await until(lambda: all(count("unsubscribe", uri) == 2 for uri in uris))

@@ -117,10 +117,12 @@ async def test_a_key_is_used_once_at_both(replicas: Replicas) -> None:
     assert len(received(replicas.journal, "tools/call")) == before + 1
 
 
+@pytest.mark.parametrize("server", ["asks", "x"])
 @pytest.mark.parametrize(("way", "tool", "asked"), [("ab", "ask_two", 2), ("bb", "ask_two", 2), ("b", "ask_form", 1)])
 async def test_a_retry_with_input_reaches_its_call_wherever_it_comes(
-    replicas: Replicas, way: str, tool: str, asked: int
+    replicas: Replicas, way: str, tool: str, asked: int, server: str
 ) -> None:
+    """Also at a modern server whose state no other process of it understands."""
     hubs = iter([replicas.a, *(replicas.a if hub == "a" else replicas.b for hub in way * 3)])
     answers = Answers({"elicitation/create": form(name="Ada")})
     async with HttpClient(replicas.a.url) as client:
@@ -130,7 +132,8 @@ async def test_a_retry_with_input_reaches_its_call_wherever_it_comes(
             answer = await client.request("tools/call", modern(params, capabilities={"elicitation": {"form": {}}}))
             return answer.last
 
-        response, rounds = await follow_input(send, {"name": f"asks_{tool}", "arguments": {}}, answers)
+        asking = {"name": f"{server}_{tool}", "arguments": {"own_process": True}}
+        response, rounds = await follow_input(send, asking, answers)
     assert len(rounds) == asked and "Ada" in str(response["result"])
 
 

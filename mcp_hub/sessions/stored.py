@@ -140,7 +140,7 @@ class SessionStore:
             if kept is None or kept == row:
                 stored.record = kept or stored.record
                 return
-            self._store.session_news.changed(session.id, kept)
+            self._store.news.changed(session.id, kept)
 
     def listen(
         self,
@@ -162,7 +162,7 @@ class SessionStore:
             except ValueError as error:
                 log.warning("session_unreadable", session=id_, reason=str(error))
 
-        self._store.session_news.listen(lambda id_: known(id_) is not None, told)
+        self._store.news.listen(lambda id_: known(id_) is not None, told)
 
     async def find(self, id_: str, caller: Caller) -> StoredSession | None:
         """The session of that id if there is a record, and it is this caller's. Raises `StoreError`."""

@@ -12,6 +12,7 @@ import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, StoreError
+from mcp_hub.notices import SharedLists
 from mcp_hub.types import CallId, Status
 
 ENDINGS: Final = frozenset({"completed", "tool_error", "failed", "cancelled"})
@@ -65,8 +66,8 @@ class SessionRow(msgspec.Struct, frozen=True):
     expires: float
 
 
-class SessionNews:
-    """News of sessions that other processes have changed or ended, for the one who has these sessions in memory.
+class ReplicaNews:
+    """News of other processes: sessions that they have changed or ended, and lists of servers.
 
     `knows` says whether a session is in memory here. `changed` is given its id and its record; None: it has been ended.
     """
@@ -74,6 +75,7 @@ class SessionNews:
     def __init__(self) -> None:
         self.knows: Callable[[str], bool] = lambda id_: False
         self.changed: Callable[[str, SessionRow | None], None] = lambda id_, row: None
+        self.lists = SharedLists()
 
     def listen(self, knows: Callable[[str], bool], changed: Callable[[str, SessionRow | None], None]) -> None:
         """Calls these from now on."""
@@ -95,7 +97,7 @@ class EventStore(Protocol):
     instance: str
     """Id of this hub process, `in_` + 26 characters."""
 
-    session_news: SessionNews
+    news: ReplicaNews
     """Tells a moment later; never where the processes do not serve the same sessions at a time."""
 
     @property

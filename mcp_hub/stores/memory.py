@@ -12,7 +12,7 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import KeyTaken, StoreError
 from mcp_hub.stores import base
-from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Message, SessionNews, SessionRow
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Message, ReplicaNews, SessionRow
 from mcp_hub.stores.instances import new_instance_id
 from mcp_hub.stores.limits import MAX_MESSAGES, PAGE_BYTES, StoreLimits, surplus
 from mcp_hub.types import CallId
@@ -76,7 +76,7 @@ class MemoryStore:
         self._messages: list[Message] = []
         self._sessions: dict[str, SessionRow] = {}
         self._size = 0
-        self.session_news = SessionNews()
+        self.news = ReplicaNews()
 
     async def open(self) -> None:
         """Nothing has to be made ready."""

@@ -212,3 +212,14 @@ async def test_subscriptions_of_a_session_are_the_same_at_both_replicas(replicas
         for client, uri in zip((at_b, at_a, at_b, at_a), uris, strict=True):
             tasks.start_soon(ask, client, "unsubscribe", uri)
         await until(lambda: all(count("unsubscribe", uri) == 2 for uri in uris))
+
+
+async def test_lists_that_change_at_one_replica_are_read_again_at_the_other(replicas: Replicas) -> None:
+    """The server of the other one may have changed as well, and not say so."""
+    async with HttpClient(replicas.a.url) as client, RestClient(replicas.b) as b:
+        await client.initialize()
+        assert (await b.call("asks_echo", {"text": "it runs"})).status_code == 200
+        before = len(received(replicas.journal, "tools/list"))
+        added = {"name": "asks_add_tool", "arguments": {"name": "new"}}
+        assert "result" in (await client.request("tools/call", added)).last
+        await until(lambda: len(received(replicas.journal, "tools/list")) == before + 2)

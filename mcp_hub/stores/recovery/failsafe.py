@@ -82,7 +82,7 @@ class FailsafeStore:
         self._own: dict[CallId, StreamInfo] = {}
         """Running streams of this process that are in the file, as they were confirmed."""
         self._messages: list[Message] = []
-        self.session_news = base.SessionNews()
+        self.news = base.ReplicaNews()
 
     @classmethod
     def on_file(cls, folder: Path, limits: StoreLimits, clock: Clock) -> "FailsafeStore":

@@ -21,7 +21,7 @@ class ReplicatedStore(SharedFailsafeStore):
         super().__init__(Reconnect(store), limits, store.instance, clock)
         self.documents = store.documents
         self.holdings = store.holdings
-        self.session_news = store.session_news
+        self.news = store.news
 
 
 def redis_store(

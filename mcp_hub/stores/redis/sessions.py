@@ -1,7 +1,8 @@
 """Handshake sessions on the server, and what other replicas do to those that are in memory here.
 
 Each change and each end is an entry in one list of bounded length, which every replica waits for with its bell. So a
-request costs no command, and a change is known everywhere after a few milliseconds.
+request costs no command, and a change is known everywhere after a few milliseconds. Changed lists of servers are
+entries there, too.
 """
 
 import hashlib
@@ -13,9 +14,9 @@ from redis.asyncio import Redis
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.base import SessionNews, SessionRow
+from mcp_hub.stores.base import ReplicaNews, SessionRow
 from mcp_hub.stores.redis.keys import RedisKeys
-from mcp_hub.stores.redis.link import Link, script
+from mcp_hub.stores.redis.link import Link, LinkJob, script
 from mcp_hub.stores.redis.scripts import END_SESSION, PUT_SESSION, SWEEP_SESSIONS
 
 log = get_logger(__name__)
@@ -43,7 +44,8 @@ class RedisSessions:
         self._writer = writer
         self._reader = reader
         self._most = most
-        self.news = SessionNews()
+        self.news = ReplicaNews()
+        self.news.lists.connect(self._announce)
 
     async def put(self, session: SessionRow, before: SessionRow | None) -> SessionRow | None:
         """As `EventStore.put_session`."""
@@ -72,8 +74,11 @@ class RedisSessions:
         """Tells of the changes behind the entry `after`; the last entry. Raises `RedisError`, `OSError`."""
         while entries := await self._entries(client, after):
             after = entries[-1][0].decode()
-            changed = {_text(fields, b"id"): None for _, fields in entries if _text(fields, b"by") != self._own}
-            known = [id_ for id_ in changed if self.news.knows(id_)]
+            others = [fields for _, fields in entries if _text(fields, b"by") != self._own]
+            for fields in others:
+                if fields.get(b"is") == b"lists":
+                    self.news.lists.heard(_text(fields, b"id"), _text(fields, b"digest"))
+            known = [id_ for id_ in dict.fromkeys(_text(fields, b"id") for fields in others) if self.news.knows(id_)]
             if known:
                 for id_, record in zip(known, await client.hmget(self._keys[0], known), strict=True):
                     self._tell(id_, record)
@@ -82,6 +87,12 @@ class RedisSessions:
     async def _entries(self, client: Redis, after: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
         found: Any = await client.xrange(self._keys[2], f"({after}", "+", _PAGE)
         return list(found)
+
+    def _announce(self, server: str, digest: str) -> None:
+        """Lists that changed while the server is away are not announced: each replica hears of its own server's."""
+        fields = "id", server, "by", self._own, "is", "lists", "digest", digest
+        command = ("XADD", self._keys[2], "MAXLEN", "~", _CHANGES, "*", *fields)
+        self._writer.submit(LinkJob([command], lambda _: None))
 
     def _tell(self, id_: str, record: object) -> None:
         """Of a session whose record is missing nothing is known: it had to make room, or the server has lost it."""

@@ -63,7 +63,7 @@ class RedisStore:
         self.leases = Leases(keys, self.instance, server.lease, clock)
         self._mail = Mail(keys, self.instance, self._writer)
         self._sessions = RedisSessions(keys, self.instance, self._writer, self._reader, limits.sessions)
-        self.session_news = self._sessions.news
+        self.news = self._sessions.news
         hears = self._mail.rang, self._mail.rings, self.leases.lost
         self._doorbell = Doorbell(self._clients[2], keys, self.instance, self._sessions, *hears)
         self.secret: bytes | None = None

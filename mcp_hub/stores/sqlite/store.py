@@ -11,7 +11,7 @@ import anyio
 from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.base import ENDINGS, Appended, Change, Chunk, Fetched, Message, SessionNews, SessionRow
+from mcp_hub.stores.base import ENDINGS, Appended, Change, Chunk, Fetched, Message, ReplicaNews, SessionRow
 from mcp_hub.stores.instances import Instances
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.sqlite import reads, writes
@@ -39,7 +39,7 @@ class SqliteStore:
     is_shared = False
     secret = None
     orphan_interval = 5.0
-    session_news = SessionNews()  # which nobody ever tells anything
+    news = ReplicaNews()  # which nobody ever tells anything
 
     def __init__(
         self, folder: Path, limits: StoreLimits, clock: Clock, instances: Instances, *, is_read_only: bool = False

@@ -219,7 +219,7 @@ async def test_news_of_a_foreign_session_or_in_an_unreadable_record_is_ignored(
     await sessions.keep(here, 10)
     assert here.record is not None
     sessions.listen({ID: here}.get, lambda stored, change: heard.append(change))
-    news = store.session_news
+    news = store.news
     assert news.knows(ID) and not news.knows("se_2")
     news.changed("se_2", None)
     news.changed(ID, msgspec.structs.replace(here.record, principal="bob"))

@@ -24,7 +24,7 @@ class Heard:
     def __init__(self, store: RedisStore, *known: str) -> None:
         self.sessions: list[tuple[str, SessionRow | None]] = []
         self._bell = anyio.Event()
-        store.session_news.listen(known.__contains__, self._changed)
+        store.news.listen(known.__contains__, self._changed)
 
     def _changed(self, id_: str, row: SessionRow | None) -> None:
         self.sessions.append((id_, row))
@@ -70,6 +70,21 @@ async def test_a_session_that_was_changed_elsewhere_or_ended_is_not_overwritten(
     await two.drop_session("se_1")
     assert await one.put_session(newer, mine) is None is await one.session("se_1")
     assert await one.put_session(newer) is None
+
+
+async def test_replicas_tell_each_other_of_changed_lists_once(pair: tuple[RedisStore, RedisStore]) -> None:
+    one, two = (store.news.lists for store in pair)
+    at_one, at_two = (anyio.create_memory_object_stream[str](9) for _ in pair)
+    with one.following("git", at_one[0].send_nowait), two.following("git", at_two[0].send_nowait):
+        one.changed("ci", "of a server that nobody follows")
+        one.changed("git", "1")
+        assert await at_two[1].receive() == "1"
+        two.changed("git", "1")
+        two.changed("git", "2")
+        assert await at_one[1].receive() == "2"
+        assert at_two[1].statistics().current_buffer_used == 0
+    for stream in (*at_one, *at_two):
+        stream.close()
 
 
 async def test_a_replica_that_was_cut_off_hears_of_all_that_was_changed_meanwhile(

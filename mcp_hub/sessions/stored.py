@@ -37,6 +37,8 @@ class _Body(msgspec.Struct, omit_defaults=True):
     subscriptions: list[str] = []
     apps: list[str] = []
     """Servers whose apps the client has read, the first one first."""
+    number: int = 0
+    """Of the record: each change makes a higher one."""
 
 
 class ChangedElsewhere(NamedTuple):
@@ -49,9 +51,9 @@ class ChangedElsewhere(NamedTuple):
 class StoredSession(msgspec.Struct):
     """A session, and what it is to subscribe to again.
 
-    `until` is when its record ends (Unix seconds; 0 without a record), `stored` the last such time that the store has,
-    `record` its content as last seen there. One that `was_elsewhere` has been accepted again: calls of it may run that
-    this hub was not sent.
+    `until` is when its record ends (Unix seconds; 0 without a record), `stored` the last such time that the store has.
+    `record` is the newest that was seen there, if others may change it, with its `number`. One that `was_elsewhere` has
+    been accepted again: calls of it may run that this hub was not sent.
     """
 
     session: Session
@@ -61,6 +63,7 @@ class StoredSession(msgspec.Struct):
     is_over: bool = False
     was_elsewhere: bool = False
     record: SessionRow | None = None
+    number: int = 0
 
     def take(self, record: SessionRow) -> ChangedElsewhere:
         """Takes in what another process has stored, but for what has changed here; the rest is to be done.
@@ -69,6 +72,8 @@ class StoredSession(msgspec.Struct):
         """
         session = self.session
         theirs = msgspec.json.decode(record.body, type=_Body)
+        if theirs.number <= self.number:  # it comes by two ways
+            return ChangedElsewhere(None, [])
         mine = msgspec.json.decode(self.encoded(), type=_Body)
         before = mine if self.record is None else msgspec.json.decode(self.record.body, type=_Body)
         self.lapsed |= dict.fromkeys(uri for uri in theirs.subscriptions if uri not in before.subscriptions)
@@ -77,16 +82,23 @@ class StoredSession(msgspec.Struct):
             self.lapsed.pop(uri, None)
         if session.offer.apps is not None:
             session.offer.apps |= dict.fromkeys(theirs.apps)
-        self.record, self.until = record, max(self.until, record.expires)
+        self.until = max(self.until, record.expires)
+        self.seen(record, theirs.number)
         self.stored_until = max(self.stored_until, record.expires)
         is_other = theirs.log_level != before.log_level == mine.log_level
         return ChangedElsewhere(theirs.log_level if is_other else None, gone)
+
+    def seen(self, record: SessionRow | None, number: int) -> None:
+        """The store has this, or something newer; None where nobody else could change it."""
+        if number > self.number:
+            self.record, self.number = record, number
 
     def end(self) -> None:
         """The client has ended it: it is not stored any more."""
         self.is_over = True
 
     def encoded(self) -> bytes:
+        """The next record."""
         session = self.session
         return msgspec.json.encode(
             _Body(
@@ -97,6 +109,7 @@ class StoredSession(msgspec.Struct):
                 session.log_level,
                 list(dict.fromkeys([*session.subscriptions.values(), *self.lapsed])),
                 list(session.offer.apps or ()),
+                self.number + 1,
             )
         )
 
@@ -135,10 +148,11 @@ class SessionStore:
         """Raises `StoreError`."""
         session = stored.session
         for attempt in range(_ATTEMPTS):
+            number = stored.number + 1
             row = SessionRow(session.id, session.caller.principal, stored.encoded(), stored.until)
             kept = await self._store.put_session(row, stored.record if attempt < _ATTEMPTS - 1 else None)
             if kept is None or kept == row:
-                stored.record = kept or stored.record
+                stored.seen(kept if self._store.is_shared else None, number)
                 return
             self._store.news.changed(session.id, kept)
 
@@ -179,7 +193,10 @@ class SessionStore:
         about = body.version, body.capabilities, body.client_info, body.log_level
         session = Session(id_, caller, Era.HANDSHAKE, *about, offer=ClientOffer(apps=dict.fromkeys(body.apps)))
         lapsed = dict.fromkeys(body.subscriptions)
-        return StoredSession(session, row.expires, row.expires, lapsed, was_elsewhere=True, record=row)
+        record = row if self._store.is_shared else None
+        return StoredSession(
+            session, row.expires, row.expires, lapsed, was_elsewhere=True, record=record, number=body.number
+        )
 
     async def drop(self, stored: StoredSession) -> None:
         """The client has ended the session."""

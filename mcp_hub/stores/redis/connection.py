@@ -16,13 +16,12 @@ from mcp_hub import __version__
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.faults import StoreFault
-from mcp_hub.stores.redis.link import Link
+from mcp_hub.stores.redis.link import ANSWER, Link
 
 log = get_logger(__name__)
 
 _CONNECT: Final = 2.0
-_ANSWER: Final = 3.0
-"""Seconds to connect, and to answer any command but one that waits."""
+"""Seconds to connect."""
 _SKEW: Final = 2.0
 """Seconds that the server's clock may differ from the hub's."""
 
@@ -53,7 +52,7 @@ class Server(msgspec.Struct, frozen=True):
         return Redis.from_url(
             self.url,
             socket_connect_timeout=_CONNECT,
-            socket_timeout=None if waits else _ANSWER,
+            socket_timeout=None if waits else ANSWER,
             retry=Retry(NoBackoff(), 0),
             client_name=f"mcp-hub-{__version__}",
             protocol=2,

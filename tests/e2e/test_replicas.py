@@ -109,6 +109,16 @@ async def test_the_other_replica_answers_and_cancels_over_rest(replicas: Replica
         assert (await a.ask("GET", f"/streams/{running}")).json()["status"] == "cancelled"
 
 
+async def test_a_question_that_was_answered_at_one_replica_is_not_open_at_the_other(replicas: Replicas) -> None:
+    async with RestClient(replicas.a) as a, RestClient(replicas.b) as b:
+        for _ in range(3):
+            asking = await a.started("asks_ask_form")
+            (question,) = (await b.until(asking, "input_required"))["questions"]
+            answer = {"key": question["key"], "action": "accept", "content": {"name": "Ada"}}
+            assert (await a.ask("POST", f"/streams/{asking}/input", answer)).status_code == 202
+            assert not (await b.ask("GET", f"/streams/{asking}")).json().get("questions")
+
+
 async def test_a_key_is_used_once_at_both(replicas: Replicas) -> None:
     before = len(received(replicas.journal, "tools/call"))
     async with RestClient(replicas.a) as a, RestClient(replicas.b) as b:

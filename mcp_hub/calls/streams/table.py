@@ -235,6 +235,8 @@ class StreamTable:
         writer = self._owned.get(row.id)
         if writer is not None:
             writer.record.answer(key, outcome)
+            if self.store.is_shared:
+                await writer.committed()  # who asks another hub next must not see the question
         elif not row.has_ended:
             if await self.store.post(answering(row.id, key, outcome)):
                 await self._heard(row)

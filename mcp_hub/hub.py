@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mcp_hub.aio import Turn
 from mcp_hub.call import Call, CallHandler, Early, People, Upstream
-from mcp_hub.calls.handle import CallHandle, RemoteCall, remote_call
+from mcp_hub.calls.handle import CallHandle, RemoteCall, is_known, remote_call
 from mcp_hub.calls.hub_tools import own_tools
 from mcp_hub.calls.hub_tools.own_tools import OwnTools
 from mcp_hub.calls.hub_tools.rejoin import rejoined
@@ -154,6 +154,7 @@ class HubPort:
         return session.offer.kind or self._client_kind(session)
 
     selected = staticmethod(meta_tools.selected)
+    is_known = staticmethod(is_known)
 
     def list_page(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
         """The encoded result of a list request, from what is known now. Raises `InvalidParams`."""
@@ -178,7 +179,7 @@ class HubPort:
         Raises `InvalidParams`, `UnknownEntry`, `Busy`, and -32021 for a client that takes no tasks where it has to.
         """
         is_retry = session.era is MODERN and ("inputResponses" in params or "requestState" in params)
-        retried = questions.take_retry(params) if is_retry else None
+        retried = questions.take_retry(params := {**params}) if is_retry else None
         facts = self._facts(session)
         if facts.of_apps is not None:
             params = facts.of_apps.exported(method, params, meta.rest)

@@ -1,10 +1,12 @@
 """Notices that belong to no call, for readers that pull and wait.
 
 Changed states and lists are a version and carry no news. Updated resources are notices in a bounded ring, the newest of
-each; a reader that fell behind takes every resource for updated.
+each; a reader that fell behind takes every resource for updated. Replicas of a hub tell each other of changed lists.
 """
 
 from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import anyio
@@ -20,10 +22,53 @@ _MOST_BYTES: Final = 4096
 """Of the params of one notice; of longer ones only the URI is kept. With the counts above: 64 MiB at the very most."""
 
 
-class Notices:
-    """Counters of all upstreams: `version` of states and lists, `noted` of notices."""
+class SharedLists:
+    """Changed lists of servers that several replicas of a hub have: each by the digest of its new content.
+
+    A replica reads the lists of its own server again when another one has different ones.
+    """
 
     def __init__(self) -> None:
+        self._readers: dict[str, list[Callable[[str], None]]] = {}
+        self._last: dict[str, str] = {}
+        self._send: Callable[[str, str], None] = lambda server, digest: None
+
+    def connect(self, send: Callable[[str, str], None]) -> None:
+        """`send` gives the other replicas a server and the digest of its lists."""
+        self._send = send
+
+    def changed(self, server: str, digest: str) -> None:
+        """The lists of a server here are new ones. What others have had before is not news to them."""
+        if self._last.get(server) != digest:
+            self._last[server] = digest
+            self._send(server, digest)
+
+    def heard(self, server: str, digest: str) -> None:
+        """Those at another replica are."""
+        if server in self._readers:
+            self._last[server] = digest
+        for reader in self._readers.get(server, ()):
+            reader(digest)
+
+    @contextmanager
+    def following(self, server: str, reader: Callable[[str], None]) -> Iterator[None]:
+        """Calls `reader` with each digest of the server's lists at another replica."""
+        readers = self._readers.setdefault(server, [])
+        readers.append(reader)
+        try:
+            yield
+        finally:
+            readers.remove(reader)
+            if not readers:
+                self._readers.pop(server, None)
+                self._last.pop(server, None)
+
+
+class Notices:
+    """Counters of all upstreams: `version` of states and lists, `noted` of notices. `lists` are those of replicas."""
+
+    def __init__(self, lists: SharedLists | None = None) -> None:
+        self.lists = lists if lists is not None else SharedLists()
         self.version = 0
         self.noted = 0
         self._event: anyio.Event | None = None

@@ -288,9 +288,9 @@ def build(
 ) -> App:  # fmt: skip
     """Wires a hub; nothing runs yet. Must be called on the event loop that will run it."""
     settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings)
-    clock, changes, turn = SystemClock(), Notices(), Turn()
-    servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
     store, kinds = open_store(settings, env), ClientKinds(current.client, current.soft_deadline, OFFERED)
+    clock, changes, turn = SystemClock(), Notices(store.news.lists), Turn()
+    servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
     logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
     approvals = _approvals(loaded, records, changes, servers)
     reads = ReadCheck(lambda server: catalog.rules(None).servers.get(server, _REMOVED), approvals.is_confirmed)

@@ -45,9 +45,10 @@ class Current(msgspec.Struct):
         rules = self.settings.tool_rules(server, tool)
         own = rules.retry
         on = None if own.on is None else frozenset(own.on)
-        return CallRules(
-            rules.task, rules.orphan, rules.idempotent, RetryRule(own.attempts, on, rules.idempotent, own.trust_hints)
-        )
+        retry = RetryRule(own.attempts, on, rules.idempotent, own.trust_hints)
+        made = self.settings.servers.get(server)
+        is_local = made is not None and made.command is not None
+        return CallRules(rules.task, rules.orphan, rules.idempotent, retry, is_local)
 
     def client(self, client_name: str | None, chosen: str | None) -> ClientRules:
         """As `ClientTable.rules`."""

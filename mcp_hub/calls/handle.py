@@ -107,6 +107,12 @@ class RemoteCall(CallHandle, gc=False):
         self.record.open_questions[key] = Question("", b"{}", partial(self.pass_on, key))
 
 
+def is_known(call: CallHandle, wake: Callable[[], None]) -> bool:
+    """Whether other replicas, if any, can find all that the call has said; if not, `wake` is called soon."""
+    streams = call.streams
+    return not streams.is_shared or streams.table.begin(call.record).is_committed(wake)
+
+
 def remote_call(
     call: Call, streams: StreamPort, asked: Iterable[str], pass_on: Callable[[str, RawJson | RpcError], None]
 ) -> RemoteCall:

@@ -13,13 +13,14 @@ class CallRules(msgspec.Struct, frozen=True):
 
     `orphan` is what becomes of a call whose client is gone: ended, finished, finished within so many seconds, or (None)
     what suits the tool. `idempotent`: a second identical call may join the first, and one that failed may be made
-    again (`retry`).
+    again (`retry`). `keeps_state`: a `requestState` of the server is good for one process of it, which this hub has.
     """
 
     task: Literal["auto", "always", "required", "never"] = "auto"
     orphan: Literal["cancel", "finish"] | float | None = None
     idempotent: bool = False
     retry: RetryRule = RetryRule()
+    keeps_state: bool = False
 
 
 class CallLimits(msgspec.Struct, frozen=True):

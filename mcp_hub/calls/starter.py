@@ -95,6 +95,7 @@ class CallStarter:
         self._limits = limits
         self._follow_up = follow_up
         self._retention = retention
+        self._rules = rules
         self._retries = (
             Retries(partial(_retry_rule, rules), registry.meters.ended_at, streams.clock) if rules is not None else None
         )
@@ -117,6 +118,7 @@ class CallStarter:
         of_tools, of_reads = self._limits[call.upstream]
         limits = of_tools if call.method == "tools/call" else of_reads
         upstream = self._upstreams[call.upstream]
+        asks = asks or (call.era is Era.MODERN and self._streams.store.is_shared)
         layers = partial(self._layered, explaining, asks) if asks or explaining is not None else None
         passes = _is_no_refusal if explaining is not None else None
         plan = CallPlan(upstream if in_place else None, layers, passes, truncate, True, reads_only, self._retries)
@@ -130,17 +132,24 @@ class CallStarter:
         return self._asking(handler) if asks else handler
 
     def _asking(self, handler: CallHandler) -> CallHandler:
-        """`handler`, where what a modern server asks for becomes a question of the call once it runs on alone."""
+        """`handler`, where what a modern server asks for becomes a question of the call once it runs on alone.
+
+        Before that, too, if the retry may come to a replica whose process of the server cannot read its state.
+        """
 
         async def asking(call: Call, channel: CallChannel) -> Completed:
             done = await handler(call, channel)
             writer = self._streams.owned(call.id)
-            is_alone = writer is not None and writer.is_detached
-            if is_alone and self._follow_up is not None and done.era is Era.MODERN and questions.may_ask(done.result):
+            if self._follow_up is None or done.era is not Era.MODERN or not questions.may_ask(done.result):
+                return done
+            if (writer is not None and writer.is_detached) or self._keeps_state(call):
                 return await self._follow_up(call, channel, handler, done)
             return done
 
         return asking
+
+    def _keeps_state(self, call: Call) -> bool:
+        return self._streams.store.is_shared and self._rules is not None and _rules_of(self._rules, call).keeps_state
 
     def truncation(self, shows_output: Callable[[str], bool] | None) -> Truncate | None:
         """Truncates and keeps results that are too long for the caller; None where none are.
@@ -160,8 +169,12 @@ class CallStarter:
 
 
 def _retry_rule(rules: Callable[[str, str], CallRules], call: Call) -> RetryRule:
-    """The rule for a call of a tool, or for another method of its server, which only reads."""
-    return rules(call.upstream, own_name(call) if call.method == "tools/call" else "").retry
+    return _rules_of(rules, call).retry
+
+
+def _rules_of(rules: Callable[[str, str], CallRules], call: Call) -> CallRules:
+    """The rules for a call of a tool, or for another method of its server, which only reads."""
+    return rules(call.upstream, own_name(call) if call.method == "tools/call" else "")
 
 
 def _is_no_refusal(done: Completed) -> bool:

@@ -1,6 +1,11 @@
-"""Handshake sessions that outlive the hub: one whose client can come back for a stream is stored."""
+"""Handshake sessions that outlive the hub: one whose client can come back for a stream is stored.
 
-from typing import Final
+Where several processes serve a session at a time, each tells the others by the record what its client has changed, and
+takes in what these changed.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -19,6 +24,8 @@ _AHEAD: Final = 3600.0
 
 _BEGUN: Final = 86400.0
 """Seconds of streams for which a record lasts that is made when the session begins: seldom is there a second write."""
+_ATTEMPTS: Final = 8
+"""To write a change beside those of other processes; the last one overwrites them."""
 
 
 class _Body(msgspec.Struct, omit_defaults=True):
@@ -30,13 +37,23 @@ class _Body(msgspec.Struct, omit_defaults=True):
     subscriptions: list[str] = []
     apps: list[str] = []
     """Servers whose apps the client has read, the first one first."""
+    number: int = 0
+    """Of the record: each change makes a higher one."""
+
+
+class ChangedElsewhere(NamedTuple):
+    """Requests of the client that came to another process: a level, if it is another one; the end of subscriptions."""
+
+    log_level: str | None
+    unsubscribed: list[str]
 
 
 class StoredSession(msgspec.Struct):
     """A session, and what it is to subscribe to again.
 
     `until` is when its record ends (Unix seconds; 0 without a record), `stored` the last such time that the store has.
-    One that `was_elsewhere` has been accepted again: calls of it may run that this hub was not sent.
+    `record` is the newest that was seen there, if others may change it, with its `number`. One that `was_elsewhere` has
+    been accepted again: calls of it may run that this hub was not sent.
     """
 
     session: Session
@@ -45,8 +62,43 @@ class StoredSession(msgspec.Struct):
     lapsed: dict[str, None] = msgspec.field(default_factory=dict)
     is_over: bool = False
     was_elsewhere: bool = False
+    record: SessionRow | None = None
+    number: int = 0
+
+    def take(self, record: SessionRow) -> ChangedElsewhere:
+        """Takes in what another process has stored, but for what has changed here; the rest is to be done.
+
+        What the client has subscribed to there has lapsed here. Raises `ValueError` for a record of another kind.
+        """
+        session = self.session
+        theirs = msgspec.json.decode(record.body, type=_Body)
+        if theirs.number <= self.number:  # it comes by two ways
+            return ChangedElsewhere(None, [])
+        mine = msgspec.json.decode(self.encoded(), type=_Body)
+        before = mine if self.record is None else msgspec.json.decode(self.record.body, type=_Body)
+        self.lapsed |= dict.fromkeys(uri for uri in theirs.subscriptions if uri not in before.subscriptions)
+        gone = [uri for uri in before.subscriptions if uri not in theirs.subscriptions]
+        for uri in gone:
+            self.lapsed.pop(uri, None)
+        if session.offer.apps is not None:
+            session.offer.apps |= dict.fromkeys(theirs.apps)
+        self.until = max(self.until, record.expires)
+        self.seen(record, theirs.number)
+        self.stored_until = max(self.stored_until, record.expires)
+        is_other = theirs.log_level != before.log_level == mine.log_level
+        return ChangedElsewhere(theirs.log_level if is_other else None, gone)
+
+    def seen(self, record: SessionRow | None, number: int) -> None:
+        """The store has this, or something newer; None where nobody else could change it."""
+        if number > self.number:
+            self.record, self.number = record, number
+
+    def end(self) -> None:
+        """The client has ended it: it is not stored any more."""
+        self.is_over = True
 
     def encoded(self) -> bytes:
+        """The next record."""
         session = self.session
         return msgspec.json.encode(
             _Body(
@@ -57,6 +109,7 @@ class StoredSession(msgspec.Struct):
                 session.log_level,
                 list(dict.fromkeys([*session.subscriptions.values(), *self.lapsed])),
                 list(session.offer.apps or ()),
+                self.number + 1,
             )
         )
 
@@ -84,12 +137,46 @@ class SessionStore:
         """The session has changed: so has its record, if it has one, when this returns."""
         if not stored.until or stored.is_over:
             return
-        session, until = stored.session, stored.until
+        until = stored.until
         try:
-            await self._store.put_session(SessionRow(session.id, session.caller.principal, stored.encoded(), until))
+            await self._put(stored)
         except StoreError as error:
-            log.warning("session_not_kept", session=session.id, reason=str(error))
+            log.warning("session_not_kept", session=stored.session.id, reason=str(error))
         stored.stored_until = max(stored.stored_until, until)
+
+    async def _put(self, stored: StoredSession) -> None:
+        """Raises `StoreError`."""
+        session = stored.session
+        for attempt in range(_ATTEMPTS):
+            number = stored.number + 1
+            row = SessionRow(session.id, session.caller.principal, stored.encoded(), stored.until)
+            kept = await self._store.put_session(row, stored.record if attempt < _ATTEMPTS - 1 else None)
+            if kept is None or kept == row:
+                stored.seen(kept if self._store.is_shared else None, number)
+                return
+            self._store.news.changed(session.id, kept)
+
+    def listen(
+        self,
+        known: Callable[[str], StoredSession | None],
+        changed: Callable[[StoredSession, ChangedElsewhere | None], None],
+    ) -> None:
+        """Another process has changed a session that is `known` here, or ended it (None)."""
+
+        def told(id_: str, record: SessionRow | None) -> None:
+            stored = known(id_)
+            if stored is None or (record is not None and record.principal != stored.session.caller.principal):
+                return
+            if record is None:
+                stored.end()
+                changed(stored, None)
+                return
+            try:
+                changed(stored, stored.take(record))
+            except ValueError as error:
+                log.warning("session_unreadable", session=id_, reason=str(error))
+
+        self._store.news.listen(lambda id_: known(id_) is not None, told)
 
     async def find(self, id_: str, caller: Caller) -> StoredSession | None:
         """The session of that id if there is a record, and it is this caller's. Raises `StoreError`."""
@@ -106,11 +193,14 @@ class SessionStore:
         about = body.version, body.capabilities, body.client_info, body.log_level
         session = Session(id_, caller, Era.HANDSHAKE, *about, offer=ClientOffer(apps=dict.fromkeys(body.apps)))
         lapsed = dict.fromkeys(body.subscriptions)
-        return StoredSession(session, row.expires, row.expires, lapsed, was_elsewhere=True)
+        record = row if self._store.is_shared else None
+        return StoredSession(
+            session, row.expires, row.expires, lapsed, was_elsewhere=True, record=record, number=body.number
+        )
 
     async def drop(self, stored: StoredSession) -> None:
         """The client has ended the session."""
-        stored.is_over = True
+        stored.end()
         if stored.until:
             try:
                 await self._store.drop_session(stored.session.id)

@@ -12,6 +12,7 @@ import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, StoreError
+from mcp_hub.notices import SharedLists
 from mcp_hub.types import CallId, Status
 
 ENDINGS: Final = frozenset({"completed", "tool_error", "failed", "cancelled"})
@@ -65,6 +66,22 @@ class SessionRow(msgspec.Struct, frozen=True):
     expires: float
 
 
+class ReplicaNews:
+    """News of other processes: sessions that they have changed or ended, and lists of servers.
+
+    `knows` says whether a session is in memory here. `changed` is given its id and its record; None: it has been ended.
+    """
+
+    def __init__(self) -> None:
+        self.knows: Callable[[str], bool] = lambda id_: False
+        self.changed: Callable[[str, SessionRow | None], None] = lambda id_, row: None
+        self.lists = SharedLists()
+
+    def listen(self, knows: Callable[[str], bool], changed: Callable[[str, SessionRow | None], None]) -> None:
+        """Calls these from now on."""
+        self.knows, self.changed = knows, changed
+
+
 Appended = Callable[[StoreError | None], None]
 Fetched = Callable[[EventPage | StoreError | None], None]
 """Given the page, None if there is no such stream (any more), or what went wrong."""
@@ -79,6 +96,9 @@ class EventStore(Protocol):
 
     instance: str
     """Id of this hub process, `in_` + 26 characters."""
+
+    news: ReplicaNews
+    """Tells a moment later; never where the processes do not serve the same sessions at a time."""
 
     @property
     def is_shared(self) -> bool:
@@ -173,8 +193,11 @@ class EventStore(Protocol):
 
     # -- handshake sessions
 
-    async def put_session(self, session: SessionRow) -> None:
-        """Adds or replaces it."""
+    async def put_session(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow | None:
+        """Adds or replaces it; the record that is kept then.
+
+        That is another one, which stays, if it is no longer `before`; and None, if another process has ended it.
+        """
 
     async def session(self, id_: str) -> SessionRow | None: ...
 

@@ -12,7 +12,7 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import KeyTaken, StoreError
 from mcp_hub.stores import base
-from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Message, SessionRow
+from mcp_hub.stores.base import Appended, Change, Chunk, EventPage, Fetched, Message, ReplicaNews, SessionRow
 from mcp_hub.stores.instances import new_instance_id
 from mcp_hub.stores.limits import MAX_MESSAGES, PAGE_BYTES, StoreLimits, surplus
 from mcp_hub.types import CallId
@@ -76,6 +76,7 @@ class MemoryStore:
         self._messages: list[Message] = []
         self._sessions: dict[str, SessionRow] = {}
         self._size = 0
+        self.news = ReplicaNews()
 
     async def open(self) -> None:
         """Nothing has to be made ready."""
@@ -250,11 +251,12 @@ class MemoryStore:
         """All that are here."""
         return list(self._sessions.values())
 
-    async def put_session(self, session: SessionRow) -> None:
+    async def put_session(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow:
         self._sessions.pop(session.id, None)
         self._sessions[session.id] = session
         if len(self._sessions) > self._limits.sessions:
             del self._sessions[next(iter(self._sessions))]
+        return session
 
     async def session(self, id_: str) -> SessionRow | None:
         return self._sessions.get(id_)

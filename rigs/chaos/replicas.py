@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx2
@@ -218,13 +219,20 @@ async def _repeat(
             say(f"{outcome.done[name]} {name}, {len(outcome.faults)} faults before")
 
 
+def _time_of(event: dict[str, Any]) -> float:
+    """When it was written, in Unix seconds."""
+    return datetime.fromisoformat(event["ts"]).timestamp()
+
+
 def _late(job: Job, busy: _Busy, outcome: Outcome) -> list[str]:
     """Notes how long the ending took that another replica wrote, and complains if that was too long."""
     if not job.is_done or job.owner is None or job.owner.died is None or job.events[-1]["type"] == "end":
         return []
+    if _time_of(job.events[0]) > job.owner.died_at:  # its request waited for the next life of that replica
+        return []
     wait, lost = job.ended - job.owner.died, busy.lost(job.owner.died, job.ended)
     if job.owner.is_paused:  # its client may have waited for that very replica
-        wait = datetime.fromisoformat(job.events[-1]["ts"]).timestamp() - job.owner.died_at
+        wait = _time_of(job.events[-1]) - job.owner.died_at
     outcome.waits.append(wait)
     is_late = wait > outcome.most + lost
     return [f"its ending was seen {wait:.2f} s after its replica's death ({lost:.2f} s to others)"] if is_late else []

@@ -26,10 +26,11 @@ SINGLE: dict[str, str] = {
         "is about hubs that share a folder",
     ),
     "test_worker_executes_calls_over_real_sockets": "a worker registers at each replica",
+    "test_the_hub_passes_over_sse": "the POSTs of an SSE connection belong to its replica",
     "test_an_id_in_use_is_refused_also_while_its_call_waits_for_a_server": "each knows its own requests",
     **dict.fromkeys(
         ("test_session_that_was_ended_is_unknown", "test_ending_a_session_ends_its_stream_and_calls"),
-        "another replica learns of the end of a session later",
+        "another replica learns of the end of a session a moment later",
     ),
 }
 """Tests that `make replicas` leaves out, and why."""

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from mcp_hub.call import Call, CallChannel, Question, Upstream
-from mcp_hub.calls.handle import CallHandle
+from mcp_hub.calls.handle import CallHandle, is_known
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import MethodNotFound
@@ -107,6 +107,8 @@ class IdleUpstream(Upstream):
 
 class ResponderPort:
     """The part of a hub's port that the delivery of a call needs."""
+
+    is_known = staticmethod(is_known)
 
     def __init__(self) -> None:
         self.pending_input = PendingInput(SystemClock(), 60, lambda record, why: None)

@@ -19,6 +19,7 @@ tool = registering(TOOLS)
 URL_REQUIRED = -32042
 COMMON = {"nonce": "string?", "message": "string?", "extra": "object?"}
 COMMON |= {"force": "boolean?", "delay": "number?", "give_up": "number?", "no_state": "boolean?"}
+COMMON |= {"own_process": "boolean?"}
 
 
 def asks(description: str, /, **types: str) -> Callable[[Callable[..., Plan]], Callable[..., Plan]]:

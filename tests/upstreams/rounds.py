@@ -8,6 +8,7 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 import uuid
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
@@ -79,7 +80,8 @@ def converse(
     """Run the plan as the request's era has it; `shape` makes a result of what it returns, or of a text.
 
     Arguments that every plan obeys: `force` (ask whatever the client declared), `delay` (seconds before the first
-    question), `give_up` (handshake: seconds to wait for an answer), `no_state` (modern: leave `requestState` out).
+    question), `give_up` (handshake: seconds to wait for an answer), `no_state` (modern: leave `requestState` out),
+    `own_process` (modern: no other process understands the state).
     """
     is_retry = any(key in request.params for key in CHANGED_BY_RETRIES[1:])
     if not is_retry and request.cancelled.wait(arguments.get("delay", 0)):
@@ -122,7 +124,9 @@ def _by_result(session: Session, request: Request, plan: Plan, arguments: Argume
             for key, ask in open_.items()
         }
     if not (open_ and arguments.get("no_state")):
-        result["requestState"] = _sealed({"rounds": rounds, "partial": partial, "about": _digest(request)})
+        process = os.getpid() if arguments.get("own_process") else None
+        sealed = {"rounds": rounds, "partial": partial, "about": _digest(request), "process": process}
+        result["requestState"] = _sealed(sealed)
     return result
 
 
@@ -167,6 +171,8 @@ def _opened(request: Request) -> dict[str, Any] | None:
     if not hmac.compare_digest(_mac(body).encode(), mac.encode("utf-8", "replace")):
         raise RpcError(INVALID_PARAMS, "requestState is not what was sent")
     state: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body))
+    if state["process"] not in (None, os.getpid()):
+        raise RpcError(INVALID_PARAMS, "requestState is of another process")
     if state["about"] != _digest(request):
         raise RpcError(INVALID_PARAMS, "requestState belongs to another request")
     return state

@@ -25,7 +25,7 @@ _decode_text = msgspec.json.Decoder(str).decode
 
 async def fetched(store: EventStore, id_: CallId, after: int, most: int = PAGE) -> tuple[bytes, ...]:
     """A page of events, encoded; empty at the end. Raises `StoreError`, `UnknownStream`."""
-    page: EventPage | StoreError | None = await _done(partial(store.fetch, id_, after, most))
+    page: EventPage | StoreError | None = await done_with(partial(store.fetch, id_, after, most))
     if isinstance(page, StoreError):
         raise page
     if page is None:
@@ -36,12 +36,12 @@ async def fetched(store: EventStore, id_: CallId, after: int, most: int = PAGE) 
 async def appended(store: EventStore, row: StreamInfo, lines: Sequence[bytes], change: Change) -> None:
     """Adds events behind the last one of a stream that this process owns and nobody writes to. Raises `StoreError`."""
     chunk = Chunk(row.last + 1, tuple(lines))
-    error: StoreError | None = await _done(partial(store.append, row.id, row.epoch, chunk, change))
+    error: StoreError | None = await done_with(partial(store.append, row.id, row.epoch, chunk, change))
     if error is not None:
         raise error
 
 
-async def _done(start: Callable[[Callable[[_T], None]], None]) -> _T:
+async def done_with(start: Callable[[Callable[[_T], None]], None]) -> _T:
     """Waits until the store calls back."""
     news = anyio.Event()
     found: list[_T] = []

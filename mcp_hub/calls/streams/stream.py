@@ -2,12 +2,14 @@
 
 Followers see committed events only, so a cursor never points past what survives. They have no queue:
 what is recent comes from a bounded tail in memory, what is older from the store, a page at a time; being slow costs
-no other follower anything. A stream of another process has no tail: its events come from the store.
+no other follower anything. The tail of a stream of another process is what was read last: each page is read once for
+all that follow it here.
 """
 
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 import anyio
@@ -17,10 +19,10 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.calls.log import nobody
 from mcp_hub.calls.streams.content import PartialContent
 from mcp_hub.calls.streams.placeholders import ending_of, event_of
-from mcp_hub.calls.streams.stored import PAGE
+from mcp_hub.calls.streams.stored import PAGE, done_with
 from mcp_hub.errors import Busy, EventsGone, HubError, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import CallEvent
-from mcp_hub.stores.base import EventPage, EventStore
+from mcp_hub.stores.base import EventPage, EventStore, Fetched
 
 _TAIL_EVENTS: Final = 8192
 _TAIL_BYTES: Final = 2 << 20
@@ -55,7 +57,9 @@ class Stream:
     `content` is the partial content of a call that runs here.
     """
 
-    __slots__ = ("__weakref__", "_bytes", "_store", "_tail", "_tail_first", "content", "failed", "readers", "row")
+    __slots__ = (
+        "__weakref__", "_asked", "_bytes", "_store", "_tail", "_tail_first", "content", "failed", "readers", "row",
+    )  # fmt: skip
 
     def __init__(self, row: StreamInfo, store: EventStore) -> None:
         self.row = row
@@ -63,6 +67,7 @@ class Stream:
         self.failed: HubError | None = None
         self.content = PartialContent()
         self._store = store
+        self._asked: dict[int, list[Fetched]] = {}  # who waits for the page behind an event
         self._tail: list[Committed] | None = None  # from event `_tail_first` on
         self._tail_first = row.last + 1
         self._bytes = 0
@@ -91,6 +96,12 @@ class Stream:
                 if is_first:  # there is a place to come back to
                     reader.wake()
 
+    def leave(self, reader: "StreamReader") -> None:
+        """One reader less; with the last one the tail goes."""
+        self.readers = tuple(other for other in self.readers if other is not reader)
+        if not self.readers:
+            self._tail = None
+
     def _extend(self, first: int, events: Sequence[Committed]) -> None:
         tail = self._tail
         if tail is None or first != self._tail_first + len(tail):
@@ -104,6 +115,24 @@ class Stream:
             gone += 1
         del tail[:gone]
         self._tail_first += gone
+
+    def fetch(self, after: int, done: Fetched) -> None:
+        """As `EventStore.fetch`; all that ask for the same page at a time get it by one read."""
+        if (waiting := self._asked.get(after)) is not None:
+            waiting.append(done)
+            return
+        self._asked[after] = [done]
+        self._store.fetch(self.row.id, after, PAGE, partial(self._fetched, after))
+
+    def _fetched(self, after: int, page: EventPage | StoreError | None) -> None:
+        waiting = self._asked.pop(after)
+        if isinstance(page, EventPage):
+            if page.lines and (self._tail is None or page.first >= self._tail_first + len(self._tail)):
+                self._extend(page.first, list(map(Committed, page.lines)))
+            if page.row.last > self.row.last:
+                self.committed(page.row)
+        for done in waiting:
+            done(page)
 
     def seen(self, row: StreamInfo) -> None:
         """Takes the row of a stream that is written here from the store, which lets go of events on its own.
@@ -136,7 +165,7 @@ class Stream:
 
     def reader(self, wake: Callable[[], None], after: int, *, is_follower: bool = False) -> "StreamReader":
         """Reads the stream from the event behind `after` on; `wake` is called (soon, often) when there is more."""
-        reader = StreamReader(self, self._store, after, wake, is_follower=is_follower)
+        reader = StreamReader(self, after, wake, is_follower=is_follower)
         self.readers += (reader,)
         reader.look()
         return reader
@@ -176,22 +205,30 @@ class Stream:
         return tail[start : start + most]
 
 
+async def read_on(stream: Stream) -> StreamInfo | None:
+    """The row as it is in the store; what has been added behind the last known event is then in memory.
+
+    None if it is no longer kept. Raises `StoreError`.
+    """
+    page: EventPage | StoreError | None = await done_with(partial(stream.fetch, stream.row.last))
+    if isinstance(page, StoreError):
+        raise page
+    return None if page is None else page.row
+
+
 class StreamReader:
     """A place in a stream: a `call.Reader`."""
 
-    __slots__ = ("_asked", "_page", "_store", "cursor", "failed", "is_closed", "is_follower", "stream", "wake")
+    __slots__ = ("_asked", "_page", "cursor", "failed", "is_closed", "is_follower", "stream", "wake")
     is_stored = True
 
-    def __init__(
-        self, stream: Stream, store: EventStore, after: int, wake: Callable[[], None], *, is_follower: bool
-    ) -> None:
+    def __init__(self, stream: Stream, after: int, wake: Callable[[], None], *, is_follower: bool) -> None:
         self.stream = stream
         self.is_follower = is_follower
         self.cursor = after
         self.wake = wake
         self.failed = stream.failed
         self.is_closed = False
-        self._store = store
         self._page: deque[Committed] | None = None  # fetched, from the one behind the cursor on
         self._asked: int | None = None  # the cursor that a page is being fetched for
 
@@ -246,8 +283,7 @@ class StreamReader:
         if not self.is_closed:
             self.is_closed = True
             self.wake = nobody
-            stream = self.stream
-            stream.readers = tuple(reader for reader in stream.readers if reader is not self)
+            self.stream.leave(self)
 
     def look(self) -> None:
         """There may be news: wakes the follower, or fetches the missing events."""
@@ -259,7 +295,7 @@ class StreamReader:
         is_idle = self._asked is None and not (self.is_closed or self.failed or self.has_more)
         if is_idle and self.cursor < self.stream.row.last:
             self._asked = self.cursor
-            self._store.fetch(self.stream.row.id, self.cursor, PAGE, self._fetched)
+            self.stream.fetch(self.cursor, self._fetched)
 
     def _fetched(self, page: EventPage | StoreError | None) -> None:
         asked, self._asked = self._asked, None
@@ -268,8 +304,6 @@ class StreamReader:
         if asked == self.cursor and not self.has_more:  # else it was committed meanwhile and came from memory
             self._receive(page)
         self.wake()
-        if isinstance(page, EventPage) and page.row.last > self.stream.row.last:
-            self.stream.committed(page.row)
         self._fill()
 
     def _receive(self, page: EventPage | StoreError | None) -> None:

@@ -20,7 +20,7 @@ from mcp_hub.calls.rules import StreamLimits
 from mcp_hub.calls.runner import CallRecord
 from mcp_hub.calls.streams.inbox import Inbox, answer_in, answering, cancelling, reason_in, touching
 from mcp_hub.calls.streams.stored import asked, own_name
-from mcp_hub.calls.streams.stream import Stream, StreamReader
+from mcp_hub.calls.streams.stream import Stream, StreamReader, read_on
 from mcp_hub.calls.streams.takeover import GoOn, Takeover
 from mcp_hub.calls.streams.writer import StreamWriter
 from mcp_hub.clock import Clock, wall_time
@@ -235,6 +235,8 @@ class StreamTable:
         writer = self._owned.get(row.id)
         if writer is not None:
             writer.record.answer(key, outcome)
+            if self.store.is_shared:
+                await writer.committed()  # who asks another hub next must not see the question
         elif not row.has_ended:
             if await self.store.post(answering(row.id, key, outcome)):
                 await self._heard(row)
@@ -302,9 +304,9 @@ class StreamTable:
         self._inbox.done()
 
     async def _refresh(self, stream: Stream, problems: list[HubError]) -> None:
-        """Takes in what the store has of a stream that is followed here."""
+        """Takes in what the store has of a stream that is followed here, with its events if they are waited for."""
         try:
-            row = await self.store.find(stream.row.id)
+            row = await (self.store.find(stream.row.id) if stream.behind else read_on(stream))
         except HubError as problem:
             problems.append(problem)
             return

@@ -5,7 +5,7 @@ slow store makes larger batches and not a queue. When too much waits, nothing mo
 treats the writer as the slow reader that it is.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import groupby
 from typing import Final, NamedTuple, Protocol, cast
@@ -123,7 +123,7 @@ class StreamWriter:
         self._status: CallStatus | None = None if start is not None else CallStatus.WORKING
         self._is_due = True
         self._unread = 0
-        self._waiters: tuple[anyio.Event, ...] = ()
+        self._waiters: tuple[Callable[[], None], ...] = ()
         self._timer: aio.Timer | None = None
         if not is_over:
             record.written_by(self)
@@ -156,16 +156,24 @@ class StreamWriter:
 
     async def committed(self) -> None:
         """Returns once all that the log holds now is in the store, or never will be; meanwhile nothing is merged."""
-        while not self.is_over and (self._is_busy or self._has_more):
-            news = anyio.Event()
-            self._waiters = (*self._waiters, news)
-            self.wake()
+        news = anyio.Event()
+        while not self.is_committed(news.set):
             await news.wait()
+            news = anyio.Event()
+
+    def is_committed(self, wake: Callable[[], None]) -> bool:
+        """Whether all that the log holds now is in the store, or never will be; if not, `wake` is called soon."""
+        if self.is_over or not (self._is_busy or self._has_more):
+            return True
+        if wake not in self._waiters:
+            self._waiters = (*self._waiters, wake)
+        self.wake()
+        return False
 
     def _notify(self) -> None:
         waiters, self._waiters = self._waiters, ()
-        for news in waiters:
-            news.set()
+        for wake in waiters:
+            wake()
 
     def wake(self) -> None:
         if self._is_due:

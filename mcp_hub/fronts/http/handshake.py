@@ -10,6 +10,7 @@ from functools import partial
 import anyio
 import msgspec
 
+from mcp_hub.aio import Bell
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Busy, RpcError, StoreError
 from mcp_hub.events import BY_CLIENT
@@ -28,7 +29,7 @@ from mcp_hub.protocol.jsonrpc.batches import BATCHING, messages
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, id_key, raw_object, result_frame
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH
 from mcp_hub.sessions.session import Caller, Session, Sessions
-from mcp_hub.sessions.stored import StoredSession
+from mcp_hub.sessions.stored import ChangedElsewhere, StoredSession
 from mcp_hub.types import Era
 
 log = get_logger(__name__)
@@ -60,6 +61,9 @@ class HandshakeHttp:
         self._clients: dict[str, ClientCalls] = {}
         self._announcers: dict[str, Announcer] = {}
         self._streams: dict[str, anyio.CancelScope] = {}
+        self._lapsed: dict[str, Bell] = {}
+        """Of each session that listens: rings when there is something to subscribe to again."""
+        self._resumption.sessions.listen(self._known, self._changed_elsewhere)
 
     @property
     def sessions(self) -> int:
@@ -199,6 +203,25 @@ class HandshakeHttp:
             del stored.lapsed[lapsed]
         await self._resumption.sessions.update(stored)
 
+    def _known(self, id_: str) -> StoredSession | None:
+        client = self._clients.get(id_)
+        return None if client is None else client.stored
+
+    def _changed_elsewhere(self, stored: StoredSession, change: ChangedElsewhere | None) -> None:
+        """At another replica the client has changed its session, or ended it."""
+        session = stored.session
+        if change is None:
+            self._resumption.cancel_here(self._clients[session.id], BY_CLIENT)
+            self._sessions.remove(session)
+            self._end(session)
+            return
+        if change.log_level is not None:
+            self._hub.set_log_level(session, change.log_level)
+        for uri in change.unsubscribed:
+            self._hub.unsubscribe(session, uri)
+        if (lapsed := self._lapsed.get(session.id)) is not None:
+            lapsed.ring()
+
     async def _cancelled(self, client: ClientCalls, request: HttpRequest) -> None:
         raw = (raw_object(request.message.params) or {}).get("requestId")
         if raw is not None:
@@ -223,18 +246,24 @@ class HandshakeHttp:
         if (older := self._streams.get(id_)) is not None:
             older.cancel()
         scope = self._streams[id_] = anyio.CancelScope()
+        lapsed = self._lapsed[id_] = Bell()
         try:
             async with anyio.create_task_group() as tasks:
-                if client.stored.lapsed:
-                    tasks.start_soon(self._resubscribe, client.stored)
+                if client.stored.lapsed or self._hub.durable.is_shared:
+                    tasks.start_soon(self._keep_subscribed, client.stored, lapsed)
                 await stream(self._announcers[id_], receive, send, scope)
                 tasks.cancel_scope.cancel()
         finally:
             if self._streams.get(id_) is scope:
-                del self._streams[id_]
+                del self._streams[id_], self._lapsed[id_]
+
+    async def _keep_subscribed(self, stored: StoredSession, lapsed: Bell) -> None:
+        while True:
+            await self._resubscribe(stored)
+            await lapsed.wait()
 
     async def _resubscribe(self, stored: StoredSession) -> None:
-        """Restores the subscriptions of a session that was accepted again, now that its client listens."""
+        """Restores the subscriptions of a session that was made or changed elsewhere, now that its client listens."""
         for uri in list(stored.lapsed):
             try:
                 await self._hub.subscribe(stored.session, uri)

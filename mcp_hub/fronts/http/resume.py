@@ -357,6 +357,12 @@ class Resumption:
         if self._may_be_elsewhere(client):
             await cancel_stored(self._hub, client.session, reason)
 
+    def cancel_here(self, client: ClientCalls, reason: str) -> None:
+        """Ends what the session runs at this hub."""
+        for line in list(client.requests.values()):
+            if line is not None and (isinstance(line, CallHandle) or not line.is_elsewhere):
+                (line if isinstance(line, CallHandle) else line.responder.call).cancel(reason)
+
     def _may_be_elsewhere(self, client: ClientCalls) -> bool:
         """Whether other hubs may run calls of the session: by round robin, or since it was theirs."""
         return client.stored.was_elsewhere or self._hub.durable.is_shared

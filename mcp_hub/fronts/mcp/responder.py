@@ -238,7 +238,8 @@ class CallResponder:
         """Whether the client has to gather input before anything else can come, now that questions are open."""
         if not self.call.open_questions or self.session.era is not Era.MODERN:
             return False
-        return bool(self._asked) and not (self.ended or self._reader.has_more)
+        is_waiting = bool(self._asked) and not (self.ended or self._reader.has_more)
+        return is_waiting and self._hub.is_known(self.call, self._wake)
 
     @property
     def _asked(self) -> dict[str, Question]:

@@ -82,6 +82,7 @@ class FailsafeStore:
         self._own: dict[CallId, StreamInfo] = {}
         """Running streams of this process that are in the file, as they were confirmed."""
         self._messages: list[Message] = []
+        self.news = base.ReplicaNews()
 
     @classmethod
     def on_file(cls, folder: Path, limits: StoreLimits, clock: Clock) -> "FailsafeStore":
@@ -322,11 +323,13 @@ class FailsafeStore:
 
     # -- handshake sessions
 
-    async def put_session(self, session: SessionRow) -> None:
-        if await self._written(lambda file: file.put_session(session)):
-            await self._away.memory.drop_session(session.id)
-        else:
-            await self._away.memory.put_session(session)
+    async def put_session(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow | None:
+        older = before if await self._away.memory.session(session.id) is None else None
+        written = await self._written(lambda file: file.put_session(session, older))
+        if not written:
+            return await self._away.memory.put_session(session)
+        await self._away.memory.drop_session(session.id)
+        return written[0]
 
     async def session(self, id_: str) -> SessionRow | None:
         """From memory, else from the file."""
@@ -355,18 +358,17 @@ class FailsafeStore:
         """The same for what a caller asks about: without the file, what memory holds is all there is."""
         return await self._read(ask, otherwise)
 
-    async def _written(self, write: Callable[[BackedStore], Awaitable[None]]) -> bool:
-        """Whether the file could be written."""
-        file = self._files.for_writing()
-        if file is None:
-            return False
+    async def _written(self, write: Callable[[BackedStore], Awaitable[T]]) -> list[T]:
+        """The file's answer; nothing if it could not be written."""
+        if (file := self._files.for_writing()) is None:
+            return []
         try:
-            await write(file)
+            answer = [await write(file)]
         except StoreFault as fault:
             self._files.failed(fault)
-            return False
+            return []
         self._files.worked()
-        return True
+        return answer
 
     async def _tend(self) -> None:
         await self._files.recover(self._leave)

@@ -1,5 +1,9 @@
-"""A Redis or Valkey server as the configuration names it, and the clients that are made for it."""
+"""A Redis or Valkey server as the configuration names it, the clients that are made for it, and its settings.
 
+The hub looks at these when it starts, and warns of those that can lose streams.
+"""
+
+from collections.abc import Callable, Mapping
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
@@ -9,10 +13,17 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from mcp_hub import __version__
+from mcp_hub.errors import StoreError
+from mcp_hub.logs import get_logger
+from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.redis.link import ANSWER, Link
+
+log = get_logger(__name__)
 
 _CONNECT: Final = 2.0
-_ANSWER: Final = 3.0
-"""Seconds to connect, and to answer any command but one that waits."""
+"""Seconds to connect."""
+_SKEW: Final = 2.0
+"""Seconds that the server's clock may differ from the hub's."""
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -41,8 +52,50 @@ class Server(msgspec.Struct, frozen=True):
         return Redis.from_url(
             self.url,
             socket_connect_timeout=_CONNECT,
-            socket_timeout=None if waits else _ANSWER,
+            socket_timeout=None if waits else ANSWER,
             retry=Retry(NoBackoff(), 0),
             client_name=f"mcp-hub-{__version__}",
             protocol=2,
         )
+
+
+async def probe(link: Link, now: Callable[[], float]) -> float:
+    """Logs what is wrong; the seconds that the server has run. Raises `StoreError` if it does not answer."""
+    [[seconds, micros]] = await link.ask(("TIME",))
+    skew = int(seconds) + int(micros) / 1e6 - now()
+    if abs(skew) > _SKEW:
+        advice = "Set both clocks by NTP: streams expire by them."
+        log.warning("store_clock_differs", seconds=round(skew, 1), advice=advice)
+    about = await _about(link)
+    policy, appends = about.get("maxmemory_policy", ""), about.get("aof_enabled", "")
+    if policy not in ("noeviction", "") and about.get("maxmemory", "0") != "0":
+        advice = "Set maxmemory-policy to noeviction: any other policy deletes streams that still run."
+        log.warning("store_may_evict", policy=policy, advice=advice)
+    if appends == "0":
+        advice = "Set appendonly to yes: without it a restart of the server loses streams."
+        log.warning("store_not_persistent", advice=advice)
+    return float(about.get("uptime_in_seconds", "0") or 0)
+
+
+async def run_of(link: Link) -> str:
+    """The id of the server's run, which changes when it is started again or another takes its place; empty if unknown.
+
+    Raises `StoreFault`.
+    """
+    try:
+        [about] = await link.ask(("INFO", "server"))
+    except StoreFault:
+        raise
+    except StoreError:
+        return ""
+    return str(about.get("run_id", "")) if isinstance(about, dict) else ""
+
+
+async def _about(link: Link) -> Mapping[str, str]:
+    """The sections of INFO that matter; nothing where the server does not tell this user."""
+    try:
+        replies = await link.ask(("INFO", "server"), ("INFO", "memory"), ("INFO", "persistence"))
+    except StoreError as error:
+        log.warning("store_not_checked", reason=str(error), advice="Allow the command INFO to the hub's user.")
+        return {}
+    return {key: str(value) for reply in replies if isinstance(reply, dict) for key, value in reply.items()}

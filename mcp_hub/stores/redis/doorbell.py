@@ -1,4 +1,6 @@
-"""Waits for news with one blocking command on a connection of its own: a replica's bell, and the streams it follows.
+"""Waits for news with one blocking command on a connection of its own.
+
+It waits for a replica's bell, for the streams that it follows, and for changes of sessions.
 
 When another set is to be followed, the replica rings its own bell: the command returns and is asked again.
 """
@@ -14,6 +16,7 @@ from mcp_hub import aio
 from mcp_hub.call import StreamInfo
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.redis.keys import RedisKeys
+from mcp_hub.stores.redis.sessions import RedisSessions
 from mcp_hub.types import CallId
 
 log = get_logger(__name__)
@@ -34,17 +37,18 @@ class Doorbell:
         client: Redis,
         keys: RedisKeys,
         instance: str,
+        sessions: RedisSessions,
         rings: Callable[[], None],
         moved: Callable[[CallId], None],
         lost: Callable[[], None],
     ) -> None:
         self._client = client
-        self._bell = keys.bell(instance)
+        self._places = {keys.bell(instance): "0", keys.session_changes: "0-0"}
         self._keys = keys
+        self._sessions = sessions
         self._rings = rings
         self._moved = moved
         self._lost = lost
-        self._last = "0"
         self._followed: dict[str, tuple[CallId, int]] = {}
         self._task: aio.Background | None = None
 
@@ -83,17 +87,22 @@ class Doorbell:
     async def _wait(self) -> None:
         """Raises `RedisError`, `OSError`."""
         followed = self._followed
-        places = {self._bell: self._last, **{key: f"{last}-0" for key, (_, last) in followed.items()}}
+        places = {**self._places, **{key: f"{last}-0" for key, (_, last) in followed.items()}}
         command = ("XREAD", "COUNT", 1, "BLOCK", _BLOCK, "STREAMS", *places.keys(), *places.values())
         with anyio.fail_after(_BLOCK / 1000 + _ANSWER):
             found = await self._client.execute_command(*command)  # type: ignore[no-untyped-call]  # so in redis-py
-        for name, entries in found.items() if isinstance(found, dict) else found or ():
-            self._heard(name.decode(), entries, followed)
+        changes = self._keys.session_changes
+        for key, entries in found.items() if isinstance(found, dict) else found or ():
+            if (name := key.decode()) != changes:
+                self._heard(name, entries, followed)
+                continue
+            with anyio.fail_after(_ANSWER):
+                self._places[changes] = await self._sessions.told(self._client, self._places[changes])
 
     def _heard(self, name: str, entries: list[tuple[bytes, object]], followed: dict[str, tuple[CallId, int]]) -> None:
         last = entries[-1][0].decode()
-        if name == self._bell:
-            self._last = last
+        if name in self._places:
+            self._places[name] = last
             self._rings()
         elif name in followed:
             id_, _ = followed[name]

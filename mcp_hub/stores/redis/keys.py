@@ -43,6 +43,8 @@ class RedisKeys:
         self.sessions = f"{prefix}{{sessions}}"
         self.session_ends = f"{prefix}{{sessions}}:x"
         """A hash of handshake sessions, and a sorted set of their ids by the time at which they expire."""
+        self.session_changes = f"{prefix}{{sessions}}:c"
+        """A Redis stream: sessions that were changed or ended, and servers whose lists were, each with the replica."""
         self.secret = f"{prefix}{{secret}}"
         """A text: the key with which all replicas seal."""
         self.prefix = prefix

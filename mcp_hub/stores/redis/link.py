@@ -1,7 +1,9 @@
 """One connection to the server with its queue: what is asked for in one pass of the event loop leaves together.
 
 One pipeline is under way at a time; what comes meanwhile goes with the next one, so that a slow server makes larger
-batches and not more of them. A pipeline whose connection broke is sent once more: no command does harm twice.
+batches and not more of them. A pipeline whose connection broke is sent once more: no command does harm twice. So is one
+that this process could not wait for, since it was stopped: it must not take the server to be away, and go on with what
+another replica has by now.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,6 +32,10 @@ from mcp_hub.stores.redis.scripts import ALL, digest
 
 log = get_logger(__name__)
 
+ANSWER: Final = 3.0
+"""Seconds for the answer to any command but one that waits."""
+_STOPPED: Final = 0.1
+"""Seconds beyond that for which nobody waits but a process that was stopped meanwhile."""
 MOST_JOBS: Final = 16_384
 MOST_BYTES: Final = 64 << 20
 """Jobs that wait, and bytes of what they send; more are refused (`busy`)."""
@@ -183,10 +189,12 @@ class Link:
 
     async def _sent_safely(self, commands: Sequence[Command]) -> list[Reply]:
         """Raises `RedisError`, `OSError`."""
+        began = anyio.current_time()
         try:
             replies = await self._sent(commands)
-        except (ConnectionLost, OSError) as error:  # it may have been closed while nothing was sent
-            if isinstance(error, TooSlow):
+        except (ConnectionLost, TooSlow, OSError) as error:  # it may have been closed while nothing was sent
+            was_stopped = anyio.current_time() - began > ANSWER + _STOPPED
+            if isinstance(error, TooSlow) and not was_stopped:
                 raise
             replies = await self._sent(commands)
         missing = [place for place, reply in enumerate(replies) if isinstance(reply, NoScriptError)]

@@ -21,6 +21,7 @@ class ReplicatedStore(SharedFailsafeStore):
         super().__init__(Reconnect(store), limits, store.instance, clock)
         self.documents = store.documents
         self.holdings = store.holdings
+        self.news = store.news
 
 
 def redis_store(

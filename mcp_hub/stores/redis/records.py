@@ -1,4 +1,4 @@
-"""Rows, chunks and sessions as they are kept on the server. All that is read is checked: others may write there."""
+"""Rows and chunks as they are kept on the server. All that is read is checked: others may write there."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -7,7 +7,7 @@ import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import StoreError
-from mcp_hub.stores.base import Change, SessionRow
+from mcp_hub.stores.base import Change
 from mcp_hub.types import CallId
 
 _BYTES: Final = ("continuation", "info")
@@ -19,12 +19,6 @@ _LONGEST_TEXT: Final = 1 << 20
 """Bytes of one field of a record, and characters of one that is text."""
 _MOST: Final = 1 << 53
 """Number of an event or an epoch: beyond it scripts cannot count."""
-
-
-class _Session(msgspec.Struct, array_like=True):
-    principal: str
-    expires: float
-    body: bytes
 
 
 def pairs(reply: object) -> dict[bytes, bytes]:
@@ -90,18 +84,3 @@ def _read(value: bytes) -> str:
 def lines_of(first: int, body: bytes, start: int) -> Sequence[bytes]:
     """The events of a chunk from number `start` on."""
     return body.split(b"\n")[max(start - first, 0) :]
-
-
-def session_body(session: SessionRow) -> bytes:
-    return msgspec.msgpack.encode(_Session(session.principal, session.expires, session.body))
-
-
-def session_of(id_: str, body: object) -> SessionRow | None:
-    """Raises `StoreError` for a record that is damaged."""
-    if body is None:
-        return None
-    try:
-        found = msgspec.msgpack.decode(body if isinstance(body, bytes) else b"", type=_Session)
-    except msgspec.DecodeError as error:
-        raise StoreError(f"session {id_[:40]}: its record is damaged: {error}") from None
-    return SessionRow(id_, found.principal, found.body, found.expires)

@@ -185,6 +185,12 @@ return {now, redis.call('HGETALL', KEYS[1])}
 """Says that replica ARGV[1] is alive; the server's time, and when each was last alive, in milliseconds."""
 
 PUT_SESSION: Final = """
+local old = redis.call('HGET', KEYS[1], ARGV[1])
+if old == '' then return {'ended'} end
+if old and old ~= ARGV[2] then
+  if ARGV[5] ~= '' and ARGV[5] ~= redis.sha1hex(old) then return {'other', old} end
+  redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[7], '*', 'id', ARGV[1], 'by', ARGV[6], 'is', 'changed')
+end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('ZADD', KEYS[2], ARGV[3], ARGV[1])
 local many = redis.call('ZCARD', KEYS[2]) - ARGV[4]
@@ -197,9 +203,21 @@ if many > 0 then
     end
   end
 end
+return {'done'}
+"""
+"""Adds or replaces a session; beyond ARGV[4] of them those go that expire first.
+
+`other` and the record, if that has not the digest ARGV[5]; `ended`.
+"""
+
+END_SESSION: Final = """
+if redis.call('HGET', KEYS[1], ARGV[1]) == '' then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], '')
+redis.call('ZADD', KEYS[2], ARGV[2], ARGV[1])
+redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[4], '*', 'id', ARGV[1], 'by', ARGV[3], 'is', 'ended')
 return 1
 """
-"""Adds or replaces a session; beyond ARGV[4] of them those go that expire first."""
+"""Leaves an empty record until ARGV[2], so that no replica stores the session again."""
 
 SWEEP_SESSIONS: Final = """
 local old = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[1], 'LIMIT', 0, 1000)
@@ -211,7 +229,8 @@ return #old
 """
 
 ALL: Final = (
-    CREATE, APPEND, CLAIM, FETCH, POST, TAKE, RELEASE, RESERVE, HOLD, LET_GO, DELETE, BEAT, PUT_SESSION, SWEEP_SESSIONS,
+    CREATE, APPEND, CLAIM, FETCH, POST, TAKE, RELEASE, RESERVE, HOLD, LET_GO, DELETE, BEAT, PUT_SESSION, END_SESSION,
+    SWEEP_SESSIONS,
 )  # fmt: skip
 
 

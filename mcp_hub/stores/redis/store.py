@@ -19,7 +19,7 @@ from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.instances import new_instance_id
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.redis import scripts
-from mcp_hub.stores.redis.connection import Server
+from mcp_hub.stores.redis.connection import Server, probe, run_of
 from mcp_hub.stores.redis.documents import RedisDocuments
 from mcp_hub.stores.redis.doorbell import Doorbell
 from mcp_hub.stores.redis.index import Index
@@ -28,8 +28,8 @@ from mcp_hub.stores.redis.leases import NOBODY, Holdings, Leases
 from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
 from mcp_hub.stores.redis.mail import Mail
 from mcp_hub.stores.redis.pages import Pages
-from mcp_hub.stores.redis.probe import probe, run_of
-from mcp_hub.stores.redis.records import changes_of, fields_of, pairs, row_of, session_body, session_of
+from mcp_hub.stores.redis.records import changes_of, fields_of, pairs, row_of
+from mcp_hub.stores.redis.sessions import RedisSessions
 from mcp_hub.types import CallId
 
 log = get_logger(__name__)
@@ -48,12 +48,12 @@ class RedisStore:
     """An `EventStore` on a server. `open` raises `StoreFault` if the server cannot be used."""
 
     is_durable = is_shared = True
+    _tags = count()
 
     def __init__(self, server: Server, limits: StoreLimits, clock: Clock) -> None:
         self.instance = new_instance_id()
         self.name = server.name
         self._limits = limits
-        self._server = server
         self._keys = keys = RedisKeys(server.prefix)
         self._clients = server.client(), server.client(), server.client(waits=True)
         self._writer = Link(self._clients[0], server.name, waits_for_replica=server.waits_for_replica)
@@ -62,9 +62,10 @@ class RedisStore:
         self._pages = Pages(keys, self._reader)
         self.leases = Leases(keys, self.instance, server.lease, clock)
         self._mail = Mail(keys, self.instance, self._writer)
+        self._sessions = RedisSessions(keys, self.instance, self._writer, self._reader, limits.sessions)
+        self.news = self._sessions.news
         hears = self._mail.rang, self._mail.rings, self.leases.lost
-        self._doorbell = Doorbell(self._clients[2], keys, self.instance, *hears)
-        self._tags = count()
+        self._doorbell = Doorbell(self._clients[2], keys, self.instance, self._sessions, *hears)
         self.secret: bytes | None = None
         self.run = ""
         """Another for each run of a server."""
@@ -320,7 +321,7 @@ class RedisStore:
         total = 0
         while swept := await self.index.sweep(now, self._limits.ended):
             total += swept
-        await self._writer.ask(script(scripts.SWEEP_SESSIONS, self._session_keys, now))
+        await self._sessions.sweep(now)
         return total
 
     async def touch(self) -> None:
@@ -329,20 +330,14 @@ class RedisStore:
 
     # -- handshake sessions
 
-    @property
-    def _session_keys(self) -> tuple[str, str]:
-        return self._keys.sessions, self._keys.session_ends
-
-    async def put_session(self, session: SessionRow) -> None:
-        body, most = session_body(session), self._limits.sessions
-        await self._writer.ask(script(scripts.PUT_SESSION, self._session_keys, session.id, body, session.expires, most))
+    async def put_session(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow | None:
+        return await self._sessions.put(session, before)
 
     async def session(self, id_: str) -> SessionRow | None:
-        [body] = await self._reader.ask(("HGET", self._keys.sessions, id_))
-        return session_of(id_, body)
+        return await self._sessions.find(id_)
 
     async def drop_session(self, id_: str) -> None:
-        await self._writer.ask(("HDEL", self._keys.sessions, id_), ("ZREM", self._keys.session_ends, id_))
+        await self._sessions.end(id_)
 
 
 def _size(chunk: Chunk) -> int:

@@ -11,7 +11,7 @@ import anyio
 from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.base import ENDINGS, Appended, Change, Chunk, Fetched, Message, SessionRow
+from mcp_hub.stores.base import ENDINGS, Appended, Change, Chunk, Fetched, Message, ReplicaNews, SessionRow
 from mcp_hub.stores.instances import Instances
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.sqlite import reads, writes
@@ -39,6 +39,7 @@ class SqliteStore:
     is_shared = False
     secret = None
     orphan_interval = 5.0
+    news = ReplicaNews()  # which nobody ever tells anything
 
     def __init__(
         self, folder: Path, limits: StoreLimits, clock: Clock, instances: Instances, *, is_read_only: bool = False
@@ -169,8 +170,9 @@ class SqliteStore:
         """Writes to the file without changing what it says. Raises `StoreFault` if that does not work."""
         await self._write(writes.touch)
 
-    async def put_session(self, session: SessionRow) -> None:
+    async def put_session(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow:
         await self._write(partial(writes.put_session, limits=self._limits, session=session))
+        return session
 
     async def session(self, id_: str) -> SessionRow | None:
         return await self._reader.ask(partial(reads.session, id_=id_))

@@ -1,5 +1,6 @@
 """The lists of one server as they were read last, by this hub or an earlier one; read again when they change."""
 
+import hashlib
 import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -34,11 +35,16 @@ _REFRESH: Final = 5.0
 
 
 class _Reads(msgspec.Struct):
-    """When each kind was read last, in seconds of the loop's clock, and the turns of those who read."""
+    """When each kind was read last, in seconds of the loop's clock, and the turns of those who read.
+
+    `is_heard`: the next reading is for a change at another replica, which hears nothing of what comes of it. So servers
+    whose lists are never twice the same do not keep replicas reading.
+    """
 
     at: dict[Kind, float] = msgspec.field(default_factory=dict)
     refreshing: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     merging: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
+    is_heard: bool = False
 
 
 class ListState:
@@ -123,13 +129,28 @@ class ListState:
         if Kind.TOOL in lists:
             peer.tasks.learn(info.capabilities, lists[Kind.TOOL])
         self.inherit(CachedList(fresh if fresh != old else old, info.version, info.server_info, wall_time(), other))
-        self.is_fresh = True
+        is_own = self.is_fresh and not self._reads.is_heard
+        self.is_fresh, self._reads.is_heard = True, False
         self._is_unwritten.set()
         if fresh != old:
             self._changes.bump()
+            if is_own:
+                self._changes.lists.changed(self.name, _digest(fresh))
 
     async def follow(self, peer: Peer, patience: float) -> None:
-        """Reads the lists that the server announces as changed, each time within `patience` seconds, until the end."""
+        """Reads the lists that the server announces as changed, each time within `patience` seconds, until the end.
+
+        And when they have changed at another replica of the hub, which has a server of its own.
+        """
+        with self._changes.lists.following(self.name, partial(self._compare, peer)):
+            await self._follow(peer, patience)
+
+    def _compare(self, peer: Peer, digest: str) -> None:
+        if self.snapshot is not None and _digest(self.snapshot) != digest:
+            self._reads.is_heard = True
+            peer.list_changes.announce(Kind)
+
+    async def _follow(self, peer: Peer, patience: float) -> None:
         pacer = Pacer()
         while not peer.ending.closed.is_set():
             await peer.list_changes.wait()
@@ -165,3 +186,12 @@ class ListState:
         if self.last is not None:
             with anyio.move_on_after(limit):
                 await anyio.to_thread.run_sync(file.write, self.last, abandon_on_cancel=True)
+
+
+def _digest(lists: Snapshot) -> str:
+    """The same for the same definitions in the same order."""
+    content = hashlib.blake2b(digest_size=16)
+    for kind in Kind:
+        for raw in (kind.value.encode(), *lists.lists.get(kind, ())):
+            content.update(b"%d:" % len(raw) + raw)
+    return content.hexdigest()

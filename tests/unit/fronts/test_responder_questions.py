@@ -2,17 +2,21 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
+import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 
-from mcp_hub.call import Call, Question
+from mcp_hub.call import Call, Question, StreamInfo
 from mcp_hub.calls.pending_input import is_pending
-from mcp_hub.calls.rules import TimeLimits
+from mcp_hub.calls.rules import StreamLimits, TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
+from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import SystemClock
-from mcp_hub.errors import RpcError
+from mcp_hub.errors import RpcError, UnknownEntry
 from mcp_hub.events import Cancelled, Completed, Failed, Progressed, Started
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.responder import CallResponder, ResponderState
@@ -20,10 +24,15 @@ from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_call_id
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope
+from mcp_hub.protocol.meta import take_params
 from mcp_hub.sessions.session import LOCAL, Session
+from mcp_hub.stores.base import Appended, Chunk, EventStore
+from mcp_hub.stores.memory import MemoryStore
 from mcp_hub.types import Era, JsonObject, RawJson
 from tests.unit.calls.call_scripts import handle_of
 from tests.unit.fakes import ResponderPort, unused
+from tests.unit.fronts.small_hub import Hub
+from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -217,6 +226,46 @@ async def test_a_modern_client_gets_all_open_questions_as_its_result_and_comes_b
     assert (
         client.gets() == [] and client.result["content"] == [] and client.responder.state is not ResponderState.PENDING
     )
+
+
+class HeldStore(MemoryStore):
+    """Shared by replicas; it has what it is given when it is told so."""
+
+    is_shared = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[Callable[[], None]] = []
+
+    def create(self, row: StreamInfo, chunk: Chunk, done: Appended) -> None:
+        self.waiting.append(partial(super().create, row, chunk, done))
+
+
+async def test_a_modern_client_is_asked_once_every_replica_can_find_the_question() -> None:
+    store, woken = HeldStore(), anyio.Event()
+    client = Client(Era.MODERN)
+    streams = StreamTable(cast(EventStore, store), SystemClock(), StreamLimits())
+    call = handle_of(client.record, streams)
+    client.responder = CallResponder(cast(HubPort, client.hub), b"9", client.session, call, None, woken.set)
+    key = client.asked()
+    assert client.gets() == [] and not client.responder.has_more and not client.responder.ended
+    with anyio.fail_after(WAIT):
+        while not store.waiting:
+            await anyio.lowlevel.checkpoint()
+        woken = anyio.Event()
+        client.responder._wake = woken.set
+        assert not client.responder.has_more
+        store.waiting.pop()()
+        await woken.wait()
+    assert client.gets() == [] and list(client.result["inputRequests"]) == [key]
+
+
+async def test_a_retry_that_has_to_wait_for_its_server_is_a_retry_when_it_is_tried_again() -> None:
+    params, meta = take_params(b'{"name":"x","requestState":"s","inputResponses":{}}')
+    given = dict(params)
+    with pytest.raises(UnknownEntry):
+        Hub().port.call(Session("s", LOCAL, Era.MODERN, "2026-07-28"), "tools/call", params, meta)
+    assert params == given
 
 
 async def test_a_modern_servers_own_state_is_marked() -> None:

@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import anyio
+import msgspec
 import pytest
 
 from mcp_hub.errors import StoreError
 from mcp_hub.sessions import stored as module
-from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.sessions.session import Caller, ClientOffer, Session
 from mcp_hub.sessions.stored import SessionStore, StoredSession
 from mcp_hub.stores.base import EventStore, SessionRow
 from mcp_hub.stores.memory import MemoryStore
@@ -24,7 +25,9 @@ ID = "se_" + "0" * 26
 
 
 class Store(MemoryStore):
-    """Counts what is written; broken if told so."""
+    """Counts what is written; broken if told so. Others may use it, too."""
+
+    is_shared = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,13 +35,13 @@ class Store(MemoryStore):
         self.is_broken = False
         self.may_write: anyio.Event | None = None
 
-    async def put_session(self, session: SessionRow) -> None:
+    async def put_session(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow:
         self.writes += 1
         if self.may_write is not None:
             await self.may_write.wait()
         if self.is_broken:
             raise StoreError("the disk is full")
-        await super().put_session(session)
+        return await super().put_session(session)
 
     async def drop_session(self, id_: str) -> None:
         if self.is_broken:
@@ -137,10 +140,10 @@ async def test_a_client_hears_of_a_change_that_is_stored(tmp_path: Path, monkeyp
         store, may_write, is_writing = peer.app.streams.store, anyio.Event(), anyio.Event()
         put_session = store.put_session
 
-        async def slowly(row: SessionRow) -> None:
+        async def slowly(row: SessionRow, before: SessionRow | None = None) -> SessionRow | None:
             is_writing.set()
             await may_write.wait()
-            await put_session(row)
+            return await put_session(row, before)
 
         monkeypatch.setattr(store, "put_session", slowly)
         answer = send("logging/setLevel", level="error")
@@ -177,3 +180,55 @@ async def test_a_record_that_cannot_be_used_is_as_good_as_none(
 ) -> None:
     await store.put_session(SessionRow(ID, "alice", body, 2e9))
     assert await sessions.find(ID, ALICE) is None
+
+
+def seen_by(stored: StoredSession, **changes: Any) -> StoredSession:
+    """The session as another process has it, which found this record and then served some requests."""
+    session = msgspec.structs.replace(stored.session, subscriptions={}, **changes)
+    return StoredSession(session, lapsed=dict.fromkeys(stored.session.subscriptions.values()), number=stored.number)
+
+
+async def test_two_processes_that_change_a_session_at_once_both_know_all_of_it(sessions: SessionStore) -> None:
+    here = kept(subscriptions={("git", "x:1"): "x:1", ("git", "x:2"): "x:2"})
+    await sessions.keep(here, 10)
+    assert (before := here.record) is not None
+    there = seen_by(here, log_level="error", offer=ClientOffer(apps={"maps": None}))
+    here.session.offer.apps = {"charts": None}
+    del there.lapsed["x:1"]
+    there.lapsed["x:3"] = None
+    here.session.subscriptions["git", "x:4"] = "x:4"
+    change = here.take(msgspec.structs.replace(before, body=there.encoded(), expires=2e9))
+    assert (change.log_level, change.unsubscribed) == ("error", ["x:1"])
+    assert list(here.lapsed) == ["x:3"] and set(here.session.offer.apps) == {"charts", "maps"}
+    assert (here.until, here.stored_until) == (2e9, 2e9)
+    assert here.take(msgspec.structs.replace(before, body=there.encoded())) == here.take(before) == (None, []), (
+        "they are known already"
+    )
+    assert list(here.lapsed) == ["x:3"]
+
+
+async def test_a_level_that_was_set_here_last_stays_beside_the_change_of_another(sessions: SessionStore) -> None:
+    here = kept(log_level="info")
+    await sessions.keep(here, 10)
+    assert here.record is not None
+    there = seen_by(here, log_level="error")
+    here.session.set_log_level("debug")
+    assert here.take(msgspec.structs.replace(here.record, body=there.encoded())).log_level is None
+    assert b'"debug"' in here.encoded()
+
+
+async def test_news_of_a_foreign_session_or_in_an_unreadable_record_is_ignored(
+    sessions: SessionStore, store: Store
+) -> None:
+    here, heard = kept(), []
+    await sessions.keep(here, 10)
+    assert here.record is not None
+    sessions.listen({ID: here}.get, lambda stored, change: heard.append(change))
+    news = store.news
+    assert news.knows(ID) and not news.knows("se_2")
+    news.changed("se_2", None)
+    news.changed(ID, msgspec.structs.replace(here.record, principal="bob"))
+    news.changed(ID, msgspec.structs.replace(here.record, body=b"{"))
+    assert heard == [] and not here.is_over
+    news.changed(ID, None)
+    assert heard == [None] and here.is_over

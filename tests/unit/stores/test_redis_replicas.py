@@ -1,10 +1,12 @@
 """Several replicas on one server, as several stores in this process: each has connections and a lease of its own."""
 
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from redis.crc import key_slot
 
@@ -13,10 +15,11 @@ from mcp_hub.errors import Fenced, KeyTaken, StoreError
 from mcp_hub.ids import new_call_id
 from mcp_hub.stores.base import Change, EventStore, Message
 from mcp_hub.stores.limits import StoreLimits
-from mcp_hub.stores.redis import scripts
+from mcp_hub.stores.redis import connection, link, scripts
 from mcp_hub.stores.redis.keys import RedisKeys
 from mcp_hub.stores.redis.store import RedisStore
 from mcp_hub.types import CallId
+from tests.redis_server import shared_server
 from tests.unit.stores.event_stores import (
     append,
     create,
@@ -270,6 +273,30 @@ async def test_a_script_that_the_server_has_forgotten_is_sent_again(tmp_path: Pa
         await store._writer.ask(("SCRIPT", "FLUSH"))
         await append(store, row, 2)
         assert await replayed(store, row) == numbered(1, 2)
+
+
+@pytest.mark.slow
+async def test_a_process_that_was_stopped_takes_the_answer_that_has_come_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it would take the server to be away, and continue in memory with streams that another replica has by now."""
+    for module in (connection, link):
+        monkeypatch.setattr(module, "ANSWER", 0.2)
+    client = connection.Server(shared_server().url).client()
+    asking = link.Link(client, "x")
+    asking.start()
+    assert await asking.ask(("PING",)) == [True]
+    for _ in range(4):
+        before = asking.commands
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(asking.ask, ("BLPOP", "nothing", 0.01))
+                while asking.commands == before:
+                    await anyio.lowlevel.checkpoint()
+                await anyio.sleep(0.005)  # it is sent
+                time.sleep(0.4)  # noqa: ASYNC251 - as if all of the process was stopped
+    await asking.stop(1)
+    await client.aclose()
 
 
 async def test_an_append_that_is_sent_twice_is_done_once(tmp_path: Path) -> None:

@@ -3,9 +3,10 @@
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from mcp_hub.notices import Notices
+from mcp_hub.notices import Notices, SharedLists
 from mcp_hub.types import Era, Kind
 from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.lists.list_state import ListState
@@ -74,3 +75,39 @@ async def test_lists_are_read_again_if_the_other_era_listed_something_new_meanwh
         await together(script(server), lists.read(peer, set(Kind)))
         assert peer.list_changes.take() == (set(Kind) if again else set())
         assert lists.last is not None and lists.last.other == known[0]
+
+
+async def test_lists_that_another_replica_has_otherwise_are_read_again_and_it_is_not_told_what_comes_of_that() -> None:
+    shared = SharedLists()
+    sent: list[tuple[str, str]] = []
+    shared.connect(lambda server, digest: sent.append((server, digest)))
+    async with talking(Era.MODERN, tools={"listChanged": True}) as (peer, server):
+        lists = ListState("git", ListLimits(), Notices(shared))
+
+        async def answer(name: str) -> None:
+            tool = {"name": name, "inputSchema": {"type": "object"}}
+            await server.answer("tools/list", {"tools": [tool], "ttlMs": 0, "cacheScope": "public"})
+
+        with anyio.fail_after(WAIT):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lists.read, peer, set(Kind))
+                await answer("a")
+                await anyio.wait_all_tasks_blocked()
+                assert sent == [], "it was read for the first time"
+                tasks.start_soon(lists.follow, peer, WAIT)
+                await anyio.wait_all_tasks_blocked()
+                for name, count in (("b", 1), ("c", 2)):
+                    peer.list_changes.announce({Kind.TOOL})
+                    await answer(name)
+                    while len(sent) < count:
+                        await anyio.lowlevel.checkpoint()
+                (_, first), (_, second) = sent
+                shared.heard("git", second)
+                shared.heard("ci", first)
+                assert peer.list_changes.take() == set(), "there is nothing to be read"
+                shared.heard("git", first)
+                await answer("d")
+                while lists.snapshot is None or b'"d"' not in lists.snapshot.lists[Kind.TOOL][0]:
+                    await anyio.lowlevel.checkpoint()
+                tasks.cancel_scope.cancel()
+    assert len(sent) == 2

@@ -1,0 +1,120 @@
+"""Handshake sessions on the server, and what other replicas do to those that are in memory here.
+
+Each change and each end is an entry in one list of bounded length, which every replica waits for with its bell. So a
+request costs no command, and a change is known everywhere after a few milliseconds. Changed lists of servers are
+entries there, too.
+"""
+
+import hashlib
+from typing import Any, Final
+
+import msgspec
+from redis.asyncio import Redis
+
+from mcp_hub.clock import wall_time
+from mcp_hub.errors import StoreError
+from mcp_hub.logs import get_logger
+from mcp_hub.stores.base import ReplicaNews, SessionRow
+from mcp_hub.stores.redis.keys import RedisKeys
+from mcp_hub.stores.redis.link import Link, LinkJob, script
+from mcp_hub.stores.redis.scripts import END_SESSION, PUT_SESSION, SWEEP_SESSIONS
+
+log = get_logger(__name__)
+
+_CHANGES: Final = 4096
+"""Entries that are kept: a replica that cannot reach the server hears of so many afterwards."""
+_PAGE: Final = 512
+"""Entries that are read at once."""
+_ENDED: Final = 3600.0
+"""Seconds for which it is known that a session has been ended, so that nobody stores it again."""
+
+
+class _Session(msgspec.Struct, array_like=True):
+    principal: str
+    expires: float
+    body: bytes
+
+
+class RedisSessions:
+    """Of the replica `own`. At most `most` are kept."""
+
+    def __init__(self, keys: RedisKeys, own: str, writer: Link, reader: Link, most: int) -> None:
+        self._keys = keys.sessions, keys.session_ends, keys.session_changes
+        self._own = own
+        self._writer = writer
+        self._reader = reader
+        self._most = most
+        self.news = ReplicaNews()
+        self.news.lists.connect(self._announce)
+
+    async def put(self, session: SessionRow, before: SessionRow | None) -> SessionRow | None:
+        """As `EventStore.put_session`."""
+        known = "" if before is None else hashlib.sha1(_encoded(before), usedforsecurity=False).hexdigest()
+        given = session.id, _encoded(session), session.expires, self._most, known, self._own, _CHANGES
+        [[said, *other]] = await self._writer.ask(script(PUT_SESSION, self._keys, *given))
+        if said == b"done":
+            return session
+        return _decoded(session.id, other[0]) if other else None
+
+    async def find(self, id_: str) -> SessionRow | None:
+        """As `EventStore.session`."""
+        [record] = await self._reader.ask(("HGET", self._keys[0], id_))
+        return _decoded(id_, record) if record else None
+
+    async def end(self, id_: str) -> None:
+        """As `EventStore.drop_session`."""
+        given = id_, wall_time() + _ENDED, self._own, _CHANGES
+        await self._writer.ask(script(END_SESSION, self._keys, *given))
+
+    async def sweep(self, now: float) -> None:
+        """Deletes some of those that have expired. Raises `StoreError`."""
+        await self._writer.ask(script(SWEEP_SESSIONS, self._keys[:2], now))
+
+    async def told(self, client: Redis, after: str) -> str:
+        """Tells of the changes behind the entry `after`; the last entry. Raises `RedisError`, `OSError`."""
+        while entries := await self._entries(client, after):
+            after = entries[-1][0].decode()
+            others = [fields for _, fields in entries if _text(fields, b"by") != self._own]
+            for fields in others:
+                if fields.get(b"is") == b"lists":
+                    self.news.lists.heard(_text(fields, b"id"), _text(fields, b"digest"))
+            known = [id_ for id_ in dict.fromkeys(_text(fields, b"id") for fields in others) if self.news.knows(id_)]
+            if known:
+                for id_, record in zip(known, await client.hmget(self._keys[0], known), strict=True):
+                    self._tell(id_, record)
+        return after
+
+    async def _entries(self, client: Redis, after: str) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        found: Any = await client.xrange(self._keys[2], f"({after}", "+", _PAGE)
+        return list(found)
+
+    def _announce(self, server: str, digest: str) -> None:
+        """Lists that changed while the server is away are not announced: each replica hears of its own server's."""
+        fields = "id", server, "by", self._own, "is", "lists", "digest", digest
+        command = ("XADD", self._keys[2], "MAXLEN", "~", _CHANGES, "*", *fields)
+        self._writer.submit(LinkJob([command], lambda _: None))
+
+    def _tell(self, id_: str, record: object) -> None:
+        """Of a session whose record is missing nothing is known: it had to make room, or the server has lost it."""
+        try:
+            if record is not None:
+                self.news.changed(id_, _decoded(id_, record) if record else None)
+        except StoreError as error:
+            log.warning("session_unreadable", session=id_[:40], reason=str(error))
+
+
+def _text(fields: dict[bytes, bytes], name: bytes) -> str:
+    return fields.get(name, b"").decode("ascii", "replace")
+
+
+def _encoded(session: SessionRow) -> bytes:
+    return msgspec.msgpack.encode(_Session(session.principal, session.expires, session.body))
+
+
+def _decoded(id_: str, record: object) -> SessionRow:
+    """Raises `StoreError` for a record that is damaged."""
+    try:
+        found = msgspec.msgpack.decode(record if isinstance(record, bytes) else b"", type=_Session)
+    except msgspec.DecodeError as error:
+        raise StoreError(f"session {id_[:40]}: its record is damaged: {error}") from None
+    return SessionRow(id_, found.principal, found.body, found.expires)

@@ -96,12 +96,6 @@ class Stream:
                 if is_first:  # there is a place to come back to
                     reader.wake()
 
-    def leave(self, reader: "StreamReader") -> None:
-        """One reader less; with the last one the tail goes."""
-        self.readers = tuple(other for other in self.readers if other is not reader)
-        if not self.readers:
-            self._tail = None
-
     def _extend(self, first: int, events: Sequence[Committed]) -> None:
         tail = self._tail
         if tail is None or first != self._tail_first + len(tail):
@@ -153,6 +147,8 @@ class Stream:
 
     async def begun(self) -> None:
         """Returns once the first event is committed, or never will be."""
+        if self.row.last:
+            return
         news = anyio.Event()
         reader = self.reader(news.set, 0)
         try:
@@ -283,7 +279,8 @@ class StreamReader:
         if not self.is_closed:
             self.is_closed = True
             self.wake = nobody
-            self.stream.leave(self)
+            stream = self.stream
+            stream.readers = tuple(reader for reader in stream.readers if reader is not self)
 
     def look(self) -> None:
         """There may be news: wakes the follower, or fetches the missing events."""

@@ -33,7 +33,10 @@ _CRASH: Final = _Kind("upstream_crash", is_retryable=True)
 _RESTART: Final = _Kind("hub_restart", is_retryable=True)
 _KINDS: Final[Mapping[type[RpcError], _Kind]] = {
     RpcError: _INTERNAL,
-    **dict.fromkeys((errors.InvalidParams, errors.UnknownEntry, errors.ToolRemoved, errors.UnknownStream), _CLIENT),
+    **dict.fromkeys(
+        (errors.InvalidParams, errors.UnknownState, errors.UnknownEntry, errors.ToolRemoved, errors.UnknownStream),
+        _CLIENT,
+    ),
     errors.NotReadOnly: _CLIENT,
     **dict.fromkeys((errors.EventsGone, errors.MethodNotFound), _CLIENT),
     **dict.fromkeys((errors.UpstreamLost, errors.ExecutorLost), _CRASH),

@@ -116,6 +116,7 @@ ERRORS: list[tuple[errors.RpcError, str, str, bool]] = [
     (from_wire(b'{"code":"bad"}'), "upstream_error", "upstream_protocol", False),
     (errors.RpcError("internal error of the hub"), "internal_error", "internal", False),
     (errors.InvalidParams("x"), "invalid_params", "client", False),
+    (errors.UnknownState("x"), "unknown_state", "client", False),
     (errors.UnknownEntry("x"), "unknown_entry", "client", False),
     (errors.ToolRemoved("x"), "tool_removed", "client", False),
     (errors.UnknownStream(), "unknown_stream", "client", False),

@@ -1,11 +1,13 @@
 """The measurements of clients that join a background hub: their start, their memory, and the CPU of a call."""
 
+import compileall
 import subprocess
 import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import mcp_hub
 from bench import measure
 from bench.cases import Figures, Result, Run, echoes, merged, share, timed, warm
 from bench.ledger import RelayFailed, Stats
@@ -22,6 +24,8 @@ SHORTER = 4
 
 def start(run: Run) -> None:
     """Spawn to `initialize` answered of clients that join a hub, beside the bare interpreter, by turns."""
+    # as an installer does: with PYTHONDONTWRITEBYTECODE each start would compile what was edited last
+    compileall.compile_dir(Path(mcp_hub.__file__).parent, quiet=2)
     setup, unavailable = Setup("stdio"), dict[str, str]()
     run.say(f"  {START}: {RUNS}")
     samples: dict[str, list[Figures]] = {PLAIN: [], ATTACHED: [], "hub": []}

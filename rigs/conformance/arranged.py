@@ -8,6 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
+import httpx2
+
 from rigs.clients.clients import fastmcp_python
 from rigs.conformance.server.skills import FILES
 from rigs.conformance.suite import ROOT
@@ -60,7 +63,18 @@ async def hub_before(upstream: dict[str, Any], root: Path) -> AsyncIterator[str]
         async with HttpClient(running.url) as client:
             listed = await client.request("tools/list", modern())
             assert listed.last["result"]["tools"], running.stderr
+        if replica_count() > 1:
+            await store_is_settled(running.url)
         yield running.url
+
+
+async def store_is_settled(url: str) -> None:
+    """Returns when the hub can say for certain that a stream is unknown: a lease after its server has started."""
+    unknown = url.removesuffix("/mcp") + "/v1/streams/unknown"
+    with anyio.fail_after(WAIT):
+        async with httpx2.AsyncClient() as client:
+            while (await client.get(unknown)).status_code != 404:
+                await anyio.sleep(0.1)
 
 
 @asynccontextmanager

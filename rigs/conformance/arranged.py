@@ -73,7 +73,7 @@ async def store_is_settled(url: str) -> None:
     unknown = url.removesuffix("/mcp") + "/v1/streams/unknown"
     with anyio.fail_after(WAIT):
         async with httpx2.AsyncClient() as client:
-            while (await client.get(unknown)).status_code != 404:
+            while (await client.get(unknown)).status_code != 404:  # noqa: ASYNC110 - a lease sets no event of ours
                 await anyio.sleep(0.1)
 
 

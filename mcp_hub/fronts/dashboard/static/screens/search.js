@@ -22,7 +22,7 @@ export function Search({ query }) {
     return () => { clearTimeout(timer); stop.abort(); };
   }, [q, version]);
   const best = found?.hits[0]?.score || 1;
-  const parts = [...new Set((found?.hits ?? []).flatMap((hit) => Object.keys(hit.parts)))];
+  const parts = [...new Set((found?.hits ?? []).flatMap((hit) => Object.keys(hit.parts).filter((name) => hit.parts[name] > 0)))];
   return html`<div class="screen"><div class="head"><h1>Search</h1><span class="dim">what find_tools answers to a model</span></div>
     <div class="filters"><${Filter} label="What is the tool needed for?" value=${q} onInput=${(text) => refine({ q: text })} /></div>
     ${problem ? html`<p role="alert">${problem}</p>` : null}

@@ -49,10 +49,11 @@ def join(
             found = _greeted(folder, {**said, "final": "1"} if has_retired else said, until)
             if found is not None:
                 connection, fields = found
-                if fields.get("status") == "ok":
-                    return Joined(handed(connection), fields)
-                connection.close()
-                has_retired = _retires(fields)
+                if fields.get("status") != "ok":
+                    connection.close()
+                    has_retired = _retires(fields)
+                elif (pipes := _handed(connection)) is not None:
+                    return Joined(pipes, fields)
             if time.monotonic() >= until:
                 raise NotJoined(f"the background hub did not answer within {patience:g} s")
             if found is not None or is_alive(folder) or not _started(folder, start, until):
@@ -74,6 +75,15 @@ def request(folder: str, wants: str, patience: float = PATIENCE) -> dict[str, st
     if fields.get("status") != "ok":
         raise NotJoined(fields.get("why") or "it refused")
     return fields
+
+
+def _handed(connection: "_socket.socket") -> "HubPipes | None":
+    """The pipes to a hub that takes us; None if it has ended since. Raises `OSError` if there can be none."""
+    try:
+        return handed(connection)
+    except ConnectionError:
+        connection.close()
+        return None
 
 
 def _retires(fields: "Mapping[str, str]") -> bool:

@@ -51,8 +51,10 @@ class FakeHub:
             status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
             if status == "silent":
                 continue
-            connection.sendall(hello.encoded({"status": status}))
-            if status == "retire":
+            if status == "leaves":  # takes the client, and ends before it has got the pipes
+                connection.shutdown(socket.SHUT_RD)
+            connection.sendall(hello.encoded({"status": "ok" if status == "leaves" else status}))
+            if status in ("retire", "leaves"):
                 self.end()
                 return
 
@@ -150,6 +152,12 @@ def test_an_older_hub_retires_once_and_its_successor_is_taken_whatever_its_build
     joined = join(str(tmp_path), SAID, starting(tmp_path, started, "ok"))
     joined.pipes.close()
     assert "final" not in old.hellos[0] and started[1].hellos[0]["final"] == "1"
+
+
+def test_a_hub_that_ends_before_it_has_the_pipes_is_followed_by_another(tmp_path: Path, started: list[FakeHub]) -> None:
+    started.append(FakeHub(tmp_path, "leaves"))
+    join(str(tmp_path), SAID, starting(tmp_path, started, "ok")).pipes.close()
+    assert [len(hub.hellos) for hub in started] == [1, 1]
 
 
 def test_a_busy_older_hub_stays(tmp_path: Path, started: list[FakeHub]) -> None:

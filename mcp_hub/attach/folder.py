@@ -105,15 +105,29 @@ def _write_key(path: str) -> None:
         os.unlink(draft)
 
 
+def make_folder(path: "str | os.PathLike[str]") -> None:
+    """Makes a folder, unless it exists: this folder and each missing one above it are 0700, whatever the umask is.
+
+    No other function of the hub makes folders: `os.makedirs` and `Path.mkdir` apply a mode to the last folder only.
+    Raises `OSError`.
+    """
+    folder = os.fspath(path)
+    missing = []
+    while folder and not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for folder in reversed(missing):
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError:
+            if not os.path.isdir(folder):  # unless another process was quicker
+                raise
+
+
 def make_private(path: str) -> None:
     """A folder that only this user can look into. Raises `OSError`, `Untrusted` for one that was there otherwise."""
     parent = os.path.dirname(path)
-    if not os.path.isdir(parent):
-        os.makedirs(parent, 0o700, exist_ok=True)
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
+    make_folder(path)
     if (problem := problem_of(path)) is not None:
         raise Untrusted(problem)
     if (problem := _problem_of_parent(parent)) is not None:

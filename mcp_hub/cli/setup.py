@@ -75,10 +75,10 @@ _output_option = click.option(
 
 def _made(folder: Path) -> Path:
     """The folder, which exists then. Exits with 2 if it cannot be made."""
-    from mcp_hub.cli.render.media import make_folder
+    from mcp_hub.cli.render.media import make_media_folder
 
     try:
-        make_folder(folder)
+        make_media_folder(folder)
     except OSError as problem:
         fail("output_unwritable", f"{folder} is not a folder to write to: {problem.strerror}. Choose another --output.")
     return folder

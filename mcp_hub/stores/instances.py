@@ -10,8 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from mcp_hub.attach.folder import make_folder
 from mcp_hub.ids import ids
-from mcp_hub.stores.locks import is_at, lock_file, make_folder, open_plain, remove, take
+from mcp_hub.stores.locks import is_at, lock_file, open_plain, remove, take
 
 _fresh: Final = ids(os.urandom)
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from mcp_hub.stores.locks import lock_file, make_folder, open_plain, remove, take
+from mcp_hub.attach.folder import make_folder
+from mcp_hub.stores.locks import lock_file, open_plain, remove, take
 
 _LARGEST: Final = 64 << 20
 """Bytes of a file that is read; the hub writes far smaller ones."""

@@ -50,11 +50,6 @@ def aside_of(path: Path | str) -> str:
     return f"{path}.corrupt-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
 
 
-def make_folder(path: Path) -> None:
-    """A folder for nobody else's eyes, unless it is there. Raises `OSError`."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
 def lock_file(path: Path) -> int:
     """Opens a file to lock, for nobody else's eyes; makes it if need be. Raises `OSError`."""
     return open_plain(path, os.O_RDWR | os.O_CREAT)

@@ -15,11 +15,11 @@ import msgspec
 
 from mcp_hub import __version__
 from mcp_hub.app.limits import state_dir
-from mcp_hub.attach.folder import HTTP_SOCKET
+from mcp_hub.attach.folder import HTTP_SOCKET, make_folder
 from mcp_hub.clock import wall_time
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.logs import get_logger
-from mcp_hub.stores.locks import is_at, lock_file, make_folder, remove, take
+from mcp_hub.stores.locks import is_at, lock_file, remove, take
 
 log = get_logger(__name__)
 

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mcp_hub.app.limits import state_dir
+from mcp_hub.attach.folder import make_folder
 from mcp_hub.cli.clients.files.acts import Acts, FileChange
 from mcp_hub.cli.clients.files.replace import FileRefused
 from mcp_hub.cli.imports.found import FoundServer, FoundServers, SkippedServer
@@ -16,7 +17,6 @@ from mcp_hub.cli.servers_file.servers_file import EditRefused, PutServer, Server
 from mcp_hub.config.load.load import load
 from mcp_hub.config.schema.remote import is_this_machine
 from mcp_hub.errors import ConfigError, ConfigFinding
-from mcp_hub.stores.locks import make_folder
 from mcp_hub.types import JsonObject
 
 

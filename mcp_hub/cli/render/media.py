@@ -12,6 +12,8 @@ from mimetypes import MimeTypes
 from pathlib import Path
 from typing import Final
 
+from mcp_hub.attach.folder import make_folder
+
 _TYPES: Final = {
     **{"audio/wav": ".wav", "audio/ogg": ".ogg", "audio/webm": ".webm", "audio/mp4": ".m4a", "audio/flac": ".flac"},
     **{"image/webp": ".webp", "image/avif": ".avif", "application/gzip": ".gz"},
@@ -19,9 +21,9 @@ _TYPES: Final = {
 """MIME types that the table of Python may lack."""
 
 
-def make_folder(folder: Path) -> None:
+def make_media_folder(folder: Path) -> None:
     """Makes the folder, for nobody else to look into, unless it exists. Raises `OSError`."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(13, "Permission denied", str(folder))
 

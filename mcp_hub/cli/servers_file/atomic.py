@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 
 from mcp_hub.app.limits import state_dir
+from mcp_hub.attach.folder import make_folder
 from mcp_hub.cli.clients.files.replace import Changed, FileRefused, content_of, locked, replace, target_of
 from mcp_hub.errors import ConfigError, ConfigFinding
-from mcp_hub.stores.locks import make_folder
 
 _ATTEMPTS: Final = 2
 """A file that somebody changes while it is edited is edited once more."""

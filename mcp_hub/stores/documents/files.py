@@ -17,10 +17,11 @@ from typing import Final, NamedTuple
 
 import anyio
 
+from mcp_hub.attach.folder import make_folder
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.documents.base import DocumentLimits, Part, check_size, document_id, is_document_id, surplus
-from mcp_hub.stores.locks import make_folder, open_plain, remove
+from mcp_hub.stores.locks import open_plain, remove
 
 log = get_logger(__name__)
 

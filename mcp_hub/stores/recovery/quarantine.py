@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mcp_hub.stores.locks import aside_of, lock_file, make_folder, take
+from mcp_hub.attach.folder import make_folder
+from mcp_hub.stores.locks import aside_of, lock_file, take
 from mcp_hub.stores.sqlite.schema import COMPANIONS
 
 

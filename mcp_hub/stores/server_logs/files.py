@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.stores.locks import lock_file, make_folder, open_plain, remove, take
+from mcp_hub.attach.folder import make_folder
+from mcp_hub.stores.locks import lock_file, open_plain, remove, take
 from mcp_hub.types import JsonObject
 
 LARGEST: Final = 1 << 20

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from mcp_hub.attach.folder import make_folder
 from mcp_hub.stores.faults import StoreFault, faulty
-from mcp_hub.stores.locks import make_folder, set_special_aside
+from mcp_hub.stores.locks import set_special_aside
 
 VERSION: Final = 1
 """Of the tables; a file of a later one is left alone."""

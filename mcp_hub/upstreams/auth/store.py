@@ -14,8 +14,9 @@ from typing import BinaryIO, Final
 import anyio
 import msgspec
 
+from mcp_hub.attach.folder import make_folder
 from mcp_hub.masking import learn
-from mcp_hub.stores.locks import lock_file, make_folder, open_plain, take
+from mcp_hub.stores.locks import lock_file, open_plain, take
 from mcp_hub.upstreams.auth.grants import Grant, LoginFailed
 
 _LARGEST: Final = 256 << 10

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from mcp_hub.attach.folder import make_folder
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.locks import open_plain
 from mcp_hub.types import Era, JsonObject, Kind, Snapshot
@@ -130,7 +131,7 @@ class ListFile(msgspec.Struct, frozen=True):
         return msgspec.json.encode(_Document(_FORMAT, self.key, kept, lists))
 
     def _replace(self, data: bytes) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self.folder)
         fresh = self.folder / f"{self.path.name}.{secrets.token_hex(8)}"
         opened = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub.attach.folder import make_folder
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.locks import open_plain
 from mcp_hub.types import HANDSHAKE, MODERN, Era
@@ -170,7 +171,7 @@ class EraCache:
         if self._path is None:
             return
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(self._path.parent)
             fresh = self._path.with_suffix(f".{os.getpid()}")
             fresh.unlink(missing_ok=True)  # of a hub that was killed, with the mode that it had
             with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

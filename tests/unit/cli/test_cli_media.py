@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.cli.render.media import make_folder, saved
+from mcp_hub.cli.render.media import make_media_folder, saved
 
 PNG = b"\x89PNG\r\n"
 
@@ -48,7 +48,7 @@ def test_no_file_is_overwritten_and_no_link_is_followed(tmp_path: Path) -> None:
 
 def test_folder_and_files_are_for_their_owner_only(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
-    make_folder(folder)
+    make_media_folder(folder)
     list(saved([block()], folder))
     assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
     assert stat.S_IMODE(os.stat(folder / "1.png").st_mode) == 0o600
@@ -63,4 +63,4 @@ def test_data_that_are_not_base64_are_said_so(tmp_path: Path) -> None:
 def test_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError):
-        make_folder(tmp_path / "file")
+        make_media_folder(tmp_path / "file")

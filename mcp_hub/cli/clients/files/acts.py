@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub.attach.folder import make_folder
 from mcp_hub.cli.clients.files.replace import (
     Changed,
     FileRefused,
@@ -20,7 +21,7 @@ from mcp_hub.cli.clients.files.replace import (
     unreadable,
     unwritable,
 )
-from mcp_hub.stores.locks import make_folder, remove
+from mcp_hub.stores.locks import remove
 
 _MOST: Final = 20
 """Acts that are kept to be undone."""

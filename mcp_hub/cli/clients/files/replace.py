@@ -10,7 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from mcp_hub.stores.locks import lock_file, make_folder, remove, take
+from mcp_hub.attach.folder import make_folder
+from mcp_hub.stores.locks import lock_file, remove, take
 
 BACKUP: Final = ".mcp-hub-backup"
 """The suffix of the copy beside a file: its content before the hub changed it last, for nobody else's eyes."""
@@ -97,7 +98,7 @@ def replace(path: Path, before: bytes | None, after: bytes | None) -> None:
             _check(path, before)
             path.unlink(missing_ok=True)
         else:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             with _temporary(path, after) as fresh:
                 _check(path, before)
                 fresh.replace(path)

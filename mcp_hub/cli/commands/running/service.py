@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from mcp_hub.attach.folder import make_folder
 from mcp_hub.cli.commands.running.units import MARK, HubService, ServicePlan, plan
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, config_path, fail, load_config
@@ -52,7 +53,7 @@ def install(dry_run: bool, config: str | None) -> None:
         return
     _check_ours(made.file)
     try:
-        made.file.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(made.file.parent)
         made.file.write_bytes(made.text)
     except OSError as problem:
         fail("output_unwritable", f"{made.file} cannot be written: {problem.strerror}. Check its folder.")

@@ -16,7 +16,7 @@ from mcp_hub.catalog.discovery.definitions import search_tool
 from mcp_hub.catalog.exported import ExportedNames
 from mcp_hub.catalog.exposure import decided, exposed
 from mcp_hub.catalog.flags import decoded
-from mcp_hub.catalog.names import begins_with
+from mcp_hub.catalog.names import prefix_in
 from mcp_hub.catalog.pins import Verdict
 from mcp_hub.catalog.resources.links import Remembered, readdress
 from mcp_hub.catalog.routes import text
@@ -161,9 +161,10 @@ class Catalog:
     def unlisted(self, profile: str | None, name: str) -> UpstreamStatus | None:
         """The profile's server that a name must be of, going by its prefix, if that one has never been listed."""
         prefixes = {server: own.prefix for server, own in self._rules[profile].servers.items() if own.prefix}
-        wanted = name[:_LONGEST_PREFIX]
-        fit = [(len(prefix), server) for server, prefix in prefixes.items() if begins_with(wanted, prefix)]
-        upstream = self._upstreams.get(max(fit)[1]) if fit else None
+        exported, longest = name[:_LONGEST_PREFIX], self._rules[profile].max_name_length
+        fit = [(prefix_in(exported, prefix, longest), server) for server, prefix in prefixes.items()]
+        length, server = max(fit, default=(0, ""))
+        upstream = self._upstreams.get(server) if length else None
         return upstream.status() if upstream is not None and upstream.snapshot() is None else None
 
     async def search(self, profile: str | None, query: str, limit: int, server: str | None = None) -> SearchAnswer:

@@ -164,7 +164,7 @@ def _named(
             exported = {(server, uri): roots.exported(server, uri) or uri for server, uri in origins}
         case Kind.PROMPT:
             wanted = [_wanted(origin, rules, UNCHANGED, ()) for origin in origins]
-            exported = names.assign(wanted, max_length=rules.max_name_length, reserved=frozenset())
+            exported = names.assign(wanted, max_length=rules.max_name_length, reserved=frozenset(), noun="prompt")
         case Kind.TOOL:
             overrides = {(server, key): find_override(rules.servers[server].overrides, key) for server, key in origins}
             wanted = [_wanted(origin, rules, override, new) for origin, override in overrides.items()]

@@ -5,12 +5,16 @@ alike. A name depends only on its own origin and on those that want the same nam
 """
 
 import re
+import unicodedata
 from base64 import b32encode
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import sha256
+from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.types import Origin
 
@@ -19,6 +23,36 @@ MIN_LENGTH = 16  # below this a cut name is little more than its hash
 _HASH_LENGTH = 6  # 30 bits: among 10,000 tools only those that also share the rest of the name can meet
 _LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+_SERVER: Final = "server"
+_NUMBERS: Final = 10**6
+_MIN_STEM: Final = 3
+"""Letters of a server's name that still say something."""
+_STEM_SHARE: Final = 5
+"""A server's part takes at most one in so many characters of a name whose tool does not fit."""
+_LONGEST_SPELLED: Final = 1024
+"""Characters of a name outside of ASCII that are transliterated: more than `definitions` lets through."""
+_WORD = re.compile(r"(?=[_-])|(?<=[a-z0-9])(?=[A-Z])")
+_FILLERS: Final = frozenset({"mcp", "server"})
+"""Words of a server's name that say nothing about it, and go first."""
+
+# transliteration of letters that Unicode does not take apart into ASCII and a mark: the usual one for passports
+_LATIN: Final = {**dict(zip("æœøđðłßþıħŋ", "ae oe o d d l ss th i h n".split(), strict=True)), "ĸ": "k", "ſ": "s"}
+_CYRILLIC: Final = dict(
+    zip(
+        "абвгдежзийклмнопрстуфхцчшщъыьэюяіїєґўђѓјљњћќџ",
+        (
+            "a b v g d e zh z i i k l m n o p r s t u f kh ts ch sh shch - y - e iu ia i i ie g u d g j lj nj c k dz"
+        ).split(),
+        strict=True,
+    )
+)
+_GREEK: Final = dict(
+    zip("αβγδεζηθικλμνξοπρσςτυφχψω", "a v g d e z i th i k l m n x o p r s s t y f ch ps o".split(), strict=True)
+)
+_LETTERS: Final = {letter: text.strip("-") for table in (_LATIN, _CYRILLIC, _GREEK) for letter, text in table.items()}
+_SYLLABLE = re.compile(r"(?:HIRAGANA LETTER|KATAKANA LETTER|HANGUL SYLLABLE)(?: SMALL)? ([A-Z]+)")
+"""The Unicode names of letters that end in their sound. They never change (Unicode, "Name Stability")."""
+_SILENT: Final = frozenset("ーゝゞ")  # they prolong or repeat the sound before them
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -32,8 +66,10 @@ class Wanted(msgspec.Struct, frozen=True):
     yields: bool = False
 
 
-def assign(wanted: Iterable[Wanted], *, max_length: int = 48, reserved: frozenset[str] = RESERVED) -> dict[Origin, str]:
-    """A name for each origin, matching `^[A-Za-z_][A-Za-z0-9_-]*$`.
+def assign(
+    wanted: Iterable[Wanted], *, max_length: int = 48, reserved: frozenset[str] = RESERVED, noun: str = "tool"
+) -> dict[Origin, str]:
+    """A name for each origin, matching `^[A-Za-z_][A-Za-z0-9_-]*$`; one that cannot be spelled is a numbered `noun`.
 
     All that want the same name get a suffix, so nobody's name can be taken over; only a legal rename beats a generated
     name, and what is called so anyway beats others of its own server. Raises: ValueError below `MIN_LENGTH`.
@@ -44,7 +80,7 @@ def assign(wanted: Iterable[Wanted], *, max_length: int = 48, reserved: frozense
     renamed = {origin: one.rename for origin, one in by_origin.items() if _is_fit(one.rename, max_length, reserved)}
     wishers = Counter(renamed.values())
     names = {origin: name for origin, name in renamed.items() if name is not None and wishers[name] == 1}
-    others = {origin: _plain(one, reserved) for origin, one in by_origin.items() if origin not in names}
+    others = {origin: _plain(one, reserved, noun) for origin, one in by_origin.items() if origin not in names}
     taken = {*reserved, *(name for name in renamed.values() if name is not None)}
     for yields in (False, True):
         group = {origin: plain for origin, plain in others.items() if by_origin[origin].yields is yields}
@@ -59,29 +95,105 @@ def _is_fit(rename: str | None, max_length: int, reserved: frozenset[str]) -> bo
     return _LEGAL.fullmatch(rename) is not None
 
 
-def _plain(one: Wanted, reserved: frozenset[str]) -> str:
+class _Parts(msgspec.Struct, frozen=True):
+    """A name in the making, of legal characters: the server's part, which may be empty, and the tool's.
+
+    `short` is the server's part without the scope or folder in front of it.
+    """
+
+    tool: str
+    server: str = ""
+    short: str = ""
+
+    @property
+    def whole(self) -> str:
+        return _headed(f"{self.server}_{self.tool}" if self.server else self.tool)
+
+
+def _plain(one: Wanted, reserved: frozenset[str], noun: str) -> _Parts:
     """The name that `one` gets if nobody else wants it and it fits."""
     if one.rename:
-        name = _legal(one.rename)
+        parts = _Parts(_spelled(one.rename, noun))
     elif not one.prefix or (not one.always and begins_with(one.name, one.prefix)):
-        name = _legal(one.name)
+        parts = _Parts(_spelled(one.name, noun))
     else:
-        name = _legal(f"{one.prefix}_{one.name}")
-    return _legal(f"{one.server}_{name}") if name in reserved else name
+        parts = _prefixed(one.prefix, _spelled(one.name, noun))
+    return _prefixed(one.server, parts.whole) if parts.whole in reserved else parts
+
+
+def _prefixed(server: str, tool: str) -> _Parts:
+    return _Parts(tool, _spelled(server, _SERVER), _spelled(server.rpartition("/")[2], _SERVER))
 
 
 def begins_with(name: str, prefix: str) -> bool:
     """Whether a name has the prefix already, or is it."""
-    name, prefix = _legal(name).lower(), _legal(prefix).lower()
+    name, prefix = _headed(_spelled(name, "")).lower(), _headed(_spelled(prefix, _SERVER)).lower()
     return name == prefix or name.startswith((f"{prefix}_", f"{prefix}-"))
 
 
-def _legal(text: str) -> str:
-    text = _ILLEGAL.sub("_", text)
+def prefix_in(name: str, prefix: str, max_length: int) -> int:
+    """The length of this prefix, whole or shortened, in an exported name; 0 if it is not there."""
+    if begins_with(name, prefix):
+        return len(_spelled(prefix, _SERVER))
+    parts = _prefixed(prefix, "")
+    for room in range(len(parts.server) - 1, _MIN_STEM - 1, -1):
+        part = _headed(_shortened(parts, room))
+        if name.startswith(f"{part}_") and _is_shortened(name, replace(parts, tool=name[len(part) + 1 :]), max_length):
+            return len(part)
+    return 0
+
+
+def _is_shortened(name: str, parts: "_Parts", max_length: int) -> bool:
+    """Whether a tool of this server can have the name; of one with a hash, if its tool's name is cut as it is there."""
+    if _fitting(parts, max_length) == name:
+        return True
+    hashed = _HASH_LENGTH + 1
+    return _cut(replace(parts, tool=parts.tool[:-hashed]), max_length - hashed) == name[:-hashed]
+
+
+def _headed(text: str) -> str:
     return text if _LEGAL.match(text) else f"_{text}"
 
 
-def _settle(plain: dict[Origin, str], taken: set[str], max_length: int) -> dict[Origin, str]:
+@lru_cache(maxsize=4096)
+def _spelled(text: str, noun: str) -> str:
+    """The text in legal characters, one for one where it is ASCII.
+
+    Latin, Greek, Cyrillic, Kana and Hangul are transliterated. Where other letters or signs are left, a number that
+    depends on the text alone follows, behind the `noun` if nothing else is left.
+    """
+    if text.isascii():
+        return _ILLEGAL.sub("_", text)
+    pieces = [_romanized(letter) for letter in unicodedata.normalize("NFKC", text[:_LONGEST_SPELLED])]
+    spelled = re.sub(r"_{2,}", "_", "".join("_" if piece is None else piece for piece in pieces)).strip("_")
+    if spelled and None not in pieces:
+        return spelled
+    number = int.from_bytes(sha256(text.encode(errors="surrogatepass")).digest()) % _NUMBERS
+    return f"{spelled or noun}_{number:06}"
+
+
+def _romanized(letter: str) -> str | None:
+    """A letter in legal characters: `_` for a border of words, nothing for a mark; None if it cannot be said so."""
+    if letter.isascii():
+        return _ILLEGAL.sub("_", letter)
+    if letter in _SILENT:
+        return ""
+    if (base := _LETTERS.get(letter.lower())) is None and (sound := _SYLLABLE.fullmatch(unicodedata.name(letter, ""))):
+        base = sound[1].lower()
+    if base is not None:
+        return base.capitalize() if letter.isupper() else base
+    apart = unicodedata.normalize("NFKD", letter)
+    if len(apart) > 1 and not unicodedata.combining(apart[0]):
+        return _romanized(apart[0])
+    match unicodedata.category(letter)[0]:
+        case "M":
+            return ""
+        case "P" | "Z" | "C":
+            return "_"
+    return None
+
+
+def _settle(plain: dict[Origin, _Parts], taken: set[str], max_length: int) -> dict[Origin, str]:
     """Everyone proposes at once; all that meet, or meet a taken name, go on to their next proposal.
 
     A name that was fought over stays taken: a later proposal must not win what its owners gave up. Only where all of
@@ -109,11 +221,38 @@ def _settle(plain: dict[Origin, str], taken: set[str], max_length: int) -> dict[
     return names
 
 
-def _proposal(plain: str, origin: Origin, attempt: int, max_length: int) -> str:
-    if attempt == 0 and len(plain) <= max_length:
-        return plain
+def _proposal(plain: _Parts, origin: Origin, attempt: int, max_length: int) -> str:
+    if attempt == 0 and (fitting := _fitting(plain, max_length)) is not None:
+        return fitting
     # a name that was cut has its hash from the start, so its first two proposals are the same
     salt = () if attempt <= 1 else (str(attempt),)
     text = "\0".join((*origin, *salt)).encode(errors="surrogatepass")
     suffix = b32encode(sha256(text).digest()).decode().lower()[:_HASH_LENGTH]
-    return f"{plain[: max_length - _HASH_LENGTH - 1]}_{suffix}"
+    return f"{_cut(plain, max_length - _HASH_LENGTH - 1)}_{suffix}"
+
+
+def _fitting(plain: _Parts, room: int) -> str | None:
+    """The name with the whole tool's name in it, in this many characters; the server's part gives way."""
+    if len(whole := plain.whole) <= room:
+        return whole
+    part = _shortened(plain, room - len(plain.tool) - 1)
+    return shorter if len(shorter := _headed(f"{part}_{plain.tool}" if part else plain.tool)) <= room else None
+
+
+def _cut(plain: _Parts, room: int) -> str:
+    """The name in this many characters: as `_fitting`, or with as much of the tool's name as there is room for."""
+    if len(whole := plain.whole) <= room:
+        return whole
+    part = _shortened(plain, max(room - len(plain.tool) - 1, room // _STEM_SHARE))
+    return _headed(f"{part}_{plain.tool}" if part else plain.tool)[:room]
+
+
+def _shortened(plain: _Parts, room: int) -> str:
+    """The server's part in this many characters: without what says least, word by word, at last within a word."""
+    if len(plain.server) <= room:
+        return plain.server
+    words = _WORD.split(plain.short)
+    telling = [word for word in words if word.strip("_-") and word.strip("_-").lower() not in _FILLERS] or words
+    forms = [plain.short, *("".join(telling[:count]).strip("_-") for count in range(len(telling), 0, -1))]
+    fitting = next((form for form in forms if len(form) <= room), None)
+    return fitting or (forms[-1][:room].rstrip("_-") if room >= _MIN_STEM else "")

@@ -1,6 +1,8 @@
+import re
+
 import pytest
 
-from mcp_hub.catalog.names import RESERVED, Wanted, assign
+from mcp_hub.catalog.names import RESERVED, Wanted, assign, prefix_in
 
 
 def named(*wanted: Wanted, max_length: int = 48) -> list[str]:
@@ -23,7 +25,18 @@ def named(*wanted: Wanted, max_length: int = 48) -> list[str]:
         (Wanted("s", "a.b/c d"), "a_b_c_d"),
         (Wanted("s", "2fa", None), "_2fa"),
         (Wanted("s", "-x", None), "_-x"),
-        (Wanted("s", "天气", "maps"), "maps___"),
+        (Wanted("s", "天气", "maps"), "maps_tool_048471"),
+        (Wanted("s", "查询weather", "maps"), "maps_weather_077359"),
+        (Wanted("s", "deploy🚀"), "deploy_340350"),
+        (Wanted("s", "get", "数据库"), "server_301338_get"),
+        (Wanted("s", "Größe", "café"), "cafe_Grosse"),
+        (Wanted("s", "Übersicht – alle Dateien"), "Ubersicht_alle_Dateien"),
+        (Wanted("s", "Поиск файлов"), "Poisk_failov"),
+        (Wanted("s", "αναζήτηση"), "anazitisi"),
+        (Wanted("s", "テスト"), "tesuto"),
+        (Wanted("s", "날씨"), "nalssi"),
+        (Wanted("s", "ｇｅｔ＿ｘ"), "get_x"),
+        (Wanted("s", "tìm_kiếm"), "tim_kiem"),
         (Wanted("s", "add", "git", rename="sum"), "sum"),
         (Wanted("s", "add", "git", rename="my sum"), "my_sum"),
         (Wanted("s", "find_tools"), "s_find_tools"),
@@ -33,6 +46,63 @@ def named(*wanted: Wanted, max_length: int = 48) -> list[str]:
 )
 def test_a_lone_name_is_as_plain_as_the_rules_allow(wanted: Wanted, name: str) -> None:
     assert named(wanted) == [name]
+
+
+AWS = "awslabs.billing-cost-management-mcp-server"
+
+
+@pytest.mark.parametrize(
+    ("server", "tool", "name"),
+    [
+        (AWS, "get", "awslabs_billing-cost-management-mcp-server_get"),
+        (AWS, "get_cost", "awslabs_billing-cost-management_get_cost"),
+        (AWS, "get_cost_and_usage", "awslabs_billing-cost_get_cost_and_usage"),
+        (AWS, "list_savings_plans_of_the_account", "awslabs_list_savings_plans_of_the_account"),
+        (AWS, "x" * 44, "aws_" + "x" * 44),
+        (AWS, "x" * 46, "x" * 46),
+        (AWS, "get_cloudformation_pre_deploy_validation_v2", "awsl_get_cloudformation_pre_deploy_validation_v2"),
+        ("io.github.someone/weather-server", "get_forecast_for_a_week", "weather-server_get_forecast_for_a_week"),
+        (
+            "mcp-server-kubernetes-cluster",
+            "describe_all_the_resources_by_name",
+            "kubernetes_describe_all_the_resources_by_name",
+        ),
+        (
+            "MyCompanyInternalTickets",
+            "find_all_of_the_open_tickets_of_me",
+            "MyCompany_find_all_of_the_open_tickets_of_me",
+        ),
+        ("s" * 64, "get_all", "s" * 40 + "_get_all"),
+    ],
+)
+def test_a_long_server_name_gives_way_word_by_word_and_the_tools_name_stays(server: str, tool: str, name: str) -> None:
+    assert named(Wanted(server, tool, server)) == [name]
+
+
+def test_a_tool_that_is_too_long_itself_leaves_its_server_a_word() -> None:
+    first, second = named(Wanted("a", "get_" + "x" * 60, AWS), Wanted("b", "get_" + "x" * 60, "github"))
+    assert first.startswith("awslabs_get_xxx") and second.startswith("github_get_xxx")
+    assert len(first) == len(second) == 48
+
+
+def test_servers_whose_names_are_shortened_alike_both_get_a_suffix() -> None:
+    tool = "get_" + "x" * 32
+    first, second = named(Wanted("a", tool, "corp-finance-reports"), Wanted("b", tool, "corp-purchase-reports"))
+    assert first != second
+    assert all(re.fullmatch(r"corp_get_x{32}_[a-z2-7]{6}", name) for name in (first, second))
+
+
+@pytest.mark.parametrize("prefix", [AWS, "数据库", "Größe", "s" * 64, "io.github.someone/weather-server", "git"])
+@pytest.mark.parametrize("tool", ["get", "get_cost_and_usage", "x" * 40, "y" * 60])
+def test_an_exported_name_shows_its_prefix_however_short(prefix: str, tool: str) -> None:
+    (name,) = named(Wanted("s", tool, prefix))
+    length = prefix_in(name, prefix, 48)
+    assert length and name[length] == "_" and tool.startswith(name[length + 1 :].partition("_")[0][:20])
+
+
+def test_a_name_of_another_server_shows_no_shortened_prefix() -> None:
+    assert prefix_in("awslabs_get", AWS, 48) == 0
+    assert prefix_in("aws_get_cost_and_usage", AWS, 48) == 0
 
 
 def test_names_that_join_alike_all_get_a_suffix() -> None:

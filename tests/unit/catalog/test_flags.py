@@ -165,7 +165,7 @@ def test_words_that_are_no_tool_of_another_server_are_no_flag(text: str) -> None
 @pytest.mark.parametrize("hidden", ["\u200b", "\u2800", "\u3164", "\u202e"])
 def test_what_is_hidden_in_a_name_is_flagged_though_clients_know_another(hidden: str) -> None:
     (found,) = inspected(offer("a", (f"send{hidden}message", "")))
-    assert (found.exported, found.flag.where) == ("a_send_message", "name")
+    assert found.exported.startswith("a_send_message") and found.flag.where == "name"
     assert f"send<U+{ord(hidden):04X}>message" in found.flag.text
     assert inspected(offer("a", ("send.message", ""), ("grüße", ""))) == []
 

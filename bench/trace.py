@@ -142,7 +142,7 @@ async def _serve(config: str, read: IO[bytes], write: IO[bytes], folder: Path) -
     path.write_text(config)
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "MCP_HUB_STATE_DIR": str(folder / "state")}
     async with open_app(load(path, env), env) as app:
-        front = StdioFront(app.hub, app.binding, Caller(has_own_hub=True))
+        front = StdioFront(app.hub, app.binding, Caller(has_own_hub=True), lambda: 0.0)
         await front.serve(read, write, app.settings.hub.limits.line)
         front.close()
 

@@ -71,7 +71,7 @@ class Shim:
                 self._rejoin()
             assert state.pipes is not None
             if state.waiting or state.polled != _USUAL:
-                state.poll_for(self._read)
+                state.poll_for(self._read, self._write)
             is_usual = state.polled == _USUAL and not state.known
             if not (self._pass_on(state.pipes) if is_usual else self._take_what_is_there()):
                 return
@@ -107,11 +107,13 @@ class Shim:
                         self._tell(data[sent:])
 
     def _take_what_is_there(self) -> bool:
-        """As `_take_from_hub`."""
+        """False once the connection has ended, at the hub's side or at the client's."""
         state = self._state
         for file, _ in state.poll():
             if file == self._read:
                 self._take_from_client(os.read(file, _PORTION))
+            elif file == self._write:
+                return False  # the client is gone: nobody reads the answers
             elif state.pipes is None:
                 break  # it was lost
             elif file == state.pipes.write:
@@ -349,8 +351,8 @@ class _State:
         if time.monotonic() - self.since > _SHORT or self.is_stopping:
             self.losses = 0
 
-    def poll_for(self, client: int) -> None:
-        """Polls for the hub, and for the client if it may send more."""
+    def poll_for(self, client: int, output: int) -> None:
+        """Polls for the hub, and for the client if it may send more; after that, whether it still reads `output`."""
         reads, writes = not self.has_ended and len(self.waiting) < _WAITING, bool(self.waiting)
         if (reads, writes) != self.polled:
             assert self.pipes is not None
@@ -360,4 +362,6 @@ class _State:
                 poll.register(self.pipes.write, select.POLLOUT)
             if reads:
                 poll.register(client, select.POLLIN)
+            if self.has_ended:
+                poll.register(output, 0)
             self.poll, self.polled = poll.poll, (reads, writes)

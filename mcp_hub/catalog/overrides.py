@@ -16,6 +16,7 @@ from mcp_hub.catalog.hints import NO_CLAIMS, EffectiveHints, HintClaims, HintRul
 from mcp_hub.errors import InvalidParams
 from mcp_hub.globs import first_match
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
+from mcp_hub.protocol.meta import is_absent
 from mcp_hub.types import RawObject
 
 _required = msgspec.json.Decoder(list[str]).decode
@@ -32,7 +33,7 @@ class Supplied(msgspec.Struct, frozen=True):
 
     def completed(self, given: msgspec.Raw | None, tool: str) -> msgspec.Raw:
         """The `arguments` of a call, the caller's first. Raises: InvalidParams for fixed ones, and no object."""
-        own = raw_object(msgspec.UNSET if given is None or bytes(given) == b"null" else given)
+        own = raw_object(msgspec.UNSET if given is None or is_absent(given) else given)
         if own is None:
             raise InvalidParams("tools/call: params.arguments must be an object")
         for name in self.fixed:

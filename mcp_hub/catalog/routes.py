@@ -14,6 +14,7 @@ from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.errors import InvalidParams, NotApproved, ToolRemoved, UnknownEntry
 from mcp_hub.masking import hide
+from mcp_hub.protocol.meta import is_absent
 from mcp_hub.types import Era, JsonObject, Kind, RawObject, UpstreamStatus, condition
 
 Unlisted = Callable[[str], UpstreamStatus | None]
@@ -35,6 +36,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
 _RESOURCE_NOT_FOUND = -32002  # up to 2025-11-25 (server/resources, "Error Handling"); 2026-07-28 has -32602 there
 _string = msgspec.json.Decoder(str).decode
 _TOOL: Final = Kind.TOOL
+_NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
 
 
 def route(view: CatalogView, era: Era, method: str, params: RawObject, unlisted: Unlisted = lambda name: None) -> Route:
@@ -75,7 +77,9 @@ def _encoded(value: object) -> msgspec.Raw:
 def _named(view: CatalogView, kind: Kind, method: str, params: RawObject, unlisted: Unlisted) -> Route:
     arguments = params.get("arguments")
     if arguments is not None and bytes(memoryview(arguments)[:1]) not in (b"{", b"n"):
-        raise InvalidParams(f"{method}: params.arguments must be an object")
+        if not is_absent(arguments):
+            raise InvalidParams(f"{method}: params.arguments must be an object")
+        params = {**params, "arguments": _NO_ARGUMENTS}
     try:
         name = _string(params.get("name", b""))
     except (msgspec.DecodeError, RecursionError):

@@ -22,8 +22,8 @@ from mcp_hub.sessions.session import Caller
 from mcp_hub.wire.pipe import Pipe
 from mcp_hub.wire.socket_pipe import SocketPipe
 
-_LAST_ANSWERS: Final = 1.0
-"""Seconds that the answers to a client which will ask no more may take; then the hub ends, and says so."""
+_READER_CHECK: Final = 0.2
+"""Seconds between two looks whether a client that has closed its input still reads."""
 
 
 def take_stdio() -> tuple[IO[bytes], IO[bytes]]:
@@ -53,19 +53,24 @@ class StdioFront:
     """Serves one pipe until the client closes it."""
 
     def __init__(
-        self, hub: HubPort, binding: Binding, caller: Caller, bond: ClientBond | None = None, key: str = "stdio"
-    ) -> None:
-        """`bond` is that of a client with a hub of its own, unless given; `key` tells the client apart from others."""
+        self, hub: HubPort, binding: Binding, caller: Caller, drain: Callable[[], float],
+        bond: ClientBond | None = None, key: str = "stdio",
+    ) -> None:  # fmt: skip
+        """`drain`: seconds that a client which has closed its input, but still reads, may wait for its answers.
+
+        `bond` is that of a client with a hub of its own, unless given; `key` tells the client apart from others.
+        """
         # all requests are one client's, so they share a session key
         modern = partial(modern_session, caller, key=key, apps={})
         self._turn = hub.turn
+        self._drain = drain
         self._bond = bond if bond is not None else OwnHubBond()
         self._duplex = Duplex(hub, binding, caller, modern, bond=self._bond)
         self._ended = anyio.Event()
         self._pipe: Pipe
 
     async def serve(self, read: IO[bytes], write: IO[bytes], line_limit: int) -> None:
-        """Returns when the client has closed its side and has had a moment for what it asked before."""
+        """Returns once the client has closed its input and has its answers, or `drain` is over, or it is gone."""
         connection = _socket_of(read, write)
         if connection is not None:
             wire = SocketPipe(
@@ -85,12 +90,19 @@ class StdioFront:
 
     async def _last_answers(self, serving: anyio.CancelScope) -> None:
         await self._ended.wait()
-        with anyio.move_on_after(_LAST_ANSWERS):
-            await self._duplex.answered()
+        with anyio.move_on_after(self._drain()):
+            while self._pipe.has_reader and not await self._has_answered():
+                pass
         if self._bond.ends_hub:
             serving.cancel()
         else:
             self.close()
+
+    async def _has_answered(self) -> bool:
+        """Whether every request is answered, now or in a moment."""
+        with anyio.move_on_after(_READER_CHECK) as waiting:
+            await self._duplex.answered()
+        return not waiting.cancelled_caught
 
     def close(self, last: bytes = b"") -> None:
         """Delivers what has ended, and `last`, then closes the wire."""

@@ -4,20 +4,16 @@ Paths are relative to the mount (`root_path`), and a Location of the hub gets it
 request: Host, Origin, tokens. A hub without tokens answers only this machine, whatever address the host listens on.
 """
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 
 from mcp_hub.errors import HubMisuse
 from mcp_hub.fronts.http.auth import is_loopback
 from mcp_hub.fronts.http.response import Receive, Scope, Send, respond
+from mcp_hub.fronts.prefix import below
 from mcp_hub.library.inner import InnerHub
-
-_PLACES: Final = b"/v1/"
-"""The prefix of each Location that the hub sends."""
 
 
 class MountedHub:
@@ -50,29 +46,7 @@ class MountedHub:
             await _refuse(send, 403, "not_public", what)
             return
         with self._owning():
-            await inner.serve_http(*_below(scope, receive, send))
-
-
-def _below(scope: Scope, receive: Receive, send: Send) -> tuple[Scope, Receive, Send]:
-    """The request as it would be without the mount."""
-    root, path = scope.get("root_path", ""), scope["path"]
-    raw = scope.get("raw_path") or quote(path).encode()
-    if not root or not f"{path}/".startswith(f"{root.rstrip('/')}/"):
-        return {**scope, "raw_path": raw}, receive, send
-    prefix = quote(root).encode()
-    inner_path = path[len(root.rstrip("/")) :] or "/"
-    inner_raw = raw[len(prefix) :] if raw.startswith(prefix) else quote(inner_path).encode()
-
-    async def sending(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [_placed(prefix, *header) for header in message.get("headers", ())]}
-        await send(message)
-
-    return {**scope, "path": inner_path, "raw_path": inner_raw or b"/"}, receive, sending
-
-
-def _placed(prefix: bytes, name: bytes, value: bytes) -> tuple[bytes, bytes]:
-    return (name, prefix + value) if name.lower() == b"location" and value.startswith(_PLACES) else (name, value)
+            await inner.serve_http(*below(scope, receive, send))
 
 
 def _is_local(scope: Scope) -> bool:

@@ -3,6 +3,7 @@
 Source: specification 2026-07-28, basic/index "_meta"; earlier revisions reserve `progressToken` only.
 """
 
+import re
 from typing import Final
 
 import msgspec
@@ -17,6 +18,7 @@ CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 PROGRESS_TOKEN: Final = "progressToken"
+_NULL: Final = b"null"
 _ENVELOPE: Final = (VERSION, CLIENT_INFO, CAPABILITIES, LOG_LEVEL)
 
 
@@ -47,14 +49,25 @@ class RequestMeta(msgspec.Struct, frozen=True, gc=False):
 
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _EMPTY = RequestMeta(None, None, None, None, None, {})
+_ABSENT: Final = re.compile(rb"null|\[\s*\]")
+"""Forms in which clients write an object without members: languages without objects of their own have empty arrays."""
+_TOKEN: Final = re.compile(rb'".*|-?[0-9]+(?:\.0+)?', re.DOTALL)
+
+
+def is_absent(raw: RawJson) -> bool:
+    """Whether this value, where an object belongs, counts as left out: null or an empty array."""
+    return _ABSENT.fullmatch(bytes(raw).strip()) is not None
 
 
 def take_params(raw: RawJson | msgspec.UnsetType) -> tuple[RawObject, RequestMeta]:
-    """A request's params without `_meta`, and `_meta`; null counts as none. Raises `InvalidParams`."""
+    """A request's params without `_meta`, and `_meta`. Null and an empty array count as absent.
+
+    Raises `InvalidParams` for anything else that is not an object.
+    """
     try:
         params = _decode_object(raw) if raw is not msgspec.UNSET else {}
     except (msgspec.DecodeError, RecursionError):
-        if bytes(raw) != b"null":  # type: ignore[arg-type]  # what is absent is not decoded
+        if not is_absent(raw):  # type: ignore[arg-type]  # what is absent is not decoded
             raise InvalidParams("params must be an object") from None
         params = {}
     return (params, take_meta(params)) if "_meta" in params else (params, _EMPTY)
@@ -67,13 +80,21 @@ def take_meta(params: RawObject) -> RequestMeta:
         return _EMPTY
     rest = raw_object(raw)
     if rest is None:
+        if is_absent(raw):
+            return _EMPTY
         raise InvalidParams("params._meta must be an object")
     token = rest.pop(PROGRESS_TOKEN, None)
-    version, client_info, capabilities, log_level = (rest.pop(key, None) for key in _ENVELOPE)
-    text = bytes(token) if token is not None else None
-    if text is not None and text[:1] != b'"' and not text.lstrip(b"-").isdigit():
+    version, client_info, capabilities, log_level = (_member(rest, key) for key in _ENVELOPE)
+    text = bytes(token) if token is not None and bytes(token) != _NULL else None
+    if text is not None and _TOKEN.fullmatch(text) is None:
         raise InvalidParams("params._meta.progressToken must be a string or an integer")
     return RequestMeta(text, version, client_info, capabilities, log_level, rest)
+
+
+def _member(meta: RawObject, key: str) -> RawJson | None:
+    """Removes a member and returns it; null counts as absent."""
+    raw = meta.pop(key, None)
+    return None if raw is None or bytes(raw) == _NULL else raw
 
 
 def modern_meta(version: str, client: JsonObject, capabilities: JsonObject, log_level: str | None) -> RawObject:

@@ -3,15 +3,29 @@
 import asyncio
 import contextlib
 import os
+import select
 import stat
 import sys
 import threading
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 if sys.platform == "linux":
     import fcntl
     import termios
+
+
+class HasFileno(Protocol):
+    """An open file, by its descriptor."""
+
+    def fileno(self) -> int: ...
+
+
+def has_reader(file: HasFileno) -> bool:
+    """Whether somebody may still read what is written to this file; true for every file that has no other end."""
+    poll = select.poll()
+    poll.register(file, 0)
+    return not poll.poll(0)
 
 
 class FileWriter:

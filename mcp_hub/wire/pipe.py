@@ -22,7 +22,7 @@ from mcp_hub.protocol.jsonrpc.salvage import is_answer, salvage_id
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR, from_wire
 from mcp_hub.types import Cause
 from mcp_hub.wire.base import Cancellation, Headers, Params, Pending, Requests, WireClosed, WireHandler
-from mcp_hub.wire.files import FileWriter, can_poll, owned_by, read_in_thread, widen
+from mcp_hub.wire.files import FileWriter, can_poll, has_reader, owned_by, read_in_thread, widen
 
 _FLOOD = 1 << 16
 """Bytes in one read after which the loop gets two passes without another: uvloop would go on for 32 reads, and what is
@@ -151,6 +151,15 @@ class Pipe(asyncio.Protocol):
                 transport.close()
         self.requests.fail_all(reason)
         self._handler.on_closed(reason, code)
+
+    @property
+    def has_reader(self) -> bool:
+        """Whether the peer may still read what is sent. A peer that was killed reads no more."""
+        if self.is_closed or not self.can_send or self._writer is None:
+            return False
+        if isinstance(self._writer, FileWriter):
+            return True
+        return has_reader(self._writer.get_extra_info("pipe") or self._writer.get_extra_info("socket"))
 
     # -- receiving (asyncio.Protocol) -----------------------------------------------------------------------------
 

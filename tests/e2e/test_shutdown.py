@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import anyio
@@ -111,16 +112,26 @@ async def test_running_calls_over_stdio_get_exactly_one_error_each(way: str, era
         assert client.noise == []
 
 
-async def test_calls_of_a_client_that_closes_its_pipe_are_cancelled_upstream(tmp_path: Path) -> None:
+@pytest.mark.parametrize("attach", ["never", "always"])
+async def test_calls_of_a_killed_client_end_in_time(attach: str, tmp_path: Path) -> None:
+    """The system closes both pipes of a killed client; one that only closes its input still gets its answers."""
     log = tmp_path / "journal"
-    async with serving("stdio", servers_yaml({"a": argv(name="a", journal=log)}), tmp_path, "a") as (client, _):
-        assert isinstance(client, StdioClient)
-        await client.send_request("tools/call", {"name": "a_wait_cancel", "arguments": {"nonce": "w"}}, id="w")
+    hub = {"attach": attach, "attach_idle": "1s"}
+    config = private_config(tmp_path, servers_yaml({"a": argv(name="a", journal=log)}, hub=hub))
+    with started(config, tmp_path) as client:
+        assert client.stdin is not None and client.stdout is not None
+        requests = ("hello", "initialize", HELLO), ("w", *called("wait_cancel", nonce="w"))
+        client.stdin.write(lines(*requests))
+        client.stdin.flush()
         await until(lambda: received(log, "tools/call"))
-        assert await end(client, "EOF") < GUARD
-        assert not [message for message in client.transcript if "result" in message and message["id"] == "w"]
-    (call,) = received(log, "tools/call")
-    assert [m["params"]["requestId"] for m in received(log, "notifications/cancelled")] == [call["id"]]
+        async with paced(client.pid) as pace:
+            client.stdout.close()
+            client.stdin.close()
+            await until(lambda: client.poll() is not None)
+        assert client.returncode == 0 and pace.seconds < GUARD
+    if attach == "never":
+        (call,) = received(log, "tools/call")
+        assert [m["params"]["requestId"] for m in received(log, "notifications/cancelled")] == [call["id"]]
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -225,19 +236,42 @@ async def test_stray_prints_and_reads_do_not_touch_the_wire(tmp_path: Path) -> N
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "pipe", "version": "1"}}
 
 
-def piped(root: Path, *requests: tuple[str, str, dict[str, Any]]) -> dict[Any, dict[str, Any]]:
-    """What a hub answers to these lines and the end of its input, by id; each once."""
+Request = tuple[str, str, dict[str, Any]]
+"""Id, method and params."""
+
+
+def private_config(root: Path, text: str) -> Path:
     config = root / "servers.yaml"
-    config.write_text(servers_yaml({"a": argv()}))
+    config.write_text(text)
     config.chmod(0o600)
-    lines = [{"jsonrpc": "2.0", "id": id_, "method": method, "params": params} for id_, method, params in requests]
+    return config
+
+
+def serving_command(config: Path) -> list[str]:
+    return [sys.executable, "-m", "mcp_hub", "serve", "--config", str(config), "--client", "mcp-hub"]
+
+
+def started(config: Path, root: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(serving_command(config), stdin=PIPE, stdout=PIPE, env=clean_env(root))
+
+
+def clean_env(root: Path) -> dict[str, str]:
+    return {"MCP_HUB_STATE_DIR": str(root / "state"), "PATH": "/usr/bin:/bin", "HOME": str(root)}
+
+
+def lines(*requests: Request) -> bytes:
+    messages = [{"jsonrpc": "2.0", "id": id_, "method": method, "params": params} for id_, method, params in requests]
+    return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+
+
+def piped(root: Path, *requests: Request, **hub: str) -> dict[Any, dict[str, Any]]:
+    """The answers of a hub to these lines and the end of its input, by id; each once. `hub`: settings of the hub."""
+    config = private_config(root, servers_yaml({"a": argv()}, hub=hub))
     done = subprocess.run(
-        [sys.executable, "-m", "mcp_hub", "serve", "--config", str(config), "--client", "mcp-hub"],
-        input="".join(json.dumps(line) + "\n" for line in lines),
-        capture_output=True, text=True, timeout=WAIT, check=True,
-        env={"MCP_HUB_STATE_DIR": str(root / "state"), "PATH": "/usr/bin:/bin", "HOME": str(root)},
+        serving_command(config), input=lines(*requests), capture_output=True, timeout=WAIT, check=True,
+        env=clean_env(root),
     )  # fmt: skip
-    messages = [json.loads(line) for line in done.stdout.split("\n") if line]
+    messages = [json.loads(line) for line in done.stdout.split(b"\n") if line]
     answers = [message for message in messages if "id" in message]
     assert len({answer["id"] for answer in answers}) == len(answers)
     return {answer["id"]: answer for answer in answers}
@@ -247,19 +281,26 @@ def called(tool: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
     return "tools/call", {"name": f"a_{tool}", "arguments": arguments}
 
 
-def test_what_was_asked_before_the_end_is_answered(tmp_path: Path) -> None:
+@pytest.mark.parametrize("attach", ["never", "always"])
+def test_requests_before_the_end_of_input_are_answered(attach: str, tmp_path: Path) -> None:
     answers = piped(
         tmp_path,
         ("hello", "initialize", HELLO),
         ("list", "tools/list", {}),
         ("echo", *called("echo", text="hi")),
         ("nobody", *called("nobody")),
+        ("slow", *called("slow", seconds=2)),
+        attach=attach,
+        attach_idle="1s",
     )
+    assert "result" in answers["slow"]
     assert [tool["name"] for tool in answers["list"]["result"]["tools"]].count("a_echo") == 1
     assert answers["echo"]["result"]["structuredContent"] == {"text": "hi"}
     assert answers["nobody"]["error"]["code"] == -32602
 
 
-def test_a_longer_call_ends_with_the_reason_that_the_hub_shuts_down(tmp_path: Path) -> None:
-    answers = piped(tmp_path, ("hello", "initialize", HELLO), ("long", *called("slow", seconds=60)))
+def test_call_beyond_the_drain_timeout_ends_with_the_reason_that_the_hub_shuts_down(tmp_path: Path) -> None:
+    answers = piped(
+        tmp_path, ("hello", "initialize", HELLO), ("long", *called("slow", seconds=60)), drain_timeout="500ms"
+    )
     assert answers["long"]["error"]["code"] == 1005

@@ -28,10 +28,12 @@ _T = TypeVar("_T")
 class AttachedClients:
     """Those that are connected now."""
 
-    def __init__(self, hub: HubPort, binding: Binding, line_limit: int) -> None:
+    def __init__(self, hub: HubPort, binding: Binding, line_limit: int, drain: Callable[[], float]) -> None:
+        """`line_limit` in bytes; `drain` in seconds, as for `StdioFront`."""
         self._hub = hub
         self._binding = binding
         self._line_limit = line_limit
+        self._drain = drain
         self._fronts: set[StdioFront] = set()
 
     def __len__(self) -> int:
@@ -47,7 +49,7 @@ class AttachedClients:
         binding = self._binding
         if said.build != BUILD:  # for people who wonder why a client and its hub differ
             binding = binding.introduced(f"{BUILD} (client {said.build})")
-        front = StdioFront(self._hub, binding, said.caller, bond, new_session_id())
+        front = StdioFront(self._hub, binding, said.caller, self._drain, bond, new_session_id())
         self._fronts.add(front)
         log.info("client_attached", client=said.caller.client, pid=said.pid, build=said.build, clients=len(self))
         try:

@@ -52,7 +52,9 @@ class AttachedHub:
         self._folder = folder
         self._http = http
         self._idle = idle
-        self._clients = AttachedClients(app.hub, app.binding, app.settings.hub.limits.line)
+        self._clients = AttachedClients(
+            app.hub, app.binding, app.settings.hub.limits.line, lambda: app.settings.hub.drain_timeout
+        )
         self._ended = anyio.Event()
         self._used = anyio.current_time()
         self._id = new_instance_id()

@@ -1,6 +1,6 @@
 """`mcp-hub serve`: runs the hub behind its stdio front or its HTTP front.
 
-SIGINT, SIGTERM, and over stdio the end of the client, end it cleanly in under 2 s. No child process survives it.
+SIGINT, SIGTERM, and over stdio the death of the client, end it cleanly in under 2 s. No child process survives it.
 """
 
 import os
@@ -121,7 +121,9 @@ async def _serve_stdio(loaded: Loaded, caller: Caller) -> None:
     client = ClientEra(waits=True)
     async with received_signals() as signals, open_app(loaded, os.environ, client=client) as app:
         app.reloader.checks.append(check_started_as(caller))
-        front = StdioFront(app.hub, app.binding, caller, OwnHubBond(client.meet))
+        front = StdioFront(
+            app.hub, app.binding, caller, lambda: app.settings.hub.drain_timeout, OwnHubBond(client.meet)
+        )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(cancel_when, signals.stopped, tasks.cancel_scope)
             tasks.start_soon(keep_reloading, app.reloader, signals)
@@ -159,6 +161,7 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
     from mcp_hub.cli.clients.files.installed import client_installs
     from mcp_hub.cli.http_server import http_server
     from mcp_hub.fronts.http.connections import bounded, look_after
+    from mcp_hub.fronts.prefix import behind_proxy
 
     async with received_signals() as signals, open_for_many(loaded) as app:
         host = listener.getsockname()[0]
@@ -166,7 +169,8 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
         is_open = is_authenticated(loaded.settings) or is_local
         mode: DashboardMode = "full" if is_local else "read"
         front = HttpFront(app, profile, is_open=is_open, dashboard=mode, installs=partial(client_installs, os.environ))
-        server = http_server(front.endpoints, bounded(connections_of(loaded.settings.hub.http)))
+        application = behind_proxy(front.endpoints, lambda: app.settings.hub.http.root_path or "")
+        server = http_server(application, bounded(connections_of(loaded.settings.hub.http)))
         connections = server.server_state.connections
         front.metrics.measure("http_connections", "Open connections.", lambda: len(connections))
         app.reloader.checks.extend([check_started_as(Caller(profile=profile)), check_stays_authenticated(host)])

@@ -1,5 +1,6 @@
 """The `hub` section: the fronts, who may come in, what clients are listed, where streams are kept, and limits."""
 
+import re
 from importlib.util import find_spec
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -30,6 +31,15 @@ from mcp_hub.config.schema.scalars import (
 from mcp_hub.config.schema.section import AtOnce, Section, finding
 from mcp_hub.config.schema.telemetry import TelemetrySettings
 
+_ROOT_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~-]{1,64}){0,8}")
+
+
+def _root_path(text: str) -> str:
+    path = text.rstrip("/")
+    if _ROOT_PATH.fullmatch(path) is None or {".", ".."} & set(path.split("/")):
+        raise ValueError("expected a path such as /tools/hub: segments of letters, digits, and . _ ~ -")
+    return path
+
 
 class HttpSettings(Section):
     """The HTTP front (docs/configuration-hub.md, docs/limits.md); in bytes, seconds, and per second."""
@@ -41,6 +51,7 @@ class HttpSettings(Section):
     cors: AtOnce[list[Origin]] = []
     allow_public: AtOnce[bool] = False
     public_url: AtOnce[PublicUrl | None] = None
+    root_path: AtOnce[Annotated[TextLine, AfterValidator(_root_path)] | None] = None
     max_body: Size = 32 * MiB
     max_sessions: Count = 1000
     sessions_per_principal: Count = 500

@@ -31,6 +31,7 @@ _CHUNK: Final = 1 << 18
 """Bytes handed over at a time: a reader that is slow but reads is not taken for one that has stopped."""
 _STALLED: Final = 60.0
 """Seconds in which a client has to take a chunk."""
+_JSON: Final = (b"content-type", b"application/json")
 SSE_HEADERS: Final = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -73,10 +74,28 @@ async def respond(send: Send, status: int, body: bytes = b"", headers: Fields | 
     """A whole response; a body is JSON."""
     head = list(headers or ())
     if body:
-        head.append((b"content-type", b"application/json"))
+        head.append(_JSON)
     head.append((b"content-length", b"%d" % len(body)))
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})
+
+
+def as_events(send: Send) -> Send:
+    """A sender for a client that takes event streams only: a whole JSON answer of status 200 becomes one event."""
+    head: list[MutableMapping[str, Any]] = []
+
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start" and message["status"] == 200 and _JSON in message["headers"]:
+            head.append(message)
+        elif head and message["type"] == "http.response.body":
+            start, body = head.pop(), sse.message(message["body"])
+            fields = [field for field in start["headers"] if field[0] not in (b"content-type", b"content-length")]
+            await send({**start, "headers": [*fields, *SSE_HEADERS, (b"content-length", b"%d" % len(body))]})
+            await send({**message, "body": body})
+        else:
+            await send(message)
+
+    return sending
 
 
 async def until_disconnect(receive: Receive, left: Callable[[], None] | None = None) -> None:

@@ -6,6 +6,8 @@ Source: specification 2025-11-25 and 2026-07-28, basic/transports/streamable-htt
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from mcp_hub.fronts.http.admission import Admission
 from mcp_hub.fronts.http.body import accepts, read_text, understood
 from mcp_hub.fronts.http.call_response import Housekeeper
@@ -13,7 +15,7 @@ from mcp_hub.fronts.http.endpoints import Serve
 from mcp_hub.fronts.http.handshake import HandshakeHttp
 from mcp_hub.fronts.http.modern import ModernHttp
 from mcp_hub.fronts.http.request import HttpRequest
-from mcp_hub.fronts.http.response import ErrorResponse, HttpExchange, respond
+from mcp_hub.fronts.http.response import ErrorResponse, HttpExchange, as_events, respond
 from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.hub import HubPort
 from mcp_hub.protocol import eras
@@ -84,8 +86,9 @@ class StreamableHttp:
     async def _post(self, http: HttpExchange, is_modern: bool) -> None:
         takes_json, takes_sse = accepts(http.headers)
         if not takes_json:
-            said = "Accept must name application/json and text/event-stream"
-            raise ErrorResponse(406, "not_acceptable", said)
+            if not takes_sse:
+                raise ErrorResponse(406, "not_acceptable", "Accept must name application/json or text/event-stream")
+            http = replace(http, send=as_events(http.send))
         text = await read_text(http, self._max_body)
         if not is_modern and is_array(text):
             blank = HttpRequest.of(http, Envelope(), takes_sse=takes_sse)

@@ -73,19 +73,28 @@ class Binding:
         self._added = {**task_methods(hub), **stream_methods(hub)}
 
     def initialize(self, caller: Caller, params: RawObject) -> tuple[Session, bytes]:
-        """Opens a handshake session; waits for no upstream. Raises `InvalidParams`."""
-        hello = _decoded(params, _Hello, "initialize")
-        version = eras.negotiate(hello.protocolVersion)
-        about = version, hello.capabilities, hello.clientInfo
-        session = Session(new_session_id(), caller, Era.HANDSHAKE, *about, offer=ClientOffer(apps={}))
+        """Opens a handshake session; waits for no upstream.
+
+        A member of `params` that is absent or not of its type counts as empty, so every client gets an answer.
+        """
+        version = eras.negotiate(_lenient(params.get("protocolVersion"), str, ""))
+        capabilities, client_info = (_lenient(params.get(key), dict, {}) for key in ("capabilities", "clientInfo"))
+        capabilities = {name: settings or {} for name, settings in capabilities.items() if settings is not None}
+        session = Session(
+            new_session_id(), caller, Era.HANDSHAKE, version, capabilities, client_info, offer=ClientOffer(apps={})
+        )
+        return session, self._introduction(session)
+
+    def _introduction(self, session: Session) -> bytes:
+        """The result of `initialize`. Each further `initialize` of a session gets it, too: some clients send two."""
         result: JsonObject = {
-            "protocolVersion": version,
+            "protocolVersion": session.version,
             "capabilities": _capabilities(session),
             "serverInfo": self._identity.server_info,
         }
-        if text := self._identity.instructions(caller.profile):
+        if text := self._identity.instructions(session.caller.profile):
             result["instructions"] = text
-        return session, object_bytes(result)
+        return object_bytes(result)
 
     def introduced(self, version: str) -> "Binding":
         """The same, but it names another version of itself in `serverInfo`."""
@@ -135,8 +144,8 @@ class Binding:
                 return b"{}"
             case "ping":
                 return b"{}"
-            case _:  # a second initialize
-                raise InvalidParams("this session is initialized already")
+            case _:  # a further initialize
+                return self._introduction(session)
 
     def _is_settled(self, session: Session, kind: Kind | None = None) -> bool:
         return self._hub.catalog.is_settled(self._hub.client_kind(session), kind)
@@ -148,7 +157,7 @@ class Binding:
         return answer()
 
     def _list(self, session: Session, kind: Kind, params: RawObject) -> Reply:
-        cursor = _decoded(params, _Page, "params.cursor").cursor
+        cursor = _decoded(params, _Page, "params.cursor").cursor or None  # an empty one is the first page's
         page = partial(self._hub.list_page, session, kind, cursor)
         return page() if self._is_settled(session, kind) else Deferred(self._settled(session, page, kind))
 
@@ -210,12 +219,6 @@ def uninitialized(method: str) -> bytes:
     raise InvalidParams("not initialized: send initialize first, or _meta with a protocol version (2026-07-28)")
 
 
-class _Hello(msgspec.Struct):
-    protocolVersion: str
-    capabilities: JsonObject
-    clientInfo: JsonObject
-
-
 class _Resource(msgspec.Struct):
     uri: str
 
@@ -233,6 +236,14 @@ def _decoded(params: RawObject, shape: type[_T], what: str) -> _T:
         return msgspec.json.decode(object_bytes(params), type=shape)
     except (msgspec.DecodeError, RecursionError) as exc:
         raise InvalidParams(f"{what}: {exc}") from None
+
+
+def _lenient(raw: RawJson | None, kind: type[_T], absent: _T) -> _T:
+    """The decoded value; `absent` for one that is missing or of another type."""
+    try:
+        return msgspec.json.decode(raw or b"", type=kind)
+    except (msgspec.DecodeError, RecursionError):
+        return absent
 
 
 def _value(raw: RawJson | None, what: str, kind: type[_T]) -> _T:

@@ -89,7 +89,7 @@ def test_a_name_that_needs_escapes_is_restored_exactly() -> None:
         ("tools/call", {}, "tools/call: params.name must be a string"),
         ("tools/call", {"name": 5}, "params.name must be a string"),
         ("tools/call", {"name": None}, "params.name must be a string"),
-        ("tools/call", {"name": "git_log", "arguments": []}, "params.arguments must be an object"),
+        ("tools/call", {"name": "git_log", "arguments": [1]}, "params.arguments must be an object"),
         ("tools/call", {"name": "git_log", "arguments": "{}"}, "params.arguments must be an object"),
         ("prompts/get", {}, "prompts/get: params.name must be a string"),
         ("prompts/get", {"name": "git_review", "arguments": 5}, "params.arguments must be an object"),

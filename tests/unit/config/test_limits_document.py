@@ -10,7 +10,7 @@ from mcp_hub.config.schema.section import Section
 
 TEXT = (Path(__file__).parents[3] / "docs" / "limits.md").read_text("utf-8")
 NO_LIMITS = {
-    *("host", "port", "allowed_hosts", "allowed_origins", "cors", "allow_public", "public_url"),
+    *("host", "port", "allowed_hosts", "allowed_origins", "cors", "allow_public", "public_url", "root_path"),
     *("close_streams_after", "oauth", "dashboard"),
 }
 """Keys of `hub.http` that bound nothing."""

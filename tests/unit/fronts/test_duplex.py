@@ -13,6 +13,7 @@ from mcp_hub.app.build import App
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts.mcp.binding import modern_session
 from mcp_hub.fronts.mcp.duplex import Duplex, OnModern
+from mcp_hub.protocol.eras import HANDSHAKE_VERSIONS
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.sessions.session import LOCAL, Session
@@ -96,13 +97,46 @@ async def wire(hub: tuple[App, Tools]) -> AsyncIterator[Wire]:
         yield connected
 
 
-async def test_nothing_but_ping_is_served_before_the_handshake(hub: tuple[App, Tools]) -> None:
+async def test_only_ping_is_served_before_the_handshake(hub: tuple[App, Tools]) -> None:
     async with serving(hub[0]) as wire:
         assert (await wire.ask(1, "ping"))["result"] == {}
         assert (await wire.ask(2, "tools/list"))["error"]["code"] == -32602
         assert (await wire.ask(3, "initialize", hello("2025-03-26")))["result"]["protocolVersion"] == "2025-03-26"
         assert [tool["name"] for tool in (await wire.ask(4, "tools/list"))["result"]["tools"]][0] == "echo"
-        assert (await wire.ask(5, "initialize", hello()))["error"]["code"] == -32602
+
+
+async def test_further_initialize_gets_the_answer_of_the_first(hub: tuple[App, Tools]) -> None:
+    async with serving(hub[0]) as wire:
+        first = (await wire.ask(1, "initialize", hello("2025-03-26")))["result"]
+        assert (await wire.ask(2, "initialize", hello()))["result"] == first
+        assert [tool["name"] for tool in (await wire.ask(3, "tools/list"))["result"]["tools"]][0] == "echo"
+        assert (await wire.ask(4, "initialize", {}))["result"] == first
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"clientInfo": None},
+        {"clientInfo": []},
+        {"clientInfo": "Cursor"},
+        {"clientInfo": {"name": 7, "version": None}},
+        {"capabilities": None},
+        {"capabilities": []},
+        {"capabilities": {"roots": None, "elicitation": [], "experimental": None}},
+        {"protocolVersion": None},
+        {"protocolVersion": 2024},
+        {"protocolVersion": ""},
+    ],
+)
+@pytest.mark.parametrize("is_absent", [True, False])
+async def test_initialize_with_an_odd_or_absent_member_opens_a_session(
+    hub: tuple[App, Tools], change: dict[str, Any], is_absent: bool
+) -> None:
+    params = {key: value for key, value in {**hello(), **change}.items() if not (is_absent and key in change)}
+    async with serving(hub[0]) as wire:
+        result = (await wire.ask(1, "initialize", params))["result"]
+        assert result["protocolVersion"] in HANDSHAKE_VERSIONS and result["capabilities"]["tools"]
+        assert [tool["name"] for tool in (await wire.ask(2, "tools/list"))["result"]["tools"]][0] == "echo"
 
 
 async def test_request_with_an_envelope_gets_the_session_that_the_front_makes_of_it(hub: tuple[App, Tools]) -> None:
@@ -250,15 +284,28 @@ async def test_id_of_a_request_that_is_no_call_is_in_use_too(hub: tuple[App, Too
         assert wire.sent[-1]["id"] == "6" and wire.sent[-1]["error"]["code"] == -32600
 
 
-async def test_params_that_are_null_are_none(wire: Wire) -> None:
-    for id_, (method, params) in enumerate([("ping", "null"), ("tools/list", "null"), ("tools/list", "[]")], 1):
+async def test_null_and_empty_arrays_count_as_absent(wire: Wire) -> None:
+    requests = [
+        ("ping", "null"),
+        ("tools/list", "null"),
+        ("tools/list", "[]"),
+        ("tools/list", " [ \t ] "),
+        ("tools/list", '{"cursor":null}'),
+        ("tools/list", '{"cursor":""}'),
+        ("tools/list", '{"_meta":null}'),
+        ("tools/list", '{"_meta":[]}'),
+        ("tools/list", '{"_meta":{"progressToken":null}}'),
+    ]
+    for id_, (method, params) in enumerate([*requests, ("tools/list", "[1]"), ("tools/list", '"x"')], 1):
         text = f'{{"jsonrpc":"2.0","id":{id_},"method":"{method}","params":{params}}}'
         decoded = envelope.decode(text.encode())
         assert isinstance(decoded, envelope.Envelope)
         wire.duplex.on_request(decoded)
     assert (await wire.answer(1))["result"] == {}
-    assert [tool["name"] for tool in (await wire.answer(2))["result"]["tools"]][0] == "echo"
-    assert (await wire.answer(3))["error"]["data"] == {"code": "invalid_params"}
+    for id_ in range(2, len(requests) + 1):
+        assert [tool["name"] for tool in (await wire.answer(id_))["result"]["tools"]][0] == "echo"
+    for id_ in (len(requests) + 1, len(requests) + 2):
+        assert (await wire.answer(id_))["error"]["data"] == {"code": "invalid_params"}
 
 
 async def test_calls_of_a_client_that_is_gone_are_cancelled(hub: tuple[App, Tools]) -> None:

@@ -36,7 +36,7 @@ BODIES = [
     (b'{"arguments":null}', "invalid_body"),
     (b'{"argument":{}}', "invalid_body"),
     (b'{"tools":"echo"}', "invalid_body"),
-    (b'{"_meta":[]}', "invalid_body"),
+    (b'{"_meta":[1]}', "invalid_body"),
     (b'{"_meta":{"progressToken":{}}}', "invalid_body"),
 ]
 

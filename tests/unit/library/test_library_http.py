@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from mcp_hub.client.in_process import AsgiTransport
+from mcp_hub.fronts.prefix import behind_proxy
 from tests.unit.library.test_library import CONFIG, WAIT, hub_of
 
 pytestmark = pytest.mark.anyio
@@ -86,6 +87,49 @@ async def test_the_old_event_stream_names_its_endpoint_below_the_mount(tmp_path:
             answer = await transport.send("GET", "http://localhost/hub/sse", headers, None)
             assert b"data: /hub/messages?sessionId=" in await anext(answer.chunks())
             await answer.aclose()
+
+
+@pytest.mark.parametrize(
+    ("setting", "forwarded", "prefix"),
+    [
+        ("/tools/hub", None, "/tools/hub"),
+        ("/tools/hub", "/other", "/tools/hub"),
+        ("", "/tools/hub", "/tools/hub"),
+        ("", "/tools/hub/, /inner", "/tools/hub"),
+        ("", "//evil.example.com", ""),
+        ("", "https://evil.example.com", ""),
+        ("", "/a/../b", ""),
+        ("", "/<script>", ""),
+        ("", "/" + "a" * 65, ""),
+        ("", "", ""),
+    ],
+)
+@pytest.mark.parametrize("is_removed", [True, False])
+async def test_hub_behind_a_proxy_names_paths_below_its_prefix(
+    tmp_path: Path, setting: str, forwarded: str | None, prefix: str, is_removed: bool
+) -> None:
+    hub = hub_of(tmp_path, {**CONFIG, "hub": {"store": "memory", "http": {"allow_public": True}}})
+    app = behind_proxy(hub.asgi(), lambda: setting)
+    asked = "" if is_removed else prefix
+    fields = {} if forwarded is None else {"x-forwarded-prefix": forwarded}
+    with anyio.fail_after(WAIT):
+        async with hub, AsgiTransport(app) as transport:
+            stream = await transport.send(
+                "GET",
+                f"http://localhost{asked}/sse",
+                {"host": "localhost", "accept": "text/event-stream", **fields},
+                None,
+            )
+            assert f"data: {prefix}/messages?sessionId=".encode() in await anext(stream.chunks())
+            await stream.aclose()
+            call = await transport.send(
+                "POST",
+                f"http://localhost{asked}/v1/tools/jobs_wait/call",
+                {"host": "localhost", "content-type": "application/json", "prefer": "respond-async", **fields},
+                b'{"arguments":{"seconds":0.01}}',
+            )
+            assert call.status == 202 and call.headers["location"].startswith(f"{prefix}/v1/streams/st_")
+            await call.aclose()
 
 
 @pytest.mark.parametrize(

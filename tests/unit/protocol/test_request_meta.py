@@ -30,19 +30,30 @@ def test_a_request_without_meta_is_of_the_handshake_era() -> None:
     assert not taken.is_modern and taken.token is None and taken.rest == {}
 
 
-@pytest.mark.parametrize("token", ["7", "-7", "0", '"7"', '""', '"\\u0041"', "12345678901234567890123"])
+@pytest.mark.parametrize("token", ["7", "-7", "0", "7.0", '"7"', '""', '"\\u0041"', "12345678901234567890123"])
 def test_a_token_is_kept_as_it_was_written(token: str) -> None:
     assert take_meta(params(f'{{"progressToken": {token} }}')).token == token.encode()
 
 
-@pytest.mark.parametrize("token", ["1.5", "1e3", "true", "null", "[]", "{}"])
+@pytest.mark.parametrize("token", ["1.5", "1e3", "true", "[]", "{}"])
 def test_a_token_that_is_neither_text_nor_integer_is_invalid(token: str) -> None:
     with pytest.raises(InvalidParams, match="progressToken"):
         take_meta(params(f'{{"progressToken":{token}}}'))
 
 
-@pytest.mark.parametrize("text", ["[]", "5", '"x"', "null", "true"])
-def test_meta_that_is_no_object_is_invalid(text: str) -> None:
+@pytest.mark.parametrize("text", ["null", "[]", '{"progressToken":null}', "{}"])
+def test_meta_without_members_counts_as_absent(text: str) -> None:
+    assert take_meta(params(text)) == take_meta({})
+
+
+def test_reserved_members_that_are_null_count_as_absent() -> None:
+    keys = ("protocolVersion", "clientInfo", "clientCapabilities", "logLevel")
+    nulls = ",".join(f'"io.modelcontextprotocol/{key}":null' for key in keys)
+    assert take_meta(params("{" + nulls + "}")).envelope == (None, None, None, None)
+
+
+@pytest.mark.parametrize("text", ["[1]", "5", '"x"', "true"])
+def test_meta_of_another_type_is_invalid(text: str) -> None:
     with pytest.raises(InvalidParams, match="_meta must be an object"):
         take_meta(params(text))
 

@@ -1,0 +1,75 @@
+"""Paths below a prefix: of a mount in another application, or of a reverse proxy that serves the hub at a sub-path."""
+
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from mcp_hub.fronts.http.response import Receive, Scope, Send
+
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+"""An ASGI application."""
+
+_PLACES: Final = b"/v1/"
+"""The prefix of each Location that the hub sends."""
+_FORWARDED: Final = b"x-forwarded-prefix"
+_PREFIX: Final = re.compile(r"(?:/[A-Za-z0-9._~-]{1,64}){1,8}")
+
+
+def is_prefix(text: str) -> bool:
+    """Whether the text is a path such as `/tools/hub`: one to eight segments of plain characters."""
+    return _PREFIX.fullmatch(text) is not None and not {".", ".."} & set(text.split("/"))
+
+
+def below(scope: Scope, receive: Receive, send: Send) -> tuple[Scope, Receive, Send]:
+    """The request as it would be without its `root_path`; a Location of the response gets the prefix."""
+    root, path = scope.get("root_path", "").rstrip("/"), scope["path"]
+    raw = scope.get("raw_path") or quote(path).encode()
+    if not root or not f"{path}/".startswith(f"{root}/"):
+        return {**scope, "raw_path": raw}, receive, _placing(root, send)
+    prefix = quote(root).encode()
+    inner_path = path[len(root) :] or "/"
+    inner_raw = raw[len(prefix) :] if raw.startswith(prefix) else quote(inner_path).encode()
+    return {**scope, "path": inner_path, "raw_path": inner_raw or b"/"}, receive, _placing(root, send)
+
+
+def _placing(root: str, send: Send) -> Send:
+    """A sender that puts the prefix before the Location of a response."""
+    if not root:
+        return send
+    prefix = quote(root).encode()
+
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [_placed(prefix, *header) for header in message.get("headers", ())]}
+        await send(message)
+
+    return sending
+
+
+def _placed(prefix: bytes, name: bytes, value: bytes) -> tuple[bytes, bytes]:
+    return (name, prefix + value) if name.lower() == b"location" and value.startswith(_PLACES) else (name, value)
+
+
+def behind_proxy(application: Application, root_path: Callable[[], str]) -> Application:
+    """The application behind a reverse proxy that serves it at a sub-path, whether the proxy removes that or not.
+
+    The sub-path is `root_path`; else the request's `X-Forwarded-Prefix`, which is ignored unless it is a plain path. It
+    changes no decision about the request, only the paths that the response names.
+    """
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (prefix := root_path() or _forwarded(scope)):
+            scope, receive, send = below({**scope, "root_path": prefix}, receive, send)
+        await application(scope, receive, send)
+
+    return serve
+
+
+def _forwarded(scope: Scope) -> str:
+    """The prefix that a proxy names; of several the first, which is the outermost proxy's."""
+    for name, value in scope["headers"]:
+        if name == _FORWARDED:
+            prefix = value.decode("latin-1").partition(",")[0].strip().rstrip("/")
+            return prefix if is_prefix(prefix) else ""
+    return ""

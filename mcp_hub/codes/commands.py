@@ -45,6 +45,14 @@ COMMANDS: Final = table(
         "Make the change by hand: `mcp-hub edit`.",
     ),
     invalid_server_json=("The document is not a server.json of the MCP registry.", "Check its URL or its file."),
+    any_command=(
+        "The command of a server.json can run more than a package of a registry.",
+        "Read what the command prints; if you trust it, add --allow-any-command.",
+    ),
+    variable_not_agreed=(
+        "A server.json asks for the value of a variable that is set here.",
+        "Add what the message shows to give it, or leave out --yes to be asked.",
+    ),
     unsupported_package=(
         "The server.json has nothing that the hub can start or reach.",
         "Add the server by its command: `mcp-hub add NAME -- COMMAND…`.",

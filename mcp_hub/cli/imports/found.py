@@ -12,8 +12,9 @@ from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.plan import KeyPath
 from mcp_hub.cli.clients.reading import held_at, layout_of, read_data, servers_of
 from mcp_hub.cli.clients.table import CLIENTS
-from mcp_hub.cli.imports.placeholders import in_our_notation
+from mcp_hub.cli.imports.placeholders import in_our_notation, names_a_file
 from mcp_hub.config.findings import Findings
+from mcp_hub.config.load.foreign_server import is_name
 from mcp_hub.config.load.imported import ValuePlaces, imported, in_our_keys
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.errors import ConfigError, ConfigFinding
@@ -26,6 +27,7 @@ _NOISE: Final = frozenset(
 """Keys of other clients that mean nothing to a hub, or nothing that it does not do otherwise; `timeout` is in the unit
 of its client. Nobody needs to hear of them."""
 _DISABLED: Final = "it is disabled there"
+_NO_FILES: Final = "{file:…} stays text, because a file of a project reads no files of yours. Set the value yourself."
 _PROJECT_CLIENT: Final = "claude-code"
 
 
@@ -131,8 +133,15 @@ def _take_file(found: FoundServers, file: ClientFile, source: str, where: Where,
     off = _switched_off(whole, raw, client, file, where)
     found.skipped += (SkippedServer(key, source, reason) for key, reason in off.items())
     found.skipped += _of_projects(whole, client, file.place, source)
-    wanted = {key: in_our_notation(_prepared(own, client), client) for key, own in raw.items() if key not in off}
-    for key, own in in_our_keys(wanted, whole, file.path, where.env, places, report).items():
+    is_users = any(row.path == file.path.absolute() for row in client_files(file.client, where))
+    folder = file.path.absolute().parent if is_users else None
+    wanted = {
+        key: in_our_notation(_prepared(own, client), client, folder) for key, own in raw.items() if key not in off
+    }
+    for key in wanted:
+        if folder is None and names_a_file(raw[key], client):
+            report.warn(("servers", key), "invalid_placeholder", _NO_FILES)
+    for key, own in in_our_keys(wanted, whole, file.path, where.env, places, report, is_users=is_users).items():
         place = _key_path(data, file.place, key)
         found.servers.append(FoundServer(key, _plain(own), source, client, _left_out(report, key), file.path, place))
     found.problems += report.located(one for one in report.warnings if one.code != "ignored_key")
@@ -166,7 +175,7 @@ def _prepared(raw: JsonObject, client: str) -> JsonObject:
     own = dict(raw)
     if client == "goose":
         own = {_GOOSE.get(key, key): value for key, value in raw.items()}
-        named = [key for key in raw.get("env_keys") or () if isinstance(key, str)]
+        named = [key for key in raw.get("env_keys") or () if is_name(key)]
         given = own.get("env") or {}
         if named and isinstance(given, dict):  # Goose has their values in its own keyring
             own["env"] = {**{key: f"${{{key}}}" for key in named}, **given}

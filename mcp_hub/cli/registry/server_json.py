@@ -1,19 +1,26 @@
 """A `server.json` (schema 2025-12-11 of the MCP registry) as an entry of `servers.yaml`. Pure."""
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from mcp_hub.config.load.interpolate import Reference, Unresolved, is_variable_name, joined, split_text
+from mcp_hub.config.load.locate import line_of_half
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import JsonObject
 
 _RUNTIMES: Final = {"npm": ("npx", "bunx"), "pypi": ("uvx",), "oci": ("docker", "podman")}
 """The programs that may start a package, by `registryType`; the first is the usual one."""
-_NAME: Final = re.compile(r"[A-Za-z0-9@][\w.@/:+-]*")
-_VERSION: Final = re.compile(r"[A-Za-z0-9][\w.+!-]*")
-_VARIABLE: Final = re.compile(r"\{([^{}]+)\}")
+_NAME: Final = re.compile(r"[A-Za-z0-9@./~][!-~]*")
+"""The name of a package in the widest sense: a URL or a path may be one, an option may not (`dangers`)."""
+_VERSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+!-]*")
+_VARIABLE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_LONGEST: Final = 8192
+"""Characters of a command, a URL or a header: a person is to read them before saying yes."""
 
 
 class RegistryInput(msgspec.Struct, frozen=True, rename="camel"):
@@ -68,6 +75,22 @@ class ServerDetail(msgspec.Struct, frozen=True):
         return self.name.rpartition("/")[2] or self.name
 
 
+class RegistryCommand(NamedTuple):
+    """The command of a package in its parts; each text is as `servers.yaml` has it."""
+
+    kind: str
+    program: str
+    runtime: list[str]
+    identifier: str
+    arguments: list[str]
+    env: dict[str, str]
+
+    def entry(self) -> JsonObject:
+        """The entry of `servers.yaml`."""
+        args = [*self.runtime, self.identifier, *self.arguments]
+        return {"command": self.program, "args": args, **({"env": self.env} if self.env else {})}
+
+
 def parse_server_json(content: bytes, place: str) -> ServerDetail:
     """The document, also as a registry wraps it (`{"server": …}`). Raises `ConfigError`."""
     try:
@@ -75,8 +98,12 @@ def parse_server_json(content: bytes, place: str) -> ServerDetail:
         if isinstance(data, dict) and isinstance(data.get("server"), dict):
             data = data["server"]
         return msgspec.convert(data, ServerDetail)
-    except (msgspec.MsgspecError, RecursionError) as problem:
-        said = f"is not a server.json: {problem}. To add the MCP server at a URL: mcp-hub add NAME URL"
+    except (ValueError, RecursionError) as problem:
+        if (line := line_of_half(content)) is not None:
+            said = "holds half of a character (a lone surrogate). Correct the line."
+            raise ConfigError(ConfigFinding("invalid_text", said, place, line)) from None
+        reason = "the text is not UTF-8" if isinstance(problem, UnicodeDecodeError) else problem
+        said = f"is not a server.json: {reason}. To add the MCP server at a URL: mcp-hub add NAME URL"
         raise ConfigError(ConfigFinding("invalid_server_json", said, place)) from None
 
 
@@ -86,34 +113,59 @@ def entry_of(detail: ServerDetail, given: Mapping[str, str], *, is_remote: bool 
     `given` are values of the person by the name of a variable, header, flag or argument; they may have `${…}`. A
     variable or header that is needed and not given is the environment variable of its name. Raises `ConfigError`.
     """
+    command = command_of(detail, given, is_remote=is_remote)
+    entry = _of_remote(detail, given) if command is None else command.entry()
+    if max(map(len, (json.dumps(value) for value in entry.values()))) > _LONGEST:
+        raise _invalid(f"has a command, a URL or headers of more than {_LONGEST} characters")
+    return entry
+
+
+def command_of(detail: ServerDetail, given: Mapping[str, str], *, is_remote: bool = False) -> RegistryCommand | None:
+    """The command of the entry that `entry_of` makes of the same values; None for a remote. Raises `ConfigError`."""
     packages = [package for package in detail.packages if _is_supported(package)]
-    if packages and not (is_remote and detail.remotes):
+    if not packages or is_remote and detail.remotes:
+        return None
+    try:
         return _of_package(packages[0], given)
-    remote = next((one for one in detail.remotes if one.url and one.type in ("streamable-http", "sse")), None)
-    if remote is None:
-        kinds = ", ".join(sorted({package.registry_type for package in detail.packages})) or "none"
-        said = f"{detail.name} has no package that the hub can start (npm, pypi, oci over stdio) and no remote: {kinds}"
-        raise ConfigError(ConfigFinding("unsupported_package", said))
-    return _of_remote(remote, given)
+    except Unresolved as problem:
+        raise ConfigError(ConfigFinding(problem.code, f"{problem}. Give the value with --set.")) from None
+
+
+def variables_asked(entry: JsonObject, given: Mapping[str, str]) -> list[str]:
+    """The references of an entry that the document asks for, and that no value of the person has."""
+    agreed = {reference for text in given.values() for reference in _references(text)}
+    return list(dict.fromkeys(name for name in _references(entry) if name not in agreed))
+
+
+def _references(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from (part.text for part in split_text(value) if isinstance(part, Reference))
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _references(inner)
 
 
 def _is_supported(package: RegistryPackage) -> bool:
     return package.registry_type in _RUNTIMES and package.transport.type == "stdio"
 
 
-def _of_package(package: RegistryPackage, given: Mapping[str, str]) -> JsonObject:
-    programs = _RUNTIMES[package.registry_type]
+def _of_package(package: RegistryPackage, given: Mapping[str, str]) -> RegistryCommand:
+    kind = package.registry_type
+    programs = _RUNTIMES[kind]
     program = package.runtime_hint or programs[0]
     if program not in programs:
         said = (
             f"runtimeHint {program!r} is not one of {', '.join(programs)}. Add the server with: mcp-hub add NAME -- …"
         )
         raise ConfigError(ConfigFinding("unsupported_package", said))
-    env = dict(_named(package.environment_variables, given, "${{{}}}".format))
-    runtime = _arguments(package.runtime_arguments, given)
-    args = [*_start(package.registry_type, runtime, env), _identifier(package)]
-    args += _arguments(package.package_arguments, given)
-    return {"command": program, "args": args, **({"env": env} if env else {})}
+    if invalid := [
+        item.name for item in package.environment_variables if item.name is not None and not is_variable_name(item.name)
+    ]:
+        raise _invalid(f"has {invalid[0][:80]!r} as the name of an environment variable")
+    env = dict(_named(package.environment_variables, given, str))
+    runtime = _start(kind, _arguments(package.runtime_arguments, given), env)
+    arguments = _arguments(package.package_arguments, given)
+    return RegistryCommand(kind, program, runtime, joined([_identifier(package)]), arguments, env)
 
 
 def _start(kind: str, runtime: list[str], env: Mapping[str, str]) -> list[str]:
@@ -123,16 +175,15 @@ def _start(kind: str, runtime: list[str], env: Mapping[str, str]) -> list[str]:
     if kind == "pypi":
         return runtime
     passed = [word for name in env for word in ("-e", name)]
-    return [*runtime, *passed] if "run" in runtime else ["run", "-i", "--rm", *runtime, *passed]
+    return [*runtime, *passed] if runtime[:1] == ["run"] else ["run", "-i", "--rm", *runtime, *passed]
 
 
 def _identifier(package: RegistryPackage) -> str:
     name, version = package.identifier, package.version
     if not _NAME.fullmatch(name) or version is not None and not _VERSION.fullmatch(version):
-        said = f"{name!r} {version or ''} is not the name and the version of a package"
-        raise ConfigError(ConfigFinding("invalid_server_json", said))
+        raise _invalid(f"has {name[:200]!r} {(version or '')[:80]} as the name and the version of a package")
     match package.registry_type:
-        case _ if version is None:
+        case _ if version is None or "://" in name:
             return name
         case "npm":
             return f"{name}@{version}"
@@ -142,76 +193,100 @@ def _identifier(package: RegistryPackage) -> str:
             return name if ":" in name.rpartition("/")[2] or "@" in name else f"{name}:{version}"
 
 
-def _of_remote(remote: RegistryTransport, given: Mapping[str, str]) -> JsonObject:
-    url = _filled(remote.url or "", remote.variables, given)
-    headers = dict(_named(remote.headers, given, _variable))
+def _of_remote(detail: ServerDetail, given: Mapping[str, str]) -> JsonObject:
+    remote = next((each for each in detail.remotes if each.url and each.type in ("streamable-http", "sse")), None)
+    if remote is None:
+        kinds = ", ".join(sorted({package.registry_type for package in detail.packages})) or "none"
+        said = f"{detail.name} has no package that the hub can start (npm, pypi, oci over stdio) and no remote: {kinds}"
+        raise ConfigError(ConfigFinding("unsupported_package", said))
+    if invalid := [item.name for item in remote.headers if item.name is not None and not _HEADER.fullmatch(item.name)]:
+        raise _invalid(f"has {invalid[0][:80]!r} as the name of a header")
+    try:
+        url = joined(_filled(remote.url or "", remote.variables, given))
+        headers = dict(_named(remote.headers, given, _variable_name))
+    except Unresolved as problem:
+        raise ConfigError(ConfigFinding(problem.code, f"{problem}. Give the value with --set.")) from None
     kind = {"type": "sse"} if remote.type == "sse" else {}
     return {"url": url, **kind, **({"headers": headers} if headers else {})}
 
 
 def _named(
-    inputs: Sequence[RegistryInput], given: Mapping[str, str], outside: Callable[[str], str]
+    inputs: Sequence[RegistryInput], given: Mapping[str, str], variable: Callable[[str], str]
 ) -> Iterator[tuple[str, str]]:
     """Variables or headers with their values; those without a value that nobody needs are left out.
 
-    `outside` makes the `${…}` for a name.
+    `variable` makes the name of the environment variable for a name.
     """
-    for one in inputs:
-        if one.name is None:
+    for item in inputs:
+        if item.name is None:
             continue
-        value = _value(one, one.name, given)
-        if value is None and (one.is_required or one.is_secret):
-            value = outside(one.name)
+        value = _value(item, item.name, given)
+        if value is None and (item.is_required or item.is_secret):
+            value = [_reference(variable(item.name))]
         if value is not None:
-            yield one.name, value
+            yield item.name, joined(value)
 
 
 def _arguments(inputs: Sequence[RegistryInput], given: Mapping[str, str]) -> list[str]:
-    done: list[str] = []
-    for one in inputs:
-        label = one.name or one.value_hint or "value"
-        value = _value(one, label, given)
-        if one.type != "named":
-            if value is None and one.is_required:
+    words: list[str] = []
+    for item in inputs:
+        label = item.name or item.value_hint or "value"
+        parts = _value(item, label, given)
+        value = None if parts is None else joined(parts)
+        if item.type != "named":
+            if value is None and item.is_required:
                 raise _missing(label)
-            done += [] if value is None else [value]
-        elif one.format == "boolean":
-            done += [label] if value == "true" else []
+            words += [] if value is None else [value]
+        elif item.format == "boolean":
+            words += [joined([label])] if value == "true" else []
         elif value is not None:
-            done += [label, value]
-        elif one.is_required:
+            words += [joined([label]), value]
+        elif item.is_required:
             raise _missing(label)
-    return done
+    return words
 
 
-def _value(one: RegistryInput, label: str, given: Mapping[str, str]) -> str | None:
-    if one.value is not None:  # not for the person to choose
-        return _filled(one.value, one.variables, given)
+_Parts: TypeAlias = list[str | Reference]
+"""A value before it is written: only at the end is it clear where a `${` of its literals is to be escaped."""
+
+
+def _value(item: RegistryInput, label: str, given: Mapping[str, str]) -> _Parts | None:
+    if item.value is not None:  # not for the person to choose
+        return _filled(item.value, item.variables, given)
     if label in given:
-        return given[label]
-    return None if one.default is None else _literal(one.default)
+        return split_text(given[label])
+    return None if item.default is None else [item.default]
 
 
-def _filled(template: str, variables: Mapping[str, RegistryInput], given: Mapping[str, str]) -> str:
+def _filled(template: str, variables: Mapping[str, RegistryInput], given: Mapping[str, str]) -> _Parts:
     """The text with its `{names}` filled in; a name that nobody explains stays as it is."""
-    done, at = "", 0
-    for found in _VARIABLE.finditer(template):
-        if (variable := variables.get(found[1])) is None:
+    if (invalid := next((name for name in variables if not is_variable_name(name)), None)) is not None:
+        raise _invalid(f"has {invalid[:80]!r} as the name of a variable")
+    parts: _Parts = []
+    at = 0
+    for match in _VARIABLE.finditer(template):
+        if (variable := variables.get(match[1])) is None:
             continue
-        value = _value(variable, found[1], given)
-        done += _literal(template[at : found.start()]) + (_variable(found[1]) if value is None else value)
-        at = found.end()
-    return done + _literal(template[at:])
+        value = _value(variable, match[1], given)
+        parts.append(template[at : match.start()])
+        parts += [_reference(_variable_name(match[1]))] if value is None else value
+        at = match.end()
+    return [*parts, template[at:]]
 
 
-def _literal(text: str) -> str:
-    """The text of a stranger, in which no `${…}` is looked up."""
-    return text.replace("${", "$${")
+def _variable_name(name: str) -> str:
+    """The environment variable for a value that is to come from outside: `X-Api-Key` → `X_API_KEY`."""
+    return re.sub(r"[^A-Za-z0-9]", "_", name).strip("_").upper()
 
 
-def _variable(name: str) -> str:
-    """The environment variable for a value that is to come from outside: `X-Api-Key` → `${X_API_KEY}`."""
-    return f"${{{re.sub(r'[^A-Za-z0-9]', '_', name).strip('_').upper()}}}"
+def _reference(name: str) -> Reference:
+    if not is_variable_name(name):
+        raise _invalid(f"asks for a value for {name[:80]!r}, which is not the name of an environment variable")
+    return Reference(name)
+
+
+def _invalid(what: str) -> ConfigError:
+    return ConfigError(ConfigFinding("invalid_server_json", f"the server.json {what}. Check where it comes from."))
 
 
 def _missing(label: str) -> ConfigError:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
-def say(text: str) -> None:
+def say(text: str, color: str | None = None) -> None:
     """Prints a message for people to stderr, with control characters spelled out."""
-    click.echo(visible(text), err=True)
+    click.secho(visible(text), err=True, fg=color)
 
 
 class OutputFailed(OSError):

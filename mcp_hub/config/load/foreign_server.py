@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from mcp_hub.config.load.interpolate import is_variable_name
 from mcp_hub.types import JsonObject
 
 _SAME: Final = {
@@ -65,17 +66,22 @@ def _text(value: object) -> object:
 
 def _refer(own: JsonObject, env: Mapping[str, str]) -> None:
     """Codex names variables, where we write `${VAR}`; one of `env_vars` that is not set is not passed on."""
-    if isinstance(name := own.get("bearer_token_env_var"), str) and "bearer" not in own:
+    if is_name(name := own.get("bearer_token_env_var")) and "bearer" not in own:
         own["bearer"] = f"${{{name}}}"
         del own["bearer_token_env_var"]
-    if isinstance(names := own.get("env_http_headers"), dict):
+    if isinstance(names := own.get("env_http_headers"), dict) and all(map(is_name, names.values())):
         own["headers"] = {**_mapping(own.get("headers")), **{key: f"${{{name}}}" for key, name in names.items()}}
         del own["env_http_headers"]
     if isinstance(passed := own.get("env_vars"), list):
         named = [one.get("name") if isinstance(one, dict) else one for one in passed]
-        found = {name: f"${{{name}}}" for name in named if isinstance(name, str) and name in env}
+        found = {name: f"${{{name}}}" for name in named if is_name(name) and name in env}
         own["env"] = {**found, **_mapping(own.get("env"))}
         del own["env_vars"]
+
+
+def is_name(value: object) -> bool:
+    """Whether the value is the name of an environment variable: `${…}` around another text could read a file."""
+    return isinstance(value, str) and is_variable_name(value)
 
 
 def _filter(own: JsonObject) -> None:

@@ -11,13 +11,12 @@ import msgspec
 from mcp_hub.config.findings import DataPath, Findings
 from mcp_hub.config.load.env_file import variables_of
 from mcp_hub.config.load.foreign import is_foreign, names_of_others, place_of_servers, sections, without_foreign_keys
-from mcp_hub.config.load.interpolate import Unresolved, resolve
+from mcp_hub.config.load.interpolate import Reference, Unresolved, expand_home, joined, resolve, split_text
 from mcp_hub.config.load.locate import LocatedData, read_document
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import JsonObject
 
 _LOOKUP: Final = re.compile(r"(?<!\$)\$\{(?=(?:file|keyring):)")
-_REFERENCE: Final = re.compile(r"(?<!\$)\$\{([^{}]*)\}")
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -62,30 +61,55 @@ def as_text(tree: object) -> object:
 
 
 def in_our_keys(
-    servers: JsonObject, data: JsonObject, file: Path, env: Mapping[str, str], places: ValuePlaces, report: Findings
+    servers: JsonObject,
+    data: JsonObject,
+    file: Path,
+    env: Mapping[str, str],
+    places: ValuePlaces,
+    report: Findings,
+    *,
+    is_users: bool = False,
 ) -> JsonObject:
-    """Servers of another client's file, whose whole data is `data`, in the keys of ours; `report` gets the warnings."""
+    """Servers of another client's file, whose whole data is `data`, in the keys of ours; `report` gets the warnings.
+
+    A file that is not the user's (`is_users`), such as a project's, has files of variables in its workspace only.
+    """
     own_keys = without_foreign_keys({"servers": servers}, env, report)["servers"]
     others = names_of_others(data, file, env)
-    inputs = _inputs(data)
-
-    def written(match: re.Match[str]) -> str:
-        name = match[1]
-        if name.startswith("input:"):
-            asked = name.removeprefix("input:")
-            return places.ask(inputs.get(asked, Input(asked)))
-        return match[0] if name in env else others.get(name, match[0])
-
+    translated = _translation(env, others, _inputs(data), places)
     done: JsonObject = {}
     for name, own in own_keys.items():
         if not isinstance(own, dict):
             report.warn(("servers", name), "wrong_type", "expected a mapping (key: value) (the server is left out)")
             continue
-        done[name] = {key: mapped(value, lambda text: _REFERENCE.sub(written, text)) for key, value in own.items()}
+        done[name] = {key: mapped(value, translated) for key, value in own.items()}
         _make_absolute(done[name], file.absolute().parent)
         if "envFile" in own:
-            _take_variables(name, done[name], file, env, places, report)
+            folder = None if is_users else Path(others["workspaceFolder"])
+            _take_variables(name, done[name], file, folder, env, places, report)
     return done
+
+
+def _translation(
+    env: Mapping[str, str], others: Mapping[str, str], inputs: Mapping[str, Input], places: ValuePlaces
+) -> Callable[[str], str]:
+    """The function for each text: inputs become references of ours, names of folders the folders."""
+
+    def written(part: str | Reference) -> list[str | Reference]:
+        if isinstance(part, str) or part.text in env:
+            return [part]
+        if part.text.startswith("input:"):
+            name = part.text.removeprefix("input:")
+            return split_text(places.ask(inputs.get(name, Input(name))))
+        return [others.get(part.text, part)]
+
+    def translated(text: str) -> str:
+        try:
+            return joined(new for part in split_text(text) for new in written(part))
+        except Unresolved:
+            return text  # refused with the whole configuration, which says why
+
+    return translated
 
 
 def _document(file: Path) -> LocatedData:
@@ -108,18 +132,37 @@ def _make_absolute(own: JsonObject, base: Path) -> None:
 
 
 def _take_variables(
-    name: str, own: JsonObject, file: Path, env: Mapping[str, str], places: ValuePlaces, report: Findings
+    name: str,
+    own: JsonObject,
+    file: Path,
+    folder: Path | None,
+    env: Mapping[str, str],
+    places: ValuePlaces,
+    report: Findings,
 ) -> None:
     path: DataPath = ("servers", name, "envFile")
     base = file.absolute().parent
     try:
-        found, _ = variables_of(resolve(own.pop("envFile"), env, base).text, env, base)
+        place = resolve(own.pop("envFile"), env, base).text
+        if folder is not None and not _is_below(base / expand_home(place, env), folder):
+            raise Unresolved(
+                "file_unreadable", f"a file of a project has no files outside of {folder}: set the variables"
+            )
+        found, _ = variables_of(place, env, base)
     except Unresolved as problem:
         report.warn(path, problem.code, f"{problem} (left out)")
         return
     given = own.get("env") or {}
     if isinstance(given, dict):
         own["env"] = {**{key: places.keep(name, key, value) for key, value in found.items()}, **given}
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    """Whether the file behind all links is in the folder."""
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError):
+        return False
 
 
 def _inputs(data: JsonObject) -> dict[str, Input]:

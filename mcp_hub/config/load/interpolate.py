@@ -41,6 +41,48 @@ class Resolved(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
+class Reference(NamedTuple):
+    """The inside of a `${…}`."""
+
+    text: str
+
+
+def split_text(text: str) -> list[str | Reference]:
+    """The literals of a text, without their escapes, and its references, in order. Raises: Unresolved."""
+    parts: list[str | Reference] = []
+    for literal, reference in _split(text):
+        parts.append(literal)
+        if reference is not None:
+            parts.append(Reference(reference))
+    return parts
+
+
+def joined(parts: Iterable[str | Reference]) -> str:
+    """The text of these parts, in which nothing but the references is looked up, however the literals meet.
+
+    Raises: Unresolved for a `$` right before a reference, which the notation cannot express.
+    """
+    text, literal = "", ""
+    for part in parts:
+        if isinstance(part, str):
+            literal += part
+            continue
+        if literal.endswith("$"):
+            raise Unresolved("invalid_placeholder", f'"$" stands right before ${{{part.text}}}')
+        text, literal = f"{text}{escaped(literal)}${{{part.text}}}", ""
+    return text + escaped(literal)
+
+
+def escaped(literal: str) -> str:
+    """The literal as it is written where `${…}` is looked up."""
+    return literal.replace("${", "$${")
+
+
+def is_variable_name(text: str) -> bool:
+    """Whether `${text}` is that environment variable, and nothing else."""
+    return _NAME.fullmatch(text) is not None
+
+
 def resolve(text: str, env: Mapping[str, str], base: Path, others: Mapping[str, str] | None = None) -> Resolved:
     """Fills in a text. Files are relative to `base`; `others` are names of other clients. Raises: Unresolved."""
     parts: list[Resolved] = []

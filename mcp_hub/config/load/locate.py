@@ -29,6 +29,12 @@ _TOML_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$
 _JSON_TOKEN = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/|\t', re.DOTALL)
 
 
+_SURROGATES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+"""Escapes of JSON: a pair, a half (the group), any other; each backslash is looked at once."""
+
+
 class LocatedData(msgspec.Struct, frozen=True):
     """Plain data, the 1-based line of each path in it (as far as known), and duplicate keys found on the way."""
 
@@ -51,6 +57,14 @@ def read_document(text: str, name: str) -> LocatedData:
         raise ConfigError(_yaml_problem(error, text, name)) from None
     except _Unreadable as error:
         raise ConfigError(ConfigFinding(error.code, str(error), name, error.line)) from None
+
+
+def line_of_half(text: bytes, start: int = 0) -> int | None:
+    """The 1-based line of the first escape in JSON that is half of a character (a lone surrogate), from `start` on."""
+    for escape in _SURROGATES.finditer(text, start):
+        if escape[1]:
+            return text.count(b"\n", 0, escape.start(1)) + 1
+    return None
 
 
 def is_json(text: str, name: str) -> bool:

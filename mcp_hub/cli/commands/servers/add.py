@@ -8,16 +8,20 @@ from typing import Final
 import click
 
 from mcp_hub.cli.commands.servers.changed import confirm, end_with, found_file, report
+from mcp_hub.cli.registry.dangers import dangers_of
 from mcp_hub.cli.registry.fetch import read_server_json
-from mcp_hub.cli.registry.server_json import entry_of, parse_server_json
+from mcp_hub.cli.registry.server_json import ServerDetail, command_of, entry_of, parse_server_json, variables_asked
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.servers import described
 from mcp_hub.cli.render.tables import print_warnings
 from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets, secrets_written, without_secrets
 from mcp_hub.cli.servers_file.servers_file import PutServer, ServersFile
-from mcp_hub.cli.setup import config_option
-from mcp_hub.errors import ConfigError
-from mcp_hub.masking import hide, learn
+from mcp_hub.cli.setup import config_option, fail
+from mcp_hub.config.findings import on_one_line
+from mcp_hub.config.load.interpolate import Unresolved
+from mcp_hub.config.load.secrets import is_literal_secret
+from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.masking import MASK, learn
 from mcp_hub.types import JsonObject
 
 _DASHES: Final = "mcp_hub.dashes"
@@ -42,6 +46,10 @@ class _CommandLine(click.Command):
 @click.option("--replace", is_flag=True, help="Replace a server of the same name.")
 @click.option("--keyring", is_flag=True, help="Keep secrets in the system's keyring, not in files.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before the command of a server.json is written.")
+@click.option(
+    "--allow-any-command", "is_any_allowed", is_flag=True,
+    help="Take a server.json whose command can run more than a package of a registry.",
+)  # fmt: skip
 @config_option
 def add(
     words: tuple[str, ...],
@@ -54,6 +62,7 @@ def add(
     replace: bool,
     keyring: bool,
     yes: bool,
+    is_any_allowed: bool,
     config: str | None,
 ) -> None:
     """Add a server to the configuration.
@@ -70,24 +79,54 @@ def add(
     file = found_file(config)
     given = {**_pairs("--env", env), **_pairs("--header", headers), **_pairs("--set", values)}
     if len(words) == 1:
-        own, usual = _from_registry(words[0], given, file, remote)
-        chosen = name or usual
-        learn(secrets_written(own))
-        say(hide(f"{chosen}: {described(own)}"))
-        confirm("Add this server?", yes=yes)
+        detail = _document(words[0], file)
+        chosen = name or detail.short_name
+        entry = _confirmed(chosen, detail, given, remote, is_any_allowed, yes)
     else:
-        if name is not None or values or remote:
-            raise click.UsageError("--name, --set and --remote belong to a server.json.")
-        chosen, own = words[0], _from_words(words[1:], _pairs("--env", env), _pairs("--header", headers), cwd)
-    _write(file, chosen, own, replaces=replace, keyring=keyring)
+        if name is not None or values or remote or is_any_allowed:
+            raise click.UsageError("--name, --set, --remote and --allow-any-command belong to a server.json.")
+        chosen, entry = words[0], _from_words(words[1:], _pairs("--env", env), _pairs("--header", headers), cwd)
+    _write(file, chosen, entry, replaces=replace, keyring=keyring)
 
 
-def _from_registry(source: str, given: dict[str, str], file: ServersFile, is_remote: bool) -> tuple[JsonObject, str]:
+def _document(source: str, file: ServersFile) -> ServerDetail:
     try:
-        detail = parse_server_json(read_server_json(source, file.registry), source)
-        return entry_of(detail, given, is_remote=is_remote), detail.short_name
+        return parse_server_json(read_server_json(source, file.registry), source)
     except ConfigError as error:
         end_with(error)
+
+
+def _confirmed(
+    name: str, detail: ServerDetail, given: dict[str, str], is_remote: bool, is_any_allowed: bool, yes: bool
+) -> JsonObject:
+    """The entry, once the person has seen it as it will run and agrees. Ends the command otherwise."""
+    learn(value for label, value in given.items() if is_literal_secret(label, value))
+    masked = {label: MASK if is_literal_secret(label, value) else value for label, value in given.items()}
+    try:
+        entry = entry_of(detail, given, is_remote=is_remote)
+        # only what the person gave is masked: whatever the document says is to be read
+        shown_entry = entry_of(detail, masked, is_remote=is_remote)
+        command = command_of(detail, given, is_remote=is_remote)
+        variables = [variable for variable in variables_asked(entry, given) if variable in os.environ]
+    except Unresolved as problem:
+        end_with(ConfigError(ConfigFinding(problem.code, str(problem))))
+    except ConfigError as error:
+        end_with(error)
+    dangers = [] if command is None else dangers_of(command, given)
+    say("A registry document can run any code with your rights. Add it only if you trust where it comes from.")
+    say(on_one_line(f"{name}: {described(shown_entry)}"), "red" if dangers else None)
+    for danger in dangers:
+        say(on_one_line(f"  {danger}"), "red")
+    if variables:
+        say(f"  It gets the values of your variables: {', '.join(variables)}", "red")
+    if dangers and not is_any_allowed:
+        fail("any_command", "This command can run more than a package of a registry. See above; if you trust it, "
+             "add --allow-any-command.")  # fmt: skip
+    if variables and yes:
+        agreed = " ".join(f"--set '{variable}=${{{variable}}}'" for variable in variables)
+        fail("variable_not_agreed", f"The document asks for variables that are set here. To give them: {agreed}")
+    confirm("Add this server?", yes=yes, default=not (dangers or variables))
+    return entry
 
 
 def _from_words(words: Sequence[str], env: dict[str, str], headers: dict[str, str], cwd: str | None) -> JsonObject:

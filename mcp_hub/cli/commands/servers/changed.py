@@ -65,12 +65,12 @@ def tell_next(file: ServersFile, *, are_imported: bool) -> None:
     say(f"Next, connect your clients{moves}:\n  mcp-hub install --all{how}{option}")
 
 
-def confirm(question: str, *, yes: bool) -> None:
-    """Ends the command unless a person says yes, or said so before."""
+def confirm(question: str, *, yes: bool, default: bool = True) -> None:
+    """Ends the command unless a person says yes, or said so before; `default` is the answer of an empty line."""
     if yes:
         return
     if not sys.stdin.isatty():
         fail("no_terminal", "The command cannot ask: stdin is not a terminal. Add --yes.")
-    if not click.confirm(question, default=True, err=True):
+    if not click.confirm(question, default=default, err=True):
         say("Nothing is changed.")
         raise SystemExit(1)

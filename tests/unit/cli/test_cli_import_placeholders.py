@@ -1,0 +1,112 @@
+"""Placeholders in files of other clients: a file of a stranger reads no files and no keyring of the user."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from mcp_hub.cli import main
+from mcp_hub.config.load.interpolate import Reference, split_text
+
+LOOKUPS = ("file:~/.vault-token", "keyring:mcp-hub/github", "file:/etc/passwd", "env:file:/etc/passwd", "A:-x")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "MY_VAR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MCP_HUB_CONFIG", str(tmp_path / "hub" / "servers.yaml"))
+    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def imported(home: Path, source: str, text: str) -> tuple[Any, Result]:
+    place = home / source
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text)
+    done = CliRunner().invoke(main, ["import", source, "--yes", "--no-count"])
+    assert done.exit_code == 0, done.output
+    return yaml.safe_load((home / "hub" / "servers.yaml").read_text())["servers"], done
+
+
+def looked_up(tree: object) -> set[str]:
+    """The references in an entry, without those to secrets that the import has taken out of it."""
+    if isinstance(tree, str):
+        references = {part.text for part in split_text(tree) if isinstance(part, Reference)}
+        return {text for text in references if not text.startswith("file:secrets/")}
+    inner = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    return {text for value in inner for text in looked_up(value)}
+
+
+@pytest.mark.parametrize("inside", LOOKUPS)
+def test_names_of_variables_in_files_of_clients_are_names(home: Path, inside: str) -> None:
+    braces = {
+        "type": "remote",
+        "url": "https://x.example/mcp",
+        "headers": {"A": f"{{env:{inside}}}", "B": f"$ {{env:{inside}}}"},
+    }
+    codex = {"bearer_token_env_var": inside, "env_http_headers": {"A": inside}, "env_vars": [inside]}
+    lines = [f"{key} = {json.dumps(value)}".replace(": ", " = ") for key, value in codex.items()]
+    goose = {"type": "stdio", "name": "g", "cmd": "x", "env_keys": [inside], "enabled": True}
+    files = {
+        "opencode.json": json.dumps({"mcp": {"o": braces}}),
+        ".codex/config.toml": "\n".join(['[mcp_servers.c]\nurl = "https://x.example/mcp"', *lines]),
+        ".config/goose/config.yaml": yaml.safe_dump({"extensions": {"g": goose}}),
+    }
+    for source, text in files.items():
+        servers, _ = imported(home, source, text)
+        assert looked_up(servers) == set(), source
+
+
+def test_project_of_opencode_reads_no_file_and_the_user_hears_of_it(home: Path) -> None:
+    values = {"A": "{file:~/.ssh/id}", "B": "${file:~/.ssh/id}", "C": "{env:HOME}"}
+    server = {"type": "remote", "url": "https://x.example/mcp", "headers": values}
+    servers, done = imported(home, "work/opencode.json", json.dumps({"mcp": {"o": server}}))
+    assert looked_up(servers["o"]["headers"]) == {"HOME"}
+    assert "reads no files of yours" in done.stderr
+
+
+def test_own_configuration_of_opencode_reads_its_files_where_it_has_them(home: Path) -> None:
+    server = {"type": "remote", "url": "https://x.example", "headers": {"A": "{file:./key}", "B": "{file:~/key}"}}
+    servers, _ = imported(home, ".config/opencode/opencode.json", json.dumps({"mcp": {"o": server}}))
+    folder = home / ".config" / "opencode"
+    assert servers["o"]["headers"] == {"A": f"${{file:{folder / 'key'}}}", "B": "${file:~/key}"}
+
+
+@pytest.mark.parametrize("env_file", ["~/secret.env", "../secret.env", "${workspaceFolder}/../secret.env", "link.env"])
+def test_project_reads_no_file_of_variables_outside_of_it(home: Path, env_file: str) -> None:
+    (home / "secret.env").write_text("KEY=CANARY0123456789\n")
+    (home / "work" / ".vscode").mkdir(parents=True)
+    (home / "work" / ".vscode" / "link.env").symlink_to(home / "secret.env")
+    server = {"command": "x", "envFile": env_file}
+    for source, text in (
+        ("work/.vscode/mcp.json", {"servers": {"a": server}}),
+        ("work/any.json", {"mcpServers": {"a": server}}),
+    ):
+        if source == "work/any.json" and env_file == "link.env":
+            continue
+        _, done = imported(home, source, json.dumps(text))
+        assert "file_unreadable" in done.stderr
+        assert not [path for path in home.rglob("*") if path.is_file() and path.name.startswith("a.KEY")]
+
+
+def test_project_reads_its_own_file_of_variables(home: Path) -> None:
+    (home / "work").mkdir()
+    (home / "work" / ".env").write_text("KEY=CANARY0123456789\n")
+    server = {"command": "x", "envFile": "${workspaceFolder}/.env"}
+    servers, _ = imported(home, "work/.vscode/mcp.json", json.dumps({"servers": {"a": server}}))
+    assert servers["a"]["env"] == {"KEY": "${file:secrets/a.KEY}"}
+
+
+@pytest.mark.parametrize("folder", ["${HOME}", "x${file:y}", "{HOME}$", "a$"])
+def test_name_of_a_folder_is_only_a_text(home: Path, folder: str) -> None:
+    names = ["${workspaceFolder}", "${workspaceFolder}{HOME}", "${workspaceFolder}${workspaceFolderBasename}"]
+    text = json.dumps({"servers": {"a": {"command": "x", "args": names}}})
+    servers, _ = imported(home, f"{folder}/.vscode/mcp.json", text)
+    assert looked_up(servers) == set()
+    assert str(home / folder).replace("${", "$${") == servers["a"]["args"][0]

@@ -334,7 +334,7 @@ class CallCancelled(RpcError, code=1009, symbol="cancelled"):
 
 
 class NotApproved(InvalidParams, code=1010, symbol="not_approved"):
-    """The tool is held back until a person approves its current definition; nothing was sent."""
+    """The tool or prompt is held back until a person approves its current definition; nothing was sent."""
 
 
 class NotReadOnly(InvalidParams, symbol="not_read_only"):

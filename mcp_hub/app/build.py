@@ -166,7 +166,7 @@ async def _running(app: App) -> AsyncIterator[None]:
         tasks.start_soon(log_start, app.hub, enabled, name="start")
         tasks.start_soon(_warn_of_unmatched, app, name="unmatched patterns")
         tasks.start_soon(app.approvals.run, name="approvals")
-        tasks.start_soon(log_flags, app.hub.catalog, name="flags")
+        tasks.start_soon(log_flags, app.hub.catalog, app.upstreams, name="flags")
         tasks.start_soon(app.logins.follow, app.upstreams, app.operations.applier.restart, name="logins")
         try:
             yield

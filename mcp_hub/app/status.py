@@ -20,7 +20,7 @@ from mcp_hub.catalog.definitions import Quarantined
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.trust.approvals import Approvals
-from mcp_hub.catalog.trust.scan import Flagged, Inspector
+from mcp_hub.catalog.trust.scan import Flagged, Inspector, inspected
 from mcp_hub.catalog.unmatched import Unmatched, unmatched
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.clock import wall_time
@@ -35,7 +35,7 @@ _LINES: Final = 20
 _TEXT: Final = 500
 """Characters of one text of a server."""
 _MOST: Final = 100
-"""Warnings, flags and unapproved tools of one server; `mcp-hub approve` and `doctor` have all."""
+"""Warnings, flags and unapproved texts of one server; `mcp-hub approve` and `doctor` have all."""
 
 
 _Found = TypeVar("_Found", UnapprovedTool, Flagged, Quarantined)
@@ -118,7 +118,7 @@ class HubStatus(msgspec.Struct):
         return {} if snapshot is None else {kind: len(own) for kind, own in snapshot.lists.items()}
 
     def unapproved(self) -> Iterator[tuple[str, str]]:
-        """Server and kind of each tool that is not what was approved."""
+        """Server and kind of each text that is not what was approved."""
         self.hub.catalog.view(None)  # looks at the tools, and so judges them
         return ((own.server, own.kind) for own in self.approvals.findings())
 
@@ -136,8 +136,8 @@ class HubStatus(msgspec.Struct):
         async with self._turn:
             view = self.hub.catalog.view(None)  # looks at the tools, and so judges them
             if self._flagged[0] is not view:
-                inspect, tools = self._inspector.inspect, view.entries(Kind.TOOL)
-                found = await anyio.to_thread.run_sync(inspect, tools, abandon_on_cancel=True)
+                inspect, texts = self._inspector.inspect, inspected(view, self.upstreams)
+                found = await anyio.to_thread.run_sync(inspect, *texts, abandon_on_cancel=True)
                 self._flagged = view, _grouped(found)
             return self._flagged[1]
 

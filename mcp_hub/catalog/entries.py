@@ -11,6 +11,7 @@ from mcp_hub.catalog.apps.metadata import AppMeta, with_address, without_app
 from mcp_hub.catalog.definitions import Definition, Quarantined, encode_as, in_era, parse
 from mcp_hub.catalog.hints import EffectiveHints
 from mcp_hub.catalog.overrides import UNCHANGED, Override, Supplied, find_override, overridden
+from mcp_hub.catalog.pins import pin_name
 from mcp_hub.catalog.resources import uris
 from mcp_hub.catalog.resources.readings import is_denied
 from mcp_hub.catalog.rules import ViewRules
@@ -103,7 +104,7 @@ def offered(
 ) -> Offers:
     """All that these servers, which the rules know, offer, and what is unfit.
 
-    `new` tools take no other's name; those that a person has `approved` may be believed their hints.
+    What is `new`, by `pin_name`, takes no other's name; tools that a person has `approved` may be believed their hints.
     """
     found: dict[Kind, list[tuple[str, Definition]]] = {kind: [] for kind in Kind}
     quarantined: list[Quarantined] = []
@@ -163,17 +164,17 @@ def _named(
         case Kind.SKILL:
             exported = {(server, uri): roots.exported(server, uri) or uri for server, uri in origins}
         case Kind.PROMPT:
-            wanted = [_wanted(origin, rules, UNCHANGED, ()) for origin in origins]
+            wanted = [_wanted(kind, origin, rules, UNCHANGED, new) for origin in origins]
             exported = names.assign(wanted, max_length=rules.max_name_length, reserved=frozenset(), noun="prompt")
         case Kind.TOOL:
             overrides = {(server, key): find_override(rules.servers[server].overrides, key) for server, key in origins}
-            wanted = [_wanted(origin, rules, override, new) for origin, override in overrides.items()]
+            wanted = [_wanted(kind, origin, rules, override, new) for origin, override in overrides.items()]
             exported = names.assign(wanted, max_length=rules.max_name_length)
     offers = []
     for origin, (server, definition) in zip(origins, found, strict=True):
         override = overrides.get(origin, UNCHANGED)
         if kind is Kind.TOOL:
-            rule, is_approved = rules.servers[server].hints, origin in approved
+            rule, is_approved = rules.servers[server].hints, (server, pin_name(kind, origin[1])) in approved
             definition = overridden(definition, override, rule, is_approved=is_approved)
         own = definition.app.address if definition.app is not None else None
         address = addresses.get((server, own)) if own is not None else None
@@ -181,10 +182,10 @@ def _named(
     return offers
 
 
-def _wanted(origin: Origin, rules: ViewRules, override: Override, new: Collection[Origin]) -> names.Wanted:
+def _wanted(kind: Kind, origin: Origin, rules: ViewRules, override: Override, new: Collection[Origin]) -> names.Wanted:
     server, key = origin
     own = rules.servers[server]
-    rename, yields = override.name or own.rename.get(key), own.yields or origin in new
+    rename, yields = override.name or own.rename.get(key), own.yields or (server, pin_name(kind, key)) in new
     return names.Wanted(server, key, own.prefix, own.always, rename, yields)
 
 

@@ -1,13 +1,14 @@
-"""A server's tools as they were approved, and the changes since.
+"""A server's tools and its other texts for models as they were approved, and the changes since.
 
 A pin is the hash of a definition's `name`, `description`, `inputSchema`, `outputSchema`, `annotations` and `app` (the
 members of `_meta` about one), with its objects in order, so that a server may write them in any. Skills have pins, too,
-by their URI: of `uri`, `frontmatter` and `resources`, which has the digest of each file. Pure: records and definitions
-in, records and findings out. The first list of a server is approved as it is; what differs later stays a finding until
-a person approves it. A tool that a person has approved is marked as such.
+by their URI: of `uri`, `frontmatter` and `resources`, which has the digest of each file. So have prompts, resource
+templates and the server's instructions, by names of `pin_name`. Pure: records and definitions in, records and findings
+out. The first list of a server is approved as it is; what differs later stays a finding until a person approves it. A
+tool that a person has approved is marked as such.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from typing import Final, Literal
@@ -17,8 +18,10 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from mcp_hub.catalog.apps.metadata import app_members
+from mcp_hub.catalog.definitions import parse
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
-from mcp_hub.types import Kind, Origin, RawObject
+from mcp_hub.protocol.kinds import KINDS
+from mcp_hub.types import Kind, Origin, RawObject, Snapshot
 
 Policy = Literal["off", "warn", "block"]
 _APP: Final = "app"
@@ -26,8 +29,21 @@ MEMBERS: Final[tuple[str, ...]] = ("name", "description", "inputSchema", "output
 """Of a definition: what a pin is the hash of."""
 SKILL_MEMBERS: Final[tuple[str, ...]] = ("uri", "frontmatter", "resources")
 """The same of a skill."""
-ALL_MEMBERS: Final = MEMBERS + SKILL_MEMBERS
-_MEMBERS_OF: Final = {Kind.TOOL: MEMBERS, Kind.SKILL: SKILL_MEMBERS}
+_PROMPT_MEMBERS: Final = ("name", "title", "description", "arguments")
+_TEMPLATE_MEMBERS: Final = ("uriTemplate", "name", "title", "description")
+_INSTRUCTIONS: Final = "instructions"
+ALL_MEMBERS: Final = (*MEMBERS, *SKILL_MEMBERS, "title", "arguments", "uriTemplate", _INSTRUCTIONS)
+_MEMBERS_OF: Final = {
+    Kind.TOOL: MEMBERS,
+    Kind.SKILL: SKILL_MEMBERS,
+    Kind.PROMPT: _PROMPT_MEMBERS,
+    Kind.TEMPLATE: _TEMPLATE_MEMBERS,
+}
+INSTRUCTIONS: Final = "server:instructions"
+"""The name of the pin of a server's instructions."""
+_PREFIXED: Final = {Kind.PROMPT: "prompt:", Kind.TEMPLATE: "template:", Kind.RESOURCE: "resource:"}
+_TOOL: Final = "tool:"
+_RESERVED: Final = (*_PREFIXED.values(), _TOOL, INSTRUCTIONS)
 MOST_TOOLS: Final = 20_000  # pins of one server: two full lists of the largest; what is new beyond is never approved
 MOST_DEFINITION: Final = 32 << 10  # bytes of a definition that is kept to be shown beside the next one
 _MOST_TEXT: Final = 8 << 20  # bytes of all definitions that are kept of one server
@@ -37,10 +53,43 @@ _VERSION: Final = 1
 
 
 _FindingKind = Literal["changed", "new", "unreadable", "unconfirmed"]
+Subject = Literal["tool", "prompt", "template", "resource", "instructions"]
+"""The sort of text that a pin is of; a skill counts as a tool."""
+_LABELS: Final[Mapping[Subject, str]] = {"template": "resource template ", "instructions": "instruction text"}
+
+
+def pin_name(kind: Kind, key: str) -> str:
+    """Names a pin: a tool by its own name, a skill by its URI, others with their kind (`prompt:greet`).
+
+    Every name is of one thing alone: a tool whose name looks like that of another kind gets `tool:` in front.
+    """
+    if kind in _PREFIXED:
+        return _PREFIXED[kind] + key
+    return _TOOL + key if key.startswith(_RESERVED) else key
+
+
+def subject_of(name: str) -> tuple[Subject, str]:
+    """The sort of thing that a pin of this name is of, and the server's own name of it: reverses `pin_name`."""
+    if name == INSTRUCTIONS:
+        return "instructions", ""
+    subjects: tuple[Subject, ...] = ("prompt", "template", "resource", "tool")
+    for subject in subjects:
+        if name.startswith(f"{subject}:"):
+            return subject, name[len(subject) + 1 :]
+    return "tool", name
+
+
+def label_of(name: str) -> str:
+    """Calls it by name for people: `tool pay`, `prompt greet`, `instruction text`."""
+    subject, key = subject_of(name)
+    return _LABELS.get(subject, f"{subject} ") + key
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The tools that nobody may be listed or call now, and those that a person has approved where that matters."""
+    """The pins of what nobody may be listed or use now, and of the tools that a person has approved where it matters.
+
+    Each by its server and `pin_name`.
+    """
 
     held: Mapping[Origin, "UnapprovedTool"] = {}
     confirmed: frozenset[Origin] = frozenset()
@@ -79,16 +128,23 @@ class Pin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """All that is kept of one server, by its own names of its tools. One without tools was never listed."""
+    """All that is kept of one server, by `pin_name`. One without pins was never listed.
+
+    `kinds` are those of which a list was compared, so that what they lacked then is new, not trusted on first use.
+    """
 
     tools: dict[str, Pin] = {}
     server: str = ""
     config: str = ""
     version: int = _VERSION
+    kinds: tuple[str, ...] = ()
 
 
 class UnapprovedTool(msgspec.Struct, frozen=True):
-    """A tool that is not what was approved: the members that differ; its hash, and when it was first seen."""
+    """A tool or another text that is not what was approved: the members that differ; its hash, and when it was seen.
+
+    `tool` is a `pin_name`.
+    """
 
     server: str
     tool: str
@@ -113,7 +169,7 @@ class UnapprovedTool(msgspec.Struct, frozen=True):
 
 
 def pinned(kind: Kind, fields: RawObject) -> RawObject:
-    """The members of a tool or a skill that its pin is of. A server may list the files of a skill in any order."""
+    """The members of a definition that its pin is of. A server may list the files of a skill in any order."""
     found = {name: fields[name] for name in _MEMBERS_OF[kind] if name in fields and name != _APP}
     if kind is Kind.TOOL and (app := app_members(raw_object(fields.get("_meta", UNSET)) or {})):
         found[_APP] = Raw(object_bytes(app))
@@ -122,6 +178,30 @@ def pinned(kind: Kind, fields: RawObject) -> RawObject:
             files = msgspec.json.decode(found["resources"], type=list[RawObject])
             found["resources"] = Raw(msgspec.json.encode(sorted(files, key=lambda own: bytes(own["uri"]))))
     return found
+
+
+def pinned_instructions(text: str) -> RawObject:
+    """The instructions of a server as a pin is of them; half a character in them is spelled out."""
+    return {_INSTRUCTIONS: Raw(msgspec.json.encode(text.encode("utf-8", "backslashreplace").decode()))}
+
+
+def pinned_texts(snapshot: Snapshot) -> dict[str, RawObject]:
+    """The members that count of each text of a server, by `pin_name`; a tool and a skill of one name share theirs."""
+    found: dict[str, RawObject] = {}
+    for kind in _MEMBERS_OF:
+        usable, _ = parse(kind, snapshot.lists.get(kind, ()), snapshot.server)
+        for own in usable:
+            name = pin_name(kind, own.key)
+            found[name] = {**found.get(name, {}), **pinned(kind, own.fields)}
+    if snapshot.instructions:
+        found[INSTRUCTIONS] = pinned_instructions(snapshot.instructions)
+    return found
+
+
+def compared_kinds(snapshot: Snapshot) -> list[str]:
+    """The kinds whose lists are complete, empty ones too: what such a list lacks is new later."""
+    kinds = (Kind.PROMPT, Kind.TEMPLATE)
+    return [own.value for own in kinds if own in snapshot.lists or not KINDS[own].is_offered(snapshot.capabilities)]
 
 
 def fingerprint(fields: RawObject, known: Pin | None = None, *, is_ordered: bool = True) -> Fingerprint:
@@ -157,23 +237,34 @@ def _members_in(encoded: bytes) -> int:
     return sum(part.count(b":") for part in plain.split(b'"')[::2])
 
 
-def seen(record: Record, offered: Mapping[str, Fingerprint], policy: Policy, now: float) -> Record:
-    """The record once its server has listed these tools; the very same if that says nothing new.
+def seen(
+    record: Record, offered: Mapping[str, Fingerprint], policy: Policy, now: float, kinds: Collection[str] = ()
+) -> Record:
+    """The record once its server has offered these texts; the very same if that says nothing new.
 
     A tool that was never seen is approved at once, unless new ones are to be blocked and there were others before. So
-    is a skill: a server that speaks both eras lists them later than its tools.
+    is a skill: a server that speaks both eras lists them later than its tools. So are prompts and templates, unless
+    lists of their `kinds` were compared before: the record notes those of now.
     """
-    before = (pin.approved or pin.offered for pin in record.tools.values() if policy == "block")
-    known = {own.is_of_skill for own in before if own is not None}
+    before = record.tools.items() if policy == "block" else ()
+    known = {_group(name, own) for name, pin in before if (own := pin.approved or pin.offered) is not None}
+    known |= {*record.kinds}
     tools = record.tools
     for name, own in offered.items():
         pin = tools.get(name)
-        after = _pin_after(pin, own, own.is_of_skill not in known, now)
+        after = _pin_after(pin, own, policy != "block" or _group(name, own) not in known, now)
         if after is not pin and (pin is not None or len(tools) < MOST_TOOLS):
             if tools is record.tools:
                 tools = dict(tools)
             tools[name] = after
-    return record if tools is record.tools else replace(record, tools=tools)
+    listed = tuple(sorted({*record.kinds, *kinds}))
+    return record if tools is record.tools and listed == record.kinds else replace(record, tools=tools, kinds=listed)
+
+
+def _group(name: str, own: Fingerprint) -> str:
+    """The sort of a text: the first list of each is trusted."""
+    subject, _ = subject_of(name)
+    return "skill" if subject == "tool" and own.is_of_skill else subject
 
 
 def _pin_after(pin: Pin | None, own: Fingerprint, trusts: bool, now: float) -> Pin:
@@ -212,7 +303,7 @@ def unconfirmed_of(server: str, record: Record, names: Iterable[str]) -> dict[st
 
 
 def findings_of(server: str, record: Record, names: Iterable[str], policy: Policy) -> dict[str, UnapprovedTool]:
-    """The listed tools that are not approved, by name."""
+    """The findings for all that is listed and not approved, by `pin_name`."""
     found: dict[str, UnapprovedTool] = {}
     is_held = policy == "block"
     for name in names:

@@ -86,8 +86,8 @@ def _named(view: CatalogView, kind: Kind, method: str, params: RawObject, unlist
         raise InvalidParams(f"{method}: params.name must be a string") from None
     entry = view.find(kind, name)
     if entry is None:
-        if kind is _TOOL and name in view.withheld:
-            raise not_approved(name, view.withheld[name])
+        if (held := view.withheld.get((kind, name))) is not None:
+            raise not_approved(name, held, kind.value.capitalize())
         raise _unknown(view, kind, name, unlisted(name))
     if entry.key != name:
         params = {**params, "name": _encoded(entry.key)}
@@ -121,7 +121,7 @@ def _unlisted(kind: Kind, name: str, server: UpstreamStatus) -> UnknownEntry:
 
 
 def not_approved(name: str, found: UnapprovedTool, what: str = "Tool") -> NotApproved:
-    """Why a tool that callers know by this name cannot be called, or a file of a skill not be read."""
+    """Why a tool or a prompt that callers know by this name cannot be used, or a file of a skill not be read."""
     server, tool = decoded(found.server), decoded(found.tool)
     message = f"{what} {name[:500]} {found.text}. Review it with: mcp-hub approve {quote(server)} {quote(tool)}"
     data: JsonObject = {"server": found.server, "tool": found.tool, "reason": found.kind, "members": [*found.members]}

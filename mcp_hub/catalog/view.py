@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from mcp_hub.catalog.definitions import Quarantined, in_era
 from mcp_hub.catalog.entries import Entry, Offer, entry_of, is_admitted, offered, present
 from mcp_hub.catalog.filters import EVERYTHING
-from mcp_hub.catalog.pins import UnapprovedTool
+from mcp_hub.catalog.pins import INSTRUCTIONS, UnapprovedTool, pin_name
 from mcp_hub.catalog.resources import uris
 from mcp_hub.catalog.resources.links import Remembered
 from mcp_hub.catalog.resources.listed import ListedResources
@@ -31,6 +31,8 @@ from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Origin, Snapshot
 
 _TOOL: Final = Kind.TOOL
+_WAITING: Final = (_TOOL, Kind.PROMPT, Kind.TEMPLATE)  # the kinds that may wait for an approval, besides skills
+Withheld = Mapping[tuple[Kind | None, str], UnapprovedTool]
 
 _MAX_PAGES = 256  # all pages of 10,000 entries at 100 a page, in both eras
 # an unknown name costs at most this many comparisons, of names of at most this length
@@ -49,7 +51,7 @@ class CatalogView:
         resources: ListedResources,
         hints: Mapping[Kind, CacheHint],
         quarantined: tuple[Quarantined, ...],
-        withheld: Mapping[str, UnapprovedTool],
+        withheld: "Withheld",
         tools: Mapping[str, Entry] | None = None,
         removed: Collection[str] = (),
         announced: int = 0,
@@ -66,7 +68,10 @@ class CatalogView:
         self._pages: dict[tuple[Kind, Era, str | None, int], bytes] = {}
         self.quarantined = quarantined
         self.withheld = withheld
-        """Tools that callers could use if they were approved, by exported name."""
+        """Findings for all that callers could use if it were approved, by kind and exported name.
+
+        Without a kind: instructions, by server.
+        """
         self.removed = removed
         """Exported names of tools that an earlier view listed."""
         self._announced = announced
@@ -215,16 +220,16 @@ def build(
 ) -> CatalogView:
     """The view of these servers, one snapshot each in any order; servers without rules are left out.
 
-    Nobody is listed, finds or can call tools that are `held`; they keep their names, but one that is new takes no name
-    from another. A person has `approved` others. `remembered` holds the unlisted URIs that servers mentioned, `removed`
-    the names of tools that are no longer listed; both outlive the view.
+    Nobody is listed, finds or can use what is `held`, by `pin_name`; it keeps its name, but what is new takes no name
+    from others. A person has `approved` some tools. `remembered` holds the unlisted URIs that servers mentioned,
+    `removed` the names of tools that are no longer listed; both outlive the view.
     """
     servers = present(snapshots, rules)
     new = {origin for origin, finding in held.items() if finding.kind == "new"}
     found = offered(servers, rules, new, approved)
     offers, roots = dict(found.by_kind), found.roots
     withheld, skills = _withhold(offers, rules, held), offers.pop(Kind.SKILL)
-    held_skills = HeldSkills({own.origin: held[own.origin] for own in skills if own.origin in held})
+    held_skills = HeldSkills({own.origin: held[pin] for own in skills if (pin := _pin(own)) in held})
     shown: dict[Kind, tuple[Entry, ...]] = {}
     hidden: dict[Kind, list[Origin]] = {}
     for kind, some in offers.items():
@@ -253,14 +258,23 @@ def _directories(servers: Iterable[Snapshot]) -> frozenset[str]:
     return frozenset(server for server, own in settings if isinstance(own, dict) and own.get("directoryRead") is True)
 
 
-def _withhold(
-    offers: dict[Kind, list[Offer]], rules: ViewRules, held: Mapping[Origin, UnapprovedTool]
-) -> dict[str, UnapprovedTool]:
-    """Takes the tools that are held out of the offers; those that callers would have, by exported name."""
-    waiting = [own for own in offers[_TOOL] if own.origin in held] if held else []
-    if waiting:
-        offers[_TOOL] = [own for own in offers[_TOOL] if own.origin not in held]
-    return {own.exported: held[own.origin] for own in waiting if is_admitted(_TOOL, own, rules)}
+def _withhold(offers: dict[Kind, list[Offer]], rules: ViewRules, held: Mapping[Origin, UnapprovedTool]) -> Withheld:
+    """Takes what is held out of the offers; those that callers would have."""
+    if not held:
+        return {}
+    found: dict[tuple[Kind | None, str], UnapprovedTool] = {
+        (None, server): held[pin] for server in rules.servers if (pin := (server, INSTRUCTIONS)) in held
+    }
+    for kind in _WAITING:
+        waiting = [own for own in offers[kind] if _pin(own) in held]
+        if waiting:
+            offers[kind] = [own for own in offers[kind] if _pin(own) not in held]
+        found |= {(kind, own.exported): held[_pin(own)] for own in waiting if is_admitted(kind, own, rules)}
+    return found
+
+
+def _pin(own: Offer) -> Origin:
+    return own.server, pin_name(own.definition.kind, own.definition.key)
 
 
 def _skills(offers: Iterable[Offer], resources: ListedResources) -> Iterator[Entry]:

@@ -171,8 +171,14 @@ CONFIGURATION: Final = table(
     ),
     unmatched_pattern=("A pattern matches nothing that the servers list.", "Correct or remove it."),
     server_not_ready=("A server is not ready, so nothing was compared with it.", "See `mcp-hub doctor`."),
-    tool_not_approved=("A tool is new or has changed.", "Look at it, and approve it: `mcp-hub approve`."),
-    suspicious_tool=("A tool's description looks like an attack.", "Look at it before you use it."),
+    tool_not_approved=(
+        "A tool, a prompt, a resource template or the instructions of a server are new or have changed.",
+        "Look at it, and approve it: `mcp-hub approve`.",
+    ),
+    suspicious_tool=(
+        "A description or another text looks like an attack.",
+        "Look at it before you use it.",
+    ),
 )
 """Findings about a configuration: `mcp-hub check`, start and reload."""
 
@@ -195,7 +201,7 @@ CALLS: Final = table(
     unknown_entry=("No tool, resource or prompt has this name.", "List again; `data.nearest` names similar ones."),
     tool_removed=("The tool was listed and no longer is.", "List again; `data.nearest` names similar ones."),
     not_read_only=("`read_tool` runs tools that are known to only read.", "Run the tool by `run_tool`."),
-    not_approved=("The tool is held back until a person approves it.", "Approve it: `mcp-hub approve`."),
+    not_approved=("The tool or prompt is held back until a person approves it.", "Approve it: `mcp-hub approve`."),
     unknown_stream=("The stream expired, belongs to another user or never existed.", "Call again."),
     events_gone=("Events behind the cursor are no longer kept.", "Read from `earliest` on."),
     upstream_unavailable=("The server is not ready; nothing was sent.", "Retry later; `data.upstream.code` says why."),

@@ -1,4 +1,4 @@
-"""The tools that wait for an approval, with what changed, and their approval: part of the composition root."""
+"""The texts of servers that wait for an approval, with what changed, and their approval: in the composition root."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.catalog.flags import decoded
-from mcp_hub.catalog.pins import Pin, Record, UnapprovedTool, approved, encoded, read
+from mcp_hub.catalog.pins import Pin, Record, UnapprovedTool, approved, encoded, read, subject_of
 from mcp_hub.catalog.trust.approvals import Approvals, record_key
 from mcp_hub.catalog.trust.diff import diff_lines, flag_lines
 from mcp_hub.clock import wall_time
@@ -73,6 +73,7 @@ def _waiting(found: UnapprovedTool, pin: Pin | None) -> WaitingTool:
         found.digest,
         [hide(line) for line, _ in _lines(pin)],
         [] if pin is None else [hide(line) for line in flag_lines(pin)],
+        subject_of(found.tool)[0],
     )
 
 

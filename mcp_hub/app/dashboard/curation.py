@@ -12,8 +12,9 @@ from mcp_hub.app.dashboard.logins import BrowserLogins
 from mcp_hub.app.dashboard.overrides import Changes, Overrides, OverridesFile
 from mcp_hub.app.dashboard.settings import setting_list
 from mcp_hub.app.limits import Current
+from mcp_hub.catalog.pins import label_of, subject_of
 from mcp_hub.fronts.dashboard.ports import Login
-from mcp_hub.fronts.rest.problem import unknown_server
+from mcp_hub.fronts.rest.problem import Problem, unknown_server
 from mcp_hub.hub import HubPort
 from mcp_hub.masking import hide
 from mcp_hub.protocol.rest.overview import (
@@ -50,9 +51,12 @@ class HubCuration(msgspec.Struct, frozen=True):
         return await anyio.to_thread.run_sync(self.approvals.waiting)
 
     async def judge(self, body: ApprovalBody) -> None:
-        """Approves a tool, or hides it. Raises `Problem`."""
+        """Approves a tool or another text, or hides a tool. Raises `Problem`."""
         if body.action == "reject":
-            await self.file.write({body.server: {body.tool: ToolOverride(hide=True)}})
+            subject, tool = subject_of(body.tool)
+            if subject != "tool":
+                raise Problem(400, "invalid_params", f"Only a tool can be hidden, not {label_of(body.tool)[:200]!r}.")
+            await self.file.write({body.server: {tool: ToolOverride(hide=True)}})
             return
         await anyio.to_thread.run_sync(self.approvals.approve, body.server, body.tool, body.digest)
         self.approvals.approvals.look()

@@ -35,7 +35,8 @@ class ServerAbout(msgspec.Struct, frozen=True):
 def live(view: CatalogView, rules: ViewRules, upstreams: Mapping[str, Upstream]) -> list[ServerAbout]:
     """The servers that have something in the view and are not down, in configured order.
 
-    A purpose is what the configuration says, else the server itself, else the names of a few tools.
+    A purpose is what the configuration says, else the server itself, unless its instructions wait for an approval,
+    else the names of a few tools.
     """
     tools = by_server((entry.server, entry.key) for entry in view.entries(Kind.TOOL))
     others = {entry.server for kind in Kind for entry in view.entries(kind)}
@@ -46,7 +47,8 @@ def live(view: CatalogView, rules: ViewRules, upstreams: Mapping[str, Upstream])
         if upstream is None or snapshot is None or name not in others or upstream.status().state in _DOWN:
             continue
         names = tools.get(name, [])
-        said = first_sentence(own.description or snapshot.instructions or "", _MAX_PURPOSE) or _some(names)
+        text = own.description or (snapshot.instructions if (None, name) not in view.withheld else None)
+        said = first_sentence(text or "", _MAX_PURPOSE) or _some(names)
         found.append(ServerAbout(one_line(name, _MAX_NAME), len(names), said))
     return found
 

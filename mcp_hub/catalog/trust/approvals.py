@@ -1,4 +1,4 @@
-"""Which tools and skills are not what was approved, kept on disk so that it outlives the hub.
+"""Which tools, prompts, templates, skills and instructions are not what was approved, kept on disk.
 
 `Approvals` compares what servers list with their records (`pins`) at once, in memory. What is new is written by its
 `run`, in a worker thread; approvals by other processes are seen within a second while there is anything to approve.
@@ -15,26 +15,33 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.call import Call, Gate
-from mcp_hub.catalog.definitions import Definition, parse
+from mcp_hub.catalog.definitions import Definition
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.pins import (
+    INSTRUCTIONS,
     Fingerprint,
     Policy,
     Record,
     UnapprovedTool,
     Verdict,
+    compared_kinds,
     encoded,
     findings_of,
     fingerprint,
+    label_of,
+    pin_name,
     pinned,
+    pinned_instructions,
+    pinned_texts,
     read,
     seen,
+    subject_of,
     without_texts,
 )
 from mcp_hub.catalog.routes import not_approved
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
-from mcp_hub.types import Kind, Origin, RawObject, Snapshot
+from mcp_hub.types import Kind, Origin, Snapshot
 
 log = get_logger(__name__)
 
@@ -43,7 +50,7 @@ _TRY_AGAIN: Final = 30.0  # seconds until a record is written again that could n
 _MOST_ORDERED: Final = 1000  # unapproved definitions of a list that are put in order: the event loop waits for it
 _MOST_LOGGED: Final = 10  # tools that one line of the log names; `mcp-hub approve` shows all
 _MOST_LINES: Final = 100  # of the log about one server, which could change its tools all the time
-_CHECKED: Final = frozenset({"tools/call", "skills/get"})
+_CHECKED: Final = {"tools/call": Kind.TOOL, "prompts/get": Kind.PROMPT, "skills/get": Kind.SKILL}
 _NOT_READ: Final = object()  # the stamp of a record that was never read
 
 
@@ -103,7 +110,7 @@ class Approvals:
         self._changes.bump()
 
     def judged(self, snapshots: Iterable[Snapshot]) -> Verdict:
-        """The verdict on the tools that these servers list."""
+        """The verdict on what these servers list."""
         held: dict[Origin, UnapprovedTool] = {}
         confirmed: set[Origin] = set()
         for snapshot in snapshots:
@@ -135,34 +142,37 @@ class Approvals:
 
     def check(self, call: Call, snapshot: Snapshot) -> None:
         """A `Gate`: the list by which a call was let in is not always that of its process. Raises `NotApproved`."""
-        if call.method not in _CHECKED:
+        kind = _CHECKED.get(call.method)
+        if kind is None:
             return
         server = self._servers.get(call.upstream) or self._server(call.upstream)
-        if call.method == "skills/get":
+        if kind is Kind.SKILL:
             self._check_skill(call, server, snapshot)
             return
         if server is None or (server.snapshot is snapshot and not server.findings):
             return
-        tool = msgspec.json.decode(call.params["name"], type=str)
-        found = server.findings.get(tool)
-        if not server.lists_as(snapshot):
+        key = msgspec.json.decode(call.params["name"], type=str)
+        name = pin_name(kind, key)
+        found = server.findings.get(name)
+        if not server.lists_as(snapshot, kind):
             self._load(server)
-            known, found = found, server.judged(tool, snapshot, self._now())
+            known, found = found, server.judged(name, snapshot, self._now())
             if found is not None and (known is None or known.digest != found.digest):
                 self._relist(server.name)
         if found is not None and found.is_held:
-            asked = tool if call.asked is msgspec.UNSET else msgspec.json.decode(call.asked, type=str)
-            raise not_approved(asked, found)
+            asked = key if call.asked is msgspec.UNSET else msgspec.json.decode(call.asked, type=str)
+            raise not_approved(asked, found, kind.value.capitalize())
 
     def _check_skill(self, call: Call, server: "_Server | None", snapshot: Snapshot) -> None:
         """A skill that is not listed cannot be approved. Raises `NotApproved`."""
         if server is None:
             return
         uri = msgspec.json.decode(call.params["uri"], type=str)
+        name = pin_name(Kind.SKILL, uri)
         self._load(server)
-        found = server.judged(uri, snapshot, self._now())
-        if found is None and uri not in _pinned(snapshot):
-            found = UnapprovedTool(server.name, uri, "new", is_held=server.policy == "block")
+        found = server.judged(name, snapshot, self._now())
+        if found is None and name not in pinned_texts(snapshot):
+            found = UnapprovedTool(server.name, name, "new", is_held=server.policy == "block")
         if found is not None and found.is_held:
             raise not_approved(call.exported_uri or uri, found, "Skill")
 
@@ -226,7 +236,8 @@ class Approvals:
         def change(text: bytes | None) -> bytes:
             record = read(text)
             # what was first seen here stays the first, also if the server has changed it before this was written
-            first = replace(record, tools={**known.tools, **record.tools}, server=server.name, config=self._config)
+            pins, kinds = {**known.tools, **record.tools}, tuple(sorted({*known.kinds, *record.kinds}))
+            first = replace(record, tools=pins, kinds=kinds, server=server.name, config=self._config)
             return encoded(seen(first, offered, server.policy, self._now()))
 
         try:
@@ -264,7 +275,7 @@ def gate(approvals: Approvals, reads: Callable[[Call, Snapshot], None]) -> Gate:
 
 
 class _Server:
-    """The state of one server's tools: the last list, the relevant part of the record, and the findings."""
+    """The state of one server's texts: the last lists, the relevant part of the record, and the findings."""
 
     def __init__(self, name: str, key: str, policy: Policy) -> None:
         self.name = name
@@ -285,10 +296,11 @@ class _Server:
         """Compares the list with the record; says so if there is something new to say."""
         before, offered = self.findings, {} if self.snapshot is None else _offered(self.snapshot, self.record)
         if self.is_unreadable:
-            held = self.policy == "block"
-            self.findings = {name: UnapprovedTool(self.name, name, "unreadable", is_held=held) for name in offered}
+            held, names = self.policy == "block", {} if self.snapshot is None else pinned_texts(self.snapshot)
+            self.findings = {name: UnapprovedTool(self.name, name, "unreadable", is_held=held) for name in names}
         else:
-            after = seen(self.record, offered, self.policy, now)
+            kinds = () if self.snapshot is None or not offered else compared_kinds(self.snapshot)
+            after = seen(self.record, offered, self.policy, now, kinds)
             self.unsaved = self.unsaved or after is not self.record
             self.record = after
             self.findings = findings_of(self.name, after, offered, self.policy)
@@ -296,10 +308,10 @@ class _Server:
         if news:
             self.log.report(news)
 
-    def lists_as(self, snapshot: Snapshot) -> bool:
-        """Whether these are the tools that were judged."""
+    def lists_as(self, snapshot: Snapshot, kind: Kind) -> bool:
+        """Whether these are the tools or prompts that were judged."""
         mine = self.snapshot
-        return mine is not None and (mine is snapshot or mine.lists.get(Kind.TOOL) == snapshot.lists.get(Kind.TOOL))
+        return mine is not None and (mine is snapshot or mine.lists.get(kind) == snapshot.lists.get(kind))
 
     @property
     def confirmed(self) -> frozenset[str]:
@@ -309,16 +321,16 @@ class _Server:
 
     def confirms(self, own: Definition) -> bool:
         """Whether a person has approved the tool as it is defined there."""
-        pin = None if self.is_unreadable else self.record.tools.get(own.key)
+        pin = None if self.is_unreadable else self.record.tools.get(pin_name(Kind.TOOL, own.key))
         return pin is not None and pin.confirms(fingerprint(pinned(Kind.TOOL, own.fields), pin))
 
-    def judged(self, tool: str, snapshot: Snapshot, now: float) -> UnapprovedTool | None:
-        """The finding for a tool as another process lists it."""
+    def judged(self, name: str, snapshot: Snapshot, now: float) -> UnapprovedTool | None:
+        """The finding for a tool or a prompt as another process lists it."""
         if self.is_unreadable:
-            return UnapprovedTool(self.name, tool, "unreadable", is_held=self.policy == "block")
-        listed = {key: fields for key, fields in _pinned(snapshot).items() if key == tool}
+            return UnapprovedTool(self.name, name, "unreadable", is_held=self.policy == "block")
+        listed = {key: fields for key, fields in pinned_texts(snapshot).items() if key == name}
         offered = {key: fingerprint(fields, self.record.tools.get(key)) for key, fields in listed.items()}
-        return findings_of(self.name, seen(self.record, offered, self.policy, now), offered, self.policy).get(tool)
+        return findings_of(self.name, seen(self.record, offered, self.policy, now), offered, self.policy).get(name)
 
 
 class _Log:
@@ -337,7 +349,7 @@ class _Log:
             "tools_not_approved",
             upstream=self._server,
             count=len(news),
-            tools=[f"{decoded(own.tool, 80)} {own.text}" for own in news[:_MOST_LOGGED]],
+            tools=[f"{decoded(_logged(own.tool), 80)} {own.text}" for own in news[:_MOST_LOGGED]],
             held=news[0].is_held,
             fix=f"mcp-hub approve {decoded(self._server)}",
             last=self._lines == _MOST_LINES,
@@ -350,22 +362,23 @@ class _Log:
         self._failure = reason
 
 
+def _logged(name: str) -> str:
+    subject, key = subject_of(name)
+    return key if subject == "tool" else label_of(name)
+
+
 def _offered(snapshot: Snapshot, record: Record) -> dict[str, Fingerprint]:
-    """The texts of its tools and skills that are listed and can be used."""
+    """The texts that a server offers now and that can be used.
+
+    Of one that has no instructions that is noted once: those that it has later are a change.
+    """
+    pins = pinned_texts(snapshot)
+    if pins and INSTRUCTIONS not in record.tools:
+        pins.setdefault(INSTRUCTIONS, pinned_instructions(""))
     found: dict[str, Fingerprint] = {}
     others = 0
-    for key, fields in _pinned(snapshot).items():
-        pin = record.tools.get(key)
-        found[key] = now = fingerprint(fields, pin, is_ordered=others < _MOST_ORDERED)
+    for name, fields in pins.items():
+        pin = record.tools.get(name)
+        found[name] = now = fingerprint(fields, pin, is_ordered=others < _MOST_ORDERED)
         others += pin is None or now is not pin.approved
-    return found
-
-
-def _pinned(snapshot: Snapshot) -> dict[str, RawObject]:
-    """The members that count, by the name of a tool or the URI of a skill; of both, where they are the same."""
-    found: dict[str, RawObject] = {}
-    for kind in (Kind.TOOL, Kind.SKILL):
-        usable, _ = parse(kind, snapshot.lists.get(kind, ()), snapshot.server)
-        for own in usable:
-            found[own.key] = {**found.get(own.key, {}), **pinned(kind, own.fields)}
     return found

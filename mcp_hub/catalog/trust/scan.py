@@ -1,4 +1,6 @@
-"""All tools looked through for what `flags` knows, and for names that belong to other servers. Pure.
+"""Texts of servers looked through for what `flags` knows, and for names that belong to other servers' tools. Pure.
+
+They are the definitions of tools, prompts, resources and templates, and instructions.
 
 A definition may name its own server's tools as it likes. Names of others count where they cannot be words of a
 sentence (`send_mail`, `createIssue`), or where the text says when to use them ("before calling fetch").
@@ -6,14 +8,18 @@ sentence (`send_mail`, `createIssue`), or where the text says when to use them (
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
+from mcp_hub.call import Upstream
 from mcp_hub.catalog.entries import Entry
 from mcp_hub.catalog.flags import MOST_FLAGS, Flag, decoded, folded, hidden_in, orders_in, texts_of
+from mcp_hub.catalog.pins import INSTRUCTIONS, pin_name
+from mcp_hub.catalog.view import CatalogView
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
-from mcp_hub.types import RawObject
+from mcp_hub.types import Kind, RawObject
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _DISTINCT = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+)+|[a-z0-9]+(?:[A-Z][a-z0-9]+)+")
@@ -23,11 +29,12 @@ _ABOUT_USE = re.compile(
     r"invok(?:e|ing)|run(?:ning)?)\s+(?:the\s+|any\s+)?[`'\"]?(?P<name>[A-Za-z_][A-Za-z0-9_-]*)",
     re.IGNORECASE,
 )
+_INSPECTED: Final = (Kind.TOOL, Kind.PROMPT, Kind.RESOURCE, Kind.TEMPLATE)
 _PROSE: Final = ("description", "title")
 
 
 class Flagged(msgspec.Struct, frozen=True):
-    """A flag of one tool, `exported` being the name that clients know."""
+    """A flag of one text, `exported` being the name that clients know; `tool` is a `pin_name`."""
 
     server: str
     tool: str
@@ -44,33 +51,57 @@ class _Names(msgspec.Struct, frozen=True):
 
 
 class Inspector(msgspec.Struct):
-    """Looks through lists of tools, and again only through what is new in them."""
+    """Looks through lists, and again only through what is new in them."""
 
     _known: dict[bytes, tuple[tuple[Flag, ...], tuple[tuple[str, str], ...]]] = msgspec.field(default_factory=dict)
 
-    def inspect(self, tools: Sequence[Entry]) -> list[Flagged]:
-        """The flags of all these tools, in their order, at most `MOST_FLAGS` of each. Takes 0.3 ms or so a tool."""
-        names = _names(tools)
+    def inspect(
+        self, entries: Sequence[Entry], instructions: Mapping[str, str] = MappingProxyType({})
+    ) -> list[Flagged]:
+        """The flags of all these definitions, in their order, at most `MOST_FLAGS` of each, then of the instructions.
+
+        Takes 0.3 ms or so a tool. `instructions` are by server.
+        """
+        tools = _names(entry for entry in entries if entry.kind is Kind.TOOL)
+        prompts = _names(entry for entry in entries if entry.kind is Kind.PROMPT)
         fresh = {}
         found = []
-        for entry in tools:
+        for entry in entries:
             fresh[entry.raw] = own, prose = self._known.get(entry.raw) or _looked_through(entry.raw)
-            flags = [*_of_name(entry), *own, *_others(entry, prose, names), *_lookalikes(entry, names)]
-            found += [Flagged(entry.server, entry.key, entry.exported, flag) for flag in flags[:MOST_FLAGS]]
+            flags = [*_of_name(entry), *own, *_others(entry.server, prose, tools)]
+            if entry.kind in (Kind.TOOL, Kind.PROMPT):
+                flags += _lookalikes(entry, tools if entry.kind is Kind.TOOL else prompts)
+            name = pin_name(entry.kind, entry.key)
+            found += [Flagged(entry.server, name, entry.exported, flag) for flag in flags[:MOST_FLAGS]]
         self._known = fresh
+        for server, text in instructions.items():
+            flags = [*_of_text("instructions", text), *_others(server, [("instructions", text)], tools)]
+            found += [Flagged(server, INSTRUCTIONS, "instructions", flag) for flag in flags[:MOST_FLAGS]]
         return found
+
+
+def inspected(view: CatalogView, upstreams: Mapping[str, Upstream]) -> tuple[list[Entry], dict[str, str]]:
+    """The texts for an `Inspector`: the definitions of a view, and the instructions that are not held back."""
+    entries = [entry for kind in _INSPECTED for entry in view.entries(kind)]
+    snapshots = {name: upstream.snapshot() for name, upstream in upstreams.items() if (None, name) not in view.withheld}
+    return entries, {name: own.instructions for name, own in snapshots.items() if own is not None and own.instructions}
 
 
 def flags_of(fields: RawObject) -> list[Flag]:
     """The findings in one definition by itself, without the names of others."""
     found: list[Flag] = []
     for where, text in texts_of(fields):
-        for flag in (*hidden_in(where, text), *orders_in(where, text)):
+        for flag in _of_text(where, text):
             if flag not in found:
                 found.append(flag)
             if len(found) >= MOST_FLAGS:
                 return found
     return found
+
+
+def _of_text(where: str, text: str) -> Iterator[Flag]:
+    yield from hidden_in(where, text)
+    yield from orders_in(where, text)
 
 
 def _of_name(entry: Entry) -> Iterator[Flag]:
@@ -100,13 +131,13 @@ def _names(tools: Iterable[Entry]) -> _Names:
     return _Names(distinct, every, lookalikes)
 
 
-def _others(entry: Entry, prose: Iterable[tuple[str, str]], names: _Names) -> Iterator[Flag]:
-    """Tools of other servers that the text names; each once."""
+def _others(server: str, prose: Iterable[tuple[str, str]], names: _Names) -> Iterator[Flag]:
+    """Tools of other servers that a text of this one names; each once."""
     flagged: set[str] = set()
     for where, text in prose:
-        meant = {word for word in _WORD.findall(text) if _is_foreign(names.distinct.get(word), entry)}
+        meant = {word for word in _WORD.findall(text) if _is_foreign(names.distinct.get(word), server)}
         used = {found["name"] for found in _ABOUT_USE.finditer(text)}
-        meant |= {word for word in used if _is_foreign(names.every.get(word.lower()), entry)}
+        meant |= {word for word in used if _is_foreign(names.every.get(word.lower()), server)}
         for word in sorted(meant - flagged):
             servers = names.distinct.get(word) or names.every[word.lower()]
             of = ", ".join(sorted(servers)[:3])
@@ -116,12 +147,12 @@ def _others(entry: Entry, prose: Iterable[tuple[str, str]], names: _Names) -> It
         flagged |= meant
 
 
-def _is_foreign(servers: Set[str] | None, entry: Entry) -> bool:
-    return servers is not None and entry.server not in servers
+def _is_foreign(servers: Set[str] | None, server: str) -> bool:
+    return servers is not None and server not in servers
 
 
 def _lookalikes(entry: Entry, names: _Names) -> Iterator[Flag]:
-    """Other servers' tools that this one may be taken for."""
+    """Other servers' tools, or prompts, that this one may be taken for."""
     alike = names.lookalikes[folded(entry.exported)]
     others = sorted(name for server, name in alike if server != entry.server and name not in ("", entry.exported))
     if others:
@@ -129,4 +160,4 @@ def _lookalikes(entry: Entry, names: _Names) -> Iterator[Flag]:
     elif not entry.key.isascii():
         rivals = sorted(server for server, _ in names.lookalikes[folded(entry.key)] if server != entry.server)
         if rivals:
-            yield Flag("lookalike", "name", decoded(entry.key), f"looks like a tool of {decoded(rivals[0])}")
+            yield Flag("lookalike", "name", decoded(entry.key), f"looks like a {entry.kind} of {decoded(rivals[0])}")

@@ -1,15 +1,17 @@
-"""Says in the log, once each, what in the servers' tools is hidden or speaks of other servers' (`scan`)."""
+"""Says in the log, once each, what in the servers' texts is hidden or speaks of other servers' tools (`scan`)."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import anyio
 import anyio.to_thread
 
+from mcp_hub.call import Upstream
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.flags import decoded
-from mcp_hub.catalog.trust.scan import Flagged, Inspector
+from mcp_hub.catalog.pins import label_of, subject_of
+from mcp_hub.catalog.trust.scan import Flagged, Inspector, inspected
 from mcp_hub.logs import get_logger
-from mcp_hub.types import Kind
 
 log = get_logger(__name__)
 
@@ -17,18 +19,20 @@ _PAUSE: Final = 1.0  # seconds between two looks, however often servers change t
 _MOST_LOGGED: Final = 1000  # flags that one hub logs; `mcp-hub doctor` shows those of now
 
 
-async def log_flags(catalog: Catalog) -> None:
-    """Looks at all tools whenever they have changed, in a thread, until cancelled or `_MOST_LOGGED` are logged."""
+async def log_flags(catalog: Catalog, upstreams: Mapping[str, Upstream]) -> None:
+    """Looks at all texts whenever they have changed, in a thread, until cancelled or `_MOST_LOGGED` are logged."""
     inspector = Inspector()
     logged: set[Flagged] = set()
     await catalog.settled()
     while len(logged) < _MOST_LOGGED:
         version = catalog.version
-        tools = catalog.view(None).entries(Kind.TOOL)
-        for found in await anyio.to_thread.run_sync(inspector.inspect, tools, abandon_on_cancel=True):
+        texts = inspected(catalog.view(None), upstreams)
+        for found in await anyio.to_thread.run_sync(inspector.inspect, *texts, abandon_on_cancel=True):
             if found not in logged and len(logged) < _MOST_LOGGED:
                 logged.add(found)
-                tool, where = decoded(found.exported), decoded(found.flag.where, 200)
+                is_tool = subject_of(found.tool)[0] == "tool"
+                tool = decoded(found.exported if is_tool else label_of(found.tool))
+                where = decoded(found.flag.where, 200)
                 flag = {"kind": found.flag.kind, "where": where, "why": found.flag.why, "text": found.flag.text}
                 log.warning("tool_flagged", upstream=found.server, tool=tool, **flag)
         await anyio.sleep(_PAUSE)

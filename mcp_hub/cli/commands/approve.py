@@ -1,4 +1,4 @@
-"""`mcp-hub approve`: shows the tools that servers have changed, and approves them.
+"""`mcp-hub approve`: shows the tools and other texts that servers have changed, and approves them.
 
 Works on the records of running hubs; nothing is started. A running hub applies an approval within a second.
 """
@@ -38,7 +38,7 @@ from mcp_hub.types import JsonObject
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """One tool that waits for approval, with its record and the key of its server's file."""
+    """One tool or other text that waits for approval, with its record and the key of its server's file."""
 
     finding: UnapprovedTool
     pin: Pin
@@ -70,9 +70,9 @@ def approve(
 
     With `hints: approved` also those that were trusted on first use, whose hints are not used until you approve them.
 
-    SERVER is a name from the configuration, TOOL the server's own name of a tool. The command reads what hubs have
-    recorded and starts no server; run `mcp-hub list` first to record the current tools. Exit code 1 if a tool was not
-    approved.
+    SERVER is a name from the configuration, TOOL the server's own name of a tool, or `prompt:NAME`, `template:URI`, or
+    `server:instructions` for the server's instructions. The command reads what hubs have recorded and starts no server;
+    run `mcp-hub list` first to record the current lists. Exit code 1 if a tool was not approved.
     """
     loaded = load_config(config)
     check_servers(loaded, [server] if server is not None else [])

@@ -1,4 +1,4 @@
-"""Warnings for people: tools that are not approved or suspicious, and patterns that match nothing."""
+"""Warnings for people: tools and other texts that are not approved or suspicious, and patterns that match nothing."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from shlex import quote
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from mcp_hub.catalog.pins import UnapprovedTool
+from mcp_hub.catalog.pins import UnapprovedTool, label_of
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.config.findings import Findings
 from mcp_hub.config.load.foreign import place_of_servers
@@ -23,7 +23,7 @@ _MOST: Final = 10
 
 
 def notices(servers: Iterable[ServerInfo]) -> list[ConfigFinding]:
-    """A finding for each tool that is not approved and for each flag."""
+    """A finding for each text that is not approved and for each flag."""
     return [
         ConfigFinding(code, line, path=f"servers.{own.server}")
         for own in servers
@@ -37,7 +37,7 @@ def _unapproved(own: ServerInfo) -> Iterator[str]:
         return
     for found in own.unapproved[:_MOST]:
         said = UnapprovedTool(own.server, found.tool, found.kind, tuple(found.members)).text
-        yield f"tool {found.tool} {said}{'; it is held back' if found.held else ''}"
+        yield f"{label_of(found.tool)} {said}{'; it is held back' if found.held else ''}"
     more = _more(own.unapproved)
     yield f"{f'{more} more, ' if more else ''}see and approve: mcp-hub approve {quote(own.server)}"
 
@@ -45,9 +45,9 @@ def _unapproved(own: ServerInfo) -> Iterator[str]:
 def _flags(own: ServerInfo) -> Iterator[str]:
     for flag in own.flags[:_MOST]:
         text = f": {flag.text}" if flag.text else ""
-        yield f"tool {flag.tool}: {flag.where}: {flag.why}{text}"
+        yield f"{label_of(flag.tool)}: {flag.where}: {flag.why}{text}"
     if more := _more(own.flags):
-        yield f"{plural(more, 'more flag')} of this server's tools"
+        yield f"{plural(more, 'more flag')} of this server"
 
 
 def _more(found: Sequence[object]) -> int:

@@ -140,9 +140,11 @@ class SettingList(Struct):
 
 
 class WaitingTool(Struct, frozen=True, omit_defaults=True):
-    """A tool that is not what was approved, with the difference as lines that begin with +, - or a space.
+    """A text of a server that is not what was approved, with the difference as lines that begin with +, - or a space.
 
-    `digest` stands for the definition that is shown; an approval has to name it.
+    `digest` stands for the definition that is shown; an approval has to name it. Other texts than a tool's and a
+    skill's have a `subject`, and cannot be hidden here: `tool` is then `prompt:NAME`, `template:URI` or
+    `server:instructions`.
     """
 
     server: str
@@ -154,10 +156,11 @@ class WaitingTool(Struct, frozen=True, omit_defaults=True):
     digest: str
     diff: list[str] = []
     flags: list[str] = []
+    subject: Literal["tool", "prompt", "template", "resource", "instructions"] = "tool"
 
 
 class ApprovalList(Struct):
-    """The tools that wait for an approval."""
+    """The tools and other texts that wait for an approval."""
 
     waiting: list[WaitingTool]
 

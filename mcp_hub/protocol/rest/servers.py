@@ -10,7 +10,8 @@ from mcp_hub.types import LogFlow
 class UnapprovedInfo(Struct):
     """A tool that is not what was approved: `kind` is changed, new or unreadable; nobody can call one that is `held`.
 
-    `members` are those of its definition that differ. `mcp-hub approve` shows and approves it.
+    `members` are those of its definition that differ. `mcp-hub approve` shows and approves it. `tool` may also be a
+    prompt (`prompt:NAME`), a resource template (`template:URI`) or the server's instructions (`server:instructions`).
     """
 
     tool: str
@@ -20,7 +21,11 @@ class UnapprovedInfo(Struct):
 
 
 class FlagInfo(Struct):
-    """A suspicious part of a tool's definition; `where` is its path there, `text` shows it."""
+    """A suspicious part of a tool's definition; `where` is its path there, `text` shows it.
+
+    `tool` may also be a prompt (`prompt:NAME`), a resource (`resource:URI`), a resource template (`template:URI`) or
+    the server's instructions (`server:instructions`).
+    """
 
     tool: str
     kind: str

@@ -91,7 +91,7 @@ def test_of_many_notices_about_a_server_ten_are_shown() -> None:
     found = notices([ServerInfo("a b", "ready", 0, unapproved=tools, flags=flags)])
     assert [own.code for own in found] == ["tool_not_approved"] * 11 + ["suspicious_tool"] * 11
     assert found[10].message == "2 more, see and approve: mcp-hub approve 'a b'"
-    assert (found[11].message, found[21].message) == ("tool t: name: why: text", "1 more flag of this server's tools")
+    assert (found[11].message, found[21].message) == ("tool t: name: why: text", "1 more flag of this server")
 
 
 def test_server_has_settled_once_its_first_start_is_over() -> None:

@@ -13,7 +13,7 @@ export function needs(store) {
     key: call.id, kind: 'warn', tag: 'question', text: `${plain(call.name)} asks ${plural(call.questions, 'question')}`, href: link('stream', call.id),
   }));
   if (store.approvals.length) {
-    found.push({ key: 'approvals', kind: 'warn', tag: 'changed tools', text: `${plural(store.approvals.length, 'tool')} changed since they were approved`, href: link('tools', '', { show: 'changed' }) });
+    found.push({ key: 'approvals', kind: 'warn', tag: 'changed texts', text: `${plural(store.approvals.length, 'text')} changed since they were approved`, href: link('tools', '', { show: 'changed' }) });
   }
   for (const server of store.servers) {
     if (!['failed', 'incompatible', 'backing_off'].includes(server.state)) continue;

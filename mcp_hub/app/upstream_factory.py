@@ -135,8 +135,9 @@ def list_file(folder: Path, name: str, server: ServerSettings) -> ListFile:
 def _list_key(name: str, server: ServerSettings) -> str:
     """Identifies the command or URL of the entry; its secrets are not part of it, except for those in arguments."""
     what = (server.command, server.cwd, server.url, server.type, server.era)
+    passed = (sorted(server.pass_env),) if server.pass_env else ()
     apps = () if server.apps else ("apps: off",)  # servers offer other tools to clients without apps
-    return list_key(name, *what, server.args, sorted(server.env), sorted(server.headers), *apps)
+    return list_key(name, *what, server.args, sorted(server.env), sorted(server.headers), *apps, *passed)
 
 
 def _spec(
@@ -153,7 +154,7 @@ def _spec(
     limits = settings.hub.limits
     return StdioSpec(
         argv=(program, *server.args),
-        env=commands.child_env(env, server.env, [os.path.dirname(program)]),
+        env=commands.child_env(env, server.env, [os.path.dirname(program)], server.pass_env),
         cwd=cwd,
         era=_pinned(server),
         line_limit=limits.line,

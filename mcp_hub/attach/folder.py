@@ -1,8 +1,9 @@
 """The folder of one background hub: where it is, and whether nobody else could have put anything there.
 
 `<base>/<scope>/`, 0700, with `lock` (held by the hub for as long as it lives), `start` (held by the shim that starts
-one), `hub.sock` and `http.sock` (0600), `hub.json` (about the hub, for people) and `hub.log`. The base is
-`$XDG_RUNTIME_DIR/mcp-hub`, else `attach` in the state folder, else a folder in `/tmp` where those have long names.
+one), `hub.sock` and `http.sock` (0600), `hub.json` (about the hub, for people), `variables` (those of its scope, with
+keyed hashes) and `hub.log`. The base is `$XDG_RUNTIME_DIR/mcp-hub`, else `attach` in the state folder, else a folder in
+`/tmp` where those have long names.
 """
 
 import os
@@ -11,14 +12,16 @@ import sys
 
 from mcp_hub.attach.arguments import state_folder
 from mcp_hub.attach.build import MAJOR
-from mcp_hub.attach.environment import TELLING
+from mcp_hub.attach.environment import runtime_folder, scope_values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
 SOCKET, HTTP_SOCKET, LOCK, START, RECORD, LOG = "hub.sock", "http.sock", "lock", "start", "hub.json", "hub.log"
+_VARIABLES = "variables"
+_LONGEST_VARIABLES = 1 << 16
 _LONGEST = 103
 """Bytes of a socket's path: macOS has 104 with the NUL behind it."""
 _SCOPE = 16
@@ -54,7 +57,7 @@ def hub_folder(config: str, names: "Collection[str]", env: "Mapping[str, str]") 
 
 
 def _bases(env: "Mapping[str, str]") -> list[str]:
-    runtime, state = env.get("XDG_RUNTIME_DIR", ""), state_folder(env)
+    runtime, state = runtime_folder(env) or "", state_folder(env)
     bases = [os.path.join(state, "attach"), os.path.join(SHORT, f"mcp-hub-{os.geteuid()}")]
     if os.path.isabs(runtime) and problem_of(runtime) is None:
         bases.insert(0, os.path.join(runtime, "mcp-hub"))
@@ -63,13 +66,48 @@ def _bases(env: "Mapping[str, str]") -> list[str]:
 
 def scope_of(config: str, names: "Collection[str]", env: "Mapping[str, str]", key: bytes) -> str:
     """Tells hubs apart: 16 characters that reveal nothing of the values, which are nowhere else stored."""
+    values = scope_values(env, names)
+    parts = [str(MAJOR), str(os.geteuid()), config]
+    parts += [f"{name}={values[name]}" if name in values else name for name in sorted({*values, *names})]
+    return _digest(parts, key)
+
+
+def _digest(parts: "Sequence[str]", key: bytes) -> str:
     from _blake2 import blake2b  # hashlib would load OpenSSL, which takes longer than all else
 
-    said = [str(MAJOR), str(os.geteuid()), config]
-    said += [f"{name}={env[name]}" if name in env else name for name in (*sorted(TELLING), *sorted(names))]
-    text = b"".join(b"%d:%b" % (len(part), part) for part in map(os.fsencode, said))
+    text = b"".join(b"%d:%b" % (len(part), part) for part in map(os.fsencode, parts))
     digest: str = blake2b(text, digest_size=_SCOPE // 2, key=key).hexdigest()
     return digest
+
+
+def write_variables(folder: str, names: "Collection[str]", env: "Mapping[str, str]") -> None:
+    """Notes for `mcp-hub status` which variables belong to the scope of this folder. Raises `OSError`, `Untrusted`."""
+    key, path = _key(os.path.join(os.path.dirname(folder), _KEY)), os.path.join(folder, _VARIABLES)
+    lines = [f"{name}={_digest([value], key)}\n" for name, value in sorted(scope_values(env, names).items())]
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(file, "".join(lines).encode()[:_LONGEST_VARIABLES])
+    finally:
+        os.close(file)
+
+
+def variables_of(folder: str, env: "Mapping[str, str]") -> dict[str, bool]:
+    """The variables of the scope of a hub, and whether each has this value here, too; {} if that is not readable.
+
+    Among them are variables that are set here, not there, and that would give another scope.
+    """
+    try:
+        key = _key(os.path.join(os.path.dirname(folder), _KEY))
+        file = os.open(os.path.join(folder, _VARIABLES), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            text = os.read(file, _LONGEST_VARIABLES).decode()
+        finally:
+            os.close(file)
+    except (OSError, Untrusted, ValueError):
+        return {}
+    there = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    here = {name: _digest([value], key) for name, value in scope_values(env, there).items()}
+    return {name: there.get(name) == here.get(name) for name in sorted({*there, *here})}
 
 
 def _key(path: str) -> bytes:

@@ -8,7 +8,7 @@ import sys
 import time
 
 from mcp_hub.attach.environment import hub_environment
-from mcp_hub.attach.folder import LOG
+from mcp_hub.attach.folder import LOG, write_variables
 from mcp_hub.attach.join import NotJoined
 
 TYPE_CHECKING = False
@@ -27,6 +27,7 @@ def start_hub(folder: str, config: str, names: "Collection[str]", env: "Mapping[
     own = hub_environment(env, names)
     if not sys.executable:
         raise NotJoined("the interpreter of this program is not known")
+    write_variables(folder, names, env)
     said = b""
     for before in ([systemd, *_SCOPED], []) if (systemd := _systemd_run(env)) else ([],):
         said = _said(_launched([*before, *command], own, os.path.join(folder, LOG)), until)

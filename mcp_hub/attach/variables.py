@@ -13,6 +13,8 @@ _ESCAPED = (b"$\\", b"\\u0024", b"\\x24", b"\\u007b", b"\\x7b", b"\\U00000024", 
 """Ways in which YAML, JSON5 and TOML write `$` or `{` so that it does not show."""
 _BY_NAME = (b"env_var", b"env_http_headers")
 """Keys of Codex under which variables stand by their plain names."""
+_PASSED = b"pass_env"
+"""The key of a list of names."""
 _MODES = (b"auto", b"always", b"never")
 _BEFORE_KEY = (b"", b" ", b"\t", b"{", b",", b'"', b"'")
 _NO_MARKS = bytes(32 if byte in b"\t\r\"',}#" else byte for byte in range(256))
@@ -35,9 +37,49 @@ def named_variables(text: bytes, known: "Collection[str]") -> set[str] | None:
             return None
         found |= _names(reference.decode("utf-8", "replace"))
         start = text.find(b"${", start + 2)
-    if any(key in text for key in _BY_NAME):
-        found |= {word for raw in text.translate(_WORD).split() if (word := raw.decode()) in known}
+    lists = _passed_lists(text)
+    if lists is None or any(key in text for key in _BY_NAME):
+        found |= {word for word in _words(text) if word in known}
+    for names in lists or ():
+        found |= _words(names)
+    if b"telemetry" in text:
+        found |= {name for name in known if name.startswith("OTEL_")}
     return found
+
+
+def _words(text: bytes) -> set[str]:
+    return {word.decode() for word in text.translate(_WORD).split()}
+
+
+def _passed_lists(text: bytes) -> list[bytes] | None:
+    """The texts of all lists under `pass_env`; None if one has another form, such as an alias of YAML."""
+    lists: list[bytes] = []
+    for part in text.split(_PASSED)[1:]:
+        if part[:1].translate(_WORD).strip():
+            continue  # another word, which begins like this one
+        after = part.lstrip(b"\"' \t\r\n")
+        value = after[1:].lstrip(b" \t")
+        if after[:1] not in (b":", b"="):
+            return None
+        if value.startswith(b"["):
+            names, end, _ = value.partition(b"]")
+        else:
+            head, end, rows = value.partition(b"\n")
+            names = b"" if head.partition(b"#")[0].strip() else b"-" + _items(rows)
+        if not end or not names or b"\\" in names:
+            return None
+        lists.append(names)
+    return lists
+
+
+def _items(rows: bytes) -> bytes:
+    """The lines of a list in YAML's block form, up to the first one that is not an item."""
+    items: list[bytes] = []
+    for row in rows.split(b"\n"):
+        if row.strip() and row.lstrip()[:1] not in (b"-", b"#"):
+            break
+        items.append(row)
+    return b"\n".join(items)
 
 
 def _names(reference: str) -> set[str]:

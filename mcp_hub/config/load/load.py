@@ -182,9 +182,16 @@ def parse(
     settings = validated(tree, report, partly=partly or others is not None).failing(failed or {})
     _check(settings, env, report)
     report.warnings += interpolation.warnings
-    secrets = frozenset(interpolation.secrets | secret_texts(settings, interpolation.secrets))
+    outside = interpolation.secrets | _passed_secrets(settings, env)
+    secrets = frozenset(outside | secret_texts(settings, outside))
     notes = report.located(_notes(settings, interpolation.secret_at))
     return Loaded(settings, Path(name), secrets, report.located(report.warnings), notes=notes)
+
+
+def _passed_secrets(settings: Settings, env: Mapping[str, str]) -> set[str]:
+    """The values that servers get by `pass_env`, unless they are public."""
+    names = {name for server in settings.servers.values() for name in server.pass_env if name in env}
+    return {env[name] for name in names if is_taken_for_secret(name, env[name])}
 
 
 def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None:

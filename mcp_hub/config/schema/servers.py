@@ -34,7 +34,7 @@ from mcp_hub.types import LogRule
 
 _SOURCES = ("command", "url", "local", "skills")
 _BELONGS = {
-    **dict.fromkeys(("args", "env", "cwd", "scope"), "command"),
+    **dict.fromkeys(("args", "env", "pass_env", "cwd", "scope"), "command"),
     **dict.fromkeys(("type", "headers", "bearer", "oauth"), "url"),
 }
 _NOT_FOR_FUNCTIONS = {
@@ -58,6 +58,7 @@ class ServerSettings(Section):
     skills: TextLine | None = None
     args: list[Line] = Field(default=[], repr=False)
     env: dict[VariableName, Lines] = Field(default={}, repr=False)
+    pass_env: list[VariableName] = []
     cwd: TextLine | None = None
     scope: Literal["shared", "session", "call"] | None = None
     type: Literal["http", "sse"] | None = None

@@ -12,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping
 
+from mcp_hub.attach.environment import SESSION, SESSION_PREFIX, reaching
 from mcp_hub.errors import StartFailed
 
 SYSTEM_PLACES = ("/opt/homebrew/bin", "/usr/local/bin")
@@ -29,17 +30,6 @@ HINTS = {
     "deno": "Install Deno: https://deno.com",
     "docker": "Install Docker: https://docs.docker.com/get-docker/",
 }
-
-INHERITED = frozenset(
-    """
-    PATH HOME USER LOGNAME SHELL TERM LANG LANGUAGE TZ TMPDIR TMP TEMP
-    REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS
-    HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy
-    """.split()
-)
-INHERITED_PREFIXES = ("LC_", "XDG_", "SSL_CERT_", "PIP_", "UV_", "NPM_CONFIG_", "npm_config_")
-SECRET = re.compile(r"TOKEN|PASSWORD|SECRET|AUTH|KEY", re.IGNORECASE)
-"""Settings of package tools that are credentials (`UV_PUBLISH_TOKEN`, `NPM_CONFIG__AUTH`) stay at home."""
 
 
 def resolve(command: str, env_path: str | None, home: str, cwd: str) -> str:
@@ -64,20 +54,22 @@ def _nearest(command: str) -> str:
     return f"Did you mean {close[0]}?" if close else ""
 
 
-def child_env(parent: Mapping[str, str], extra: Mapping[str, str], path_additions: Iterable[str]) -> dict[str, str]:
-    """The environment of a child: what is harmless of the hub's own, then what the configuration names (`extra`).
+def child_env(
+    parent: Mapping[str, str], extra: Mapping[str, str], path_additions: Iterable[str], passed: Iterable[str] = ()
+) -> dict[str, str]:
+    """The environment of a child: of the hub's own what the table of `attach.environment` names, then what the
+    configuration names, by `passed` (names) and `extra` (values).
 
     `path_additions` (so that `npx` finds its `node`) and the folder of the hub's own interpreter are last on PATH.
     """
-    env = {name: value for name, value in parent.items() if _is_inherited(name) and not value.startswith("()")}
+    env = {name: value for name, value in parent.items() if name in SESSION or name.startswith(SESSION_PREFIX)}
+    env |= reaching(parent)
+    env |= {name: parent[name] for name in passed if name in parent}
+    env = {name: value for name, value in env.items() if not value.startswith("()")}  # a function of a shell
     env.update(extra)
     entries = [entry for entry in env.get("PATH", os.defpath).split(os.pathsep) if entry]
     env["PATH"] = os.pathsep.join(dict.fromkeys([*entries, *path_additions, os.path.dirname(sys.executable)]))
     return env
-
-
-def _is_inherited(name: str) -> bool:
-    return name in INHERITED or (name.startswith(INHERITED_PREFIXES) and not SECRET.search(name))
 
 
 def _absolute(path: str, home: str, cwd: str) -> str:

@@ -9,7 +9,18 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from mcp_hub.attach import folder as folders
-from mcp_hub.attach.folder import Untrusted, check_peer, check_socket, hub_folder, scope_of
+from mcp_hub.attach.environment import REACH
+from mcp_hub.attach.folder import (
+    Untrusted,
+    check_peer,
+    check_socket,
+    hub_folder,
+    scope_of,
+    variables_of,
+    write_variables,
+)
+from mcp_hub.cli.access.running import HubRecord
+from mcp_hub.cli.commands.running.status import HubReport, report_lines
 
 KEY = bytes(32)
 
@@ -42,6 +53,39 @@ def test_scopes_differ_by_configuration_values_key_and_home(env: dict[str, str])
 
 def test_values_that_the_configuration_does_not_name_make_no_difference(env: dict[str, str]) -> None:
     assert scope_of("/a", [], env, KEY) == scope_of("/a", [], {**env, "TOKEN": "b", "PATH": "/x", "TERM": "y"}, KEY)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"XDG_STATE_HOME": "/x"}, {"XDG_CACHE_HOME": "/x"}, {"XDG_CONFIG_HOME": "/x"}, {"TMPDIR": "/x"},
+        {"LC_ALL": "C"}, {"SSH_AUTH_SOCK": "/x"},
+        {"PYTHONPATH": "/x"}, {"VIRTUAL_ENV": "/x"}, {"PIP_CACHE_DIR": "/x"}, {"UV_CACHE_DIR": "/x"}, {"NO_PROXY": ""},
+        {"npm_config_cache": "/x"}, {"npm_command": "exec", "npm_config_registry": "r"}, {"OTEL_SERVICE_NAME": "x"},
+    ],
+    ids=lambda more: next(iter(more)),
+)  # fmt: skip
+def test_variables_outside_the_table_do_not_split_hubs(env: dict[str, str], more: dict[str, str]) -> None:
+    assert scope_of("/a", [], env, KEY) == scope_of("/a", [], {**env, **more}, KEY)
+
+
+@pytest.mark.parametrize("name", [*sorted(REACH), "UV_INDEX_CORP_USERNAME", "npm_config_registry", "MCP_HUB_STATE_DIR"])
+def test_variables_of_the_table_split_hubs(env: dict[str, str], name: str) -> None:
+    one, two = ({**env, name: value} for value in ("/x", "/y"))
+    assert len({scope_of("/a", [], values, KEY) for values in (env, one, two)}) == 3
+
+
+def test_status_names_the_variables_of_a_scope_and_those_with_another_value(env: dict[str, str]) -> None:
+    found = hub_folder("/a", ["TOKEN", "MISSING"], env)
+    assert variables_of(found, env) == {}
+    write_variables(found, ["TOKEN", "MISSING"], {**env, "PIP_INDEX_URL": "i"})
+    here = {**env, "TOKEN": "b", "UV_INDEX": "i"}
+    assert variables_of(found, here) == {
+        "HOME": True, "MCP_HUB_STATE_DIR": True, "PIP_INDEX_URL": False, "TOKEN": False, "UV_INDEX": False
+    }  # fmt: skip
+    report = HubReport("/a", [HubRecord("", 1, folder=found)], variables={found: variables_of(found, here)})
+    lines = "\n".join(text for text, _ in report_lines(report, 0))
+    assert "another hub: other values of PIP_INDEX_URL, TOKEN, UV_INDEX" in lines
 
 
 def test_values_cannot_be_shifted_between_names(env: dict[str, str]) -> None:

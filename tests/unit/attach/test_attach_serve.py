@@ -1,6 +1,7 @@
 """Attach is never worse than no attach: the client gets a hub of its own and one line that says why."""
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from mcp_hub.attach import environment
 from mcp_hub.attach.arguments import HubWanted
-from mcp_hub.attach.environment import hub_environment, why_not
+from mcp_hub.attach.environment import hub_environment, reaching, runtime_folder, why_not
 from mcp_hub.attach.serve import mode_in, serve_attached
 
 
@@ -69,14 +70,38 @@ def test_auto_does_not_attach_in_containers_and_ci(
 
 
 def test_a_hub_gets_the_variables_of_its_configuration_and_nothing_secret_else() -> None:
-    given = {
+    client = {
         "HOME": "/home/ann", "TOKEN": "named", "SECRET": "not named", "LC_ALL": "C", "PATH": "bin:/opt/x:",
-        "MCP_HUB_INSTANCE": "of another hub", "MCP_HUB_TOKEN": "t", "MCP_HUB_ATTACH": "always",
+        "MCP_HUB_INSTANCE": "of another hub", "MCP_HUB_TOKEN": "t", "MCP_HUB_ATTACH": "always", "LANG": "tlh",
+        "MCP_HUB_STATE_DIR": "/state",
     }  # fmt: skip
-    own = hub_environment(given, ["TOKEN", "MISSING"])
-    assert {name: own.get(name) for name in given if name != "PATH"} == {
-        "HOME": "/home/ann", "TOKEN": "named", "SECRET": None, "LC_ALL": "C",
-        "MCP_HUB_INSTANCE": None, "MCP_HUB_TOKEN": None, "MCP_HUB_ATTACH": None,
+    hub = hub_environment(client, ["TOKEN", "MISSING"])
+    path = hub.pop("PATH").split(":")
+    assert {name: hub.get(name) for name in client if name not in ("PATH", "LANG")} == {
+        "HOME": "/home/ann", "TOKEN": "named", "SECRET": None, "LC_ALL": None,
+        "MCP_HUB_INSTANCE": None, "MCP_HUB_TOKEN": None, "MCP_HUB_ATTACH": None, "MCP_HUB_STATE_DIR": "/state",
     }  # fmt: skip
-    path = own["PATH"].split(":")
+    assert hub["LANG"].endswith(".UTF-8")
     assert path[0] == "/opt/x" and "/usr/bin" in path and all(map(os.path.isabs, path))
+
+
+def test_a_hub_finds_the_session_of_a_client_that_passes_on_few_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = tmp_path / str(os.geteuid())
+    runtime.mkdir(0o700)
+    (runtime / "bus").touch()
+    monkeypatch.setattr(environment, "USUAL_RUNTIME", str(tmp_path))
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert runtime_folder({}) == str(runtime)
+    assert runtime_folder({"XDG_RUNTIME_DIR": "/x"}) == "/x"
+    assert runtime_folder({"XDG_RUNTIME_DIR": ""}) is None
+    hub = hub_environment({"HOME": "/home/ann"}, [])
+    assert (hub["XDG_RUNTIME_DIR"], hub["DBUS_SESSION_BUS_ADDRESS"]) == (str(runtime), f"unix:path={runtime}/bus")
+
+
+@pytest.mark.parametrize("caller", ["npm_execpath", "npm_command", "npm_lifecycle_event"])
+def test_settings_that_npm_repeats_for_its_programs_are_not_the_users(caller: str) -> None:
+    env = {"npm_config_registry": "r", "npm_config_cache": "c", "NPM_CONFIG_REGISTRY": "R", "UV_INDEX_A_PASSWORD": "p"}
+    assert reaching(env).keys() == {"npm_config_registry", "NPM_CONFIG_REGISTRY"}
+    assert reaching({**env, caller: "x"}).keys() == {"NPM_CONFIG_REGISTRY"}

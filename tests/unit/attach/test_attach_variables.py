@@ -28,6 +28,23 @@ servers:
 hub: {store: {path: "/x/${STORE}"}, tokens: [{token: "${HUB_TOKEN_OF_TESTS}", principal: p}]}
 """,
     "mcp.json": '{"servers": {"a": {"command": "x", "env": {"K": "${input:api-key}"}}}, "inputs": [{"id": "api-key"}]}',
+    "hub.yaml": """
+servers:
+  a: {command: x, pass_env: [TOKEN, "OTHER"]}
+  b:
+    command: y
+    pass_env:
+      # a comment
+      - BEARER
+      - 'STORE'   # of b
+    cwd: /x
+""",
+    "servers.json": '{"mcpServers": {"a": {"command": "x", "pass_env" : [\n"TOKEN",\n"API_KEY"\n]}}}',
+    "aliased.yaml": """
+servers:
+  a: {command: x, pass_env: &names [TOKEN, OTHER]}
+  b: {command: x, pass_env: *names}
+""",
     "config.toml": '[mcp_servers.a]\nurl = "https://x/mcp"\nbearer_token_env_var = "BEARER"\n'
     '[mcp_servers.b]\ncommand = "x"\nenv_vars = ["TOKEN", "OTHER"]\n',
 }
@@ -43,6 +60,23 @@ def test_no_variable_that_the_configuration_takes_is_missed(name: str) -> None:
     taken = env.asked & ENV.keys()
     found = named_variables(TEXTS[name].encode(), {*ENV, "HOME"})
     assert taken and found is not None and taken <= found
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a: {pass_env: [A, B], cwd: HOME}", {"A", "B"}),
+        ("a:\n  pass_env:\n  - A\n\n  - B\n  cwd: HOME\n", {"A", "B"}),
+        ('{"pass_env"\n: ["A"], "cwd": "HOME"}', {"A"}),
+        ('pass_env = ["A"]\ncwd = "HOME"', {"A"}),
+        ("a: {pass_envelope: HOME}", set()),
+        ("a: {pass_env: &x [A]}\nb: HOME", {"HOME"}),
+        (r'a: {pass_env: ["A\x42"]}', set()),
+        ("hub: {telemetry: {}}", {"OTEL_SERVICE_NAME"}),
+    ],
+)
+def test_names_under_pass_env_are_taken_and_no_other_words(text: str, names: set[str]) -> None:
+    assert named_variables(text.encode(), {"HOME", "OTEL_SERVICE_NAME"}) == names
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,18 @@ def test_what_is_named_like_a_secret_is_one_though_the_file_holds_it() -> None:
     assert found.secrets == {"literal-key", "literal-pass", "literal-query", "literal-sig"}
 
 
+def test_values_under_pass_env_are_secrets_unless_they_are_public() -> None:
+    found = loaded("servers: {a: {command: x, pass_env: [TOKEN, HOME, MODE, MISSING]}}")
+    assert found.secrets == {"s3cr3t-token"}
+    assert found.settings.servers["a"].pass_env == ["TOKEN", "HOME", "MODE", "MISSING"]
+
+
+@pytest.mark.parametrize("entry", ["{url: 'https://x.example', pass_env: [A]}", "{command: x, pass_env: ['A=b']}"])
+def test_pass_env_is_a_list_of_names_for_a_command(entry: str) -> None:
+    with pytest.raises(ConfigError, match="pass_env"):
+        loaded(f"servers: {{a: {entry}}}")
+
+
 @pytest.mark.parametrize(
     ("name", "value", "shown"),
     [

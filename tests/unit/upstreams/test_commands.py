@@ -1,11 +1,13 @@
 """Finding a server's program, and the environment that it gets."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from mcp_hub.attach.environment import ACCESS, REACH, REACH_PREFIX, SESSION, SESSION_PREFIX
 from mcp_hub.errors import StartFailed
 from mcp_hub.upstreams.process.commands import HOME_PLACES, child_env, resolve
 
@@ -109,6 +111,36 @@ def test_child_gets_harmless_variables_and_no_secrets() -> None:
     env = child_env({**harmless, **secrets}, {}, ())
     assert env.items() >= harmless.items()
     assert not env.keys() & secrets.keys()
+
+
+OPENING = {
+    **{"DOCKER_HOST": "d", "DOCKER_CONTEXT": "d", "DOCKER_CONFIG": "d", "SSH_AUTH_SOCK": "s", "KUBECONFIG": "k"},
+    **{"AWS_PROFILE": "a", "AWS_REGION": "r", "GOOGLE_APPLICATION_CREDENTIALS": "g", "DBUS_SESSION_BUS_ADDRESS": "b"},
+    **{"XDG_RUNTIME_DIR": "/run/user/1", "DISPLAY": ":0", "WAYLAND_DISPLAY": "w", "XAUTHORITY": "/x"},
+}
+
+
+def test_child_gets_nothing_that_opens_an_account_unless_its_entry_names_it() -> None:
+    assert not OPENING.keys() & child_env(OPENING, {}, ()).keys()
+    env = child_env(OPENING, {"AWS_PROFILE": "mine"}, (), ["AWS_PROFILE", "KUBECONFIG", "MISSING"])
+    assert {name: env[name] for name in env if name in OPENING} == {"AWS_PROFILE": "mine", "KUBECONFIG": "k"}
+    assert "MISSING" not in env
+
+
+@pytest.mark.parametrize(
+    "name", ["PYTHONPATH", "VIRTUAL_ENV", "PIP_CACHE_DIR", "UV_CACHE_DIR", "npm_config_cache", "XDG_DATA_DIRS"]
+)
+def test_settings_of_one_shell_are_not_inherited(name: str) -> None:
+    assert name not in child_env({name: "x", "PATH": "/bin"}, {}, ())
+
+
+def test_page_and_module_have_the_same_table_of_variables() -> None:
+    page = (Path(__file__).parents[3] / "docs/secrets.md").read_text("utf-8")
+    table = page.partition("<!-- environment -->")[2].partition("<!-- /environment -->")[0]
+    rows = [(set(re.findall("`([^`]+)`", line.split("|")[1])), line.split("|")[2]) for line in table.splitlines()[3:]]
+    assert set().union(*(names for names, to in rows if to == " yes ")) == {*REACH, f"{REACH_PREFIX}*"}
+    assert [names for names, to in rows if "hub" in to] == [{*SESSION, f"{SESSION_PREFIX}*"}]
+    assert [names for names, to in rows if "pass_env" in to][0] == {*ACCESS}
 
 
 def test_configuration_adds_and_overrides() -> None:

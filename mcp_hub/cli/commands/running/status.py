@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from mcp_hub import __version__
+from mcp_hub.attach.folder import variables_of
 from mcp_hub.cli.access.hub import Reach, run_with_client
 from mcp_hub.cli.access.running import HubRecord, running_hubs
 from mcp_hub.cli.render import tables
@@ -28,12 +29,16 @@ _GIVEN_UP = ("failed", "incompatible")
 
 
 class HubReport(msgspec.Struct, frozen=True):
-    """The hubs of the configuration at `place`, and the servers of the one that commands ask, or why not."""
+    """The hubs of the configuration at `place`, and the servers of the one that commands ask, or why not.
+
+    `variables`: by folder of a background hub, as `attach.folder.variables_of`.
+    """
 
     place: str
     hubs: Sequence[HubRecord]
     servers: Sequence[ServerInfo] = ()
     problem: str = ""
+    variables: Mapping[str, Mapping[str, bool]] = {}
 
 
 @click.command()
@@ -47,18 +52,20 @@ def status(as_json: bool, config: str | None) -> None:
     """
     place = os.path.abspath(config_path(config))
     hubs = running_hubs(place, os.environ)
+    scopes = {hub.folder: variables_of(hub.folder, os.environ) for hub in hubs if hub.folder}
+    report = HubReport(place, hubs, variables=scopes)
     if any(hub.endpoint for hub in hubs):
         reach = Reach(None, None, config)
-        run_with_client(reach, lambda client: _ask(client, place, hubs, as_json))
-    raise SystemExit(_print(HubReport(place, hubs), as_json))
+        run_with_client(reach, lambda client: _ask(client, report, as_json))
+    raise SystemExit(_print(report, as_json))
 
 
-async def _ask(client: "HubClient", place: str, hubs: Sequence[HubRecord], as_json: bool) -> int:
+async def _ask(client: "HubClient", report: HubReport, as_json: bool) -> int:
     try:
-        return _print(HubReport(place, hubs, await client.servers()), as_json)
+        return _print(msgspec.structs.replace(report, servers=await client.servers()), as_json)
     except (RpcError, ConfigError) as problem:
         said = with_code(problem) if isinstance(problem, RpcError) else str(problem)
-        return _print(HubReport(place, hubs, problem=said), as_json)
+        return _print(msgspec.structs.replace(report, problem=said), as_json)
 
 
 def _print(found: HubReport, as_json: bool) -> int:
@@ -81,6 +88,7 @@ def report_data(found: HubReport, now: float) -> JsonObject:
             "uptime": round(max(0.0, now - hub.started)),
             "client": hub.client or None,
             "folder": hub.folder or None,
+            "variables": found.variables.get(hub.folder),
         }
         for hub in found.hubs
     ]
@@ -91,6 +99,15 @@ def report_data(found: HubReport, now: float) -> JsonObject:
 
 def _other(hub: HubRecord) -> str:
     return f" (this program: {__version__})" if hub.folder and hub.version != __version__ else ""
+
+
+def _variables(scope: Mapping[str, bool]) -> list[tuple[str, str]]:
+    """The variables of a background hub's scope, and those because of which a client of this shell has another hub."""
+    different = [name for name, is_equal in scope.items() if not is_equal]
+    lines = [(f"  variables: {', '.join(scope)}", "")] if scope else []
+    if different:
+        lines.append((f"  clients of this shell have another hub: other values of {', '.join(different)}", "yellow"))
+    return lines
 
 
 def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
@@ -105,6 +122,7 @@ def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
         lines += [
             (f"running {how}", "green"),
             (f"  process: {hub.pid}, for {tables.age(hub.started, now)}, version {hub.version}{_other(hub)}", ""),
+            *_variables(found.variables.get(hub.folder, {})),
         ]
     lines.append((f"config:  {found.place}", ""))
     if found.problem:

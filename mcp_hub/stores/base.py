@@ -5,6 +5,7 @@ earlier owner still sends is refused (`Fenced`). Events are opaque lines here (`
 them); the store sees to order: chunk after chunk without a hole, nothing after the end.
 """
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Literal, Protocol
 
@@ -14,6 +15,13 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.notices import SharedLists
 from mcp_hub.types import CallId, Status
+
+_COUNTABLE: Final = 1 << 53
+"""Number of an event or an epoch: beyond it scripts of a server cannot count."""
+_YEAR_10000: Final = 253_402_300_800.0
+"""Unix seconds of the first moment that has no date."""
+_LONGEST_TEXT: Final = 1 << 20
+"""Characters of one text of a row."""
 
 ENDINGS: Final = frozenset({"completed", "tool_error", "failed", "cancelled"})
 
@@ -216,6 +224,17 @@ class Head(Protocol):
     def last(self) -> int: ...
     @property
     def has_ended(self) -> bool: ...
+
+
+def damage(row: StreamInfo) -> str:
+    """The reason why a row cannot be one that a hub has written, though its types are right; empty for a sound one."""
+    times = row.created, row.updated, 0.0 if row.expires is None else row.expires
+    if not (all(0 <= time < math.inf for time in times) and max(times[:2]) < _YEAR_10000 and 0 <= row.ttl < math.inf):
+        return "a time is out of range"
+    if not (0 < row.epoch < _COUNTABLE and 0 < row.first <= row.last + 1 <= _COUNTABLE):
+        return "a number is out of range"
+    texts = (row.principal, row.server, row.method, row.name, row.session, row.message, row.key, row.digest)
+    return "a text is too long" if any(text and len(text) > _LONGEST_TEXT for text in texts) else ""
 
 
 def joined(chunk: Chunk) -> bytes:

@@ -275,6 +275,10 @@ class StreamTable:
                     if str(error) != problem:
                         problem = str(error)
                         log.warning("store_unreadable", reason=problem)
+                except Exception as error:  # a record that nobody expected ends no replica
+                    if repr(error) != problem:
+                        problem = repr(error)
+                        log.exception("store_unreadable", reason=ascii(problem))
                 self._end_orphans(self.clock.now())
                 is_asked = (self._followed or self._owned) and not self.store.is_shared  # which rings by itself
                 await self.store.wait(_NEWS if is_asked else _IDLE)
@@ -330,7 +334,7 @@ class StreamTable:
         try:
             answer = answer_in(message)
         except ValueError as problem:
-            log.warning("letter_unreadable", stream=message.stream, reason=str(problem))
+            log.warning("message_dropped", stream=message.stream, reason=str(problem))
         else:
             writer.record.answer(answer.key, answer.outcome)
 

@@ -73,6 +73,9 @@ class Takeover:
             await go_on(claimed)
         except _UNUSABLE as problem:
             await self._give_up(claimed, problem)
+        except Exception as problem:  # whatever is in the record: the stream gets its ending
+            log.exception("stream_not_taken_up", stream=row.id)
+            await self._give_up(claimed, problem)
         else:
             log.info("stream_taken_up", stream=row.id, upstream=row.server)
 

@@ -8,8 +8,8 @@ Held together by `store`: one hash (the row) and one Redis stream (the events, i
 stream of the hub, in one hash slot. `scripts` decides each append on the server, by epoch, place and ending: a script
 declares all of its keys. `keys` names the keys, `index` lists streams, `records` encodes and checks what is read,
 `pages` reads events. `link` is a connection with its queue; `leases` tells which replicas are alive; `doorbell` waits
-for news with one blocking command. `probe` looks at the server's settings, `connection` makes clients, `reconnect` says
-when a lost server is in use again. `opened` puts it all together.
+for news with one blocking command. `quarantine` sets records aside that are not the hub's. `connection` makes clients
+and looks at the server's settings. `opened` puts it all together, and says when a lost server is in use again.
 
 Not here: what happens to calls meanwhile (`stores.recovery.shared`).
 """

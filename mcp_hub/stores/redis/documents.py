@@ -6,12 +6,14 @@ The bounds of one principal hold. The total ones do not: the memory of the serve
 from collections.abc import Callable
 from typing import Final
 
-from mcp_hub.errors import StoreError
 from mcp_hub.stores.documents.base import DocumentLimits, Part, check_size, document_id, is_document_id, surplus
 from mcp_hub.stores.redis.keys import RedisKeys
 from mcp_hub.stores.redis.link import Command, Link
+from mcp_hub.stores.redis.quarantine import Quarantine
 from mcp_hub.stores.redis.records import pairs
 
+_DIGITS: Final = 16
+"""Digits that no size has."""
 _LAST: Final = 1 << 40
 """Bytes beyond which no text reaches."""
 
@@ -20,11 +22,18 @@ class RedisDocuments:
     """`Documents` on the links of a store, which opens and closes them. `now` is in Unix seconds."""
 
     def __init__(
-        self, keys: RedisKeys, writer: Link, reader: Link, limits: DocumentLimits, now: Callable[[], float]
+        self,
+        keys: RedisKeys,
+        writer: Link,
+        reader: Link,
+        quarantine: Quarantine,
+        limits: DocumentLimits,
+        now: Callable[[], float],
     ) -> None:
         self._keys = keys
         self._writer = writer
         self._reader = reader
+        self._quarantine = quarantine
         self._limits = limits
         self._now = now
 
@@ -59,11 +68,13 @@ class RedisDocuments:
         keys = self._keys.documents(principal)
         ends, sizes = await self._reader.ask(("ZRANGE", keys.ends, 0, -1, "WITHSCORES"), ("HGETALL", keys.sizes))
         size = pairs(sizes)
-        try:
-            in_order = zip(ends[::2], ends[1::2], strict=True)
-            return {id_.decode(): (float(expires), int(size.get(id_, 0))) for id_, expires in in_order}
-        except ValueError as error:
-            raise StoreError(f"the list of long results is damaged: {error}") from None
+        bad_sizes = {id_: text for id_, text in size.items() if not _is_size(text)}
+        bad_ids = [id_ for id_ in ends[::2] if not is_document_id(id_.decode("ascii", "replace"))]
+        self._quarantine.fields(keys.sizes, bad_sizes, "not the size of a long result")
+        self._quarantine.members(keys.ends, bad_ids, "not the id of a long result")
+        sound = {id_: int(text) for id_, text in size.items() if id_ not in bad_sizes}
+        in_order = zip(ends[::2], ends[1::2], strict=True)
+        return {id_.decode(): (float(end), sound.get(id_, 0)) for id_, end in in_order if id_ not in bad_ids}
 
     async def read(self, principal: str, id_: str, offset: int, size: int) -> Part | None:
         if not is_document_id(id_):
@@ -80,3 +91,7 @@ class RedisDocuments:
         if expires is None or float(expires) <= self._now() or not is_there:
             return None
         return Part(data, length)
+
+
+def _is_size(text: bytes) -> bool:
+    return text.isdigit() and len(text) < _DIGITS

@@ -5,7 +5,8 @@ It waits for a replica's bell, for the streams that it follows, and for changes 
 When another set is to be followed, the replica rings its own bell: the command returns and is asked again.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -14,9 +15,12 @@ from redis.exceptions import RedisError
 
 from mcp_hub import aio
 from mcp_hub.call import StreamInfo
+from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.redis.keys import RedisKeys
-from mcp_hub.stores.redis.sessions import RedisSessions
+from mcp_hub.stores.redis.link import WRONG_TYPE
+from mcp_hub.stores.redis.quarantine import Quarantine
+from mcp_hub.stores.redis.sessions import RedisSessions, is_plausible
 from mcp_hub.types import CallId
 
 log = get_logger(__name__)
@@ -30,7 +34,10 @@ _PAUSE: Final = 0.5
 
 
 class Doorbell:
-    """`rings` is called at the bell, `moved` with each followed stream that has new events, `lost` after an error."""
+    """`rings` is called at the bell, `moved` with each followed stream that has new events, `lost` after an error.
+
+    `check` sets those of these keys aside whose type is wrong.
+    """
 
     def __init__(
         self,
@@ -41,6 +48,8 @@ class Doorbell:
         rings: Callable[[], None],
         moved: Callable[[CallId], None],
         lost: Callable[[], None],
+        check: Callable[[Iterable[str]], Awaitable[None]],
+        quarantine: Quarantine,
     ) -> None:
         self._client = client
         self._places = {keys.bell(instance): "0", keys.session_changes: "0-0"}
@@ -49,6 +58,8 @@ class Doorbell:
         self._rings = rings
         self._moved = moved
         self._lost = lost
+        self._check = check
+        self._quarantine = quarantine
         self._followed: dict[str, tuple[CallId, int]] = {}
         self._task: aio.Background | None = None
 
@@ -78,11 +89,26 @@ class Doorbell:
         while True:
             try:
                 await self._wait()
-            except (RedisError, OSError) as error:
-                log.debug("doorbell_failed", reason=str(error))
-                self._lost()
+            except Exception as error:  # whatever is in a record: who waits for no news hears of none
+                await self._failed(error)
                 self._rings()
                 await anyio.sleep(_PAUSE)
+
+    async def _failed(self, error: Exception) -> None:
+        if not isinstance(error, RedisError | OSError):
+            log.error("doorbell_failed", exc_info=error)
+        elif str(error).startswith(WRONG_TYPE):
+            with suppress(StoreError):  # it is tried again
+                await self._check([*self._places, *self._followed])
+        else:
+            log.debug("doorbell_failed", reason=str(error))
+            self._lost()
+
+    def forget(self, stream: CallId, last: int) -> None:
+        """Waits for what is behind the event `last`, whatever was seen behind it before."""
+        key = self._keys.stream(stream).events
+        if key in self._followed:
+            self._followed[key] = stream, last
 
     async def _wait(self) -> None:
         """Raises `RedisError`, `OSError`."""
@@ -102,7 +128,10 @@ class Doorbell:
     def _heard(self, name: str, entries: list[tuple[bytes, object]], followed: dict[str, tuple[CallId, int]]) -> None:
         last = entries[-1][0].decode()
         if name in self._places:
-            self._places[name] = last
+            if is_plausible(entries[-1][0]):
+                self._places[name] = last
+            else:
+                self._quarantine.whole(name, f"an entry has the time of another age: {last[:40]!r}")
             self._rings()
         elif name in followed:
             id_, _ = followed[name]

@@ -4,13 +4,15 @@ A list lies in another slot than the streams in it, so the two change one after 
 stream that is gone. Whoever meets one removes it.
 """
 
+import re
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import KeyTaken, StoreError
-from mcp_hub.stores.redis.keys import RedisKeys, hashed
+from mcp_hub.stores.redis.keys import RedisKeys, hashed, stream_id
 from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
+from mcp_hub.stores.redis.quarantine import Quarantine
 from mcp_hub.stores.redis.records import pairs, row_of
 from mcp_hub.stores.redis.scripts import DELETE, RESERVE
 from mcp_hub.types import CallId
@@ -25,14 +27,33 @@ _KEY_MS: Final = 7 * 86_400_000
 _PENDING_MS: Final = 10_000
 """Milliseconds in which a stream comes after its key; then the key is free."""
 
+_PLACE: Final = re.compile(rb"[0-9a-f]{16,32} ([0-9a-f]{32}) (st_\S+)")
+_NO_PLACE: Final = "not the place of a stream"
+
+
+class _Place(NamedTuple):
+    """A member of a list of streams: the hash of a principal, and the stream's id."""
+
+    text: bytes
+    principal: str
+    stream: CallId
+
+    @classmethod
+    def of(cls, text: bytes) -> "_Place | None":
+        """None for something else than a place, of which no key may be made."""
+        parts = _PLACE.fullmatch(text)
+        stream = None if parts is None else stream_id(parts[2])
+        return None if parts is None or stream is None else cls(text, parts[1].decode(), stream)
+
 
 class Index:
     """Lists and idempotency keys, on one link for writes and one for reads."""
 
-    def __init__(self, keys: RedisKeys, writer: Link, reader: Link) -> None:
+    def __init__(self, keys: RedisKeys, writer: Link, reader: Link, quarantine: Quarantine) -> None:
         self._keys = keys
         self._writer = writer
         self._reader = reader
+        self._quarantine = quarantine
 
     def place(self, row: StreamInfo, now: float) -> str:
         """Of a stream that is made now: in the order of creation, and with what is needed to remove it."""
@@ -47,7 +68,7 @@ class Index:
             ("ZADD", self._keys.every, row.created, place),
         )
 
-    def expiring(self, place: str, expires: float) -> Command:
+    def expiring(self, place: bytes, expires: bytes) -> Command:
         """The command that lists a stream that has ended."""
         return "ZADD", self._keys.ended, expires, place
 
@@ -56,18 +77,33 @@ class Index:
         if most <= 0:
             return []
         listed = self._keys.every if principal is None else self._keys.principal(principal)
-        [places] = await self._reader.ask(("ZREVRANGE", listed, 0, most - 1))
+        [members] = await self._reader.ask(("ZREVRANGE", listed, 0, most - 1))
+        places = self._places(listed, members)
         if not places:
             return []
-        found = await self._rows([_id(place) for place in places])
-        gone = [place for place, row in zip(places, found, strict=True) if row is None]
+        found = await self._rows([place.stream for place in places])
+        gone = [place.text for place, row in zip(places, found, strict=True) if row is None]
         if gone:
             self._writer.submit(LinkJob([("ZREM", listed, *gone)], lambda _: None))
         return [row for row in found if row is not None and principal in (None, row.principal)]
 
     async def _rows(self, ids: Sequence[CallId]) -> list[StreamInfo | None]:
+        """The rows; None for one that is missing or damaged."""
         replies = await self._reader.ask(*(("HGETALL", self._keys.stream(id_).row) for id_ in ids))
-        return [row_of(id_, reply) for id_, reply in zip(ids, replies, strict=True)]
+        return [self._row(id_, reply) for id_, reply in zip(ids, replies, strict=True)]
+
+    def _row(self, id_: CallId, reply: Reply) -> StreamInfo | None:
+        try:
+            return row_of(id_, reply)
+        except StoreError as error:
+            self._quarantine.row(self._keys.stream(id_).row, reply, str(error))
+            return None
+
+    def _places(self, listed: str, members: Sequence[bytes]) -> list[_Place]:
+        places = [_Place.of(member) for member in members]
+        bad = [member for member, place in zip(members, places, strict=True) if place is None]
+        self._quarantine.members(listed, bad, _NO_PLACE)
+        return [place for place in places if place is not None]
 
     # -- idempotency keys
 
@@ -83,20 +119,17 @@ class Index:
             if isinstance(replies, StoreError) or not replies[0]:
                 done(replies if isinstance(replies, StoreError) else None)
                 return
-            holder, age = CallId(replies[0][0].decode("ascii", "replace")), int(replies[0][1])
+            holder, age = CallId(replies[0][0].decode("ascii")), int(replies[0][1])  # as the script has checked
             self._reader.submit(
                 LinkJob([("HGETALL", self._keys.stream(holder).row)], lambda found: held(holder, age, found))
             )
 
         def held(holder: CallId, age: int, replies: list[Reply] | StoreError) -> None:
-            try:
-                held_by = None if isinstance(replies, StoreError) else row_of(holder, replies[0])
-            except StoreError as error:
-                replies = error
-                held_by = None
             if isinstance(replies, StoreError):
                 done(replies)
-            elif holder == stale or (age < _PENDING_MS if held_by is None else held_by.key == key):
+                return
+            held_by = self._row(holder, replies[0])
+            if holder == stale or (age < _PENDING_MS if held_by is None else held_by.key == key):
                 done(KeyTaken(f"idempotency key {key!r} is in use"))
             else:
                 self.reserve(row, done, holder)
@@ -108,11 +141,12 @@ class Index:
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
         """As `EventStore.find_key`. Raises `StoreError`."""
-        [reply] = await self._reader.ask(("HGETALL", self._keys.request(principal, key)))
-        held = {
-            name.decode("utf-8", "surrogatepass"): CallId(by.decode().partition(" ")[0])
-            for name, by in pairs(reply).items()
-        }
+        request = self._keys.request(principal, key)
+        [reply] = await self._reader.ask(("HGETALL", request))
+        fields = pairs(reply)
+        held = {name: stream for text, by in fields.items() if (name := _text(text)) and (stream := _holder(by))}
+        bad = {text: by for text, by in fields.items() if not (_text(text) and _holder(by))}
+        self._quarantine.fields(request, bad, "not an idempotency key and its stream")
         wanted = [name for name in sorted(held) if name == key or "\n" not in key]
         if not wanted:
             return None
@@ -130,24 +164,31 @@ class Index:
         count, old = await self._reader.ask(("ZCARD", ended), ("ZRANGEBYSCORE", ended, "-inf", now, "LIMIT", 0, _SLICE))
         if not old and count > most_ended:
             [old] = await self._reader.ask(("ZRANGE", ended, 0, min(count - most_ended, _SLICE) - 1))
-        if not old:
+        places = self._places(ended, old)
+        if not places:
             await self._writer.ask(("ZREMRANGEBYRANK", self._keys.every, 0, -_EVERY - 1))
             return 0
-        replies = await self._writer.ask(*(script(DELETE, self._keys.stream(_id(place))) for place in old))
-        removed: list[Command] = [("ZREM", ended, place) for place in old]
-        for place, (said, *row) in zip(old, replies, strict=True):
+        replies = await self._writer.ask(*(script(DELETE, self._keys.stream(place.stream)) for place in places))
+        removed: list[Command] = [("ZREM", ended, place.text) for place in places]
+        for place, (said, *row) in zip(places, replies, strict=True):
             if said == b"done":
-                removed += (("ZREM", self._keys.every, place), ("ZREM", self._keys.hashed(_hash(place)), place))
-                if row[1]:
-                    key = self._keys.request(*(text.decode("utf-8", "surrogatepass") for text in row))
-                    removed.append(("HDEL", key, row[1]))
+                principal, key = map(_text, row)
+                listed = self._keys.every, self._keys.hashed(place.principal)
+                removed += (("ZREM", list_, place.text) for list_ in listed)
+                if key and principal is not None:
+                    removed.append(("HDEL", self._keys.request(principal, key), row[1]))
         done = await self._writer.ask(*removed)
-        return sum(map(int, done[: len(old)]))
+        return sum(map(int, done[: len(places)]))
 
 
-def _id(place: bytes) -> CallId:
-    return CallId(place.decode("ascii", "replace").rpartition(" ")[2])
+def _text(text: bytes) -> str | None:
+    """A text of a record; None for bytes that are not one."""
+    try:
+        return text.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return None
 
 
-def _hash(place: bytes) -> str:
-    return place.decode("ascii", "replace").split(" ")[1]
+def _holder(value: bytes) -> CallId | None:
+    """The stream that has an idempotency key."""
+    return stream_id(value.partition(b" ")[0])

@@ -1,9 +1,22 @@
 """The names of keys. What one script touches has one hash tag, `{…}`, and so one slot of a cluster."""
 
 import hashlib
-from typing import NamedTuple
+import re
+from typing import Final, NamedTuple
 
 from mcp_hub.types import CallId
+
+_STREAM: Final = re.compile(rb"st_[0-9A-Za-z_-]{1,64}")
+_INSTANCE: Final = re.compile(rb"in_[0-9A-Za-z_-]{1,64}")
+_KEY: Final = re.compile(r"\{(replicas|every|ended|sessions|secret|st_|in_|p:|k:|h:|d:)[^{}]*\}(.*)", re.DOTALL)
+_TYPES: Final = {
+    "replicas": "hash", "every": "zset", "ended": "zset", "secret": "string", "p:": "zset", "k:": "hash",
+    "h:": "string", "sessions": "hash", "sessions:x": "zset", "sessions:c": "stream",
+    "st_": "hash", "st_:e": "stream", "st_:p": "hash", "st_:m": "list",
+    "in_:r": "set", "in_:m": "set", "in_:w": "stream",
+    "d:": "zset", "d::s": "hash",
+}  # fmt: skip
+"""The type of a key, by the kind in its hash tag and what follows that."""
 
 
 class StreamKeys(NamedTuple):
@@ -49,6 +62,11 @@ class RedisKeys:
         """A text: the key with which all replicas seal."""
         self.prefix = prefix
 
+    def type_of(self, key: str) -> str:
+        """The type that the server has to report for this key."""
+        parts = _KEY.match(key, len(self.prefix))
+        return "string" if parts is None else _TYPES.get(parts[1] + parts[2], "string")
+
     def stream(self, id_: CallId) -> StreamKeys:
         row = f"{self.prefix}{{{id_}}}"
         return StreamKeys(row, f"{row}:e", f"{row}:p", f"{row}:m")
@@ -88,3 +106,18 @@ class RedisKeys:
 def hashed(text: str) -> str:
     """Stands for a name that may have any character and length."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def quarantined(key: str) -> str:
+    """The key under which bad records of another key are kept for a while, in its slot."""
+    return f"{key}:bad"
+
+
+def stream_id(value: bytes) -> CallId | None:
+    """A stream's id as it stands in a record; None for anything else, of which no key may be made."""
+    return CallId(value.decode("ascii")) if _STREAM.fullmatch(value) else None
+
+
+def instance_id(value: bytes) -> str | None:
+    """A replica's id as it stands in a record; None for anything else, of which no key may be made."""
+    return value.decode("ascii") if _INSTANCE.fullmatch(value) else None

@@ -1,7 +1,8 @@
 """The replicas that are alive: each says so every fifth of a lease, by the server's clock.
 
 A replica that has not said so for a whole lease is gone, and so is one that has left. After a connection was lost, or
-soon after the server was started, nobody is taken to be gone for one lease: the others could not speak either.
+soon after the server was started, nobody is taken to be gone for one lease: the others could not speak either. So it is
+after somebody has deleted or damaged the records.
 """
 
 import math
@@ -9,8 +10,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from mcp_hub.clock import Clock
-from mcp_hub.stores.redis.keys import RedisKeys
+from mcp_hub.stores.redis.keys import RedisKeys, instance_id, quarantined
 from mcp_hub.stores.redis.link import Link, LinkJob, Reply, script
+from mcp_hub.stores.redis.quarantine import log_set_aside
 from mcp_hub.stores.redis.records import pairs
 from mcp_hub.stores.redis.scripts import BEAT, HOLD, LET_GO
 
@@ -54,18 +56,32 @@ class Leases:
 
     async def beat(self, link: Link) -> None:
         """Says that this replica is alive, and learns of the others. Raises `StoreError`."""
-        self._take(await link.ask(script(BEAT, [self._keys.replicas], self._own)))
+        key = self._keys.replicas
+        replies = await link.ask(script(BEAT, [key, quarantined(key)], self._own))
+        is_new = bool(replies[0][3])
+        if is_new and not self.beats:
+            [is_new] = await link.ask(("EXISTS", self._keys.every))
+        missing = self._take(replies, are_deleted=bool(is_new))
+        if missing:
+            again = int(self.server_time * 1000)
+            await link.ask(*(("HSETNX", key, name, again) for name in missing))
 
-    def _take(self, replies: list[Reply]) -> None:
+    def _take(self, replies: list[Reply], *, are_deleted: bool) -> list[str]:
+        """Takes the beats in; replicas that were alive a moment ago and have no record any more."""
         now = self._clock.now()
-        time, table = replies[0]
-        if now - self._last_beat > self.seconds or self._trusted_from == math.inf:
+        time, table, bad, _ = replies[0]
+        if bad:
+            log_set_aside(self._keys.replicas, "not a time at which a replica was alive", bad)
+        if are_deleted or now - self._last_beat > self.seconds or self._trusted_from == math.inf:
             self._trusted_from = now + self.seconds
         self._last_beat = now
         self.beats += 1
         self.server_time = int(time) / 1000
-        beats = ((name.decode("ascii", "replace"), int(when)) for name, when in pairs(table).items())
-        self._alive = {name: int(time) / 1000 - when / 1000 for name, when in beats}
+        alive = {name.decode("ascii"): (int(time) - int(when)) / 1000 for name, when in pairs(table).items()}
+        fresh = 2 * self.period
+        missing = [name for name, age in self._alive.items() if age < fresh and name not in alive]
+        self._alive = alive | dict.fromkeys(missing, 0.0)
+        return missing
 
     async def leave(self, link: Link) -> None:
         """This replica counts as gone from now on. Raises `StoreError`."""
@@ -86,8 +102,8 @@ class Leases:
         return [name for name in self._alive if self.is_gone(name)]
 
     def is_gone(self, instance: str) -> bool:
-        """As of the last beat; no owner at all has left its streams."""
-        if instance == NOBODY:
+        """As of the last beat; no owner at all has left its streams, nor has something that is not a replica's id."""
+        if instance_id(instance.encode("utf-8", "replace")) is None:
             return True
         if instance == self._own or not self.is_trusted:
             return False
@@ -111,14 +127,14 @@ class Holdings:
 
     async def hold(self, what: str) -> bool:
         """Whether this replica has it, from now on if none had. Raises `StoreError`."""
-        other = await self._held_by_another(what, NOBODY)
-        if other != NOBODY and self._leases.is_gone(other):
+        other = await self._held_by_another(what, b"")
+        if other and self._leases.is_gone(other.decode("ascii", "replace")):
             other = await self._held_by_another(what, other)
-        return other == NOBODY
+        return not other
 
-    async def _held_by_another(self, what: str, gone: str) -> str:
+    async def _held_by_another(self, what: str, gone: bytes) -> bytes:
         [reply] = await self._writer.ask(script(HOLD, [self._key(what)], self._own, gone, _HELD))
-        return str(reply.decode("ascii", "replace"))
+        return bytes(reply)
 
     def _key(self, what: str) -> str:
         return self._keys.held(f"{self._kind}\n{what}")

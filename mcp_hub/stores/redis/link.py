@@ -28,7 +28,8 @@ from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
 from mcp_hub.stores.faults import StoreFault
-from mcp_hub.stores.redis.scripts import ALL, digest
+from mcp_hub.stores.redis.keys import RedisKeys, quarantined
+from mcp_hub.stores.redis.scripts import ALL, SET_ASIDE, digest
 
 log = get_logger(__name__)
 
@@ -47,6 +48,10 @@ _REPLICA_MS: Final = 500
 _FULL: Final = ("OOM", "MISCONF", "NOREPLICAS")
 _OF_SERVER: Final = ("READONLY", "LOADING", "MASTERDOWN", "NOAUTH", "NOPERM", "CLUSTERDOWN", "TRYAGAIN", "BUSY")
 """Beginnings of errors that do not lie with one stream: the server takes no writes at all, or not now."""
+
+WRONG_TYPE: Final = "WRONGTYPE"
+_FULL_STREAM: Final = "exhausted the last possible ID"
+"""In errors for a key that is not what the hub writes: it is of another type, or its entries have the last id."""
 
 _REFUSALS: Final = (ReadOnlyError, NoPermissionError, ClusterError)
 
@@ -70,10 +75,17 @@ def script(text: str, keys: Sequence[str], *arguments: str | bytes | float) -> C
 
 
 class Link:
-    """`name` is for errors. With `waits_for_replica`, vital jobs wait until a replica of the server has them."""
+    """`name` is for errors. With `waits_for_replica`, vital jobs wait until a replica of the server has them.
 
-    def __init__(self, client: Redis, name: str, *, waits_for_replica: bool = False) -> None:
+    With `keys`, a key that is not of the type that they know for it is renamed (`quarantine`), and the command is sent
+    once more.
+    """
+
+    def __init__(
+        self, client: Redis, name: str, keys: RedisKeys | None = None, *, waits_for_replica: bool = False
+    ) -> None:
         self._client = client
+        self._keys = keys
         self._name = name
         self._waits = waits_for_replica
         self._jobs: list[LinkJob] = []
@@ -202,7 +214,36 @@ class Link:
             await self._sent([("SCRIPT LOAD", text) for text in ALL])
             for place, reply in zip(missing, await self._sent([commands[place] for place in missing]), strict=True):
                 replies[place] = reply
+        await self._cure(commands, replies)
         return replies
+
+    async def _cure(self, commands: Sequence[Command], replies: list[Reply]) -> None:
+        """Sets the keys aside that the server cannot use for these commands, and sends those once more."""
+        failed = [place for place, reply in enumerate(replies) if _is_of_key(reply)]
+        if failed and self._keys is not None:
+            await self._set_aside([key for place in failed for key in _keys_of(commands[place])], _is_full(replies))
+            for place, reply in zip(failed, await self._sent([commands[place] for place in failed]), strict=True):
+                replies[place] = reply
+
+    async def set_wrong_types_aside(self, keys: Iterable[str]) -> None:
+        """Renames those of the keys that are of another type than the hub's. Raises `StoreError`."""
+        try:
+            await self._set_aside(keys, False)
+        except (RedisError, OSError) as error:
+            raise faulty(error, self._name) from None
+
+    async def _set_aside(self, keys: Iterable[str], is_full: bool) -> None:
+        """Raises `RedisError`, `OSError`."""
+        assert self._keys is not None
+        every = list(dict.fromkeys(keys))
+        expected = [self._keys.type_of(key) for key in every]
+        types = ["" if is_full and kind == "stream" else kind for kind in expected]
+        asked = [script(SET_ASIDE, [key, quarantined(key)], kind, "") for key, kind in zip(every, types, strict=True)]
+        await self._sent([("SCRIPT LOAD", SET_ASIDE)])
+        for key, kind, reply in zip(every, expected, await self._sent(asked), strict=True):
+            if isinstance(reply, bytes) and reply:
+                reason = f"it is of type {reply.decode('ascii', 'replace')} instead of {kind}"
+                log.warning("record_set_aside", key=key, kept_in=quarantined(key), reason=reason)
 
     async def _sent(self, commands: Sequence[Command]) -> list[Reply]:
         self.commands += len(commands)
@@ -211,6 +252,20 @@ class Link:
             pipeline.execute_command(*command)
         found: list[Reply] = await pipeline.execute(raise_on_error=False)
         return found
+
+
+def _is_of_key(reply: Reply) -> bool:
+    return isinstance(reply, ResponseError) and (str(reply).startswith(WRONG_TYPE) or _FULL_STREAM in str(reply))
+
+
+def _is_full(replies: Iterable[Reply]) -> bool:
+    return any(isinstance(reply, ResponseError) and _FULL_STREAM in str(reply) for reply in replies)
+
+
+def _keys_of(command: Command) -> list[str]:
+    """The keys that a command names; all of the store's have them here."""
+    keys = command[3 : 3 + int(command[2])] if command[0] == "EVALSHA" else command[1:2]
+    return [key for key in keys if isinstance(key, str)]
 
 
 def faulty(error: Exception, name: str) -> StoreError:

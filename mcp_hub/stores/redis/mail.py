@@ -8,14 +8,16 @@ from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.base import Message
 from mcp_hub.stores.limits import MAX_MESSAGES
-from mcp_hub.stores.redis.keys import RedisKeys
-from mcp_hub.stores.redis.leases import NOBODY
+from mcp_hub.stores.redis.keys import RedisKeys, instance_id, stream_id
 from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
+from mcp_hub.stores.redis.quarantine import Quarantine
 from mcp_hub.stores.redis.scripts import POST, TAKE
 from mcp_hub.types import CallId
 
 log = get_logger(__name__)
 
+_AT_ONCE: Final = 4096
+"""Streams that are asked for messages at once."""
 _FENCED: Final = b"its stream belongs to another hub now"
 """The reason for which a replica cancels a call whose stream has been claimed."""
 
@@ -23,10 +25,11 @@ _FENCED: Final = b"its stream belongs to another hub now"
 class Mail:
     """Of the replica `own`. `news` rings when there may be something new."""
 
-    def __init__(self, keys: RedisKeys, own: str, writer: Link) -> None:
+    def __init__(self, keys: RedisKeys, own: str, writer: Link, quarantine: Quarantine) -> None:
         self._keys = keys
         self._own = own
         self._writer = writer
+        self._quarantine = quarantine
         self._has_news = False
         self._called: set[CallId] = set()
         """Streams that may have messages."""
@@ -57,8 +60,8 @@ class Mail:
 
     async def call(self, owner: str, stream: CallId) -> None:
         """Has a replica look for messages to one of its streams. Raises `StoreError`."""
-        if owner == NOBODY:
-            return  # who claims the stream looks by itself
+        if instance_id(owner.encode("utf-8", "replace")) is None:
+            return  # it has no owner, and who claims the stream looks by itself
         if owner == self._own:
             self._called.add(stream)
             self.rings()
@@ -83,17 +86,21 @@ class Mail:
         if self._is_called:
             self._is_called = False
             try:
-                [called] = await self._writer.ask(("SMEMBERS", self._keys.called(self._own)))
+                [called] = await self._writer.ask(("SRANDMEMBER", self._keys.called(self._own), _AT_ONCE))
             except BaseException:  # also for a reader that gives up
                 self._is_called = True
                 raise
-            self._called |= {CallId(id_.decode("ascii", "replace")) for id_ in called}
+            self._is_called |= len(called) >= _AT_ONCE
+            streams = {id_: stream_id(id_) for id_ in called}
+            bad = [id_ for id_, stream in streams.items() if stream is None]
+            self._quarantine.members(self._keys.called(self._own), bad, "not the id of a stream")
+            self._called |= {stream for stream in streams.values() if stream is not None}
         return await self._taken(list(self._called)) if self._called else []
 
     async def _taken(self, streams: Sequence[CallId]) -> list[Message]:
         keys = [self._keys.stream(id_) for id_ in streams]
         answered = ("SREM", self._keys.called(self._own), *streams)  # first: who posts from here on calls again
-        takes = [script(TAKE, [own.row, own.messages], self._own) for own in keys]
+        takes = [script(TAKE, [own.row, own.messages], self._own, MAX_MESSAGES) for own in keys]
         _, *replies = await self._writer.ask(answered, *takes)
         self._called.difference_update(streams)
         messages: list[Message] = []
@@ -126,5 +133,5 @@ def _read(stream: CallId, bodies: Sequence[bytes]) -> list[Message]:
             case b"touch":
                 found.append(Message(stream, "touch", body))
             case _:
-                log.warning("letter_unreadable", stream=stream, reason="unknown kind")
+                log.warning("message_dropped", stream=stream, reason="unknown kind")
     return found

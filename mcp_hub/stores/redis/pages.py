@@ -1,6 +1,12 @@
-"""Pages of stored events, read with their row in one step; long chunks are put together from their parts."""
+"""Pages of stored events, read with their row in one step; long chunks are put together from their parts.
 
-from collections.abc import Sequence
+A page ends before a chunk that is damaged, which is set aside: its events then count as let go.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import takewhile
+from typing import Final
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import StoreError
@@ -8,78 +14,117 @@ from mcp_hub.stores.base import EventPage, Fetched
 from mcp_hub.stores.limits import PAGE_BYTES
 from mcp_hub.stores.redis.keys import RedisKeys
 from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
-from mcp_hub.stores.redis.records import row_of
+from mcp_hub.stores.redis.quarantine import Quarantine
+from mcp_hub.stores.redis.records import StoredChunk, row_of
 from mcp_hub.stores.redis.scripts import FETCH
 from mcp_hub.types import CallId
 
-Chunks = Sequence[tuple[int, bytes]]
-"""Of each chunk its first number, and its body."""
+_DAMAGED: Final = "not a chunk of events"
+_ATTEMPTS: Final = 64
+"""To read a page whose chunks are damaged, one after the other."""
 
 
 class Pages:
-    """Reads on one link."""
+    """Reads on one link. `behind` is called for a stream to which something was written behind its last event."""
 
-    def __init__(self, keys: RedisKeys, reader: Link) -> None:
+    def __init__(
+        self, keys: RedisKeys, reader: Link, quarantine: Quarantine, behind: Callable[[StreamInfo], None]
+    ) -> None:
         self._keys = keys
         self._reader = reader
+        self._quarantine = quarantine
+        self._behind = behind
 
-    def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
-        """As `EventStore.fetch`."""
+    def fetch(self, stream: CallId, after: int, most: int, done: Fetched, attempts: int = _ATTEMPTS) -> None:
+        """As `EventStore.fetch`. A page that would begin with a damaged chunk is read again without it."""
         most = max(most, 1)
+        keys = self._keys.stream(stream)
 
         def answered(replies: list[Reply] | StoreError) -> None:
             if isinstance(replies, StoreError):
                 done(replies)
                 return
+            fields, stored, *damaged = replies[0]
             try:
-                row = row_of(stream, replies[0][0])
+                row = row_of(stream, fields)
             except StoreError as error:
-                done(error)
+                self._quarantine.row(keys.row, fields, str(error), lambda: done(None))
                 return
             if row is None:
                 done(None)
-            elif any(part for _, part, _ in replies[0][1]):
-                self._complete(row, replies[0][1], after, most, done)
+                return
+            chunks, bad = _sound(stored)
+            if damaged or bad:
+                self._behind(row)
+                again = partial(self.fetch, stream, after, most, done, attempts - 1)
+                is_empty = not chunks and attempts > 0
+                self._quarantine.members(keys.events, [*damaged, *bad], _DAMAGED, again if is_empty else None)
+                if is_empty:
+                    return
+            if any(chunk.parts for chunk in chunks):
+                self._complete(row, chunks, after, most, done)
             else:
-                done(_page(row, [(int(first), body) for first, _, body in replies[0][1]], after, most))
+                self._finish(row, [(chunk, chunk.body) for chunk in chunks], after, most, done)
 
-        keys = self._keys.stream(stream)
         command = script(FETCH, [keys.row, keys.events], max(after, 0) + 1, most, PAGE_BYTES)
         self._reader.submit(LinkJob([command], answered))
 
-    def _complete(
-        self, row: StreamInfo, chunks: Sequence[Sequence[bytes]], after: int, most: int, done: Fetched
-    ) -> None:
+    def _complete(self, row: StreamInfo, chunks: Sequence[StoredChunk], after: int, most: int, done: Fetched) -> None:
         """The page, with the parts of its long chunks."""
         parts = self._keys.stream(row.id).parts
-        asked: list[Command] = []
-        for _, part, _ in chunks:
-            if part:
-                name, _, count = part.decode("ascii", "replace").rpartition(":")
-                asked.append(("HMGET", parts, *(f"{name}:{number}" for number in range(1, int(count) + 1))))
+        asked: list[Command] = [
+            ("HMGET", parts, *(f"{chunk.name}:{number}" for number in range(1, chunk.parts + 1)))
+            for chunk in chunks
+            if chunk.parts
+        ]
 
         def answered(replies: list[Reply] | StoreError) -> None:
             if isinstance(replies, StoreError):
                 done(replies)
                 return
             found = iter(replies)
-            whole: list[tuple[int, bytes]] = []
-            for first, part, body in chunks:
-                pieces = next(found) if part else [body]
-                if any(piece is None for piece in pieces):  # trimmed or deleted meanwhile
-                    break
-                whole.append((int(first), b"".join(pieces)))
-            done(_page(row, whole, after, most))
+            every = [(chunk, next(found) if chunk.parts else [chunk.body]) for chunk in chunks]
+            # up to a chunk that was trimmed or deleted meanwhile
+            there = takewhile(lambda pieces: None not in pieces[1], every)
+            self._finish(row, [(chunk, b"".join(pieces)) for chunk, pieces in there], after, most, done)
 
         self._reader.submit(LinkJob(asked, answered))
 
+    def _finish(
+        self, row: StreamInfo, chunks: Sequence[tuple[StoredChunk, bytes]], after: int, most: int, done: Fetched
+    ) -> None:
+        lines: list[tuple[int, list[bytes]]] = []
+        for chunk, body in chunks:
+            try:
+                lines.append((chunk.first, chunk.lines(body)))
+            except ValueError:
+                self._quarantine.members(self._keys.stream(row.id).events, [b"%d-0" % chunk.last], _DAMAGED)
+                break
+        done(_page(row, lines, after, most))
 
-def _page(row: StreamInfo, chunks: Chunks, after: int, most: int) -> EventPage:
+
+def _sound(stored: Sequence[Sequence[bytes]]) -> tuple[list[StoredChunk], list[bytes]]:
+    """The chunks up to the first that is damaged, and the id of that one."""
+    chunks: list[StoredChunk] = []
+    for reply in stored:
+        try:
+            chunks.append(StoredChunk.of(reply))
+        except ValueError:
+            return chunks, [reply[3]]
+    return chunks, []
+
+
+def _page(row: StreamInfo, chunks: Sequence[tuple[int, list[bytes]]], after: int, most: int) -> EventPage:
+    """Events without a gap; if the first are missing, from the first that is there."""
     start = max(after + 1, row.first)
     lines: list[bytes] = []
     room = PAGE_BYTES
-    for first, body in chunks:
-        for line in body.split(b"\n")[max(start - first, 0) :]:
+    for first, events in chunks:
+        if first > start + len(lines):
+            if lines:
+                break
+            start = first
+        for line in events[start + len(lines) - first :]:
             room -= len(line)
             if lines and (len(lines) >= most or room < 0):
                 return EventPage(row, tuple(lines), start)

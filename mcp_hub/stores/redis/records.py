@@ -1,13 +1,14 @@
 """Rows and chunks as they are kept on the server. All that is read is checked: others may write there."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import StoreError
-from mcp_hub.stores.base import Change
+from mcp_hub.stores.base import Change, damage
+from mcp_hub.stores.redis.keys import instance_id
 from mcp_hub.types import CallId
 
 _BYTES: Final = ("continuation", "info")
@@ -15,10 +16,9 @@ _BYTES: Final = ("continuation", "info")
 _SET: Final = ("id", "epoch", "first", "last", "expires")
 """Fields that a script sets."""
 _LONGEST: Final = 32 << 20
-_LONGEST_TEXT: Final = 1 << 20
-"""Bytes of one field of a record, and characters of one that is text."""
-_MOST: Final = 1 << 53
-"""Number of an event or an epoch: beyond it scripts cannot count."""
+"""Bytes of one field of a record."""
+_MOST_PARTS: Final = 9999
+"""Of one chunk."""
 
 
 def pairs(reply: object) -> dict[bytes, bytes]:
@@ -45,9 +45,9 @@ def row_of(stream: CallId, reply: object) -> StreamInfo | None:
         row = msgspec.convert({**text, "id": stream}, StreamInfo, strict=False)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:
         raise StoreError(f"stream {stream}: its record is damaged: {error}") from None
-    is_sound = 0 < row.epoch < _MOST and 0 < row.first <= row.last + 1 <= _MOST
-    if not is_sound or max(map(len, text.values())) > _LONGEST_TEXT:
-        raise StoreError(f"stream {stream}: its record is damaged: a field is out of range")
+    reason = damage(row) or ("" if _is_owner(row.owner) else "its owner is not a replica")
+    if reason:
+        raise StoreError(f"stream {stream}: its record is damaged: {reason}")
     continuation, info = (fields.get(name.encode()) or None for name in _BYTES)
     return msgspec.structs.replace(row, continuation=continuation, info=info)
 
@@ -81,6 +81,33 @@ def _read(value: bytes) -> str:
     return value.decode("utf-8", "surrogatepass")
 
 
-def lines_of(first: int, body: bytes, start: int) -> Sequence[bytes]:
-    """The events of a chunk from number `start` on."""
-    return body.split(b"\n")[max(start - first, 0) :]
+def _is_owner(owner: str) -> bool:
+    return not owner or instance_id(owner.encode("utf-8", "replace")) is not None
+
+
+class StoredChunk(NamedTuple):
+    """A chunk as a script returns it, whose body may be in `parts` parts of that `name`."""
+
+    first: int
+    last: int
+    size: int
+    name: str
+    parts: int
+    body: bytes
+
+    @classmethod
+    def of(cls, reply: Sequence[bytes]) -> "StoredChunk":
+        """Raises `ValueError`, also for something else than a chunk."""
+        first, part, body, id_, size = reply
+        name, _, parts = part.decode("ascii").rpartition(":")
+        chunk = cls(int(first), int(id_.partition(b"-")[0]), int(size), name, int(parts or 0), body)
+        if chunk.parts > _MOST_PARTS:
+            raise ValueError("too many parts")
+        return chunk
+
+    def lines(self, body: bytes) -> list[bytes]:
+        """Its events. Raises `ValueError` for another number of them, or another size."""
+        lines = body.split(b"\n")
+        if len(body) != self.size or len(lines) != self.last - self.first + 1:
+            raise ValueError("not as many events as it has numbers")
+        return lines

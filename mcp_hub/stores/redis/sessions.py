@@ -6,6 +6,7 @@ entries there, too.
 """
 
 import hashlib
+import math
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +18,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.stores.base import ReplicaNews, SessionRow
 from mcp_hub.stores.redis.keys import RedisKeys
 from mcp_hub.stores.redis.link import Link, LinkJob, script
+from mcp_hub.stores.redis.quarantine import Quarantine
 from mcp_hub.stores.redis.scripts import END_SESSION, PUT_SESSION, SWEEP_SESSIONS
 
 log = get_logger(__name__)
@@ -25,6 +27,8 @@ _CHANGES: Final = 4096
 """Entries that are kept: a replica that cannot reach the server hears of so many afterwards."""
 _PAGE: Final = 512
 """Entries that are read at once."""
+_AHEAD: Final = 86400.0
+"""Seconds that the clock of the server may be ahead."""
 _ENDED: Final = 3600.0
 """Seconds for which it is known that a session has been ended, so that nobody stores it again."""
 
@@ -38,11 +42,14 @@ class _Session(msgspec.Struct, array_like=True):
 class RedisSessions:
     """Of the replica `own`. At most `most` are kept."""
 
-    def __init__(self, keys: RedisKeys, own: str, writer: Link, reader: Link, most: int) -> None:
+    def __init__(
+        self, keys: RedisKeys, own: str, writer: Link, reader: Link, quarantine: Quarantine, most: int
+    ) -> None:
         self._keys = keys.sessions, keys.session_ends, keys.session_changes
         self._own = own
         self._writer = writer
         self._reader = reader
+        self._quarantine = quarantine
         self._most = most
         self.news = ReplicaNews()
         self.news.lists.connect(self._announce)
@@ -54,12 +61,22 @@ class RedisSessions:
         [[said, *other]] = await self._writer.ask(script(PUT_SESSION, self._keys, *given))
         if said == b"done":
             return session
-        return _decoded(session.id, other[0]) if other else None
+        if not other or (kept := self._sound(session.id, other[0])):
+            return kept if other else None
+        return await self.put(session, None)  # in place of the one that is damaged
 
     async def find(self, id_: str) -> SessionRow | None:
         """As `EventStore.session`."""
         [record] = await self._reader.ask(("HGET", self._keys[0], id_))
-        return _decoded(id_, record) if record else None
+        return self._sound(id_, record) if record else None
+
+    def _sound(self, id_: str, record: bytes) -> SessionRow | None:
+        """The session of a record; None for one that is damaged."""
+        try:
+            return _decoded(id_, record)
+        except StoreError as error:
+            self._quarantine.fields(self._keys[0], {id_.encode("utf-8", "surrogatepass"): record}, str(error))
+            return None
 
     async def end(self, id_: str) -> None:
         """As `EventStore.drop_session`."""
@@ -73,6 +90,9 @@ class RedisSessions:
     async def told(self, client: Redis, after: str) -> str:
         """Tells of the changes behind the entry `after`; the last entry. Raises `RedisError`, `OSError`."""
         while entries := await self._entries(client, after):
+            if bad := [id_ for id_, _ in entries if not is_plausible(id_)]:
+                self._quarantine.whole(self._keys[2], f"an entry has the time of another age: {bad[0][:40]!r}")
+                return after
             after = entries[-1][0].decode()
             others = [fields for _, fields in entries if _text(fields, b"by") != self._own]
             for fields in others:
@@ -96,11 +116,15 @@ class RedisSessions:
 
     def _tell(self, id_: str, record: object) -> None:
         """Of a session whose record is missing nothing is known: it had to make room, or the server has lost it."""
-        try:
-            if record is not None:
-                self.news.changed(id_, _decoded(id_, record) if record else None)
-        except StoreError as error:
-            log.warning("session_unreadable", session=id_[:40], reason=str(error))
+        if record == b"":
+            self.news.changed(id_, None)
+        elif isinstance(record, bytes) and (session := self._sound(id_, record)) is not None:
+            self.news.changed(id_, session)
+
+
+def is_plausible(id_: bytes) -> bool:
+    """Whether the server's clock may have made an entry's id: later ones come before it otherwise, and are not read."""
+    return int(id_.partition(b"-")[0]) / 1000 < wall_time() + _AHEAD
 
 
 def _text(fields: dict[bytes, bytes], name: bytes) -> str:
@@ -115,6 +139,8 @@ def _decoded(id_: str, record: object) -> SessionRow:
     """Raises `StoreError` for a record that is damaged."""
     try:
         found = msgspec.msgpack.decode(record if isinstance(record, bytes) else b"", type=_Session)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise StoreError(f"session {id_[:40]}: its record is damaged: {error}") from None
+    if not 0 <= found.expires < math.inf:
+        raise StoreError(f"session {id_[:40]}: its record is damaged: its end is out of range")
     return SessionRow(id_, found.principal, found.body, found.expires)

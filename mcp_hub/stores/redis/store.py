@@ -15,7 +15,6 @@ from mcp_hub.logs import get_logger
 from mcp_hub.stores import base
 from mcp_hub.stores.base import ENDINGS, Appended, Change, Chunk, Fetched, Message, SessionRow
 from mcp_hub.stores.documents.base import DocumentLimits
-from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.instances import new_instance_id
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.redis import scripts
@@ -23,11 +22,12 @@ from mcp_hub.stores.redis.connection import Server, probe, run_of
 from mcp_hub.stores.redis.documents import RedisDocuments
 from mcp_hub.stores.redis.doorbell import Doorbell
 from mcp_hub.stores.redis.index import Index
-from mcp_hub.stores.redis.keys import RedisKeys
+from mcp_hub.stores.redis.keys import RedisKeys, stream_id
 from mcp_hub.stores.redis.leases import NOBODY, Holdings, Leases
 from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
 from mcp_hub.stores.redis.mail import Mail
 from mcp_hub.stores.redis.pages import Pages
+from mcp_hub.stores.redis.quarantine import Quarantine
 from mcp_hub.stores.redis.records import changes_of, fields_of, pairs, row_of
 from mcp_hub.stores.redis.sessions import RedisSessions
 from mcp_hub.types import CallId
@@ -40,6 +40,7 @@ _SECRET: Final = 32
 """Bytes of the key with which all replicas seal."""
 _STOPPED: Final = 3600
 """Seconds after which nobody waits for a replica any more that is gone."""
+_WRITTEN_TO: Final = "somebody else has written to this stream"
 _CLOSING: Final = 1.0
 """Seconds that closing may take."""
 
@@ -56,16 +57,17 @@ class RedisStore:
         self._limits = limits
         self._keys = keys = RedisKeys(server.prefix)
         self._clients = server.client(), server.client(), server.client(waits=True)
-        self._writer = Link(self._clients[0], server.name, waits_for_replica=server.waits_for_replica)
-        self._reader = Link(self._clients[1], server.name)
-        self.index = Index(keys, self._writer, self._reader)
-        self._pages = Pages(keys, self._reader)
+        self._writer = Link(self._clients[0], server.name, keys, waits_for_replica=server.waits_for_replica)
+        self._reader = Link(self._clients[1], server.name, keys)
+        self._quarantine = bad = Quarantine(self._writer)
+        self.index = Index(keys, self._writer, self._reader, bad)
+        self._pages = Pages(keys, self._reader, bad, lambda row: self._doorbell.forget(row.id, row.last))
         self.leases = Leases(keys, self.instance, server.lease, clock)
-        self._mail = Mail(keys, self.instance, self._writer)
-        self._sessions = RedisSessions(keys, self.instance, self._writer, self._reader, limits.sessions)
+        self._mail = Mail(keys, self.instance, self._writer, bad)
+        self._sessions = RedisSessions(keys, self.instance, self._writer, self._reader, bad, limits.sessions)
         self.news = self._sessions.news
-        hears = self._mail.rang, self._mail.rings, self.leases.lost
-        self._doorbell = Doorbell(self._clients[2], keys, self.instance, self._sessions, *hears)
+        hears = self._mail.rang, self._mail.rings, self.leases.lost, self._writer.set_wrong_types_aside
+        self._doorbell = Doorbell(self._clients[2], keys, self.instance, self._sessions, *hears, bad)
         self.secret: bytes | None = None
         self.run = ""
         """Another for each run of a server."""
@@ -98,15 +100,25 @@ class RedisStore:
             except StoreError as error:
                 self.leases.lost()
                 log.debug("lease_not_renewed", store=self.name, reason=str(error))
+            except Exception:  # a record that nobody expected ends no replica
+                log.exception("lease_not_renewed", store=self.name)
 
     async def _greet(self) -> None:
         """Says that this replica is alive; learns what all replicas share. Raises `StoreError`."""
         await self.leases.beat(self._writer)
         self.run = await run_of(self._reader)
-        if self.secret is None:
-            fresh = token_bytes(_SECRET)
-            _, kept = await self._writer.ask(("SET", self._keys.secret, fresh, "NX"), ("GET", self._keys.secret))
-            self.secret = kept
+        self.secret = await self._shared_secret()
+
+    async def _shared_secret(self) -> bytes:
+        """The key that all replicas have. Where it is missing or damaged, a replica that has it writes it again."""
+        key, fresh = self._keys.secret, self.secret or token_bytes(_SECRET)
+        _, stored = await self._writer.ask(("SET", key, fresh, "NX"), ("GET", key))
+        if len(stored or b"") != _SECRET:
+            done = anyio.Event()
+            self._quarantine.whole(key, "not a key of 32 bytes", done.set)
+            await done.wait()
+            _, stored = await self._writer.ask(("SET", key, fresh, "NX"), ("GET", key))
+        return self.secret or (stored if len(stored or b"") == _SECRET else fresh)
 
     async def close(self) -> None:
         if self._beats is not None:
@@ -126,7 +138,7 @@ class RedisStore:
     async def _release(self) -> None:
         """Leaves the streams that run to others. Raises `StoreError`."""
         [left] = await self._reader.ask(("SMEMBERS", self._keys.running(self.instance)))
-        keys = [self._keys.stream(CallId(id_.decode("ascii", "replace"))).row for id_ in left]
+        keys = [self._keys.stream(id_).row for id_ in map(stream_id, left) if id_ is not None]
         await self._writer.ask(*(script(scripts.RELEASE, [key], self.instance) for key in keys))
         await self.leases.leave(self._writer)
 
@@ -135,7 +147,7 @@ class RedisStore:
 
     def documents(self, limits: DocumentLimits, now: Callable[[], float]) -> RedisDocuments:
         """The place for long results, on the same links."""
-        return RedisDocuments(self._keys, self._writer, self._reader, limits, now)
+        return RedisDocuments(self._keys, self._writer, self._reader, self._quarantine, limits, now)
 
     def holdings(self, kind: str) -> Holdings:
         """The things of this kind that one replica has at a time."""
@@ -192,11 +204,19 @@ class RedisStore:
             if said == b"done":
                 self._ended(stream, *rest)
                 done(None)
+            elif said == b"damaged":
+                self._set_stream_aside(stream, lambda: done(base.unknown(stream)))
             else:
                 done(_refusal(stream, epoch, chunk, rest) if said == b"fenced" else base.unknown(stream))
 
         written = self._written(scripts.APPEND, stream, epoch, chunk, changes_of(change))
         self._writer.submit(LinkJob(written, answered, _size(chunk), is_vital=change.status in ENDINGS))
+
+    def _set_stream_aside(self, stream: CallId, done: Callable[[], None]) -> None:
+        """Its row and its events: the owner writes anew what it has of them."""
+        keys = self._keys.stream(stream)
+        self._quarantine.whole(keys.events, _WRITTEN_TO)
+        self._quarantine.whole(keys.row, _WRITTEN_TO, done)
 
     def _written(
         self, text: str, stream: CallId, epoch: int, chunk: Chunk, changes: Sequence[str | bytes]
@@ -221,8 +241,7 @@ class RedisStore:
         """Lists a stream that has ended, if it has."""
         if expires:
             gone = ("SREM", self._keys.running(self.instance), stream)
-            listed = self.index.expiring(place.decode("ascii", "replace"), float(expires))
-            self._writer.submit(LinkJob([gone, listed], _ignore))
+            self._writer.submit(LinkJob([gone, self.index.expiring(place, expires)], _ignore))
 
     async def inbox(self) -> list[Message]:
         return await self._mail.take()
@@ -233,8 +252,16 @@ class RedisStore:
         self._pages.fetch(stream, after, most, done)
 
     async def find(self, stream: CallId) -> StreamInfo | None:
-        [reply] = await self._reader.ask(("HGETALL", self._keys.stream(stream).row))
-        return row_of(stream, reply)
+        """None, too, for a stream whose row is damaged, which is set aside then."""
+        key = self._keys.stream(stream).row
+        [reply] = await self._reader.ask(("HGETALL", key))
+        try:
+            return row_of(stream, reply)
+        except StoreError as error:
+            done = anyio.Event()
+            self._quarantine.row(key, reply, str(error), done.set)
+            await done.wait()
+            return None
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
         return await self.index.find_key(principal, key)
@@ -269,7 +296,7 @@ class RedisStore:
         """The streams that run and have this owner, which is gone. One that left nothing is forgotten."""
         running = self._keys.running(instance)
         [ids] = await self._reader.ask(("SMEMBERS", running))
-        rows = [(id_, await self._sound(CallId(id_.decode("ascii", "replace")))) for id_ in ids]
+        rows = [(id_, await self.find(stream) if (stream := stream_id(id_)) else None) for id_ in ids]
         left = [row for _, row in rows if row is not None and row.owner in (instance, NOBODY) and not row.has_ended]
         others = [id_ for id_, row in rows if row not in left]
         if others:
@@ -280,16 +307,6 @@ class RedisStore:
             await self._writer.ask(*(("EXPIRE", key, _STOPPED) for key in keys))
             await self.leases.forget(self._writer, instance)
         return left
-
-    async def _sound(self, stream: CallId) -> StreamInfo | None:
-        """The row, unless it is damaged: then nobody can continue it, and it must not stand in the way of others."""
-        try:
-            return await self.find(stream)
-        except StoreFault:
-            raise
-        except StoreError as error:
-            log.warning("stream_unreadable", stream=stream, reason=str(error))
-            return None
 
     async def is_orphan(self, row: StreamInfo) -> bool:
         if row.owner == self.instance:
@@ -307,6 +324,11 @@ class RedisStore:
         changes = [*changes_of(change), "owner", self.instance]
         written = self._written(scripts.CLAIM, row.id, row.epoch, chunk, changes)
         *_, reply = await self._writer.ask(listed, *written, is_vital=True)
+        if reply == [b"damaged"]:
+            done = anyio.Event()
+            self._set_stream_aside(row.id, done.set)
+            await done.wait()
+            return None
         fields = pairs(reply)
         claimed = row_of(row.id, reply)
         if claimed is None:

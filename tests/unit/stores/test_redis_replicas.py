@@ -16,7 +16,7 @@ from mcp_hub.ids import new_call_id
 from mcp_hub.stores.base import Change, EventStore, Message
 from mcp_hub.stores.limits import StoreLimits
 from mcp_hub.stores.redis import connection, link, scripts
-from mcp_hub.stores.redis.keys import RedisKeys
+from mcp_hub.stores.redis.keys import RedisKeys, quarantined
 from mcp_hub.stores.redis.store import RedisStore
 from mcp_hub.types import CallId
 from tests.redis_server import shared_server
@@ -323,24 +323,26 @@ async def test_ended_streams_expire_by_themselves(tmp_path: Path) -> None:
     ("field", "value"),
     [("status", "lost"), ("last", "-3"), ("epoch", "x"), ("first", "99"), ("principal", None), ("last", str(1 << 60))],
 )
-async def test_a_damaged_record_is_an_error_of_its_stream_alone(tmp_path: Path, field: str, value: str | None) -> None:
+async def test_a_damaged_record_is_set_aside_and_other_streams_are_as_before(
+    tmp_path: Path, field: str, value: str | None
+) -> None:
     async with opened(store := new_redis(tmp_path)):
         row, other = await create(store, new_row(store)), await create(store, new_row(store))
         key = store._keys.stream(row.id).row
         await store._writer.ask(("HDEL", key, field) if value is None else ("HSET", key, field, value))
-        with pytest.raises(StoreError, match=row.id):
-            await store.find(row.id)
-        with pytest.raises(StoreError, match=row.id):
-            await fetch(store, row)
+        assert await store.find(row.id) is None
+        assert await settled(lambda done: store.fetch(row.id, 0, 9, done)) is None
+        [kept] = await store._reader.ask(("HGETALL", quarantined(key)))
+        assert kept.get(field.encode()) == (None if value is None else value.encode())
         assert await found(store, other) == other
 
 
-async def test_a_key_of_another_program_is_an_error_of_its_stream_alone(tmp_path: Path) -> None:
+async def test_a_key_of_another_program_is_set_aside_and_its_stream_is_gone(tmp_path: Path) -> None:
     async with opened(store := new_redis(tmp_path)):
-        row = await create(store, new_row(store))
+        row, other = await create(store, new_row(store)), await create(store, new_row(store))
         key = store._keys.stream(row.id).row
         await store._writer.ask(("DEL", key), ("SET", key, "x"))
-        for attempt in (append(store, row, 2), found(store, row)):
-            with pytest.raises(StoreError) as caught:
-                await attempt
-            assert type(caught.value) is StoreError
+        with pytest.raises(Fenced, match="no longer kept"):
+            await append(store, row, 2)
+        assert await store.find(row.id) is None and await found(store, other) == other
+        assert await store._reader.ask(("GET", quarantined(key))) == [b"x"]

@@ -1,0 +1,85 @@
+"""Bad records on the server, which others wrote or damaged: each is moved beside its key, and the replica continues.
+
+A key of the wrong type and a damaged row are renamed to `KEY:bad`, which the next one replaces. Of other keys only the
+bad parts (fields, members, entries) go, into a hash of that name that holds 64 of them. Each `KEY:bad` expires after a
+week. `link` does the first by itself when the server reports a wrong type.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from mcp_hub.errors import StoreError
+from mcp_hub.logs import get_logger
+from mcp_hub.stores.redis.keys import quarantined
+from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
+from mcp_hub.stores.redis.scripts import SET_ASIDE, SET_PARTS_ASIDE
+
+log = get_logger(__name__)
+
+_AT_ONCE: Final = 1000
+"""Parts of one key that are moved at once; what remains is met again."""
+_SHOWN: Final = 3
+"""Parts that the log names."""
+
+
+class Quarantine:
+    """Writes on one link. What is moved is compared first: nothing goes that has become sound meanwhile."""
+
+    def __init__(self, writer: Link) -> None:
+        self._writer = writer
+
+    def row(self, key: str, reply: object, reason: str, done: Callable[[], None] | None = None) -> None:
+        """Sets a hash aside that was read as `reply`; `done` is called when it is, or cannot be."""
+        parts: list[bytes] = []
+        if isinstance(reply, dict):
+            for name, value in reply.items():
+                parts += name, value
+        elif isinstance(reply, list):
+            parts = reply
+        command = script(SET_ASIDE, [key, quarantined(key)], "", _digest(b" ".join(parts)))
+        self._submit(command, key, [], reason, done)
+
+    def whole(self, key: str, reason: str, done: Callable[[], None] | None = None) -> None:
+        """Sets a key aside with all that it holds."""
+        self._submit(script(SET_ASIDE, [key, quarantined(key)], "", ""), key, [], reason, done)
+
+    def fields(self, key: str, fields: Mapping[bytes, bytes], reason: str) -> None:
+        """Sets fields of a hash aside, unless their values have changed."""
+        self._parts(key, [(name, _digest(value)) for name, value in fields.items()], reason)
+
+    def members(self, key: str, members: list[bytes], reason: str, done: Callable[[], None] | None = None) -> None:
+        """Sets members of a set or a sorted set aside, or entries of a stream by their ids."""
+        self._parts(key, [(member, "") for member in members], reason, done)
+
+    def _parts(
+        self, key: str, parts: list[tuple[bytes, str]], reason: str, done: Callable[[], None] | None = None
+    ) -> None:
+        if parts:
+            given = [text for part in parts[:_AT_ONCE] for text in part]
+            names = [name for name, _ in parts]
+            self._submit(script(SET_PARTS_ASIDE, [key, quarantined(key)], *given), key, names, reason, done)
+
+    def _submit(
+        self, command: Command, key: str, parts: list[bytes], reason: str, done: Callable[[], None] | None = None
+    ) -> None:
+        def answered(replies: list[Reply] | StoreError) -> None:
+            if isinstance(replies, StoreError):
+                log.warning("record_not_set_aside", key=key, reason=str(replies))
+            elif replies[0]:
+                log_set_aside(key, reason, parts)
+            if done is not None:
+                done()
+
+        self._writer.submit(LinkJob([command], answered))
+
+
+def log_set_aside(key: str, reason: str, parts: list[bytes]) -> None:
+    """One line for one key, however many of its parts were bad."""
+    shown = [ascii(part.decode("utf-8", "replace"))[:80] for part in parts[:_SHOWN]]
+    about = {"parts": shown, "count": len(parts)} if parts else {}
+    log.warning("record_set_aside", key=key, kept_in=quarantined(key), reason=reason, **about)
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()

@@ -19,7 +19,7 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
 .PHONY: run check lint test test-fast proof fmt bench likeness picture dashboard-pictures long conformance clients chaos followers \
-	attach orphans hostile soak fuzz scale replicas dist clean
+	attach orphans hostile poison soak fuzz scale replicas dist clean
 
 run: $(HUB)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -47,6 +47,7 @@ proof: check
 	$(MAKE) hostile HOSTILE='--together 4 $(HOSTILE)'
 	$(MAKE) chaos
 	$(MAKE) chaos CHAOS='--redis $(CHAOS)'
+	$(MAKE) poison
 	$(MAKE) replicas
 	$(MAKE) followers
 	$(MAKE) attach
@@ -84,6 +85,10 @@ long: $(STAMP)
 
 chaos: $(STAMP)
 	$(BIN)/python -m rigs.chaos $(CHAOS)
+
+# bad records of every kind in the shared store, while replicas serve
+poison: $(STAMP)
+	$(BIN)/python -m rigs.poison $(POISON)
 
 # tests of each front through two replicas behind the balancer, the official suite as well, and the SDKs' clients
 replicas: $(STAMP)

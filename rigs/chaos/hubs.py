@@ -82,15 +82,23 @@ class Fleet:
     `kill` ends one at random and starts it again.
     """
 
-    def __init__(self, folder: Path, count: int, rng: random.Random, store: JsonObject | None = None) -> None:
-        """`store` is what the configuration says of the server."""
+    def __init__(
+        self,
+        folder: Path,
+        count: int,
+        rng: random.Random,
+        store: JsonObject | None = None,
+        settings: JsonObject | None = None,
+    ) -> None:
+        """`store` is what the configuration says of the server, `settings` what it says besides of the hub."""
         self.folder = folder
         self.kills = 0
         self._rng = rng
         self._is_shared = store is None
         hub = _HUB if store is None else {**_HUB, "store": store}
+        hub = {**hub, **(settings or {})}
         (folder / "servers.yaml").write_text(json.dumps({"hub": hub, "servers": {"jobs": _JOBS}}))
-        self.hubs = [Hub(port, self._started(port)) for port in (free_port() for _ in range(count))]
+        self.hubs = [Hub(port, self.started(port)) for port in (free_port() for _ in range(count))]
 
     def any(self) -> Door:
         hub = self.one()
@@ -119,7 +127,7 @@ class Fleet:
         hub.life.process.wait()
         self.kills += 1
         began = time.monotonic()
-        hub.life = self._started(hub.port)
+        hub.life = self.started(hub.port)
         await self.serving(hub, began)
 
     def stop(self) -> None:
@@ -132,7 +140,8 @@ class Fleet:
                 hub.life.process.kill()
                 hub.life.process.wait()
 
-    def _started(self, port: int) -> Life:
+    def started(self, port: int) -> Life:
+        """A new process on this port."""
         config = str(self.folder / "servers.yaml")
         command = [sys.executable, "-m", "mcp_hub", "serve", "--http", "--port", str(port), "--config", config]
         state = self.folder / ("state" if self._is_shared else f"state-{port}")

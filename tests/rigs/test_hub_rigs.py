@@ -14,6 +14,8 @@ from rigs.chaos.replicas import replicas
 from rigs.fuzz.search import Search, drawn, fault_of, smaller
 from rigs.fuzz.target import Target
 from rigs.fuzz.workers import TARGETS
+from rigs.poison.run import Plan as PoisonPlan
+from rigs.poison.run import poisoned
 from rigs.report import crashes
 from rigs.soak.soak import Plan, soak
 from tests.redis_server import NO_SERVER, binary
@@ -41,6 +43,15 @@ async def test_nothing_acknowledged_is_lost_when_replicas_and_their_server_are_k
     assert outcome.faults == [] and list(outcome.done.values()) == [2, 1, 2, 3]
     begun = [job for job in outcome.jobs if job.stream]
     assert any(job.is_task for job in begun) and outcome.waits and outcome.cut
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(binary() is None, reason=NO_SERVER)
+async def test_replicas_serve_while_their_store_is_poisoned() -> None:
+    with anyio.fail_after(120):
+        outcome = await poisoned(PoisonPlan(most=60, restarts=1))
+    assert outcome.faults == [] and outcome.restarts == 1
+    assert outcome.written.total() >= 40 and outcome.set_aside.total() > 0 and outcome.jobs["spared"] > 0
 
 
 def test_nothing_is_lost_and_nothing_is_left_behind() -> None:

@@ -1,0 +1,246 @@
+"""Bad records under every kind of key: they are set aside, and whatever else a store is asked it does as before."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+
+from mcp_hub.errors import StoreError
+from mcp_hub.stores.base import Message, SessionRow
+from mcp_hub.stores.documents.base import DocumentLimits
+from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.redis.documents import RedisDocuments
+from mcp_hub.stores.redis.keys import RedisKeys, hashed, quarantined
+from mcp_hub.stores.redis.leases import Holdings
+from mcp_hub.stores.redis.store import RedisStore
+from rigs.poison.values import EVERY, KINDS, kind_of
+from tests.redis_server import NO_SERVER, binary, shared_server
+from tests.unit.stores.event_stores import append, create, fetch, found, new_row, numbered, opened, replayed, settled
+from tests.unit.stores.redis_stores import new_redis, new_shared
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.processes,
+    pytest.mark.skipif(binary() is None, reason=NO_SERVER),
+]
+
+NOW: Final = 1_000.0
+MEANT: Final = frozenset({"each field is nothing"})
+"""An empty record of a session says that it has been ended: there is nothing to set aside."""
+SESSION: Final = SessionRow("se_1", "other", b"{}", 9e9)
+
+
+class Site:
+    """Two stores on one prefix. A stream of the principal `other` stays exact, whatever is under `target`'s keys."""
+
+    def __init__(self, prefix: str, one: RedisStore, two: RedisStore, client: Any) -> None:
+        self.prefix = prefix
+        self.one, self.two = one, two
+        self.client = client
+        self.target = self.other = new_row(one)
+        self.documents: RedisDocuments = one.documents(DocumentLimits(), lambda: NOW)
+        self.holdings: Holdings = one.holdings("scope")
+        self.document = ""
+
+    async def fill(self) -> None:
+        """A stream of each principal, with all that may belong to one."""
+        self.client.delete(*self.client.keys(f"{self.prefix}{{h:*") or ["-"])
+        self.target = await create(self.one, new_row(self.one, principal="target", key=f"k{self.one._writer.commands}"))
+        await append(self.one, self.target, 2, 2, size=300_000)
+        await self.one.post(Message(self.target.id, "input", b"{}"))
+        await self.one.put_session(SESSION)
+        self.document = await self.documents.put("target", b"text")
+        assert await self.holdings.hold("x")
+
+    def key(self, kind: str) -> str:
+        """A key of this kind that is shared, or belongs to the target."""
+        one = self.one
+        keys, documents = one._keys.stream(self.target.id), one._keys.documents("target")
+        fixed = {
+            **{"st_": keys.row, "st_:e": keys.events, "st_:p": keys.parts, "st_:m": keys.messages},
+            **{"in_:r": one._keys.running(one.instance), "in_:m": one._keys.called(one.instance)},
+            **{"in_:w": one._keys.bell(one.instance), "p:": one._keys.principal("target")},
+            **{"k:": one._keys.request("target", self.target.key or ""), "h:": one._keys.held("scope\nx")},
+            **{"d:": documents.ends, "d::s": documents.sizes, "d:*": documents.body(self.document)},
+        }
+        name = kind.partition(":")[0]
+        return fixed.get(kind) or f"{self.prefix}{{{name}}}{kind[len(name) :]}"
+
+    async def use(self) -> None:
+        """Every request to both stores: those about the target may fail, for that reason alone."""
+        for store in (self.one, self.two):
+            await self._ask_for_target(store)
+            assert await store.rows("target", 50) is not None
+            listed = await store.rows("other", 50)
+            assert all(row.principal == "other" for row in listed)
+            await store.leases.beat(store._writer)
+            await store._greet()
+            await store.orphans()
+            await store.inbox()
+            await store.sweep(200.0)
+            await store.put_session(SESSION)
+            assert await store.session("se_1") == SESSION
+            assert await store.is_orphan(self.other) is False
+        fresh = await create(self.one, new_row(self.one, principal="target", key=f"n{self.one._writer.commands}"), 2)
+        assert await replayed(self.two, fresh) == numbered(1, 2)
+        await append(self.one, fresh, 3, status="completed", frees_key=True)
+        id_ = await self.documents.put("target", b"another")
+        part = await self.documents.read("target", id_, 0, 9)
+        assert part is not None and part[0] == b"another"
+        await self.holdings.hold("x")
+        assert await replayed(self.two, self.other) == numbered(1, 3)
+
+    async def _ask_for_target(self, store: RedisStore) -> None:
+        row, posted = self.target, Message(self.target.id, "touch", b"")
+        for request in (
+            lambda: store.find(row.id),
+            lambda: store.find_key("target", row.key or ""),
+            lambda: settled(lambda done: store.fetch(row.id, 0, 100, done)),
+            lambda: store.post(posted),
+            lambda: self.documents.read("target", self.document, 0, 9),
+        ):
+            await _answered(request())
+        if store is self.one:
+            await _answered(append(store, row, 4))
+            await _answered(append(store, row, 5, status="completed"))
+
+
+async def _answered(request: Any) -> None:
+    """An error of one stream is an answer, a fault of the store is not."""
+    try:
+        await request
+    except StoreError as error:
+        assert not isinstance(error, StoreFault), error
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    client: Any = shared_server().client
+    async with opened(one := new_redis(tmp_path)), opened(two := new_redis(tmp_path)):
+        site = Site(f"{tmp_path}:", one, two, client)
+        site.other = await create(one, new_row(one, principal="other"), 3)
+        yield site
+    client.close()
+
+
+@pytest.mark.parametrize("step", [pytest.param(6, id="some"), pytest.param(1, id="all", marks=pytest.mark.proof)])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_poison_ends_no_replica_and_changes_nothing_for_another_principal(
+    site: Site, kind: str, step: int
+) -> None:
+    poisons = [poison for poison in EVERY if poison.kind == kind and poison.name not in MEANT]
+    with capture_logs() as logs:
+        for poison in poisons[::step]:
+            with anyio.fail_after(10):
+                await site.fill()
+                await site.one._writer.set_wrong_types_aside([site.key(kind)])  # a bell is looked at every 5 s
+                assert kind_of(site.key(kind).removeprefix(site.prefix)) == kind
+                poison.write(site.client, site.key(kind))
+                try:
+                    await site.use()
+                except (Exception, TimeoutError) as error:
+                    raise AssertionError(f"{kind}: {poison.name}") from error
+    assert [entry for entry in logs if entry.get("exc_info")] == []
+
+
+@pytest.mark.parametrize("value", ["abc", "", "-1", "9" * 30, "nan", b"\xff"])
+async def test_replica_lives_and_starts_when_a_beat_is_not_an_integer(site: Site, tmp_path: Path, value: Any) -> None:
+    key = site.key("replicas")
+    fields = {site.two.instance: value, "a word": value, "in_gone": value}
+    site.client.hset(key, mapping=fields)
+    with capture_logs() as logs:
+        await site.one.leases.beat(site.one._writer)
+    assert [entry["key"] for entry in logs if entry["event"] == "record_set_aside"] == [key]
+    assert {name.encode() for name in fields} == set(site.client.hgetall(quarantined(key)))
+    assert not site.one.leases.is_gone(site.two.instance), "it was alive a moment ago"
+    site.client.hset(key, mapping=fields)
+    async with opened(new_redis(tmp_path)) as third:
+        assert await found(third, site.other) == site.other
+    while not site.one.leases.is_gone("in_gone"):
+        with anyio.fail_after(5):
+            await site.one.wait(0.05)
+    assert not site.one.leases.is_gone(site.two.instance)
+
+
+@pytest.mark.parametrize("deed", ["deleted", "of another type"])
+async def test_replicas_whose_records_are_deleted_are_not_taken_to_be_gone(site: Site, deed: str) -> None:
+    row = await create(site.two, new_row(site.two))
+    site.client.delete(site.key("replicas"))
+    if deed != "deleted":
+        site.client.set(site.key("replicas"), "x")
+    for _ in range(3):
+        await site.one.leases.beat(site.one._writer)
+        assert not await site.one.is_orphan(row) and await site.one.orphans() == []
+    await append(site.two, row, 2)
+
+
+async def test_forged_place_deletes_no_key_of_the_hub(site: Site) -> None:
+    names = ("replicas", "sessions", "secret", "every")
+    await site.one.put_session(SESSION)
+    for name in names:
+        site.client.zadd(site.key("ended"), {f"{'0' * 16} {'0' * 32} {name}": 1.0})
+    await site.one.sweep(2.0)
+    assert site.client.exists(*(site.key(name) for name in names)) == len(names)
+    assert site.client.zcard(site.key("ended")) == 0
+
+
+async def test_forged_place_shows_no_stream_of_another_principal(site: Site) -> None:
+    place = f"{'f' * 16} {hashed('target')} {site.other.id}"
+    site.client.zadd(site.key("p:"), {place: 1e9})
+    assert await site.one.rows("target", 10) == []
+    site.client.hset(site.one._keys.request("target", "k"), "k", f"{site.other.id} 1")
+    assert await site.one.find_key("target", "k") is None
+
+
+@pytest.mark.parametrize("part", ["row", "events"])
+async def test_running_stream_is_written_anew_when_its_record_is_damaged(tmp_path: Path, part: str) -> None:
+    client: Any = shared_server().client
+    async with opened(store := new_shared(tmp_path)):
+        row = await create(store, new_row(store), 2)
+        keys = RedisKeys(f"{tmp_path}:").stream(row.id)
+        if part == "row":
+            client.hset(keys.row, "last", "abc")
+        else:
+            client.xadd(keys.events, {"x": "y"})
+        await append(store, row, 3, 2)
+        assert await replayed(store, row) == numbered(1, 4)
+        assert client.exists(keys.row, keys.events) == 2 and client.exists(quarantined(keys.row)) == 1
+        await append(store, row, 5, status="completed")
+    client.close()
+
+
+async def test_damaged_chunk_counts_as_let_go_and_the_others_are_read(site: Site) -> None:
+    row = await create(site.one, new_row(site.one), 2)
+    for first in (3, 5, 7):
+        await append(site.one, row, first, 2)
+    key = site.one._keys.stream(row.id).events
+    chunks = site.client.xrange(key)
+    site.client.delete(key)
+    for number, (id_, chunk) in enumerate(chunks):
+        site.client.xadd(key, {**chunk, b"d": b"x"} if number == 1 else chunk, id=id_)
+    assert list((await fetch(site.two, row)).lines) == numbered(1, 2)
+    await _answered(fetch(site.two, row, 2))
+    page = await fetch(site.two, row, 2)
+    assert (page.first, list(page.lines)) == (5, numbered(5, 8))
+
+
+async def test_quarantine_is_bounded_and_expires(site: Site) -> None:
+    key = site.key("replicas")
+    site.client.hset(key, mapping={f"bad {number}": "x" * 100_000 for number in range(100)})
+    with capture_logs() as logs:
+        await site.one.leases.beat(site.one._writer)
+    stored = site.client.hgetall(quarantined(key))
+    assert len(stored) == 64 and max(map(len, stored.values())) == 65_536
+    assert 0 < site.client.pttl(quarantined(key)) <= 7 * 86_400_000
+    [entry] = [entry for entry in logs if entry["event"] == "record_set_aside"]
+    assert entry["count"] == 100 and len(entry["parts"]) == 3
+
+
+async def test_secret_that_is_damaged_is_written_again_by_a_replica_that_has_it(site: Site, tmp_path: Path) -> None:
+    site.client.set(site.key("secret"), "x")
+    await site.two._greet()
+    async with opened(new_redis(tmp_path)) as third:
+        assert third.secret == site.one.secret and len(third.secret or b"") == 32

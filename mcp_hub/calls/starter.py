@@ -41,8 +41,12 @@ class Continuation(msgspec.Struct):
 
     @classmethod
     def of(cls, row: StreamInfo) -> Self:
-        """Raises `msgspec.DecodeError`."""
-        return msgspec.json.decode(row.continuation or b"", type=cls)
+        """Raises `msgspec.DecodeError`, and `ValueError` for the call of another stream."""
+        left = msgspec.json.decode(row.continuation or b"", type=cls)
+        call = left.call
+        if (call.id, call.principal, call.upstream, call.method) != (row.id, row.principal, row.server, row.method):
+            raise ValueError("its record names another call")
+        return left
 
     def plan(self, row: StreamInfo, progressed: Progressed | None = None, truncate: Truncate | None = None) -> CallPlan:
         """The plan of the call, whose stream continues behind its last event."""

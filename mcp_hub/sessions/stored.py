@@ -24,6 +24,8 @@ _AHEAD: Final = 3600.0
 
 _BEGUN: Final = 86400.0
 """Seconds of streams for which a record lasts that is made when the session begins: seldom is there a second write."""
+_COUNTABLE: Final = 1 << 53
+"""Above the number of any record."""
 _ATTEMPTS: Final = 8
 """To write a change beside those of other processes; the last one overwrites them."""
 
@@ -71,11 +73,11 @@ class StoredSession(msgspec.Struct):
         What the client has subscribed to there has lapsed here. Raises `ValueError` for a record of another kind.
         """
         session = self.session
-        theirs = msgspec.json.decode(record.body, type=_Body)
+        theirs = _body(record)
         if theirs.number <= self.number:  # it comes by two ways
             return ChangedElsewhere(None, [])
         mine = msgspec.json.decode(self.encoded(), type=_Body)
-        before = mine if self.record is None else msgspec.json.decode(self.record.body, type=_Body)
+        before = mine if self.record is None else _body(self.record)
         self.lapsed |= dict.fromkeys(uri for uri in theirs.subscriptions if uri not in before.subscriptions)
         gone = [uri for uri in before.subscriptions if uri not in theirs.subscriptions]
         for uri in gone:
@@ -112,6 +114,17 @@ class StoredSession(msgspec.Struct):
                 self.number + 1,
             )
         )
+
+
+def _body(record: SessionRow) -> _Body:
+    """The fields of a record. Raises `ValueError` for one that no hub has written."""
+    try:
+        body = msgspec.json.decode(record.body, type=_Body)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not 0 <= body.number < _COUNTABLE or body.log_level not in (None, *eras.LOG_LEVELS):
+        raise ValueError("a field is out of range")
+    return body
 
 
 class SessionStore:
@@ -184,9 +197,9 @@ class SessionStore:
         if row is None or row.principal != caller.principal or row.expires <= wall_time():
             return None
         try:
-            body = msgspec.json.decode(row.body, type=_Body)
-        except msgspec.DecodeError:
-            log.warning("session_unreadable", session=id_)
+            body = _body(row)
+        except ValueError as error:
+            log.warning("session_unreadable", session=id_, reason=str(error))
             return None
         if body.profile != caller.profile or body.version not in eras.HANDSHAKE_VERSIONS:
             return None

@@ -5,7 +5,7 @@ It waits for a replica's bell, for the streams that it follows, and for changes 
 When another set is to be followed, the replica rings its own bell: the command returns and is asked again.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -34,10 +34,7 @@ _PAUSE: Final = 0.5
 
 
 class Doorbell:
-    """`rings` is called at the bell, `moved` with each followed stream that has new events, `lost` after an error.
-
-    `check` sets those of these keys aside whose type is wrong.
-    """
+    """`rings` is called at the bell, `moved` with each followed stream that has new events, `lost` after an error."""
 
     def __init__(
         self,
@@ -48,7 +45,6 @@ class Doorbell:
         rings: Callable[[], None],
         moved: Callable[[CallId], None],
         lost: Callable[[], None],
-        check: Callable[[Iterable[str]], Awaitable[None]],
         quarantine: Quarantine,
     ) -> None:
         self._client = client
@@ -58,7 +54,6 @@ class Doorbell:
         self._rings = rings
         self._moved = moved
         self._lost = lost
-        self._check = check
         self._quarantine = quarantine
         self._followed: dict[str, tuple[CallId, int]] = {}
         self._task: aio.Background | None = None
@@ -99,7 +94,7 @@ class Doorbell:
             log.error("doorbell_failed", exc_info=error)
         elif str(error).startswith(WRONG_TYPE):
             with suppress(StoreError):  # it is tried again
-                await self._check([*self._places, *self._followed])
+                await self._quarantine.check([*self._places, *self._followed])
         else:
             log.debug("doorbell_failed", reason=str(error))
             self._lost()

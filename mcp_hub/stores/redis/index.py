@@ -53,7 +53,7 @@ class Index:
         self._keys = keys
         self._writer = writer
         self._reader = reader
-        self._quarantine = quarantine
+        self.quarantine = quarantine
 
     def place(self, row: StreamInfo, now: float) -> str:
         """Of a stream that is made now: in the order of creation, and with what is needed to remove it."""
@@ -96,13 +96,13 @@ class Index:
         try:
             return row_of(id_, reply)
         except StoreError as error:
-            self._quarantine.row(self._keys.stream(id_).row, reply, str(error))
+            self.quarantine.row(self._keys.stream(id_).row, reply, str(error))
             return None
 
     def _places(self, listed: str, members: Sequence[bytes]) -> list[_Place]:
         places = [_Place.of(member) for member in members]
         bad = [member for member, place in zip(members, places, strict=True) if place is None]
-        self._quarantine.members(listed, bad, _NO_PLACE)
+        self.quarantine.members(listed, bad, _NO_PLACE)
         return [place for place in places if place is not None]
 
     # -- idempotency keys
@@ -146,7 +146,7 @@ class Index:
         fields = pairs(reply)
         held = {name: stream for text, by in fields.items() if (name := _text(text)) and (stream := _holder(by))}
         bad = {text: by for text, by in fields.items() if not (_text(text) and _holder(by))}
-        self._quarantine.fields(request, bad, "not an idempotency key and its stream")
+        self.quarantine.fields(request, bad, "not an idempotency key and its stream")
         wanted = [name for name in sorted(held) if name == key or "\n" not in key]
         if not wanted:
             return None

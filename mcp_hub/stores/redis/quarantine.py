@@ -6,7 +6,7 @@ week. `link` does the first by itself when the server reports a wrong type.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from mcp_hub.errors import StoreError
@@ -28,6 +28,10 @@ class Quarantine:
 
     def __init__(self, writer: Link) -> None:
         self._writer = writer
+
+    async def check(self, keys: Iterable[str]) -> None:
+        """Sets those of the keys aside whose type is wrong. Raises `StoreError`."""
+        await self._writer.set_wrong_types_aside(keys)
 
     def row(self, key: str, reply: object, reason: str, done: Callable[[], None] | None = None) -> None:
         """Sets a hash aside that was read as `reply`; `done` is called when it is, or cannot be."""

@@ -59,14 +59,14 @@ class RedisStore:
         self._clients = server.client(), server.client(), server.client(waits=True)
         self._writer = Link(self._clients[0], server.name, keys, waits_for_replica=server.waits_for_replica)
         self._reader = Link(self._clients[1], server.name, keys)
-        self._quarantine = bad = Quarantine(self._writer)
+        bad = Quarantine(self._writer)
         self.index = Index(keys, self._writer, self._reader, bad)
         self._pages = Pages(keys, self._reader, bad, lambda row: self._doorbell.forget(row.id, row.last))
         self.leases = Leases(keys, self.instance, server.lease, clock)
         self._mail = Mail(keys, self.instance, self._writer, bad)
         self._sessions = RedisSessions(keys, self.instance, self._writer, self._reader, bad, limits.sessions)
         self.news = self._sessions.news
-        hears = self._mail.rang, self._mail.rings, self.leases.lost, self._writer.set_wrong_types_aside
+        hears = self._mail.rang, self._mail.rings, self.leases.lost
         self._doorbell = Doorbell(self._clients[2], keys, self.instance, self._sessions, *hears, bad)
         self.secret: bytes | None = None
         self.run = ""
@@ -112,13 +112,15 @@ class RedisStore:
     async def _shared_secret(self) -> bytes:
         """The key that all replicas have. Where it is missing or damaged, a replica that has it writes it again."""
         key, fresh = self._keys.secret, self.secret or token_bytes(_SECRET)
-        _, stored = await self._writer.ask(("SET", key, fresh, "NX"), ("GET", key))
-        if len(stored or b"") != _SECRET:
+        [stored] = await self._reader.ask(("GET", key))
+        if stored is not None and len(stored) != _SECRET:
             done = anyio.Event()
-            self._quarantine.whole(key, "not a key of 32 bytes", done.set)
+            self.index.quarantine.whole(key, f"not a key of {_SECRET} bytes", done.set)
             await done.wait()
+            stored = None
+        if stored is None:
             _, stored = await self._writer.ask(("SET", key, fresh, "NX"), ("GET", key))
-        return self.secret or (stored if len(stored or b"") == _SECRET else fresh)
+        return self.secret or (stored if stored is not None and len(stored) == _SECRET else fresh)
 
     async def close(self) -> None:
         if self._beats is not None:
@@ -147,7 +149,7 @@ class RedisStore:
 
     def documents(self, limits: DocumentLimits, now: Callable[[], float]) -> RedisDocuments:
         """The place for long results, on the same links."""
-        return RedisDocuments(self._keys, self._writer, self._reader, self._quarantine, limits, now)
+        return RedisDocuments(self._keys, self._writer, self._reader, self.index.quarantine, limits, now)
 
     def holdings(self, kind: str) -> Holdings:
         """The things of this kind that one replica has at a time."""
@@ -215,8 +217,8 @@ class RedisStore:
     def _set_stream_aside(self, stream: CallId, done: Callable[[], None]) -> None:
         """Its row and its events: the owner writes anew what it has of them."""
         keys = self._keys.stream(stream)
-        self._quarantine.whole(keys.events, _WRITTEN_TO)
-        self._quarantine.whole(keys.row, _WRITTEN_TO, done)
+        self.index.quarantine.whole(keys.events, _WRITTEN_TO)
+        self.index.quarantine.whole(keys.row, _WRITTEN_TO, done)
 
     def _written(
         self, text: str, stream: CallId, epoch: int, chunk: Chunk, changes: Sequence[str | bytes]
@@ -259,7 +261,7 @@ class RedisStore:
             return row_of(stream, reply)
         except StoreError as error:
             done = anyio.Event()
-            self._quarantine.row(key, reply, str(error), done.set)
+            self.index.quarantine.row(key, reply, str(error), done.set)
             await done.wait()
             return None
 

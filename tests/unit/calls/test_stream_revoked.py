@@ -53,6 +53,18 @@ class Far:
         return DONE
 
 
+@pytest.mark.parametrize(
+    "changes", [{"principal": "q"}, {"server": "other"}, {"method": "prompts/get"}, {"id": "st_x"}]
+)
+def test_continuation_of_another_call_is_refused(changes: dict[str, str]) -> None:
+    call = msgspec.structs.replace(new_call("p"), people=None)
+    text = msgspec.json.encode({"call": call, "how": {}})
+    row = StreamInfo(call.id, "p", "in_1", call.upstream, call.method, "x", 1.0, 1.0, continuation=text)
+    assert Continuation.of(row).call.id == call.id
+    with pytest.raises(ValueError, match="another call"):
+        Continuation.of(msgspec.structs.replace(row, **changes))
+
+
 def goes_on(hub: DurableHub, far: Far, row: StreamInfo) -> CallRecord:
     left = Continuation.of(row)
     record = left.started(far, hub.registry, LONG, left.plan(row))  # type: ignore[arg-type]  # what is used of it

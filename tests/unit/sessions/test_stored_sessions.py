@@ -174,7 +174,20 @@ async def test_a_store_that_fails_costs_the_record_and_nothing_else(sessions: Se
     assert await sessions.find(ID, ALICE) is None
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b'{"version":1}', b'{"version":"2026-07-28","profile":"work"}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        b"\xff",
+        b'{"version":1}',
+        b'{"version":"2026-07-28","profile":"work"}',
+        b'{"version":"2025-11-25","number":%d}' % 10**30,
+        b'{"version":"2025-11-25","number":-1}',
+        b'{"version":"2025-11-25","log_level":"loud"}',
+        b'{"version":"2025-11-25","capabilities":{"a":' + b"[" * 5000 + b"]" * 5000 + b"}}",
+    ],
+)
 async def test_a_record_that_cannot_be_used_is_as_good_as_none(
     body: bytes, sessions: SessionStore, store: Store
 ) -> None:
@@ -229,6 +242,7 @@ async def test_news_of_a_foreign_session_or_in_an_unreadable_record_is_ignored(
     news.changed("se_2", None)
     news.changed(ID, msgspec.structs.replace(here.record, principal="bob"))
     news.changed(ID, msgspec.structs.replace(here.record, body=b"{"))
+    news.changed(ID, msgspec.structs.replace(here.record, body=b'{"version":' + b"[" * 5000))
     assert heard == [] and not here.is_over
     news.changed(ID, None)
     assert heard == [None] and here.is_over

@@ -25,10 +25,12 @@ from mcp_hub.cli.setup import EXIT_UNAVAILABLE, Seconds, config_path
 from mcp_hub.clock import SystemClock
 from mcp_hub.codes import CODES
 from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.errors import ConfigError, StartFailed
 from mcp_hub.masking import hide, visible
 from mcp_hub.protocol.rest.servers import ServerInfo
 from mcp_hub.types import JsonObject, UpstreamStatus
+from mcp_hub.upstreams.process.commands import proposed_variables
 
 _SPARE: Final = 5.0
 """Seconds beyond the longest `start_timeout`, for a server to stop and its last lines to be read."""
@@ -159,10 +161,18 @@ def _diagnosis(own: ServerInfo, loaded: Loaded | None, seconds: float | None) ->
         return diagnosis
     try:
         program = find_program(server, os.environ, str(loaded.path.absolute().parent))
-        return structs.replace(diagnosis, program=program)
+        return structs.replace(diagnosis, program=program, variables=_variables(diagnosis, server, os.environ))
     except StartFailed as missing:
         problem = missing.brief if diagnosis.code == missing.code else diagnosis.problem
         return structs.replace(diagnosis, problem=problem, searched=missing.searched)
+
+
+def _variables(diagnosis: Diagnosis, server: ServerSettings, env: Mapping[str, str]) -> tuple[str, ...]:
+    """The variables of this shell that a server with a problem may lack."""
+    if diagnosis.is_ok or server.command is None:
+        return ()
+    output = "\n".join([diagnosis.problem, *diagnosis.lines])
+    return tuple(proposed_variables(server.command, server.args, [*server.env, *server.pass_env], env, output))
 
 
 def _data(one: Diagnosis) -> JsonObject:
@@ -180,6 +190,7 @@ def _data(one: Diagnosis) -> JsonObject:
         "version": status.version,
         "seconds": None if one.seconds is None else round(one.seconds, 3),
         "searched": [*one.searched],
+        "pass_env": [*one.variables],
         "output": [hide(line) for line in one.lines],
     }
 
@@ -197,6 +208,10 @@ def _lines(one: Diagnosis) -> list[tuple[str, str]]:
         lines.append((f"  {label} {one.program}", ""))
     if not one.is_ok:
         lines += [(f"  problem: {one.problem}", ""), (f"  fix:     {one.fix}", "bold")]
+        if names := ", ".join(one.variables):
+            lines.append(
+                (f"  hint:    It does not get {names} of this shell. If it needs them: pass_env: [{names}]", "")
+            )
         lines += [(f"  searched: {', '.join(one.searched)}", "dim")] if one.searched else []
         lines += [(f"  | {line}", "dim") for line in one.lines]
     return [(visible(hide(text)), style) for text, style in lines]

@@ -18,6 +18,7 @@ from mcp_hub.config.load.load import load
 from mcp_hub.config.schema.remote import is_this_machine
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import JsonObject
+from mcp_hub.upstreams.process.commands import proposed_variables
 
 
 class TakenServer(msgspec.Struct, frozen=True):
@@ -41,6 +42,13 @@ class TakenServer(msgspec.Struct, frozen=True):
     def left_out(self) -> list[str]:
         """The keys of the clients that the hub does not have."""
         return list(dict.fromkeys(key for one in self.found for key in one.left_out))
+
+    def proposed(self, env: Mapping[str, str]) -> list[str]:
+        """The variables of this shell that its command is known to want and does not get: a proposal of `pass_env`."""
+        entry = self.own
+        texts = [value for value in entry.get("args") or () if isinstance(value, str)]
+        passed = [*(entry.get("env") or ()), *(entry.get("pass_env") or ())]
+        return proposed_variables(str(entry["command"]), texts, passed, env) if "command" in entry else []
 
 
 class ImportPlan(msgspec.Struct, frozen=True):

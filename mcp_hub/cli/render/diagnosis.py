@@ -35,6 +35,8 @@ class Diagnosis(msgspec.Struct, frozen=True):
     seconds: float | None = None
     searched: tuple[str, ...] = ()
     """Folders without the program."""
+    variables: tuple[str, ...] = ()
+    """Variables of this shell that the server may lack: for `pass_env`."""
 
     @property
     def is_ok(self) -> bool:

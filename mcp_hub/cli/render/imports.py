@@ -1,16 +1,20 @@
 """An import for people: the servers to take, those that stay where they are and why, and the costs in tokens."""
 
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
 import click
 from msgspec.structs import asdict
 
 from mcp_hub.cli.imports.costs import MeasuredCosts
-from mcp_hub.cli.imports.plan import ImportPlan
+from mcp_hub.cli.imports.plan import ImportPlan, TakenServer
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.render.servers import described
 from mcp_hub.config.findings import on_one_line
 from mcp_hub.masking import hide, hide_within, visible
 from mcp_hub.types import JsonObject
+from mcp_hub.upstreams.process.commands import withheld
 
 
 def print_plan(plan: ImportPlan) -> None:
@@ -29,14 +33,33 @@ def print_plan(plan: ImportPlan) -> None:
     for one in plan.taken:
         if one.left_out:
             say(f"{one.name}: the hub does not have these keys: {', '.join(one.left_out)}")
+    for line in _passing(plan.taken, os.environ):
+        say(hide(on_one_line(line)))
     for problem in plan.problems:
         say(hide(f"warning: {problem}"))
+
+
+def _passing(taken: Sequence[TakenServer], env: Mapping[str, str]) -> Iterator[str]:
+    """The variables of this shell that servers get by `pass_env`, those to propose for it, and those that none gets."""
+    for one in taken:
+        if passed := one.own.get("pass_env"):
+            yield f"{one.name}: gets these variables of the environment: {', '.join(map(str, passed))}"
+        if names := ", ".join(one.proposed(env)):
+            yield f"{one.name}: may need {names} of this shell. If it does, add to its entry: pass_env: [{names}]"
+    if any("command" in one.own for one in taken) and (names := ", ".join(withheld(env))):
+        yield f"set here, and passed to a server by pass_env only: {names}"
 
 
 def data_of(plan: ImportPlan, *, written: bool, costs: MeasuredCosts | None) -> JsonObject:
     """The import as `--json` prints it."""
     taken = [
-        {"name": one.name, "from": one.sources, "entry": hide_within(one.own), "left_out": one.left_out}
+        {
+            "name": one.name,
+            "from": one.sources,
+            "entry": hide_within(one.own),
+            "left_out": one.left_out,
+            "pass_env": one.proposed(os.environ),
+        }
         for one in plan.taken
     ]
     gone = [{"name": one.name, "from": one.source, "reason": hide(one.reason)} for one in plan.skipped]

@@ -12,12 +12,29 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping
 
-from mcp_hub.attach.environment import SESSION, SESSION_PREFIX, reaching
+from mcp_hub.attach.environment import ACCESS, SESSION, SESSION_PREFIX, reaching
 from mcp_hub.errors import StartFailed
 
-SYSTEM_PLACES = ("/opt/homebrew/bin", "/usr/local/bin")
-HOME_PLACES = (".local/bin", ".cargo/bin", ".volta/bin", ".bun/bin", ".deno/bin")
-NVM_VERSIONS = ".nvm/versions/node"
+SYSTEM_PLACES = (
+    *("/opt/homebrew/bin", "/usr/local/bin", "/home/linuxbrew/.linuxbrew/bin", "/opt/local/bin", "/snap/bin"),
+    *("/nix/var/nix/profiles/default/bin", "/run/current-system/sw/bin"),
+)
+HOME_PLACES = (
+    *(".local/bin", "bin", ".cargo/bin", "go/bin", ".nix-profile/bin", ".local/state/nix/profile/bin"),
+    *(".linuxbrew/bin", ".pixi/bin", ".rd/bin", ".orbstack/bin", ".docker/bin"),
+    *(".volta/bin", ".bun/bin", ".deno/bin", "n/bin", ".n/bin", ".nodebrew/current/bin", ".yarn/bin"),
+    *(".local/share/pnpm", ".local/share/pnpm/bin", "Library/pnpm", "Library/pnpm/bin", ".npm-global/bin"),
+    *(".local/share/fnm/aliases/default/bin", ".fnm/aliases/default/bin"),
+    "Library/Application Support/fnm/aliases/default/bin",
+    *(".local/share/mise/shims", ".asdf/shims", ".nodenv/shims", ".pyenv/shims", ".rbenv/shims", ".proto/shims"),
+    *(".proto/bin", ".rye/shims"),
+)
+"""Folders of version managers and installers below the home folder: of each the version that is the user's default."""
+NVM = ".nvm"
+NVM_VERSIONS = f"{NVM}/versions/node"
+_LONGEST_ALIAS = 100
+_ALIASES = 8
+"""Aliases of nvm that refer to one another: more are a circle."""
 
 HINTS = {
     "npx": "Install Node.js, which has npx: https://nodejs.org/en/download",
@@ -30,6 +47,48 @@ HINTS = {
     "deno": "Install Deno: https://deno.com",
     "docker": "Install Docker: https://docs.docker.com/get-docker/",
 }
+
+
+_BROWSER = ("DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR")
+_CONTAINERS = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
+_AWS = ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE")
+_GOOGLE = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CONFIG")
+WANTED = {
+    **dict.fromkeys(("docker", "nerdctl"), _CONTAINERS),
+    "podman": (*_CONTAINERS, "CONTAINER_HOST", "XDG_RUNTIME_DIR"),
+    **dict.fromkeys(("kubectl", "kubernetes", "k8s", "helm", "openshift", "argocd", "istio"), ("KUBECONFIG",)),
+    **dict.fromkeys(("aws", "awslabs", "bedrock", "s3", "dynamodb", "cloudwatch"), _AWS),
+    **dict.fromkeys(("gcloud", "gcp", "google", "bigquery", "vertex", "vertexai", "firebase", "firestore"), _GOOGLE),
+    **dict.fromkeys(("azure", "azmcp"), ("AZURE_CONFIG_DIR", "AZURE_TENANT_ID", "AZURE_SUBSCRIPTION_ID")),
+    **dict.fromkeys(("git", "ssh", "rsync", "ansible"), ("SSH_AUTH_SOCK",)),
+    **dict.fromkeys(("playwright", "puppeteer", "selenium", "chrome", "chromium", "browser", "desktop"), _BROWSER),
+    **dict.fromkeys(
+        ("keyring", "keychain", "dbus", "notify", "mpris"), ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
+    ),
+}
+"""Variables of `ACCESS` that programs want, by a word of their command line."""
+
+
+def wanted_variables(command: str, args: Iterable[str]) -> list[str]:
+    """The variables that a known command wants of `ACCESS`: a proposal for `pass_env`."""
+    words = re.findall(r"[a-z0-9]+", " ".join([os.path.basename(command), *args]).lower())
+    return list(dict.fromkeys(name for word in words for name in WANTED.get(word, ())))
+
+
+def proposed_variables(
+    command: str, args: Iterable[str], passed: Iterable[str], env: Mapping[str, str], output: str = ""
+) -> list[str]:
+    """The variables for `pass_env` that a server may lack: set here, not in `passed`, and wanted by a known command or
+    named in its `output`.
+    """
+    wanted = {*wanted_variables(command, args), *re.findall(r"\b[A-Z][A-Z0-9_]{3,63}\b", output)}
+    return [name for name in withheld(env) if name in wanted and name not in passed]
+
+
+def withheld(env: Mapping[str, str]) -> list[str]:
+    """The variables of `ACCESS` that are set: no server gets them unless its entry names them."""
+    prefixes = tuple(name[:-1] for name in ACCESS if name.endswith("*"))
+    return sorted(name for name, value in env.items() if value and (name in ACCESS or name.startswith(prefixes)))
 
 
 def resolve(command: str, env_path: str | None, home: str, cwd: str) -> str:
@@ -98,13 +157,29 @@ def _usual_places(home: str) -> list[str]:
     """The hub's own interpreter first: `pip install mcp-hub uv` in one environment makes `uvx` work."""
     places = [os.path.dirname(sys.executable), *SYSTEM_PLACES]
     places += [os.path.join(home, place) for place in HOME_PLACES]
-    return places + _newest_node(os.path.join(home, NVM_VERSIONS))
+    return places + _node_of_nvm(os.path.join(home, NVM), os.path.join(home, NVM_VERSIONS))
 
 
-def _newest_node(versions: str) -> list[str]:
-    found = glob.glob(os.path.join(glob.escape(versions), "*", "bin"))
-    return sorted(found, key=_version)[-1:]
+def _node_of_nvm(nvm: str, versions: str) -> list[str]:
+    """The folder of the version that is nvm's default; without one that is installed, of the newest."""
+    folders = sorted(glob.glob(os.path.join(glob.escape(versions), "*", "bin")), key=_version)
+    default = _nvm_default(os.path.join(nvm, "alias"))
+    chosen = [folder for folder in folders if default and _version(folder)[: len(default)] == default]
+    return (chosen or folders)[-1:]
 
 
-def _version(name: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", name))
+def _nvm_default(aliases: str) -> tuple[int, ...]:
+    """The beginning of a version, such as (18,), that the alias `default` of nvm leads to; () if it names none."""
+    name = "default"
+    for _ in range(_ALIASES):
+        try:
+            with open(os.path.join(aliases, *name.split("/")), encoding="utf-8", errors="replace") as file:
+                name = file.read(_LONGEST_ALIAS).strip()
+        except (OSError, ValueError):
+            break
+    return _version(f"{name}/bin") if re.fullmatch(r"v?\d+(\.\d+){0,2}", name) else ()
+
+
+def _version(folder: str) -> tuple[int, ...]:
+    """The numbers of a version's folder, which is above `bin`."""
+    return tuple(int(part) for part in re.findall(r"\d+", os.path.basename(os.path.dirname(folder))))

@@ -1,6 +1,7 @@
 """`mcp-hub import FILE`: what it writes, where secrets go, and that the hub reads it as it was meant."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner, Result
 from mcp_hub.cli import main
 from mcp_hub.cli.imports import asked_inputs
 from mcp_hub.config.load.load import load
+from mcp_hub.upstreams.process.commands import withheld
 
 VS_CODE = {
     "inputs": [
@@ -137,3 +139,19 @@ def test_file_that_is_not_another_clients_is_refused(folder: Path, text: str | N
     done = CliRunner().invoke(main, ["import", str(file), "--yes"])
     assert done.exit_code == 2 and f"[{code}]" in done.stderr
     assert not (folder / "servers.yaml").exists()
+
+
+def test_variables_that_a_known_command_wants_are_proposed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in withheld(os.environ):
+        monkeypatch.delenv(name)
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "KUBECONFIG", "AWS_PROFILE", "GITHUB_TOKEN"):
+        monkeypatch.setenv(name, f"value-of-{name}")
+    entry = {"command": "docker", "args": ["run", "mcp/kubernetes"], "env": {"DOCKER_CONTEXT": "mine"}}
+    passing = {"command": "x", "pass_env": ["GITHUB_TOKEN"]}
+    (folder / "other.json").write_text(json.dumps({"mcpServers": {"box": entry, "plain": passing}}))
+    done = CliRunner().invoke(main, ["import", "other.json", "--yes", "--no-count", "--dry-run"])
+    assert "box: may need DOCKER_HOST, KUBECONFIG of this shell" in done.stderr
+    assert "pass_env: [DOCKER_HOST, KUBECONFIG]" in done.stderr and "plain: may need" not in done.stderr
+    assert "plain: gets these variables of the environment: GITHUB_TOKEN" in done.stderr
+    assert "by pass_env only: AWS_PROFILE, DOCKER_CONTEXT, DOCKER_HOST, KUBECONFIG" in done.stderr
+    assert "value-of" not in done.output

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -32,7 +33,7 @@ servers:
 @pytest.fixture
 def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
     """A person with a program that only the shell finds, a private state folder, and a configuration."""
-    bin = tmp_path / "bin"
+    bin = tmp_path / "tools"
     bin.mkdir()
     (bin / "mytool").write_text("#!/bin/sh\n")
     (bin / "mytool").chmod(stat.S_IRWXU)
@@ -55,7 +56,7 @@ def test_a_program_that_only_the_shell_finds_is_set_by_its_path_and_no_other_byt
 ) -> None:
     path = tmp_path / "servers.yaml"
     (repair,) = found_repairs(path, env)
-    program = str(tmp_path / "bin" / "mytool")
+    program = str(tmp_path / "tools" / "mytool")
     assert (repair.code, repair.is_problem) == ("hidden_command", False)
     assert repair.diff == ["- servers.tool.command: mytool", f"+ servers.tool.command: {program}"]
     assert path.read_text() == CONFIG, "nothing is changed before"
@@ -139,3 +140,23 @@ def test_no_secret_is_in_anything_that_doctor_says(env: Mapping[str, str]) -> No
         masking.forget()
     assert "+ servers.tool.command:" in shown.stderr and "canary" not in shown.output + shown.stderr
     assert "canary" in Path(os.environ["MCP_HUB_CONFIG"]).read_text()
+
+
+@pytest.mark.processes
+def test_variables_that_a_failed_server_may_lack_are_named(
+    env: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SSH_AUTH_SOCK", "KUBECONFIG", "AWS_PROFILE"):
+        monkeypatch.setenv(name, "/x")
+    script = "import sys; sys.exit('error: KUBECONFIG is not set')"
+    servers = {
+        "lost": {"command": sys.executable, "args": ["-c", script, "over-ssh"]},
+        "passed": {"command": sys.executable, "args": ["-c", script], "pass_env": ["KUBECONFIG"]},
+        "gone": {"command": "ssh-gone"},
+    }
+    (tmp_path / "servers.yaml").write_text(json.dumps({"defaults": {"restart": {"intensity": 0}}, "servers": servers}))
+    rows = {row["server"]: row for row in json.loads(run("--json", "--wait", "10").stdout)["servers"]}
+    assert {name: row["pass_env"] for name, row in rows.items()} == {
+        "lost": ["KUBECONFIG", "SSH_AUTH_SOCK"], "passed": [], "gone": []
+    }  # fmt: skip
+    assert "pass_env: [KUBECONFIG, SSH_AUTH_SOCK]" in run("lost", "--wait", "10").stdout

@@ -41,6 +41,43 @@ def test_newest_nvm_version_wins_by_number_not_by_text(tmp_path: Path) -> None:
     assert find("frob", tmp_path) == str(tmp_path / "home/.nvm/versions/node/v20.11.1/bin/frob")
 
 
+INSTALLED = ("v9.11.2", "v18.19.0", "v18.9.1", "v20.11.1", "v22.1.0")
+
+
+@pytest.mark.parametrize(
+    ("aliases", "version"),
+    [
+        ({"default": "18\n"}, "v18.19.0"),
+        ({"default": "v18.9.1"}, "v18.9.1"),
+        ({"default": "20.11"}, "v20.11.1"),
+        ({"default": "lts/*", "lts/*": "lts/iron", "lts/iron": "v20.11.1"}, "v20.11.1"),
+        ({"default": "work", "work": "9"}, "v9.11.2"),
+        ({"default": "node"}, "v22.1.0"),
+        ({"default": "stable"}, "v22.1.0"),
+        ({"default": "17"}, "v22.1.0"),
+        ({"default": "default"}, "v22.1.0"),
+        ({"default": "a", "a": "default"}, "v22.1.0"),
+        ({"default": "1"}, "v22.1.0"),
+        ({}, "v22.1.0"),
+    ],
+)
+def test_default_version_of_nvm_wins(tmp_path: Path, aliases: dict[str, str], version: str) -> None:
+    for installed in INSTALLED:
+        program(tmp_path / "home/.nvm/versions/node" / installed / "bin/frob")
+    for name, text in aliases.items():
+        place = tmp_path / "home/.nvm/alias" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    assert find("frob", tmp_path) == str(tmp_path / "home/.nvm/versions/node" / version / "bin/frob")
+
+
+@pytest.mark.parametrize(
+    "manager", "asdf mise fnm nodenv pyenv rbenv pnpm nix go volta n bun deno cargo proto rye".split()
+)
+def test_every_version_manager_has_a_folder(manager: str) -> None:
+    assert [place for place in HOME_PLACES if manager in place.replace("/", ".").replace("-", ".").split(".")]
+
+
 def test_programs_beside_the_hubs_interpreter_are_found(tmp_path: Path) -> None:
     assert find(os.path.basename(sys.executable), tmp_path) == sys.executable
 

@@ -7,6 +7,7 @@ forgets it when it closes. What a server answers to a call is data and never com
 
 import json
 import re
+import sys
 from base64 import b64encode
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -14,15 +15,20 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from os.path import commonprefix
 from typing import Final
 from urllib.parse import quote, quote_plus, unquote
 
 MASK: Final = "***"
+_TOKEN: Final = 8192
+"""Characters before a part that are looked at for the beginning of a token that the part has a piece of."""
+_TOKEN_HEAD: Final = 64
+"""Characters behind a part: enough to see that a token begins in it."""
 _SHORTEST: Final = 4
 """Characters: blacking out less would leave nothing readable."""
 _MOST: Final = 10_000
 """Secrets that one owner remembers, those of files read before included; the oldest goes first."""
+_SQUEEZE: Final = 4
+"""Times as much text is looked at as is shown: masks are shorter than what they stand for."""
 _LONGEST: Final = 1 << 18
 """Characters of a text that are shown: a server can put megabytes into an error, and each would be searched."""
 _RUNS: Final = re.compile(r"[A-Za-z0-9._~+/=-]{16,}")
@@ -31,11 +37,13 @@ _HEX: Final = "[0-9a-fA-F]"
 _NEXT: Final = f"%[89abAB]{_HEX}"
 _ESCAPE: Final = re.compile(
     rf"%(?:[0-7]{_HEX}|[cdCD]{_HEX}{_NEXT}|[eE]{_HEX}(?:{_NEXT}){{2}}|[fF][0-7](?:{_NEXT}){{3}})"
-    rf"|\\(?:[\"\\/bfnrt]|u[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}|u{_HEX}{{4}})"
+    rf"|\\(?:[\"'\\/bfnrt]|u[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}|u{_HEX}{{4}}|x{_HEX}{{2}}|U000{_HEX}{{5}})"
 )
-"""One character as URLs (UTF-8) and JSON may write it, whatever else they leave as it is."""
-_WIDEST: Final = 6
-"""Characters of an escape for each byte of what it stands for."""
+"""One character as URLs (UTF-8), JSON and Python may write it, whatever else they leave as it is."""
+_LEVELS: Final = 3
+"""Escapes within escapes that are undone: an error within an error within a log line."""
+_WIDEST: Final = 12
+"""Characters of an escape, escaped once more, for each byte of what it stands for."""
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BEARER: Final = "bearer"
 _LINE: Final = 16
@@ -49,8 +57,8 @@ class Mask:
     """Blacks out `secrets`, the longest first, also as JSON, Python, URLs, Base64 and hexadecimal write them, and
     what is like a token.
 
-    Whatever mixture of characters and escapes a URL or JSON has for a secret: it is looked for once more in the text
-    without its escapes, if that has any. The time is linear in the text.
+    Whatever mixture of characters and escapes a URL, JSON or Python has for a secret, and escapes these have within
+    each other: it is looked for once more in the text without them, if that has any. The time is linear in the text.
     """
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
@@ -61,32 +69,51 @@ class Mask:
         self._pattern = _any_of(forms)
 
     def __call__(self, text: str) -> str:
+        return _blackened(text, self.spans(text))
+
+    def part(self, text: str, start: int, end: int, *, is_whole: bool = True) -> str:
+        """The characters from `start` to `end` as they are in the masked text; a secret that is cut is masked.
+
+        Looks only at what stands near them. `is_whole`: `text` ends where the text of its author does.
+        """
+        first, last = max(0, start - self.longest - _TOKEN), end + self.longest + _TOKEN_HEAD
+        near = text[first:last]
+        spans = self.spans(near, is_whole=is_whole and len(text) <= last)
+        start, end = start - first, min(end - first, len(near))
+        cut = [(max(a, start) - start, min(b, end) - start) for a, b in spans if b > start and a < end]
+        return _blackened(near[start:end], cut)
+
+    def spans(self, text: str, *, is_whole: bool = True) -> list[tuple[int, int]]:
+        """Where secrets are: beginnings and ends, sorted; they may overlap."""
+        spans = [span for run in _RUNS.finditer(text) for span in _tokens(run, is_whole=is_whole)]
         if self._pattern is not None:
-            spans = self._escaped(text) if "%" in text or "\\" in text else []
-            if spans:
-                spans += (found.span() for found in self._pattern.finditer(text))
-                text = _blackened(text, sorted(spans))
-            else:
-                text = self._pattern.sub(MASK, text)
-        return _RUNS.sub(_without_token, text)
+            spans += (match.span() for match in self._pattern.finditer(text))
+            spans += self._escaped(text) if "%" in text or "\\" in text else []
+        return sorted(spans)
 
     @cached_property
     def _plain(self) -> re.Pattern[str] | None:
         """The forms of secrets in a text without its escapes; a secret that looks like an escape is lost with them."""
-        plain = {_ESCAPE.sub(_unescaped, secret) for secret in self._secrets}
-        forms = {*self._secrets, *(form for form in plain if len(form) >= _SHORTEST)}
+        forms = {*self._secrets}
+        for _ in range(_LEVELS):
+            forms |= {_ESCAPE.sub(_unescaped, form) for form in forms}
+        forms = {form for form in forms if len(form) >= _SHORTEST}
         return _any_of(forms | {form.replace(" ", "+") for form in forms})
 
     def _escaped(self, text: str) -> list[tuple[int, int]]:
         """Where secrets are that are written with escapes: beginnings and ends."""
-        plain = _ESCAPE.sub(_unescaped, text)
-        if len(plain) == len(text) or self._plain is None:
+        if self._plain is None:
             return []
-        spans = [found.span() for found in self._plain.finditer(plain)]
-        if not spans:
-            return []
-        place = _places(text)
-        return [(place(start), place(end)) for start, end in spans]
+        found: list[tuple[int, int]] = []
+        levels = [text]
+        while len(levels) <= _LEVELS and len(plain := _ESCAPE.sub(_unescaped, levels[-1])) < len(levels[-1]):
+            spans = [match.span() for match in self._plain.finditer(plain)]
+            for level in reversed(levels) if spans else ():
+                place = _places(level)
+                spans = [(place(start), place(end)) for start, end in spans]
+            found += spans
+            levels.append(plain)
+        return found
 
 
 def _any_of(forms: Collection[str]) -> re.Pattern[str] | None:
@@ -112,7 +139,11 @@ def _unescaped(escape: re.Match[str]) -> str:
 @lru_cache(maxsize=1024)
 def _character(escape: str) -> str:
     """The one that an escape stands for."""
-    return unquote(escape)[0] if escape[0] == "%" else json.loads(f'"{escape}"')
+    if escape[0] == "%":
+        return unquote(escape)[0]
+    if escape[1] in "xU":
+        return chr(min(int(escape[2:], 16), sys.maxunicode))
+    return "'" if escape[1] == "'" else json.loads(f'"{escape}"')
 
 
 def _places(text: str) -> Callable[[int], int]:
@@ -135,14 +166,19 @@ def _blackened(text: str, spans: Iterable[tuple[int, int]]) -> str:
     return "".join((*parts, text[at:]))
 
 
-def _without_token(run: re.Match[str]) -> str:
-    """The run without text that looks like an unknown token: a JWT, or the text behind Bearer."""
+def _tokens(run: re.Match[str], *, is_whole: bool) -> Iterator[tuple[int, int]]:
+    """Where in the run an unknown token is: a JWT, or the text behind Bearer.
+
+    In a text that is not whole a JWT may lack its last parts.
+    """
     text = run[0]
     at = text.find("eyJ")
-    if at >= 0 and text.count(".", at) >= 2:
-        return text[:at] + MASK
+    is_cut = not is_whole and run.end() == len(run.string)
     before = run.string[max(0, run.start() - len(_BEARER) - 2) : run.start()]
-    return MASK if before[-1:].isspace() and before.rstrip().lower().endswith(_BEARER) else text
+    if before[-1:].isspace() and before.rstrip().lower().endswith(_BEARER):
+        yield run.span()
+    elif at >= 0 and (is_cut or text.count(".", at) >= 2):
+        yield run.start() + at, run.end()
 
 
 def _forms(secret: str) -> Iterator[str]:
@@ -152,6 +188,8 @@ def _forms(secret: str) -> Iterator[str]:
         json.dumps(secret, ensure_ascii=False)[1:-1],
         json.dumps(json.dumps(secret)[1:-1])[1:-1],  # an error within an error
         repr(secret)[1:-1],
+        ascii(secret)[1:-1],
+        repr(secret.encode("utf-8", "replace"))[2:-1],
         quote(secret, safe="", errors="replace"),
         quote_plus(secret, errors="replace"),
         secret.replace(" ", "+"),
@@ -244,21 +282,43 @@ def forget() -> None:
 def hide(text: str) -> str:
     """`text` with every known secret masked; cut if it is longer than 256 Ki characters."""
     if len(text) > _LONGEST:
-        shown = _every.mask(text[:_LONGEST])
-        whole = max(0, len(shown) - _every.mask.longest)  # what is cut in two at the end goes as well
-        return f"{shown[:whole]}… ({len(text)} characters)"
+        return f"{_every.mask.part(text, 0, _LONGEST)}… ({len(text)} characters)"
     return _every.mask(text)
 
 
-def hide_head(text: bytes | memoryview, most: int) -> str:
-    """The first `most` characters of a text as `hide` shows it, at a cost that does not depend on its length.
+def hide_head(text: str | bytes | memoryview, most: int, mark: str = "") -> str:
+    """The first `most` characters of the masked text, at a cost that does not depend on its length.
 
-    A secret that is cut in two is shown by neither half: the same text with more behind it would have it masked.
+    The one way to shorten a text that is not the hub's: masked first, then cut, so that no piece of a secret is left.
+    `mark` ends a text that was cut, as the last of the characters.
     """
-    enough = 4 * most
-    more = enough + 4 * _every.mask.longest
-    shown = [_every.mask(bytes(text[:size]).decode("utf-8", "replace")) for size in (enough, more)]
-    return (shown[1] if len(text) <= more else commonprefix(shown))[:most]
+    mask, is_whole = _every.mask, True
+    reach = _SQUEEZE * most + mask.longest
+    if not isinstance(text, str):
+        size = _SQUEEZE * (reach + mask.longest + _TOKEN_HEAD)  # a character has four bytes at most
+        is_whole, text = len(text) <= size, bytes(text[:size]).decode("utf-8", "replace")
+    if is_whole and len(text) <= reach:
+        masked = mask(text)
+        if len(masked) <= most:
+            return masked
+    else:
+        masked = mask.part(text, 0, reach, is_whole=is_whole)
+    return masked[: max(most - len(mark), 0)] + mark
+
+
+def hide_tail(text: str, most: int, mark: str = "") -> str:
+    """The last `most` characters of the masked text, as `hide_head`; `mark` begins a text that was cut."""
+    mask = _every.mask
+    reach = _SQUEEZE * most + mask.longest
+    masked = mask.part(text, max(0, len(text) - reach), len(text))
+    if len(masked) <= most and len(text) <= reach:
+        return masked
+    return mark + masked[max(0, len(masked) - most + len(mark)) :]
+
+
+def hide_part(text: str, start: int, end: int) -> str:
+    """The characters of `text` from `start` to `end`, masked; a secret that they have a piece of is masked, too."""
+    return _every.mask.part(text, max(0, start), min(end, len(text)))
 
 
 def visible(text: str) -> str:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.types import UpstreamState, UpstreamStatus
-from mcp_hub.upstreams.supervision.state_log import LONGEST, brief, cut
+from mcp_hub.upstreams.supervision.state_log import LONGEST, brief
 
 if TYPE_CHECKING:
     from mcp_hub.hub import HubPort
@@ -61,5 +62,5 @@ def summary(statuses: Sequence[UpstreamStatus]) -> str:
     more = f"; and {len(failed) - _MOST} more failed" if len(failed) > _MOST else ""
     room = (LONGEST - len(said) - len(more)) // max(1, min(len(failed), _MOST))
     for status in failed[:_MOST]:
-        said += cut(f"; {status.server} failed: {brief(status.reason)}", room)
+        said += hide_head(f"; {status.server} failed: {brief(status.reason)}", room, "…")
     return said + more

@@ -25,7 +25,7 @@ from mcp_hub.catalog.unmatched import Unmatched, unmatched
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.clock import wall_time
 from mcp_hub.hub import Figures, HubPort
-from mcp_hub.masking import hide
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.servers import FlagInfo, LastReload, SecondConnection, ServerInfo, UnapprovedInfo
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.types import Kind, StoreState, UpstreamState, UpstreamStatus
@@ -109,7 +109,7 @@ class HubStatus(msgspec.Struct):
         last = self.reloader.last
         if last is None:
             return None
-        findings = [hide(text)[:_TEXT] for text in last.errors] if profile is None else []
+        findings = [hide_head(text, _TEXT) for text in last.errors] if profile is None else []
         return LastReload(last.trigger, timestamp(last.at), last.is_applied, findings)
 
     def entries(self, server: str) -> Mapping[Kind, int]:
@@ -207,4 +207,4 @@ def _grouped(found: Iterable[_Found]) -> dict[str, list[_Found]]:
 
 
 def _safe(text: str) -> str:
-    return decoded(hide(text), _TEXT)
+    return decoded(text, _TEXT)

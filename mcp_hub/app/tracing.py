@@ -35,7 +35,7 @@ from mcp_hub.calls.runner import CallRecord
 from mcp_hub.clock import Clock
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Cancelled, Completed, Ending, Failed
-from mcp_hub.masking import hide
+from mcp_hub.masking import hide_head
 from mcp_hub.types import OWN, RawObject, UpstreamStatus
 
 _CONTEXT: Final = ("traceparent", "tracestate")
@@ -197,7 +197,7 @@ def _failure(place: Attributes, ending: Ending) -> Attributes:
 def _said(ending: Ending) -> str | None:
     """The hub's own words for it: those of a server may hold what it was given."""
     if isinstance(ending, Failed) and ending.error.raw is None:
-        return hide(ending.error.message)[:500]
+        return hide_head(ending.error.message, 500)
     return None
 
 

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.events import Delta, Progressed
+from mcp_hub.masking import hide_tail
 from mcp_hub.protocol.progress import ProgressGuard
 from mcp_hub.types import PartialForm
 
@@ -104,11 +105,10 @@ class PartialText:
         text, self._text = (self._text, "") if held is None else (self._text[: held.start()], held[0])
         text = _OVERWRITTEN.sub("", _ESCAPE.sub("", (self._line + text).replace("\r\n", "\n")))
         if self._form == "line":
-            self._line = text.rpartition("\n")[2][-_LINE:]
-            shown = " ".join(_CONTROL.sub("", text).split())
-            shown = shown if len(shown) <= _LINE else f"…{shown[1 - _LINE :]}"
+            self._line = text.rpartition("\n")[2][-_BYTES:]
+            shown = hide_tail(" ".join(_CONTROL.sub("", text).split()), _LINE, "…")
         else:
-            shown = _tail(_CONTROL.sub("", text).strip())
+            shown = _tail(hide_tail(_CONTROL.sub("", text).strip(), _BYTES, "…"))
         if not shown:
             return None
         self._said = now

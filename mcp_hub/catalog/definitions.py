@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from mcp_hub.catalog.apps.metadata import AppMeta, app_meta
 from mcp_hub.catalog.filters import UNTOLD, Traits
 from mcp_hub.catalog.hints import EffectiveHints, HintClaims
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.protocol.jsonrpc.repair import NOT_JSON
 from mcp_hub.protocol.jsonrpc.salvage import flat
@@ -351,5 +352,4 @@ def _label(kind: Kind, raw: bytes, place: int) -> str:
 
 def _clean(text: str) -> str:
     """Upstream text made fit for one log line."""
-    text = _UNPRINTABLE.sub("?", text)
-    return text if len(text) <= _MAX_REASON else text[: _MAX_REASON - 1] + "…"
+    return _UNPRINTABLE.sub("?", hide_head(text, _MAX_REASON, "…"))

@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from mcp_hub.masking import hide_head, hide_part
 from mcp_hub.types import RawObject
 
 FlagKind = Literal["hidden", "bidi", "tags", "control", "order", "other_tool", "lookalike"]
@@ -58,9 +59,11 @@ class Flag(msgspec.Struct, frozen=True):
 
 
 def decoded(text: str, most: int = _MOST_SHOWN) -> str:
-    """The text with all that nobody would see spelled out (`<U+200B>`), line breaks too, cut to `most` characters."""
-    text = text if len(text) <= most else text[: most - 1] + "…"
-    shown = _SHOWN.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
+    """At most `most` characters of the masked text, with all that nobody would see spelled out (`<U+200B>`).
+
+    Line breaks and tabs are spelled out, too.
+    """
+    shown = _SHOWN.sub(lambda found: f"<U+{ord(found[0]):04X}>", hide_head(text, most, "…"))
     return shown.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
@@ -107,7 +110,7 @@ def hidden_in(where: str, text: str) -> Iterator[Flag]:
 
 def _flag(kind: str | None, where: str, text: str, start: int, end: int) -> Flag:
     run = text[start:end]
-    excerpt = decoded(text[max(0, start - _EXCERPT) : end + _EXCERPT])
+    excerpt = decoded(hide_part(text, start - _EXCERPT, end + _EXCERPT))
     match kind:
         case "tags":
             said = "".join(chr(ord(char) - 0xE0000) for char in run if "\U000e0020" <= char <= "\U000e007e")
@@ -157,7 +160,7 @@ def _is_braille(char: str) -> bool:
 def orders_in(where: str, text: str) -> Iterator[Flag]:
     """Phrases with which definitions give models orders that their users are not to see."""
     for found in _ORDERS.finditer(text):
-        excerpt = decoded(text[max(0, found.start() - _EXCERPT) : found.end() + _EXCERPT])
+        excerpt = decoded(hide_part(text, found.start() - _EXCERPT, found.end() + _EXCERPT))
         yield Flag("order", where, excerpt, f"an order to the model: {decoded(found[0], 80)!r}")
 
 

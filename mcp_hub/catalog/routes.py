@@ -13,7 +13,7 @@ from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.pins import UnapprovedTool
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.errors import InvalidParams, NotApproved, ToolRemoved, UnknownEntry
-from mcp_hub.masking import hide
+from mcp_hub.masking import hide, hide_head
 from mcp_hub.protocol.meta import is_absent
 from mcp_hub.types import Era, JsonObject, Kind, RawObject, UpstreamStatus, condition
 
@@ -105,7 +105,7 @@ def _unknown(view: CatalogView, kind: Kind, name: str, server: UpstreamStatus | 
         return ToolRemoved(
             f"Tool {name} is no longer offered{hint or '. List the tools again.'}", data={"nearest": near}
         )
-    return UnknownEntry(f"Unknown {kind.value}: {name[:200]}{hint}", data={"nearest": near})
+    return UnknownEntry(f"Unknown {kind.value}: {hide_head(name, 200)}{hint}", data={"nearest": near})
 
 
 def _unlisted(kind: Kind, name: str, server: UpstreamStatus) -> UnknownEntry:
@@ -117,13 +117,15 @@ def _unlisted(kind: Kind, name: str, server: UpstreamStatus) -> UnknownEntry:
     data: JsonObject = {"server": server.server, "state": server.state.value, "reason": reason}
     if server.code is not None:
         data["code"] = server.code
-    return UnknownEntry(f"Unknown {kind.value}: {name[:200]}. {said}", data={"nearest": [], "upstream": data})
+    return UnknownEntry(f"Unknown {kind.value}: {hide_head(name, 200)}. {said}", data={"nearest": [], "upstream": data})
 
 
 def not_approved(name: str, found: UnapprovedTool, what: str = "Tool") -> NotApproved:
     """Why a tool or a prompt that callers know by this name cannot be used, or a file of a skill not be read."""
     server, tool = decoded(found.server), decoded(found.tool)
-    message = f"{what} {name[:500]} {found.text}. Review it with: mcp-hub approve {quote(server)} {quote(tool)}"
+    message = (
+        f"{what} {hide_head(name, 500)} {found.text}. Review it with: mcp-hub approve {quote(server)} {quote(tool)}"
+    )
     data: JsonObject = {"server": found.server, "tool": found.tool, "reason": found.kind, "members": [*found.members]}
     return NotApproved(message, data=data)
 
@@ -134,7 +136,7 @@ def _resource(view: CatalogView, era: Era, uri: str) -> tuple[str, str]:
         raise not_approved(uri, held, "Skill file")
     if origin is None:
         code = _RESOURCE_NOT_FOUND if era is Era.HANDSHAKE else None
-        raise UnknownEntry(f"Resource not found: {uri[:500]}", code=code, data={"uri": uri})
+        raise UnknownEntry(f"Resource not found: {hide_head(uri, 500)}", code=code, data={"uri": uri})
     return origin
 
 
@@ -154,4 +156,4 @@ def _completion(view: CatalogView, era: Era, method: str, params: RawObject, unl
             server, own = (template.server, template.key) if template else _resource(view, era, uri)
             return Route(server, {**params, "ref": _encoded({**ref, "uri": _encoded(own)})})
         case other:
-            raise InvalidParams(f"{method}: unknown params.ref.type {other[:100]!r}")
+            raise InvalidParams(f"{method}: unknown params.ref.type {hide_head(other, 100)!r}")

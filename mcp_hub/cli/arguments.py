@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.masking import hide_head
 from mcp_hub.types import JsonObject, RawJson, RawObject
 
 _DEEPEST: Final = 8
@@ -45,7 +46,7 @@ def split_pairs(texts: Sequence[str]) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not name or not equals:
             how = " Give a JSON object with --args-json." if text.lstrip()[:1] in ("{", "@") else ""
-            raise click.UsageError(f"{text[:100]!r}: write an argument as name=value.{how}")
+            raise click.UsageError(f"{hide_head(text, 100)!r}: write an argument as name=value.{how}")
         if name in pairs:
             raise click.UsageError(f"The argument {name} is given twice. Write a list as {name}='[…, …]'.")
         check_text(text, f"The argument {name!r}")

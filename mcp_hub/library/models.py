@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from mcp_hub.errors import ModelMismatch, RpcError
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 
 log = get_logger(__name__)
 
@@ -31,7 +32,7 @@ def tool_models(raws: Sequence[bytes]) -> list[Tool]:
         try:
             tools.append(Tool.model_validate_json(raw))
         except ValidationError as error:
-            log.warning("tool_left_out", definition=raw[:200].decode(errors="replace"), reason=_first(error))
+            log.warning("tool_left_out", definition=hide_head(raw, 200), reason=_first(error))
     return tools
 
 

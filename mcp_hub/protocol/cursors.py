@@ -3,6 +3,7 @@
 import re
 from typing import Final, NamedTuple, Self
 
+from mcp_hub.masking import hide_head
 from mcp_hub.types import CallId
 
 _FORM: Final = re.compile(r"(st_[0-9A-HJKMNP-TV-Z]{26}):(0|[1-9][0-9]{0,14})")
@@ -20,7 +21,7 @@ class Cursor(NamedTuple):
         """The inverse of `str`. Raises `ValueError` for any other text."""
         form = _FORM.fullmatch(text)
         if form is None:
-            raise ValueError(f"not a place in a stream: {text[:80]!r}")
+            raise ValueError(f"not a place in a stream: {hide_head(text, 80)!r}")
         return cls(CallId(form[1]), int(form[2]))
 
     def __str__(self) -> str:

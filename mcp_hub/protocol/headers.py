@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from mcp_hub.errors import RpcError
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.eras import MODERN_VERSIONS, unsupported_version
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.protocol.meta import CAPABILITIES, VERSION
@@ -88,7 +89,7 @@ class Mirrors:
             try:
                 self._wanted[name] = param_headers(_decoded(members.get("inputSchema")))
             except ValueError as exc:
-                raise ValueError(f"{name[:100]} is left out: {exc}") from None
+                raise ValueError(f"{hide_head(name, 100)} is left out: {exc}") from None
 
     def headers(self, params: RawObject) -> dict[str, str] | None:
         """The headers that the arguments of this `tools/call` add; one without a value, or with null, is left out."""
@@ -192,7 +193,7 @@ def check_version(version: object) -> None:
     if not isinstance(version, str):
         raise RpcError(f"params._meta {VERSION} is not a string", code=INVALID_PARAMS)
     if version not in MODERN_VERSIONS:
-        said = f"protocol version {version[:100]} is not supported"
+        said = f"protocol version {hide_head(version, 100)} is not supported"
         raise RpcError(said, code=UNSUPPORTED_VERSION, data=unsupported_version(version))
 
 

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.errors import InvalidParams, RpcError
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.capabilities import missing
 from mcp_hub.protocol.eras import era_of, is_at_least
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
@@ -56,11 +57,11 @@ def capability_for(method: str, params: RawJson) -> JsonObject:
 def can_answer(capabilities: JsonObject, version: str, method: str, params: RawJson) -> str | None:
     """None if a client of these capabilities and this version may be asked; else why not, for people."""
     if method not in QUESTIONS:
-        return f"no client can be asked for {method[:100]}"
+        return f"no client can be asked for {hide_head(method, 100)}"
     if method == ELICIT and not is_at_least(version, _WITHELICITATION):
         return f"protocol version {version} has no elicitation"
     lack = missing(capability_for(method, params), capabilities)
-    return None if lack is None else f"the client did not declare {lack[:100]}"
+    return None if lack is None else f"the client did not declare {hide_head(lack, 100)}"
 
 
 def for_version(method: str, params: RawJson, version: str, elicitation_id: str) -> RawJson:
@@ -152,9 +153,9 @@ def _question(key: str, raw: msgspec.Raw) -> Question:
     try:
         method = _string(members.get("method", b""))
     except (msgspec.DecodeError, RecursionError):
-        raise RpcError(f"the server asked for input in a way that cannot be read: {key[:100]!r}") from None
+        raise RpcError(f"the server asked for input in a way that cannot be read: {hide_head(key, 100)!r}") from None
     if method not in QUESTIONS:
-        raise RpcError(f"the server asked for {method[:100]!r}, which no client can be asked for")
+        raise RpcError(f"the server asked for {hide_head(method, 100)!r}, which no client can be asked for")
     params = members.get("params", msgspec.Raw(b"{}"))
     if not _is_object(params):
         raise RpcError(f"the server asked for {method} with params that are not an object")
@@ -186,7 +187,7 @@ def take_retry(params: RawObject) -> tuple[RawObject | None, str | None]:
         raise InvalidParams("params.inputResponses must be an object")
     for key, response in responses.items():
         if not _is_object(response):
-            raise InvalidParams(f"params.inputResponses: the response to {key[:100]!r} must be an object")
+            raise InvalidParams(f"params.inputResponses: the response to {hide_head(key, 100)!r} must be an object")
     return responses, state
 
 

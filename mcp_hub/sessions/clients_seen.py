@@ -7,6 +7,7 @@ from weakref import ref
 
 import msgspec
 
+from mcp_hub.masking import hide_head
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import ClientKind, Era, Mode
 
@@ -99,4 +100,6 @@ def _unnamed(session: str) -> str:
 
 
 def _text(value: object) -> str:
-    return value[:_TEXT] if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return value if len(value) <= _TEXT else hide_head(value, _TEXT)

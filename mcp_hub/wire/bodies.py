@@ -12,6 +12,8 @@ from typing import Final
 import anyio.lowlevel
 import httpx2
 
+from mcp_hub.masking import hide_head
+
 _PIECE: Final = 1 << 18
 """Bytes that come out of one piece of a compressed body."""
 _SMALL: Final = 1 << 16
@@ -26,11 +28,12 @@ class BadEncoding(httpx2.DecodingError):
 
 def chunks(response: httpx2.Response) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
     """The body piece by piece, to be iterated over within the context. Raises `BadEncoding`, `TransportError`."""
-    encoding = response.headers.get("content-encoding", "").strip().lower()
+    header = response.headers.get("content-encoding", "")
+    encoding = header.strip().lower()
     if encoding in ("", "identity"):
         return aclosing(_raw(response))
     if encoding not in _WINDOWS:
-        raise BadEncoding(f"content-encoding {encoding[:50]!r}, though none was asked for")
+        raise BadEncoding(f"content-encoding {hide_head(header, 50)!r}, though none was asked for")
     return aclosing(_inflated(response, Inflater(encoding)))
 
 

@@ -14,6 +14,7 @@ import httpx2
 
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import HttpRefused
+from mcp_hub.masking import hide, hide_head
 from mcp_hub.types import RawJson
 
 JSON: Final = "application/json"
@@ -43,10 +44,10 @@ def refusal(
     status = response.status_code
     said = f"HTTP {status} {response.reason_phrase}".rstrip()
     if 300 <= status < 400:
-        location = response.headers.get("location", "").partition("?")[0][:_LOCATION]
+        location = hide_head(hide(response.headers.get("location", "")).partition("?")[0], _LOCATION)
         said += f", a redirect to {location!r}, which is not followed: put its target into the url"
     elif 200 <= status < 300:
-        said += f" and {kind_of(response) or 'nothing'} in place of a message"
+        said += f" and {_content_type(response) or 'nothing'} in place of a message"
     after = _retry_after(response) if status in OVERLOADED else None
     return HttpRefused(server, status, said if why is None else f"{said}: {why}", after, answer)
 
@@ -68,6 +69,11 @@ def kind_of(response: httpx2.Response) -> str:
     """The media type, without parameters."""
     kind: str = response.headers.get("content-type", "")
     return kind.partition(";")[0].strip().lower()
+
+
+def _content_type(response: httpx2.Response) -> str:
+    """The media type for people. It is masked as the server wrote it: no secret is found in lower case."""
+    return hide_head(hide(response.headers.get("content-type", "")).partition(";")[0].strip().lower(), _LOCATION)
 
 
 def is_json(response: httpx2.Response) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 from mcp_hub import masking
 from mcp_hub.errors import RpcError, UpstreamUnavailable
-from mcp_hub.masking import MASK, Mask, hide, hide_head
+from mcp_hub.masking import MASK, Mask, hide, hide_head, hide_part, hide_tail
 
 ODD = 'pa"ss\\w ö/rd?'
 
@@ -201,3 +201,82 @@ def test_a_text_without_end_is_cut_and_says_so() -> None:
     masking.learn(["s3cret-one"])
     cut = hide("s3cret-one " * 100_000)
     assert cut.endswith("… (1100000 characters)") and "s3cret" not in cut
+
+
+CUTS = [
+    "s3cret-one-0123456789",
+    ODD * 2,
+    quote(ODD * 2, safe=""),
+    json.dumps(ODD * 2)[1:-1],
+    ascii(ODD * 2 + "'")[1:-1],
+    b64encode(b"user:s3cret-one-0123456789").decode(),
+    b"s3cret-one-0123456789".hex(),
+    f"eyJ{'a' * 500}.{'b' * 3000}.{'c' * 40}",
+    f"Bearer {'d' * 3000}",
+]
+SECRETS = ["s3cret-one-0123456789", ODD * 2, ODD * 2 + "'"]
+
+
+@pytest.mark.parametrize("spelling", CUTS, ids=lambda text: text[:12])
+@pytest.mark.parametrize("limit", [1, 20, 40])
+def test_a_cut_at_any_place_shows_no_piece_of_a_secret(spelling: str, limit: int) -> None:
+    """As long as the text is masked as a whole, a part of it is a part of that: at each place of the cut."""
+    masking.learn(SECRETS)
+    places = range(-limit, min(len(spelling), 64) + limit)
+    for place in places:
+        before, behind = "x " * max(0, limit - place), " y" * 300
+        text = f"{before}{spelling}{behind}"
+        masked = hide(text)
+        head = hide_head(text, limit)
+        assert masked.startswith(head) and head == hide_head(text.encode(), limit), place
+        assert head == masked[:limit] or len(spelling) > 500, "an unknown token may use up what is looked at"
+        assert hide_tail(text[: len(before) + len(spelling)], limit) in masked, place
+        assert masked.endswith(hide_tail(text, len(behind) + limit)), place
+        part = hide_part(text, len(before) + place, len(text))
+        assert part.removeprefix(MASK) in masked and not any(piece in part for piece in pieces(spelling)), place
+
+
+def pieces(spelling: str) -> list[str]:
+    return [spelling[at : at + 5] for at in range(len("Bearer "), len(spelling) - 5)]
+
+
+def test_a_mark_is_within_the_limit_and_only_where_something_is_missing() -> None:
+    assert hide_head("abcdef", 6, "…") == "abcdef" and hide_head("abcdefg", 6, "…") == "abcde…"
+    assert hide_tail("abcdef", 6, "…") == "abcdef" and hide_tail("abcdefg", 6, "…") == "…cdefg"
+    assert hide_head(b"abcdefg", 0, "…") == "…" and hide_head("", 5, "…") == "" and hide_tail("", 5, "…") == ""
+
+
+def test_a_long_secret_is_masked_before_a_long_text_is_cut() -> None:
+    secret = "long-s3cret " * 1000
+    masking.learn([secret])
+    assert hide_head(f"a {secret}!", 10) == f"a {MASK}!" == hide_tail(f"a {secret}!", 10)
+    assert hide_head(f"{secret}, {'b' * 1000}", 10) == f"{MASK}, bbbbb"
+    assert hide(f"{'x' * ((1 << 18) - 50)}{secret}").count("s3cret") == 0
+
+
+def test_a_token_that_a_huge_text_ends_within_is_masked() -> None:
+    jwt = f"eyJhbGciOiJIUzI1NiJ9.{'eyJzdWIi' * 100_000}.abc"
+    for head in (hide_head(jwt.encode(), 100), hide_head(jwt, 100), hide(jwt)):
+        assert "eyJ" not in head and MASK in head
+
+
+NESTED = {
+    "json in repr": lambda text: repr(json.dumps(text)),
+    "json in json": lambda text: json.dumps(json.dumps(text)),
+    "json in json in json": lambda text: json.dumps(json.dumps(json.dumps(text))),
+    "json in ascii": lambda text: ascii({"a": json.dumps(text, ensure_ascii=False)}),
+    "repr of bytes": lambda text: repr(text.encode()),
+    "URL in URL": lambda text: quote(quote(text, safe=""), safe=""),
+    "URL in JSON": lambda text: json.dumps(quote(text)).replace("/", "\\/"),
+    "every character": lambda text: "".join(f"\\x{ord(char):02X}" if char < "Ā" else char for char in text),
+    "long escapes": lambda text: "".join(f"\\U{ord(char):08x}" for char in text),
+}
+
+
+@pytest.mark.parametrize("spelling", NESTED.values(), ids=NESTED)
+@pytest.mark.parametrize("secret", [ODD, 'it\'s "x"\\é', ACCENTED, "\u20ac p\tq\\\\r"])
+def test_a_secret_is_masked_behind_two_layers_of_escapes(secret: str, spelling: Callable[[str], str]) -> None:
+    text = f"no {spelling(secret)} there"
+    masked = Mask({secret})(text)
+    assert MASK in masked and len(masked) <= len("no {'a': '\"***\"'} there") + 4, masked
+    assert len(spelling(secret)) <= Mask({secret}).longest + 16

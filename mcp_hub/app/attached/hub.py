@@ -19,6 +19,7 @@ from mcp_hub.attach.build import BUILD
 from mcp_hub.attach.folder import HTTP_SOCKET, LOG, SOCKET
 from mcp_hub.attach.hello import encoded
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.stores.instances import new_instance_id
 
 log = get_logger(__name__)
@@ -129,7 +130,7 @@ class AttachedHub:
         if asked == "dashboard":
             reply |= await self._http.dashboard()
         elif asked != "stop":
-            reply = {"status": "refused", "why": f"unknown request {asked[:50]!r}"}
+            reply = {"status": "refused", "why": f"unknown request {hide_head(asked, 50)!r}"}
         await _send(connection, encoded(reply))
         connection.close()
         if asked == "stop":

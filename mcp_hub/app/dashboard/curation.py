@@ -55,7 +55,7 @@ class HubCuration(msgspec.Struct, frozen=True):
         if body.action == "reject":
             subject, tool = subject_of(body.tool)
             if subject != "tool":
-                raise Problem(400, "invalid_params", f"Only a tool can be hidden, not {label_of(body.tool)[:200]!r}.")
+                raise Problem(400, "invalid_params", f"Only a tool can be hidden, not {hide_head(label_of(body.tool), 200)!r}.")
             await self.file.write({body.server: {tool: ToolOverride(hide=True)}})
             return
         await anyio.to_thread.run_sync(self.approvals.approve, body.server, body.tool, body.digest)

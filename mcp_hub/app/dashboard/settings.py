@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from mcp_hub.app.dashboard.overrides import Overrides
 from mcp_hub.config.schema.section import Section
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.masking import MASK, hide
+from mcp_hub.masking import MASK, hide_head
 from mcp_hub.protocol.rest.overview import SettingInfo
 
 _SECRET: Final = frozenset({"args", "env", "headers", "fixed", "arguments"})
@@ -49,14 +49,14 @@ def _value(value: object, place: str, key: str, is_given: bool, overrides: Overr
         origin = "default"
         if is_given:
             origin = "overrides" if _is_overridden(place, overrides) else "file"
-        yield SettingInfo(hide(place)[:_TEXT], _shown(value, key), origin)  # type: ignore[arg-type]  # one of the three
+        yield SettingInfo(hide_head(place, _TEXT), _shown(value, key), origin)  # type: ignore[arg-type]  # one of the three
 
 
 def _shown(value: object, key: str) -> str:
     if key in _SECRET:
         value = dict.fromkeys(value, MASK) if isinstance(value, dict) else MASK
     text = value if isinstance(value, str) else json.dumps(value, default=_masked, ensure_ascii=False)
-    return hide(text)[:_TEXT]
+    return hide_head(text, _TEXT)
 
 
 def _masked(value: object) -> object:

@@ -20,7 +20,7 @@ from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import StoreError
 from mcp_hub.hub import HubPort
-from mcp_hub.masking import hide
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.overview import (
     CallSummary,
     ClientList,
@@ -187,12 +187,12 @@ def _stored(row: StreamInfo) -> CallSummary:
     return CallSummary(
         row.id,
         row.server,
-        row.name[:_TEXT],
+        hide_head(row.name, _TEXT),
         row.method,
-        row.principal[:_TEXT],
+        hide_head(row.principal, _TEXT),
         row.status,
         row.created,
         max(row.updated - row.created, 0.0),
         stream=True,
-        message=hide((row.message or "")[:_TEXT]),
+        message=hide_head(row.message or "", _TEXT),
     )

@@ -6,7 +6,7 @@ Out: `CallSummary` records of calls that ended behind a cursor, and of calls tha
 
 Held together by `recent.RecentCalls`, which holds the last 10,000 endings, at most 8 MiB, packed. Its cursor counts
 endings; its epoch distinguishes one process from the next. A quick call is never stored, so only this ring keeps it.
-Texts are cut and masked before they are kept.
+Texts are masked and cut before they are kept.
 
 Not here: the events of a call (`calls.log`, `calls.streams`), counters (`calls.metering`), and the choice of calls that
 somebody may see (`app.dashboard`).

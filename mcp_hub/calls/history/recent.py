@@ -15,7 +15,7 @@ from mcp_hub.clock import wall_time
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Cancelled, Failed
 from mcp_hub.ids import new_session_id
-from mcp_hub.masking import hide
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.overview import CallSummary
 from mcp_hub.types import Status
 
@@ -141,15 +141,15 @@ class RecentCalls:
         return CallSummary(
             record.call.id,
             record.call.upstream,
-            asked(record.call)[:_TEXT],
+            hide_head(asked(record.call), _TEXT),
             record.call.method,
-            record.call.principal[:_TEXT],
+            hide_head(record.call.principal, _TEXT),
             "waiting" if is_waiting else "input_required" if record.open_questions else "working",
             round(wall_time() - took, 1),  # the same at each look
             0.0,
             self._clients.name_of(record.call.session),
             record.stream is not None,
-            "" if said is None else hide(said[:_TEXT]),
+            "" if said is None else hide_head(said, _TEXT),
             None if progress is None else progress.progress,
             None if progress is None else progress.total,
             len(record.open_questions),
@@ -158,12 +158,12 @@ class RecentCalls:
 
 def _cut(*texts: str) -> Iterable[str]:
     """These texts, none longer than `_SHORT` if they are longer than `_TEXTS` together."""
-    return texts if sum(map(len, texts)) <= _TEXTS else [text[:_SHORT] for text in texts]
+    return texts if sum(map(len, texts)) <= _TEXTS else [hide_head(text, _SHORT) for text in texts]
 
 
 def _why(record: CallRecord) -> str:
     ending = record.log.ending
     if isinstance(ending, Cancelled):
-        return hide((ending.reason or "")[:_TEXT])
+        return hide_head(ending.reason or "", _TEXT)
     error = ending.error if isinstance(ending, Failed) else RpcError("")
-    return hide(error.message[:_TEXT])
+    return hide_head(error.message, _TEXT)

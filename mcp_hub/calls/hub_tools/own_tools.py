@@ -18,6 +18,7 @@ from mcp_hub.calls.streams.placeholders import ending_of
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.errors import Busy, EventsGone, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import Cancelled, Completed, Ending, Failed
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.extensions import with_mark
 from mcp_hub.protocol.rpc_errors import for_caller
 from mcp_hub.types import Era, RawJson
@@ -180,5 +181,5 @@ def _cursor(after: int | str | None) -> int:
     """Models write numbers as text now and then. Raises `InvalidParams`."""
     text = str(after or 0)
     if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise InvalidParams(f"wrong arguments: `after` is the number of an event, not {text[:50]!r}")
+        raise InvalidParams(f"wrong arguments: `after` is the number of an event, not {hide_head(text, 50)!r}")
     return int(text)

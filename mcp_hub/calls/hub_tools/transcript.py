@@ -7,7 +7,7 @@ import msgspec
 
 from mcp_hub.call import Call, Question
 from mcp_hub.events import CallEvent, Delta, InputRequired, Progressed, Reset
-from mcp_hub.masking import visible
+from mcp_hub.masking import hide_head, visible
 from mcp_hub.types import CallId
 
 _ROUGHLY: Final = 2
@@ -111,8 +111,7 @@ def still_running(
 def _question(question: Question | InputRequired) -> str:
     """The method, and what it says to the user."""
     said = " ".join(visible(_decoded(question.params, _Asked, _Asked()).message).split())
-    if len(said) > _ASKED:
-        said = said[: _ASKED - 1] + "…"
+    said = hide_head(said, _ASKED, "…")
     return f'{question.method}: "{said}"' if said else question.method
 
 

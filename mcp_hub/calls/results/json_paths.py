@@ -27,6 +27,7 @@ from jsonpath.stream import TokenStream
 
 from mcp_hub.calls.results.patterns import compiled
 from mcp_hub.errors import InvalidParams
+from mcp_hub.masking import hide_head
 
 if TYPE_CHECKING:
     import re2  # type: ignore[import-untyped]  # ships no types
@@ -188,11 +189,13 @@ def select(body: bytes, path: str, is_over: Callable[[], bool]) -> Selected:
             if left < 0:
                 raise _TooMuch
     except _TooMuch:
-        raise InvalidParams(f"path: {path[:100]!r} selects too much or takes too long. Narrow it down.") from None
+        raise InvalidParams(
+            f"path: {hide_head(path, 100)!r} selects too much or takes too long. Narrow it down."
+        ) from None
     except RecursionError:
-        raise InvalidParams(f"path: {path[:100]!r}: the text is nested too deeply for it") from None
+        raise InvalidParams(f"path: {hide_head(path, 100)!r}: the text is nested too deeply for it") from None
     except JSONPathError as problem:
-        raise InvalidParams(f"path: {path[:100]!r}: {str(problem.message)[:_SHOWN]}") from None
+        raise InvalidParams(f"path: {hide_head(path, 100)!r}: {hide_head(str(problem.message), _SHOWN)}") from None
     return Selected(b"\n".join(lines), len(lines))
 
 
@@ -200,7 +203,7 @@ def _parsed(path: str, is_over: Callable[[], bool]) -> _Path:
     if len(path) > _MOST_PATH:
         raise InvalidParams(f"path: it has {len(path)} characters; {_MOST_PATH} are allowed")
     path = path.strip()
-    wrong = f"path: {path[:100]!r} is not a JSON path"
+    wrong = f"path: {hide_head(path, 100)!r} is not a JSON path"
     if not path.startswith("$"):
         raise InvalidParams(f"{wrong}: a path begins with $")
     try:
@@ -210,6 +213,6 @@ def _parsed(path: str, is_over: Callable[[], bool]) -> _Path:
     except JSONPathError as problem:
         at = problem.token.index if problem.token is not None else -1
         place = f"at character {at + 1}" if at >= 0 else "at its end"
-        raise InvalidParams(f"{wrong}: {str(problem.message)[:_SHOWN]} {place}") from None
+        raise InvalidParams(f"{wrong}: {hide_head(str(problem.message), _SHOWN)} {place}") from None
     assert isinstance(parsed, JSONPath)  # unions are not of the standard
     return _Path(env=parsed.env, segments=parsed.segments)

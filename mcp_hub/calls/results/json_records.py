@@ -84,5 +84,5 @@ def _step(name: str) -> str:
     if _PLAIN.fullmatch(name):
         return f".{name}"
     if len(name) > _MOST_KEY:
-        raise ValueError(name[:_MOST_KEY])
+        raise ValueError("a member with a long name")
     return f"[{msgspec.json.encode(name).decode()}]"

@@ -4,6 +4,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from mcp_hub.errors import InvalidParams
+from mcp_hub.masking import hide_head
 
 if TYPE_CHECKING:
     import re2  # type: ignore[import-untyped]  # ships no types
@@ -29,7 +30,7 @@ def compiled(pattern: str, key: str, *, by_line: bool) -> "re2._Regexp":
         raise InvalidParams(f"{key}: the pattern has {len(pattern)} characters; {_MOST_PATTERN} are allowed")
     repeats = [int(most or least) for least, most in _REPEATED.findall(_ESCAPED.sub("", pattern))]
     if sum(count for count in repeats if count <= _MOST_REPEATS) > _MOST_PROGRAM:  # RE2 would take seconds to see it
-        raise InvalidParams(f"{key}: {pattern[:100]!r} is too large a pattern. Use fewer repetitions.")
+        raise InvalidParams(f"{key}: {hide_head(pattern, 100)!r} is too large a pattern. Use fewer repetitions.")
     options = re2.Options()
     options.log_errors = False
     options.never_nl = by_line
@@ -42,11 +43,13 @@ def compiled(pattern: str, key: str, *, by_line: bool) -> "re2._Regexp":
     except re2.error as problem:
         said = problem.args[0]
         reason = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-        raise InvalidParams(f"{key}: {pattern[:100]!r} is not a pattern of RE2: {_printable(reason[:200])}") from None
+        raise InvalidParams(
+            f"{key}: {hide_head(pattern, 100)!r} is not a pattern of RE2: {_printable(hide_head(reason, 200))}"
+        ) from None
     finally:
         re2.purge()  # its cache is bounded by number only
     if regexp.programsize > _MOST_PROGRAM:
-        raise InvalidParams(f"{key}: {pattern[:100]!r} is too large a pattern. Use fewer repetitions.")
+        raise InvalidParams(f"{key}: {hide_head(pattern, 100)!r} is too large a pattern. Use fewer repetitions.")
     return regexp
 
 

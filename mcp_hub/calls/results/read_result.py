@@ -20,6 +20,7 @@ from mcp_hub.calls.results.truncate import LEAST
 from mcp_hub.clock import Clock
 from mcp_hub.errors import InvalidParams, RpcError, StoreError
 from mcp_hub.events import Completed
+from mcp_hub.masking import hide_head
 from mcp_hub.stores.documents.base import Documents, Part
 
 READ_RESULT: Final = "read_result"
@@ -100,7 +101,7 @@ class ReadResult:
             raise RpcError(f"the result cannot be read now: {problem}") from None
         if part is None:
             raise InvalidParams(
-                f"{id_[:_SHOWN]!r} is not found: it has expired, or never existed. "
+                f"{hide_head(id_, _SHOWN)!r} is not found: it has expired, or never existed. "
                 "Call the tool that it came from again for a fresh one."
             )
         return part
@@ -116,7 +117,7 @@ class ReadResult:
 
             selected = select(body, wanted.path, is_over)
             if not selected.count:
-                return Completed.of(f"[path {wanted.path[:_SHOWN]!r} selects nothing]")
+                return Completed.of(f"[path {hide_head(wanted.path, _SHOWN)!r} selects nothing]")
             body, about = selected.body, f"{selected.count} values, one a line; "
         _check_offset(offset, len(body))
         if wanted.grep is None:
@@ -131,7 +132,7 @@ def _arguments(call: Call) -> _Wanted:
     try:
         return _decode(call.params.get("arguments", b"{}"))
     except (msgspec.DecodeError, RecursionError) as problem:
-        reason = str(problem)[:_REASON]
+        reason = hide_head(str(problem), _REASON)
         raise InvalidParams(f"wrong arguments: {reason}. Known arguments: id, offset, limit, grep, path.") from None
 
 
@@ -141,7 +142,9 @@ def _number(name: str, given: _Number, least: int) -> int | None:
         return None
     text = str(int(given)) if isinstance(given, float) and given.is_integer() else str(given).strip()
     if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text) >= least):
-        raise InvalidParams(f"wrong arguments: `{name}` is a whole number from {least} on, not {text[:_SHOWN]!r}")
+        raise InvalidParams(
+            f"wrong arguments: `{name}` is a whole number from {least} on, not {hide_head(text, _SHOWN)!r}"
+        )
     return int(text)
 
 

@@ -10,6 +10,7 @@ import msgspec
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Ending, Failed, Log, Started
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.shape.stream_events import decoded
 
 UNWRITABLE: Final = (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError)
@@ -58,4 +59,4 @@ def ending_of(row: StreamInfo, line: bytes) -> Ending:
 
 def _writable(text: str) -> str:
     """The text with a `?` for each character that is none."""
-    return text[:_SHOWN].encode("utf-8", "replace").decode()
+    return hide_head(text, _SHOWN).encode("utf-8", "replace").decode()

@@ -11,6 +11,7 @@ import msgspec
 from mcp_hub.catalog.apps.metadata import SCHEME
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.errors import UnknownEntry
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
 from mcp_hub.types import Kind, RawObject
 
@@ -52,9 +53,9 @@ class AppRequests:
         found = [entry for entry in self._view.usable_tools if entry.key == name and entry.server in servers]
         found = [entry for entry in found if entry.app is None or entry.app.for_app]
         if server is not None and not found:
-            raise UnknownEntry(f"Unknown tool: {name[:_LONGEST]} of server {server[:_LONGEST]!r}")
+            raise UnknownEntry(f"Unknown tool: {hide_head(name, _LONGEST)} of server {hide_head(server, _LONGEST)!r}")
         if len(found) > 1:
-            raise _unclear(f"tool: {name[:_LONGEST]}", [entry.exported for entry in found])
+            raise _unclear(f"tool: {hide_head(name, _LONGEST)}", [entry.exported for entry in found])
         return {**params, "name": msgspec.Raw(object_bytes(found[0].exported))} if found else params
 
     def _resource(self, uri: str, params: RawObject, server: str | None) -> RawObject:
@@ -63,7 +64,7 @@ class AppRequests:
             servers = self._servers() if server is None else {server}
             ways = [way for way in (self._way(one, uri) for one in servers) if way is not None]
             if len(ways) > 1:
-                raise _unclear(f"resource: {uri[:_LONGEST]}", ways)
+                raise _unclear(f"resource: {hide_head(uri, _LONGEST)}", ways)
             if not ways:
                 return params
             params = {**params, "uri": msgspec.Raw(object_bytes(ways[0]))}

@@ -17,6 +17,7 @@ from mcp_hub.catalog.search.ranker import SearchAnswer
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.errors import InvalidParams
 from mcp_hub.events import Completed
+from mcp_hub.masking import hide_head
 from mcp_hub.types import Kind, UpstreamStatus
 
 MOST_HITS: Final = 50
@@ -62,9 +63,9 @@ def _arguments(call: Call) -> _Find:
         wanted = msgspec.json.decode(call.params.get("arguments", b"{}"), type=_Find, strict=False)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
         known = ", ".join(_Find.__struct_fields__)
-        raise InvalidParams(f"wrong arguments: {str(problem)[:_REASON]}. Known arguments: {known}.") from None
+        raise InvalidParams(f"wrong arguments: {hide_head(str(problem), _REASON)}. Known arguments: {known}.") from None
     if wanted.detail not in (None, "", "brief", "full"):
-        raise InvalidParams(f'wrong arguments: `detail` is "brief" or "full", not {wanted.detail[:50]!r}.')
+        raise InvalidParams(f'wrong arguments: `detail` is "brief" or "full", not {hide_head(wanted.detail, 50)!r}.')
     return wanted
 
 
@@ -74,7 +75,7 @@ def _limit(given: int | str | None) -> int:
         return 0
     text = str(given)
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise InvalidParams(f"wrong arguments: `limit` is a number from 1 to {MOST_HITS}, not {text[:50]!r}.")
+        raise InvalidParams(f"wrong arguments: `limit` is a number from 1 to {MOST_HITS}, not {hide_head(text, 50)!r}.")
     return min(max(int(text), 1), MOST_HITS)
 
 
@@ -115,4 +116,4 @@ def _no_server(name: str, where: ToolFinder) -> str:
             code = f" ({status.code})" if status.code else ""
             return f'Server "{name}" has failed{code}, so its tools are not known. Use another server.'
     known = ", ".join(server.name for server in where.servers if server.tools) or "none"
-    return "\n".join([f"There is no server {name[:100]!r}. Servers: {known}.", *why_absent(where.absent)])
+    return "\n".join([f"There is no server {hide_head(name, 100)!r}. Servers: {known}.", *why_absent(where.absent)])

@@ -20,6 +20,7 @@ from mcp_hub.catalog.routes import Route, Unlisted, route
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.errors import InvalidParams, NotReadOnly, RpcError, UnknownEntry
 from mcp_hub.events import Completed
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import one_line, raw_object
 from mcp_hub.types import OWN, Era, Kind, RawJson, RawObject
 
@@ -80,7 +81,7 @@ def _check_members(params: RawObject, runner: str) -> None:
     """Raises `InvalidParams` for arguments beside the tool's name, which would be lost: models write them there."""
     given: RawObject = raw_object(params["arguments"]) or {}
     if lost := ", ".join(repr(name) for name in given if name not in _KNOWN):
-        said = f"unknown {lost[:_REASON]}. Put the arguments of the tool into `arguments`."
+        said = f"unknown {hide_head(lost, _REASON)}. Put the arguments of the tool into `arguments`."
         raise InvalidParams(f"{runner}: wrong arguments: {said}")
 
 

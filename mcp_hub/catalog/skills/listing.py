@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.errors import UnknownEntry
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.skills import SERVER, children
 from mcp_hub.types import RawJson, RawObject
@@ -35,7 +36,7 @@ def directory_result(uri: str, entries: Iterable[RawJson], server: str) -> bytes
     """The result of `resources/directory/read` by the entries of a server's skills. Raises `UnknownEntry`."""
     found = children(dict.fromkeys(file for raw in entries for file in files_of(raw)), uri)
     if not found:
-        raise UnknownEntry(f"Directory not found: {uri[:500]}", data={"uri": uri})
+        raise UnknownEntry(f"Directory not found: {hide_head(uri, 500)}", data={"uri": uri})
     caching = {"ttlMs": 0, "cacheScope": "private"}
     return object_bytes({"resultType": "complete", "resources": found, **caching, "_meta": {SERVER: server}})
 

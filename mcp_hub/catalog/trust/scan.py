@@ -18,6 +18,7 @@ from mcp_hub.catalog.entries import Entry
 from mcp_hub.catalog.flags import MOST_FLAGS, Flag, decoded, folded, hidden_in, orders_in, texts_of
 from mcp_hub.catalog.pins import INSTRUCTIONS, pin_name
 from mcp_hub.catalog.view import CatalogView
+from mcp_hub.masking import hide_part
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import Kind, RawObject
 
@@ -142,7 +143,7 @@ def _others(server: str, prose: Iterable[tuple[str, str]], names: _Names) -> Ite
             servers = names.distinct.get(word) or names.every[word.lower()]
             of = ", ".join(sorted(servers)[:3])
             at = text.find(word)
-            excerpt = decoded(text[max(0, at - 40) : at + len(word) + 40])
+            excerpt = decoded(hide_part(text, at - 40, at + len(word) + 40))
             yield Flag("other_tool", where, excerpt, f"names {word}, a tool of another server ({decoded(of)})")
         flagged |= meant
 

@@ -10,7 +10,7 @@ from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.setup import stream_argument
 from mcp_hub.clock import wall_time
-from mcp_hub.masking import visible
+from mcp_hub.masking import hide_head, visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,7 +59,7 @@ def stream_table(listed: "list[StreamStatus]", now: float, width: int) -> "Table
     made = tables.table(*columns, right=("age",), whole=("stream", "status", "age"))
     for status in listed:
         message = "" if status.message is msgspec.UNSET else " ".join(visible(status.message).split())
-        shown = message if len(message) <= _MESSAGE else message[: _MESSAGE - 1] + "…"
+        shown = hide_head(message, _MESSAGE, "…")
         state = tables.cell(status.status, _STYLES.get(status.status, "yellow"))
         created = tables.unix_time(status.created)
         age = "" if created is None else tables.age(created, now)

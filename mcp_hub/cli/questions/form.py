@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from mcp_hub.masking import hide_head
 from mcp_hub.types import JsonObject
 
 _YES: Final = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no": False, "false": False, "0": False}
@@ -234,7 +235,7 @@ def _one(field: Field, text: str) -> str:
     for each in field.choices:
         if text.lower() in (each.value.lower(), each.title.lower()):
             return each.value
-    raise Unfit(f"{text[:50]!r} is not one of the choices.")
+    raise Unfit(f"{hide_head(text, 50)!r} is not one of the choices.")
 
 
 def _many(field: Field, text: str) -> list[str]:

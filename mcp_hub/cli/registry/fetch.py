@@ -11,6 +11,7 @@ import httpx2
 from mcp_hub import __version__
 from mcp_hub.config.schema.remote import refused_place
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.masking import hide_head
 
 _LARGEST: Final = 1 << 20
 _SECONDS: Final = 20.0
@@ -46,7 +47,7 @@ def _read(path: Path) -> bytes:
 
 def _fetched(url: str) -> bytes:
     if (problem := refused_place(url, is_near=True)) is not None:  # http:// to this machine only
-        raise ConfigError(ConfigFinding("invalid_url", f"cannot be used: {problem}", url[:200]))
+        raise ConfigError(ConfigFinding("invalid_url", f"cannot be used: {problem}", hide_head(url, 200)))
     headers = {"accept": "application/json", "user-agent": f"mcp-hub/{__version__}", "accept-encoding": "identity"}
     content = bytearray()
     try:

@@ -181,7 +181,7 @@ def _start(kind: str, runtime: list[str], env: Mapping[str, str]) -> list[str]:
 def _identifier(package: RegistryPackage) -> str:
     name, version = package.identifier, package.version
     if not _NAME.fullmatch(name) or version is not None and not _VERSION.fullmatch(version):
-        raise _invalid(f"has {name[:200]!r} {(version or '')[:80]} as the name and the version of a package")
+        raise _invalid(f"has {hide_head(name, 200)!r} {(version or '')[:80]} as the name and the version of a package")
     match package.registry_type:
         case _ if version is None or "://" in name:
             return name
@@ -261,7 +261,7 @@ def _value(item: RegistryInput, label: str, given: Mapping[str, str]) -> _Parts 
 def _filled(template: str, variables: Mapping[str, RegistryInput], given: Mapping[str, str]) -> _Parts:
     """The text with its `{names}` filled in; a name that nobody explains stays as it is."""
     if (invalid := next((name for name in variables if not is_variable_name(name)), None)) is not None:
-        raise _invalid(f"has {invalid[:80]!r} as the name of a variable")
+        raise _invalid(f"has {hide_head(invalid, 80)!r} as the name of a variable")
     parts: _Parts = []
     at = 0
     for match in _VARIABLE.finditer(template):
@@ -281,7 +281,7 @@ def _variable_name(name: str) -> str:
 
 def _reference(name: str) -> Reference:
     if not is_variable_name(name):
-        raise _invalid(f"asks for a value for {name[:80]!r}, which is not the name of an environment variable")
+        raise _invalid(f"asks for a value for {hide_head(name, 80)!r}, which is not the name of an environment variable")
     return Reference(name)
 
 

@@ -10,7 +10,7 @@ from mcp_hub.cli.render import results
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Cancelled, Completed, Delta, Failed, InputReceived, InputRequired, Log, Progressed
-from mcp_hub.masking import visible
+from mcp_hub.masking import hide_head, visible
 from mcp_hub.protocol.rest.overview import CallSummary
 from mcp_hub.protocol.rest.servers import ServerInfo
 
@@ -100,7 +100,7 @@ def duration(seconds: float) -> str:
 
 
 def _cell(value: object) -> Text:
-    return Text(visible(" ".join(str(value).split()))[:_TEXT], no_wrap=True)
+    return Text(visible(hide_head(" ".join(str(value).split()), _TEXT))[:_TEXT], no_wrap=True)
 
 
 def _state(state: str) -> Text:
@@ -108,5 +108,5 @@ def _state(state: str) -> Text:
 
 
 def _line(head: str, text: str, style: str = "") -> Text:
-    said = "\n".join(visible(line) for line in text[:_LINE].splitlines())
+    said = "\n".join(visible(line) for line in hide_head(text, _LINE).splitlines())
     return Text(f"{head}: {said}" if head and said else head or said, style)

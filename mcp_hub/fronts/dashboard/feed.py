@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 from mcp_hub.fronts.dashboard.ports import HubView
 from mcp_hub.fronts.http.response import KEEP_ALIVE, StreamedResponse
 from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.rest.overview import CallSummary, DashboardBatch
 from mcp_hub.protocol.rest.servers import ServerList
@@ -30,7 +31,7 @@ class Feed:
     def __init__(self, watched: HubView, caller: Caller, cursor: str) -> None:
         found = _CURSOR.fullmatch(cursor)
         if found is None:
-            raise Problem(400, "invalid_cursor", f"a cursor is an epoch and a number, not {cursor[:50]!r}")
+            raise Problem(400, "invalid_cursor", f"a cursor is an epoch and a number, not {hide_head(cursor, 50)!r}")
         self._watched = watched
         self._caller = caller
         self._epoch, self._seq = found[1], int(found[2])

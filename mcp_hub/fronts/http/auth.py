@@ -16,6 +16,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from mcp_hub.masking import hide_head
 from mcp_hub.sessions.session import LOCAL, Caller
 
 _ONCE: Final = (b"host", b"origin", b"authorization")
@@ -93,11 +94,11 @@ class HttpAuth:
         """Why a request must not reach any route at all: Host against DNS rebinding, Origin against foreign pages."""
         host = headers.get(b"host", b"")
         if not self._host_passes(host):
-            said = f"host {_text(host)} is not served here. Allow it with hub.http.allowed_hosts."
+            said = f"host {_shown(host)} is not served here. Allow it with hub.http.allowed_hosts."
             return Refusal(421, "host_not_served", said)
         origin = headers.get(b"origin")
         if origin is not None and not self._origin_passes(_text(origin), _host_name(_text(host))):
-            said = f"origin {_text(origin)} is not allowed. Allow it with hub.http.cors or hub.http.allowed_origins."
+            said = f"origin {_shown(origin)} is not allowed. Allow it with hub.http.cors or hub.http.allowed_origins."
             return Refusal(403, "origin_not_allowed", said)
         return None
 
@@ -137,7 +138,9 @@ class HttpAuth:
     def narrowed(self, caller: Caller, profile: str) -> Caller | Refusal:
         """The caller with the profile that the URL names. For a caller bound to another one it does not exist."""
         if profile not in self._profiles or caller.profile not in (None, profile):
-            return Refusal(404, "unknown_profile", f"There is no profile {json.dumps(profile[:100])} for you.")
+            return Refusal(
+                404, "unknown_profile", f"There is no profile {json.dumps(hide_head(profile, 100))} for you."
+            )
         return replace(caller, profile=profile)
 
     def _host_passes(self, host: bytes) -> bool:
@@ -201,3 +204,7 @@ def _digest(token: bytes) -> bytes:
 
 def _text(raw: bytes) -> str:
     return raw.decode("latin-1")[:200]
+
+
+def _shown(raw: bytes) -> str:
+    return hide_head(raw.decode("latin-1"), 200)

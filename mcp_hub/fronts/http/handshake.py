@@ -25,6 +25,7 @@ from mcp_hub.fronts.mcp.binding import Binding
 from mcp_hub.fronts.mcp.client_requests import answered_elsewhere
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.batches import BATCHING, messages
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, id_key, raw_object, result_frame
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH
@@ -268,7 +269,7 @@ class HandshakeHttp:
             try:
                 await self._hub.subscribe(stored.session, uri)
             except RpcError as error:  # tried again when the client listens anew
-                log.info("subscription_refused", uri=uri[:200], reason=str(error))
+                log.info("subscription_refused", uri=hide_head(uri, 200), reason=str(error))
                 continue
             if uri not in stored.lapsed:
                 self._hub.unsubscribe(stored.session, uri)

@@ -21,6 +21,7 @@ from mcp_hub.fronts.mcp.subscriptions import ListenStreams
 from mcp_hub.fronts.mcp.tasks import task_methods
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.ids import new_session_id
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol import eras, extensions
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.kinds import BY_LIST_METHOD
@@ -127,7 +128,7 @@ class Binding:
         if method in self._added:
             return Deferred(self._added[method](session, params))
         if not eras.serves(session.era, method):
-            raise MethodNotFound(f"Method not found: {method[:200]}")
+            raise MethodNotFound(f"Method not found: {hide_head(method, 200)}")
         kind = BY_LIST_METHOD.get(method)
         if kind is not None:
             return self._list(session, kind, params)
@@ -215,7 +216,7 @@ def uninitialized(method: str) -> bytes:
     if method == "ping":
         return b"{}"
     if not eras.serves(Era.HANDSHAKE, method):
-        raise MethodNotFound(f"Method not found: {method[:200]}")
+        raise MethodNotFound(f"Method not found: {hide_head(method, 200)}")
     raise InvalidParams("not initialized: send initialize first, or _meta with a protocol version (2026-07-28)")
 
 
@@ -262,7 +263,7 @@ def _removed(problem: ToolRemoved, era: Era) -> bytes:
 def _level(raw: RawJson | None, what: str) -> str:
     level = _value(raw, what, str) if raw is not None else ""
     if level not in eras.LOG_LEVELS:
-        raise InvalidParams(f"{what}: unknown log level {level[:50]!r}; known: {', '.join(eras.LOG_LEVELS)}")
+        raise InvalidParams(f"{what}: unknown log level {hide_head(level, 50)!r}; known: {', '.join(eras.LOG_LEVELS)}")
     return level
 
 

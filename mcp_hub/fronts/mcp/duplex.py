@@ -24,6 +24,7 @@ from mcp_hub.fronts.mcp.responder import CallResponder
 from mcp_hub.fronts.mcp.subscriptions import ListenStream
 from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc import batches, envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, raw_object
 from mcp_hub.protocol.meta import RequestMeta, take_params
@@ -145,7 +146,7 @@ class Duplex:
             return
         id_, key = known
         if (earlier := self._open.get(key)) is not None:
-            shown = id_.decode("utf-8", "replace")[:100]
+            shown = hide_head(id_, 100)
             log.warning("request_id_reused", id=shown, method=message.method)
             if id_.startswith(b'"') != earlier.id.startswith(b'"'):
                 self._refuse(id_, RpcError(f"invalid request: id {shown} is in use", code=INVALID_REQUEST))

@@ -15,6 +15,7 @@ from mcp_hub.errors import EventsGone, InvalidParams, MethodNotFound, StoreError
 from mcp_hub.fronts.following import Following
 from mcp_hub.fronts.mcp.tasks import Answer
 from mcp_hub.hub import HubPort
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.extensions import STREAMS, declares
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.sessions.session import Session
@@ -39,7 +40,7 @@ class _Wanted(msgspec.Struct, forbid_unknown_fields=True):
         """The number of the event that the cursor stands behind. Raises `InvalidParams`."""
         text = self.cursor if self.cursor is not None else "0"
         if not _CURSOR.fullmatch(text):
-            raise InvalidParams(f"params.cursor: {text[:50]!r} is not a cursor of this stream")
+            raise InvalidParams(f"params.cursor: {hide_head(text, 50)!r} is not a cursor of this stream")
         return int(text)
 
 

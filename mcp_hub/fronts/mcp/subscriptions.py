@@ -13,6 +13,7 @@ from mcp_hub.fronts.mcp.announcer import Announcer
 from mcp_hub.fronts.mcp.task_notices import MOST_TASKS, TaskNotices
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, result_frame
 from mcp_hub.protocol.notifications import ACKNOWLEDGED, SUBSCRIPTION_ID, ListenFilter
 from mcp_hub.sessions.session import Session
@@ -107,7 +108,7 @@ class ListenStream:
             await self._hub.subscribe(self.session, uri)
             accepted.add(uri)
         except RpcError as error:
-            log.info("subscription_refused", uri=uri[:200], reason=str(error))
+            log.info("subscription_refused", uri=hide_head(uri, 200), reason=str(error))
 
 
 class ListenStreams:

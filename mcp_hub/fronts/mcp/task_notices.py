@@ -14,6 +14,7 @@ from mcp_hub.errors import HubError
 from mcp_hub.fronts.mcp.tasks import detailed_task
 from mcp_hub.hub import HubPort, StreamHandle
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes
 from mcp_hub.protocol.shape.tasks import NOTICE
 from mcp_hub.sessions.session import Session
@@ -62,7 +63,7 @@ class TaskNotices:
                 stream = await self._hub.stream(caller.principal, id_, caller.profile)
                 reader = stream.follow(self._wake, stream.info.last)
             except HubError as refused:
-                log.info("task_not_listened_to", stream=id_[:100], reason=str(refused))
+                log.info("task_not_listened_to", stream=hide_head(id_, 100), reason=str(refused))
             else:
                 self._watched[id_] = _Watched(stream, reader)
         self._wake()

@@ -31,6 +31,7 @@ from mcp_hub.fronts.rest.servers import Operator, RestServers
 from mcp_hub.fronts.rest.streams import RestStreams
 from mcp_hub.hub import HubPort
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 
 log = get_logger(__name__)
 
@@ -187,7 +188,7 @@ class _Resource:
             response = await handler(request)
         else:
             allow = ((b"allow", self._allowed.encode()),)
-            said = f"{method[:20]} is not allowed here. Allowed: {self._allowed}."
+            said = f"{hide_head(method, 20)} is not allowed here. Allowed: {self._allowed}."
             raise Problem(405, "method_not_allowed", said, headers=allow)
         if response is not None:
             await response(scope, receive, send)

@@ -22,6 +22,7 @@ from mcp_hub.fronts.rest.follow import Closing, Stopping, send_sse
 from mcp_hub.fronts.rest.info import info, outcome
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort, StreamHandle
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.capabilities import SUPERSET
 from mcp_hub.protocol.extensions import TASKS
@@ -93,7 +94,9 @@ class RestCalls:
         if body.tools is not UNSET:
             for wanted in (name, self._hub.selected(name, arguments)):
                 if wanted not in body.tools:
-                    raise Problem(404, "unknown_tool", f"Unknown tool: {wanted[:200]} is not among the selected tools")
+                    raise Problem(
+                        404, "unknown_tool", f"Unknown tool: {hide_head(wanted, 200)} is not among the selected tools"
+                    )
         return await self._serve(request, tool_call(name, arguments, body.meta))
 
     async def get_prompt(self, request: RestRequest) -> Response | None:

@@ -14,6 +14,7 @@ from mcp_hub.fronts.http.body import discard, read_body
 from mcp_hub.fronts.http.response import SSE_HEADERS, Fields, Receive, Scope, Send, StreamedResponse, until_disconnect
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.depth import is_deeper
 from mcp_hub.protocol.jsonrpc.envelope import without_lone_surrogates
 from mcp_hub.sessions.session import Caller
@@ -79,7 +80,9 @@ class RestRequest(Request):
         if text is None:
             return default
         if not _SECONDS.fullmatch(text):
-            raise Problem(400, "invalid_parameter", f"{name} has to be a number of seconds, not {text[:50]!r}")
+            raise Problem(
+                400, "invalid_parameter", f"{name} has to be a number of seconds, not {hide_head(text, 50)!r}"
+            )
         return min(float(text), MOST_WAIT)
 
     def count(self, name: str, default: int, most: int) -> int:
@@ -88,7 +91,9 @@ class RestRequest(Request):
         if text is None:
             return default
         if not _COUNT.fullmatch(text) or int(text) < 1:
-            raise Problem(400, "invalid_parameter", f"{name} has to be a whole number from 1 on, not {text[:50]!r}")
+            raise Problem(
+                400, "invalid_parameter", f"{name} has to be a whole number from 1 on, not {hide_head(text, 50)!r}"
+            )
         return min(int(text), most)
 
     @property

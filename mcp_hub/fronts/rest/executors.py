@@ -20,6 +20,7 @@ from mcp_hub.fronts.rest.exchange import EVENT_STREAM, JSON, RestRequest, answer
 from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.problem import Problem, problem_for
 from mcp_hub.fronts.rest.servers import check_unbound
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol import sse
 from mcp_hub.protocol.rest.executors import ExecutorBody, ExecutorEpoch, OfferPage, PostAnswer, PostBody
 from mcp_hub.sessions.session import Caller
@@ -180,7 +181,7 @@ def _number(request: RestRequest, header: str, otherwise: str | None = None) -> 
     if text is None:
         raise Problem(400, "missing_header", f"the header {header} is missing")
     if not _NUMBER.fullmatch(text):
-        raise Problem(400, "invalid_header", f"{header} has to be a whole number, not {text[:50]!r}")
+        raise Problem(400, "invalid_header", f"{header} has to be a whole number, not {hide_head(text, 50)!r}")
     return int(text)
 
 

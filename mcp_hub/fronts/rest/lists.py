@@ -19,6 +19,7 @@ from mcp_hub.fronts.rest.formats.search import ToolSearch
 from mcp_hub.fronts.rest.formats.tools import ToolExports
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.lists import PromptList, ResourceList
 from mcp_hub.types import PROGRAM, ClientKind, Era, Kind, Mode
 
@@ -93,5 +94,7 @@ def _client_kind(request: RestRequest) -> ClientKind:
     """For whom `expose` asks. Raises `Problem`."""
     wanted = request.query_params.get("expose", "full")
     if wanted not in _CLIENT_KINDS:
-        raise Problem(400, "unknown_expose", f"unknown expose {wanted[:50]!r}; known: {', '.join(_CLIENT_KINDS)}")
+        raise Problem(
+            400, "unknown_expose", f"unknown expose {hide_head(wanted, 50)!r}; known: {', '.join(_CLIENT_KINDS)}"
+        )
     return _CLIENT_KINDS[wanted]

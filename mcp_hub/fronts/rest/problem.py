@@ -23,6 +23,7 @@ from mcp_hub.errors import (
 )
 from mcp_hub.formats.errors import FormatRefused
 from mcp_hub.fronts.http.admission import TooFast
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.rest.problems import FailedCall
 from mcp_hub.protocol.rpc_errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
@@ -148,4 +149,4 @@ def problem_for(error: HubError) -> Problem:
 
 def unknown_server(name: str) -> Problem:
     """Of one that is not configured, or not the caller's."""
-    return Problem(404, "unknown_server", f'no server "{name[:100]}" is configured')
+    return Problem(404, "unknown_server", f'no server "{hide_head(name, 100)}" is configured')

@@ -17,6 +17,7 @@ from mcp_hub.fronts.rest.follow import Closing, send_ndjson, send_sse
 from mcp_hub.fronts.rest.info import detailed, durable, info, open_questions
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort, StreamHandle
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.rest.streams import InputBody, QuestionInfo, StreamList, StreamPage
 from mcp_hub.sessions.session import LOCAL
@@ -99,7 +100,7 @@ class RestStreams:
             raise Problem(409, "stream_ended", "The call has ended and has no open questions.")
         if body.key not in asked:
             still = ", ".join(asked) or "none"
-            raise Problem(404, "unknown_question", f"no question {body.key[:100]!r} is open (open: {still})")
+            raise Problem(404, "unknown_question", f"no question {hide_head(body.key, 100)!r} is open (open: {still})")
         row = await stream.answer(body.key, _outcome(body, asked[body.key]))
         return answer(info(self._hub, row), 202)
 
@@ -110,7 +111,7 @@ def _cursor(request: RestRequest) -> int:
     if text is None:
         text = request.query_params.get("after", "0")
     if not _CURSOR.fullmatch(text):
-        raise Problem(400, "invalid_cursor", f"a cursor is the number of an event, not {text[:50]!r}")
+        raise Problem(400, "invalid_cursor", f"a cursor is the number of an event, not {hide_head(text, 50)!r}")
     return int(text)
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed, Log, Progressed
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, raw_object
 from mcp_hub.types import HANDSHAKE, MODERN, Era, RawJson, RawObject
 
@@ -130,7 +131,7 @@ def _refuse_extension(members: RawObject, allowed: tuple[msgspec.Raw, ...]) -> N
     if kind != _COMPLETE and kind not in allowed:
         said = "asked for input that this client cannot be asked for"
         if kind != _ASKS:
-            said = f"returned result type {bytes(kind).decode()[:60]}, which this client did not negotiate"
+            said = f"returned result type {hide_head(bytes(kind), 60)}, which this client did not negotiate"
         raise RpcError(f"the server {said}", data={"upstream": {"resultType": msgspec.Raw(bytes(kind))}})
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from mcp_hub import errors
 from mcp_hub.errors import RpcError
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.rpc_errors import from_wire
 from mcp_hub.types import JsonObject, RawJson
@@ -70,7 +71,7 @@ def error_data(error: RpcError) -> tuple[RawJson, ...]:
     data: JsonObject = {"code": code, "class": kind.group, "retryable": is_retryable(error)}
     if error.is_outcome_unknown:
         data["outcome"] = "unknown"
-    data["detail"] = error.message[:_DETAIL]
+    data["detail"] = hide_head(error.message, _DETAIL)
     return (object_bytes(data)[:-1], b',"jsonrpc":', error.encoded(), b"}")
 
 

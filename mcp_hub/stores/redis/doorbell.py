@@ -126,7 +126,7 @@ class Doorbell:
             if is_plausible(entries[-1][0]):
                 self._places[name] = last
             else:
-                self._quarantine.whole(name, f"an entry has the time of another age: {last[:40]!r}")
+                self._quarantine.whole(name, f"an entry has the time of another age: {hide_head(last, 40)!r}")
             self._rings()
         elif name in followed:
             id_, _ = followed[name]

@@ -15,6 +15,7 @@ from redis.asyncio import Redis
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.stores.base import ReplicaNews, SessionRow
 from mcp_hub.stores.redis.keys import RedisKeys
 from mcp_hub.stores.redis.link import Link, LinkJob, script
@@ -140,7 +141,7 @@ def _decoded(id_: str, record: object) -> SessionRow:
     try:
         found = msgspec.msgpack.decode(record if isinstance(record, bytes) else b"", type=_Session)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise StoreError(f"session {id_[:40]}: its record is damaged: {error}") from None
+        raise StoreError(f"session {hide_head(id_, 40)}: its record is damaged: {error}") from None
     if not 0 <= found.expires < math.inf:
-        raise StoreError(f"session {id_[:40]}: its record is damaged: its end is out of range")
+        raise StoreError(f"session {hide_head(id_, 40)}: its record is damaged: its end is out of range")
     return SessionRow(id_, found.principal, found.body, found.expires)

@@ -157,7 +157,7 @@ def _size(line: bytes | LogRecord) -> int:
 
 
 def _shown(value: object) -> object:
-    return value if isinstance(value, _PLAIN) else hide_head(str(value).encode("utf-8", "replace"), _LONGEST)
+    return value if isinstance(value, _PLAIN) else hide_head(str(value), _LONGEST)
 
 
 def _iso(moment: float) -> str:

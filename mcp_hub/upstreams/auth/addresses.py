@@ -10,6 +10,7 @@ import anyio
 import httpx2
 
 from mcp_hub.config.schema.remote import is_this_machine, origin_parts, refused_address, refused_place
+from mcp_hub.masking import hide_head
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.auth.pinned import Pinned, resolved
 from mcp_hub.upstreams.remote.http_client import USER_AGENT, proxy, tls
@@ -80,7 +81,9 @@ class Addresses:
     def _check_name(self, url: str, what: str) -> None:
         if (problem := refused_place(url, is_near=self._is_near)) is not None:
             scheme, host, _ = origin_parts(url)
-            shown = f"{scheme[:20]}://{host[:80]}" if host else f"{scheme[:20] or 'no'}: URL"
+            shown = (
+                f"{hide_head(scheme, 20)}://{hide_head(host, 80)}" if host else f"{hide_head(scheme, 20) or 'no'}: URL"
+            )
             raise LoginFailed(f"the {what} {shown!r} is refused: {problem}")
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import httpx2
 import msgspec
 
-from mcp_hub.masking import hide, learn
+from mcp_hub.masking import hide_head, learn
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.wire.responses import origin
 
@@ -58,7 +58,7 @@ class _Refusal(msgspec.Struct):
 
 def challenge_of(header: str) -> dict[str, str]:
     """The parameters of the Bearer challenge in `WWW-Authenticate` (RFC 6750 §3), by lower-case name."""
-    text = header[:_LONGEST_CHALLENGE]
+    text = header if len(header) <= _LONGEST_CHALLENGE else header[:_LONGEST_CHALLENGE].rpartition(",")[0]
     start = _SCHEME.search(text)
     found: dict[str, str] = {}
     at = start.end() if start else len(text)
@@ -108,9 +108,8 @@ def is_usable(token: str) -> bool:
 
 
 def said(text: str) -> str:
-    """A foreign text, fit to be shown: one line of printable characters, not too long."""
-    shown = "".join(char if char.isprintable() else " " for char in text[: 2 * _SHOWN]).strip()
-    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+    """A foreign text, fit to be shown: one masked line of printable characters, not too long."""
+    return "".join(char if char.isprintable() else " " for char in hide_head(text.strip(), _SHOWN, "…"))
 
 
 def _refusal(response: httpx2.Response) -> _Refusal:
@@ -121,8 +120,8 @@ def _refusal(response: httpx2.Response) -> _Refusal:
 
 
 def _described(found: _Refusal) -> str:
-    about = f" ({said(hide(found.error_description))})" if found.error_description else ""
-    return f"{said(hide(found.error))}{about}" if found.error else ""
+    about = f" ({said(found.error_description)})" if found.error_description else ""
+    return f"{said(found.error)}{about}" if found.error else ""
 
 
 def _seconds(written: bytes) -> int | None:

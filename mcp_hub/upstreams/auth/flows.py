@@ -100,7 +100,7 @@ class _Login(msgspec.Struct, frozen=True):
         except OAuthFlowError as exc:
             if exc.__cause__ is not None:  # it is about the content of an answer, and repeats that
                 raise asking.nonsense() from None
-            raise asking.failed(said(hide(str(exc)))) from None
+            raise asking.failed(said(str(exc))) from None
         except (ValidationError, httpx2.InvalidURL, UnicodeError):
             raise asking.nonsense() from None
         finally:

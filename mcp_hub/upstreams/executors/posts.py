@@ -16,6 +16,7 @@ import msgspec
 from mcp_hub.call import Post
 from mcp_hub.errors import PostRefused, RpcError
 from mcp_hub.events import Completed, Delta, Failed, InputRequired
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import one_line
 from mcp_hub.protocol.shape.produced import PRODUCED, Produced, produced
 from mcp_hub.types import RawJson, RawObject
@@ -147,7 +148,7 @@ class Production:
         keys = [event.key for event in events if isinstance(event, InputRequired)]
         for place, key in enumerate(keys):
             if key in self._open or key in keys[:place]:
-                raise malformed(f'input-required: a question with the key "{key[:100]}" is open already.')
+                raise malformed(f'input-required: a question with the key "{hide_head(key, 100)}" is open already.')
         if len(self._open) + len(keys) > self._limits.questions:
             raise too_large("The call", self._limits.questions, "questions whose answers were not fetched")
         return set(keys)
@@ -238,7 +239,7 @@ def _read_events(post: Post) -> tuple[Produced, ...]:
 
 def _read_event(raw: RawJson, where: str) -> Produced:
     event = _decoded(raw, where, _Event)
-    where = f"{where} ({event.type[:50]})"
+    where = f"{where} ({hide_head(event.type, 50)})"
     if event.type in _HUBS_OWN:
         raise malformed(f"{where}: {_HUBS_OWN[event.type]}")
     if event.type not in PRODUCED:
@@ -257,7 +258,7 @@ def read_tools(tools: Sequence[RawJson], most: int, size: int) -> dict[str, byte
         if not _NAME.fullmatch(name):
             raise malformed(f"tools[{place}]: the name has to be 1 to 1024 characters without control characters.")
         if name in named:
-            raise malformed(f'tools[{place}]: "{name[:100]}" is there twice.')
+            raise malformed(f'tools[{place}]: "{hide_head(name, 100)}" is there twice.')
         named[name] = bytes(raw)
     return named
 

@@ -20,6 +20,7 @@ from mcp_hub.errors import Busy, ExecutorLost, InvalidParams, NotKept, PostRefus
 from mcp_hub.events import Completed, Failed, InputRequired
 from mcp_hub.ids import ids
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import Era, JsonObject, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
@@ -60,7 +61,9 @@ class ExecutorUpstream(LocalSource):
         `lease`: 5 to 3,600 seconds. Raises `PostRefused`.
         """
         if not _ID.fullmatch(executor_id):
-            raise malformed(f"Executor id {executor_id[:200]!r} has to be 1 to 128 letters, digits, '_', '-' or '.'.")
+            raise malformed(
+                f"Executor id {hide_head(executor_id, 200)!r} has to be 1 to 128 letters, digits, '_', '-' or '.'."
+            )
         if not 5 <= lease <= 3600:
             raise malformed(f"The lease has to be 5 to 3600 seconds, not {lease}.")
         named = read_tools(tools, self._limits.tools, self._limits.definitions)
@@ -175,7 +178,7 @@ class ExecutorUpstream(LocalSource):
 
     def _find(self, principal: str, executor_id: str, epoch: int | None = None) -> Executor:
         if (executor := self._executors.get((principal, executor_id))) is None:
-            said = f'Executor "{executor_id[:200]}" is unknown. Register it.'
+            said = f'Executor "{hide_head(executor_id, 200)}" is unknown. Register it.'
             raise PostRefused("unknown_executor_or_call", said)
         if epoch is not None and epoch != executor.epoch:
             raise stale(epoch, executor.epoch)
@@ -254,7 +257,7 @@ class ExecutorUpstream(LocalSource):
 
 def _unknown(tool_call_id: str) -> PostRefused:
     """It is also another principal's: nobody can tell the two apart."""
-    return PostRefused("unknown_executor_or_call", f'Tool call "{tool_call_id[:200]}" is unknown.')
+    return PostRefused("unknown_executor_or_call", f'Tool call "{hide_head(tool_call_id, 200)}" is unknown.')
 
 
 def _taken(tool: str, holder: str | None) -> PostRefused:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import msgspec
 import yaml
 
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.skills import MAIN, MOST_BYTES, SkillEntry, mime_type
 from mcp_hub.types import FileStamp, JsonObject
 from mcp_hub.upstreams.folders.tree import files_in, read_file
@@ -66,7 +67,7 @@ def scan(root: Path, before: Scan) -> Scan:
         {uri_of(path): path for path in served},
         tuple(skills.values()),
         tuple(_resource(path, files, skills) for path in served),
-        tuple(text.replace("\n", " ")[:500] for text in warnings[:_MOST_WARNINGS]),
+        tuple(hide_head(text, 500).replace("\n", " ") for text in warnings[:_MOST_WARNINGS]),
     )
 
 

@@ -15,7 +15,7 @@ from mcp_hub.call import Call, CallChannel, Gate
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import MethodNotFound, RpcError, UnknownEntry, UpstreamUnavailable
 from mcp_hub.events import Completed
-from mcp_hub.masking import hide
+from mcp_hub.masking import hide, hide_head
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
@@ -108,14 +108,14 @@ class FolderUpstream(LocalSource):
             return Completed(await self._contents(call, uri), MODERN)
         found = children(self._scan.paths, uri) if call.method == "resources/directory/read" else []
         if not found:
-            raise UnknownEntry(f"Not found: {uri[:500]}", data={"uri": uri})
+            raise UnknownEntry(f"Not found: {hide_head(uri, 500)}", data={"uri": uri})
         return Completed(object_bytes({"resultType": "complete", "resources": found}), MODERN)
 
     async def _contents(self, call: Call, uri: str) -> RawJson:
         """The file as it is listed now; one that has changed is listed anew first. Raises `RpcError`."""
         for _ in range(_LOOKS):
             if (path := self._scan.paths.get(uri)) is None:
-                raise UnknownEntry(f"Resource not found: {uri[:500]}", data={"uri": uri})
+                raise UnknownEntry(f"Resource not found: {hide_head(uri, 500)}", data={"uri": uri})
             try:
                 content = await anyio.to_thread.run_sync(_content, self._folder, path)
             except OSError:
@@ -124,7 +124,7 @@ class FolderUpstream(LocalSource):
                 return _result(uri, content)
             await self._look(anyio.current_time())
             self._ask_gate(call, uri)
-        raise RpcError(f"{uri[:500]} changes while it is read. Try again.")
+        raise RpcError(f"{hide_head(uri, 500)} changes while it is read. Try again.")
 
     def _ask_gate(self, call: Call, uri: str) -> None:
         """Whether the skills that this is a file of may be used as they are now. Raises `RpcError`."""

@@ -12,6 +12,7 @@ import msgspec
 
 from mcp_hub.errors import DeadlineExceeded, InvalidParams, RpcError
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import id_key, object_bytes, raw_object, read_as
 from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, SUBSCRIPTION_ID, ListenFilter
 from mcp_hub.protocol.rpc_errors import METHOD_NOT_FOUND
@@ -143,7 +144,9 @@ class ByListen:
                 self._lapse(old)
             old.scope.cancel()
         for uri in asked.resourceSubscriptions:
-            refused = InvalidParams(f'server "{self._peer.name}" does not watch {uri[:500]}.', data={"uri": uri})
+            refused = InvalidParams(
+                f'server "{self._peer.name}" does not watch {hide_head(uri, 500)}.', data={"uri": uri}
+            )
             self._wanted.settle(uri, None if uri in granted else refused)
         if self._has_gap and asked.list_methods:
             self._has_gap = False

@@ -13,6 +13,7 @@ import msgspec
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Progressed
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.extensions import without_mark
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object, read_as
@@ -115,7 +116,7 @@ class ModernTask(TaskPoll):
         if task.status in ("failed", "cancelled"):
             how = "was cancelled" if task.status == "cancelled" else "failed"
             raise self._failed(f"{how}: {read_as(task.statusMessage, str) or 'the server does not say why'}", {})
-        raise self._failed(f"is in the unknown state {task.status[:100]!r}", {"outcome": "unknown"})
+        raise self._failed(f"is in the unknown state {hide_head(task.status, 100)!r}", {"outcome": "unknown"})
 
     def _failed(self, how: str, data: JsonObject) -> RpcError:
         return RpcError(f'server "{self.call.upstream}": the task of this call {how}', data=self.about(data))

@@ -14,6 +14,7 @@ import anyio
 import msgspec
 
 from mcp_hub.errors import HttpRefused, RpcError, StartFailed, UpstreamLost
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol import eras, rpc_errors
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, notification_frame, object_bytes, read_as
 from mcp_hub.types import Era, JsonObject, RawJson
@@ -291,7 +292,9 @@ async def _discover(peer: Peer, sent: Callable[[Pending], object] = _ignored) ->
     versions = result.get("supportedVersions")
     common = [v for v in eras.MODERN_VERSIONS if isinstance(versions, list) and v in versions]
     if not common:
-        raise _NotModern("era_mismatch", f"server/discover names no version that this hub speaks: {versions}")
+        raise _NotModern(
+            "era_mismatch", f"server/discover names no version that this hub speaks: {hide_head(ascii(versions), 300)}"
+        )
     meta = result.get("_meta")
     info = meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
     return peer.settle(_info(Era.MODERN, common[-1], result, info))
@@ -341,7 +344,7 @@ async def _initialize(peer: Peer) -> PeerInfo:
     result = _decoded(raw, "initialize")
     version = result.get("protocolVersion")
     if not isinstance(version, str) or version in eras.MODERN_VERSIONS or not _VERSION.fullmatch(version):
-        said = ascii(version)[:_LONGEST_SAID]
+        said = hide_head(ascii(version), _LONGEST_SAID)
         raise Incompatible("era_mismatch", f"initialize settled on no handshake version: {said}")
     peer.settle(_info(Era.HANDSHAKE, version, result, result.get("serverInfo")))
     if peer.wire.can_send:
@@ -381,4 +384,4 @@ def _refusal_code(exc: RpcError) -> str:
 
 
 def _encoded(exc: RpcError) -> str:
-    return bytes(exc.encoded()).decode("utf-8", "replace")[:300]
+    return hide_head(bytes(exc.encoded()), 300)

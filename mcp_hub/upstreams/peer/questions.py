@@ -15,6 +15,7 @@ import msgspec
 from mcp_hub import aio
 from mcp_hub.call import Call, CallChannel, CallEnded, Question
 from mcp_hub.errors import MethodNotFound, RpcError
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol import questions
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, id_key, object_bytes, raw_object, read_as
@@ -171,7 +172,7 @@ class OpenRequests:
 
     def _refusal(self, id_: bytes, method: str, params: RawJson, asker: Asker | None) -> RpcError | None:
         if method not in questions.QUESTIONS:
-            return MethodNotFound(f"This client does not support the method {method[:100]}.")
+            return MethodNotFound(f"This client does not support the method {hide_head(method, 100)}.")
         if asker is None or asker[0].method not in PARKABLE:
             return _nobody(method)
         if id_key(id_) in self._open:

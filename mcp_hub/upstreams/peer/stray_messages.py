@@ -87,16 +87,16 @@ class StrayMessages:
         write = log.info if is_grave else log.debug
         if self._logged[is_grave] <= _MOST[is_grave]:
             said = {name: _text(params[name]) for name in ("logger", "data") if name in params}
-            write("upstream_log", upstream=self._server, severity=severity[:20], **said)
+            write("upstream_log", upstream=self._server, severity=hide_head(severity, 20), **said)
         elif self._logged[is_grave] == _MOST[is_grave] + 1:
-            write("upstream_log_floods", upstream=self._server, severity=severity[:20])
+            write("upstream_log_floods", upstream=self._server, severity=hide_head(severity, 20))
 
 
 def _text(raw: msgspec.Raw) -> str:
     """The beginning of a text, or of what else was sent, without secrets and control characters."""
     whole = memoryview(raw)
     text = read_as(raw, str) if len(whole) <= 8 * _SHOWN else None
-    return shown(hide_head(whole if text is None else text.encode(), _SHOWN))[:_SHOWN]
+    return shown(hide_head(whole if text is None else text, _SHOWN))[:_SHOWN]
 
 
 class _Abandoned(msgspec.Struct):

@@ -14,6 +14,7 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import Busy, HttpRefused, RpcError, UpstreamLost, UpstreamUnavailable
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.rpc_errors import INVALID_PARAMS, METHOD_NOT_FOUND
 from mcp_hub.types import Era, JsonObject, RawJson, RawObject
@@ -164,7 +165,7 @@ class TaskPoll(ABC):
     def unknown(self, why: str) -> TaskUnknown:
         """The error for a task that the server does not have."""
         return TaskUnknown(
-            f'server "{self.call.upstream}" does not know task {self.known.task[:100]} of this call: {why}',
+            f'server "{self.call.upstream}" does not know task {hide_head(self.known.task, 100)} of this call: {why}',
             data=self.about({"outcome": "unknown"}),
         )
 

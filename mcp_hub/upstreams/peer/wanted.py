@@ -9,6 +9,7 @@ import anyio
 
 from mcp_hub.errors import RpcError
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.notices import Notices
 
 log = get_logger(__name__)
@@ -84,7 +85,7 @@ class WantedResources:
                 self._changes.note((self._server, uri), uri)
         else:
             self.watched.discard(uri)
-            log.info("upstream_subscription_refused", upstream=self._server, uri=uri[:200], reason=str(error))
+            log.info("upstream_subscription_refused", upstream=self._server, uri=hide_head(uri, 200), reason=str(error))
         self._end_attempt(uri, error)
 
     def drop(self, uri: str) -> None:

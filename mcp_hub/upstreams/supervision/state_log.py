@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.peer.state import PeerInfo
 from mcp_hub.upstreams.process.last_output import OUTPUT, exception_of
@@ -50,9 +51,4 @@ def brief(reason: str | None) -> str:
     last = output.rpartition(" | ")[2]
     if last and last not in said and exception_of([said]) is None:
         said = f"{said}{OUTPUT}{last}"
-    return cut(said, LONGEST - len(end)) + end
-
-
-def cut(text: str, room: int) -> str:
-    """The text, or as much of it as there is room for."""
-    return text if len(text) <= room else f"{text[: room - 1]}…"
+    return hide_head(said, LONGEST - len(end), "…") + end

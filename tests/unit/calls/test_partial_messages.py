@@ -9,6 +9,7 @@ import pytest
 
 from mcp_hub.calls.progress import PartialText
 from mcp_hub.events import CallEvent, Delta, Log, Progressed
+from mcp_hub.masking import learn
 from mcp_hub.types import PartialForm
 from tests.unit.calls.durable_hub import DurableCall, DurableHub
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
@@ -170,3 +171,13 @@ async def test_messages_are_stored_as_they_were_sent() -> None:
     assert [event for event in follower.events if isinstance(event, Progressed)] == [
         event for event in said(call) if isinstance(event, Progressed)
     ]
+
+
+@pytest.mark.parametrize("form", ["line", "text"])
+def test_no_piece_of_a_secret_begins_a_message_that_is_cut(form: PartialForm) -> None:
+    secret = "Zq7Xv8Wk9Vj5Ug4Te3Sd2"
+    learn([secret])
+    for pad in range(len(secret)):
+        (said,) = shown(form, f"{secret} " * 100 + "." * pad)
+        assert said and "***" in said
+        assert not [secret[at : at + 4] for at in range(len(secret) - 3) if secret[at : at + 4] in said], pad

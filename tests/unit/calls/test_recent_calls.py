@@ -12,7 +12,7 @@ from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.errors import RpcError
-from mcp_hub.events import Cancelled, Completed, Ending, Failed
+from mcp_hub.events import Cancelled, Completed, Ending, Failed, Progressed
 from mcp_hub.ids import new_call_id
 from mcp_hub.masking import learn
 from mcp_hub.types import Era
@@ -28,11 +28,16 @@ class Clients:
         return "c"
 
 
-def ended(name: str = "echo", ending: Ending | None = None) -> CallRecord:
+def begun(name: str) -> CallRecord:
     asked = msgspec.Raw(msgspec.json.encode(name))
     call = Call(new_call_id(), "a", "tools/call", {}, {}, "s", "p", Era.MODERN, {}, asked=asked)
     record = new_record(call, cast("object", None), TimeLimits(1, 1), FixedClock())  # type: ignore[arg-type]  # never run
     record.log.begin()
+    return record
+
+
+def ended(name: str = "echo", ending: Ending | None = None) -> CallRecord:
+    record = begun(name)
     record.log.append(ending or Completed(b"{}"))
     return record
 
@@ -71,3 +76,24 @@ def test_a_failure_says_why_without_secrets() -> None:
     recent.ended(ended(ending=Cancelled("enough")), Outcome.CANCELLED, 6)
     shown = [(call.status, call.message) for call in recent.newest()]
     assert shown == [("cancelled", "enough"), ("failed", "no such row: ***")]
+
+
+def test_no_piece_of_a_secret_is_left_where_a_text_is_cut() -> None:
+    secret = "Zq7Xv8Wk9Vj5Ug4Te3Sd2"
+    learn([secret])
+    recent = RecentCalls(Clients())
+    for pad in range(len(secret)):
+        text = "." * pad + f"{secret} " * 50
+        recent.ended(ended(text), Outcome.OK, 6)
+        recent.ended(ended(ending=Failed(RpcError(text, raw=b"{}"))), Outcome.RPC_ERROR, 6)
+        recent.ended(ended(ending=Cancelled(text)), Outcome.CANCELLED, 6)
+        record = begun(text)
+        record.is_short = False
+        record.log.append(Progressed(1.0, rest={"message": msgspec.Raw(msgspec.json.encode(text))}))
+        (live,) = recent.live([record], 6)
+        shown = [(call.name, call.message) for call in (*recent.newest()[:3], live)]
+        assert not [piece for piece in pieces(secret) if piece in str(shown)], pad
+
+
+def pieces(secret: str) -> list[str]:
+    return [secret[at : at + 4] for at in range(len(secret) - 3)]

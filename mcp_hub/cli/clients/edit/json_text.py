@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.cli.clients.edit.splices import CannotEdit, Splice, indent_of, line_start, newline_of
+from mcp_hub.masking import hide_head
 from mcp_hub.types import JsonObject
 
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]|//[^\n]*|/\*.*?\*/)*+", re.DOTALL)
@@ -113,7 +114,9 @@ def _object(text: str, start: int, depth: int) -> Span:
         member = Member(place, _value(text, _skipped(text, colon + 1), depth + 1))
         key = json.loads(name[0], strict=False)
         if key in members:
-            raise CannotEdit(f"line {_line(text, place)} has a name for the second time: {json.dumps(key)[:80]}")
+            raise CannotEdit(
+                f"line {_line(text, place)} has a name for the second time: {hide_head(json.dumps(key), 80)}"
+            )
         members[key] = member
         place = _skipped(text, member.value.end)
         if text.startswith(",", place):

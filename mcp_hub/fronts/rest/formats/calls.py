@@ -27,6 +27,7 @@ from mcp_hub.fronts.rest.formats.followed import FollowedCall, FollowedCalls
 from mcp_hub.fronts.rest.formats.options import ToolSelection, selection, wanted_format
 from mcp_hub.fronts.rest.problem import Problem, problem_for, unknown_server
 from mcp_hub.hub import HubPort
+from mcp_hub.masking import hide_head
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import JsonObject, Kind
 
@@ -142,7 +143,7 @@ class FormatCalls:
         is_listed = chosen.tools is None or {name, inner} <= chosen.tools
         is_of_server = chosen.server is None or (entry is not None and entry.server == chosen.server)
         if not (is_listed and is_of_server):
-            raise Problem(404, "unknown_tool", f"Unknown tool: {inner[:200]} is not among the selected tools")
+            raise Problem(404, "unknown_tool", f"Unknown tool: {hide_head(inner, 200)} is not among the selected tools")
 
 
 @lru_cache(_KEPT)

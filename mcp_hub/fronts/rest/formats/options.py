@@ -11,6 +11,7 @@ from mcp_hub.formats.providers import Format
 from mcp_hub.formats.tools import PROGRAMMATIC
 from mcp_hub.fronts.rest.exchange import RestRequest
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
+from mcp_hub.masking import hide_head
 
 _FLAGS: Final = {"": False, "0": False, "false": False, "1": True, "true": True}
 _SHOWN: Final = 50
@@ -32,7 +33,7 @@ class ToolSelection(msgspec.Struct, frozen=True):
             raise unknown_server(self.server)
         missing = sorted((self.tools or frozenset()).difference(names))
         if missing:
-            said = ", ".join(name[:_SHOWN] for name in missing[:5])
+            said = ", ".join(hide_head(name, _SHOWN) for name in missing[:5])
             raise Problem(404, "unknown_tool", f"tools= names tools that are not listed: {said}. See GET /v1/tools.")
 
 
@@ -52,7 +53,9 @@ def export_options(request: RestRequest) -> ExportOptions:
     """The options of the query. Raises `Problem`, `FormatRefused`."""
     into, callers = wanted_format(request.query_params.get("format", Format.MCP)), request.query_params.get("callers")
     if callers not in (None, "direct", "programmatic"):
-        raise Problem(400, "invalid_parameter", f"callers has to be direct or programmatic, not {callers[:_SHOWN]!r}")
+        raise Problem(
+            400, "invalid_parameter", f"callers has to be direct or programmatic, not {hide_head(callers, _SHOWN)!r}"
+        )
     if callers == "programmatic" and into not in PROGRAMMATIC:
         known = ", ".join(PROGRAMMATIC)
         raise Problem(400, "invalid_parameter", f"callers=programmatic is for {known}: models of {into} lack it")
@@ -74,7 +77,7 @@ def wants_groups(request: RestRequest) -> bool:
     """Whether the tools of each server are a group. Raises `Problem`."""
     by = request.query_params.get("group")
     if by not in (None, "server"):
-        raise Problem(400, "invalid_parameter", f"group has to be server, not {by[:_SHOWN]!r}")
+        raise Problem(400, "invalid_parameter", f"group has to be server, not {hide_head(by, _SHOWN)!r}")
     return by is not None
 
 
@@ -82,7 +85,7 @@ def wanted_format(name: str) -> Format:
     """The format of this name. Raises `FormatRefused`."""
     if name not in list(Format):
         known = ", ".join([*Format, *Connector])
-        raise FormatRefused("unknown_format", f'unknown format "{name[:_SHOWN]}". Use one of: {known}.')
+        raise FormatRefused("unknown_format", f'unknown format "{hide_head(name, _SHOWN)}". Use one of: {known}.')
     return Format(name)
 
 
@@ -99,5 +102,5 @@ def flag(request: RestRequest, name: str) -> bool:
     """A parameter that is 1 or 0. Raises `Problem`."""
     value = request.query_params.get(name, "")
     if value not in _FLAGS:
-        raise Problem(400, "invalid_parameter", f"{name} has to be 1 or 0, not {value[:_SHOWN]!r}")
+        raise Problem(400, "invalid_parameter", f"{name} has to be 1 or 0, not {hide_head(value, _SHOWN)!r}")
     return _FLAGS[value]

@@ -27,6 +27,7 @@ from mcp_hub.fronts.rest.formats.followed import FollowedCall, FollowedCalls
 from mcp_hub.fronts.rest.formats.options import ToolSelection, flag, selection
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.calls import CallsAnswer, PromptedAnswer, PromptedBody, PromptedSection
 from mcp_hub.sessions.session import Session
 from mcp_hub.types import Era, JsonObject, Kind
@@ -57,7 +58,7 @@ class PromptedTools:
         """The section for a prompt. Raises `Problem`, `FormatRefused`."""
         format, style = _format(request), request.query_params.get("style", _STYLES[0])
         if style not in _STYLES:
-            said = f"style has to be one of {', '.join(_STYLES)}, not {style[:_SHOWN]!r}"
+            said = f"style has to be one of {', '.join(_STYLES)}, not {hide_head(style, _SHOWN)!r}"
             raise Problem(400, "invalid_parameter", said)
         tools = await self._tools(self._calls.session(request.caller), selection(request))
         made = tool_section(format, tools, style=cast(Literal["schemas", "signatures"], style))
@@ -183,7 +184,7 @@ def _format(request: RestRequest) -> PromptFormat:
     """Raises `FormatRefused`."""
     name = request.query_params.get("format", "")
     if name not in FORMATS:
-        said = f'unknown format "{name[:_SHOWN]}"' if name else "format= is missing"
+        said = f'unknown format "{hide_head(name, _SHOWN)}"' if name else "format= is missing"
         raise FormatRefused("unknown_format", f"{said}. Use one of: {', '.join(FORMATS)}.")
     return FORMATS[name]
 

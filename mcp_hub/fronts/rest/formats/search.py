@@ -13,6 +13,7 @@ from mcp_hub.fronts.rest.exchange import RestRequest, answer
 from mcp_hub.fronts.rest.formats.options import ToolSelection, flag, selection, wanted_format, wants_groups
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.hub import HubPort
+from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.lists import FoundTool, FoundTools, SearchBody
 from mcp_hub.types import Era, JsonObject, Kind
 
@@ -117,5 +118,5 @@ def _needed(query: str | None) -> str:
 def _is_full(detail: str) -> bool:
     """Raises `Problem` for a detail that is not known."""
     if detail not in ("brief", "full"):
-        raise Problem(400, "invalid_parameter", f"detail has to be brief or full, not {detail[:50]!r}")
+        raise Problem(400, "invalid_parameter", f"detail has to be brief or full, not {hide_head(detail, 50)!r}")
     return detail == "full"

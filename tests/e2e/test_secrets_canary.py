@@ -202,11 +202,11 @@ async def visit(scene: Scene, tokens: tuple[str | None, ...]) -> None:
                 scene.said[f"{odd[:10]} {number}"] = f"{answer.headers}{answer.text}"
 
 
-def command(scene: Scene, *args: str) -> str:
+def command(root: Path, secrets: dict[str, Any], *args: str) -> str:
     """What a command of the same configuration says."""
-    env = {**os.environ, **scene.env, "MCP_HUB_STATE_DIR": str(scene.root / "state-of-commands")}
-    line = [sys.executable, "-m", "mcp_hub", *args, "--config", str(scene.root / "servers.yaml")]
-    done = subprocess.run(line, env=env, cwd=scene.root, capture_output=True, timeout=60, check=False)
+    env = {**os.environ, **secrets, "MCP_HUB_STATE_DIR": str(root / "state-of-commands")}
+    line = [sys.executable, "-m", "mcp_hub", *args, "--config", str(root / "servers.yaml")]
+    done = subprocess.run(line, env=env, cwd=root, capture_output=True, timeout=60, check=False)
     assert b"Traceback" not in done.stderr, done.stderr
     return (done.stdout + done.stderr).decode("utf-8", "replace")
 
@@ -257,6 +257,6 @@ async def test_no_canary_is_in_a_file_of_the_hub(scene: Scene) -> None:
 )
 @pytest.mark.first(3)
 async def test_no_canary_is_in_what_a_command_says(scene: Scene, args: tuple[str, ...]) -> None:
-    said = await anyio.to_thread.run_sync(command, scene, *args)
+    said = await anyio.to_thread.run_sync(command, scene.root, scene.env, *args)
     assert hits(said) == [] and len(said) > 20
     assert args[0] != "check" or "args[2]" in said, "that it will be an argument is said"

@@ -16,7 +16,7 @@ from mcp_hub.catalog.pins import label_of, subject_of
 from mcp_hub.fronts.dashboard.ports import Login
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
 from mcp_hub.hub import HubPort
-from mcp_hub.masking import hide
+from mcp_hub.masking import hide, hide_head
 from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
     ClientInstall,
@@ -55,7 +55,9 @@ class HubCuration(msgspec.Struct, frozen=True):
         if body.action == "reject":
             subject, tool = subject_of(body.tool)
             if subject != "tool":
-                raise Problem(400, "invalid_params", f"Only a tool can be hidden, not {hide_head(label_of(body.tool), 200)!r}.")
+                raise Problem(
+                    400, "invalid_params", f"Only a tool can be hidden, not {hide_head(label_of(body.tool), 200)!r}."
+                )
             await self.file.write({body.server: {tool: ToolOverride(hide=True)}})
             return
         await anyio.to_thread.run_sync(self.approvals.approve, body.server, body.tool, body.digest)

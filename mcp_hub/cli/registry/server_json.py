@@ -10,6 +10,7 @@ import msgspec
 from mcp_hub.config.load.interpolate import Reference, Unresolved, is_variable_name, joined, split_text
 from mcp_hub.config.load.locate import line_of_half
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.masking import hide_head
 from mcp_hub.types import JsonObject
 
 _RUNTIMES: Final = {"npm": ("npx", "bunx"), "pypi": ("uvx",), "oci": ("docker", "podman")}
@@ -161,7 +162,7 @@ def _of_package(package: RegistryPackage, given: Mapping[str, str]) -> RegistryC
     if invalid := [
         item.name for item in package.environment_variables if item.name is not None and not is_variable_name(item.name)
     ]:
-        raise _invalid(f"has {invalid[0][:80]!r} as the name of an environment variable")
+        raise _invalid(f"has {hide_head(invalid[0], 80)!r} as the name of an environment variable")
     env = dict(_named(package.environment_variables, given, str))
     runtime = _start(kind, _arguments(package.runtime_arguments, given), env)
     arguments = _arguments(package.package_arguments, given)
@@ -181,7 +182,9 @@ def _start(kind: str, runtime: list[str], env: Mapping[str, str]) -> list[str]:
 def _identifier(package: RegistryPackage) -> str:
     name, version = package.identifier, package.version
     if not _NAME.fullmatch(name) or version is not None and not _VERSION.fullmatch(version):
-        raise _invalid(f"has {hide_head(name, 200)!r} {(version or '')[:80]} as the name and the version of a package")
+        raise _invalid(
+            f"has {hide_head(name, 200)!r} {hide_head(version or '', 80)} as the name and the version of a package"
+        )
     match package.registry_type:
         case _ if version is None or "://" in name:
             return name
@@ -200,7 +203,7 @@ def _of_remote(detail: ServerDetail, given: Mapping[str, str]) -> JsonObject:
         said = f"{detail.name} has no package that the hub can start (npm, pypi, oci over stdio) and no remote: {kinds}"
         raise ConfigError(ConfigFinding("unsupported_package", said))
     if invalid := [item.name for item in remote.headers if item.name is not None and not _HEADER.fullmatch(item.name)]:
-        raise _invalid(f"has {invalid[0][:80]!r} as the name of a header")
+        raise _invalid(f"has {hide_head(invalid[0], 80)!r} as the name of a header")
     try:
         url = joined(_filled(remote.url or "", remote.variables, given))
         headers = dict(_named(remote.headers, given, _variable_name))
@@ -281,7 +284,9 @@ def _variable_name(name: str) -> str:
 
 def _reference(name: str) -> Reference:
     if not is_variable_name(name):
-        raise _invalid(f"asks for a value for {hide_head(name, 80)!r}, which is not the name of an environment variable")
+        raise _invalid(
+            f"asks for a value for {hide_head(name, 80)!r}, which is not the name of an environment variable"
+        )
     return Reference(name)
 
 

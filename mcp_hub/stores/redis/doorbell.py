@@ -17,6 +17,7 @@ from mcp_hub import aio
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.stores.redis.keys import RedisKeys
 from mcp_hub.stores.redis.link import WRONG_TYPE
 from mcp_hub.stores.redis.quarantine import Quarantine

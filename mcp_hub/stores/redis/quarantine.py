@@ -11,6 +11,7 @@ from typing import Final
 
 from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.stores.redis.keys import quarantined
 from mcp_hub.stores.redis.link import Command, Link, LinkJob, Reply, script
 from mcp_hub.stores.redis.scripts import SET_ASIDE, SET_PARTS_ASIDE
@@ -80,7 +81,7 @@ class Quarantine:
 
 def log_set_aside(key: str, reason: str, parts: list[bytes]) -> None:
     """One line for one key, however many of its parts were bad."""
-    shown = [ascii(part.decode("utf-8", "replace"))[:80] for part in parts[:_SHOWN]]
+    shown = [hide_head(ascii(part.decode("utf-8", "replace")), 80) for part in parts[:_SHOWN]]
     about = {"parts": shown, "count": len(parts)} if parts else {}
     log.warning("record_set_aside", key=key, kept_in=quarantined(key), reason=reason, **about)
 

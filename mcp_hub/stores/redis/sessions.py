@@ -92,7 +92,9 @@ class RedisSessions:
         """Tells of the changes behind the entry `after`; the last entry. Raises `RedisError`, `OSError`."""
         while entries := await self._entries(client, after):
             if bad := [id_ for id_, _ in entries if not is_plausible(id_)]:
-                self._quarantine.whole(self._keys[2], f"an entry has the time of another age: {bad[0][:40]!r}")
+                self._quarantine.whole(
+                    self._keys[2], f"an entry has the time of another age: {hide_head(bad[0], 40)!r}"
+                )
                 return after
             after = entries[-1][0].decode()
             others = [fields for _, fields in entries if _text(fields, b"by") != self._own]

@@ -238,6 +238,11 @@ def named_loop() -> Iterator[None]:
             _running.name = _named.before
 
 
+def now() -> float:
+    """The time of the running loop in seconds: that of timers."""
+    return asyncio.get_running_loop().time()
+
+
 def call_soon(callback: Callable[[], None]) -> None:
     """In the next pass of the event loop."""
     asyncio.get_running_loop().call_soon(callback)

@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from mcp_hub.errors import HubError, RpcError
-from mcp_hub.events import CallEvent, Completed
+from mcp_hub.events import CallEvent, Completed, Ending
 from mcp_hub.protocol.capabilities import SUPERSET
 from mcp_hub.protocol.questions import ELICIT, can_answer
 from mcp_hub.types import (
@@ -110,7 +110,12 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class CallChannel(Protocol):
-    """Where an upstream puts what happens to one call. Endings are returned or raised, never sent."""
+    """Where an upstream puts what happens to one call. Endings are returned or raised, never sent.
+
+    `stopping` is the ending that somebody else has chosen for the call, while its handler still runs.
+    """
+
+    stopping: Ending | None = None
 
     def send(self, event: CallEvent) -> None:
         """Append an event; never blocks, never raises. After the call has ended it is counted and dropped."""

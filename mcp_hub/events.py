@@ -10,10 +10,26 @@ from typing import Final, Self
 import msgspec
 
 from mcp_hub.errors import RpcError
+from mcp_hub.masking import hide_head
 from mcp_hub.types import Era, RawJson, RawObject
 
 BY_CLIENT: Final = "cancelled by the client"
 """The reason of a call whose client has taken its request back, or ended its session."""
+
+
+_CLIENTS_REASON: Final = f"{BY_CLIENT}: "
+_LONGEST_REASON: Final = 1000
+"""Characters of a client's reason that are kept and passed on."""
+
+
+def cancelled_by_client(reason: str | None) -> str:
+    """The reason of a call whose client has cancelled it, with the client's own `reason`, if it gave any."""
+    return f"{_CLIENTS_REASON}{hide_head(reason, _LONGEST_REASON)}" if reason else BY_CLIENT
+
+
+def is_by_client(reason: str | None) -> bool:
+    """Whether a cancelled call was cancelled by its own client, which gets no answer any more."""
+    return reason is not None and (reason == BY_CLIENT or reason.startswith(_CLIENTS_REASON))
 
 
 def said_of_cancel(reason: str | None) -> str:
@@ -180,12 +196,20 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Cancelled(msgspec.Struct, frozen=True, gc=False):
-    """The call was ended from outside. Where its own client did so (`BY_CLIENT`) that gets no answer any more."""
+    """The call was ended from outside. Where its own client did so (`is_by_client`) that gets no answer any more."""
 
     reason: str | None = None
 
 
 Ending = Completed | Failed | Cancelled
+
+
+def reason_of_client(ending: Ending | None) -> str | None:
+    """The words of the client that has cancelled a call; None if it gave none, or the call ends otherwise."""
+    reason = ending.reason if isinstance(ending, Cancelled) else None
+    return reason.removeprefix(_CLIENTS_REASON) if reason and reason.startswith(_CLIENTS_REASON) else None
+
+
 CallEvent = (
     Started
     | Progressed

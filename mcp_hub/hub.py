@@ -130,7 +130,7 @@ class HubPort:
         if offer.epoch != epoch:
             offer.renew(epoch)
         profile, client_kind = session.caller.profile, self.client_kind(session)
-        is_settled = partial(self.catalog.is_settled, client_kind)
+        is_settled = partial(self.catalog.is_settled, client_kind, came=offer.came)
         view, deadline = self.catalog.exposed(profile, client_kind, offer.mode), client_kind.soft_deadline
         facts = _Facts(
             self.changes.version,
@@ -241,7 +241,7 @@ class HubPort:
     async def _finding(self, session: Session) -> ToolFinder:
         """Where `find_tools` looks for the session, once a list could be answered."""
         profile = session.caller.profile
-        await self.catalog.settled(self.client_kind(session))
+        await self.catalog.settled(self.client_kind(session), came=session.offer.came)
         view, rules = self.catalog.view(profile).for_model, self.catalog.rules(profile)
         return ToolFinder(
             view=view,
@@ -312,7 +312,7 @@ class HubPort:
         """
         if self.view(session).resolve_uri(uri) is None:
             # its server may be on its way up: wait as long as a list would
-            await self.catalog.settled(self.client_kind(session))
+            await self.catalog.settled(self.client_kind(session), came=session.offer.came)
         server, own = self._origin(session, uri)
         try:
             await self._subscriptions.add(session, (server, own), uri)

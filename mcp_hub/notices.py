@@ -5,7 +5,7 @@ each; a reader that fell behind takes every resource for updated. Replicas of a 
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -75,6 +75,7 @@ class Notices:
         self._notices: OrderedDict[Origin, dict[str, tuple[int, bytes]]] = OrderedDict()
         self._lost = 0
         self._messages: deque[tuple[int, str, bytes]] = deque(maxlen=_MOST_MESSAGES)
+        self._takers: dict[str, Callable[[bytes], bool]] = {}
 
     def bump(self) -> None:
         """A state or a list has changed."""
@@ -106,9 +107,26 @@ class Notices:
 
     def tell(self, session: str, frame: bytes) -> None:
         """A message for one handshake session alone."""
+        if (take := self._takers.get(session)) is not None and take(frame):
+            return
         self.noted += 1
         self._messages.append((self.noted, session, frame))
         self._wake()
+
+    def tell_at_once(self, session: str, take: Callable[[bytes], bool] | None) -> None:
+        """`take` gets each message for the session as it comes, so that it stays before what follows; None: no longer.
+
+        It returns whether the message is on its way; one that is not waits for a reader like any other.
+        """
+        if take is None:
+            self._takers.pop(session, None)
+        else:
+            self._takers[session] = take
+
+    @property
+    def listening(self) -> Collection[str]:
+        """The sessions that get their messages as they come."""
+        return self._takers.keys()
 
     def messages(self, session: str, after: int) -> list[bytes]:
         """The session's messages since `noted` was `after`, oldest first; of a reader far behind, the newest."""

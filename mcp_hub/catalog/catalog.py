@@ -1,6 +1,7 @@
 """The current view of every profile: built when something changed and somebody asks, never on a timer.
 
-A list waits only for servers that are on their first way up, until `first_list_wait` seconds after the start.
+A list waits only for servers that are on their first way up, until `first_list_wait` seconds after its client came, or,
+where the client is the hub's own, after the start.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,16 +42,19 @@ _MOST_GONE: Final = 1024  # profiles without rules that are remembered: sessions
 
 
 class _FirstList(msgspec.Struct, frozen=True):
-    """Until when a list waits: seconds from `started`, unless the kind of client has its own."""
+    """Until when a list waits: `wait` seconds, unless the kind of client has its own.
+
+    They count from `started`, or from when the client came, if that was later.
+    """
 
     clock: Clock
     started: float
     wait: float
 
-    def left(self, client: ClientKind | None) -> float:
+    def left(self, client: ClientKind | None, came: float) -> float:
         """Seconds that a list may still wait."""
         own = None if client is None else client.first_list_wait
-        return self.started + (self.wait if own is None else own) - self.clock.now()
+        return max(self.started, came) + (self.wait if own is None else own) - self.clock.now()
 
 
 class Catalog:
@@ -208,17 +212,20 @@ class Catalog:
             return done
         return of_skill(call.method, done, call.upstream, exported, lambda uri: resources.resolve(uri) is not None)
 
-    def is_settled(self, client: ClientKind | None = None, kind: Kind | None = None) -> bool:
-        """Whether a list may be answered now, to a client of this kind; one of some `kind` must not be outdated."""
-        is_late = self._first_list.left(client) <= 0
+    def is_settled(self, client: ClientKind | None = None, kind: Kind | None = None, came: float = 0.0) -> bool:
+        """Whether a list may be answered now, to a client of this kind; one of some `kind` must not be outdated.
+
+        `came`: when the client came, by the clock of the catalog; a list waits from then on, or from the hub's start.
+        """
+        is_late = self._first_list.left(client, came) <= 0
         if not is_late and any(map(_on_first_way_up, self._upstreams.values())):
             return False
         return kind is None or not outdated(self._upstreams.values(), kind)
 
-    async def settled(self, client: ClientKind | None = None, kind: Kind | None = None) -> None:
-        """Waits until a list may be answered, to a client of this kind; lists of a `kind` are read again in need."""
-        with anyio.move_on_after(self._first_list.left(client)):
-            while not self.is_settled(client):
+    async def settled(self, client: ClientKind | None = None, kind: Kind | None = None, came: float = 0.0) -> None:
+        """Waits until a list may be answered, as `is_settled`; lists of a `kind` are read again in need."""
+        with anyio.move_on_after(self._first_list.left(client, came)):
+            while not self.is_settled(client, came=came):
                 await self._changes.wait(self._changes.version)
         if kind is not None:
             await refreshed(self._upstreams.values(), kind)

@@ -28,7 +28,7 @@ from mcp_hub.catalog.skills.held import HeldSkills
 from mcp_hub.errors import InvalidParams
 from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.protocol.kinds import KINDS
-from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Origin, Snapshot
+from mcp_hub.types import OWN, CacheHint, Era, JsonObject, Kind, Origin, Snapshot
 
 _TOOL: Final = Kind.TOOL
 _WAITING: Final = (_TOOL, Kind.PROMPT, Kind.TEMPLATE)  # the kinds that may wait for an approval, besides skills
@@ -39,6 +39,7 @@ _MAX_PAGES = 256  # all pages of 10,000 entries at 100 a page, in both eras
 _MAX_COMPARED = 100
 _MAX_COMPARED_LENGTH = 64
 _LIKENESS = 0.5
+_MISSPELT = 0.8  # the likeness of a name and a misspelling of it
 _NEAR = 0.85  # of the likeness of the best name; one that is less like it is noise
 
 
@@ -137,8 +138,15 @@ class CatalogView:
         folded = {exported[:_MAX_COMPARED_LENGTH].lower(): exported for exported in known}
         pool = nlargest(_MAX_COMPARED, folded, key=lambda text: sum(gram in text for gram in grams))
         close = get_close_matches(wanted, pool, n, _LIKENESS)
-        least = _NEAR * SequenceMatcher(None, wanted, close[0]).ratio() if close else 0.0
-        return [folded[text] for text in close if SequenceMatcher(None, wanted, text).ratio() >= least]
+        likeness = {text: SequenceMatcher(None, wanted, text).ratio() for text in close}
+        # the hub's own tools are next to no tool of a server: they are named only for a misspelling of theirs
+        near = {text: own for text, own in likeness.items() if own >= _MISSPELT or not self._is_hubs(folded[text])}
+        least = _NEAR * max(near.values(), default=0.0)
+        return [folded[text] for text, own in near.items() if own >= least]
+
+    def _is_hubs(self, exported: str) -> bool:
+        entry = self._tools.get(exported)
+        return entry is not None and entry.server == OWN
 
     def page(self, kind: Kind, era: Era, cursor: str | None, size: int) -> bytes:
         """The encoded list result: `size` entries after `cursor`. Raises: InvalidParams for an unknown cursor."""

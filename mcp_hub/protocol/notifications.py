@@ -10,8 +10,9 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub.protocol.jsonrpc.envelope import read_as
 from mcp_hub.protocol.kinds import KINDS
-from mcp_hub.types import Kind
+from mcp_hub.types import Kind, RawObject
 
 UPDATED: Final = "notifications/resources/updated"
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
@@ -42,6 +43,11 @@ class ListenFilter(msgspec.Struct, frozen=True, omit_defaults=True):
 def list_changed(kind: Kind) -> str:
     """The notification for a changed list of this kind; resources and their templates share one."""
     return f"notifications/{KINDS[kind].capability}/list_changed"
+
+
+def given_reason(params: RawObject) -> str | None:
+    """The `reason` in the params of a cancellation, for people; None if there is none, or it is not a text."""
+    return read_as(params.get("reason", b"null"), str)
 
 
 def covering(uri: str) -> Iterator[str]:

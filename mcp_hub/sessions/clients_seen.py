@@ -49,10 +49,14 @@ class SeenClient(msgspec.Struct):
 class ClientsSeen:
     """Finds the kind of a session's client by `kind_of`, and remembers that it came at the time `now`.
 
-    To be given to a hub in place of `kind_of`.
+    To be given to a hub in place of `kind_of`. `clock` is the hub's, in seconds.
     """
 
-    def __init__(self, kind_of: Callable[[Session], ClientKind], now: Callable[[], float]) -> None:
+    def __init__(
+        self, kind_of: Callable[[Session], ClientKind], now: Callable[[], float], clock: Callable[[], float]
+    ) -> None:
+        self._clock = clock
+        self._came: OrderedDict[object, float] = OrderedDict()
         self._kind_of = kind_of
         self._now = now
         self._clients: OrderedDict[object, SeenClient] = OrderedDict()
@@ -76,9 +80,17 @@ class ClientsSeen:
                 self._clients.popitem(last=False)
         else:
             self._clients.move_to_end(key)
+        if not session.caller.has_own_hub:
+            session.offer.arrive(self._arrival(session.id if is_lasting or session.offer.apps is not None else key))
         client.last, client.kind, client.mode = now, kind, session.offer.mode
         self._remember(session.id, client)
         return kind
+
+    def _arrival(self, client: object) -> float:
+        """When this client was seen first, by the hub's clock."""
+        if client not in self._came and len(self._came) >= _SESSIONS:
+            self._came.popitem(last=False)
+        return self._came.setdefault(client, self._clock())
 
     def _remember(self, session: str, client: SeenClient) -> None:
         if session not in self.by_session and len(self.by_session) >= _SESSIONS:

@@ -36,7 +36,8 @@ class ClientOffer(msgspec.Struct):
     `kind` is that of a program; that of other clients is looked up. `mode` is how the client was first listed tools,
     which it keeps. `lists` are the digests of the lists that it knows, if changes are announced to it at all. `apps`
     are the servers whose apps it has read, None where the session ends with its request. `facts` is what the hub
-    derived from all this, its own, and `epoch` counts the settings that it was looked up in.
+    derived from all this, its own, and `epoch` counts the settings that it was looked up in. `came` is when the client
+    came, by the hub's clock, 0 for one that has the hub for itself.
     """
 
     kind: ClientKind | None = None
@@ -45,6 +46,11 @@ class ClientOffer(msgspec.Struct):
     facts: object = None
     epoch: int = 0
     apps: dict[str, None] | None = None
+    came: float = 0.0
+
+    def arrive(self, came: float) -> None:
+        """The client came at this time."""
+        self.came = came
 
     def renew(self, epoch: int) -> None:
         """Other settings hold since the last look: all that was derived from them is looked up again."""

@@ -9,7 +9,7 @@ import msgspec
 from mcp_hub.app.dashboard.operators import Operators
 from mcp_hub.calls.history.recent import RecentCalls
 from mcp_hub.calls.runner import CallRecord
-from mcp_hub.clock import wall_time
+from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.sessions.clients_seen import ClientsSeen
 from mcp_hub.sessions.session import Session
 from mcp_hub.stores.keyed_files import KeyedFiles
@@ -34,5 +34,5 @@ class Seen(msgspec.Struct, frozen=True):
         under_way: Callable[[], Iterable[CallRecord]],
     ) -> Self:
         """Nobody has come yet. `kinds` finds the kind of a client, `under_way` are the calls that run."""
-        clients = ClientsSeen(kinds, wall_time)
+        clients = ClientsSeen(kinds, wall_time, SystemClock().now)
         return cls(clients, RecentCalls(clients), Operators(under_way), config, records)

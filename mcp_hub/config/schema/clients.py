@@ -49,10 +49,12 @@ UNKNOWN_CLIENT: Final = "unknown"  # the entry for every client that no other en
 _MAX_TOOLS: Final = 240
 # the default timeout of the TypeScript SDK is 60 s
 # the first list of an agent built with the Agents SDK of OpenAI may take 5 s
-_UNKNOWN: Final = ClientSettings(soft_deadline=45.0, max_tools=_MAX_TOOLS, defers_tools=False, first_list_wait=3.5)
 _PATIENT: Final = 8.0  # seconds for the first list of clients that wait for 20 s or more
-# seconds: its clients lose progress that they read together with the result (docs/clients.md)
+# seconds: clients of the TypeScript SDKs lose progress that they read together with the result (docs/clients.md)
 _TYPESCRIPT: Final = 0.005
+_UNKNOWN: Final = ClientSettings(
+    soft_deadline=45.0, max_tools=_MAX_TOOLS, defers_tools=False, first_list_wait=3.5, result_gap=_TYPESCRIPT
+)
 _OPENAI: Final = 120  # tools: more than 128, some of them the client's own, are refused by OpenAI-style interfaces
 
 BUILT_IN_CLIENTS: Final[Mapping[str, ClientSettings]] = {
@@ -63,7 +65,6 @@ BUILT_IN_CLIENTS: Final[Mapping[str, ClientSettings]] = {
         defers_tools=True,
         first_list_wait=_PATIENT,
         one_line=True,
-        result_gap=_TYPESCRIPT,
     ),
     # its timeout is 240 s, even with progress; it silently drops tools beyond 256
     "claude-desktop": ClientSettings(
@@ -71,13 +72,12 @@ BUILT_IN_CLIENTS: Final[Mapping[str, ClientSettings]] = {
         matches=["claude-ai"],
         max_tools=_MAX_TOOLS,
         first_list_wait=_PATIENT,
-        result_gap=_TYPESCRIPT,
     ),
     # its timeout is 300 s; a server has 10 s to start, its first list included
-    "codex": ClientSettings(soft_deadline=240.0, matches=["codex-mcp-client"], max_tools=_OPENAI, first_list_wait=6.0),
-    "cursor": ClientSettings(
-        matches=["cursor-vscode"], max_tools=_OPENAI, first_list_wait=_PATIENT, result_gap=_TYPESCRIPT
+    "codex": ClientSettings(
+        soft_deadline=240.0, matches=["codex-mcp-client"], max_tools=_OPENAI, first_list_wait=6.0, result_gap=0.0
     ),
+    "cursor": ClientSettings(matches=["cursor-vscode"], max_tools=_OPENAI, first_list_wait=_PATIENT),
     "openai": ClientSettings(matches=["openai-mcp*"], max_tools=_OPENAI),
     "vscode": ClientSettings(matches=["Visual Studio Code*"], max_tools=_OPENAI, first_list_wait=_PATIENT),
     # nothing is known of their limits; they are entries so that `mcp-hub install` can name them
@@ -86,13 +86,13 @@ BUILT_IN_CLIENTS: Final[Mapping[str, ClientSettings]] = {
     "copilot": ClientSettings(matches=["github-copilot*"], max_tools=_OPENAI),
     "devin": ClientSettings(matches=["windsurf*"]),
     "gemini": ClientSettings(matches=["gemini-cli*"], first_list_wait=_PATIENT),  # it waits for 10 min
-    "goose": ClientSettings(matches=["goose-*"]),
-    "junie": ClientSettings(),
+    "goose": ClientSettings(matches=["goose-*"], result_gap=0.0),
+    "junie": ClientSettings(result_gap=0.0),
     "kiro": ClientSettings(),
     "lm-studio": ClientSettings(matches=["lmstudio*"]),
     "opencode": ClientSettings(first_list_wait=_PATIENT),  # `mcp-hub install` lets it wait for 30 s
-    "warp": ClientSettings(),
-    "zed": ClientSettings(),
+    "warp": ClientSettings(result_gap=0.0),
+    "zed": ClientSettings(result_gap=0.0),
     # a hub in front of this one: it applies these rules for its own clients
     "mcp-hub": ClientSettings(
         soft_deadline="never",
@@ -100,6 +100,7 @@ BUILT_IN_CLIENTS: Final[Mapping[str, ClientSettings]] = {
         expose="full",
         max_result_tokens=0,
         first_list_wait=_PATIENT,
+        result_gap=0.0,
     ),
     UNKNOWN_CLIENT: _UNKNOWN,
 }

@@ -13,7 +13,7 @@ import msgspec
 from mcp_hub.aio import Bell
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Busy, RpcError, StoreError
-from mcp_hub.events import BY_CLIENT
+from mcp_hub.events import BY_CLIENT, cancelled_by_client
 from mcp_hub.fronts.http.admission import Rate
 from mcp_hub.fronts.http.batches import answer_batch
 from mcp_hub.fronts.http.call_response import Housekeeper
@@ -28,6 +28,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.batches import BATCHING, messages
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, id_key, raw_object, result_frame
+from mcp_hub.protocol.notifications import given_reason
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH
 from mcp_hub.sessions.session import Caller, Session, Sessions
 from mcp_hub.sessions.stored import ChangedElsewhere, StoredSession
@@ -224,9 +225,11 @@ class HandshakeHttp:
             lapsed.ring()
 
     async def _cancelled(self, client: ClientCalls, request: HttpRequest) -> None:
-        raw = (raw_object(request.message.params) or {}).get("requestId")
+        params = raw_object(request.message.params) or {}
+        raw = params.get("requestId")
         if raw is not None:
-            await self._resumption.cancel(client, id_key(bytes(raw)), BY_CLIENT)
+            reason = cancelled_by_client(given_reason(params))
+            await self._resumption.cancel(client, id_key(bytes(raw)), reason)
 
     async def get(self, http: HttpExchange) -> None:
         """The session's own stream: what belongs to no request, since the last one closed. A newer one replaces it.

@@ -44,7 +44,8 @@ class Announcer:
         """The notifications for what comes next; the same again until `sent`."""
         while True:
             await self._hub.changes.wait_any(*self._place)
-            await anyio.sleep(_DEBOUNCE)
+            if not self._hub.changes.messages(self._session.id, self._place[1]):
+                await anyio.sleep(_DEBOUNCE)
             place = self._hub.changes.version, self._hub.changes.noted
             lists = self._digests() if place[0] != self._place[0] else {}
             self._untold = lists, place

@@ -149,12 +149,12 @@ class Binding:
                 return self._introduction(session)
 
     def _is_settled(self, session: Session, kind: Kind | None = None) -> bool:
-        return self._hub.catalog.is_settled(self._hub.client_kind(session), kind)
+        return self._hub.catalog.is_settled(self._hub.client_kind(session), kind, session.offer.came)
 
     async def _settled(
         self, session: Session, answer: Callable[[], bytes | CallHandle], kind: Kind | None = None
     ) -> bytes | CallHandle:
-        await self._hub.catalog.settled(self._hub.client_kind(session), kind)
+        await self._hub.catalog.settled(self._hub.client_kind(session), kind, session.offer.came)
         return answer()
 
     def _list(self, session: Session, kind: Kind, params: RawObject) -> Reply:

@@ -13,7 +13,7 @@ import anyio
 import msgspec
 
 from mcp_hub.errors import Busy, HubStopping, RpcError
-from mcp_hub.events import BY_CLIENT
+from mcp_hub.events import cancelled_by_client
 from mcp_hub.fronts.bonds import ClientBond
 from mcp_hub.fronts.mcp.announcer import Announcer
 from mcp_hub.fronts.mcp.binding import Binding, Deferred, Listen, uninitialized
@@ -28,6 +28,7 @@ from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc import batches, envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, raw_object
 from mcp_hub.protocol.meta import RequestMeta, take_params
+from mcp_hub.protocol.notifications import given_reason
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era, RawJson
@@ -76,13 +77,7 @@ class Duplex:
     """
 
     def __init__(
-        self,
-        hub: HubPort,
-        binding: Binding,
-        caller: Caller,
-        on_modern: OnModern,
-        *,
-        bond: ClientBond | None = None,
+        self, hub: HubPort, binding: Binding, caller: Caller, on_modern: OnModern, *, bond: ClientBond | None = None
     ) -> None:
         self.closed = anyio.Event()
         self._hub = hub
@@ -115,9 +110,17 @@ class Duplex:
                 tasks.cancel_scope.cancel()
         finally:
             if self._session is not None:
+                self._hub.changes.tell_at_once(self._session.id, None)
                 self._hub.end(self._session)
             if self.closed.is_set():
                 self._abandon()
+
+    def _take_message(self, frame: bytes) -> bool:
+        """Sends a notification for the session, if the client reads."""
+        is_read = not (self._wire.is_congested or self._wire.is_closed)
+        if is_read:
+            self._wire.send(frame)
+        return is_read
 
     async def answered(self) -> None:
         """Waits until no request waits for its answer; streams of changes have none."""
@@ -175,6 +178,7 @@ class Duplex:
         if method == "initialize" and self._session is None:
             self._bond.meet(Era.HANDSHAKE)
             self._session, result = self._binding.initialize(self._caller, params)
+            self._hub.changes.tell_at_once(self._session.id, self._take_message)
             self._answer(id_, result)
             self._tasks.start_soon(self._announce, Announcer(self._hub, self._session))
             return
@@ -264,7 +268,7 @@ class Duplex:
             followed.close()
             for frame in followed.withdrawn():
                 self._wire.send(frame)
-            followed.call.cancel(BY_CLIENT)
+            followed.call.cancel(cancelled_by_client(given_reason(params)))
         elif followed is not None:
             followed.cancel()
 

@@ -12,7 +12,6 @@ import msgspec
 from mcp_hub.call import EarlyOutput, Question, Reader
 from mcp_hub.errors import CallCancelled, EventsGone, RpcError
 from mcp_hub.events import (
-    BY_CLIENT,
     CallEvent,
     Cancelled,
     Completed,
@@ -21,6 +20,7 @@ from mcp_hub.events import (
     InputRequired,
     Log,
     Progressed,
+    is_by_client,
     said_of_cancel,
 )
 from mcp_hub.fronts.mcp.client_requests import CallQuestions, ClientRequests
@@ -288,7 +288,7 @@ class CallResponder:
                 self._fail(error)
             case Cancelled(reason):
                 self._become(ResponderState.ENDED)
-                if reason != BY_CLIENT:
+                if not is_by_client(reason):
                     self._fail(CallCancelled(said_of_cancel(reason)))
             case _:
                 pass  # started; deltas travel with the streams extension, or as messages that the hub made of them

@@ -2,7 +2,8 @@
 
 Such a message belongs to the only call in flight, or to the session that has all calls in flight. A call that was given
 up counts as in flight until it is answered after all or the server has logged nothing for a while. With `logs: shared`
-a log message may also go to every session that asked for its level, if all calls in flight are of one principal.
+a log message may also go to every session that asked for its level, if all calls in flight are of one principal. One
+that comes within a second after the last call belongs to that call's session, if no other one called meanwhile.
 """
 
 from collections import deque
@@ -12,11 +13,12 @@ from typing import Final
 import anyio
 import msgspec
 
+from mcp_hub import aio
 from mcp_hub.call import Call
 from mcp_hub.events import Log
 from mcp_hub.protocol.eras import level_admits
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
-from mcp_hub.types import LogFlow, LogRule
+from mcp_hub.types import Era, LogFlow, LogRule
 from mcp_hub.upstreams.peer.questions import PARKABLE, Asker
 from mcp_hub.upstreams.peer.stray_messages import AbandonedCalls
 from mcp_hub.upstreams.peer.tasks import ServerTasks
@@ -24,6 +26,12 @@ from mcp_hub.wire.base import Pending
 
 _MOST_LOGGED: Final = 64
 """Log messages that came as events and are remembered until they come as messages; the oldest makes room."""
+
+
+_LATE: Final = 1.0
+"""Seconds after the answer of a call in which its log messages may come, as on a stream of their own over HTTP."""
+_MOST_LATE: Final = 32
+"""Log messages after one call that are passed on."""
 
 
 class ServerLogs:
@@ -38,19 +46,41 @@ class ServerLogs:
         """From now on messages go by this rule."""
         self.rule = rule
 
-    def count(self, *, is_sent: bool) -> None:
-        """A message went to a call, to those of several sessions, or else is kept in the hub's log."""
+    def count(self, *, is_sent: bool, is_counted: bool = False) -> None:
+        """A message went to a call, to those of several sessions, or else is kept in the hub's log.
+
+        `is_counted`: it was counted as kept before.
+        """
         self._sent += is_sent
-        self._kept += not is_sent
+        self._kept += -1 if is_counted else not is_sent
 
     def flow(self) -> LogFlow:
         return LogFlow(self.rule, self._sent, self._kept)
 
 
-class Callers:
-    """The calls in flight at one server: its `requests` that have a call, and its `tasks`."""
+class _LastCall(msgspec.Struct):
+    """The call that ended last, when that was, and when the last call of another session ended, in the loop's time.
 
-    def __init__(self, requests: Callable[[], Iterable[Pending]], tasks: ServerTasks) -> None:
+    `late` counts the log messages that came after it.
+    """
+
+    call: Call | None = None
+    ended: float = -_LATE
+    other_ended: float = -_LATE
+    late: int = 0
+
+
+class Callers:
+    """The calls in flight at one server: its `requests` that have a call, and its `tasks`.
+
+    `is_ordered`: what the server sends comes in one order, a log message before the answer of its call.
+    """
+
+    def __init__(
+        self, requests: Callable[[], Iterable[Pending]], tasks: ServerTasks, *, is_ordered: bool = True
+    ) -> None:
+        self.is_ordered = is_ordered
+        self._last = _LastCall()
         self._requests = requests
         self._tasks = tasks
         self._abandoned = AbandonedCalls()
@@ -86,6 +116,31 @@ class Callers:
     def answered(self, id_: int) -> None:
         """A call that was given up has been answered after all."""
         self._abandoned.answered(id_)
+
+    def ended(self, call: Call) -> None:
+        """A call has its answer."""
+        last = self._last
+        if last.call is not None and last.call.session != call.session:
+            last.other_ended = last.ended
+        last.call, last.ended, last.late = call, aio.now(), 0
+
+    def late_listener(self, level: str) -> str | None:
+        """The session that a log message of this level is for which comes just after a call; None if nobody's.
+
+        Only sessions of the handshake era take messages outside of a request.
+        """
+        last, now = self._last, aio.now()
+        call = last.call
+        if call is None or call.era is not Era.HANDSHAKE or last.late >= _MOST_LATE:
+            return None
+        if now - last.ended > _LATE or now - last.other_ended <= _LATE or any(self._in_flight(with_tasks=True)):
+            return None
+        sessions = {given_up.session for given_up in self._abandoned.calls(anyio.current_time(), is_question=False)}
+        if sessions - {call.session} or not (call.log_level is None or level_admits(call.log_level, level)):
+            return None
+        last.late += 1
+        self._logs.count(is_sent=True, is_counted=True)
+        return call.session
 
     def suspect(self, requests: Iterable[Pending] | None = None) -> None:
         """An answer that cannot be read may have been for one of these requests, or for any."""
@@ -133,6 +188,8 @@ class Callers:
     def _sole_asker(self, *, is_question: bool) -> Asker | None:
         """The newest call, one that may ask before any other, if all calls in flight are of one session."""
         sessions = {call.session for call in self._abandoned.calls(anyio.current_time(), is_question=is_question)}
+        if not (is_question or self.is_ordered):
+            sessions |= self._just_ended()
         found: Asker | None = None
         for asker in self._in_flight(with_tasks=not is_question):
             sessions.add(asker[0].session)
@@ -141,6 +198,13 @@ class Callers:
             if found is None or asker[0].method in PARKABLE:
                 found = asker
         return found
+
+    def _just_ended(self) -> set[str]:
+        """Sessions whose calls ended so recently that log messages of theirs may come; at most two of them."""
+        last, now = self._last, aio.now()
+        if last.call is None or now - last.ended > _LATE:
+            return set()
+        return {last.call.session} if now - last.other_ended > _LATE else {last.call.session, ""}
 
     def _listeners(self, level: str) -> Iterable[Asker]:
         """The newest call of each session that asked for the level, if all calls in flight are of one principal."""

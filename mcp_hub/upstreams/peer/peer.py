@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel
 from mcp_hub.errors import Busy, RpcError, UpstreamLost
-from mcp_hub.events import Completed, Log, Progressed
+from mcp_hub.events import Completed, Log, Progressed, reason_of_client
 from mcp_hub.masking import hide
 from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.capabilities import to_modern
@@ -83,7 +83,7 @@ class Peer(WireHandler):
         self._observer: Observer | None = None
         self._elicitations = Elicitations()
         self._last_envelope: tuple[JsonObject | None, str | None, PeerInfo | None, RawObject] = None, None, None, {}
-        self.callers = Callers(lambda: self.wire.requests.pending.values(), self.tasks)
+        self.callers = Callers(lambda: self.wire.requests.pending.values(), self.tasks, is_ordered=not is_remote)
         unclear = UnclearQuestions(self.callers.may_ask, lambda message: self.callers.asker(message, None))
         self._asked = OpenRequests(
             lambda frame: self.wire.send(frame), self._elicitations.asked, unclear, self.callers.other
@@ -198,18 +198,19 @@ class Peer(WireHandler):
         if not (is_complete(message.result) if era is MODERN else begins(message.result, b"{")):
             return None
         self.said += 1
+        self.callers.ended(context(pending)[0])
         return Completed(message.result if has_mark(message.result) is None else without_mark(message.result), era)
 
     def abandon(self, call: Call, pending: Pending) -> None:
         """Cancels the request of a call that was begun; its server may still log or ask for it for a while."""
         if self.wire.requests.abandon(pending):
-            self.wire.send(_cancellation(pending.id))
+            self.wire.send(_cancellation(pending.id, context(pending)[1]))
         self.callers.abandon(call, pending.id)
 
     async def finish(self, call: Call, channel: CallChannel, pending: Pending, *, may_follow: bool = True) -> Completed:
         """The rest of a call that was begun. `may_follow`: questions in the answer are put to the caller here."""
         try:
-            message = await self.wire.answer(pending, _cancellation)
+            message = await self.wire.answer(pending, lambda id_: _cancellation(id_, channel))
             self.said += 1
         except NotSent:
             raise
@@ -219,6 +220,7 @@ class Peer(WireHandler):
             self.callers.abandon(call, pending.id)
             raise
         try:
+            self.callers.ended(call)
             result = self._result(message)
             done = Completed(without_mark(result) if has_mark(result) else result, self.info.era)
         except RpcError as error:
@@ -342,7 +344,12 @@ class Peer(WireHandler):
         level = envelope.read_as(params["level"], str)
         if level is None:
             return
-        if not self.callers.log(level, message, source):
+        if self.callers.log(level, message, source):
+            return
+        session = self.callers.late_listener(level) if source is None else None
+        if session is not None and self._observer is not None:
+            self._observer.on_message(session, envelope.notification_frame("notifications/message", message.params))
+        else:
             self.strays.log(level, params)
 
     def on_late_answer(self, id_: int) -> None:
@@ -361,8 +368,10 @@ class Peer(WireHandler):
         self.list_changes.announce(())
 
 
-def _cancellation(id_: int) -> bytes:
-    return envelope.notification_frame("notifications/cancelled", b'{"requestId":%d}' % id_)
+def _cancellation(id_: int, channel: CallChannel | None = None) -> bytes:
+    reason = None if channel is None else reason_of_client(channel.stopping)
+    said = b"" if reason is None else b',"reason":' + object_bytes(reason)
+    return envelope.notification_frame("notifications/cancelled", b'{"requestId":%d%b}' % (id_, said))
 
 
 def _number(raw: msgspec.Raw) -> float:

@@ -14,7 +14,7 @@ import msgspec
 
 from mcp_hub import aio
 from mcp_hub.call import Call, CallChannel, CallEnded, Question
-from mcp_hub.errors import MethodNotFound, RpcError
+from mcp_hub.errors import InvalidParams, MethodNotFound, RpcError
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import questions
 from mcp_hub.protocol.jsonrpc import envelope
@@ -32,6 +32,9 @@ _LOOK: Final = 0.02
 """Seconds that a question waits whose call is not known, and between two looks for it."""
 _MOST_URLS: Final = 256
 """Elicitations by URL of one server that are remembered; the oldest goes first."""
+
+_FORM: Final = msgspec.Raw(b"{}")
+"""The params of an elicitation in the usual mode, as far as capabilities go."""
 
 Asker = tuple[Call, CallChannel]
 
@@ -181,7 +184,11 @@ class OpenRequests:
             return RpcError(f"{MOST_QUESTIONS} requests of this server are already open.")
         call, _ = asker
         lack = call.lack(method, params)
-        return MethodNotFound(f"{method}: {lack}") if lack is not None else None
+        if lack is None:
+            return None
+        # a mode that the client lacks is a wrong member (2025-11-25, client/elicitation "Error Handling")
+        has_other_mode = method == questions.ELICIT and call.lack(method, _FORM) is None
+        return (InvalidParams if has_other_mode else MethodNotFound)(f"{method}: {lack}")
 
     def withdraw(self, params: RawJson) -> None:
         """The server cancels one of its requests (`notifications/cancelled`)."""

@@ -162,6 +162,19 @@ async def test_each_kind_of_client_waits_for_its_own_time_since_the_process_was_
 
 
 @virtual
+async def test_list_waits_from_when_its_client_came() -> None:
+    world = World()
+    await sleep(WAIT + 60)
+    came = LoopClock().now()
+    assert world.catalog.is_settled() and not world.catalog.is_settled(came=came)
+    await sleep(2)
+    began = LoopClock().now()
+    await world.catalog.settled(came=came)
+    assert LoopClock().now() - began == pytest.approx(WAIT - 2)
+    assert world.catalog.is_settled(came=came)
+
+
+@virtual
 async def test_a_server_that_is_tried_again_is_not_waited_for() -> None:
     world = World()
     world.git.becomes(UpstreamState.BACKING_OFF)

@@ -95,6 +95,15 @@ def test_full_lists_just_the_tools_unless_results_are_cut_or_calls_answered_earl
     assert listed(rules, replace(ANYBODY, own=WAITING), few(1)) == ["hub_wait", "hub_cancel", "git_t0"]
 
 
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("find_tol", ["find_tools"]), ("hub_wayt", []), ("find_files", []), ("run_tests", []), ("read_resource", [])],
+)
+def test_own_tool_is_named_only_for_a_misspelling_of_it(name: str, near: list[str]) -> None:
+    rules = rules_of("git")
+    assert exposed(view_of(rules, few(2)), rules, ANYBODY, "search").nearest(Kind.TOOL, name) == near
+
+
 def test_while_servers_are_unknown_auto_lists_the_search_too_and_full_stays_full() -> None:
     rules = rules_of("git")
     view = view_of(rules, few(1))

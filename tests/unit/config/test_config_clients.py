@@ -17,6 +17,10 @@ OWN = """
 """
 
 
+GAP = 0.005
+"""Seconds: the result gap of every client that may be built with the TypeScript SDK."""
+
+
 def settings(clients: str = "", name: str = "servers.yaml") -> Settings:
     text = f"hub:\n clients:{clients}\nservers: {{a: {{command: x}}}}"
     return parse(text, name, {}, Path("/base")).settings
@@ -25,16 +29,18 @@ def settings(clients: str = "", name: str = "servers.yaml") -> Settings:
 @pytest.mark.parametrize(
     ("client_name", "rules"),
     [
-        ("claude-code", ClientRules(400, True, None, 8.0, one_line=True, result_gap=0.005)),
-        ("claude-ai", ClientRules(240, False, 200.0, 8.0, result_gap=0.005)),
-        ("claude-desktop", ClientRules(240, False, 200.0, 8.0, result_gap=0.005)),
+        ("claude-code", ClientRules(400, True, None, 8.0, one_line=True, result_gap=GAP)),
+        ("claude-ai", ClientRules(240, False, 200.0, 8.0, result_gap=GAP)),
+        ("claude-desktop", ClientRules(240, False, 200.0, 8.0, result_gap=GAP)),
         ("Codex-MCP-Client", ClientRules(120, False, 240.0, 6.0)),
-        ("OpenAI-MCP (ChatGPT)", ClientRules(120, False, 45.0, 3.5)),
-        ("cursor-vscode", ClientRules(120, False, 45.0, 8.0, result_gap=0.005)),
-        ("Visual Studio Code - Insiders", ClientRules(120, False, 45.0, 8.0)),
-        ("claude-code-fork", ClientRules(240, False, 45.0, 3.5)),
-        ("", ClientRules(240, False, 45.0, 3.5)),
-        (None, ClientRules(240, False, 45.0, 3.5)),
+        ("OpenAI-MCP (ChatGPT)", ClientRules(120, False, 45.0, 3.5, result_gap=GAP)),
+        ("cursor-vscode", ClientRules(120, False, 45.0, 8.0, result_gap=GAP)),
+        ("Visual Studio Code - Insiders", ClientRules(120, False, 45.0, 8.0, result_gap=GAP)),
+        ("claude-code-fork", ClientRules(240, False, 45.0, 3.5, result_gap=GAP)),
+        ("", ClientRules(240, False, 45.0, 3.5, result_gap=GAP)),
+        (None, ClientRules(240, False, 45.0, 3.5, result_gap=GAP)),
+        ("zed", ClientRules(240, False, 45.0, 3.5)),
+        ("goose-desktop", ClientRules(240, False, 45.0, 3.5)),
     ],
 )
 def test_clients_that_are_known_have_their_own_rules(client_name: str | None, rules: ClientRules) -> None:
@@ -142,14 +148,14 @@ PARTS = """
 @pytest.mark.parametrize(
     ("client_name", "rules"),
     [
-        ("claude-ai", ClientRules(9, False, 200.0, 8.0, result_gap=0.005)),  # the rest is what is built in for it
-        ("claude-code", ClientRules(400, True, 5.0, 8.0, one_line=True, result_gap=0.005)),
-        ("my-agent", ClientRules(7, True, 70.0, 3.5)),  # nothing is built in: the rest is that of unknown clients
-        ("quick", ClientRules(7, False, 1.0, 3.5)),
-        ("other", ClientRules(7, False, 70.0, 3.5)),
+        ("claude-ai", ClientRules(9, False, 200.0, 8.0, result_gap=GAP)),  # the rest is what is built in for it
+        ("claude-code", ClientRules(400, True, 5.0, 8.0, one_line=True, result_gap=GAP)),
+        ("my-agent", ClientRules(7, True, 70.0, 3.5, result_gap=GAP)),  # the rest is that of unknown clients
+        ("quick", ClientRules(7, False, 1.0, 3.5, result_gap=GAP)),
+        ("other", ClientRules(7, False, 70.0, 3.5, result_gap=GAP)),
         ("codex-mcp-client", ClientRules(120, False, 240.0, 6.0)),
-        ("cursor-vscode", ClientRules(120, False, 70.0, 8.0, result_gap=0.005)),
-        ("else", ClientRules(7, False, 70.0, 3.5)),
+        ("cursor-vscode", ClientRules(120, False, 70.0, 8.0, result_gap=GAP)),
+        ("else", ClientRules(7, False, 70.0, 3.5, result_gap=GAP)),
     ],
 )
 def test_key_that_an_entry_leaves_out_is_the_built_in_ones_else_that_of_unknown(

@@ -12,7 +12,7 @@ def session(id_: str, name: object = "editor", era: Era = Era.HANDSHAKE) -> Sess
 
 
 def test_a_session_is_a_client_and_connected_until_it_ends() -> None:
-    seen = ClientsSeen(lambda session: KIND, iter(range(100)).__next__)
+    seen = ClientsSeen(lambda session: KIND, iter(range(100)).__next__, lambda: 0.0)
     one, other = session("1"), session("2")
     assert seen(one) is KIND and seen(other) is KIND and seen(one) is KIND
     assert [client.first for client in seen.newest()] == [0, 1]
@@ -23,7 +23,7 @@ def test_a_session_is_a_client_and_connected_until_it_ends() -> None:
 
 
 def test_requests_of_one_modern_client_are_one_client_that_counts_its_calls() -> None:
-    seen = ClientsSeen(lambda session: KIND, iter(range(100)).__next__)
+    seen = ClientsSeen(lambda session: KIND, iter(range(100)).__next__, lambda: 0.0)
     for number in range(3):
         seen(session(f"http#{number}", era=Era.MODERN))
     (client,) = seen.newest()
@@ -35,7 +35,7 @@ def test_requests_of_one_modern_client_are_one_client_that_counts_its_calls() ->
 
 
 def test_clients_are_bounded_and_their_names_are_cut() -> None:
-    seen = ClientsSeen(lambda session: KIND, lambda: 0.0)
+    seen = ClientsSeen(lambda session: KIND, lambda: 0.0, lambda: 0.0)
     for number in range(10_000):
         seen(session(str(number), "n" * 5000))
     seen(session("odd", {"not": "text"}))
@@ -44,5 +44,5 @@ def test_clients_are_bounded_and_their_names_are_cut() -> None:
 
 
 def test_a_session_of_nobody_is_not_a_client() -> None:
-    seen = ClientsSeen(lambda session: KIND, lambda: 0.0)
+    seen = ClientsSeen(lambda session: KIND, lambda: 0.0, lambda: 0.0)
     assert seen(session("")) is KIND and seen.newest() == []

@@ -1,6 +1,8 @@
 """Log messages that name no call: with `logs: shared` they reach each session of one principal that asked for them."""
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -10,10 +12,11 @@ from anyio.abc import TaskGroup
 from mcp_hub.call import Call
 from mcp_hub.events import Log
 from mcp_hub.protocol.jsonrpc import envelope
-from mcp_hub.types import Era, JsonObject, LogFlow, LogRule, RawJson
+from mcp_hub.types import Era, JsonObject, LogFlow, LogRule, RawJson, RawObject
 from mcp_hub.upstreams.peer.callers import Callers, ServerLogs
 from mcp_hub.upstreams.peer.modern_tasks import ModernTask
 from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.state import Observer
 from mcp_hub.upstreams.peer.task_poll import RELATED, Known
 from mcp_hub.upstreams.peer.tasks import ServerTasks
 from mcp_hub.wire.base import Pending
@@ -134,6 +137,89 @@ async def test_what_a_call_that_was_given_up_still_says_is_shared_with_its_own_p
         assert await scene.hear() == "b"
         await scene.give_up("b")
         await scene.begin("x", session="x", principal="q")
+        assert await scene.hear() == ""
+
+
+class Sessions(Observer):
+    """The messages for sessions outside of calls."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def on_notice(self, method: str, params: RawObject) -> None:
+        return
+
+    def on_message(self, session: str, frame: bytes) -> None:
+        assert json.loads(frame)["params"]["data"] == MESSAGE["data"]
+        self.told.append(session)
+
+
+@asynccontextmanager
+async def after_calls(*sessions: str, **differs: Any) -> AsyncIterator[tuple[Peer, Server, Scene, Sessions]]:
+    """A server that has answered a call of each of these sessions, one after the other."""
+    async with talking() as (peer, server), group() as tasks:
+        scene, told = Scene(peer, server, tasks, "hub"), Sessions()
+        peer.observe(told)
+        for session in sessions:
+            answered = call(**{"session": session, "principal": "p", "era": Era.HANDSHAKE, **differs})
+            async with anyio.create_task_group() as calling:
+                calling.start_soon(peer.call, answered, Channel())
+                request = await server.expect(answered.method)
+                await server.send(id=request["id"], result={})
+        yield peer, server, scene, told
+
+
+async def test_message_just_after_the_last_call_is_its_sessions() -> None:
+    async with after_calls("a", "a") as (_, _, scene, told):
+        await scene.hear()
+        assert told.told == ["a"] and scene.logs.flow() == LogFlow("hub", sent=1)
+
+
+@pytest.mark.parametrize(
+    ("sessions", "differs", "level"),
+    [
+        (["a", "b"], {}, "info"),
+        (["a"], {"era": Era.MODERN}, "info"),
+        (["a"], {"log_level": "error"}, "info"),
+        ([], {}, "info"),
+    ],
+)
+async def test_message_after_calls_that_may_not_be_theirs_stays_in_the_hubs_log(
+    sessions: list[str], differs: dict[str, Any], level: str
+) -> None:
+    async with after_calls(*sessions, **differs) as (_, _, scene, told):
+        await scene.hear(level=level)
+        assert told.told == [] and scene.logs.flow() == LogFlow("hub", kept=1)
+
+
+async def test_message_after_a_call_is_nobodys_once_another_one_runs_was_given_up_or_time_has_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with after_calls("a") as (_, _, scene, told):
+        await scene.begin("b", session="b")
+        assert await scene.hear() == "b"
+        await scene.give_up("b")
+        await scene.hear()
+        assert told.told == []
+    async with after_calls("a") as (_, _, scene, told):
+        monkeypatch.setattr("mcp_hub.upstreams.peer.callers._LATE", -1.0)
+        await scene.hear()
+        assert told.told == []
+
+
+async def test_messages_after_one_call_have_a_bound() -> None:
+    async with after_calls("a") as (_, _, scene, told):
+        for _ in range(40):
+            await scene.hear()
+        assert len(told.told) == 32
+
+
+async def test_message_on_a_stream_of_its_own_is_not_the_next_callers_while_it_may_be_the_last_ones() -> None:
+    async with after_calls("a") as (peer, _, scene, told):
+        peer.callers.is_ordered = False
+        await scene.begin("b", session="b")
+        assert await scene.hear() == "" and told.told == []
+        await scene.begin("c", session="a")
         assert await scene.hear() == ""
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from mcp_hub.call import Call
 from mcp_hub.errors import Busy, RpcError, UpstreamLost
-from mcp_hub.events import Log, Progressed
+from mcp_hub.events import Cancelled, Log, Progressed, cancelled_by_client
 from mcp_hub.types import CallId, Cause, Era, JsonObject, Kind
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import PeerEnding
@@ -138,6 +138,30 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_under_the_hubs_id() -
         await server.send(id=request["id"], result={})
         await server.flush()
         assert isinstance(peer.wire, Pipe) and peer.wire.counts["late"] == 1
+
+
+@pytest.mark.parametrize("is_in_place", [True, False])
+async def test_reason_of_the_client_for_a_cancellation_reaches_the_server(is_in_place: bool) -> None:
+    async with talking() as (peer, server), anyio.create_task_group() as tasks:
+        channel = Recorder()
+        channel.stopping = Cancelled(cancelled_by_client('the user pressed "stop"'))
+        scope = anyio.CancelScope()
+
+        async def run() -> None:
+            with scope:
+                await peer.call(call(), channel)
+
+        if is_in_place:
+            pending = peer.begin(call(), channel)
+        else:
+            tasks.start_soon(run)
+        request = await server.expect("tools/call")
+        if is_in_place:
+            peer.abandon(call(), pending)
+        else:
+            scope.cancel()
+        cancelled = await server.expect("notifications/cancelled")
+        assert cancelled["params"] == {"requestId": request["id"], "reason": 'the user pressed "stop"'}
 
 
 async def test_a_server_that_goes_fails_its_calls_at_once_with_the_reason() -> None:

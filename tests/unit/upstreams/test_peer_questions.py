@@ -62,23 +62,26 @@ async def test_the_callers_error_reaches_the_server_and_the_call_continues() -> 
         await ended(server, request, made)
 
 
-LACKS: list[tuple[JsonObject, str, JsonObject, str]] = [
-    ({}, "elicitation/create", FORM, "elicitation"),
-    ({"elicitation": {}}, "elicitation/create", {"mode": "url", "url": "https://x", "message": "m"}, "elicitation.url"),
-    ({"sampling": {}}, "sampling/createMessage", {"tools": []}, "sampling.tools"),
-    ({"elicitation": {}}, "roots/list", {}, "roots"),
+URL = {"mode": "url", "url": "https://x", "message": "m"}
+LACKS: list[tuple[JsonObject, str, JsonObject, str, int]] = [
+    ({}, "elicitation/create", FORM, "elicitation", -32601),
+    ({}, "elicitation/create", URL, "elicitation", -32601),
+    ({"elicitation": {}}, "elicitation/create", URL, "elicitation.url", -32602),
+    ({"elicitation": {"form": {}}}, "elicitation/create", URL, "elicitation.url", -32602),
+    ({"sampling": {}}, "sampling/createMessage", {"tools": []}, "sampling.tools", -32601),
+    ({"elicitation": {}}, "roots/list", {}, "roots", -32601),
 ]
 
 
-@pytest.mark.parametrize(("capabilities", "method", "params", "lack"), LACKS)
-async def test_what_the_caller_cannot_answer_is_declined_by_name(
-    capabilities: JsonObject, method: str, params: JsonObject, lack: str
+@pytest.mark.parametrize(("capabilities", "method", "params", "lack", "code"), LACKS)
+async def test_question_that_the_caller_cannot_answer_is_declined_by_name(
+    capabilities: JsonObject, method: str, params: JsonObject, lack: str, code: int
 ) -> None:
     async with calling(capabilities=capabilities) as (_, server, made):
         request = await server.expect("tools/call")
         await server.send(id=1, method=method, params=params)
         error = await declined(server, 1)
-        assert error["code"] == -32601 and lack in error["message"] and not made.record.open_questions
+        assert error["code"] == code and lack in error["message"] and not made.record.open_questions
         await ended(server, request, made)
 
 

@@ -19,7 +19,7 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
 .PHONY: run check lint test test-fast proof fmt bench likeness picture dashboard-pictures long conformance clients chaos followers \
-	attach orphans hostile poison soak fuzz scale replicas dist clean
+	attach orphans hostile attacks poison soak fuzz scale replicas dist clean
 
 run: $(HUB)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -45,6 +45,7 @@ test-fast: $(STAMP)
 proof: check
 	$(MAKE) long conformance orphans
 	$(MAKE) hostile HOSTILE='--together 4 $(HOSTILE)'
+	$(MAKE) attacks
 	$(MAKE) chaos
 	$(MAKE) chaos CHAOS='--redis $(CHAOS)'
 	$(MAKE) poison
@@ -113,6 +114,10 @@ orphans: $(STAMP)
 hostile: $(STAMP)
 	$(BIN)/python -m rigs.hostile $(HOSTILE)
 	$(BIN)/python -m rigs.hostile_clients
+
+# ATTACKS='--write docs/attacks.md': replaces the tables of the page, which has to say the same otherwise
+attacks: $(STAMP)
+	$(BIN)/python -m rigs.attacks $(if $(findstring --,$(ATTACKS)),,--check docs/attacks.md) $(ATTACKS)
 
 soak: $(STAMP)
 	$(BIN)/python -m rigs.soak $(SOAK)

@@ -15,10 +15,11 @@ import msgspec
 from mcp_hub.masking import hide_head, hide_part
 from mcp_hub.types import RawObject
 
-FlagKind = Literal["hidden", "bidi", "tags", "control", "order", "other_tool", "lookalike"]
+FlagKind = Literal["hidden", "bidi", "tags", "control", "order", "place", "other_tool", "lookalike"]
 MOST_FLAGS: Final = 20  # of one tool; what is beyond is not looked for
 _EXCERPT: Final = 40  # characters on either side of what is flagged
 _MOST_SHOWN: Final = 400
+_MOST_PHRASE: Final = 80  # characters of the phrase that is flagged
 _DEEPEST: Final = 100
 
 _INVISIBLE = (
@@ -40,9 +41,18 @@ _ORDERS = re.compile(
     r"|\b(ignore|disregard|forget|override)\s+(all\s+|any\s+|the\s+|your\s+|my\s+)*"
     r"(previous|prior|above|earlier|other|system)\s+(instructions?|prompts?|rules|messages?|directions?)\b"
     r"|\b(do\s+not|don'?t|never|without)\s+(tell|telling|mention|mentioning|inform|informing|notify|notifying|alert|"
-    r"alerting|reveal|revealing)\b[^.\n]{0,40}\b(the\s+)?(user|human|person)\b",
+    r"alerting|reveal|revealing)\b[^.\n]{0,40}\b(the\s+)?(user|human|person)\b"
+    r"|\b(before|prior\s+to|ahead\s+of|after|when(ever)?|each\s+time)\s+(any|every|each|all|anybody|somebody)\b"
+    r"(?:[^.\n]|\.(?=\S)){0,80}?\b(must|ha(s|ve)\s+to|(is|are)\s+to\s+be)\b"
+    r"|\bwhatever\s+the\s+user\b|\bwhat\s+you\s+(were|have\s+been)\s+\w+\s+(before|earlier)\b|\bfrom\s+(now|then)\s+on\b",
     re.IGNORECASE,
 )
+_PLACES = re.compile(
+    r"~/\.(ssh|aws|gnupg|kube|docker|netrc|npmrc|pypirc|bashrc|zshrc|profile)\b|\bid_(rsa|ed25519|ecdsa)\b"
+    r"|\bauthorized_keys\b|/etc/(passwd|shadow|sudoers)\b|\b(curl|wget)\b[^\n|]{0,200}\|\s*(sudo\s+)?(ba|z|da)?sh\b",
+    re.IGNORECASE,
+)
+"""Files of keys, of accounts and of a shell, and downloads into a shell: none of 611 public tools names one."""
 _SELECTORS = frozenset(map(chr, range(0xFE00, 0xFE10))) | frozenset(map(chr, range(0xE0100, 0xE01F0)))
 _SYMBOLS = frozenset({"So", "Sm", "Sc", "Sk", "Po", "Pd", "Nd", "Lo"})
 _JOINED = frozenset({"Lo", "Mn", "Mc", "So", "Sk", "Sm", "Po"})
@@ -158,10 +168,16 @@ def _is_braille(char: str) -> bool:
 
 
 def orders_in(where: str, text: str) -> Iterator[Flag]:
-    """Phrases with which definitions give models orders that their users are not to see."""
-    for found in _ORDERS.finditer(text):
-        excerpt = decoded(hide_part(text, found.start() - _EXCERPT, found.end() + _EXCERPT))
-        yield Flag("order", where, excerpt, f"an order to the model: {decoded(found[0], 80)!r}")
+    """Phrases with which definitions give models orders that no user asked for, and places that no tool talks about."""
+    patterns: tuple[tuple[FlagKind, re.Pattern[str], str], ...] = (
+        ("order", _ORDERS, "an order to the model"),
+        ("place", _PLACES, "a place of secrets or a download into a shell"),
+    )
+    for kind, pattern, what in patterns:
+        for found in pattern.finditer(text):
+            excerpt = decoded(hide_part(text, found.start() - _EXCERPT, found.end() + _EXCERPT))
+            phrase = hide_part(text, found.start(), min(found.end(), found.start() + _MOST_PHRASE))
+            yield Flag(kind, where, excerpt, f"{what}: {decoded(phrase)!r}")
 
 
 _LOOKALIKES: Final = str.maketrans(

@@ -10,6 +10,9 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from rigs.attacks.cases import ATTACKS
+from rigs.attacks.run import run_attacks
+from rigs.attacks.table import tables, with_tables
 from rigs.clients.clients import CLIENTS
 from rigs.clients.install import NotInstalled
 from rigs.clients.known import KNOWN
@@ -34,6 +37,12 @@ from tests.upstreams import faults
 pytestmark = pytest.mark.anyio
 
 PAGE = Path(__file__).parents[2] / "docs" / "hostile.md"
+ATTACKS_PAGE = PAGE.with_name("attacks.md")
+QUICK = {
+    "confused", "overlap", "rebound", "shadow", "samename", "lookalike", "page", "environment", "writable", "rugtool",
+    "rugprompt", "explicit", "explicitlater", "midsession",
+}  # fmt: skip
+"""Servers of attacks that together take seconds."""
 
 
 async def test_bad_servers_change_nothing_for_a_good_one(tmp_path: Path) -> None:
@@ -54,6 +63,27 @@ def test_documented_table_of_bad_servers_has_these_rows() -> None:
     text = PAGE.read_text("utf-8")
     shown = [line.split(" | ")[0].removeprefix("| ") for line in text.splitlines() if line.startswith("| ")]
     assert shown == [COLUMNS[0], "---", *(row.case.name for row in usual_rows())]
+
+
+async def test_attacks_come_to_what_the_page_says(tmp_path: Path) -> None:
+    chosen = [one for one in ATTACKS if one.server in QUICK]
+    assert len(chosen) == len(QUICK)
+    with anyio.fail_after(120):
+        outcomes = await run_attacks(tmp_path, chosen)
+    page = ATTACKS_PAGE.read_text("utf-8").splitlines()
+    assert [line for table in tables(outcomes).values() for line in table if line not in page] == []
+
+
+def test_attacks_page_has_a_row_for_each_attack_and_no_other() -> None:
+    page = ATTACKS_PAGE.read_text("utf-8")
+    rows = [line.split(" | ")[:2] for line in page.splitlines() if line.count(" | ") == 4]
+    heads = [["| attack", "how it is played"], ["| ---", "---"]]
+    assert [row for row in rows if row not in heads] == [[f"| {one.name}", one.form] for one in ATTACKS]
+    assert with_tables(page, {}) == page
+
+
+def test_every_attack_has_a_server_of_its_own() -> None:
+    assert len({one.server for one in ATTACKS}) == len(ATTACKS)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,9 @@ from mcp_hub.attach.variables import LARGEST, named_variables, written_mode
 
 _UNAVAILABLE = 3
 _NOT_ATTACHED = "not_attached"
+_REGULAR = 0o100000
+_NO_WAITING = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
+"""A pipe in place of the file does not block; only a regular file is read."""
 
 
 def mode_in(config: str) -> str | None:
@@ -22,10 +25,19 @@ def mode_in(config: str) -> str | None:
 
 def _text_of(config: str) -> bytes | None:
     try:
-        with open(config, "rb") as file:
-            text = file.read(LARGEST + 1)
+        file = os.open(config, os.O_RDONLY | _NO_WAITING)
     except OSError:
         return None
+    try:
+        if os.fstat(file).st_mode & 0o170000 != _REGULAR:
+            return None
+        text = b""
+        while len(text) <= LARGEST and (portion := os.read(file, LARGEST + 1 - len(text))):
+            text += portion
+    except OSError:
+        return None
+    finally:
+        os.close(file)
     return text if len(text) <= LARGEST else None
 
 

@@ -6,13 +6,13 @@ sent as it was written: its names are not checked, and numbers of any size keep 
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import BinaryIO, Final
 
 import click
 import msgspec
 
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.files import LARGEST_OF_CLIENTS, read_file
 from mcp_hub.masking import hide_head
 from mcp_hub.types import JsonObject, RawJson, RawObject
 
@@ -96,11 +96,14 @@ def _has_half(text: bytes) -> bool:
 
 def _text(source: str, option: str, stdin: BinaryIO) -> bytes:
     if source == "-":
-        return stdin.read().removeprefix(b"\xef\xbb\xbf")
+        text = stdin.read(LARGEST_OF_CLIENTS + 1)
+        if len(text) > LARGEST_OF_CLIENTS:
+            raise click.UsageError(f"{option}: standard input has more than {LARGEST_OF_CLIENTS} bytes. Send less.")
+        return text.removeprefix(b"\xef\xbb\xbf")
     if not source.startswith("@"):
         return source.encode()
     try:
-        return Path(source[1:]).read_bytes().removeprefix(b"\xef\xbb\xbf")
+        return read_file(source[1:], LARGEST_OF_CLIENTS).data.removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
         raise click.UsageError(f"{option}: cannot read the file {source[1:]}: {error.strerror}. Correct it.") from None
 

@@ -45,9 +45,10 @@ def _completing(
 
 def _loaded(config: str | None) -> "Loaded | None":
     from mcp_hub.config.load.load import find_config, load
+    from mcp_hub.files import LARGEST_OWN, read_file
 
     path = find_config(config, Path.cwd(), os.environ)
-    if b"${keyring:" in path.read_bytes():  # it could ask a person for its password
+    if b"${keyring:" in read_file(path, LARGEST_OWN).data:  # it could ask a person for its password
         return None
     return load(path, os.environ, partly=True)
 

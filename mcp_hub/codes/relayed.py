@@ -119,7 +119,7 @@ SERVERS: Final = table(
 
 CONFIGURATION: Final = table(
     config_not_found=("The configuration file does not exist.", "Create it, or name it with --config."),
-    config_unreadable=("The file cannot be read.", "Check its permissions."),
+    config_unreadable=("The file cannot be read.", "Check its permissions, and that it is a regular file."),
     config_untrusted=(
         "Another user can write the file, and so run commands as you.",
         "Make the file yours and take away others' right to write; MCP_HUB_TRUST_CONFIG=1 switches the check off.",

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub.files import LARGEST_OF_CLIENTS, read_file
 from mcp_hub.types import JsonObject
 
 _ANY: Final = "$_"
@@ -34,7 +35,7 @@ class _Head(msgspec.Struct, forbid_unknown_fields=True):
 
 def read(path: Path) -> Scenario:
     """The scenario in a file. Raises `OSError`, `ValueError` with file and line."""
-    first, *others = path.read_text().splitlines() or [""]
+    first, *others = read_file(path, LARGEST_OF_CLIENTS).data.decode().splitlines() or [""]
     number = 1
     try:
         head = msgspec.json.decode(first, type=_Head)

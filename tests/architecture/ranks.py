@@ -13,7 +13,7 @@ ORDER = [
     {"config", "events"},
     {"aio", "errors", "ids"},
     {"logs"},
-    {"attach", "clock", "codes", "globs", "masking", "notices", "types"},
+    {"attach", "clock", "codes", "files", "globs", "masking", "notices", "types"},
 ]
 """Top imports bottom only; names of one rank never import each other."""
 
@@ -24,7 +24,7 @@ CLIENT_MAY = {"types", "errors", "events", "protocol", "client"}
 
 FRONTS_MAY = {
     *("fronts", "hub", "call", "events", "notices", "protocol", "sessions", "types", "errors", "clock", "ids", "aio"),
-    *("masking", "wire", "logs", "formats"),
+    *("masking", "wire", "logs", "formats", "files"),
 }
 """Everything else that a front needs goes through the port, `hub`."""
 

@@ -13,6 +13,7 @@ import yaml
 from mcp_hub.config.load.overrides import overrides_of, parse_overrides, read_overrides
 from mcp_hub.config.schema.overrides import OVERRIDE_KEYS, OverrideSettings
 from mcp_hub.errors import ConfigError
+from mcp_hub.files import LARGEST_OWN, read_file
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.protocol.rest.overview import ToolOverride
 from mcp_hub.types import JsonObject
@@ -76,7 +77,13 @@ class OverridesFile(msgspec.Struct):
             parse_overrides(text, str(self.place))
         except ConfigError as error:
             raise Problem(422, "invalid_configuration", str(error)) from None
-        before = self.place.read_bytes() if self.place.exists() else None
+        try:
+            before = read_file(self.place, LARGEST_OWN).data
+        except FileNotFoundError:
+            before = None
+        except OSError as problem:
+            said = f"{self.place} cannot be read: {problem.strerror}. Check what it is."
+            raise Problem(503, "overrides_unwritable", said) from None
         self._replace(text.encode())
         return before
 

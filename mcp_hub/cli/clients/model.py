@@ -9,6 +9,7 @@ import msgspec
 from mcp_hub.cli.clients.entries import Slot
 from mcp_hub.cli.clients.places import Paths
 from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
+from mcp_hub.files import LARGEST_OF_CLIENTS
 
 Template = Mapping[str, object]
 """An entry with slots."""
@@ -35,13 +36,14 @@ class Place(msgspec.Struct, frozen=True):
     """One file of a client; its format is that of its suffix: JSON with comments, TOML or YAML.
 
     `layouts`: the first whose key the file has, else the last. `is_written`: whether the hub is put there, not only
-    imported from. `is_own`: the whole file is the hub's.
+    imported from. `is_own`: the whole file is the hub's. `largest`: its bytes, above which it is not read.
     """
 
     paths: Paths
     layouts: tuple[Layout, ...]
     is_written: bool = True
     is_own: bool = False
+    largest: int = LARGEST_OF_CLIENTS
 
 
 class OwnCli(msgspec.Struct, frozen=True):

@@ -90,7 +90,7 @@ def plan_install(file: ClientFile, source: Source, env: Mapping[str, str], moved
     """The step that brings the hub into the file, and the moved servers out of it."""
     layout = file.place.layouts[-1]
     try:
-        text = _text(file.path, content_of(target_of(file.path)))
+        text = _text(file.path, content_of(target_of(file.path), file.place.largest))
         data = _data(text, file)
         layout = layout_of(data, file.place)
         before, after = _entry_in(data, layout), source.entry(file.client, layout)
@@ -130,7 +130,7 @@ def plan_move(file: ClientFile, moved: Sequence[KeyPath]) -> Step:
 
     step = Step(file, file.place.layouts[-1], change=FileChange(file.path, edited), moved=moved)
     try:
-        return _checked(step, _text(file.path, content_of(target_of(file.path))))
+        return _checked(step, _text(file.path, content_of(target_of(file.path), file.place.largest)))
     except FileRefused as problem:
         return Step(file, step.layout, problem=problem)
 
@@ -139,7 +139,7 @@ def plan_uninstall(file: ClientFile, env: Mapping[str, str]) -> Step:
     """The step that takes the hub out of the file."""
     layout = file.place.layouts[-1]
     try:
-        text = _text(file.path, content_of(target_of(file.path)))
+        text = _text(file.path, content_of(target_of(file.path), file.place.largest))
         data = _data(text, file)
         layout = layout_of(data, file.place)
         before = _entry_in(data, layout)
@@ -163,7 +163,7 @@ def plan_uninstall(file: ClientFile, env: Mapping[str, str]) -> Step:
 
 def entry_in(file: ClientFile) -> object:
     """The hub's entry in the file now; None if there is none. Raises `FileRefused`."""
-    data = _data(_text(file.path, content_of(target_of(file.path))), file)
+    data = _data(_text(file.path, content_of(target_of(file.path), file.place.largest)), file)
     return _entry_in(data, layout_of(data, file.place))
 
 

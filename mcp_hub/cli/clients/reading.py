@@ -7,12 +7,11 @@ from typing import Final
 
 from mcp_hub.cli.clients.entries import HUB
 from mcp_hub.cli.clients.model import Layout, Place
-from mcp_hub.config.load.locate import read_document
+from mcp_hub.config.findings import Findings
+from mcp_hub.config.load.locate import half_findings, is_deep, plain_json, read_document
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import JsonObject
 
-_COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_LAST_COMMA: Final = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
 _PROGRAM: Final = re.compile(r"(?:^|[/\\\\])mcp-hub(?:\.exe)?(?:@\S+)?$")
 _BUILT_IN: Final = {"builtin", "platform", "frontend", "inline_python"}
 """Types of extensions of Goose that are parts of it."""
@@ -26,11 +25,14 @@ def read_data(text: str, name: str) -> object:
     text = text.removeprefix("\ufeff")
     if name.endswith((".toml", ".yaml", ".yml")):
         return read_document(text, name).data
-    blank = _COMMENT.sub(_spaced, text)
+    try:  # not `read_document`: files of a client may have megabytes
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        blank = plain_json(text)
     if not blank.strip():
         return None
-    try:  # not `read_document`: files of a client may have megabytes
-        return json.loads(_LAST_COMMA.sub(_spaced, blank))
+    try:
+        return json.loads(blank)
     except RecursionError:
         raise ConfigError(ConfigFinding("too_deep", "nested too deep. Make it flatter.", name)) from None
     except json.JSONDecodeError as error:
@@ -59,6 +61,18 @@ def servers_of(data: object, place: Place) -> dict[str, JsonObject]:
     }
 
 
+def check_texts(servers: Mapping[str, object], text: str, key: tuple[str, ...], name: str) -> None:
+    """Raises `ConfigError` if servers of the file are nested too deep, or hold half of a character.
+
+    `text` is that of the file, `key` where it has its servers.
+    """
+    if is_deep(servers):
+        raise ConfigError(ConfigFinding("too_deep", "its servers are nested too deep. Make them flatter.", name))
+    report = Findings(name, errors=half_findings(servers, key, text))
+    if report.errors:
+        raise report.failure()
+
+
 def is_hub(name: str, entry: Mapping[str, object]) -> bool:
     """Whether an entry is this hub, by its name or by the program that it starts."""
     nested = entry.get("transport")
@@ -85,8 +99,3 @@ def _holds_servers(data: object, layout: Layout) -> bool:
     """Whether all that is at the key are servers: a server may itself be named as a key is."""
     held = held_at(data, layout.key)
     return isinstance(held, dict) and all(isinstance(one, dict) for one in held.values())
-
-
-def _spaced(token: re.Match[str]) -> str:
-    """A string as it is; a comment or a comma as blanks, so that lines and columns stay."""
-    return token[1] or re.sub(r"[^\n]", " ", token[0])

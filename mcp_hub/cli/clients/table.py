@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mcp_hub.cli.clients.entries import Slot
+from mcp_hub.cli.clients.files.replace import LARGEST
 from mcp_hub.cli.clients.model import PLAIN, URL, Client, Layout, OwnCli, Place, Template
 from mcp_hub.cli.clients.places import Paths, config, dot_config, everywhere
 
@@ -62,7 +63,13 @@ _ALL: Final = (
     Client(
         "claude-code",
         "Claude Code",
-        (Place(everywhere("$CLAUDE_CONFIG_DIR/.claude.json", "~/.claude.json"), _mcp_servers(TYPED, TYPED_URL)),),
+        (
+            Place(
+                everywhere("$CLAUDE_CONFIG_DIR/.claude.json", "~/.claude.json"),
+                _mcp_servers(TYPED, TYPED_URL),
+                largest=LARGEST,  # it holds the history of every project, too
+            ),
+        ),
         project=(".mcp.json",),
         token="${HUB_TOKEN}",
         cli=OwnCli(

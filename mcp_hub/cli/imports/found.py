@@ -10,12 +10,13 @@ from mcp_hub.cli.clients.find import ClientFile, client_files
 from mcp_hub.cli.clients.model import Client, Place
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.plan import KeyPath
-from mcp_hub.cli.clients.reading import held_at, layout_of, read_data, servers_of
+from mcp_hub.cli.clients.reading import check_texts, held_at, layout_of, read_data, servers_of
 from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.cli.imports.placeholders import in_our_notation, names_a_file
 from mcp_hub.config.findings import Findings
 from mcp_hub.config.load.foreign_server import is_name
 from mcp_hub.config.load.imported import ValuePlaces, imported, in_our_keys
+from mcp_hub.config.load.texts import read_text_file
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import JsonObject
@@ -119,14 +120,12 @@ def _take_file(found: FoundServers, file: ClientFile, source: str, where: Where,
     name, client = str(file.path), file.client.name
     report = Findings(name)
     try:
-        data = read_data(file.path.read_text("utf-8-sig"), name)
+        text = read_text_file(file.path, file.place.largest).text
+        data = read_data(text, name)
         raw = servers_of(data, file.place)
+        check_texts(raw, text, layout_of(data, file.place).key, name)
     except ConfigError as error:
         found.problems += error.findings
-        return
-    except (OSError, ValueError) as problem:
-        said = f"cannot be read: {getattr(problem, 'strerror', None) or 'it is not UTF-8'}"
-        found.problems.append(ConfigFinding("config_unreadable", said, name))
         return
     found.files.append(file.path)
     whole = data if isinstance(data, dict) else {}
@@ -212,8 +211,8 @@ def _not_approved(servers: Iterable[str], path: Path, where: Where) -> Iterator[
     if known is None:
         return
     try:
-        data = read_data(known.read_text("utf-8-sig"), str(known))
-    except (OSError, ValueError, ConfigError):
+        data = read_data(read_text_file(known, CLIENTS[_PROJECT_CLIENT].places[0].largest).text, str(known))
+    except ConfigError:
         data = None
     found = held_at(data, ("projects", str(path.absolute().parent)))
     rules: Mapping[str, object] = found if isinstance(found, dict) else {}

@@ -9,11 +9,13 @@ from urllib.parse import quote
 import httpx2
 
 from mcp_hub import __version__
+from mcp_hub.clock import SystemClock
+from mcp_hub.config.load.texts import read_bytes
 from mcp_hub.config.schema.remote import refused_place
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.files import LARGEST_OWN
 from mcp_hub.masking import hide_head
 
-_LARGEST: Final = 1 << 20
 _SECONDS: Final = 20.0
 _SERVER: Final = "/v0.1/servers/{}/versions/latest"
 """The path of a server in the API of the MCP registry."""
@@ -25,7 +27,7 @@ def read_server_json(source: str, registry: Callable[[], str | None]) -> bytes:
         return _fetched(source)
     path = Path(source).expanduser()
     if path.suffix == ".json" or path.is_file():
-        return _read(path)
+        return read_bytes(path, LARGEST_OWN)[0]
     url = registry()
     if url is None:
         said = f"{source!r} is neither a file nor a URL. Name a command: mcp-hub add {source} -- COMMAND… "
@@ -34,38 +36,30 @@ def read_server_json(source: str, registry: Callable[[], str | None]) -> bytes:
     return _fetched(url.rstrip("/") + _SERVER.format(quote(source, safe="")))
 
 
-def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
-    except OSError as problem:
-        raise ConfigError(
-            ConfigFinding("config_unreadable", f"cannot be read: {problem.strerror}", str(path))
-        ) from None
-    return _bounded(content, str(path))
-
-
 def _fetched(url: str) -> bytes:
     if (problem := refused_place(url, is_near=True)) is not None:  # http:// to this machine only
         raise ConfigError(ConfigFinding("invalid_url", f"cannot be used: {problem}", hide_head(url, 200)))
     headers = {"accept": "application/json", "user-agent": f"mcp-hub/{__version__}", "accept-encoding": "identity"}
     content = bytearray()
+    is_whole = False
     try:
         with httpx2.stream("GET", url, headers=headers, timeout=_SECONDS, follow_redirects=False) as answer:
             if answer.status_code != 200:
                 said = f"answered with {answer.status_code}. Check the URL or the name."
                 raise ConfigError(ConfigFinding("fetch_failed", said, url))
-            for part in answer.iter_bytes():
+            started = SystemClock.now()
+            for part in answer.iter_raw():  # not decoded: a few bytes can become gigabytes
                 content += part
-                if len(content) > _LARGEST:
+                if len(content) > LARGEST_OWN or SystemClock.now() - started > _SECONDS:
                     break
+            else:
+                is_whole = True
     except (httpx2.HTTPError, OSError) as problem:
         said = f"cannot be fetched: {type(problem).__name__}. Check the URL and the network."
         raise ConfigError(ConfigFinding("fetch_failed", said, url)) from None
-    return _bounded(bytes(content), url)
-
-
-def _bounded(content: bytes, place: str) -> bytes:
-    if len(content) > _LARGEST:
-        raise ConfigError(ConfigFinding("config_too_large", f"larger than {_LARGEST} bytes", place))
-    return content
+    if len(content) > LARGEST_OWN:
+        raise ConfigError(ConfigFinding("config_too_large", f"larger than {LARGEST_OWN} bytes", url))
+    if not is_whole:
+        said = f"does not arrive within {_SECONDS:g} s. Check the URL and the network."
+        raise ConfigError(ConfigFinding("fetch_failed", said, url))
+    return bytes(content)

@@ -11,7 +11,9 @@ from mcp_hub.cli.render.tables import plural
 from mcp_hub.config.findings import Findings
 from mcp_hub.config.load.foreign import place_of_servers
 from mcp_hub.config.load.locate import read_document
+from mcp_hub.config.load.texts import read_text_file
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.files import LARGEST_OWN
 from mcp_hub.masking import hide
 from mcp_hub.protocol.rest.servers import ServerInfo, UnmatchedInfo
 
@@ -58,7 +60,7 @@ def report_of(loaded: "Loaded") -> Findings:
     """A report with the lines of the file; without lines if the file has changed meanwhile."""
     name = str(loaded.path)
     try:
-        document = read_document(loaded.path.read_text(), name)
+        document = read_document(read_text_file(loaded.path, LARGEST_OWN).text, name)
     except (ConfigError, OSError, ValueError):
         return Findings(name)
     data = document.data

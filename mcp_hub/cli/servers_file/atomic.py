@@ -10,6 +10,7 @@ from mcp_hub.app.limits import state_dir
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.cli.clients.files.replace import Changed, FileRefused, content_of, locked, replace, target_of
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.files import LARGEST_OWN
 
 _ATTEMPTS: Final = 2
 """A file that somebody changes while it is edited is edited once more."""
@@ -33,7 +34,7 @@ def edit_file(path: Path, change: Callable[[bytes | None], bytes], env: Mapping[
         make_folder(target.parent)
         with locked(target, state_dir(env) / "clients" / "locks"):
             for _ in range(_ATTEMPTS):
-                before = content_of(target)
+                before = content_of(target, LARGEST_OWN)
                 after = change(before)
                 if after == before:
                     return None

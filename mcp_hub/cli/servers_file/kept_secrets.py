@@ -10,6 +10,7 @@ from typing import Any, Final
 from mcp_hub.cli.servers_file.atomic import edit_file
 from mcp_hub.config.load.secrets import is_literal_secret, secret_arguments, secrets_of_url
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.files import LARGEST_OWN, read_file
 from mcp_hub.masking import learn
 from mcp_hub.types import JsonObject
 
@@ -72,7 +73,7 @@ class KeptSecrets:
         if self._keyring is not None:
             return _get(self._keyring, place)
         try:
-            return (self._folder / place).read_text("utf-8").removesuffix("\n")
+            return read_file(self._folder / place, LARGEST_OWN).data.decode().removesuffix("\n")
         except FileNotFoundError:
             return None
         except (OSError, ValueError):

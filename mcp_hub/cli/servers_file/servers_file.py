@@ -14,8 +14,10 @@ from mcp_hub.config.findings import nearest, path_text, quoted
 from mcp_hub.config.load.foreign import is_foreign, place_of_servers
 from mcp_hub.config.load.load import find_config, load, parse, usual_place
 from mcp_hub.config.load.locate import read_document
+from mcp_hub.config.load.texts import BYTE_ORDER_MARK, decoded, read_bytes
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.files import LARGEST_OWN
 from mcp_hub.types import JsonObject
 
 HEAD: Final = "# The servers behind this hub: mcp-hub add, import and edit change this file.\n"
@@ -83,18 +85,15 @@ class ServersFile(msgspec.Struct, frozen=True):
 
     def servers(self) -> dict[str, JsonObject]:
         """The servers as they are written, with their `${…}`."""
-        try:
-            content = self.path.read_bytes()
-        except FileNotFoundError:
-            return {}
-        except OSError as problem:
-            said = f"cannot be read: {problem.strerror}"
-            raise ConfigError(ConfigFinding("config_unreadable", said, str(self.path))) from None
-        return self._read(self._decoded(content))[1]
+        content = self._content()
+        return {} if content is None else self._read(self._decoded(content))[1]
 
     def secret_files(self) -> set[Path]:
-        """The files of secrets that the file refers to (`kept_secrets`)."""
-        text = self.path.read_text("utf-8", "replace") if self.exists else ""
+        """The files of secrets that the file refers to (`kept_secrets`); none if it cannot be read."""
+        try:
+            text = (self._content() or b"").decode("utf-8", "replace")
+        except ConfigError:
+            return set()
         return {path for path in (self.folder / FOLDER).glob("*") if f"${{file:{FOLDER}/{path.name}}}" in text}
 
     def registry(self) -> str | None:
@@ -104,7 +103,7 @@ class ServersFile(msgspec.Struct, frozen=True):
     def unresolved(self, names: Sequence[str]) -> list[ConfigFinding]:
         """The `${…}` of these servers that have no value yet."""
         try:
-            parse(self._decoded(self.path.read_bytes()), str(self.path), self.env, self.folder)
+            parse(self._decoded(self._content() or b""), str(self.path), self.env, self.folder)
         except ConfigError as error:
             return [one for one in error.findings if one.code in UNRESOLVED and _is_about(one, names)]
         return []
@@ -119,7 +118,7 @@ class ServersFile(msgspec.Struct, frozen=True):
 
     def changed_text(self, changes: Sequence[Change]) -> tuple[str, str]:
         """The text before and after; nothing is written."""
-        before = self.path.read_bytes() if self.path.exists() else None
+        before = self._content()
         return self._decoded(before or b""), self._decoded(self.changed(before, changes))
 
     def changed(self, before: bytes | None, changes: Sequence[Change]) -> bytes:
@@ -175,12 +174,18 @@ class ServersFile(msgspec.Struct, frozen=True):
             raise ConfigError(ConfigFinding("wrong_type", "expected a mapping (key: value)", name, path=str(holder)))
         return str(holder), servers
 
-    def _decoded(self, content: bytes) -> str:
+    def _content(self) -> bytes | None:
+        """The bytes of the file; None if it does not exist."""
         try:
-            return content.decode()
-        except UnicodeDecodeError:
-            said = "the text is not UTF-8. Save the file as UTF-8."
-            raise ConfigError(ConfigFinding("invalid_text", said, str(self.path))) from None
+            return read_bytes(self.path, LARGEST_OWN, create="Create it with: mcp-hub init")[0]
+        except ConfigError as error:
+            if error.code != "config_not_found":
+                raise
+            return None
+
+    def _decoded(self, content: bytes) -> str:
+        mark = BYTE_ORDER_MARK if content.startswith(BYTE_ORDER_MARK.encode()) else ""  # every byte stays
+        return mark + decoded(content, str(self.path))
 
     def _check(self, text: str, names: Sequence[str]) -> None:
         """Refuses servers that the hub would not take. Other mistakes in the file are not this change's."""

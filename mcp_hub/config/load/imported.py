@@ -12,8 +12,10 @@ from mcp_hub.config.findings import DataPath, Findings
 from mcp_hub.config.load.env_file import variables_of
 from mcp_hub.config.load.foreign import is_foreign, names_of_others, place_of_servers, sections, without_foreign_keys
 from mcp_hub.config.load.interpolate import Reference, Unresolved, expand_home, joined, resolve, split_text
-from mcp_hub.config.load.locate import LocatedData, read_document
+from mcp_hub.config.load.locate import half_findings, read_document
+from mcp_hub.config.load.texts import read_text_file
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.files import LARGEST_OF_CLIENTS
 from mcp_hub.types import JsonObject
 
 _LOOKUP: Final = re.compile(r"(?<!\$)\$\{(?=(?:file|keyring):)")
@@ -40,7 +42,8 @@ class ValuePlaces(msgspec.Struct, frozen=True):
 
 def imported(file: Path, env: Mapping[str, str], places: ValuePlaces) -> tuple[JsonObject, tuple[ConfigFinding, ...]]:
     """The servers by name, and warnings. Raises `ConfigError`."""
-    document = _document(file)
+    text = read_text_file(file, LARGEST_OF_CLIENTS).text
+    document = read_document(text, str(file))
     data = document.data
     if not isinstance(data, dict) or not is_foreign(data, str(file), is_yaml=document.is_yaml):
         said = "this is not a file of another client. Use it with --config as it is."
@@ -49,6 +52,9 @@ def imported(file: Path, env: Mapping[str, str], places: ValuePlaces) -> tuple[J
     servers = sections(data, place_of_servers(data, is_yaml=False), report).get("servers")
     if not isinstance(servers, dict) or report.errors:
         report.error(("servers",), "wrong_type", "expected a mapping (key: value) without duplicate keys")
+        raise report.failure()
+    report.errors.extend(half_findings(servers, ("servers",), text))
+    if report.errors:
         raise report.failure()
     servers = {name: as_text(own) for name, own in servers.items()}
     done = in_our_keys(servers, data, file, env, places, report)
@@ -110,17 +116,6 @@ def _translation(
             return text  # refused with the whole configuration, which says why
 
     return translated
-
-
-def _document(file: Path) -> LocatedData:
-    try:
-        return read_document(file.read_text("utf-8-sig"), str(file))
-    except OSError as error:
-        raise ConfigError(ConfigFinding("config_unreadable", f"cannot be read: {error.strerror}", str(file))) from None
-    except UnicodeDecodeError:
-        raise ConfigError(
-            ConfigFinding("invalid_text", "the text is not UTF-8. Save it as UTF-8.", str(file))
-        ) from None
 
 
 def _make_absolute(own: JsonObject, base: Path) -> None:

@@ -6,10 +6,9 @@ literal `${`. Nothing nests, and inserted text is not searched again. In files o
 the variable `API_KEY`, and their names of folders are known (`load.foreign`).
 """
 
+import errno
 import importlib
-import os
 import re
-import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,6 +18,7 @@ import msgspec
 from mcp_hub.config.findings import DataPath, Finding
 from mcp_hub.config.load.public import is_taken_for_secret
 from mcp_hub.config.trust import problem_of_secret
+from mcp_hub.files import read_file
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LARGEST_FILE = 64 * 1024  # a key or a certificate chain fits; a device or a log does not
@@ -180,25 +180,17 @@ def variable_of_input(name: str) -> str:
 
 def read_text(text: str, env: Mapping[str, str], base: Path) -> Resolved:
     """The text of a small file, and a warning if others can read it. Raises `Unresolved`, which names its path."""
+    path = base / expand_home(text, env)
     try:
-        path = base / expand_home(text, env)
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise Unresolved("file_unreadable", f"cannot read file {path}: not a regular file")
-        with path.open("rb") as file:
-            problem = problem_of_secret(os.fstat(file.fileno()))
-            content = file.read(_LARGEST_FILE + 1)
-        if len(content) > _LARGEST_FILE:
-            raise Unresolved("file_unreadable", f"cannot read file {path}: larger than {_LARGEST_FILE} bytes")
-        warnings = () if problem is None else (f"file {path} {problem}",)
-        return Resolved(content.decode(), warnings=warnings)
-    except Unresolved:
-        raise
+        content, state = read_file(path, _LARGEST_FILE)
+        problem = problem_of_secret(state)
+        return Resolved(content.decode(), warnings=() if problem is None else (f"file {path} {problem}",))
     except OSError as error:
+        if error.errno == errno.EINVAL and not str(path).isprintable():
+            raise Unresolved("file_unreadable", f"cannot read a file: {error.strerror}") from None
         raise Unresolved("file_unreadable", f"cannot read file {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise Unresolved("file_unreadable", f"cannot read file {path}: not UTF-8 text") from None
-    except ValueError:
-        raise Unresolved("file_unreadable", "cannot read a file: its name holds a character that no name can") from None
 
 
 def expand_home(text: str, env: Mapping[str, str]) -> Path:

@@ -25,10 +25,11 @@ from mcp_hub.config.load.interpolate import (
     expand_home,
     resolve,
 )
-from mcp_hub.config.load.locate import LocatedData, read_document
+from mcp_hub.config.load.locate import LocatedData, half_findings, read_document
 from mcp_hub.config.load.overrides import overlaid, overrides_of, read_overrides
 from mcp_hub.config.load.public import is_taken_for_secret
 from mcp_hub.config.load.secrets import secret_arguments, secret_texts
+from mcp_hub.config.load.texts import NOT_UTF8, read_text_file
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.config.schema.hub import written_out
 from mcp_hub.config.schema.overrides import OverrideSettings
@@ -37,13 +38,12 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.telemetry import PLACES
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.files import LARGEST_OWN
 from mcp_hub.masking import learn
 from mcp_hub.types import Cause, FileStamp, JsonObject
 
-_LARGEST = 1 << 20  # 1 MiB is thousands of servers; more is not a configuration
 _OWN_TOOLS = 350  # tokens, at most
 _STARTER = "servers: {time: {command: uvx, args: [mcp-server-time]}}"
-_NOT_UTF8 = "the text is not UTF-8. Save the file as UTF-8."
 USERS_FILE = "@user"
 """In place of a file's name: the user's own configuration, wherever the hub is started."""
 _NAMES = ("servers.yaml", "servers.yml", "servers.json")
@@ -121,26 +121,11 @@ def load(path: Path, env: Mapping[str, str], *, partly: bool = False, lenient: b
 
 def read(path: Path, env: Mapping[str, str], *, partly: bool = False, lenient: bool = False) -> Loaded:
     """Reads and checks one file without masking its secrets. Raises as `load`."""
-    try:
-        with path.open("rb") as file:
-            found = os.fstat(file.fileno())
-            if (problem := problem_of_config(found, env)) is not None:
-                raise ConfigError(ConfigFinding("config_untrusted", problem, str(path)))
-            content = file.read(_LARGEST + 1)
-    except FileNotFoundError:
-        said = f"the file does not exist. Create it with: mcp-hub init --config {path}"
-        raise ConfigError(ConfigFinding("config_not_found", said, str(path))) from None
-    except OSError as error:
-        raise ConfigError(ConfigFinding("config_unreadable", f"cannot be read: {error.strerror}", str(path))) from None
-    if len(content) > _LARGEST:
-        raise ConfigError(ConfigFinding("config_too_large", f"larger than {_LARGEST} bytes", str(path)))
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError(ConfigFinding("invalid_text", _NOT_UTF8, str(path), line)) from None
+    text, state = read_text_file(path, LARGEST_OWN, create=f"Create it with: mcp-hub init --config {path}")
+    if (problem := problem_of_config(state, env)) is not None:
+        raise ConfigError(ConfigFinding("config_untrusted", problem, str(path)))
     parsed = parse(text, str(path), env, path.absolute().parent, partly=partly, lenient=lenient)
-    return replace(_with_overrides(parsed, overrides_of(path), env), stamp=FileStamp.of(found))
+    return replace(_with_overrides(parsed, overrides_of(path), env), stamp=FileStamp.of(state))
 
 
 def _with_overrides(loaded: Loaded, place: Path, env: Mapping[str, str]) -> Loaded:
@@ -160,16 +145,15 @@ def parse(
     text: str, name: str, env: Mapping[str, str], base: Path, *, partly: bool = False, lenient: bool = False
 ) -> Loaded:
     """Checks the text of a file called `name`. Files are relative to `base`. Raises as `load`."""
-    if len(text) > _LARGEST:
-        raise ConfigError(ConfigFinding("config_too_large", f"larger than {_LARGEST} characters", name))
+    if len(text) > LARGEST_OWN:
+        raise ConfigError(ConfigFinding("config_too_large", f"larger than {LARGEST_OWN} characters", name))
     if any("\ud800" <= char <= "\udfff" for char in text):
-        raise ConfigError(ConfigFinding("invalid_text", _NOT_UTF8, name))
+        raise ConfigError(ConfigFinding("invalid_text", NOT_UTF8, name))
     document = read_document(text, name)
     report = Findings(name, document.lines, errors=list(document.findings))
     tree = _sections(document, report)
-    if "\\" in text and (halves := list(_halves(tree, ()))):  # it could not be shown or written to a file
-        for path in halves:
-            report.error(path, "invalid_text", "holds half of a character (a lone surrogate)")
+    if findings := half_findings(tree, (), text):  # it could not be shown or written to a file
+        report.errors.extend(findings)
         raise report.failure()
     others = None
     if isinstance(document.data, dict) and is_foreign(document.data, name, is_yaml=document.is_yaml):
@@ -246,19 +230,6 @@ def _sections(document: LocatedData, report: Findings) -> JsonObject:
         said = f"expected a mapping at the top. Begin with: {_STARTER}"
         raise ConfigError(ConfigFinding("wrong_type", said, report.name, 1))
     return sections(data, place_of_servers(data, is_yaml=document.is_yaml), report)
-
-
-def _halves(data: object, path: DataPath) -> Iterator[DataPath]:
-    """The paths of texts with a lone surrogate, which escapes can make; for a key, the path of its mapping."""
-    if isinstance(data, str) and any("\ud800" <= char <= "\udfff" for char in data):
-        yield path
-    elif isinstance(data, dict):
-        for key, value in data.items():
-            yield from _halves(key, path)
-            yield from _halves(value, (*path, key))
-    elif isinstance(data, list):
-        for index, item in enumerate(data):
-            yield from _halves(item, (*path, index))
 
 
 def _filled(

@@ -20,13 +20,18 @@ from mcp_hub.errors import ConfigError, ConfigFinding
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 50  # PyYAML composes recursively, in C without a check: deeper text would end the process
 _MOST_VALUES = 100_000  # aliases can multiply a few lines into more memory than there is
+_LONGEST_NUMBER = 400  # 1:1:1:… is a number of base 60, which takes minutes to read
 _MOST_MERGES = 200  # as above; also bounds a chain of them, which is followed recursively
 _SUFFIXES = {"json": True, "jsonc": True, "json5": True, "yaml": False, "yml": False}
 _TAG = "tag:yaml.org,2002:"
 _TABLE = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]")
 _TABLE_KEY = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([\w-]+))\s*(?:\.|$)""")
 _TOML_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-_JSON_TOKEN = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/|\t', re.DOTALL)
+_JSON_TOKEN = re.compile(r'("(?:[^"\\]++|\\.)*+"?)|//[^\n]*|/\*.*?(?:\*/|\Z)|\t', re.DOTALL)
+"""Each character is looked at once: a string or a comment without an end is the rest of the text."""
+_LAST_COMMA = re.compile(r'("(?:[^"\\]++|\\.)*+"?)|,(?=\s*[}\]])', re.DOTALL)
+_LARGEST_WITH_LINES = 1 << 20  # characters; lines are a help, and cost far more than the data
+_LARGEST_JSON5 = 1 << 17  # characters, which json5 reads in 3 s: it is written in Python
 
 
 _SURROGATES = re.compile(
@@ -47,6 +52,9 @@ class LocatedData(msgspec.Struct, frozen=True):
 def read_document(text: str, name: str) -> LocatedData:
     """Parse `text` as the suffix of `name` says, or by its first character. Raises: ConfigError on bad syntax."""
     text = text.removeprefix("\ufeff")
+    if len(text) > _LARGEST_WITH_LINES and not is_json(text, name):
+        said = f"larger than {_LARGEST_WITH_LINES} characters"
+        raise ConfigError(ConfigFinding("config_too_large", said, name))
     if _suffix(name) == "toml":
         return _read_toml(text, name)
     if is_json(text, name):
@@ -59,12 +67,36 @@ def read_document(text: str, name: str) -> LocatedData:
         raise ConfigError(ConfigFinding(error.code, str(error), name, error.line)) from None
 
 
-def line_of_half(text: bytes, start: int = 0) -> int | None:
-    """The 1-based line of the first escape in JSON that is half of a character (a lone surrogate), from `start` on."""
-    for escape in _SURROGATES.finditer(text, start):
-        if escape[1]:
-            return text.count(b"\n", 0, escape.start(1)) + 1
-    return None
+def line_of_half(text: bytes) -> int | None:
+    """The 1-based line of the first escape in JSON that is half of a character (a lone surrogate)."""
+    place = next((escape.start(1) for escape in _SURROGATES.finditer(text) if escape[1]), None)
+    return None if place is None else text.count(b"\n", 0, place) + 1
+
+
+def half_findings(tree: object, path: DataPath, text: str) -> list[Finding]:
+    """An error for each text in `tree`, at `path` of the text of a file, that has half of a character."""
+    paths = list(_halves(tree, path)) if "\\" in text else []
+    if not paths:
+        return []
+    start = max(0, text.find(json.dumps(path[-1]))) if path else 0
+    line = line_of_half(text[start:].encode("utf-8", "replace"))
+    if line is not None:
+        line += text.count("\n", 0, start)
+    said = "holds half of a character (a lone surrogate)"
+    return [Finding(each, "invalid_text", said, line if each == paths[0] else None) for each in paths]
+
+
+def _halves(data: object, path: DataPath) -> Iterator[DataPath]:
+    """The paths of texts with a lone surrogate, which escapes can make; for a key, the path of its mapping."""
+    if isinstance(data, str) and any("\ud800" <= char <= "\udfff" for char in data):
+        yield path
+    elif isinstance(data, dict):
+        for key, value in data.items():
+            yield from _halves(key, path)
+            yield from _halves(value, (*path, key))
+    elif isinstance(data, list):
+        for index, item in enumerate(data):
+            yield from _halves(item, (*path, index))
 
 
 def is_json(text: str, name: str) -> bool:
@@ -83,7 +115,7 @@ def _suffix(name: str) -> str:
 
 def _read_json(text: str, name: str) -> LocatedData:
     try:
-        located = _read_yaml(without_json_comments(text))
+        located = _read_yaml(without_json_comments(text) if len(text) <= _LARGEST_WITH_LINES else "")
     except (yaml.YAMLError, _Unreadable):
         located = LocatedData(None)  # lines are a help, not a must
     try:
@@ -94,12 +126,16 @@ def _read_json(text: str, name: str) -> LocatedData:
         ) from None
     except ValueError as error:
         found = re.match(r"<string>:(\d+) (.*) at column (\d+)", str(error), re.DOTALL)
-        said = f"not valid JSON: {on_one_line(found[2] if found else str(error))}"
-        place = (int(found[1]), int(found[3])) if found else (None, None)
+        said = f"not valid JSON: {on_one_line(found[2] if found else getattr(error, 'msg', str(error)))}"
+        place = (int(found[1]), int(found[3])) if found else _place_of(error)
         raise ConfigError(ConfigFinding("invalid_json", said, name, *place)) from None
-    if _is_deep(data, _DEEPEST):
+    if is_deep(data):
         raise ConfigError(ConfigFinding("too_deep", f"nested deeper than {_DEEPEST} levels. Make it flatter.", name))
     return LocatedData(data, located.lines, located.findings, is_yaml=False)
+
+
+def _place_of(error: ValueError) -> tuple[int | None, int | None]:
+    return (error.lineno, error.colno) if isinstance(error, json.JSONDecodeError) else (None, None)
 
 
 def _read_toml(text: str, name: str) -> LocatedData:
@@ -110,7 +146,7 @@ def _read_toml(text: str, name: str) -> LocatedData:
         said = f"not valid TOML: {on_one_line(_TOML_PLACE.sub('', str(error)))}. Correct the line."
         at = (int(place[1]), int(place[2])) if place and place[1] else (None, None)
         raise ConfigError(ConfigFinding("invalid_toml", said, name, *at)) from None
-    if _is_deep(data, _DEEPEST):
+    if is_deep(data):
         raise ConfigError(ConfigFinding("too_deep", f"nested deeper than {_DEEPEST} levels. Make it flatter.", name))
     lines: dict[DataPath, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -123,12 +159,20 @@ def _json_of(text: str) -> object:
     try:
         return json.loads(text)
     except ValueError:
-        return json5.loads(text, allow_duplicate_keys=False)
+        if len(text) <= _LARGEST_JSON5:
+            return json5.loads(text, allow_duplicate_keys=False)
+    return json.loads(plain_json(text))
 
 
-def _is_deep(data: object, left: int) -> bool:
+def plain_json(text: str) -> str:
+    """JSON with comments, and commas behind the last item, as blanks: lines and columns stay."""
+    return _LAST_COMMA.sub(_blanked, without_json_comments(text))
+
+
+def is_deep(data: object, left: int = _DEEPEST) -> bool:
+    """Whether plain data is nested deeper than a configuration may be."""
     children = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
-    return left < 0 or any(_is_deep(child, left - 1) for child in children)
+    return left < 0 or any(is_deep(child, left - 1) for child in children)
 
 
 def _blanked(token: re.Match[str]) -> str:
@@ -237,6 +281,8 @@ class _Builder:
 
     def _scalar(self, node: yaml.ScalarNode) -> object:
         text: str = node.value
+        if len(text) > _LONGEST_NUMBER and node.tag.removeprefix(_TAG) in ("int", "float"):
+            raise _Unreadable("invalid_yaml", "this number is too long. Put it in quotes.", _line(node))
         try:
             match node.tag.removeprefix(_TAG):
                 case "str" | "timestamp" | "value" | "merge":

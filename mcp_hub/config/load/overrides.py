@@ -1,25 +1,23 @@
 """`servers.overrides.yaml`: found beside the configuration, checked, and laid over its `per_tool`."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from pydantic import ValidationError
 
 from mcp_hub.config.findings import Findings, quoted
 from mcp_hub.config.load.check import finding_of
 from mcp_hub.config.load.locate import read_document
+from mcp_hub.config.load.texts import read_bytes
 from mcp_hub.config.schema.overrides import OverriddenTool, OverrideSettings
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import ToolSettings
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.files import LARGEST_OWN
 from mcp_hub.globs import first_match
 from mcp_hub.types import FileStamp
-
-_LARGEST: Final = 1 << 20
 
 
 def overrides_of(config: Path) -> Path:
@@ -30,18 +28,14 @@ def overrides_of(config: Path) -> Path:
 def read_overrides(place: Path, env: Mapping[str, str]) -> tuple[OverrideSettings, FileStamp] | tuple[None, None]:
     """The overrides and the version of their file; None without a file. Raises `ConfigError` with every finding."""
     try:
-        with place.open("rb") as file:
-            found = os.fstat(file.fileno())
-            if (problem := problem_of_config(found, env)) is not None:
-                raise ConfigError(ConfigFinding("config_untrusted", problem, str(place)))
-            content = file.read(_LARGEST + 1)
-    except FileNotFoundError:
-        return None, None
-    except OSError as error:
-        raise ConfigError(ConfigFinding("config_unreadable", f"cannot be read: {error.strerror}", str(place))) from None
-    if len(content) > _LARGEST:
-        raise ConfigError(ConfigFinding("config_too_large", f"larger than {_LARGEST} bytes", str(place)))
-    return parse_overrides(content.decode("utf-8", "replace"), str(place)), FileStamp.of(found)
+        content, state = read_bytes(place, LARGEST_OWN, create="The dashboard writes it.")
+    except ConfigError as error:
+        if error.code == "config_not_found":
+            return None, None
+        raise
+    if (problem := problem_of_config(state, env)) is not None:
+        raise ConfigError(ConfigFinding("config_untrusted", problem, str(place)))
+    return parse_overrides(content.decode("utf-8", "replace"), str(place)), FileStamp.of(state)
 
 
 def parse_overrides(text: str, name: str) -> OverrideSettings:

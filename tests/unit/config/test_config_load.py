@@ -118,7 +118,7 @@ def test_missing_file_is_named_with_a_way_to_make_one(tmp_path: Path) -> None:
 
 
 def test_unreadable_file_says_why(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match="cannot be read: it is a directory"):
         load(tmp_path, {})
 
 
@@ -140,7 +140,7 @@ def test_file_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
 def test_escapes_that_make_half_of_a_character_are_named(text: str, where: str) -> None:
     with pytest.raises(ConfigError) as refused:
         loaded(text, "servers.json")
-    assert shown_all(refused) == [f"servers.json: {where} [invalid_text]"]
+    assert shown_all(refused) == [f"servers.json:1: {where} [invalid_text]"]
 
 
 def test_file_of_absurd_size_is_refused(tmp_path: Path) -> None:

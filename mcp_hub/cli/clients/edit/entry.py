@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from copy import deepcopy
+from copy import copy
 from typing import Any
 
 from mcp_hub.cli.clients.edit import json_text, toml_text, yaml_text
@@ -47,13 +47,13 @@ def with_entry(text: str, file: str, path: Sequence[str], value: JsonObject) -> 
     before = _data(text, file)
     if held_at(before, tuple(path)) == value:
         return text
-    wanted = deepcopy(before) if isinstance(before, dict) else {}
+    wanted = dict(before) if isinstance(before, dict) else {}
     at = wanted
     for key in path[:-1]:
-        if not isinstance(at.setdefault(key, {}), dict):
-            if at[key] is not None:
-                raise CannotEdit(f"{key!r} is not a mapping")
-            at[key] = {}
+        inner = at.get(key)
+        if not (inner is None or isinstance(inner, dict)):
+            raise CannotEdit(f"{key!r} is not a mapping")
+        at[key] = {**(inner or {})}
         at = at[key]
     at[path[-1]] = value
     change = {"json": json_text.set_member, "toml": toml_text.set_table, "yaml": yaml_text.set_entry}[form_of(file)]
@@ -65,9 +65,10 @@ def without_entry(text: str, file: str, path: Sequence[str | int]) -> str:
 
     Raises `CannotEdit`.
     """
-    wanted: Any = deepcopy(_data(text, file))
+    wanted: Any = copy(_data(text, file))
     at = wanted
     for key in path[:-1]:
+        at[key] = copy(at[key])
         at = at[key]
     del at[path[-1]]
     names = [key for key in path if isinstance(key, str)]

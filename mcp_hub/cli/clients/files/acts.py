@@ -9,6 +9,7 @@ import msgspec
 
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.cli.clients.files.replace import (
+    LARGEST,
     Changed,
     FileRefused,
     back_up,
@@ -25,6 +26,8 @@ from mcp_hub.stores.locks import remove
 
 _MOST: Final = 20
 """Acts that are kept to be undone."""
+_LARGEST: Final = 4 * LARGEST
+"""Bytes of a record, which has the content of each file in Base64."""
 _UNKNOWN: Final = "?"
 """The digest of a file that another program writes, until it has."""
 
@@ -195,10 +198,10 @@ class Acts:
             make_folder(self._folder)
         except OSError as problem:
             raise unwritable(self._folder, problem) from None
-        replace(path, content_of(path), msgspec.json.encode(act))
+        replace(path, content_of(path, _LARGEST), msgspec.json.encode(act))
 
     def _read(self, path: Path) -> Act | None:
-        content = content_of(path)
+        content = content_of(path, _LARGEST)
         try:
             return None if content is None else msgspec.json.decode(content, type=Act)
         except msgspec.DecodeError:

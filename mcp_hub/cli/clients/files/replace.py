@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from mcp_hub.attach.folder import make_folder
+from mcp_hub.files import FileTooLarge, read_file
 from mcp_hub.stores.locks import lock_file, remove, take
 
 BACKUP: Final = ".mcp-hub-backup"
 """The suffix of the copy beside a file: its content before the hub changed it last, for nobody else's eyes."""
-_LARGEST: Final = 64 << 20
+LARGEST: Final = 64 << 20
+"""Bytes of the largest file that is edited: Claude Code keeps its history beside its servers."""
 _PATIENCE: Final = 5.0
 _STEP: Final = 0.01
 
@@ -49,18 +51,17 @@ def target_of(path: Path) -> Path:
     return target
 
 
-def content_of(path: Path) -> bytes | None:
+def content_of(path: Path, largest: int = LARGEST) -> bytes | None:
     """The content of a file that `target_of` found; None if there is no file. Raises `FileRefused`."""
     try:
-        with open(path, "rb") as file:
-            content = file.read(_LARGEST + 1)
+        return read_file(path, largest).data
     except FileNotFoundError:
         return None
+    except FileTooLarge:
+        said = f"{path} has more than {largest >> 20} MiB. Check what it is."
+        raise FileRefused("client_file_unreadable", said) from None
     except OSError as problem:
         raise unreadable(path, problem) from None
-    if len(content) > _LARGEST:
-        raise FileRefused("client_file_unreadable", f"{path} has more than {_LARGEST >> 20} MiB. Check what it is.")
-    return content
 
 
 def digest(content: bytes | None) -> str | None:
@@ -121,7 +122,7 @@ def drop_backup(path: Path, content: bytes | None) -> None:
     """Removes the copy beside the file if it holds this content."""
     place = path.with_name(path.name + BACKUP)
     with suppress(OSError):
-        if content is not None and place.read_bytes() == content:
+        if content is not None and read_file(place, len(content)).data == content:
             place.unlink()
 
 
@@ -137,7 +138,7 @@ def unwritable(path: Path, problem: OSError) -> FileRefused:
 
 
 def _check(path: Path, before: bytes | None) -> None:
-    if content_of(path) != before:
+    if content_of(path, max(LARGEST, len(before or b""))) != before:
         raise Changed
 
 

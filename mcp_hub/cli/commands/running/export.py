@@ -123,7 +123,7 @@ def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> 
 
     try:
         _refuse_running(file)
-        edited(content_of(target_of(file.path)))
+        edited(content_of(target_of(file.path), file.place.largest))
         for name in added:
             say(visible(f"+ {'.'.join(layout.key)}.{name}"))
         results = Acts(state_dir(os.environ)).do(f"export to {file.client.title}", [FileChange(file.path, edited)])

@@ -15,6 +15,7 @@ from mcp_hub.attach.folder import make_folder
 from mcp_hub.cli.commands.running.units import MARK, HubService, ServicePlan, plan
 from mcp_hub.cli.render.output import say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, config_path, fail, load_config
+from mcp_hub.files import LARGEST_OWN, read_file
 from mcp_hub.masking import visible
 
 _SECONDS: Final = 30
@@ -108,7 +109,13 @@ def _plan(config: str) -> ServicePlan:
 
 
 def _check_ours(file: Path) -> None:
-    if file.exists() and MARK.encode() not in file.read_bytes():
+    try:
+        is_ours = MARK.encode() in read_file(file, LARGEST_OWN).data
+    except FileNotFoundError:
+        return
+    except OSError:
+        is_ours = False
+    if not is_ours:
         fail("not_ours", f"{file} was not written by mcp-hub. Rename it, and try again.")
 
 

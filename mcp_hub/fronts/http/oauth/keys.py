@@ -22,6 +22,7 @@ import jwt
 import msgspec
 
 from mcp_hub.clock import Clock
+from mcp_hub.files import FileTooLarge, read_file
 from mcp_hub.logs import get_logger
 from mcp_hub.types import JsonObject
 
@@ -240,16 +241,18 @@ def _key(entry: JsonObject, algorithm: str) -> jwt.PyJWK | None:
 
 async def _read(path: Path, is_believed: Callable[[os.stat_result], bool]) -> bytes:
     def read() -> bytes:
-        with path.open("rb") as file:
-            if not is_believed(os.fstat(file.fileno())):
-                raise KeysUnusable("belongs to another user, or others can write it. Run: mcp-hub check")
-            return file.read(_LARGEST + 1)
+        body, state = read_file(path, _LARGEST)
+        if not is_believed(state):
+            raise KeysUnusable("belongs to another user, or others can write it. Run: mcp-hub check")
+        return body
 
     try:
         body = await anyio.to_thread.run_sync(read)
+    except FileTooLarge:
+        raise KeysUnusable(f"is larger than {_LARGEST} bytes") from None
     except OSError as error:
         raise KeysUnusable(f"cannot be read: {error.strerror}") from None
-    return _bounded(body)
+    return body
 
 
 async def _fetch(url: str) -> bytes:

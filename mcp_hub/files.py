@@ -1,0 +1,81 @@
+"""Reading a file that a person, a document or another program names: regular files only, bounded in size and time.
+
+Links are followed. A pipe, a socket, a device or a folder is refused before it is opened, since opening may block.
+"""
+
+import errno
+import os
+import stat
+import threading
+from pathlib import Path
+from typing import Final, NamedTuple
+
+LARGEST_OWN: Final = 1 << 20
+"""Bytes of a file of the hub: 1 MiB is thousands of servers."""
+LARGEST_OF_CLIENTS: Final = 16 << 20
+"""Bytes of a file of another program."""
+SECONDS: Final = 5.0
+"""A file on a disk arrives in milliseconds; one on a network that is down never does."""
+_PORTION: Final = 1 << 20
+_FLAGS: Final = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY"))
+"""A pipe that is put there between the look and the opening does not block."""
+
+
+class FileTooLarge(OSError):
+    """The file has more bytes than its reader takes."""
+
+
+class FileContent(NamedTuple):
+    """The bytes of a file, and its state when they were read."""
+
+    data: bytes
+    stat: os.stat_result
+
+
+def read_file(path: Path | str, largest: int, seconds: float = SECONDS) -> FileContent:
+    """The content of a regular file. Blocks for at most `seconds`.
+
+    Raises `OSError`, whose `strerror` says why: `FileTooLarge` beyond `largest` bytes, `FileNotFoundError`.
+    """
+    outcome: list[FileContent | OSError] = []
+
+    def read() -> None:
+        try:
+            outcome.append(_read(path, largest))
+        except OSError as problem:
+            outcome.append(problem)
+        except ValueError:
+            outcome.append(OSError(errno.EINVAL, "its name holds a character that no name can"))
+
+    reader = threading.Thread(target=read, name="file-reader", daemon=True)  # a system call cannot be given up
+    reader.start()
+    reader.join(seconds)
+    if not outcome:
+        raise OSError(errno.ETIMEDOUT, f"it does not arrive within {seconds:g} s")
+    (result,) = outcome
+    if isinstance(result, OSError):
+        raise result
+    return result
+
+
+def _read(path: Path | str, largest: int) -> FileContent:
+    _check(os.stat(path))
+    file = os.open(path, _FLAGS)
+    try:
+        state = os.fstat(file)
+        _check(state)
+        data = bytearray()
+        while portion := os.read(file, min(_PORTION, largest + 1 - len(data))):
+            data += portion
+            if len(data) > largest:
+                raise FileTooLarge(errno.EFBIG, f"larger than {largest} bytes")
+        return FileContent(bytes(data), state)
+    finally:
+        os.close(file)
+
+
+def _check(state: os.stat_result) -> None:
+    if stat.S_ISDIR(state.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a directory, not a regular file")
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(errno.EINVAL, "it is a pipe, a socket or a device, not a regular file")

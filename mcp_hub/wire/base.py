@@ -56,6 +56,10 @@ class Pending(msgspec.Struct, eq=False):
         """Something came that may have been the answer. If none follows, it was."""
         self.doubtful = bad, data
 
+    def dismiss_doubt(self) -> None:
+        """There certainly was no answer."""
+        self.doubtful = None
+
     @property
     def future(self) -> "asyncio.Future[Envelope]":
         """Gets the answering `Envelope`, or the reason why there is none."""

@@ -12,7 +12,7 @@ import anyio
 import anyio.abc
 import httpx2
 
-from mcp_hub.errors import RpcError, UpstreamLost
+from mcp_hub.errors import HttpRefused, RpcError, UpstreamLost
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.headers import request_headers
@@ -30,6 +30,7 @@ from mcp_hub.wire.responses import (
     NO_CONNECTION,
     OVERLOADED,
     POSTED,
+    Refused,
     is_stream,
     kind_of,
     reason_of,
@@ -42,6 +43,10 @@ _DISCOVER: Final = "server/discover"
 _UNKNOWN: Final = "the server no longer knows the session"
 _CLIENT_FAULTS: Final = (400, 404, 405)
 """Statuses of refusals."""
+_NOT_BEGUN: Final = (400, 404)
+"""Statuses by which a server that does not know the session refuses a request before it acts on it."""
+_CHECKS: Final = ("initialize", "ping")
+"""Requests that show whether a session lives: their own refusal starts no further check."""
 _MODERN_FAULTS: Final = (METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR, PARSE_ERROR)
 """Codes that modern servers have for these; the reserved ones besides."""
 _SURE: Final = 5.0
@@ -59,12 +64,19 @@ _AWAY: Final = (429, 502, 503, 504)
 """Statuses of a server that restarts, or of the proxy before it."""
 
 
+async def _unclear(is_explicit: bool) -> bool | None:
+    """Nobody finds out."""
+    return None
+
+
 class HttpWire(RemoteWire):
     """A `RemoteWire` whose requests have a connection each, on which their answers come.
 
     `speaks` gives the era and version that the session has settled on. `status` is that of the last answer;
     `is_forgotten` says that the server no longer knows the session, which has to begin anew. `still_modern` is asked
-    when a modern server refuses something as those of the handshake era do.
+    when a modern server refuses something as those of the handshake era do. `is_lost` is asked when a request with a
+    session id ends without an answer of its own: whether the session is lost, None if that is not clear. Its argument
+    says that the refusal is the one of the specification, or names the session.
     """
 
     def __init__(
@@ -79,15 +91,18 @@ class HttpWire(RemoteWire):
         limit: int,
         explain: Explain | None = None,
         still_modern: Callable[[], Awaitable[bool]] | None = None,
+        is_lost: Callable[[bool], Awaitable[bool | None]] = _unclear,
+        session: str | None = None,
     ) -> None:
         super().__init__(handler, http, tasks, server=server, url=url, limit=limit, explain=explain)
         self.status: int | None = None
         self.is_forgotten = False
+        self.session = session
+        self._is_lost = is_lost
         self._still_modern = still_modern
         self._sure_until = 0.0
         self._asking = anyio.Lock()
         self._speaks = speaks
-        self._session: str | None = None
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -117,23 +132,24 @@ class HttpWire(RemoteWire):
             headers |= request_headers(version, method, params)
         elif method != "initialize":  # which is sent before anything is settled
             headers["mcp-protocol-version"] = version
-            if self._session is not None:
-                headers["mcp-session-id"] = self._session
+            if self.session is not None:
+                headers["mcp-session-id"] = self.session
         return headers
 
     def _begin(self, response: httpx2.Response, pending: Pending) -> None:
         """Keeps the id of the session that `initialize` began."""
         if pending.method == "initialize":
             session = response.headers.get("mcp-session-id", "")
-            self._session = session if session.isascii() and session.isprintable() and session else None
+            self.session = session if session.isascii() and session.isprintable() and session else None
 
     async def _take_whole(self, response: httpx2.Response, pending: Pending) -> None:
         """An answer that is not a stream: a message with any status, or a refusal."""
         status = response.status_code
         body = await self._body(response) if kind_of(response) == JSON and status not in DENIED else b""
         message = envelope.decode(envelope.one_line(body)) if body else None
-        if self._session is not None and _is_unknown_session(status, message):
-            raise self._forget(_UNKNOWN)
+        if self._may_be_lost(pending) and isinstance(message, Envelope) and _error(message) is not None:
+            if status not in OVERLOADED:
+                raise Refused(status, message)
         if await self._is_another_now(status, message, pending):
             raise self._forget("the server no longer speaks the era that was settled on", "era_changed")
         if status in OVERLOADED and (error := _error(message)) is not None and error.raw is not None:
@@ -180,6 +196,48 @@ class HttpWire(RemoteWire):
         self.retire(reason, code)
         return NotSent(reason)
 
+    # -- lost sessions --------------------------------------------------------------------------------------------
+
+    def _may_be_lost(self, pending: Pending) -> bool:
+        """Whether the refusal of this request may be about the session that it names."""
+        return self.session is not None and pending.method not in _CHECKS
+
+    def _take_answer(self, message: Envelope, data: bytes, source: Pending | None) -> None:
+        if source is not None and not source.is_settled and self._may_be_lost(source) and _error(message) is not None:
+            id_ = envelope.usable_id(message.id)
+            if id_ is None or envelope.id_key(id_) == source.id:
+                raise Refused(200, message)
+        super()._take_answer(message, data, source)
+
+    async def _refused(self, pending: Pending, refusal: Exception) -> None:
+        """Finds out whether the session is the reason. If so the request is `NotSent`, or its outcome is unknown."""
+        if self._may_be_lost(pending) and not _is_overload(refusal):
+            is_explicit = _names_session(refusal)
+            is_lost = self.is_forgotten or await self._is_lost(is_explicit)
+            if is_lost or (is_lost is None and is_explicit):
+                gone = self._forget(_UNKNOWN)
+                pending.dismiss_doubt()
+                raise self._without_session(refusal, gone) from None
+        if not isinstance(refusal, Refused):
+            raise refusal
+        self._settle_whole(pending, refusal.answer)
+
+    def _without_session(self, refusal: Exception, gone: NotSent) -> Exception:
+        """The error for a request that a server without its session refused, maybe after it acted on it."""
+        if not isinstance(refusal, Refused | HttpRefused):
+            return refusal
+        if refusal.status in _NOT_BEGUN:
+            return gone
+        error = _error(refusal.answer) if isinstance(refusal, Refused) else refusal
+        return self._lost(f"lost the session and refused the request: {error}", code="session_lost")
+
+    async def _check_session(self, *, is_explicit: bool = True) -> None:
+        """A notification or a stream was refused: a session that is lost begins anew."""
+        if self.session is not None and not self.is_forgotten:
+            is_lost = await self._is_lost(is_explicit)
+            if is_lost or (is_lost is None and is_explicit):
+                self._forget(_UNKNOWN)
+
     def _take_request(self, message: Envelope, source: Pending | None) -> None:
         if self._speaks()[0] is Era.MODERN:  # which has no requests of servers, and no way to answer them
             self.counts["stray"] += 1
@@ -194,14 +252,15 @@ class HttpWire(RemoteWire):
 
     async def _post(self, frame: bytes) -> None:
         async with self._http.stream("POST", self._url, content=frame, headers=self._headers()) as response:
-            if response.status_code == 404 and self._session is not None:
-                raise self._forget(_UNKNOWN)
-            if not response.is_success:
+            if response.is_success:
+                return
+            if response.status_code != 404 or self.session is None:
                 raise await self._refusal(response)
+        await self._check_session()
 
     async def end(self) -> None:
         """Ends the session at the server, if it has one. May raise `httpx2.HTTPError`."""
-        if self._session is not None and not self.is_forgotten:
+        if self.session is not None and not self.is_forgotten:
             async with self._http.stream("DELETE", self._url, headers=self._headers()):
                 pass
 
@@ -227,10 +286,9 @@ class HttpWire(RemoteWire):
             try:
                 async with self._stream(place) as response:
                     if not is_stream(response):
-                        if response.status_code == 404:
-                            self._forget(_UNKNOWN)
-                        if response.status_code not in _AWAY or silent + 1 == _RESUMES:
-                            raise self._lost(f"{why}, and did not resume it: HTTP {response.status_code}")
+                        status = response.status_code
+                        if status not in _AWAY or silent + 1 == _RESUMES:
+                            raise self._lost(f"{why}, and did not resume it: HTTP {status}", status=status)
                     else:
                         await self._follow(response, parser, pending)
             except httpx2.TransportError as exc:
@@ -251,21 +309,24 @@ class HttpWire(RemoteWire):
     async def _listen(self, answered: anyio.Event) -> None:
         place, pause, silent, was_open = None, _PAUSE, 0, False
         while self.can_send:
-            parser, began = EventParser(self._limit, place), anyio.current_time()
+            parser, began, status = EventParser(self._limit, place), anyio.current_time(), 0
             try:
                 async with self._stream(place) as response:
                     answered.set()
-                    if not is_stream(response):
-                        if was_open and response.status_code == 404:
-                            self._forget(_UNKNOWN)
-                        return
-                    was_open = True
-                    await self._follow(response, parser)
+                    if is_stream(response):
+                        was_open = True
+                        await self._follow(response, parser)
+                    else:
+                        status = response.status_code
             except NO_CONNECTION as exc:
                 self._unreachable(exc)
             except (httpx2.HTTPError, UpstreamLost) as exc:
                 log.debug("upstream_stream_broke_off", upstream=self._server, reason=reason_of(exc))
             answered.set()
+            if status and (not was_open or status not in _AWAY):
+                if was_open:
+                    await self._check_session(is_explicit=status == 404)
+                return
             pause = _pause(parser, pause)
             lived = anyio.current_time() - began >= _LONGEST
             silent = 0 if lived or parser.last_id != place else silent + 1
@@ -295,13 +356,25 @@ def _code(message: Envelope | BadMessage | None) -> int | None:
     return None if error is None else error.code
 
 
-def _is_unknown_session(status: int, message: Envelope | BadMessage | None) -> bool:
-    """Whether a request with a session id was refused because of that (2025-11-25, "Session Management" 3).
+def _is_overload(refusal: Exception) -> bool:
+    """Whether the server asks for fewer requests or for patience, so that no check may follow."""
+    if not isinstance(refusal, HttpRefused):
+        return False
+    return refusal.status == 429 or (refusal.status in OVERLOADED and "retryAfter" in (refusal.data or {}))
+
+
+def _names_session(refusal: Exception) -> bool:
+    """Whether the refusal is that of an unknown session (2025-11-25, "Session Management" 3), or says so.
 
     Servers in the field answer 400, too, with an error that names no request.
     """
-    if status == 404:
-        return _code(message) != METHOD_NOT_FOUND
-    if status != 400 or not isinstance(message, Envelope) or message.error is Unset:
+    if isinstance(refusal, UpstreamLost):
+        return refusal.about_upstream.get("status") == 404
+    if not isinstance(refusal, Refused):
         return False
-    return envelope.usable_id(message.id) is None and b"session" in bytes(message.error).lower()
+    if refusal.status == 404:
+        return _code(refusal.answer) != METHOD_NOT_FOUND
+    error = refusal.answer.error
+    if refusal.status != 400 or envelope.usable_id(refusal.answer.id) is not None or error is Unset:
+        return False
+    return b"session" in bytes(error).lower()

@@ -29,7 +29,7 @@ from mcp_hub.protocol.sse import Event, EventParser
 from mcp_hub.types import JsonObject, RawJson
 from mcp_hub.wire.base import Cancellation, Headers, NotSent, Params, Pending, Requests, WireClosed, WireHandler
 from mcp_hub.wire.bodies import Unfinished, chunks
-from mcp_hub.wire.responses import DENIED, NO_CONNECTION, code_of, origin, reason_of, refusal
+from mcp_hub.wire.responses import DENIED, NO_CONNECTION, Refused, code_of, origin, reason_of, refusal
 
 log = get_logger(__name__)
 
@@ -200,8 +200,11 @@ class RemoteWire(ABC):
     async def _run(self, pending: Pending, params: RawJson, headers: Headers) -> None:
         """One request on the network."""
         try:
-            async with self._slots:
-                await self._exchange(pending, params, headers)
+            try:
+                async with self._slots:
+                    await self._exchange(pending, params, headers)
+            except (UpstreamLost, Refused) as exc:
+                await self._refused(pending, exc)
         except (UpstreamLost, WireClosed) as exc:
             self._fail(pending, exc)
         except NO_CONNECTION as exc:
@@ -210,6 +213,10 @@ class RemoteWire(ABC):
             if not isinstance(exc, httpx2.HTTPError):
                 log.exception("upstream_request_crashed", upstream=self._server)
             self._fail(pending, self._lost(f"broke off the connection: {reason_of(exc)}"))
+
+    async def _refused(self, pending: Pending, refusal: Exception) -> None:
+        """The end of a request without an answer of its own, when its connection is free again. Raises its error."""
+        raise refusal
 
     async def _post_notes(self) -> None:
         try:

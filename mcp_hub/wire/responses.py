@@ -15,6 +15,7 @@ import httpx2
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import HttpRefused
 from mcp_hub.masking import hide, hide_head
+from mcp_hub.protocol.jsonrpc.envelope import Envelope
 from mcp_hub.types import RawJson
 
 JSON: Final = "application/json"
@@ -32,6 +33,15 @@ _LONGEST: Final = 86400
 """Seconds of `Retry-After` that are believed."""
 _LOCATION: Final = 200
 """Characters shown of where a redirect leads."""
+
+
+class Refused(Exception):
+    """An error answer that may be about the session rather than about the request."""
+
+    def __init__(self, status: int, answer: Envelope) -> None:
+        super().__init__(f"HTTP {status}")
+        self.status = status
+        self.answer = answer
 
 
 def refusal(

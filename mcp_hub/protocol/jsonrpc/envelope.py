@@ -57,6 +57,9 @@ _SURROGATES = re.compile(
 """Escapes of surrogates, pairs and single ones, behind any number of escaped backslashes; linear in the line."""
 _MAX_REPAIRED = 1 << 20
 """Bytes of a line that is worth a second try: a longer one would keep everybody else waiting."""
+_LONGEST_NUMBER = 32
+_SAFE = 1 << 53
+"""Integers up to here are floats without loss."""
 _OBJECTS = re.compile(rb"\s*\[?\s*\{")
 """The beginning of a message or of a batch of them; anything else before a message on its line is stray text."""
 MESSAGE = rb'\{\s*"(?:jsonrpc|id|method|params|result|error)"\s*:'
@@ -198,6 +201,18 @@ def id_key(text: bytes) -> int | str:
         if text[:1] != b'"' or b"%d" % number == bare:  # "007" is a name, not the number 7
             return number
     return bare.decode("utf-8", "replace")
+
+
+def number_key(text: bytes) -> int | None:
+    """The number that an id or a progress token is, however it is written: `7`, `7.0`, `7e0`, `"7"`. None: no integer.
+
+    JSON has no integers (RFC 8259 §6), and some servers keep all numbers as floats.
+    """
+    key = id_key(text)
+    if type(key) is int:
+        return key
+    number = read_as(text, float) if text[:1] != b'"' and len(text) < _LONGEST_NUMBER else None
+    return int(number) if number is not None and number.is_integer() and abs(number) <= _SAFE else None
 
 
 def raw_object(raw: RawJson | msgspec.UnsetType) -> RawObject | None:

@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Callable
+from typing import Final
 
 import anyio
 import anyio.to_thread
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.errors import RpcError, StartFailed, UpstreamLost
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
-from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.jsonrpc.envelope import read_as
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.protocol.rpc_errors import METHOD_NOT_FOUND
 from mcp_hub.types import CacheHint, Kind, RawJson, Snapshot
@@ -18,6 +20,10 @@ from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.wire.base import Pending
 
 log = get_logger(__name__)
+
+_UNANNOUNCED: Final = 3.0
+"""Seconds that a server has to list tools which it does not announce."""
+_NULL: Final = msgspec.Raw(b"null")
 
 
 class ListLimits(msgspec.Struct, frozen=True):
@@ -40,6 +46,10 @@ class Listed(msgspec.Struct):
     warnings: list[str] = msgspec.field(default_factory=list)
     is_late: bool = False
     """Whether the rest is worth asking for again: the server was silent."""
+
+
+class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """An empty object."""
 
 
 class _Late(msgspec.Struct):
@@ -70,7 +80,10 @@ async def list_kinds(peer: Peer, kinds: set[Kind], limits: ListLimits, silence: 
     first page of tools is waited for; each further page of tools may take `silence` seconds, and so may all other kinds
     together after that. A list that has not come by then `is_late`.
     """
-    asked = [kind for kind in Kind if kind in kinds and KINDS[kind].is_offered(peer.info.capabilities)]
+    capabilities = peer.info.capabilities
+    asked = [kind for kind in Kind if kind in kinds and KINDS[kind].is_offered(capabilities)]
+    if not asked and kinds == set(Kind):
+        return await _unannounced(peer, limits, silence)
     try:
         firsts = {kind: peer.send(KINDS[kind].list_method) for kind in asked}
     except UpstreamLost as exc:  # it went between the handshake and now
@@ -83,15 +96,37 @@ async def list_kinds(peer: Peer, kinds: set[Kind], limits: ListLimits, silence: 
             await _follow(peer, kind, pending, listed, limits, late)
         except RpcError as exc:
             _failed(peer, kind, exc, listed, is_enough=silence is not None and bool(listed.raws))
-        if len(listed.raws) > limits.entries:
-            del listed.raws[limits.entries :]
-            listed.warnings.append(f"more than {limits.entries} entries; the rest is left out")
-        if kind is Kind.TOOL and peer.mirrors is not None:
-            listed.raws, refused = peer.mirrors.learn(listed.raws)
-            listed.warnings += refused
-        for warning in listed.warnings:
-            log.warning("upstream_list", upstream=peer.name, kind=kind.value, problem=warning)
+        _complete(peer, kind, listed, limits)
     return found
+
+
+async def _unannounced(peer: Peer, limits: ListLimits, silence: float | None) -> dict[Kind, Listed]:
+    """The tools of a server that announces no list at all: it is asked for them once, and need not answer."""
+    listed, late = Listed(), _Late(math.inf if silence is None else silence)
+    try:
+        with anyio.move_on_after(_UNANNOUNCED if silence is None else min(silence, _UNANNOUNCED)):
+            await _follow(peer, Kind.TOOL, peer.send(KINDS[Kind.TOOL].list_method), listed, limits, late)
+    except RpcError as exc:
+        if isinstance(exc, UpstreamLost) and peer.ending.closed.is_set():
+            raise _gone(exc) from None
+    if not listed.raws:
+        return {}
+    listed.warnings.append("the server does not announce tools in its capabilities, and lists some")
+    peer.settle(replace(peer.info, capabilities={**peer.info.capabilities, KINDS[Kind.TOOL].capability: {}}))
+    _complete(peer, Kind.TOOL, listed, limits)
+    return {Kind.TOOL: listed}
+
+
+def _complete(peer: Peer, kind: Kind, listed: Listed, limits: ListLimits) -> None:
+    """Applies what holds for the whole list, and logs its warnings."""
+    if len(listed.raws) > limits.entries:
+        del listed.raws[limits.entries :]
+        listed.warnings.append(f"more than {limits.entries} entries; the rest is left out")
+    if kind is Kind.TOOL and peer.mirrors is not None:
+        listed.raws, refused = peer.mirrors.learn(listed.raws)
+        listed.warnings += refused
+    for warning in listed.warnings:
+        log.warning("upstream_list", upstream=peer.name, kind=kind.value, problem=warning)
 
 
 def _failed(peer: Peer, kind: Kind, exc: RpcError, listed: Listed, *, is_enough: bool) -> None:
@@ -112,18 +147,18 @@ def _gone(exc: UpstreamLost) -> StartFailed:
 
 async def _follow(peer: Peer, kind: Kind, pending: Pending, listed: Listed, limits: ListLimits, late: _Late) -> None:
     spec = KINDS[kind]
-    seen: set[str] = set()
+    seen: set[bytes] = set()
     while (raw := await _page(peer, kind, pending, listed, late)) is not None:
         if (cursor := _take_page(raw, spec.result_key, listed)) is None or len(listed.raws) > limits.entries:
             return
-        if cursor in seen:
+        if bytes(cursor) in seen:
             listed.warnings.append(f"the same cursor came twice; stopped after {len(listed.raws)} entries")
             return
-        seen.add(cursor)
+        seen.add(bytes(cursor))
         if len(seen) >= limits.pages:
             listed.warnings.append(f"more than {limits.pages} pages; the rest is left out")
             return
-        pending = peer.send(spec.list_method, {"cursor": msgspec.Raw(object_bytes(cursor))})
+        pending = peer.send(spec.list_method, {"cursor": cursor})
 
 
 async def _page(peer: Peer, kind: Kind, pending: Pending, listed: Listed, late: _Late) -> RawJson | None:
@@ -135,22 +170,34 @@ async def _page(peer: Peer, kind: Kind, pending: Pending, listed: Listed, late: 
     return None
 
 
-def _take_page(raw: RawJson, key: str, listed: Listed) -> str | None:
-    """Adds a page's entries; the cursor of the next one (an empty string is a cursor), None at the end."""
+def _take_page(raw: RawJson, key: str, listed: Listed) -> msgspec.Raw | None:
+    """Adds a page's entries; the cursor of the next one, as the server wrote it, None at the end.
+
+    An empty string is a cursor, and so is a number, which some servers send. A list that is null, absent or an empty
+    object (Lua) is empty.
+    """
     try:
         page = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-        entries = msgspec.json.decode(page.get(key, b"[]"), type=list[msgspec.Raw])
+        entries = msgspec.json.decode(page.get(key, _NULL), type=list[msgspec.Raw] | _Nothing | None)
         hint = CacheHint(_ttl(page.get("ttlMs")), bytes(page.get("cacheScope", b"")) == b'"public"')
     except (msgspec.DecodeError, RecursionError) as exc:
         raise RpcError(f"the list cannot be read: {exc}") from None
+    if not isinstance(entries, list):
+        form = "missing" if key not in page else "null" if entries is None else "{}"
+        listed.warnings.append(f'"{key}" is {form} in the answer, and counts as empty')
+        entries = []
     if listed.raws:
         hint = CacheHint(min(hint.ttl_ms, listed.hint.ttl_ms), hint.public and listed.hint.public)
     listed.hint = hint
     listed.raws += [bytes(entry) for entry in entries]
-    try:
-        return msgspec.json.decode(page.get("nextCursor", b"null"), type=str | None)
-    except (msgspec.DecodeError, RecursionError) as exc:
-        raise RpcError(f"the cursor of the next page cannot be read: {exc}") from None
+    cursor = page.get("nextCursor", _NULL)
+    if cursor == _NULL:
+        return None
+    if read_as(cursor, str) is None and read_as(cursor, float) is None:
+        said = "the cursor of the next page is neither a text nor a number"
+        listed.warnings.append(f"{said}; stopped after {len(listed.raws)} entries")
+        return None
+    return cursor
 
 
 def _ttl(raw: msgspec.Raw | None) -> int:

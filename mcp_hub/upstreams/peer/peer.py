@@ -40,11 +40,19 @@ from mcp_hub.upstreams.peer.questions import (
     UnclearQuestions,
     with_retry,
 )
-from mcp_hub.upstreams.peer.state import CLIENT_INFO, NOT_SETTLED, ListChanges, Observer, PeerEnding, PeerInfo
+from mcp_hub.upstreams.peer.state import (
+    CLIENT_INFO,
+    NOT_SETTLED,
+    ListChanges,
+    Observer,
+    PeerEnding,
+    PeerInfo,
+    SignsOfLife,
+)
 from mcp_hub.upstreams.peer.stray_messages import StrayMessages
 from mcp_hub.upstreams.peer.task_poll import TaskConnection, TaskPoll
 from mcp_hub.upstreams.peer.tasks import ServerTasks, as_task
-from mcp_hub.wire.base import NotSent, Pending, Wire, WireClosed, WireHandler
+from mcp_hub.wire.base import Cancellation, NotSent, Pending, Wire, WireClosed, WireHandler
 
 _FINISHED: Final = "notifications/elicitation/complete"
 _CHANGED: Final = {
@@ -73,9 +81,9 @@ class Peer(WireHandler):
         self.name = name
         self.info = info
         self.ending = PeerEnding(is_explained=is_remote)
+        self.signs = SignsOfLife()
         self.list_changes = ListChanges()
         self.tasks = ServerTasks(outlive=is_remote)
-        self.said = 0  # messages besides answers to requests of the hub's own
         self.strays = StrayMessages(name)
         self.mirrors: Mirrors | None = None
         self.is_interactive = False
@@ -120,10 +128,20 @@ class Peer(WireHandler):
         Raises `RpcError`: the server's error answer, or `UpstreamLost`.
         """
         try:
-            message = await self.wire.answer(pending, _cancellation if may_cancel else None)
+            message = await self._answer(pending, _cancellation if may_cancel else None)
         except WireClosed:
             raise await self._lost() from None
         return self._result(message)
+
+    async def _answer(self, pending: Pending, cancellation: Cancellation | None) -> Envelope:
+        """The answer to a request, which counts as a sign of life."""
+        try:
+            message = await self.wire.answer(pending, cancellation)
+        except UpstreamLost as exc:
+            self.signs.failed(Cause(str(exc.about_upstream.get("code", "connection_lost")), exc.message))
+            raise
+        self.signs.take(message)
+        return message
 
     def _result(self, message: Envelope) -> RawJson:
         if message.error is not Unset and (message.result is Unset or bytes(message.error) != b"null"):
@@ -197,7 +215,7 @@ class Peer(WireHandler):
             return None
         if not (is_complete(message.result) if era is MODERN else begins(message.result, b"{")):
             return None
-        self.said += 1
+        self.signs.answered()
         self.callers.ended(context(pending)[0])
         return Completed(message.result if has_mark(message.result) is None else without_mark(message.result), era)
 
@@ -210,8 +228,7 @@ class Peer(WireHandler):
     async def finish(self, call: Call, channel: CallChannel, pending: Pending, *, may_follow: bool = True) -> Completed:
         """The rest of a call that was begun. `may_follow`: questions in the answer are put to the caller here."""
         try:
-            message = await self.wire.answer(pending, lambda id_: _cancellation(id_, channel))
-            self.said += 1
+            message = await self._answer(pending, lambda id_: _cancellation(id_, channel))
         except NotSent:
             raise
         except WireClosed:
@@ -276,7 +293,7 @@ class Peer(WireHandler):
 
     def on_request(self, message: Envelope, source: Pending | None = None) -> None:
         """A question of the server, or its ping."""
-        self.said += 1
+        self.signs.note()
         id_ = envelope.usable_id(message.id)
         if id_ is None:
             self._take_nameless(message, source)
@@ -300,7 +317,7 @@ class Peer(WireHandler):
 
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
         """Progress, a log message, a change of a list, or an update of a resource or task."""
-        self.said += 1
+        self.signs.note()
         method = message.method
         if method == "notifications/progress":
             self._progress(message)
@@ -321,8 +338,8 @@ class Peer(WireHandler):
         params = raw_object(message.params)
         if not params or PROGRESS_TOKEN not in params or "progress" not in params:
             return
-        key = envelope.id_key(bytes(params.pop(PROGRESS_TOKEN)))
-        if type(key) is not int:
+        key = envelope.number_key(bytes(params.pop(PROGRESS_TOKEN)))
+        if key is None:
             return
         pending = self.wire.requests.pending.get(key)
         found = context(pending) if pending is not None and pending.context is not None else self.tasks.reporter(key)
@@ -353,7 +370,7 @@ class Peer(WireHandler):
             self.strays.log(level, params)
 
     def on_late_answer(self, id_: int) -> None:
-        self.said += 1
+        self.signs.note()
         self.callers.answered(id_)
 
     def on_bad_line(self, bad: BadMessage, line: bytes, source: Pending | None = None) -> None:

@@ -8,6 +8,8 @@ import msgspec
 
 from mcp_hub import __version__
 from mcp_hub.protocol.capabilities import WITH_APPS, WITHOUT_APPS, HubCapabilities
+from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
+from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.types import Cause, Era, JsonObject, Kind, RawObject
 
 CLIENT_INFO: Final[JsonObject] = {"name": "mcp-hub", "version": __version__}
@@ -15,6 +17,12 @@ CLIENT_INFO: Final[JsonObject] = {"name": "mcp-hub", "version": __version__}
 
 LAST_WORDS: Final = 1.0
 """Seconds for the exit code and the rest of stderr of a process that closed its output."""
+MOST_FAILURES: Final = 5
+"""Requests in a row without an answer of their own after which a server does not count as ready."""
+_DOUBT: Final = 3
+"""Those after which it is asked whether it lives."""
+_NAMELESS: Final = (Unset, msgspec.Raw(b"null"))
+"""Ids of an error that names no request."""
 CONNECTION_LOST: Final = Cause("connection_lost", "the connection was lost")
 
 
@@ -45,6 +53,57 @@ NOT_SETTLED: Final = PeerInfo(Era.HANDSHAKE, "")
 def not_settled(*, apps: bool) -> PeerInfo:
     """Before the handshake; `apps` says that the hub declares to the server that its client shows them."""
     return PeerInfo(Era.HANDSHAKE, "", declares=WITH_APPS if apps else WITHOUT_APPS)
+
+
+class SignsOfLife:
+    """The `answers` of a server, and the requests in a row that ended without an answer of their own.
+
+    `said` counts its messages; `reason` is that of the last failure. A failure is an HTTP status in place of a message,
+    a broken connection, a message that cannot be read, or an error that names no request. A time limit that is over is
+    not one.
+    """
+
+    def __init__(self) -> None:
+        self.said = 0
+        self.answers = 0
+        self.failures = 0
+        self.reason: Cause | None = None
+        self._news = anyio.Event()
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether the last requests all failed."""
+        return self.failures >= MOST_FAILURES
+
+    def note(self) -> None:
+        """The server has sent a message."""
+        self.said += 1
+
+    def answered(self) -> None:
+        """The server has answered a request, maybe with an error."""
+        self.said += 1
+        self.answers += 1
+        self.failures = 0
+
+    def take(self, message: Envelope) -> None:
+        """Something came in place of the answer to a request: mostly that answer."""
+        if type(message) is Placeholder or (message.error is not Unset and message.id in _NAMELESS):
+            self.note()
+            self.failed(Cause("unreadable_answer", "it sent an answer that is not one to the request"))
+        else:
+            self.answered()
+
+    def failed(self, cause: Cause) -> None:
+        """A request has ended without an answer."""
+        self.failures += 1
+        self.reason = cause
+        self._news.set()
+
+    async def doubted(self) -> None:
+        """Waits until some requests in a row have failed."""
+        while self.failures < _DOUBT:
+            self._news = anyio.Event()
+            await self._news.wait()
 
 
 class Observer(Protocol):

@@ -85,6 +85,9 @@ class StdioConnection:
     peer: Peer | None = None
     lost_session = False  # the session is the process
 
+    def successor(self) -> None:
+        """None: a process takes over no session."""
+
     @property
     def pid(self) -> int | None:
         return self.child.pid if self.child is not None else None

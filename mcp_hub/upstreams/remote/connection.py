@@ -1,6 +1,7 @@
 """One connection to a remote server: Streamable HTTP of either era, or the deprecated HTTP+SSE transport."""
 
-from collections.abc import Iterable, Mapping
+import dataclasses
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +22,7 @@ from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import CONNECTION_LOST, not_settled
 from mcp_hub.upstreams.remote.http_client import USER_AGENT, Transport
+from mcp_hub.upstreams.remote.session_check import NewSession, SessionCheck
 from mcp_hub.wire.http import HttpWire
 from mcp_hub.wire.remote import AT_ONCE, HttpStreams, RemoteWire
 from mcp_hub.wire.responses import DENIED, origin
@@ -29,6 +31,8 @@ from mcp_hub.wire.sse import SseWire
 _CONNECT: Final = 10.0
 _PROBE: Final = 5.0
 """Seconds that a server may take to answer the probe: one that was scaled down to nothing has to start first."""
+_BEGIN: Final = 15.0
+"""Seconds in which a session beside one that may be lost has to begin."""
 _GOODBYE: Final = 1.0
 """Seconds for everything that a connection does when it is closed: the hub itself must be gone within 2 s."""
 _STRAGGLERS: Final = 1.0
@@ -47,7 +51,7 @@ _OLD_SERVER: Final = (400, 404, 405)
 class HttpSpec:
     """Where the server is and how to talk to it. `transport` None: find out; `era` is the configured one.
 
-    `apps`: the server hears that its client shows apps.
+    `apps`: the server hears that its client shows apps. `begun`: a session with it that is open already.
     """
 
     url: str = field(repr=False)
@@ -56,13 +60,13 @@ class HttpSpec:
     era: Era | None = None
     line_limit: int = 32 << 20
     apps: bool = True
+    begun: NewSession | None = None
 
 
 class HttpConnection:
     """A `Connection` to a server that somebody else runs. `access` is the hub's login there, if it may have one."""
 
     pid = None
-    stderr: Iterable[str] = ()
 
     def __init__(
         self,
@@ -81,16 +85,31 @@ class HttpConnection:
         self._denied: Denial | None = None  # why the login is of no use
         self._http: httpx2.AsyncClient | None = None
         self._wire: RemoteWire | None = None
+        self._check: SessionCheck | None = None
+
+    @property
+    def stderr(self) -> Iterable[str]:
+        """None: nobody sees what the server writes."""
+        return ()
 
     @property
     def lost_session(self) -> bool:
         """The server is there and has forgotten the session: another can begin at once."""
         return isinstance(self._wire, HttpWire) and self._wire.is_forgotten
 
+    def successor(self) -> "HttpConnection | None":
+        """The connection of the session that was begun when this one turned out to be lost."""
+        begun = self._check.successor if self._check is not None else None
+        if begun is None:
+            return None
+        return HttpConnection(
+            self.name, dataclasses.replace(self._spec, begun=begun), self._eras, self._access, self._wish
+        )
+
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
         """Settles transport and era. Raises `StartFailed`."""
         try:
-            self._http = _client(self._spec)
+            self._http = _client(self._spec, self._spec.begun)
         except (ImportError, ValueError) as exc:
             raise StartFailed("invalid_proxy", f"the proxy that the environment names cannot be used: {exc}") from None
         http: HttpStreams = self._http
@@ -100,20 +119,23 @@ class HttpConnection:
             except LoginFailed as exc:
                 self.can_retry = not exc.is_final
                 raise StartFailed("login_failed", f"cannot log in to {origin(self._spec.url)}: {exc}") from None
-            if self._access.is_granted:
-                http = AuthorizedClient(self._http, self._access)
+            http = self._authorized(self._http)
         if self._spec.transport == "sse":
             return await self._over_sse(http, tasks)
         return await self._over_http(http, tasks)
 
+    def _authorized(self, http: httpx2.AsyncClient) -> HttpStreams:
+        """The client, with the login of the hub where there is one."""
+        return AuthorizedClient(http, self._access) if self._access is not None and self._access.is_granted else http
+
     async def _over_http(self, http: HttpStreams, tasks: anyio.abc.TaskGroup) -> Peer:
         spec = self._spec
-        terms = replace(await self._eras.terms(self._wish, spec.era), probe=ProbeTime(_PROBE))
-        info = not_settled(apps=spec.apps)
-        peer = Peer(self.name, lambda peer: self._http_wire(peer, http, tasks), info, is_remote=True)
-        wire = peer.wire
-        assert isinstance(wire, HttpWire)
+        peer, wire = self._http_peer(http, tasks)
         self._wire = wire
+        if spec.begun is not None:
+            peer.settle(spec.begun.info)
+            return await self._listening(peer, wire)
+        terms = replace(await self._eras.terms(self._wish, spec.era), probe=ProbeTime(_PROBE))
         try:
             await negotiation.negotiate(peer, terms)
         except StartFailed as exc:
@@ -128,15 +150,52 @@ class HttpConnection:
             raise self._refused(wire.status, exc.cause) from None
         if peer.info.era is Era.HANDSHAKE:
             await wire.drained()  # nothing may reach the server before `notifications/initialized`
-            await wire.listen()
+            await self._listening(peer, wire)
+        return peer
+
+    async def _listening(self, peer: Peer, wire: HttpWire) -> Peer:
+        if self._check is not None:
+            self._check.settled()
+        await wire.listen()
         return peer
 
     def _forget_era(self) -> None:
         if not self._wish.is_only:
             self._eras.forget()
 
-    def _http_wire(self, peer: Peer, http: HttpStreams, tasks: anyio.abc.TaskGroup) -> HttpWire:
-        spec = self._spec
+    def _http_peer(
+        self, http: HttpStreams, tasks: anyio.abc.TaskGroup, *, is_spare: bool = False
+    ) -> tuple[Peer, HttpWire]:
+        """A fresh peer, and its wire; the session of one that `is_spare` is never checked itself."""
+        info = not_settled(apps=self._spec.apps)
+        peer = Peer(self.name, lambda peer: self._http_wire(peer, http, tasks, is_spare), info, is_remote=True)
+        assert isinstance(peer.wire, HttpWire)
+        return peer, peer.wire
+
+    async def _begin_beside(self, accept: Callable[[Peer], Awaitable[bool]]) -> NewSession | None:
+        """One more session with the server, with cookies of its own, if the function accepts it; as `Begin`."""
+        begun: NewSession | None = None
+        client = _client(self._spec)
+        try:
+            async with anyio.create_task_group() as tasks:
+                peer, wire = self._http_peer(self._authorized(client), tasks, is_spare=True)
+                with anyio.move_on_after(_BEGIN), suppress(StartFailed, httpx2.HTTPError):
+                    info = await negotiation.negotiate(peer, Terms(Era.HANDSHAKE))
+                    await wire.drained()
+                    if await accept(peer):
+                        begun = NewSession(wire.session, info, client.cookies)
+                    else:
+                        await wire.end()
+                wire.close()
+                tasks.cancel_scope.cancel()
+        finally:
+            await _closed(client)
+        return begun
+
+    def _http_wire(self, peer: Peer, http: HttpStreams, tasks: anyio.abc.TaskGroup, is_spare: bool) -> HttpWire:
+        spec, check = self._spec, SessionCheck(peer, None if is_spare else self._begin_beside)
+        if not is_spare:
+            self._check = check
         return HttpWire(
             peer,
             http,
@@ -147,6 +206,8 @@ class HttpConnection:
             limit=spec.line_limit,
             explain=self._explain,
             still_modern=partial(negotiation.is_still_modern, peer, _PROBE) if spec.era is None else None,
+            is_lost=check.is_lost,
+            session=spec.begun.id if spec.begun is not None and not is_spare else None,
         )
 
     async def _over_sse(self, http: HttpStreams, tasks: anyio.abc.TaskGroup, first: StartFailed | None = None) -> Peer:
@@ -216,13 +277,18 @@ class HttpConnection:
                     await wire.end()
             if wire is not None:
                 wire.close()
-            if http is not None:
-                with anyio.move_on_after(_GOODBYE):
-                    await http.aclose()
+        if http is not None:
+            await _closed(http)
 
 
-def _client(spec: HttpSpec) -> httpx2.AsyncClient:
+async def _closed(http: httpx2.AsyncClient) -> None:
+    with anyio.CancelScope(shield=True), anyio.move_on_after(_GOODBYE):
+        await http.aclose()
+
+
+def _client(spec: HttpSpec, begun: NewSession | None = None) -> httpx2.AsyncClient:
     """A client that follows no redirect, verifies certificates, and waits for an answer as long as it takes."""
+    cookies = begun.cookies if begun is not None else None
     # a compressed stream could be flushed late
     headers = httpx2.Headers({"user-agent": USER_AGENT, "accept-encoding": "identity"})
     headers.update(spec.headers)
@@ -230,4 +296,4 @@ def _client(spec: HttpSpec) -> httpx2.AsyncClient:
         max_connections=AT_ONCE + _SPARE, max_keepalive_connections=_MOST_IDLE, keepalive_expiry=_IDLE
     )
     timeout = httpx2.Timeout(None, connect=_CONNECT)
-    return httpx2.AsyncClient(transport=Transport(spec.url, limits), headers=headers, timeout=timeout)
+    return httpx2.AsyncClient(transport=Transport(spec.url, limits), headers=headers, timeout=timeout, cookies=cookies)

@@ -26,6 +26,9 @@ class Connection(Protocol):
     @property
     def lost_session(self) -> bool: ...
 
+    def successor(self) -> "Connection | None":
+        """The connection that takes over the session which was begun in place of a lost one, if there is one."""
+
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
         """Connects and settles the era; `tasks` run while it is open. Raises `StartFailed` with the reason.
 

@@ -1,26 +1,35 @@
-"""Whether a server that let a call run out of time still lives: it may hang, its process there, its pipes open.
+"""Whether a server in doubt still lives: one that let a call run out of time, or answers no request any more.
 
-A call may take its time, but a ping has to be answered (specification 2025-11-25, basic/utilities/ping).
+A server may hang, its process there, its pipes open; or something else answers in its place, such as a proxy. A call
+may take its time, but a ping has to be answered (specification 2025-11-25, basic/utilities/ping).
 """
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
 import anyio
 
 from mcp_hub.errors import RpcError
 from mcp_hub.logs import get_logger
+from mcp_hub.notices import Notices
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.state import CONNECTION_LOST
 
 log = get_logger(__name__)
 
+_PINGS: Final = (0.0, 1.0, 2.0, 4.0)
+"""Pauses in seconds before the pings to a server whose requests fail; if all of them fail, its session ends. Some
+drop a ping, so that each is followed by a request for the tools."""
+
 
 class LivenessCheck:
-    """Doubts about one server; `patience` gives the seconds that it has to say anything."""
+    """Doubts about one server; `patience` gives the seconds that it has to say anything. `changes`: of its state."""
 
-    def __init__(self, patience: Callable[[], float]) -> None:
+    def __init__(self, patience: Callable[[], float], changes: Notices) -> None:
         self._patience = patience
+        self._changes = changes
         self._raised = anyio.Event()
 
     def suspect(self) -> None:
@@ -39,10 +48,42 @@ class LivenessCheck:
                 peer.ending.explain(Cause("hung", reason))
                 peer.wire.close(reason, "hung")
 
+    async def watch(self, peer: Peer) -> None:
+        """Ends the session when requests in a row, and the pings then, got no answer of their own."""
+        while not peer.ending.closed.is_set():
+            await peer.signs.doubted()
+            for pause in _PINGS:
+                await anyio.sleep(pause)
+                for method in (_ping_of(peer), "tools/list"):
+                    if peer.signs.failures:
+                        await self._ask(peer, method)
+                self._changes.bump()
+                if not peer.signs.failures:
+                    break
+            else:
+                cause = peer.signs.reason or CONNECTION_LOST
+                log.warning("upstream_answers_nothing", upstream=peer.name, code=cause.code)
+                peer.ending.explain(
+                    Cause(cause.code, f"{peer.signs.failures} requests in a row failed: {cause.reason}")
+                )
+                peer.wire.close(cause.reason, cause.code)
+
+    async def _ask(self, peer: Peer, method: str) -> None:
+        """A request whose answer counts, also if it does not come in time."""
+        seconds = self._patience()
+        with anyio.move_on_after(seconds) as limit, suppress(RpcError):
+            await peer.answer(peer.send(method), may_cancel=False)
+        if limit.cancelled_caught:
+            peer.signs.failed(Cause("hung", f"it did not answer {method} in {seconds:g} s"))
+
+
+def _ping_of(peer: Peer) -> str:
+    return "ping" if peer.info.era is Era.HANDSHAKE else "server/discover"
+
 
 async def _lives(peer: Peer, seconds: float) -> bool:
     """Whether the server says anything within that time. Some drop a ping, so it is asked for its tools, too."""
-    said = peer.said
+    said = peer.signs.said
     with anyio.move_on_after(seconds):
         async with anyio.create_task_group() as tasks:
 
@@ -51,7 +92,7 @@ async def _lives(peer: Peer, seconds: float) -> bool:
                     await peer.answer(peer.send(method), may_cancel=False)
                 tasks.cancel_scope.cancel()
 
-            tasks.start_soon(ask, "ping" if peer.info.era is Era.HANDSHAKE else "server/discover")
+            tasks.start_soon(ask, _ping_of(peer))
             tasks.start_soon(ask, "tools/list")
         return True
-    return peer.said != said
+    return peer.signs.said != said

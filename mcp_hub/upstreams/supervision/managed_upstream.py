@@ -13,9 +13,10 @@ from mcp_hub.masking import hide
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH
-from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamStatus
+from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.lists.list_cache import CachedList
 from mcp_hub.upstreams.peer.peer import Peer
+from mcp_hub.upstreams.peer.state import CONNECTION_LOST
 from mcp_hub.upstreams.peer.task_poll import TaskLeft, TaskPoll, TaskUnknown
 from mcp_hub.upstreams.peer.tasks import taken_up
 from mcp_hub.upstreams.supervision.supervisor import Supervisor
@@ -185,10 +186,14 @@ class ManagedUpstream(Supervisor):
     def status(self) -> UpstreamStatus:
         life, last, connection, peer = self._life, self._lists.last, self._connection, self._connected
         known = peer.info if peer else last
+        state, reason, code, failures = life.state, life.reason, life.code, life.streak
+        if peer is not None and peer.signs.is_bad and state is UpstreamState.READY:
+            state, failures, bad = UpstreamState.BACKING_OFF, peer.signs.failures, peer.signs.reason
+            code, reason = bad if bad is not None else CONNECTION_LOST
         return UpstreamStatus(
             server=self.name,
-            state=life.state,
-            reason=life.reason,
+            state=state,
+            reason=reason,
             era=known.era if known else None,
             version=known.version if known else None,
             server_info=known.server_info if known else None,
@@ -199,8 +204,8 @@ class ManagedUpstream(Supervisor):
             listed_at=last.at if last else None,
             asks=peer is not None and peer.is_interactive,
             rests=life.rests,
-            code=life.code,
-            failures=life.streak,
+            code=code,
+            failures=failures,
             logs=self._logs.flow(),
             noise=peer.strays.summary if peer else None,
         )

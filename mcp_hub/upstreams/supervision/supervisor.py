@@ -46,6 +46,7 @@ _SILENCE: Final = 10.0
 """Seconds that a server may take for an optional list at its start, at most half its `start_timeout`."""
 NOT_STARTED: Final = Cause("not_started", "it is started when it is needed")
 _IDLE: Final = Cause("idle", "it was idle and is started when it is needed")
+_ON_DEMAND: Final = "it ended by itself and is started when it is needed"
 _WOKEN: Final = Cause("idle", "it was stopped while idle")
 _RESTARTED: Final = Cause("restarted", "it was restarted on request")
 _STOPPED: Final = Cause("stopped", "it was stopped")
@@ -115,7 +116,7 @@ class Supervisor:
         self._turns = Turns(name, is_on=takes_turns)
         self._logs = logs or ServerLogs(rules.logs)
         self._subscriptions = ServerSubscriptions(name, changes)
-        self._liveness = LivenessCheck(lambda: self._rules.request_timeout)
+        self._liveness = LivenessCheck(lambda: self._rules.request_timeout, changes)
         self._life = Life()
         if not starts or (rules.lazy and self._lists.snapshot is not None):
             self._life = lifecycle.resting(self._life, NOT_STARTED)
@@ -209,21 +210,26 @@ class Supervisor:
 
     async def _next_peer(self, patience: float | None) -> Peer:
         """The next peer for calls; without `patience`, as long as one may come. Raises `UpstreamUnavailable`."""
-        self.wake()
-        limit = patience
-        if patience is not None and lifecycle.is_first_start(self._life):
-            limit = max(patience, self._rules.start_timeout)
-        with anyio.move_on_after(limit) as scope:
+        with anyio.move_on_after(self._woken(patience)) as scope:
             while True:
+                now = anyio.current_time()
+                until = now + self._woken(patience) if self._life.rests else scope.deadline  # it may have ended by now
                 version = self._changes.version
                 if self._peer is not None and self._peer.wire.can_send:
                     return self._peer
                 if self._life.state in _CLOSED:
                     break
-                if patience is not None and not lifecycle.is_first_start(self._life):
-                    scope.deadline = min(scope.deadline, anyio.current_time() + patience)
+                is_short = patience is not None and not lifecycle.is_first_start(self._life)
+                scope.deadline = min(until, now + (patience or 0.0)) if is_short else until
                 await self._changes.wait(version)
         raise self._unavailable()
+
+    def _woken(self, patience: float | None) -> float:
+        """Starts the server if it rests; the seconds that a call waits for it."""
+        self.wake()
+        if patience is None:
+            return math.inf
+        return max(patience, self._rules.start_timeout) if lifecycle.is_first_start(self._life) else patience
 
     def _unavailable(self, reason: str | None = None) -> UpstreamUnavailable:
         life = self._life
@@ -271,6 +277,9 @@ class Supervisor:
         lasted = now - self._life.ready_at if is_ready else 0.0
         if is_ready and lasted >= _SESSION and self._connection and self._connection.lost_session:
             return lifecycle.renewed(self._life, ended.cause)
+        if is_ready and ended.cause.code == "ended" and not self._subscriptions.resources.wanted:
+            log.info("upstream_ended", upstream=self.name, reason=ended.cause.reason)
+            return lifecycle.resting(self._life, Cause("ended", f"{_ON_DEMAND} ({ended.cause.reason})"))
         return lifecycle.died(self._life, self._rules.restart, now, ended.cause, self._jitter(), lasted)
 
     async def _attempt(self) -> _Ended | None:
@@ -278,7 +287,8 @@ class Supervisor:
         ended: _Ended | None = _Ended(_STOPPED)
         async with anyio.create_task_group() as tasks:
             try:
-                connection = self._connection = self._connect()
+                renewed = self._connection.successor() if self._connection is not None else None
+                connection = self._connection = renewed or self._connect()
                 try:
                     ended = _Ended(await self._live(connection, tasks))
                 finally:
@@ -323,6 +333,7 @@ class Supervisor:
         tasks.start_soon(self._lists.keep)
         tasks.start_soon(self._rest_when_idle)
         tasks.start_soon(self._liveness.follow, peer)
+        tasks.start_soon(self._liveness.watch, peer)
         await self._lists.follow(peer, self._rules.request_timeout)
         return await connection.last_words(peer.ending.cause or CONNECTION_LOST)
 

@@ -7,6 +7,7 @@ import pytest
 
 from mcp_hub.errors import StartFailed
 from mcp_hub.types import CacheHint, Era, JsonObject, Kind, Snapshot
+from mcp_hub.upstreams.lists import list_reader
 from mcp_hub.upstreams.lists.list_reader import Listed, ListLimits, list_kinds, prepared
 from tests.unit.upstreams.scripted import Script, Server, talking, together
 from tests.unit.wire.raw_lines import WAIT
@@ -52,11 +53,34 @@ async def test_only_what_is_announced_is_asked_for_and_first_pages_together() ->
         RESOURCE: ["resources"],
         TEMPLATE: ["resourceTemplates"],
     }
-    assert await listed(_silent, capabilities={}) == {}
 
 
-async def _silent(server: Server) -> None:
-    pass
+@pytest.mark.parametrize("capabilities", [{}, {"logging": {}}])
+async def test_server_that_announces_no_list_is_asked_once_for_its_tools(capabilities: JsonObject) -> None:
+    async def script(server: Server) -> None:
+        await server.answer("tools/list", page("a", nextCursor="1"))
+        await server.answer("tools/list", page("b"))
+
+    async with talking(Era.HANDSHAKE, **capabilities) as (peer, server):
+        found = await together(script(server), list_kinds(peer, set(Kind), ListLimits(), None))
+        assert names(found[TOOL]) == ["a", "b"]
+        assert found[TOOL].warnings == ["the server does not announce tools in its capabilities, and lists some"]
+        assert peer.info.capabilities == {**capabilities, "tools": {}}, "from now on its list is read as any other"
+
+
+@pytest.mark.parametrize(
+    "answer", ['"error":{"code":-32601,"message":"no"}', '"result":{"tools":[]}', '"result":{"tools":7}', None]
+)
+async def test_server_without_lists_need_not_answer(answer: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(list_reader, "_UNANNOUNCED", 0.05)
+
+    async def script(server: Server) -> None:
+        if answer is None:
+            await server.expect("tools/list")
+        else:
+            await server.reply("tools/list", answer)
+
+    assert await listed(script, capabilities={}) == {}
 
 
 async def test_definitions_stay_as_they_were_written() -> None:
@@ -75,6 +99,37 @@ async def test_pages_are_followed_and_an_empty_cursor_is_a_cursor() -> None:
 
     found = await listed(script, TOOL)
     assert names(found[TOOL]) == ["a", "b", "c"] and found[TOOL].warnings == []
+
+
+@pytest.mark.parametrize("cursor", [2, 0, -1, 2.5, 10**20])
+async def test_number_is_a_cursor_and_goes_back_as_it_came(cursor: float) -> None:
+    async def script(server: Server) -> None:
+        await server.answer("tools/list", page("a", nextCursor=cursor))
+        assert (await server.answer("tools/list", page("b")))["params"] == {"cursor": cursor}
+
+    found = await listed(script, TOOL)
+    assert names(found[TOOL]) == ["a", "b"] and found[TOOL].warnings == []
+
+
+@pytest.mark.parametrize("cursor", [True, {}, [1]])
+async def test_cursor_of_another_kind_ends_the_list_with_a_warning(cursor: object) -> None:
+    async def script(server: Server) -> None:
+        await server.answer("tools/list", page("a", nextCursor=cursor))
+
+    found = await listed(script, TOOL)
+    said = "the cursor of the next page is neither a text nor a number; stopped after 1 entries"
+    assert names(found[TOOL]) == ["a"] and found[TOOL].warnings == [said]
+
+
+@pytest.mark.parametrize(
+    ("result", "form"), [('{"tools":null}', "null"), ("{}", "missing"), ('{"tools":{}}', "{}"), ('{"x":1}', "missing")]
+)
+async def test_list_that_is_null_or_absent_is_empty_with_a_warning(result: str, form: str) -> None:
+    async def script(server: Server) -> None:
+        await server.reply("tools/list", f'"result":{result}')
+
+    found = await listed(script, TOOL)
+    assert found[TOOL].raws == [] and found[TOOL].warnings == [f'"tools" is {form} in the answer, and counts as empty']
 
 
 async def test_to_a_modern_server_every_page_carries_the_envelope_and_the_least_hint_counts() -> None:
@@ -161,8 +216,7 @@ BAD_PAGES = [
     '"error":{"code":-32603,"message":"broken"}',
     '"error":{"code":-32601,"message":"no such method"}',
     '"error":{"code":1}',
-    '"result":{"tools":null}',
-    '"result":{"tools":[],"nextCursor":5}',
+    '"result":{"tools":5}',
     '"result":7',
 ]
 

@@ -223,9 +223,21 @@ async def test_progress_reaches_the_call_that_its_token_names() -> None:
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize("form", ["{}.0", "{}e0", '"{}"', "{}.000"])
+async def test_progress_token_is_compared_as_a_number(form: str) -> None:
+    async with in_flight(wants_progress=True) as (server, channel, id_):
+        params = f'{{"progressToken":{form.format(id_)},"progress":1}}'
+        await server.write(f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}\n'.encode())
+        await server.flush()
+        assert channel.sent == [Progressed(1)]
+
+
 @pytest.mark.parametrize(
     ("method", "params"),
     [
+        ("progress", '{"progressToken":1.5,"progress":1}'),
+        ("progress", '{"progressToken":1e400,"progress":1}'),
+        ("progress", '{"progressToken":true,"progress":1}'),
         ("progress", '{"progressToken":999,"progress":1}'),
         ("progress", '{"progressToken":"abc","progress":1}'),
         ("progress", '{"progressToken":null,"progress":1}'),

@@ -53,6 +53,44 @@ async def test_a_watched_resource_keeps_it_up_and_starts_it() -> None:
 
 
 @virtual
+async def test_process_that_ends_with_0_after_its_answer_rests_until_the_next_call() -> None:
+    async with up(restart=RestartRule(1, 60.0)) as far:
+        for starts in range(1, 9):
+            assert await far.call() == "ok" and far.toys.starts == starts
+            far.toys.wire.die("ended")
+            await far.until(UpstreamState.STOPPED)
+            assert far.status.rests and far.status.code == "ended" and far.status.failures == 0
+            await anyio.sleep(100)
+            assert far.toys.starts == starts, "nobody needs it"
+
+
+@virtual
+async def test_call_that_comes_while_a_process_ends_with_0_gets_the_next_one() -> None:
+    async with up(Toys(starting=30.0, closing=2.0)) as far:
+        far.toys.wire.die("ended")
+        assert await far.call() == "ok"
+        assert far.toys.starts == 2 and far.now >= 62
+
+
+@virtual
+async def test_process_that_ends_with_0_before_any_answer_is_started_ever_later() -> None:
+    fails: list[StartFailed | None] = [StartFailed("ended", "exited with code 0") for _ in range(3)]
+    async with kept(Toys(fails=fails)) as far:
+        await far.until(UpstreamState.BACKING_OFF)
+        assert far.status.code == "not_mcp"
+        await far.until(UpstreamState.READY)
+        assert far.toys.starts == 4 and far.now >= 0.5 + 1 + 2
+
+
+@virtual
+async def test_process_that_ends_with_0_is_started_again_for_a_watched_resource() -> None:
+    async with up() as far:
+        await far.supervisor.subscribe("x:1")
+        far.toys.wire.die("ended")
+        await far.until(UpstreamState.READY, starts=2)
+
+
+@virtual
 async def test_an_idle_rule_that_is_set_or_lifted_while_it_runs_holds() -> None:
     async with kept(Toys()) as far, kept(Toys(), idle_stop=100.0) as twin, kept(Toys()) as other:
         await far.until(READY)

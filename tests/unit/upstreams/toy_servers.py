@@ -72,6 +72,9 @@ class ToyConnection:
         self._is_open = False
         self._wire: ToyWire | None = None
 
+    def successor(self) -> None:
+        """None."""
+
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
         toys = self._toys
         toys.starts += 1
@@ -160,9 +163,9 @@ class ToyWire:
         """Its list has changed."""
         self._peer.list_changes.announce([kind])
 
-    def die(self) -> None:
+    def die(self, code: str = "crashed") -> None:
         self._peer.ending.explained.set()
-        self.close("killed", "crashed")
+        self.close("killed" if code == "crashed" else "exited with code 0", code)
 
 
 @dataclass

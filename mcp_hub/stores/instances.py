@@ -5,6 +5,7 @@ A process that asks takes a shared lock, so that two who ask at once do not take
 """
 
 import os
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ from mcp_hub.attach.folder import make_folder
 from mcp_hub.ids import ids
 from mcp_hub.stores.locks import is_at, lock_file, open_plain, remove, take
 
+_ID: Final = re.compile(r"in_[0-9A-Za-z_-]{1,64}")
 _fresh: Final = ids(os.urandom)
 
 
@@ -58,6 +60,8 @@ class Instances:
         """Whether that process has ended; its lock file is removed then. Never true of this process."""
         if id_ == self.own:
             return False
+        if not _ID.fullmatch(id_):  # a damaged record, which must lead to no other file
+            return True
         path = self._path(id_)
         try:
             if sys.platform == "win32":

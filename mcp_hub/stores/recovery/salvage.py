@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mcp_hub.stores.sqlite.schema import connect, prepare
+from mcp_hub.stores.sqlite.reads import is_chunk
+from mcp_hub.stores.sqlite.schema import FileConnection, connect, prepare
 
 _STREAM: Final = "SELECT * FROM streams WHERE number = ?"
 _RANGE: Final = "SELECT first, last FROM streams WHERE number = ?"
@@ -34,7 +35,7 @@ def salvage(source: Path, target: Path, is_over: Callable[[], bool]) -> Salvaged
     new = connect(target)
     try:
         prepare(new, target)
-        old = sqlite3.connect(source, isolation_level=None)
+        old = sqlite3.connect(source, isolation_level=None, factory=FileConnection)
         try:
             old.execute("PRAGMA writable_schema = ON")  # a file that is too short is read anyway
             return _copy(old, new, is_over)
@@ -100,8 +101,10 @@ def _stream(old: sqlite3.Connection, number: int) -> dict[str, list[Any]] | None
 def _is_whole(kept: tuple[int, int], chunks: list[tuple[int, int, int, bytes]]) -> bool:
     """Whether the chunks are the events from the first to the last that are `kept`."""
     expected, last = kept
+    if type(expected) is not int or type(last) is not int:
+        return False
     for _, begins, ends, body in chunks:
-        if begins != expected or body.count(b"\n") != ends - begins:
+        if begins != expected or not is_chunk(begins, ends, body):
             return False
         expected = ends + 1
     return expected == last + 1

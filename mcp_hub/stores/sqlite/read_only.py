@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcp_hub.stores.faults import StoreFault, faulty
-from mcp_hub.stores.sqlite.schema import closed_on_failure, is_ours, set_specials_aside
+from mcp_hub.stores.sqlite.schema import FileConnection, closed_on_failure, is_ours, set_specials_aside
 from mcp_hub.stores.sqlite.transactions import ReadTransactions
 from mcp_hub.stores.sqlite.worker import Job
 
@@ -59,7 +59,9 @@ def _look(path: Path, how: str) -> sqlite3.Connection:
     """A connection for reading to a file of streams. Raises `StoreFault`."""
     try:
         set_specials_aside(path)
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, factory=FileConnection
+        )
     except (sqlite3.Error, OSError) as error:
         raise faulty(error, path) from error
     with closed_on_failure(connection, path):

@@ -1,45 +1,87 @@
-"""Reads from the file, as plain functions of a connection."""
+"""Reads from the file, as plain functions of a connection. Each record is checked: other processes write there, too.
 
+A row that is damaged counts as missing; `damaged` is called with its number. A page ends before a damaged chunk.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
 from sqlite3 import Connection
-from typing import Final
+from typing import Any, Final, get_args
 
 from mcp_hub.call import StreamInfo
-from mcp_hub.stores.base import EventPage, SessionRow
+from mcp_hub.stores.base import EventPage, SessionRow, damage
 from mcp_hub.stores.limits import PAGE_BYTES
 from mcp_hub.stores.sqlite.schema import EXTRAS
-from mcp_hub.types import CallId
+from mcp_hub.types import CallId, Status
+
+Damaged = Callable[[int, str], None]
+"""Given the number of a row and the reason."""
 
 _COLUMNS: Final = ", ".join(f"{'e' if name in EXTRAS else 's'}.{name}" for name in StreamInfo.__struct_fields__)
-_ROWS: Final = f"SELECT {_COLUMNS}, s.number FROM streams s LEFT JOIN extras e ON e.stream = s.number WHERE "
-_RUNNING: Final = _ROWS.replace("streams s", "streams s INDEXED BY streams_running")
-_FOUND: Final = _ROWS + "s.id = ?"
+ROWS: Final = f"SELECT {_COLUMNS}, s.number FROM streams s LEFT JOIN extras e ON e.stream = s.number WHERE "
+_RUNNING: Final = ROWS.replace("streams s", "streams s INDEXED BY streams_running")
+_FOUND: Final = ROWS + "s.id = ?"
+_OPTIONAL: Final = type(None)
+_NUMBERS: Final = dict.fromkeys(("created", "updated", "ttl"), (float, int)) | {"expires": (float, int, _OPTIONAL)}
+_INTEGERS: Final = dict.fromkeys(("epoch", "first", "last"), (int,))
+_TEXTS: Final = dict.fromkeys(("message", "key"), (str, _OPTIONAL)) | dict.fromkeys(EXTRAS, (bytes, _OPTIONAL))
+_TYPES: Final = [(name, (_NUMBERS | _INTEGERS | _TEXTS).get(name, (str,))) for name in StreamInfo.__struct_fields__]
+"""Of each column, the types that the hub writes: the file takes any."""
+_STATUSES: Final = frozenset(get_args(Status))
 
 
-def fetch(db: Connection, stream: CallId, after: int, most: int) -> EventPage | None:
+def row_of(values: Sequence[Any]) -> StreamInfo | str:
+    """The row of these columns, or the reason why it is not one."""
+    for (name, types), value in zip(_TYPES, values, strict=True):
+        if type(value) not in types:
+            return f"{name} is of another type"
+    row = StreamInfo(*values)
+    return damage(row) or ("" if row.status in _STATUSES else "its status is unknown") or row
+
+
+def _sound(found: Iterable[Sequence[Any]], damaged: Damaged) -> list[StreamInfo]:
+    rows: list[StreamInfo] = []
+    for *values, number in found:
+        row = row_of(values)
+        if isinstance(row, str):
+            damaged(number, row)
+        else:
+            rows.append(row)
+    return rows
+
+
+def fetch(db: Connection, stream: CallId, after: int, most: int, damaged: Damaged) -> EventPage | None:
     """A page and its row, from one state of the file."""
     db.execute("BEGIN")
     try:
         found = db.execute(_FOUND, (stream,)).fetchone()
         if found is None:
             return None
-        *values, number = found
-        row = StreamInfo(*values)
-        start = max(after + 1, row.first)
-        lines = _lines(db, number, start, max(most, 1))
+        if not (rows := _sound([found], damaged)):
+            return None
+        row, number = rows[0], found[-1]
+        lines, start = _lines(db, number, max(after + 1, row.first), max(most, 1))
         return EventPage(row, tuple(lines), start if lines else row.last + 1)
     finally:
         if db.in_transaction:  # an error may have ended it
             db.execute("ROLLBACK")
 
 
-def _lines(db: Connection, number: int, start: int, most: int) -> list[bytes]:
+def _lines(db: Connection, number: int, start: int, most: int) -> tuple[list[bytes], int]:
+    """Events without a gap, and the number of the first: where chunks are damaged, that of one behind them."""
     lines: list[bytes] = []
     room = PAGE_BYTES
-    places = "SELECT first, body FROM chunks WHERE stream = ? AND last >= ? ORDER BY last"
-    for first, body in db.execute(places, (number, start)):
+    places = "SELECT first, last, body FROM chunks WHERE stream = ? AND last >= ? ORDER BY last"
+    for first, last, body in db.execute(places, (number, start)):
+        if not is_chunk(first, last, body):
+            continue
+        if first > start + len(lines):
+            if lines:
+                return lines, start
+            start = first
         more = body.split(b"\n")
-        if first < start:
-            del more[: start - first]
+        if first < start + len(lines):
+            del more[: start + len(lines) - first]
         if len(body) <= room and len(lines) + len(more) <= most:
             lines += more
             room -= len(body)
@@ -47,38 +89,43 @@ def _lines(db: Connection, number: int, start: int, most: int) -> list[bytes]:
         for line in more:
             room -= len(line)
             if lines and (len(lines) >= most or room < 0):
-                return lines
+                return lines, start
             lines.append(line)
-    return lines
+    return lines, start
 
 
-def find(db: Connection, stream: CallId) -> StreamInfo | None:
+def is_chunk(first: object, last: object, body: object) -> bool:
+    """Whether these columns are a chunk: its events are as many as it has numbers."""
+    if type(first) is not int or type(last) is not int or type(body) is not bytes:
+        return False
+    return body.count(b"\n") == last - first
+
+
+def find(db: Connection, stream: CallId, damaged: Damaged) -> StreamInfo | None:
     """The row of a stream."""
-    found = db.execute(_FOUND, (stream,)).fetchone()
-    return None if found is None else StreamInfo(*found[:-1])
+    return next(iter(_sound(db.execute(_FOUND, (stream,)).fetchall(), damaged)), None)
 
 
-def find_key(db: Connection, principal: str, key: str) -> StreamInfo | None:
+def find_key(db: Connection, principal: str, key: str, damaged: Damaged) -> StreamInfo | None:
     """The row of the stream that has this idempotency key, or one whose key continues it behind a line break."""
     # no key of a client has a character below the space: only those of further calls are between the two
-    first = _ROWS + "s.principal = ? AND s.key >= ? AND s.key < ? ORDER BY s.key LIMIT 1"
-    found = db.execute(first, (principal, key, f"{key}\v")).fetchone()
-    return None if found is None else StreamInfo(*found[:-1])
+    first = ROWS + "s.principal = ? AND s.key >= ? AND s.key < ? ORDER BY s.key LIMIT 1"
+    return next(iter(_sound(db.execute(first, (principal, key, f"{key}\v")).fetchall(), damaged)), None)
 
 
-def rows(db: Connection, principal: str | None, most: int) -> list[StreamInfo]:
+def rows(db: Connection, principal: str | None, most: int, damaged: Damaged) -> list[StreamInfo]:
     """The streams of a principal, of all for None; the newest first."""
     if principal is None:  # by number, which needs no index of its own
-        found = db.execute(_ROWS + "1 ORDER BY s.number DESC LIMIT ?", (max(most, 0),))
+        found = db.execute(ROWS + "1 ORDER BY s.number DESC LIMIT ?", (max(most, 0),))
     else:
-        newest = _ROWS + "s.principal = ? ORDER BY s.created DESC, s.number DESC LIMIT ?"
+        newest = ROWS + "s.principal = ? ORDER BY s.created DESC, s.number DESC LIMIT ?"
         found = db.execute(newest, (principal, max(most, 0)))
-    return [StreamInfo(*row[:-1]) for row in found]
+    return _sound(found, damaged)
 
 
-def running(db: Connection) -> list[StreamInfo]:
+def running(db: Connection, damaged: Damaged) -> list[StreamInfo]:
     """The streams that have not ended, of any owner."""
-    return [StreamInfo(*found[:-1]) for found in db.execute(_RUNNING + "s.expires IS NULL ORDER BY s.number")]
+    return _sound(db.execute(_RUNNING + "s.expires IS NULL ORDER BY s.number"), damaged)
 
 
 def has_messages(db: Connection, owner: str) -> bool:
@@ -88,6 +135,9 @@ def has_messages(db: Connection, owner: str) -> bool:
 
 
 def session(db: Connection, id_: str) -> SessionRow | None:
-    """A stored session."""
+    """A stored session; None, too, for a record that is damaged, which expires or is replaced."""
     found = db.execute("SELECT id, principal, body, expires FROM sessions WHERE id = ?", (id_,)).fetchone()
-    return None if found is None else SessionRow(*found)
+    if found is None or [type(value) for value in found] != [str, str, bytes, float]:
+        return None
+    session = SessionRow(*found)
+    return session if 0 <= session.expires < math.inf else None

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.stores.faults import StoreFault, faulty
@@ -48,13 +48,17 @@ CREATE INDEX letters_stream ON letters (stream);
 CREATE TABLE sessions (id TEXT PRIMARY KEY, principal TEXT NOT NULL, body BLOB NOT NULL, expires REAL NOT NULL);
 CREATE INDEX sessions_expiring ON sessions (expires);
 """
+QUARANTINE: Final = "CREATE TABLE IF NOT EXISTS damaged (number INTEGER PRIMARY KEY, reason TEXT, row TEXT)"
+"""Rows of `streams` that were set aside; their chunks are those of the stream `-number`."""
 
 
 def connect(path: Path) -> sqlite3.Connection:
     """A connection in which transactions are begun by hand. Raises `StoreFault`."""
     try:
         _create_private(path)
-        connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_MS / 1000, cached_statements=64)
+        connection = sqlite3.connect(
+            path, isolation_level=None, timeout=BUSY_MS / 1000, cached_statements=64, factory=FileConnection
+        )
     except (sqlite3.Error, OSError) as error:
         raise faulty(error, path) from error
     with closed_on_failure(connection, path):
@@ -62,6 +66,21 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute("PRAGMA synchronous = NORMAL")
     return connection
+
+
+class FileConnection(sqlite3.Connection):
+    """A connection that reads bytes where a text of the file is not one: that would fail the whole statement."""
+
+    def __init__(self, *options: Any, **named: Any) -> None:
+        super().__init__(*options, **named)
+        self.text_factory = _readable
+
+
+def _readable(text: bytes) -> str | bytes:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return text
 
 
 @contextmanager

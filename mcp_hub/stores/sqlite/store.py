@@ -110,16 +110,21 @@ class SqliteStore:
     # -- everybody
 
     def fetch(self, stream: CallId, after: int, most: int, done: Fetched) -> None:
-        self._reader.submit(Job(partial(reads.fetch, stream=stream, after=after, most=most), done))
+        run = partial(reads.fetch, stream=stream, after=after, most=most, damaged=self._transactions[1].note)
+        self._reader.submit(Job(run, done))
 
     async def find(self, stream: CallId) -> StreamInfo | None:
-        return await self._reader.ask(partial(reads.find, stream=stream))
+        return await self._reader.ask(partial(reads.find, stream=stream, damaged=self._transactions[1].note))
 
     async def find_key(self, principal: str, key: str) -> StreamInfo | None:
-        return await self._reader.ask(partial(reads.find_key, principal=principal, key=key))
+        return await self._reader.ask(
+            partial(reads.find_key, principal=principal, key=key, damaged=self._transactions[1].note)
+        )
 
     async def rows(self, principal: str | None, most: int) -> list[StreamInfo]:
-        return await self._reader.ask(partial(reads.rows, principal=principal, most=most))
+        return await self._reader.ask(
+            partial(reads.rows, principal=principal, most=most, damaged=self._transactions[1].note)
+        )
 
     async def post(self, message: Message) -> bool:
         return await self._write(partial(writes.post, message=message))
@@ -141,7 +146,7 @@ class SqliteStore:
         return await self._reader.ask(self._orphans)
 
     def _orphans(self, db: Connection) -> list[StreamInfo]:
-        running = reads.running(db)
+        running = reads.running(db, self._transactions[1].note)
         gone = {owner for owner in {row.owner for row in running} if self._instances.is_gone(owner)}
         return [row for row in running if row.owner in gone]
 
@@ -156,9 +161,10 @@ class SqliteStore:
             return None
         if not writes.claim(db, self._limits, row, self.instance, lines, change):
             return None
-        return reads.find(db, row.id)
+        return reads.find(db, row.id, self._transactions[1].note)
 
     async def sweep(self, now: float) -> int:
+        await self._set_aside()
         total = 0
         while swept := await self._write(partial(writes.sweep, limits=self._limits, now=now)):
             total += swept
@@ -179,6 +185,15 @@ class SqliteStore:
 
     async def drop_session(self, id_: str) -> None:
         await self._write(partial(writes.drop_session, id_=id_))
+
+    # -- rows that are damaged
+
+    async def _set_aside(self) -> None:
+        """Many at a time, with the next sweep; those whose owner lives come again."""
+        if noted := self._transactions[1].noted():
+            run = partial(writes.set_aside, numbers=noted, is_gone=self._instances.is_gone)
+            for id_, reason in (await self._write(run)).items():
+                log.warning("record_set_aside", store=str(self.path), stream=ascii(id_), reason=reason)
 
     # -- the threads
 

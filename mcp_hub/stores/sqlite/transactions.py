@@ -20,6 +20,8 @@ from mcp_hub.stores.sqlite.worker import Job
 
 _PATIENCE: Final = 5.0
 """Seconds for which other processes may hold the file before a batch is given up."""
+_NOTED: Final = 1024
+"""Damaged rows that are remembered."""
 _PAUSE: Final = 0.005
 """Seconds between two tries: some locks SQLite does not wait for."""
 
@@ -82,7 +84,22 @@ class _Transactions:
 
 
 class ReadTransactions(_Transactions):
-    """Reads; never waits for who writes."""
+    """Reads; never waits for who writes. Remembers the rows that were damaged."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        super().__init__(path, clock)
+        self._damaged: set[int] = set()
+
+    def note(self, number: int, reason: str) -> None:
+        """A row that cannot be read. Called in a thread."""
+        if number not in self._damaged and len(self._damaged) < _NOTED:
+            self._damaged.add(number)
+            log.warning("record_damaged", store=str(self._path), row=number, reason=reason)
+
+    def noted(self) -> list[int]:
+        """The numbers of the rows that were damaged since this was asked last."""
+        noted, self._damaged = self._damaged, set()
+        return list(noted)
 
     def open(self) -> None:
         super().open()

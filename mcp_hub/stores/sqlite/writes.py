@@ -3,7 +3,7 @@
 One that raises a `StoreError` has written nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from sqlite3 import Connection, IntegrityError
 from typing import Final
 
@@ -13,7 +13,8 @@ from mcp_hub.call import StreamInfo
 from mcp_hub.errors import KeyTaken, StoreError
 from mcp_hub.stores.base import Change, Chunk, Message, SessionRow, begin, expiry, is_wanted, joined, refuse, unknown
 from mcp_hub.stores.limits import MAX_MESSAGES, StoreLimits, surplus
-from mcp_hub.stores.sqlite.schema import EXTRAS
+from mcp_hub.stores.sqlite.reads import ROWS, row_of
+from mcp_hub.stores.sqlite.schema import EXTRAS, QUARANTINE
 from mcp_hub.types import CallId
 
 _SLICE: Final = 64
@@ -22,6 +23,12 @@ _TRIAL: Final = 1 << 16
 """Bytes of a write that only tries whether the disk has room."""
 _PAGES: Final = 1024
 """Free pages that one transaction gives back to the file system."""
+
+_SET_ASIDE: Final = 64
+"""Damaged rows that are kept."""
+_SHOWN: Final = 65_536
+_SHOWN_ID: Final = 80
+"""Characters that are kept of a damaged row, and of its id in the log."""
 
 _PLAIN: Final = tuple(name for name in StreamInfo.__struct_fields__ if name not in EXTRAS)
 _CREATE: Final = f"INSERT INTO streams ({', '.join(_PLAIN)}, bytes) VALUES ({'?, ' * len(_PLAIN)}0)"
@@ -80,8 +87,16 @@ def append(db: Connection, limits: StoreLimits, stream: CallId, epoch: int, chun
 
 
 def _head(db: Connection, stream: CallId) -> _Head | None:
+    """Raises `StoreError` for a row that is damaged."""
     found = db.execute(_HEAD, (stream,)).fetchone()
-    return None if found is None else _Head(*found)
+    if found is None:
+        return None
+    *numbers, ttl, expires = found
+    if not all(type(number) is int for number in numbers) or not all(
+        type(time) is float for time in (ttl, expires or 0.0)
+    ):
+        raise StoreError(f"stream {stream}: its record is damaged")
+    return _Head(*found)
 
 
 def _grow(db: Connection, limits: StoreLimits, head: _Head, chunk: Chunk, change: Change) -> None:
@@ -149,7 +164,37 @@ def take_messages(db: Connection, owner: str) -> list[Message]:
         (owner,),
     ).fetchall()
     db.executemany("DELETE FROM letters WHERE number = ?", [(number,) for number, *_ in found])
-    return [Message(CallId(stream), kind, body) for _, stream, kind, body in found]
+    return [Message(stream, kind, body) for _, stream, kind, body in found if _is_message(stream, kind, body)]
+
+
+def _is_message(stream: object, kind: object, body: object) -> bool:
+    """Whether these columns are a message; others are dropped."""
+    return isinstance(stream, str) and kind in ("cancel", "input", "touch") and isinstance(body, bytes)
+
+
+def set_aside(db: Connection, numbers: Iterable[int], is_gone: Callable[[str], bool]) -> dict[str, str]:
+    """Moves rows that are damaged, and whose owner is gone, to a table of the newest 64; the reason for each.
+
+    Nobody else reads them. Their chunks go with them, under the negative number.
+    """
+    moved: dict[str, str] = {}
+    for number in numbers:
+        found = db.execute(f"{ROWS}s.number = ?", (number,)).fetchone()
+        reason = "" if found is None else row_of(found[:-1])
+        if found is None or not isinstance(reason, str) or (type(found[2]) is str and not is_gone(found[2])):
+            continue
+        db.execute(QUARANTINE)
+        db.execute("INSERT OR REPLACE INTO damaged VALUES (?, ?, ?)", (number, reason, repr(found)[:_SHOWN]))
+        db.execute("UPDATE OR REPLACE chunks SET stream = -stream WHERE stream = ?", (number,))
+        for table, column in (("extras", "stream"), ("letters", "stream"), ("streams", "number")):
+            db.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
+        moved[str(found[0])[:_SHOWN_ID]] = reason
+    if moved:
+        old = "SELECT number FROM damaged ORDER BY number DESC LIMIT -1 OFFSET ?"
+        for (number,) in db.execute(old, (_SET_ASIDE,)).fetchall():
+            db.execute("DELETE FROM chunks WHERE stream = ?", (-number,))
+            db.execute("DELETE FROM damaged WHERE number = ?", (number,))
+    return moved
 
 
 def sweep(db: Connection, limits: StoreLimits, now: float) -> int:

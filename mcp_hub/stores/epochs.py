@@ -16,6 +16,8 @@ log = get_logger(__name__)
 
 _MOST: Final = 4096
 """Executors whose epochs are kept; of those that go, every new one starts above the highest."""
+_HIGHEST: Final = 1 << 53
+"""Above all that the clock gives, which other programs still count exactly."""
 _FILE: Final = "epochs"
 
 
@@ -56,9 +58,13 @@ class Epochs:
 def _read(text: bytes | None) -> _Kept:
     """A damaged file counts as lost: the clock is above any epoch in it."""
     try:
-        return _Kept() if text is None else msgspec.json.decode(text, type=_Kept)
-    except msgspec.DecodeError:
-        return _Kept(_now())
+        kept = _Kept() if text is None else msgspec.json.decode(text, type=_Kept)
+    except (ValueError, RecursionError):  # msgspec's errors are of the former
+        kept = _Kept(-1)
+    is_sound = all(0 <= epoch < _HIGHEST for epoch in (kept.floor, *kept.epochs.values()))
+    if not is_sound:
+        log.warning("epochs_damaged", reason="not a record of epochs; the next ones follow the clock")
+    return kept if is_sound else _Kept(_now())
 
 
 def _now() -> int:

@@ -53,7 +53,7 @@ def described(folder: Path, id_: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError, ValueError, AttributeError):
+        with suppress(OSError, ValueError, AttributeError, RecursionError):
             if json.loads(place.read_text("utf-8")).get("id") == id_:
                 place.unlink()
 

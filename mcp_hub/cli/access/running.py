@@ -102,7 +102,7 @@ def running_hubs(place: str, env: Mapping[str, str]) -> list[HubRecord]:
     """The hubs of the configuration at `place`, the youngest first. Removes records of dead hubs."""
     found: list[tuple[float, HubRecord]] = []
     for path in _folder(env).glob(f"{_key(place)}-*.json"):
-        with suppress(OSError, msgspec.DecodeError):
+        with suppress(OSError, ValueError, RecursionError):  # msgspec's errors are of the second
             file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
             try:
                 started = os.fstat(file)

@@ -70,7 +70,7 @@ class ServerLogReader:
     def parsed(self, text: bytes) -> Iterator[LogRecord]:
         """The records of lines; those that are not records, as a full disk leaves them, are skipped."""
         for line in text.splitlines():
-            with suppress(msgspec.DecodeError):
+            with suppress(ValueError, RecursionError):  # msgspec's errors are of the former
                 record = msgspec.json.decode(line, type=LogRecord)
                 if self._server in (None, record.server):
                     yield record

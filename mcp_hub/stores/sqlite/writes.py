@@ -11,6 +11,7 @@ import msgspec
 
 from mcp_hub.call import StreamInfo
 from mcp_hub.errors import KeyTaken, StoreError
+from mcp_hub.masking import hide_head
 from mcp_hub.stores.base import Change, Chunk, Message, SessionRow, begin, expiry, is_wanted, joined, refuse, unknown
 from mcp_hub.stores.limits import MAX_MESSAGES, StoreLimits, surplus
 from mcp_hub.stores.sqlite.reads import ROWS, row_of
@@ -184,11 +185,11 @@ def set_aside(db: Connection, numbers: Iterable[int], is_gone: Callable[[str], b
         if found is None or not isinstance(reason, str) or (type(found[2]) is str and not is_gone(found[2])):
             continue
         db.execute(QUARANTINE)
-        db.execute("INSERT OR REPLACE INTO damaged VALUES (?, ?, ?)", (number, reason, repr(found)[:_SHOWN]))
+        db.execute("INSERT OR REPLACE INTO damaged VALUES (?, ?, ?)", (number, reason, hide_head(repr(found), _SHOWN)))
         db.execute("UPDATE OR REPLACE chunks SET stream = -stream WHERE stream = ?", (number,))
         for table, column in (("extras", "stream"), ("letters", "stream"), ("streams", "number")):
             db.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
-        moved[str(found[0])[:_SHOWN_ID]] = reason
+        moved[hide_head(str(found[0]), _SHOWN_ID)] = reason
     if moved:
         old = "SELECT number FROM damaged ORDER BY number DESC LIMIT -1 OFFSET ?"
         for (number,) in db.execute(old, (_SET_ASIDE,)).fetchall():

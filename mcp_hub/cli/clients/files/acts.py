@@ -204,7 +204,7 @@ class Acts:
         content = content_of(path, _LARGEST)
         try:
             return None if content is None else msgspec.json.decode(content, type=Act)
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             raise unreadable(path, OSError(0, "it is damaged")) from None
 
     def _end(self, record: Path, act: Act) -> None:

@@ -74,7 +74,7 @@ def _holds_hub(data: object, place: Place) -> bool:
 def _decoded(text: bytes | None) -> list[WrittenEntry]:
     try:
         return [] if text is None else msgspec.json.decode(text, type=list[WrittenEntry])
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return []  # it is only a help: the next entry is written anew
 
 

@@ -162,6 +162,11 @@ class Cause(NamedTuple):
     reason: str
 
 
+LAST_OUTPUT: Final = ". Last output: "
+"""Between the reason of a `Cause` and the last lines of a server's output."""
+LAST_LINE: Final = ", the last is "
+"""Between the number of lines that are not messages and the last of them."""
+
 LogRule = Literal["hub", "shared", "turns"]
 """Where log messages of a server go that cannot be attributed to a call (`logs` of docs/configuration.md)."""
 

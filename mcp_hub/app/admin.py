@@ -26,7 +26,7 @@ class Admin(msgspec.Struct, frozen=True):
         servers = await self.watch.servers(profile)
         if profile is not None:
             return ServerList(servers)
-        stamp, found = self.reloader.stamp, self.watch.unmatched()
+        stamp, found = self.reloader.stamp, await self.watch.unmatched()
         patterns = [UnmatchedInfo(list(own.path), hide(own.reason)) for own in found]
         return ServerList(servers, patterns, stamp.text if stamp is not None else "")
 

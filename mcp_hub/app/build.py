@@ -189,7 +189,7 @@ async def _warn_of_unmatched(app: App) -> None:
         listed = {name for name, own in app.upstreams.items() if own.snapshot() is not None}
         if settings is not judged[0] or not listed <= judged[1]:
             judged = settings, listed
-            for found in app.operations.watch.unmatched() if has_patterns(view_rules(settings)) else ():
+            for found in await app.operations.watch.unmatched() if has_patterns(view_rules(settings)) else ():
                 if found not in logged:
                     log.warning("pattern_unmatched", path=".".join(map(str, found.path)), pattern=found.pattern)
                 logged.add(found)

@@ -52,16 +52,16 @@ _MCP = ("/mcp", "/sse", "/messages")
 class HttpFront:
     """Every HTTP endpoint of one hub: `/mcp`, `/sse`, `/v1`, health and metrics, behind one `HttpAuth`.
 
-    `endpoints` is the ASGI application. `profile` is that of callers whose token names none; `is_open` says that the
-    endpoints that change the hub need no token, because only this machine reaches them. `dashboard` is the mode of the
-    dashboard where the settings name none, `operator` the token for it, which is a new one at each start. `installs`
-    looks at the client programs of this machine, and blocks. `is_private`: only the user whose hub it is can reach the
-    front.
+    `endpoints` is the ASGI application. `profile` is that of callers whose token names none. `is_open`: executors need
+    no token, or everybody has one. `is_local`: callers without a token operate the hub, because only this machine
+    reaches it; as `is_open` unless given. `dashboard` is the mode of the dashboard where the settings name none,
+    `operator` the token of this start, by which its user operates the hub. `installs` looks at the client programs of
+    this machine, and blocks. `is_private`: only the user whose hub it is can reach the front.
     """
 
     def __init__(
-        self, app: App, profile: str | None, *, is_open: bool, dashboard: DashboardMode = "off",
-        installs: Callable[[], list[ClientInstall]] = list, is_private: bool = False,
+        self, app: App, profile: str | None, *, is_open: bool, is_local: bool | None = None,
+        dashboard: DashboardMode = "off", installs: Callable[[], list[ClientInstall]] = list, is_private: bool = False,
     ) -> None:  # fmt: skip
         settings, http = app.settings, app.settings.hub.http
         admission = admission_of(http)
@@ -78,10 +78,12 @@ class HttpFront:
             is_private=is_private, limits=app.binding.limits, operator=app.operations, admission=admission,
             public_url=lambda: app.settings.hub.http.public_url,
         )  # fmt: skip
-        self.auth = HttpAuthFactory(profile, is_private=is_private)
         self.operator = secrets.token_urlsafe(32)
+        self.auth = HttpAuthFactory(
+            profile, is_private=is_private, is_local=is_open if is_local is None else is_local, operator=self.operator
+        )
         self.dashboard_mode = mode_of(app, dashboard)
-        self.dashboard = dashboard_of(app, self.rest, self.operator, profile, self.dashboard_mode, installs)
+        self.dashboard = dashboard_of(app, self.rest, self.dashboard_mode, installs)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
         self.endpoints = Endpoints(
             self.auth.made(settings),
@@ -141,10 +143,17 @@ def check_stays_authenticated(host: str) -> Callable[[Settings], None]:
 class HttpAuthFactory:
     """Makes the guards of one HTTP front, whose settings may change, and keeps the keys of issuers between them."""
 
-    def __init__(self, profile: str | None, *, is_private: bool = False) -> None:
-        """`profile` is of callers whose token names none. Where it `is_private` nobody needs a token."""
+    def __init__(
+        self, profile: str | None, *, is_private: bool = False, is_local: bool = False, operator: str | None = None
+    ) -> None:
+        """`profile` is of callers whose token names none. Where it `is_private` nobody needs a token.
+
+        `is_local`: callers without a token operate the hub. `operator` is the token of the user whose hub it is.
+        """
         self._profile = profile
         self._is_private = is_private
+        self._default = Caller(profile=profile, is_operator=is_local or is_private)
+        self._operator = None if operator is None else (operator, Caller(profile=profile, is_operator=True))
         self._ring: KeyRing | None = None
         self._has_ring = anyio.Event()
 
@@ -157,10 +166,12 @@ class HttpAuthFactory:
     def made(self, settings: Settings) -> HttpAuth:
         """The authentication that these settings ask for."""
         if self._is_private:
-            return HttpAuth({}, default=Caller(profile=self._profile), profiles=settings.profiles)
+            return HttpAuth({}, default=self._default, profiles=settings.profiles, operator=self._operator)
         http = settings.hub.http
         tokens = {
-            token.token.get_secret_value(): Caller(token.principal, token.profile or self._profile)
+            token.token.get_secret_value(): Caller(
+                token.principal, token.profile or self._profile, is_operator=token.operator
+            )
             for token in settings.hub.tokens
         }
         hosts = [*http.allowed_hosts, http.host]
@@ -170,8 +181,9 @@ class HttpAuthFactory:
         if http.oauth is not None:
             verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys())
             hosts.append(urlsplit(http.oauth.resource).hostname or "")
-        default = Caller(profile=self._profile)
-        return HttpAuth(tokens, hosts, http.allowed_origins, default, settings.profiles, verifier, http.cors)
+        return HttpAuth(
+            tokens, hosts, http.allowed_origins, self._default, settings.profiles, verifier, http.cors, self._operator
+        )
 
     def key_states(self) -> list[str]:
         """A line for each set of keys: how many, how old, what is wrong."""

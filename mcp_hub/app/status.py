@@ -5,6 +5,7 @@ Everything is sampled when somebody asks. Texts of servers are masked, and cut w
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 import anyio
@@ -24,11 +25,12 @@ from mcp_hub.catalog.trust.scan import Flagged, Inspector, inspected
 from mcp_hub.catalog.unmatched import Unmatched, unmatched
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.clock import wall_time
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.hub import Figures, HubPort
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.servers import FlagInfo, LastReload, SecondConnection, ServerInfo, UnapprovedInfo
 from mcp_hub.protocol.shape.stream_events import timestamp
-from mcp_hub.types import Kind, StoreState, UpstreamState, UpstreamStatus
+from mcp_hub.types import LAST_OUTPUT, Kind, StoreState, UpstreamState, UpstreamStatus
 
 _LINES: Final = 20
 """Of what a server wrote to stderr last; `hub.limits.stderr_lines` are kept."""
@@ -55,6 +57,7 @@ class HubStatus(msgspec.Struct):
     _inspector: Inspector = msgspec.field(default_factory=Inspector)
     _turn: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     _flagged: tuple[CatalogView | None, Grouped[Flagged]] = (None, {})
+    _unmatched: tuple[Settings | None, CatalogView | None, list[Unmatched]] = (None, None, [])
 
     def figures(self) -> Figures:
         return self.hub.figures()
@@ -98,12 +101,20 @@ class HubStatus(msgspec.Struct):
         offered = Counter((own.server, kind) for kind in Kind for own in view.entries(kind))
         return [self._info(status, unapproved, flagged, left_out, offered) for status in self.statuses(profile)]
 
-    def unmatched(self) -> list[Unmatched]:
-        """Patterns of the settings that nothing matches of what servers have listed so far."""
-        settings = self.current.settings
-        absent = [name for name, own in settings.servers.items() if not own.enabled]
-        listed = [snapshot for own in self.upstreams.values() if (snapshot := own.snapshot()) is not None]
-        return unmatched(listed, view_rules(settings), [*absent, executor_server(settings)])
+    async def unmatched(self) -> list[Unmatched]:
+        """Patterns of the settings that nothing matches of what servers have listed so far, the first 100.
+
+        Looked for in a worker thread, and only when settings or lists are others.
+        """
+        async with self._turn:
+            settings, view = self.current.settings, self.hub.catalog.view(None)
+            if self._unmatched[0] is not settings or self._unmatched[1] is not view:
+                absent = [name for name, own in settings.servers.items() if not own.enabled]
+                listed = [snapshot for own in self.upstreams.values() if (snapshot := own.snapshot()) is not None]
+                look = partial(unmatched, listed, view_rules(settings), [*absent, executor_server(settings)])
+                found = await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
+                self._unmatched = settings, view, found
+            return self._unmatched[2]
 
     def last_reload(self, profile: str | None) -> LastReload | None:
         last = self.reloader.last
@@ -157,7 +168,7 @@ class HubStatus(msgspec.Struct):
             server=status.server,
             state=status.state.value,
             restarts=status.restarts,
-            reason=UNSET if status.reason is None else _safe(status.reason),
+            reason=UNSET if status.reason is None else _reason(status.reason),
             code=UNSET if status.code is None else status.code,
             era=UNSET if status.era is None else status.era.value,
             version=UNSET if status.version is None else _safe(status.version),
@@ -183,13 +194,19 @@ class HubStatus(msgspec.Struct):
         )
 
 
+def _reason(text: str) -> str:
+    """Cut on both sides of the mark, by which `ServerInfo.without_output` finds the output."""
+    head, mark, output = text.partition(LAST_OUTPUT)
+    return f"{_safe(head)}{mark}{_safe(output)}"
+
+
 def _second(status: UpstreamStatus) -> SecondConnection:
     return SecondConnection(
         state=status.state.value,
         era=UNSET if status.era is None else status.era.value,
         version=UNSET if status.version is None else _safe(status.version),
         pid=UNSET if status.pid is None else status.pid,
-        reason=UNSET if status.reason is None else _safe(status.reason),
+        reason=UNSET if status.reason is None else _reason(status.reason),
         code=UNSET if status.code is None else status.code,
     )
 

@@ -5,6 +5,7 @@ Not judged are hints (no tool may be destructive now), and URIs: a URI that no s
 
 import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -12,9 +13,10 @@ import msgspec
 from mcp_hub.catalog.entries import Offer, offered, present
 from mcp_hub.catalog.filters import Filter, Selector
 from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.globs import any_matches
+from mcp_hub.globs import any_matches, is_glob
 from mcp_hub.types import Kind, Snapshot
 
+_MOST: Final = 100
 _LISTS: Final = {"tools": Kind.TOOL, "prompts": Kind.PROMPT}  # keys of filters, and what each is for
 
 
@@ -55,26 +57,31 @@ def unmatched(
 ) -> list[Unmatched]:
     """Of the servers' own sections those of servers that were listed; of the hub's and of profiles, once all were.
 
-    `absent` servers are not waited for. In the order of the configuration.
+    `absent` servers are not waited for. In the order of the configuration, the first 100. Finding names that are alike
+    can take a second.
     """
+    return [*islice(_every(snapshots, rules, absent), _MOST)]
+
+
+def _every(
+    snapshots: Iterable[Snapshot], rules: Mapping[str | None, ViewRules], absent: Collection[str]
+) -> Iterator[Unmatched]:
     every = rules[None]
     servers = present(snapshots, every)
     offers = offered(servers, every).by_kind
     names = {snapshot.server for snapshot in servers}
-    found: list[Unmatched] = []
     if _is_complete(every, names, absent):
-        found += _of_names(("hub", "pinned"), every.pinned, offers)
+        yield from _of_names(("hub", "pinned"), every.pinned, offers)
     for snapshot in servers:
         own = {kind: [offer for offer in listed if offer.server == snapshot.server] for kind, listed in offers.items()}
-        found += _of_server(("servers", snapshot.server), every.servers[snapshot.server], own)
+        yield from _of_server(("servers", snapshot.server), every.servers[snapshot.server], own)
     for profile, view in rules.items():
         if profile is None or not _is_complete(view, names, absent):
             continue
         own = {kind: [offer for offer in listed if offer.server in view.servers] for kind, listed in offers.items()}
-        found += _of_filters(("profiles", profile), view, own, has_own_names=False)
+        yield from _of_filters(("profiles", profile), view, own, has_own_names=False)
         if view.pinned != every.pinned:
-            found += _of_names(("profiles", profile, "pinned"), view.pinned, own)
-    return found
+            yield from _of_names(("profiles", profile, "pinned"), view.pinned, own)
 
 
 def _is_complete(view: ViewRules, listed: Collection[str], absent: Collection[str]) -> bool:
@@ -90,7 +97,7 @@ def _of_server(
         if name not in tools | prompts:
             yield _unmatched((*path, "rename", name), name, tools | prompts)
     for pattern in rules.overrides:
-        if pattern not in tools and not any_matches((pattern,), tools):
+        if pattern not in tools and not (is_glob(pattern) and any_matches((pattern,), tools)):
             yield _unmatched((*path, "per_tool", pattern), pattern, tools)
 
 

@@ -238,6 +238,10 @@ HTTP: Final = table(
     token_in_query=("A token in a URL would be logged.", "Send it as a header."),
     token_required=("The request needs a token of `hub.tokens`.", "Configure and send one."),
     profile_bound=("The token belongs to one profile.", "Use a token without a profile."),
+    operator_required=(
+        "The request is for operators of the whole hub.",
+        "Use a token with `operator: true`, or `mcp-hub open`.",
+    ),
     origin_not_allowed=("The Origin is not allowed.", "Add it to `hub.http.cors` or `hub.http.allowed_origins`."),
     host_not_served=("The Host is not served here.", "Add it to `hub.http.allowed_hosts`."),
     misdirected=("Request target and Host header name different hosts.", "Correct the client."),
@@ -246,6 +250,7 @@ HTTP: Final = table(
     invalid_header=("A header has a value that cannot be used.", "Correct it."),
     head_too_large=("Request line and headers are too large.", "Send less, or raise `hub.http.max_headers`."),
     body_too_large=("The body is over the limit.", "Send less, or raise `hub.http.max_body`."),
+    overrides_too_large=("The dashboard's overrides have too many tools or bytes.", "Take some back first."),
     too_large=("A post of an executor is over the limit.", "Send less, or raise `hub.limits.event`."),
     malformed_request=("The request is not HTTP/1.1.", "Correct the client."),
     request_timeout=("The request did not arrive in time.", "Send it faster, or raise the limit."),

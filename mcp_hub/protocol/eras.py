@@ -24,10 +24,11 @@ SKILL_METHODS: Final = frozenset({"skills/list", "skills/get", "resources/direct
 SUBSCRIPTION_METHODS: Final = frozenset({"resources/subscribe", "resources/unsubscribe", "subscriptions/listen"})
 
 _SHARED = CALL_METHODS | {"tools/list", "prompts/list", "resources/list", "resources/templates/list"}
-_METHODS: Final = {
+METHODS: Final = {
     Era.HANDSHAKE: _SHARED | {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"},
     Era.MODERN: _SHARED | SKILL_METHODS | {"server/discover", "subscriptions/listen"},
 }
+"""The requests that the hub answers in each era, but for those of its extensions."""
 
 
 def era_of(version: str) -> Era:
@@ -37,7 +38,7 @@ def era_of(version: str) -> Era:
 
 def serves(era: Era, method: str) -> bool:
     """Whether the hub answers `method` in `era`; otherwise the answer is -32601."""
-    return method in _METHODS[era]
+    return method in METHODS[era]
 
 
 def negotiate(requested: object) -> str:

@@ -17,7 +17,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     `principal` is the token's; stdio, the CLI and unauthenticated loopback are `local`. Over stdio the
     client `has_own_hub`, which it has started, and may have named the kind of client that it is (`client`). `directory`
-    is the working directory of a client of a background hub.
+    is the working directory of a client of a background hub. `is_operator` is a right of the token; see `operates`.
     """
 
     principal: str = "local"
@@ -25,9 +25,15 @@ class Caller(msgspec.Struct, frozen=True):
     has_own_hub: bool = False
     client: str | None = None
     directory: str | None = None
+    is_operator: bool = False
+
+    @property
+    def operates(self) -> bool:
+        """Whether it operates the whole hub, and sees the calls of every principal: never within a profile."""
+        return self.is_operator and self.profile is None
 
 
-LOCAL = Caller()
+LOCAL = Caller(is_operator=True)
 
 
 class ClientOffer(msgspec.Struct):

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 HELD = str(Path(__file__).parents[1] / "upstreams" / "held_start.py")
 CANARY = "c4n4ry-0123456789abcdef"
 WHOLE, SMALL = "whole-token-0123456789", "small-token-0123456789"
-TOKENS = [{"token": WHOLE, "principal": "p"}, {"token": SMALL, "principal": "q", "profile": "small"}]
+TOKENS = [{"token": WHOLE, "principal": "p", "operator": True}, {"token": SMALL, "principal": "q", "profile": "small"}]
 
 
 @asynccontextmanager

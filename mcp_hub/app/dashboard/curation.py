@@ -9,10 +9,11 @@ import msgspec
 from mcp_hub.app.dashboard.approvals import ToolApprovals
 from mcp_hub.app.dashboard.installs import InstallWatch
 from mcp_hub.app.dashboard.logins import BrowserLogins
-from mcp_hub.app.dashboard.overrides import Changes, Overrides, OverridesFile
+from mcp_hub.app.dashboard.overrides import Changes, Overrides, OverridesFile, check_size
 from mcp_hub.app.dashboard.settings import setting_list
 from mcp_hub.app.limits import Current
 from mcp_hub.catalog.pins import label_of, subject_of
+from mcp_hub.config.load.overrides import MOST_TOOLS
 from mcp_hub.fronts.dashboard.ports import Login
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
 from mcp_hub.hub import HubPort
@@ -69,6 +70,7 @@ class HubCuration(msgspec.Struct, frozen=True):
 
     async def override(self, changes: Changes) -> None:
         """Writes overrides; the hub uses them at once. Raises `Problem`."""
+        check_size(sum(map(len, changes.values())), MOST_TOOLS, "tools")
         for server in changes:
             if server not in self.current.settings.servers:
                 raise unknown_server(server)
@@ -78,7 +80,7 @@ class HubCuration(msgspec.Struct, frozen=True):
         """The effective configuration."""
         place = self.file.place
         found = await anyio.to_thread.run_sync(self.file.read)
-        shown = setting_list(self.current.settings, found)
+        shown = await anyio.to_thread.run_sync(setting_list, self.current.settings, found)
         return SettingList(str(self.file.config), str(place) if found else None, shown)
 
     async def installs(self) -> list[ClientInstall]:

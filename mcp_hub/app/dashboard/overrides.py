@@ -10,10 +10,10 @@ import anyio.to_thread
 import msgspec
 import yaml
 
-from mcp_hub.config.load.overrides import overrides_of, parse_overrides, read_overrides
+from mcp_hub.config.load.overrides import LARGEST, MOST_TOOLS, overrides_of, parse_overrides, read_overrides
 from mcp_hub.config.schema.overrides import OVERRIDE_KEYS, OverrideSettings
 from mcp_hub.errors import ConfigError
-from mcp_hub.files import LARGEST_OWN, read_file
+from mcp_hub.files import read_file
 from mcp_hub.fronts.rest.problem import Problem
 from mcp_hub.protocol.rest.overview import ToolOverride
 from mcp_hub.types import JsonObject
@@ -26,6 +26,13 @@ _HEAD: Final = (
 Changes = dict[str, dict[str, ToolOverride]]
 """By server and the server's own name of the tool."""
 Overrides = dict[str, dict[str, JsonObject]]
+
+
+def check_size(count: int, most: int, unit: str) -> None:
+    """Raises `Problem` 413 for more than the overrides may have."""
+    if count > most:
+        said = f"the overrides would have {count} {unit}, at most {most}. Take some back first."
+        raise Problem(413, "overrides_too_large", said)
 
 
 class OverridesFile(msgspec.Struct):
@@ -72,19 +79,21 @@ class OverridesFile(msgspec.Struct):
             for server, tools in merged.items()
             if (kept := {tool: keys for tool, keys in tools.items() if keys})
         }
-        text = _HEAD + yaml.safe_dump({"servers": shaped}, sort_keys=False, allow_unicode=True)
+        check_size(sum(len(own["per_tool"]) for own in shaped.values()), MOST_TOOLS, "tools")
+        text = (_HEAD + yaml.safe_dump({"servers": shaped}, sort_keys=False, allow_unicode=True)).encode()
+        check_size(len(text), LARGEST, "bytes")
         try:
-            parse_overrides(text, str(self.place))
+            parse_overrides(text.decode(), str(self.place))
         except ConfigError as error:
             raise Problem(422, "invalid_configuration", str(error)) from None
         try:
-            before = read_file(self.place, LARGEST_OWN).data
+            before = read_file(self.place, LARGEST).data
         except FileNotFoundError:
             before = None
         except OSError as problem:
             said = f"{self.place} cannot be read: {problem.strerror}. Check what it is."
             raise Problem(503, "overrides_unwritable", said) from None
-        self._replace(text.encode())
+        self._replace(text)
         return before
 
     def _replace(self, text: bytes | None) -> None:

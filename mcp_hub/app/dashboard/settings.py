@@ -1,7 +1,7 @@
 """The effective configuration as a list of keys, with secrets masked: part of the composition root."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from pydantic import SecretStr
@@ -23,32 +23,38 @@ _MOST: Final = 5000
 def setting_list(settings: Settings, overrides: Overrides) -> list[SettingInfo]:
     """Every key that has a value, in the order of the schema; keys of `hub` and `defaults` also by default."""
     found: list[SettingInfo] = []
-    for info in _section(settings, "", overrides):
+    written = {
+        f"servers.{server}.per_tool.{tool}.{key}"
+        for server, tools in overrides.items()
+        for tool, keys in tools.items()
+        for key in keys
+    }
+    for info in _section(settings, "", written):
         if len(found) == _MOST:
             break
         found.append(info)
     return found
 
 
-def _section(section: Section, path: str, overrides: Overrides) -> Iterator[SettingInfo]:
+def _section(section: Section, path: str, written: Collection[str]) -> Iterator[SettingInfo]:
     for key in type(section).model_fields:
         value, place = getattr(section, key), f"{path}.{key}" if path else key
         is_given = key in section.model_fields_set
         if not is_given and path.split(".")[0] not in ("", "hub", "defaults"):
             continue  # of servers and profiles only what was written
-        yield from _value(value, place, key, is_given, overrides)
+        yield from _value(value, place, key, is_given, written)
 
 
-def _value(value: object, place: str, key: str, is_given: bool, overrides: Overrides) -> Iterator[SettingInfo]:
+def _value(value: object, place: str, key: str, is_given: bool, written: Collection[str]) -> Iterator[SettingInfo]:
     if isinstance(value, Section):
-        yield from _section(value, place, overrides)
+        yield from _section(value, place, written)
     elif isinstance(value, dict) and key not in _SECRET and any(isinstance(own, Section) for own in value.values()):
         for name, own in value.items():
-            yield from _value(own, f"{place}.{name}", name, True, overrides)
+            yield from _value(own, f"{place}.{name}", name, True, written)
     elif value is not None or is_given:
         origin = "default"
         if is_given:
-            origin = "overrides" if _is_overridden(place, overrides) else "file"
+            origin = "overrides" if _is_overridden(place, written) else "file"
         yield SettingInfo(hide_head(place, _TEXT), _shown(value, key), origin)  # type: ignore[arg-type]  # one of the three
 
 
@@ -65,11 +71,8 @@ def _masked(value: object) -> object:
     return value.model_dump(mode="json", exclude_unset=True) if isinstance(value, Section) else str(value)
 
 
-def _is_overridden(place: str, overrides: Overrides) -> bool:
-    """Whether this is a key of a tool that the overrides file has."""
-    for server, tools in overrides.items():
-        for tool, keys in tools.items():
-            start = f"servers.{server}.per_tool.{tool}."
-            if place.startswith(start):
-                return place.removeprefix(start).partition(".")[0] in keys
-    return False
+def _is_overridden(place: str, written: Collection[str]) -> bool:
+    """Whether this is a key of a tool that the overrides file has, or a part of one."""
+    while place and place not in written:
+        place = place.rpartition(".")[0]
+    return bool(place)

@@ -1,7 +1,7 @@
 """The hub as somebody may see it: part of the composition root.
 
-A caller without a profile sees the calls, clients and streams of everybody; one with a profile sees those of its own
-principal, at the servers of its profile.
+An operator sees the calls, clients and streams of everybody; every other caller sees those of its own principal, and
+within a profile those at its servers.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from mcp_hub.app.admin import Admin
 from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import Current
 from mcp_hub.call import StreamInfo
-from mcp_hub.calls.history.recent import MOST
+from mcp_hub.calls.history.recent import MOST, shown_principal
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.costs.tokens import estimate
@@ -94,11 +94,13 @@ class HubWatch:
             calls=calls,
             live=live,
             profile=caller.profile,
+            operator=caller.operates,
         )
 
     async def servers(self, caller: Caller) -> ServerList:
         """As `GET /v1/servers`."""
-        return await self._admin.listed(caller.profile)
+        listed = await self._admin.listed(caller.profile)
+        return listed if caller.operates else listed.without_output()
 
     def servers_stamp(self) -> object:
         """Differs when a server is in another state."""
@@ -112,12 +114,15 @@ class HubWatch:
         return None if found is None else self._seen_by(caller, found)
 
     def live(self, caller: Caller) -> list[CallSummary]:
-        """The calls that run, but for short quiet ones."""
-        return self._seen_by(caller, self._recent.live(self._registry.under_way, self._clock.now()))
+        """The newest calls that run, but for short quiet ones."""
+        records = self._registry.under_way
+        if not caller.operates:  # before the newest are taken: those of others take no room
+            records = [record for record in records if record.call.principal == caller.principal]
+        return self._seen_by(caller, self._recent.live(records, self._clock.now()))
 
     def watched(self, caller: Caller, mode: DashboardMode) -> AbstractContextManager[None]:
         """A page is open meanwhile."""
-        return self._seen.operators.here() if mode == "full" and caller.profile is None else nullcontext()
+        return self._seen.operators.here() if mode == "full" and caller.operates else nullcontext()
 
     async def owner(self, id_: str) -> str | None:
         """The principal of a stream; None if there is no such stream. Raises `StoreError`."""
@@ -129,9 +134,8 @@ class HubWatch:
 
     def clients(self, caller: Caller) -> ClientList:
         """The clients that came, the last one first, with what they are listed."""
-        found = self._seen.clients.newest()
-        shown = [one for one in found if caller.profile is None or one.caller == caller]
-        return ClientList([self._client(one) for one in shown], self._current.settings.client_table.names)
+        clients = [own for own in self._seen.clients.newest() if _shows(caller, own.caller)]
+        return ClientList([self._client(own) for own in clients], self._current.settings.client_table.names)
 
     def tool_places(self, caller: Caller) -> list[ToolPlace]:
         """The tools that the caller may use, with their own names."""
@@ -167,7 +171,7 @@ class HubWatch:
         return known[1], known[2]
 
     async def _rows(self, caller: Caller) -> list[StreamInfo]:
-        principal = None if caller.profile is None else caller.principal
+        principal = None if caller.operates else caller.principal
         try:
             rows = await self._streams.store.rows(principal, _STORED)
         except StoreError:
@@ -175,12 +179,19 @@ class HubWatch:
         return [row for row in rows if self._hub.durable.shows(caller.profile, row)]
 
     def _seen_by(self, caller: Caller, calls: Iterable[CallSummary]) -> list[CallSummary]:
-        if caller.profile is None:
+        if caller.operates:
             return list(calls)
+        principal = shown_principal(caller.principal)
+        own = [call for call in calls if call.principal == principal]
+        if caller.profile is None:
+            return own
         servers = self._hub.catalog.rules(caller.profile).servers
-        return [
-            own for own in calls if own.principal == caller.principal and (own.server in servers or own.server == OWN)
-        ]
+        return [call for call in own if call.server in servers or call.server == OWN]
+
+
+def _shows(caller: Caller, own: Caller) -> bool:
+    """Whether the caller sees a client that came as `own`."""
+    return caller.operates or (own.principal == caller.principal and caller.profile in (None, own.profile))
 
 
 def _stored(row: StreamInfo) -> CallSummary:
@@ -189,7 +200,7 @@ def _stored(row: StreamInfo) -> CallSummary:
         row.server,
         hide_head(row.name, _TEXT),
         row.method,
-        hide_head(row.principal, _TEXT),
+        shown_principal(row.principal),
         row.status,
         row.created,
         max(row.updated - row.created, 0.0),

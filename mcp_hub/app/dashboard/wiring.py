@@ -14,18 +14,15 @@ from mcp_hub.fronts.dashboard.access import DashboardAccess
 from mcp_hub.fronts.dashboard.api import DashboardApi
 from mcp_hub.fronts.rest.api import RestApi
 from mcp_hub.protocol.rest.overview import ClientInstall, DashboardMode
-from mcp_hub.sessions.session import Caller
 
 
 def dashboard_of(
     app: App,
     rest: RestApi,
-    operator: str,
-    profile: str | None,
     mode: Callable[[], DashboardMode],
     installs: Callable[[], list[ClientInstall]],
 ) -> DashboardApi:
-    """`operator` is the token of this start; `mode` is that of now; `installs` looks for clients, and blocks."""
+    """`mode` is that of now; `installs` looks for clients, and blocks."""
     seen = app.seen
     watch = HubWatch(app.current, app.hub, app.registry, app.streams, app.operations, seen, SystemClock())
     file = OverridesFile(seen.config.absolute(), app.operations.reload)
@@ -35,7 +32,7 @@ def dashboard_of(
     )
     logs = None if app.server_logs is None else app.server_logs.folder
     curation = HubCuration(app.current, app.hub, approvals, file, logins, InstallWatch(installs, SystemClock()), logs)
-    access = DashboardAccess(operator, Caller(profile=profile), lambda: app.settings.hub.http.public_url)
+    access = DashboardAccess(lambda: app.settings.hub.http.public_url)
     return DashboardApi(watch, curation, rest, access, mode, max_body=app.settings.hub.http.max_body)
 
 

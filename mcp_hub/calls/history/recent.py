@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from typing import Final, Protocol
 
 import msgspec
@@ -33,6 +34,8 @@ _TEXT: Final = 200
 _TEXTS: Final = _MOST_BYTES // MOST - _EACH
 """Characters of all texts of a summary."""
 _SHORT: Final = _TEXTS // 4
+_PRINCIPAL: Final = 80
+"""Characters of a principal that is shown as it is."""
 _STATUS: Final[tuple[Status, ...]] = ("completed", "tool_error", "failed", "cancelled", "failed")
 """By outcome."""
 _decode_text = msgspec.json.Decoder(str).decode
@@ -100,8 +103,10 @@ class RecentCalls:
         except msgspec.DecodeError:
             name = ""
         why = "" if outcome in _DONE else _why(record)
-        if why or len(name) > _SHORT or len(principal) > _SHORT:
-            name, principal, client, why = _cut(name, principal, client, why)
+        if len(principal) > _PRINCIPAL:
+            principal = shown_principal(principal)
+        if why or len(name) > _SHORT:
+            name, client, why = _cut(_TEXTS - len(principal), name, client, why)
         self.seq += 1
         self._fresh.append(CallSummary(
             call.id, call.upstream, name, call.method, principal, _STATUS[outcome], started + self._wall, now - started,
@@ -143,7 +148,7 @@ class RecentCalls:
             record.call.upstream,
             hide_head(asked(record.call), _TEXT),
             record.call.method,
-            hide_head(record.call.principal, _TEXT),
+            shown_principal(record.call.principal),
             "waiting" if is_waiting else "input_required" if record.open_questions else "working",
             round(wall_time() - took, 1),  # the same at each look
             0.0,
@@ -156,9 +161,21 @@ class RecentCalls:
         )
 
 
-def _cut(*texts: str) -> Iterable[str]:
-    """These texts, none longer than `_SHORT` if they are longer than `_TEXTS` together."""
-    return texts if sum(map(len, texts)) <= _TEXTS else [hide_head(text, _SHORT) for text in texts]
+def shown_principal(principal: str) -> str:
+    """The principal as summaries have it, by which callers are found: different for any two principals.
+
+    A long one is its beginning and a digest, which together are longer than any that is whole.
+    """
+    if len(principal) <= _PRINCIPAL:
+        return principal
+    return (
+        f"{hide_head(principal, _PRINCIPAL - 32)}…{sha256(principal.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+    )
+
+
+def _cut(most: int, *texts: str) -> Iterable[str]:
+    """These texts, none longer than `_SHORT` if they are longer than `most` together."""
+    return texts if sum(map(len, texts)) <= most else [hide_head(text, _SHORT) for text in texts]
 
 
 def _why(record: CallRecord) -> str:

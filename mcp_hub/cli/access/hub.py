@@ -124,10 +124,14 @@ class Reach(msgspec.Struct, frozen=True):
 
 
 class HubPlace(msgspec.Struct, frozen=True):
-    """The URL of a hub, and the Unix socket on which it is served, if it is not the network."""
+    """The URL of a hub, and the Unix socket on which it is served, if it is not the network.
+
+    `operator` is the token of its user; empty for a hub that is not this user's, or needs none.
+    """
 
     url: str
     socket: str | None = None
+    operator: str = ""
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -196,11 +200,12 @@ def run_with_hub(
     *,
     loaded: "Loaded | None" = None,
     start: Callable[["Loaded"], "Loaded"] | None = None,
+    operates: bool = False,
 ) -> NoReturn:
     """Runs `main` with the hub that `reach` means; exits with its code.
 
     If that is a hub of our own, it is one with the whole configuration, which may be `loaded` already, or with what
-    `start` makes of it.
+    `start` makes of it. `operates`: as its operator.
     """
     if reach.url is not None:
         at = HubPlace(reach.url)
@@ -209,7 +214,9 @@ def run_with_hub(
         at, known = found
         if known is not None:
             _check(known, chosen)
-        _run_with_client(reach, at, known, lambda client: main(ReachedHub(client, known)), profile=chosen.profile)
+        _run_with_client(
+            reach, at, known, lambda client: main(ReachedHub(client, known)), profile=chosen.profile, operates=operates
+        )
     loaded = loaded or load_config(reach.config)
     _check(loaded, chosen)
     quiet_logs(reach.verbose)
@@ -247,8 +254,13 @@ def run_with_streams(
         raise SystemExit(EXIT_UNAVAILABLE) from None
 
 
-def run_with_client(reach: Reach, main: Callable[["HubClient"], Awaitable[int]], stream: str | None = None) -> NoReturn:
-    """Runs `main` with a client of the running hub that `reach` means, and exits with its code."""
+def run_with_client(
+    reach: Reach, main: Callable[["HubClient"], Awaitable[int]], stream: str | None = None, *, operates: bool = False
+) -> NoReturn:
+    """Runs `main` with a client of the running hub that `reach` means, and exits with its code.
+
+    `operates`: as the operator of the hub, if it is this user's.
+    """
     if reach.url is not None:
         _run_with_client(reach, HubPlace(reach.url), None, main, stream)
     if (found := _running(reach)) is None:
@@ -256,7 +268,7 @@ def run_with_client(reach: Reach, main: Callable[["HubClient"], Awaitable[int]],
         said = f"No hub serves {place} over HTTP or in the background. Start one with mcp-hub serve --http, or name "
         said += "one with --url."
         fail("no_running_hub", said, EXIT_UNAVAILABLE)
-    _run_with_client(reach, *found, main, stream)
+    _run_with_client(reach, *found, main, stream, operates=operates)
 
 
 def _running(reach: Reach) -> "tuple[HubPlace, Loaded | None] | None":
@@ -270,7 +282,7 @@ def _running(reach: Reach) -> "tuple[HubPlace, Loaded | None] | None":
         return None
     if reach.verbose:
         say(f"asking the running hub at {found.socket or found.url} (process {found.pid})")
-    at = HubPlace(found.endpoint, found.socket)
+    at = HubPlace(found.endpoint, found.socket, found.operator)
     try:
         return at, read_config(reach.config, partly=True)
     except ConfigError:  # the hub goes by an older version
@@ -290,13 +302,18 @@ def _run_with_client(
     stream: str | None = None,
     *,
     profile: str | None = None,
+    operates: bool = False,
 ) -> NoReturn:
-    """Runs `main` with a client of the hub `at` a place; `loaded` has its tokens, if it is our configuration's."""
+    """Runs `main` with a client of the hub `at` a place; `loaded` has its tokens, if it is our configuration's.
+
+    Calls are those of a principal of the configuration, if it names one, as the user's clients have it.
+    """
     from mcp_hub.client.http import connect
 
     if reach.url is not None:
         _check_options()
-    token = reach.token or os.environ.get("MCP_HUB_TOKEN") or (_token_of(loaded) if loaded is not None else None)
+    configured = os.environ.get("MCP_HUB_TOKEN") or (_token_of(loaded) if loaded is not None else None)
+    token = reach.token or (at.operator if operates else "") or configured or at.operator or None
     try:
         client = connect(_in_profile(at.url, profile), token, socket=at.socket)
     except ConfigError as exc:

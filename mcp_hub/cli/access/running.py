@@ -31,8 +31,8 @@ _ATTEMPTS: Final = 100
 class HubRecord(msgspec.Struct, frozen=True):
     """A hub: it serves HTTP at `url`, over stdio a kind of `client`, or in the background whoever joins it.
 
-    `started` are Unix seconds. `operator` is the token for its dashboard, empty without one. `folder` is that of a
-    background hub (`attach.folder`), which serves HTTP on a socket in it.
+    `started` are Unix seconds. `operator` is the token of its user over HTTP, empty without that; `has_dashboard`:
+    there is a page for it. `folder` is that of a background hub (`attach.folder`), which serves HTTP on a socket in it.
     """
 
     url: str
@@ -42,6 +42,7 @@ class HubRecord(msgspec.Struct, frozen=True):
     client: str = ""
     operator: str = ""
     folder: str = ""
+    has_dashboard: bool = True
 
     @property
     def endpoint(self) -> str:
@@ -65,8 +66,9 @@ def dashboard_address(url: str, operator: str = "") -> str:
 
 @contextmanager
 def recorded(
-    place: str, url: str, env: Mapping[str, str], client: str = "", operator: str = "", folder: str = ""
-) -> Iterator[None]:
+    place: str, url: str, env: Mapping[str, str], client: str = "", operator: str = "", folder: str = "",
+    *, has_dashboard: bool = True,
+) -> Iterator[None]:  # fmt: skip
     """Keeps the record of this process's hub, whose configuration is at `place`, until the end of the block.
 
     `url` is empty for a hub that does not listen on the network.
@@ -77,7 +79,7 @@ def recorded(
         make_folder(path.parent)
         file = _locked(path)
         os.ftruncate(file, 0)
-        record = HubRecord(url, os.getpid(), wall_time(), __version__, client, operator, folder)
+        record = HubRecord(url, os.getpid(), wall_time(), __version__, client, operator, folder, has_dashboard)
         os.write(file, msgspec.json.encode(record))
     except OSError as problem:  # the hub serves anyway, and commands do not find it
         log.warning("hub_not_recorded", path=str(path), reason=problem.strerror or str(problem))

@@ -58,7 +58,10 @@ def doctor(servers: tuple[str, ...], as_json: bool, patience: float | None, fixe
         return _only(loaded, servers)
 
     repairs = [] if reach.url is not None else _repaired(config_path(reach.config), fixes)
-    run_with_hub(reach, lambda hub: _doctor(hub, servers, patience, as_json, repairs), Selection(servers), start=chosen)
+    run_with_hub(
+        reach, lambda hub: _doctor(hub, servers, patience, as_json, repairs), Selection(servers), start=chosen,
+        operates=True,
+    )  # fmt: skip
 
 
 def _repaired(path: Path, fixes: bool) -> list[tuple[Repair, str]]:

@@ -32,7 +32,7 @@ def reload(reach: Reach) -> None:
     The hub is the one at --url, else the one that serves the configuration over HTTP. Prints what changed. If the file
     is invalid, nothing changes and the exit code is 2.
     """
-    run_with_client(reach, _reload)
+    run_with_client(reach, _reload, operates=True)
 
 
 async def _reload(client: "HubClient") -> int:
@@ -52,7 +52,7 @@ def restart(name: str, reach: Reach) -> None:
     The hub is the one at --url, else the one that serves the configuration over HTTP. A failed server is restarted,
     too. Running calls may finish on the old process; new calls wait for the new one.
     """
-    run_with_client(reach, lambda client: _restart(client, name))
+    run_with_client(reach, lambda client: _restart(client, name), operates=True)
 
 
 async def _restart(client: "HubClient", server: str) -> int:

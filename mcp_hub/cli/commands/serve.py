@@ -168,7 +168,8 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
         is_local = is_loopback(host)
         is_open = is_authenticated(loaded.settings) or is_local
         mode: DashboardMode = "full" if is_local else "read"
-        front = HttpFront(app, profile, is_open=is_open, dashboard=mode, installs=partial(client_installs, os.environ))
+        installs = partial(client_installs, os.environ)
+        front = HttpFront(app, profile, is_open=is_open, is_local=is_local, dashboard=mode, installs=installs)
         application = behind_proxy(front.endpoints, lambda: app.settings.hub.http.root_path or "")
         server = http_server(application, bounded(connections_of(loaded.settings.hub.http)))
         connections = server.server_state.connections
@@ -179,20 +180,22 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
             tasks.start_soon(look_after, connections)
             tasks.start_soon(keep_reloading, app.reloader, signals)
             tasks.start_soon(_stop_when, signals.stopped, app, server, front)
-            url, operator = _url(listener), "" if front.dashboard_mode() == "off" else front.operator
-            with _recorded(loaded, url, Caller(profile=profile), operator):
+            url, has_dashboard = _url(listener), front.dashboard_mode() != "off"
+            with _recorded(loaded, url, Caller(profile=profile), front.operator, has_dashboard=has_dashboard):
                 _announce(app, listener)
-                if operator and sys.stderr.isatty():  # never into a log
-                    say(f"dashboard: {dashboard_address(url, operator)}")
+                if has_dashboard and sys.stderr.isatty():  # never into a log
+                    say(f"dashboard: {dashboard_address(url, front.operator)}")
                 await server.serve(sockets=[listener])
             tasks.cancel_scope.cancel()
 
 
-def _recorded(loaded: Loaded, url: str, caller: Caller, operator: str = "") -> AbstractContextManager[None]:
+def _recorded(
+    loaded: Loaded, url: str, caller: Caller, operator: str = "", *, has_dashboard: bool = True
+) -> AbstractContextManager[None]:
     """A record of the hub; one that only has a profile does not answer for the whole configuration."""
     if caller.profile is not None:
         return nullcontext()
-    return recorded(loaded.place, url, os.environ, caller.client or "", operator)
+    return recorded(loaded.place, url, os.environ, caller.client or "", operator, has_dashboard=has_dashboard)
 
 
 async def _stop_when(event: anyio.Event, app: App, server: "HttpServer", front: "HttpFront") -> None:

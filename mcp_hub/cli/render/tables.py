@@ -11,8 +11,7 @@ import msgspec
 from mcp_hub.cli.render.output import say
 from mcp_hub.clock import wall_time
 from mcp_hub.masking import hide, visible
-from mcp_hub.types import RawJson, UpstreamState, UpstreamStatus, condition
-from mcp_hub.upstreams.process.last_output import OUTPUT
+from mcp_hub.types import LAST_OUTPUT, RawJson, UpstreamState, UpstreamStatus, condition
 from mcp_hub.upstreams.supervision.lifecycle import GAVE_UP
 
 if TYPE_CHECKING:
@@ -119,14 +118,14 @@ def print_page(name: str, server: str, definition: RawJson) -> None:
 
 def reason(status: UpstreamStatus) -> str:
     """The reason why a server is not ready, without the output that `last_lines` has."""
-    said, _, output = (status.reason or "").partition(OUTPUT)
+    said, _, output = (status.reason or "").partition(LAST_OUTPUT)
     gave_up = output.rfind(GAVE_UP)
     return said + output[gave_up:] if gave_up >= 0 else said
 
 
 def last_lines(status: UpstreamStatus) -> list[str]:
     """The last lines of the server: stray lines of its stdout, marked as such, then of its stderr."""
-    _, _, output = (status.reason or "").partition(OUTPUT)
+    _, _, output = (status.reason or "").partition(LAST_OUTPUT)
     stray = [line for line in output.split(" | ") if line.startswith("stdout: ")]
     return [*stray, *status.stderr][-LAST_LINES:]
 

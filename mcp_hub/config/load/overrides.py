@@ -1,7 +1,9 @@
 """`servers.overrides.yaml`: found beside the configuration, checked, and laid over its `per_tool`."""
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -15,9 +17,13 @@ from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import ToolSettings
 from mcp_hub.config.trust import problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
-from mcp_hub.files import LARGEST_OWN
 from mcp_hub.globs import first_match
 from mcp_hub.types import FileStamp
+
+LARGEST: Final = 256 << 10
+"""Bytes of the file."""
+MOST_TOOLS: Final = 2000
+"""Tools in the file."""
 
 
 def overrides_of(config: Path) -> Path:
@@ -28,7 +34,7 @@ def overrides_of(config: Path) -> Path:
 def read_overrides(place: Path, env: Mapping[str, str]) -> tuple[OverrideSettings, FileStamp] | tuple[None, None]:
     """The overrides and the version of their file; None without a file. Raises `ConfigError` with every finding."""
     try:
-        content, state = read_bytes(place, LARGEST_OWN, create="The dashboard writes it.")
+        content, state = read_bytes(place, LARGEST, create="The dashboard writes it.")
     except ConfigError as error:
         if error.code == "config_not_found":
             return None, None
@@ -51,6 +57,8 @@ def parse_overrides(text: str, name: str) -> OverrideSettings:
         raise report.failure() from None
     if report.errors:
         raise report.failure()
+    if (count := sum(len(own.per_tool) for own in found.servers.values())) > MOST_TOOLS:
+        raise ConfigError(ConfigFinding("config_too_large", f"{count} tools, at most {MOST_TOOLS}", name))
     return found
 
 
@@ -63,7 +71,7 @@ def overlaid(settings: Settings, overrides: OverrideSettings, report: Findings) 
             continue
         servers[name] = _server(servers[name], own.per_tool)
         given = [*servers[name].rename.values(), *(one.name for one in servers[name].per_tool.values() if one.name)]
-        if twice := next((text for text in given if given.count(text) > 1), None):
+        if twice := next((text for text, count in Counter(given).items() if count > 1), None):
             report.error(("servers", name), "duplicate_name", f"two tools are given the name {quoted(twice)}")
     return settings.model_copy(update={"servers": servers})
 

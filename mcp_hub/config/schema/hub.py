@@ -70,11 +70,22 @@ class HttpSettings(Section):
 
 
 class TokenSettings(Section):
-    """A bearer token of the HTTP front, the principal that shows it, and the profile that it is bound to."""
+    """A bearer token of the HTTP front, the principal that shows it, and the profile that it is bound to.
+
+    `operator`: it operates the hub, and sees the calls of every principal on the dashboard.
+    """
 
     token: Annotated[SecretStr, Field(min_length=1)]
     principal: Text
     profile: Text | None = None
+    operator: bool = False
+
+    @model_validator(mode="after")
+    def _operates_the_whole_hub(self) -> Self:
+        if self.operator and self.profile is not None:
+            said = "A token with a profile sees a part of the hub, and cannot operate it. Keep operator or profile."
+            raise finding("conflicting_keys", said, "operator")
+        return self
 
 
 class LogSettings(Section):

@@ -4,7 +4,6 @@ There is no cookie: a browser would send it to any other server on this machine,
 `hub.http.allowed_origins` do not hold here.
 """
 
-import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
@@ -16,11 +15,9 @@ _REQUIRED: Final = "The dashboard needs a token, on this machine too. Open it wi
 
 
 class DashboardAccess:
-    """Checks requests to `/api`. `operator` is a token, `caller` is its owner; `public_url` is that of now."""
+    """Checks requests to `/api`. `public_url` is that of now."""
 
-    def __init__(self, operator: str, caller: Caller, public_url: Callable[[], str | None] = lambda: None) -> None:
-        self._operator = hashlib.sha256(operator.encode()).digest()
-        self._caller = caller
+    def __init__(self, public_url: Callable[[], str | None] = lambda: None) -> None:
         self._public_url = public_url
 
     async def caller(
@@ -30,13 +27,10 @@ class DashboardAccess:
         if not self._is_own_page(headers):
             said = "only the page of the hub itself may ask here"
             return Refusal(403, "origin_not_allowed", said)
-        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() != b"bearer":
-            return challenged(b"Bearer", "unauthorized", _REQUIRED)
-        # looked up by digest, so that the time taken says nothing about the token
-        if hashlib.sha256(token.strip()).digest() == self._operator:
-            return self._caller
-        return await others() if auth.needs_token else challenged(b"Bearer", "unauthorized", _REQUIRED)
+        if (operator := auth.operator(headers)) is not None:
+            return operator
+        has_token = headers.get(b"authorization", b"").lower().startswith(b"bearer ")
+        return await others() if has_token and auth.needs_token else challenged(b"Bearer", "unauthorized", _REQUIRED)
 
     def _is_own_page(self, headers: Mapping[bytes, bytes]) -> bool:
         """A program sends neither header; a browser says where the page comes from."""

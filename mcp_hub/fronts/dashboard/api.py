@@ -1,6 +1,7 @@
 """Everything under `/api`: state and feed, what an operator reads and changes, and the REST API below `/api/v1`.
 
-In the mode `read` only GET is answered. A caller that is bound to a profile operates nothing, as over REST.
+In the mode `read` only GET is answered. A caller that is not an operator sees what is its own, and operates nothing, as
+over REST.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -15,7 +16,7 @@ from starlette.responses import Response
 from mcp_hub.errors import HubError, RpcError
 from mcp_hub.fronts.dashboard import shell
 from mcp_hub.fronts.dashboard.access import DashboardAccess
-from mcp_hub.fronts.dashboard.feed import MOST_FEEDS, Feed
+from mcp_hub.fronts.dashboard.feed import Feed, OpenFeeds
 from mcp_hub.fronts.dashboard.login import MOST_LOGINS, send_login
 from mcp_hub.fronts.dashboard.ports import HubOperator, HubView
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal
@@ -25,7 +26,7 @@ from mcp_hub.fronts.rest.api import RestApi
 from mcp_hub.fronts.rest.exchange import RestRequest, answer, refusal
 from mcp_hub.fronts.rest.follow import Closing
 from mcp_hub.fronts.rest.problem import Problem, problem_for
-from mcp_hub.fronts.rest.servers import check_unbound
+from mcp_hub.fronts.rest.servers import check_operator
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol.rest.overview import (
     ApprovalBody,
@@ -41,10 +42,12 @@ from mcp_hub.sessions.session import Caller
 log = get_logger(__name__)
 
 _REST: Final = "/v1/"
-_OPEN: Final = frozenset({"tools", "search", "tokens", "streams", "servers", "reload"})
+OPEN: Final = frozenset({"tools", "search", "tokens", "streams", "servers", "reload"})
 """The parts of the REST API that the page needs; nothing that belongs to programs which execute tools."""
 _STREAMS: Final = "/v1/streams/"
-_ALL: Final = "What belongs to all profiles is not for you."
+_ALL: Final = "This belongs to the whole hub."
+_MOST_OVERRIDES: Final = 256 << 10
+"""Bytes of a body with overrides."""
 _HEADERS: Final = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -79,7 +82,7 @@ class DashboardApi:
         self._mode = mode
         self._request = partial(RestRequest, max_body=max_body, limits=FrontLimits() if limits is None else limits)
         self._closing = Closing()
-        self._feeds = 0
+        self._feeds = OpenFeeds()
         self._logins: set[str] = set()
         self.pages = shell.routes(mode)
 
@@ -139,9 +142,10 @@ class DashboardApi:
             request.check_header()
         return await handler(request)
 
-    def _handler(self, method: str, path: str) -> Handler:
-        """Raises `Problem` 404 and 405."""
-        found: dict[str, dict[str, Handler]] = {
+    @property
+    def routes(self) -> Mapping[str, Mapping[str, Handler]]:
+        """The handlers by path below `/api` and method, but for the REST API."""
+        return {
             "/state": {"GET": self._state},
             "/feed": {"GET": self._feed},
             "/clients": {"GET": self._clients},
@@ -153,18 +157,22 @@ class DashboardApi:
             "/server": {"GET": self._server},
             "/login": {"POST": self._login},
         }
-        if path not in found:
+
+    def _handler(self, method: str, path: str) -> Handler:
+        """Raises `Problem` 404 and 405."""
+        methods = self.routes.get(path)
+        if methods is None:
             raise Problem(404, "not_found", "There is nothing at this path of the dashboard.")
-        if method not in found[path]:
-            raise Problem(405, "method_not_allowed", f"Allowed: {', '.join(found[path])}.")
-        return found[path][method]
+        if method not in methods:
+            raise Problem(405, "method_not_allowed", f"Allowed: {', '.join(methods)}.")
+        return methods[method]
 
     async def _passed_on(self, http: HttpExchange, path: str) -> None:
         """Lets the REST API answer; a stream in the name of its owner, for callers that see everybody's."""
-        if path.removeprefix(_REST).partition("/")[0] not in _OPEN:
+        if path.removeprefix(_REST).partition("/")[0] not in OPEN:
             raise Problem(404, "not_found", "This part of the REST API is not for the dashboard.")
         caller = http.caller
-        if path.startswith(_STREAMS) and caller.profile is None:
+        if path.startswith(_STREAMS) and caller.operates:
             owner = await self._watched.owner(path.removeprefix(_STREAMS).partition("/")[0])
             caller = caller if owner is None else Caller(owner)
         raw = http.scope.get("raw_path") or path.encode()
@@ -175,39 +183,34 @@ class DashboardApi:
         return answer(await self._watched.state(request.caller, self._mode()))
 
     async def _feed(self, request: RestRequest) -> None:
-        if self._feeds >= MOST_FEEDS:
-            raise Problem(503, "busy", f"{MOST_FEEDS} dashboards are open already.", headers=((b"retry-after", b"5"),))
         feed = Feed(self._watched, request.caller, request.query_params.get("after", ""))
-        self._feeds += 1
-        try:
-            # the page shows questions with a form, other programs only watch
-            is_page = request.query_params.get("answers") == "1"
+        # the page shows questions with a form, other programs only watch
+        is_page = request.query_params.get("answers") == "1"
+        with self._feeds.one(request.caller):
             with self._watched.watched(request.caller, self._mode()) if is_page else nullcontext():
                 await self._closing.connected(request, feed.send(request.streamed()))
-        finally:
-            self._feeds -= 1
 
     async def _clients(self, request: RestRequest) -> Response:
         return answer(self._watched.clients(request.caller))
 
     async def _installs(self, request: RestRequest) -> Response:
-        check_unbound(request.caller, _ALL)
+        check_operator(request.caller, _ALL)
         return answer(InstallList(await self._curated.installs()))
 
     async def _tools(self, request: RestRequest) -> Response:
         places = self._watched.tool_places(request.caller)
-        return answer(ToolPlaces(places, await self._curated.overrides() if request.caller.profile is None else {}))
+        return answer(ToolPlaces(places, await self._curated.overrides() if request.caller.operates else {}))
 
     async def _settings(self, request: RestRequest) -> Response:
-        check_unbound(request.caller, _ALL)
+        check_operator(request.caller, _ALL)
         return answer(await self._curated.settings())
 
     async def _server(self, request: RestRequest) -> Response:
-        check_unbound(request.caller, _ALL)
+        check_operator(request.caller, _ALL)
         return answer(await self._curated.server(request.query_params.get("server", "")))
 
     async def _login(self, request: RestRequest) -> None:
-        check_unbound(request.caller, "A login is that of all profiles.")
+        check_operator(request.caller, "A login is that of everybody.")
         server = (await request.shaped(LoginBody)).server
         if server in self._logins:
             raise Problem(409, "login_running", f'Somebody is logging in to "{server}" already.')
@@ -221,17 +224,17 @@ class DashboardApi:
             self._logins.discard(server)
 
     async def _waiting(self, request: RestRequest) -> Response:
-        check_unbound(request.caller, _ALL)
+        check_operator(request.caller, _ALL)
         return answer(ApprovalList(await self._curated.waiting()))
 
     async def _judge(self, request: RestRequest) -> Response:
-        check_unbound(request.caller, _ALL)
+        check_operator(request.caller, _ALL)
         await self._curated.judge(await request.shaped(ApprovalBody))
         return Response(status_code=204)
 
     async def _override(self, request: RestRequest) -> Response:
-        check_unbound(request.caller, _ALL)
-        await self._curated.override((await request.shaped(OverridesBody)).servers)
+        check_operator(request.caller, _ALL)
+        await self._curated.override((await request.shaped(OverridesBody, _MOST_OVERRIDES)).servers)
         return Response(status_code=204)
 
 

@@ -1,6 +1,9 @@
 """`GET /api/feed`: news of the hub as an event stream, at most ten batches a second, behind a cursor (`epoch:seq`)."""
 
 import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import anyio
@@ -17,12 +20,54 @@ from mcp_hub.protocol.rest.servers import ServerList
 from mcp_hub.sessions.session import Caller
 
 MOST_FEEDS: Final = 32
-"""Feeds that are open at once."""
+"""Feeds of operators that are open at once, and as many of all other callers."""
+EACH_FEEDS: Final = 8
+"""Feeds of one principal that does not operate the hub."""
+_LAST_FEEDS: Final = 8
+"""The feeds, of the 32, that only principals without any other can open."""
 _BATCH: Final = 0.1
 """Seconds between two batches."""
 _SERVERS: Final = 10
 """Batches between two looks at the servers."""
 _CURSOR: Final = re.compile(r"([0-9A-Za-z_-]{1,32}):([0-9]{1,15})")
+
+
+class OpenFeeds:
+    """The feeds that are open. Other callers cannot take those of operators, nor one principal those of all."""
+
+    def __init__(self) -> None:
+        self._operators = 0
+        self._others: Counter[str] = Counter()
+
+    @contextmanager
+    def one(self, caller: Caller) -> Iterator[None]:
+        """One more feed of the caller, as long as this lasts. Raises `Problem` 503 if it is one too many."""
+        if caller.operates:
+            if self._operators >= MOST_FEEDS:
+                raise _busy(f"{MOST_FEEDS} dashboards are open already.")
+            self._operators += 1
+            try:
+                yield
+            finally:
+                self._operators -= 1
+            return
+        self._enter(caller.principal)
+        try:
+            yield
+        finally:
+            self._others -= Counter((caller.principal,))
+
+    def _enter(self, principal: str) -> None:
+        mine, left = self._others[principal], MOST_FEEDS - self._others.total()
+        if mine >= EACH_FEEDS:
+            raise _busy(f"{EACH_FEEDS} of your dashboards are open already. Close one of them.")
+        if left <= (_LAST_FEEDS if mine else 0):
+            raise _busy(f"{MOST_FEEDS - left} dashboards are open. The others are for those who have none.")
+        self._others[principal] = mine + 1
+
+
+def _busy(said: str) -> Problem:
+    return Problem(503, "busy", said, headers=((b"retry-after", b"5"),))
 
 
 class Feed:

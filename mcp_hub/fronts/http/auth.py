@@ -67,7 +67,7 @@ class HttpAuth:
     """Checks requests. With neither tokens nor a verifier everybody is `default`; else every request needs a token.
 
     A caller that is bound to none of the `profiles`, by a token or by `default`, may name one. Pages of the origins in
-    `cors` are let in, and may read the answers.
+    `cors` are let in, and may read the answers. `operator` is a token that is always taken, and its caller.
     """
 
     def __init__(
@@ -79,8 +79,10 @@ class HttpAuth:
         profiles: Collection[str] = (),
         verifier: Verifier | None = None,
         cors: Iterable[str] = (),
+        operator: tuple[str, Caller] | None = None,
     ) -> None:
         self._verifier = verifier
+        self._operator = None if operator is None else (_digest(operator[0].encode()), operator[1])
         self._profiles = frozenset(profiles)
         # looked up by digest, so that the time taken says nothing about the token
         self._callers = {_digest(token.encode()): caller for token, caller in tokens.items()}
@@ -115,11 +117,10 @@ class HttpAuth:
         """Whose request it is, of one that was admitted."""
         verifier = self._verifier
         if not self.needs_token:
-            return self._default
-        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        token = token.strip() if scheme.lower() == b"bearer" else b""
+            return self.operator(headers) or self._default
+        token = _bearer(headers)
         digest = _digest(token)
-        caller = self._callers.get(digest) if token else None
+        caller = (self._callers.get(digest) or self.operator(headers)) if token else None
         if caller is None and verifier is not None and token:
             caller = verifier.find(digest)
             if caller is None and token.count(b".") == 2:
@@ -128,6 +129,14 @@ class HttpAuth:
             challenge = b"Bearer" if verifier is None else verifier.challenge(has_token=bool(token))
             return challenged(challenge, "unauthorized", _REQUIRED)
         return caller
+
+    def operator(self, headers: Mapping[bytes, bytes]) -> Caller | None:
+        """The operator of this start of the hub, if the request has its token."""
+        # looked up by digest, as every token
+        if self._operator is None or b"authorization" not in headers:
+            return None
+        digest, caller = self._operator
+        return caller if _digest(_bearer(headers)) == digest else None
 
     async def verified(self, unverified: Unverified) -> Caller | Refusal:
         """Whose request it is, once its token is checked."""
@@ -196,6 +205,12 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _bearer(headers: Mapping[bytes, bytes]) -> bytes:
+    """The bearer token of a request; empty without one."""
+    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+    return token.strip() if scheme.lower() == b"bearer" else b""
 
 
 def _digest(token: bytes) -> bytes:

@@ -111,6 +111,8 @@ class _Listener:
         mine = self._http.caller
         if isinstance(found, Refusal) or found.principal != mine.principal or found.profile not in (None, mine.profile):
             self._is_refused.set()
+        elif mine.operates and not found.operates:
+            self._is_refused.set()
 
     async def __call__(self) -> MutableMapping[str, Any]:
         message: MutableMapping[str, Any] = {"type": "http.disconnect"}
@@ -157,6 +159,12 @@ class Endpoints:
         self.public: Mapping[str, Route] = public or {}
         self._routes = {**routes, **{f"{path}/": serve for path, serve in routes.items()}}
         self._mount = mount
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Every whole path, and the prefix of each mount with a slash."""
+        mounts = [f"{own.prefix}/" for own in (self._mount, self._guarded) if own is not None]
+        return frozenset([*self._routes, *self._pages, *self.public, *mounts])
 
     def use(self, auth: HttpAuth, public: Mapping[str, Route]) -> None:
         """Replaces authentication and the public pages."""

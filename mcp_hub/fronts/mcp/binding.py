@@ -64,14 +64,14 @@ _DISCOVERY_TTL: Final = 60_000
 
 
 class Binding:
-    """Answers requests on behalf of a `HubPort`."""
+    """Answers requests on behalf of a `HubPort`; `added` are the methods of extensions."""
 
     def __init__(self, hub: HubPort, identity: Identity, limits: FrontLimits | None = None) -> None:
         self.limits = limits if limits is not None else FrontLimits()
         self.streams = ListenStreams(hub, self.limits.listens)
         self._hub = hub
         self._identity = identity
-        self._added = {**task_methods(hub), **stream_methods(hub)}
+        self.added = {**task_methods(hub), **stream_methods(hub)}
 
     def initialize(self, caller: Caller, params: RawObject) -> tuple[Session, bytes]:
         """Opens a handshake session; waits for no upstream.
@@ -125,8 +125,8 @@ class Binding:
 
     def _other(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
         """Answers every request that is not a call."""
-        if method in self._added:
-            return Deferred(self._added[method](session, params))
+        if method in self.added:
+            return Deferred(self.added[method](session, params))
         if not eras.serves(session.era, method):
             raise MethodNotFound(f"Method not found: {hide_head(method, 200)}")
         kind = BY_LIST_METHOD.get(method)

@@ -1,7 +1,7 @@
 """Whether the hub lives and can answer: `/livez`, `/healthz`, `/readyz`, and all details with `?verbose`.
 
 Probes have no token, so a bare answer is one word. Details are for callers who may list the tools; a caller that is
-bound to a profile sees its servers only.
+bound to a profile sees its servers only, and only an operator sees the output of servers.
 """
 
 from collections.abc import Mapping
@@ -125,6 +125,8 @@ class Health:
                 return refused(caller, f"{caller.reason} for details")
             own, profile = self._watched, caller.profile
             servers, reload = await own.servers(profile), own.last_reload(profile)
+            if not caller.operates:
+                servers = [server.without_output() for server in servers]
             report = HealthReport(status, self._version, own.store, servers, reasons, self.warnings(), reload)
             return Response(msgspec.json.encode(report), code, _HEADERS, "application/json")
         if "application/json" in request.headers.get("accept", ""):

@@ -33,32 +33,46 @@ def check_unbound(caller: Caller, why: str) -> None:
         raise Problem(403, "profile_bound", f"{why} Use a token without a profile.")
 
 
+def check_operator(caller: Caller, why: str) -> None:
+    """Raises `Problem` 403 for a caller that does not operate the whole hub."""
+    check_unbound(caller, why)
+    if not caller.operates:
+        said = f"{why} Use a token that is marked operator: true, or the dashboard of mcp-hub open."
+        raise Problem(403, "operator_required", said)
+
+
 class RestServers:
-    """Serves `/v1/servers/…` and `/v1/reload`. A caller bound to a profile sees its servers, and operates nothing."""
+    """Serves `/v1/servers/…` and `/v1/reload`. Restarts and reloads are for operators.
+
+    A caller that is bound to a profile sees its servers. Others than operators see no output of servers, which may hold
+    what other principals sent there.
+    """
 
     def __init__(self, operator: Operator, admission: Admission) -> None:
         self._operator = operator
         self._admission = admission
 
     async def servers(self, request: RestRequest) -> Response:
-        return answer(await self._operator.listed(request.caller.profile))
+        caller = request.caller
+        listed = await self._operator.listed(caller.profile)
+        return answer(listed if caller.operates else listed.without_output())
 
     async def server(self, request: RestRequest) -> Response:
         """One server."""
         name = request.path["name"]
         for found in await self._operator.servers(request.caller.profile):
             if found.server == name:
-                return answer(found)
+                return answer(found if request.caller.operates else found.without_output())
         raise unknown_server(name)
 
     async def restart(self, request: RestRequest) -> Response:
-        check_unbound(request.caller, "A restart concerns the calls of all profiles.")
+        check_operator(request.caller, "A restart concerns the calls of everybody.")
         self._admission.restarts.take(request.caller.principal)
         server = request.path["name"]
         self._operator.restart(server)
         return answer(RestartAnswer(server), 202)
 
     async def reload(self, request: RestRequest) -> Response:
-        check_unbound(request.caller, "The configuration belongs to all profiles.")
+        check_operator(request.caller, "The configuration is that of everybody.")
         self._admission.reloads.take(request.caller.principal)
         return answer(await self._operator.reload())

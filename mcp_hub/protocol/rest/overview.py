@@ -81,8 +81,8 @@ class InstallList(Struct):
 class DashboardState(Struct, frozen=True, omit_defaults=True):
     """The hub now. `cursor` (`epoch:seq`) is where `/api/feed` continues; `calls` are the newest first.
 
-    `profile` is that of the caller, None for an operator of the whole hub. `started` and `now` in Unix seconds; `tools`
-    changes with the lists of tools.
+    `profile` is that of the caller; `operator`: it operates the whole hub, and sees the calls of everybody. `started`
+    and `now` in Unix seconds; `tools` changes with the lists of tools.
     """
 
     cursor: str
@@ -96,6 +96,7 @@ class DashboardState(Struct, frozen=True, omit_defaults=True):
     calls: list[CallSummary]
     live: list[CallSummary]
     profile: str | None = None
+    operator: bool = False
 
 
 class DashboardBatch(Struct, frozen=True, omit_defaults=True):

@@ -1,10 +1,13 @@
 """Servers over REST: how they are, restarts and reloads."""
 
-from typing import Literal
+from typing import Final, Literal, Self
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
-from mcp_hub.types import LogFlow
+from mcp_hub.types import LAST_LINE, LAST_OUTPUT, LogFlow
+
+_WITHHELD: Final = "Its output says why. Operators of the hub see it."
 
 
 class UnapprovedInfo(Struct):
@@ -80,6 +83,18 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     logs: LogFlow | UnsetType = UNSET
     scope: str = "shared"
 
+    def without_output(self) -> Self:
+        """The server without any line that it wrote, which may hold what other principals sent to it."""
+        second = self.second
+        if isinstance(second, SecondConnection):
+            second = replace(second, reason=_withheld(second.reason))
+        warnings = [text.partition(LAST_LINE)[0] for text in self.warnings]
+        return replace(self, stderr=[], reason=_withheld(self.reason), warnings=warnings, second=second)
+
+
+def _withheld(reason: str | UnsetType) -> str | UnsetType:
+    return _WITHHELD if isinstance(reason, str) and LAST_OUTPUT in reason else reason
+
 
 class UnmatchedInfo(Struct, frozen=True):
     """A pattern of the configuration that matches nothing: its path there, keys and list indexes, and why."""
@@ -98,6 +113,10 @@ class ServerList(Struct, omit_defaults=True):
     servers: list[ServerInfo]
     unmatched: list[UnmatchedInfo] = []
     stamp: str = ""
+
+    def without_output(self) -> "ServerList":
+        """The list for callers that do not operate the hub."""
+        return replace(self, servers=[own.without_output() for own in self.servers])
 
 
 class LastReload(Struct):

@@ -12,7 +12,7 @@ from mcp_hub.masking import hide_head, shown
 from mcp_hub.protocol.eras import LOG_LEVELS
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, read_as
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, METHOD_NOT_FOUND
-from mcp_hub.types import RawObject
+from mcp_hub.types import LAST_LINE, RawObject
 
 log = get_logger(__name__)
 
@@ -75,7 +75,7 @@ class StrayMessages:
         """Their number and the last of them, for people; None if there was none."""
         if not self.count:
             return None
-        return f"lines of its output that are not messages: {self.count}, the last is {self.lines[-1]}"
+        return f"lines of its output that are not messages: {self.count}{LAST_LINE}{self.lines[-1]}"
 
     def log(self, severity: str, params: RawObject) -> None:
         """Logs a message of the server."""

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-OUTPUT: Final = ". Last output: "
-"""Between a reason and the last lines of the output."""
+from mcp_hub.types import LAST_OUTPUT
+
 _SHOWN: Final = 5
 """Lines of output behind a reason."""
 _FRAME: Final = " |+-\t"
@@ -23,7 +23,7 @@ def with_output(reason: str, lines: Sequence[str]) -> str:
     """The reason behind the exception's line, if there is one; then the last lines of the output."""
     said = exception_of(lines)
     head = reason if said is None else f"{said} ({reason})"
-    return f"{head}{OUTPUT}{' | '.join(lines[-_SHOWN:])}" if lines else head
+    return f"{head}{LAST_OUTPUT}{' | '.join(lines[-_SHOWN:])}" if lines else head
 
 
 def exception_of(lines: Sequence[str]) -> str | None:

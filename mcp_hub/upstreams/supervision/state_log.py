@@ -5,9 +5,9 @@ from typing import Final
 
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
-from mcp_hub.types import UpstreamState
+from mcp_hub.types import LAST_OUTPUT, UpstreamState
 from mcp_hub.upstreams.peer.state import PeerInfo
-from mcp_hub.upstreams.process.last_output import OUTPUT, exception_of
+from mcp_hub.upstreams.process.last_output import exception_of
 from mcp_hub.upstreams.supervision.lifecycle import GAVE_UP, Life
 
 log = get_logger(__name__)
@@ -47,8 +47,8 @@ def brief(reason: str | None) -> str:
     text = " ".join((reason or "").split())
     at = text.rfind(GAVE_UP)
     text, end = (text[:at], text[at:]) if at >= 0 else (text, "")
-    said, _, output = text.partition(OUTPUT)
+    said, _, output = text.partition(LAST_OUTPUT)
     last = output.rpartition(" | ")[2]
     if last and last not in said and exception_of([said]) is None:
-        said = f"{said}{OUTPUT}{last}"
+        said = f"{said}{LAST_OUTPUT}{last}"
     return hide_head(said, LONGEST - len(end), "…") + end

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call
-from mcp_hub.calls.history.recent import CallingClient, RecentCalls
+from mcp_hub.calls.history.recent import CallingClient, RecentCalls, shown_principal
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.rules import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
@@ -28,16 +28,16 @@ class Clients:
         return "c"
 
 
-def begun(name: str) -> CallRecord:
+def begun(name: str, principal: str = "p") -> CallRecord:
     asked = msgspec.Raw(msgspec.json.encode(name))
-    call = Call(new_call_id(), "a", "tools/call", {}, {}, "s", "p", Era.MODERN, {}, asked=asked)
+    call = Call(new_call_id(), "a", "tools/call", {}, {}, "s", principal, Era.MODERN, {}, asked=asked)
     record = new_record(call, cast("object", None), TimeLimits(1, 1), FixedClock())  # type: ignore[arg-type]  # never run
     record.log.begin()
     return record
 
 
-def ended(name: str = "echo", ending: Ending | None = None) -> CallRecord:
-    record = begun(name)
+def ended(name: str = "echo", ending: Ending | None = None, principal: str = "p") -> CallRecord:
+    record = begun(name, principal)
     record.log.append(ending or Completed(b"{}"))
     return record
 
@@ -67,6 +67,17 @@ def test_texts_of_clients_cannot_make_it_large() -> None:
     usual, long = reversed(recent.newest())
     assert len(usual.name) == 300
     assert len(long.name) == len(long.message) == 89, "at most 8 MiB for 10,000 calls"
+
+
+def test_principals_with_a_long_common_beginning_are_two() -> None:
+    recent = RecentCalls(Clients())
+    begin = f"https://auth.example.com/realms/{'x' * 100}#"
+    principals = ["p", "p" * 80, f"{begin}alice", f"{begin}bob", shown_principal(f"{begin}bob")]
+    for principal in principals:
+        recent.ended(ended("x" * 1_000_000, principal=principal), Outcome.OK, 6)
+        assert recent.newest()[0].principal == shown_principal(principal)
+        assert len(recent.newest()[0].principal) <= 81
+    assert len({call.principal for call in recent.newest()}) == len(principals)
 
 
 def test_a_failure_says_why_without_secrets() -> None:

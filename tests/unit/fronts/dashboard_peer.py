@@ -15,13 +15,14 @@ from mcp_hub.cli.clients.files.installed import client_installs
 from mcp_hub.config.load.load import load
 from mcp_hub.protocol.rest.overview import DashboardMode
 from tests.unit.fronts import local_hub
-from tests.unit.fronts.rest_peer import ALICE, BOB, NARROW, Response, RestPeer
+from tests.unit.fronts.rest_peer import ALICE, BOB, NARROW, OPERATOR, Response, RestPeer
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 TOKENS = [
     {"token": ALICE, "principal": "alice"},
     {"token": BOB, "principal": "bob"},
     {"token": NARROW, "principal": "alice", "profile": "narrow"},
+    {"token": OPERATOR, "principal": "olga", "operator": True},
 ]
 
 
@@ -45,8 +46,9 @@ class DashboardPeer(RestPeer):
 
 @asynccontextmanager
 async def dashboard_hub(
-    root: Path, *, tokens: bool = False, mode: DashboardMode = "full", servers: dict[str, Any] | None = None, **hub: Any
-) -> AsyncIterator[DashboardPeer]:
+    root: Path, *, tokens: bool = False, mode: DashboardMode = "full", servers: dict[str, Any] | None = None,
+    is_local: bool = True, **hub: Any,
+) -> AsyncIterator[DashboardPeer]:  # fmt: skip
     """A running hub with local tools and the `servers`, whose dashboard is in that mode by default."""
     local_hub.current = tools = local_hub.Tools()  # type: ignore[attr-defined]  # what `local:` below finds
     http = {"allowed_origins": ["https://friend.example"], "cors": ["https://reader.example"], **hub.pop("http", {})}
@@ -65,7 +67,7 @@ async def dashboard_hub(
         anyio.create_task_group() as tasks,
     ):
         installs = partial(client_installs, {"HOME": str(root), "MCP_HUB_STATE_DIR": str(root / "state")})
-        front = HttpFront(app, None, is_open=True, dashboard=mode, installs=installs)
+        front = HttpFront(app, None, is_open=True, is_local=is_local, dashboard=mode, installs=installs)
         peer = DashboardPeer(app, tools, front.rest, front.endpoints, tasks)
         peer.front = front
         await app.hub.catalog.settled()

@@ -21,11 +21,13 @@ from tests.unit.fronts.local_hub import Tools, local_hub
 from tests.upstreams.child import WAIT
 
 ALICE, BOB, NARROW, ELSEWHERE = "alice-token", "bob-token", "narrow-token", "elsewhere-token"
+OPERATOR = "operator-token"
 CALLERS = {
     ALICE: Caller("alice"),
     BOB: Caller("bob"),
     NARROW: Caller("alice", "narrow"),
     ELSEWHERE: Caller("alice", "elsewhere"),
+    OPERATOR: Caller("olga", is_operator=True),
 }
 
 

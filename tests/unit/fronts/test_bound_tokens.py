@@ -1,14 +1,18 @@
 """A token that is bound to a profile: the streams of its servers are its own, and it operates nothing."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from mcp_hub.fronts.http.admission import Admission, AdmissionLimits
 from tests.unit.fakes import HandClock
-from tests.unit.fronts.rest_peer import ELSEWHERE, NARROW, RestPeer, problem, rest_hub
+from tests.unit.fronts.dashboard_peer import dashboard_hub
+from tests.unit.fronts.rest_peer import ALICE, ELSEWHERE, NARROW, OPERATOR, RestPeer, problem, rest_hub
+from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -87,15 +91,52 @@ async def test_a_bound_token_can_neither_restart_a_server_nor_reload(peer: RestP
         problem(await peer.ask("POST", path, token=NARROW), 403, "profile_bound")
     peer.tools.go.set()
     assert (await peer.until(running, "completed", "failed"))["status"] == "completed"
-    problem(await peer.ask("POST", "/v1/servers/nothing/restart"), 404, "unknown_server")
+    problem(await peer.ask("POST", "/v1/servers/nothing/restart", token=OPERATOR), 404, "unknown_server")
+
+
+async def test_only_an_operator_restarts_and_reloads_and_sees_output_of_servers(tmp_path: Path) -> None:
+    async with dashboard_hub(tmp_path, tokens=True) as peer:
+        for path in ("/v1/servers/local/restart", "/v1/servers/nothing/restart", "/v1/reload"):
+            for prefix in ("", "/api"):
+                problem(await peer.ask("POST", f"{prefix}{path}", {}, token=ALICE), 403, "operator_required")
+                problem(await peer.ask("POST", f"{prefix}{path}", {}, token=NARROW), 403, "profile_bound")
+        for token in (OPERATOR, peer.front.operator):
+            problem(await peer.ask("POST", "/v1/servers/nothing/restart", {}, token=token), 404, "unknown_server")
+            assert (await peer.ask("POST", "/v1/reload", {}, token=token)).status == 200
+            problem(await peer.ask("POST", "/v1/reload?profile=narrow", {}, token=token), 403, "profile_bound")
+        assert peer.app.reloader.applied == 2
+
+
+async def test_without_tokens_this_machine_operates_and_a_network_does_not(tmp_path: Path) -> None:
+    async with dashboard_hub(tmp_path) as peer:
+        assert (await peer.ask("POST", "/v1/reload", {}, token=None)).status == 200
+    async with dashboard_hub(tmp_path, is_local=False) as peer:
+        problem(await peer.ask("POST", "/v1/reload", {}, token=None), 403, "operator_required")
+        assert (await peer.ask("POST", "/v1/reload", {}, token=peer.front.operator)).status == 200
 
 
 async def test_restarts_and_reloads_have_a_rate_each(tmp_path: Path) -> None:
     clock = HandClock()
     async with rest_hub(tmp_path, admission=Admission(AdmissionLimits(admin_rate=1), clock)) as peer:
         for path, status in (("/v1/servers/nothing/restart", 404), ("/v1/reload", 422)):
-            assert {(await peer.ask("POST", path)).status for _ in range(10)} == {status}
-            refused = problem(await peer.ask("POST", path), 429, "busy")
+            assert {(await peer.ask("POST", path, token=OPERATOR)).status for _ in range(10)} == {status}
+            refused = problem(await peer.ask("POST", path, token=OPERATOR), 429, "busy")
             assert refused["setting"] == "hub.http.admin_rate"
         clock.time += 1
-        problem(await peer.ask("POST", "/v1/servers/nothing/restart"), 404, "unknown_server")
+        problem(await peer.ask("POST", "/v1/servers/nothing/restart", token=OPERATOR), 404, "unknown_server")
+
+
+@pytest.mark.processes
+async def test_output_of_servers_is_for_operators(tmp_path: Path) -> None:
+    said = "import sys; print('stray canary', flush=True); sys.exit('ValueError: canary of alice')"
+    noisy = {"command": sys.executable, "args": ["-c", said], "restart": {"intensity": 0}}
+    async with dashboard_hub(tmp_path, tokens=True, servers={"noisy": noisy}) as peer:
+        with anyio.fail_after(WAIT):
+            while b"canary of alice" not in (await peer.ask("GET", "/v1/servers", token=OPERATOR)).body:
+                await peer.app.changes.wait(peer.app.changes.version)
+        places = ["/v1/servers", "/v1/servers/noisy", "/api/v1/servers", "/api/state", "/readyz?verbose"]
+        for place in places:
+            for token in (ALICE, OPERATOR):
+                shown = await peer.ask("GET", place, token=token)
+                assert (b"canary" in shown.body) is (token == OPERATOR), shown.body
+                assert b"noisy" in shown.body

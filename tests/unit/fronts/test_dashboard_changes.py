@@ -1,5 +1,7 @@
 """What an operator changes by the dashboard: overrides of tools, and nothing that could start a program."""
 
+import difflib
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -81,6 +83,44 @@ async def test_an_unknown_server_and_a_file_that_cannot_be_used_are_named(peer: 
     place(peer).write_text("servers: {local: {command: evil}}")
     response = await peer.post("/overrides", {"servers": {"local": {"echo": {"hide": True}}}})
     assert "unknown key" in problem(response, 409, "invalid_configuration")["detail"]
+
+
+async def test_too_many_overrides_change_nothing(peer: DashboardPeer) -> None:
+    await override(peer, **{f"tool_{at}": {"hide": True} for at in range(1500)})
+    before = place(peer).read_bytes()
+    more: list[tuple[Any, str]] = [
+        ({f"other_{at}": {"hide": True} for at in range(501)}, "overrides_too_large"),
+        ({f"t{at}": {} for at in range(2001)}, "overrides_too_large"),
+        ({f"other_{at}": {"description": "d" * 700} for at in range(320)}, "overrides_too_large"),
+        ({"echo": {"description": "d" * (256 << 10)}}, "body_too_large"),
+    ]
+    for tools, code in more:
+        problem(await peer.post("/overrides", {"servers": {"local": tools}}), 413, code)
+        assert place(peer).read_bytes() == before
+    await override(peer, **{f"other_{at}": {"hide": True} for at in range(500)})
+    await override(peer, **{f"tool_{at}": {"hide": None} for at in range(1500)})
+    await override(peer, echo={"hide": True})
+    assert "echo" not in await names(peer)
+
+
+async def test_calls_continue_while_overrides_are_written(peer: DashboardPeer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes long is done by worker threads, and is bounded: to look for tools with a name like those."""
+    threads: list[int] = []
+
+    def look(*_: object, **__: object) -> list[str]:
+        threads.append(threading.get_ident())
+        return []
+
+    monkeypatch.setattr(difflib, "get_close_matches", look)
+    tools = {f"tool_{at}": {"hide": True} for at in range(2000)}
+    written = peer.page("POST", "/overrides", {"servers": {"local": tools}})
+    calls = 0
+    while not written.is_complete:
+        calls += (await peer.call("echo", {"text": "x"}, token=None).ended()).status == 200
+    assert (await written.ended()).status == 204 and calls > 1
+    assert len((await peer.get("/state"))["servers"]["unmatched"]) == 100
+    assert (await peer.get("/settings"))["settings"]
+    assert 0 < len(threads) <= 200 and threading.get_ident() not in threads
 
 
 async def test_hints_of_a_tool_are_overridden_and_taken_back(peer: DashboardPeer) -> None:

@@ -2,15 +2,19 @@
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from mcp_hub.fronts.dashboard.feed import MOST_FEEDS
+from mcp_hub.fronts.dashboard.feed import EACH_FEEDS, MOST_FEEDS, OpenFeeds
+from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.sessions.session import Caller
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
-from tests.unit.fronts.rest_peer import Response, problem
+from tests.unit.fronts.rest_peer import ALICE, BOB, NARROW, OPERATOR, Response, problem
 from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
@@ -96,6 +100,46 @@ async def test_what_is_not_a_cursor_and_one_feed_too_many_are_refused(peer: Dash
     with anyio.fail_after(WAIT):
         await feeds[0].done.wait()
     await peer.page("GET", f"/feed?after={cursor}").has(b"event: batch")
+
+
+async def test_no_principal_takes_the_feeds_of_others(tmp_path: Path) -> None:
+    async with dashboard_hub(tmp_path, tokens=True) as peer:
+        cursor = (await peer.get("/state"))["cursor"]
+
+        async def opened(token: str) -> bool:
+            feed = peer.page("GET", f"/feed?after={cursor}", token=token)
+            with anyio.fail_after(WAIT):
+                while not (feed.status and (feed.body or feed.is_complete)):
+                    await anyio.lowlevel.checkpoint()
+            if feed.status == 503:
+                assert problem(await feed.ended(), 503, "busy") and feed.headers["retry-after"] == "5"
+            return feed.status == 200
+
+        for token in (ALICE, NARROW):  # both are Alice's
+            count = sum([await opened(token) for _ in range(2 * EACH_FEEDS)])
+            assert count == (EACH_FEEDS if token == ALICE else 0)
+        assert await opened(BOB) and await opened(OPERATOR) and await opened(peer.front.operator)
+
+
+def test_feeds_are_left_for_those_who_have_none() -> None:
+    feeds, held = OpenFeeds(), ExitStack()
+    with held:
+        taken = 0
+        for at in range(100):
+            with suppress(Problem):
+                held.enter_context(feeds.one(Caller(f"crowd {at % 4}")))
+                taken += 1
+        assert taken == MOST_FEEDS - 8
+        late = [ExitStack() for _ in range(8)]
+        for at, one in enumerate(late):
+            one.enter_context(feeds.one(Caller(f"late {at}")))
+        with pytest.raises(Problem):
+            held.enter_context(feeds.one(Caller("too late")))
+        held.enter_context(feeds.one(Caller("crowd 0", is_operator=True)))
+        late[0].close()
+        held.enter_context(feeds.one(Caller("too late")))
+        for one in late:
+            one.close()
 
 
 async def test_feeds_end_when_the_hub_stops(peer: DashboardPeer) -> None:

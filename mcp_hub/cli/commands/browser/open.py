@@ -34,7 +34,7 @@ def open_dashboard(only_print: bool, config: str | None) -> None:
     if hub is None:
         said = f"No hub serves {path} over HTTP or in the background. Start one with: mcp-hub serve --http"
         fail("no_running_hub", said, EXIT_UNAVAILABLE)
-    url, operator = hub.url, hub.operator
+    url, operator = hub.url, hub.operator if hub.has_dashboard else ""
     if hub.folder and not url:
         found = asked(hub.folder, "dashboard")
         url, operator = found.get("url", ""), found.get("operator", "")

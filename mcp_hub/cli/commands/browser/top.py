@@ -58,6 +58,6 @@ def _page(url: str | None, token: str | None, config: str | None) -> tuple[str, 
     if hub is None:
         said = f"No hub serves {path} over HTTP. Start one with: mcp-hub serve --http"
         fail("no_running_hub", said, EXIT_UNAVAILABLE)
-    if not hub.operator:
+    if not (hub.operator and hub.has_dashboard):
         fail("no_dashboard", "The running hub does not have a dashboard (hub.http.dashboard: off).", EXIT_UNAVAILABLE)
     return dashboard_address(hub.url), hub.operator

@@ -56,7 +56,7 @@ def status(as_json: bool, config: str | None) -> None:
     report = HubReport(place, hubs, variables=scopes)
     if any(hub.endpoint for hub in hubs):
         reach = Reach(None, None, config)
-        run_with_client(reach, lambda client: _ask(client, report, as_json))
+        run_with_client(reach, lambda client: _ask(client, report, as_json), operates=True)
     raise SystemExit(_print(report, as_json))
 
 

@@ -23,7 +23,7 @@ const INNER = { server: ['overview', 'Server', Server], tool: ['tools', 'Tool', 
 
 function Side({ current, store }) {
   const counts = { calls: store.live.length, overview: needs(store).length };
-  const shown = Object.entries(SCREENS).filter(([key]) => key !== 'settings' || store.hub.profile == null);
+  const shown = Object.entries(SCREENS).filter(([key]) => key !== 'settings' || store.hub.operator);
   return html`<div class="side">
     <div class="brand"><img src="dashboard/icon.svg" alt="" /><span>${store.hub.name}</span></div>
     <nav aria-label="Screens">${shown.map(([key, [title]]) => html`
@@ -42,6 +42,7 @@ function Status({ store }) {
   return html`<div class="state"><span class="badge ${online ? 'ok' : 'bad'}">${online ? 'connected' : 'offline'}</span></div>
     <div>version ${hub.version}</div><div>up ${duration(Math.max(hubNow() - hub.started, 0))}</div>
     ${hub.mode === 'read' ? html`<div>shows only</div>` : null}
+    ${hub.operator ? null : html`<div>your calls only</div>`}
     ${hub.profile != null ? html`<div>profile ${hub.profile}</div>` : null}`;
 }
 

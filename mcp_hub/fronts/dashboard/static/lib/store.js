@@ -63,10 +63,10 @@ export async function attempt(action, said) {
 // Seconds since the epoch, by the clock of the hub.
 export const hubNow = () => Date.now() / 1000 + (store.hub?.skew ?? 0);
 export const mayChange = () => store.hub?.mode === 'full';
-export const operates = () => mayChange() && store.hub?.profile == null;
+export const operates = () => mayChange() && Boolean(store.hub?.operator);
 
 export async function loadApprovals() {
-  if (store.hub?.profile != null) return;
+  if (!store.hub?.operator) return;
   try {
     store.approvals = (await get('approvals')).waiting;
   } catch { /* the next change tries again */ }
@@ -75,7 +75,7 @@ export async function loadApprovals() {
 
 // The client programs on the machine of the hub.
 export async function loadInstalls() {
-  if (store.hub?.profile != null) return;
+  if (!store.hub?.operator) return;
   try {
     store.installs = (await get('installs')).clients;
   } catch { /* the next look tries again */ }

@@ -14,7 +14,7 @@ export function Server({ name }) {
   const [details, setDetails] = useState(null);
   useEffect(() => { get(`v1/tokens?server=${segment(name)}`).then((found) => setTools(found.tools), () => setTools([])); }, [name, store.tools]);
   useEffect(() => {
-    if (store.hub.profile != null) return;
+    if (!store.hub.operator) return;
     get(`server?server=${segment(name)}`).then(setDetails, () => setDetails(null));
   }, [name, server]);
   if (!server) return html`<div class="screen"><h1>${plain(name)}</h1><${Empty}>There is no server of this name any more.<//></div>`;
@@ -33,7 +33,7 @@ export function Server({ name }) {
       <${Findings} server=${server} />
     </div>
     <${Panel} title="Log: stderr, and what the hub says">${lines.length ? html`<div class="body"><pre class="out" tabindex="0" aria-label="Log">${lines.map((line) => html`<div class=${line.level ? `hub ${line.level}` : ''}>${line.at ? html`<span class="dim">${plain(exact(line.at))} </span>` : null}${line.level ? 'hub: ' : ''}${plain(line.text)}</div>`)}</pre>
-      <p></p><${Command}>${`mcp-hub logs ${quoted(name)}`}<//></div>` : html`<${Empty}>The server has written nothing to stderr.<//>`}<//>
+      <p></p><${Command}>${`mcp-hub logs ${quoted(name)}`}<//></div>` : html`<${Empty}>${store.hub.operator ? 'The server has written nothing to stderr.' : 'Operators of the hub see its log.'}<//>`}<//>
     <${Panel} title=${plural(tools.length, 'tool')}>${tools.length ? html`<ul class="list cols">${tools.slice(0, 300).map((tool) => html`<li key=${tool.name}><a class="what" href=${link('tool', tool.name)}>${plain(tool.name)}</a><span class="dim num">${count(tool.tokens.full)} tokens</span></li>`)}</ul>
       ${tools.length > 300 ? html`<p class="empty"><a href=${link('tools', '', { server: name })}>all of them</a></p>` : null}` : html`<${Empty}>${server.state === 'ready' ? 'The server offers no tools to you.' : 'Its tools are known once it is ready.'}<//>`}<//>
   </div>`;

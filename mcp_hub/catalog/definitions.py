@@ -1,22 +1,26 @@
 """One listed definition: checked, then kept as encoded members, so that schemas stay byte for byte.
 
-Strict clients reject a whole list for one malformed entry, so a definition that would do that is quarantined with its
-reason. Nothing is repaired; only line breaks between JSON tokens go, because a stdio frame is one line.
+Strict clients reject a whole list for one malformed entry. What loses nothing is changed so that they do not
+(`protocol.definitions`); else the member, or the definition, is quarantined with its reason. Line breaks between JSON
+tokens go, because a stdio frame is one line.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate
-from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
+from pydantic_core import Url
 
 from mcp_hub.catalog.apps.metadata import AppMeta, app_meta
 from mcp_hub.catalog.filters import UNTOLD, Traits
 from mcp_hub.catalog.hints import EffectiveHints, HintClaims
 from mcp_hub.masking import hide_head
+from mcp_hub.protocol.definitions.models import CHECKS, ListedDefinition, ListedTool, ToolHints
+from mcp_hub.protocol.definitions.output_schemas import problem_of_schema
+from mcp_hub.protocol.definitions.repair import Dropped, repaired
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.protocol.jsonrpc.repair import NOT_JSON
 from mcp_hub.protocol.jsonrpc.salvage import flat
@@ -32,7 +36,7 @@ _MAX_TAGS = 100
 _MAX_TAG = 200
 _MAX_REASON = 240  # room for a sentence; a reason may quote the upstream's text
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")  # RFC 3986 §3.1; `mcp` 1.x clients refuse the whole list without one
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")  # RFC 3986 §3.1
 # clients in Python cannot read the whole list for an integer with more of them (`sys.int_info.default_max_str_digits`)
 _MAX_DIGITS = 4300
 _LONG_NUMBER = re.compile(rb"(?<!\d)\d{%d}" % (_MAX_DIGITS + 1))
@@ -54,106 +58,38 @@ class Definition(msgspec.Struct, frozen=True):
     traits: Traits = UNTOLD
     hints: EffectiveHints = EffectiveHints()
     app: AppMeta | None = None
+    sent: RawObject | None = None
+
+    @property
+    def as_sent(self) -> RawObject:
+        """The members that the server wrote, before any change."""
+        return self.fields if self.sent is None else self.sent
 
 
 class Quarantined(msgspec.Struct, frozen=True):
-    """A definition that is not exported. `key` is `#n`, its place in the list from 1, when it does not have one."""
+    """A definition, or one `member` of it, that is not exported.
+
+    `key` is `#n`, its place in the list from 1, when it does not have one.
+    """
 
     server: str
     kind: Kind
     key: str
     reason: str
+    member: str = ""
 
     @property
     def text(self) -> str:
-        """The same for people, without the server."""
-        return f"{self.kind.value} {self.key} is left out: {self.reason}"
-
-
-# What clients' models check. Decoding into these gives the verdict and the reason in one pass; most values are
-# thrown away and unknown members never looked at. null counts as absent, as the Python SDK's servers send it.
-
-
-class _Icon(msgspec.Struct, rename="camel"):
-    src: str
-    mime_type: str | None = None
-    sizes: list[str] | None = None
-
-
-class _Listed(msgspec.Struct, kw_only=True, rename="camel"):
-    name: str
-    title: str | None = None
-    description: str | None = None
-    icons: list[_Icon] | None = None
-    meta: RawObject | None = msgspec.field(name="_meta", default=None)
-
-
-class _Schema(msgspec.Struct):
-    type: Literal["object"]
-    properties: RawObject | msgspec.UnsetType = msgspec.UNSET
-    required: list[str] | msgspec.UnsetType = msgspec.UNSET
-
-
-class _ToolHints(msgspec.Struct, rename="camel"):
-    title: str | None = None
-    read_only_hint: bool | None = None
-    destructive_hint: bool | None = None
-    idempotent_hint: bool | None = None
-    open_world_hint: bool | None = None
-
-    def claims(self) -> HintClaims:
-        return HintClaims(self.read_only_hint, self.destructive_hint, self.idempotent_hint, self.open_world_hint)
-
-
-class _Tool(_Listed, kw_only=True, rename="camel"):
-    input_schema: _Schema
-    output_schema: RawObject | None = None
-    annotations: _ToolHints | None = None
-    execution: RawObject | None = None
-
-
-class _Hints(msgspec.Struct, rename="camel"):
-    audience: list[str] | None = None
-    priority: float | None = None
-    last_modified: str | None = None
-
-
-class _Resource(_Listed, kw_only=True, rename="camel"):
-    uri: str
-    mime_type: str | None = None
-    size: float | None = None
-    annotations: _Hints | None = None
-
-
-class _Template(_Listed, kw_only=True, rename="camel"):
-    uri_template: str
-    mime_type: str | None = None
-    annotations: _Hints | None = None
-
-
-class _Argument(msgspec.Struct):
-    name: str
-    title: str | None = None
-    description: str | None = None
-    required: bool | None = None
-
-
-class _Prompt(_Listed, kw_only=True, rename="camel"):
-    arguments: list[_Argument] | None = None
+        """The finding for people, without the server."""
+        left_out = f"{self.kind.value} {self.key}{': ' if self.member else ''}{self.member}"
+        return f"{left_out} is left out: {self.reason}"
 
 
 _OBJECT = msgspec.json.Decoder(RawObject)
 _TEXT = msgspec.json.Decoder(str)
 _ITEMS = msgspec.json.Decoder(list[object])
-_CHECKS: Mapping[Kind, Callable[[bytes], _Listed | SkillEntry]] = {
-    Kind.TOOL: msgspec.json.Decoder(_Tool).decode,
-    Kind.RESOURCE: msgspec.json.Decoder(_Resource).decode,
-    Kind.TEMPLATE: msgspec.json.Decoder(_Template).decode,
-    Kind.PROMPT: msgspec.json.Decoder(_Prompt).decode,
-    Kind.SKILL: msgspec.json.Decoder(SkillEntry).decode,
-}
 _ERA_BOUND = (b'"execution"', b'"outputSchema"')
-_OFFERS_TASKS = (b'"optional"', b'"required"')
+_NO_TASKS = b'"forbidden"'
 
 
 Parsed = tuple[list[Definition], list[Quarantined]]
@@ -191,10 +127,11 @@ def _parse(kind: Kind, raws: Sequence[bytes], server: str) -> Parsed:
     unfit: list[Quarantined] = []
     for place, raw in enumerate(raws, 1):
         try:
-            found = _read(kind, raw)
+            found, dropped = _read(kind, raw)
         except _Unfit as problem:
             unfit.append(Quarantined(server, kind, _label(kind, raw, place), _clean(str(problem))))
             continue
+        unfit += (Quarantined(server, kind, found.key, _clean(reason), member) for member, reason in dropped)
         if (first := kept.get(found.key)) is not None:
             reason = f"duplicate {KINDS[kind].id_field}: the first one is used"
             unfit.append(Quarantined(server, kind, found.key, reason))
@@ -245,7 +182,7 @@ def _of_handshake(fields: RawObject) -> RawObject:
     if "outputSchema" in kept and not _describes_object(kept["outputSchema"]):
         del kept["outputSchema"]
     execution = raw_object(kept.get("execution", msgspec.UNSET)) or {}
-    if bytes(execution.pop("taskSupport", b"")) in _OFFERS_TASKS:
+    if bytes(execution.pop("taskSupport", _NO_TASKS)) != _NO_TASKS:  # clients refuse a list for what they do not know
         del kept["execution"]
         if execution:
             kept["execution"] = msgspec.Raw(msgspec.json.encode(execution))
@@ -259,22 +196,17 @@ def _describes_object(schema: msgspec.Raw) -> bool:
         return False
 
 
-def _read(kind: Kind, raw: bytes) -> Definition:
-    """Raises: _Unfit."""
+def _read(kind: Kind, raw: bytes) -> tuple[Definition, Dropped]:
+    """The definition, and the members that were left out of it. Raises: _Unfit."""
     if raw == NOT_JSON:
         raise _Unfit("is not JSON that can be read")
     try:
         raw.decode()  # msgspec does not look into strings that it keeps encoded
-        fields = _OBJECT.decode(raw)
+        sent = _OBJECT.decode(raw)
         if b"\n" in raw or b"\r" in raw:
-            fields = _OBJECT.decode(raw.translate(None, b"\r\n"))
-        if NOT_JSON in raw:
-            raise _Unfit("holds NaN or Infinity, which JSON does not have")
-        if _has_long_number(raw):
-            raise _Unfit(f"holds a number of more than {_MAX_DIGITS} digits, which Python's clients cannot read")
-        if _is_too_deep(raw):
-            raise _Unfit(f"nested deeper than {MAX_DEPTH} levels")
-        listed = _CHECKS[kind](raw)
+            sent = _OBJECT.decode(raw.translate(None, b"\r\n"))
+        _check_text(raw)
+        fields, listed, dropped = _readable(kind, raw, sent)
         key = _TEXT.decode(fields[KINDS[kind].id_field])
         _check_key(kind, key)
     except RecursionError:
@@ -284,12 +216,48 @@ def _read(kind: Kind, raw: bytes) -> Definition:
     except msgspec.DecodeError as error:
         raise _Unfit(str(error)) from None
     summary, traits = first_line(listed.description or ""), _traits(listed, fields)
-    definition = Definition(kind, key, fields, summary, traits, app=app_meta(listed.meta))
-    annotations = listed.annotations if isinstance(listed, _Tool) else None
-    return definition if annotations is None else with_hints(definition, EffectiveHints(annotations.claims()))
+    definition = Definition(kind, key, fields, summary, traits, app=app_meta(listed.meta or {}))
+    if fields is not sent:
+        definition = replace(definition, sent=sent)
+    if isinstance(listed, ListedTool) and listed.annotations:
+        definition = with_hints(definition, EffectiveHints(_claims(listed.annotations)))
+    return definition, dropped
 
 
-def _traits(listed: _Listed | SkillEntry, fields: RawObject) -> Traits:
+def _readable(kind: Kind, raw: bytes, sent: RawObject) -> tuple[RawObject, ListedDefinition | SkillEntry, Dropped]:
+    """The members as clients read them: the very same if they do that already. Raises: msgspec.DecodeError."""
+    fields, dropped = sent, list[tuple[str, str]]()
+    try:
+        listed = CHECKS[kind](raw)
+    except msgspec.ValidationError:
+        fields, dropped = repaired(kind, sent)
+        if fields is sent:
+            raise
+        listed = CHECKS[kind](msgspec.json.encode(fields))
+    if isinstance(listed, ListedTool) and listed.output_schema is not msgspec.UNSET:
+        problem = problem_of_schema(msgspec.json.decode(fields["outputSchema"]))
+        if problem is not None:
+            fields = {name: own for name, own in fields.items() if name != "outputSchema"}
+            dropped.append(("outputSchema", f"clients cannot compile it: {problem}"))
+    return fields, listed, dropped
+
+
+def _claims(hints: ToolHints) -> HintClaims:
+    sent = (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint)
+    return HintClaims(*(None if own is msgspec.UNSET else own for own in sent))
+
+
+def _check_text(raw: bytes) -> None:
+    """Raises: _Unfit for JSON that some reader cannot take, whatever it says."""
+    if NOT_JSON in raw:
+        raise _Unfit("holds NaN or Infinity, which JSON does not have")
+    if _has_long_number(raw):
+        raise _Unfit(f"holds a number of more than {_MAX_DIGITS} digits, which Python's clients cannot read")
+    if _is_too_deep(raw):
+        raise _Unfit(f"nested deeper than {MAX_DEPTH} levels")
+
+
+def _traits(listed: ListedDefinition | SkillEntry, fields: RawObject) -> Traits:
     meta = listed.meta or {}
     fastmcp = [raw_object(meta[name]) or {} for name in ("fastmcp", "_fastmcp") if name in meta]
     said = [holder["tags"] for holder in (fields, meta, *fastmcp) if "tags" in holder]
@@ -312,8 +280,19 @@ def _check_key(kind: Kind, key: str) -> None:
         raise _Unfit(f"{field} is longer than {MAX_KEY_LENGTH} characters")
     if _UNPRINTABLE.search(key):
         raise _Unfit(f"{field} holds control characters")
-    if kind is Kind.RESOURCE and not _SCHEME.match(key):
+    if kind is Kind.RESOURCE:
+        _check_uri(key)
+
+
+def _check_uri(uri: str) -> None:
+    """Raises: _Unfit for one that the clients of `mcp` 1.x refuse a whole list for; they read URIs in this way."""
+    if not _SCHEME.match(uri):
         raise _Unfit("uri has no scheme, so it is not a URI")
+    try:
+        Url(uri)
+    except ValueError as problem:
+        said = str(problem).partition(", ")[2].partition(" [type=")[0]
+        raise _Unfit(f"uri is not a URI: {said or problem}") from None
 
 
 def _has_long_number(raw: bytes) -> bool:

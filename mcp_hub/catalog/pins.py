@@ -192,7 +192,7 @@ def pinned_texts(snapshot: Snapshot) -> dict[str, RawObject]:
         usable, _ = parse(kind, snapshot.lists.get(kind, ()), snapshot.server)
         for own in usable:
             name = pin_name(kind, own.key)
-            found[name] = {**found.get(name, {}), **pinned(kind, own.fields)}
+            found[name] = {**found.get(name, {}), **pinned(kind, own.as_sent)}
     if snapshot.instructions:
         found[INSTRUCTIONS] = pinned_instructions(snapshot.instructions)
     return found

@@ -9,7 +9,8 @@ checks the headers of modern requests, `capabilities` and `extensions` are what 
 may ask its caller, `kinds` the table of tools, resources, templates and prompts. `sse` writes and reads event streams;
 `notifications`, `progress`, `cursors` and `rpc_errors` are what their names say.
 
-Sub-packages: `jsonrpc` (bytes to envelopes), `shape` (internal values to the form of an era).
+Sub-packages: `jsonrpc` (bytes to envelopes), `shape` (internal values to the form of an era), `definitions` (entries of
+lists as clients read them).
 
 Payloads stay encoded: arguments, definitions and results are bytes that the hub copies and does not parse.
 

@@ -45,6 +45,13 @@ QUICK = {
 """Servers of attacks that together take seconds."""
 
 
+async def test_mutated_definitions_take_no_list_from_a_client() -> None:
+    line = [sys.executable, "-m", "rigs.definitions", "--only", "python-mcp-2-legacy", "--every", "25"]
+    with anyio.fail_after(90):
+        done = await anyio.run_process(line, check=False)
+    assert done.returncode == 0 and b"| python-mcp-2-legacy | " in done.stdout, done.stdout.decode()
+
+
 async def test_bad_servers_change_nothing_for_a_good_one(tmp_path: Path) -> None:
     rows = groups(usual_rows(), TOGETHER)[-1]
     with anyio.fail_after(90):

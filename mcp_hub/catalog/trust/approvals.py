@@ -322,7 +322,7 @@ class _Server:
     def confirms(self, own: Definition) -> bool:
         """Whether a person has approved the tool as it is defined there."""
         pin = None if self.is_unreadable else self.record.tools.get(pin_name(Kind.TOOL, own.key))
-        return pin is not None and pin.confirms(fingerprint(pinned(Kind.TOOL, own.fields), pin))
+        return pin is not None and pin.confirms(fingerprint(pinned(Kind.TOOL, own.as_sent), pin))
 
     def judged(self, name: str, snapshot: Snapshot, now: float) -> UnapprovedTool | None:
         """The finding for a tool or a prompt as another process lists it."""

@@ -180,7 +180,9 @@ def _of_lists(names: set[str], sampled: Sampled) -> Iterator[Metric]:
     for name in sorted({server for server, _ in found} & names):
         for kind in _FINDINGS:
             unapproved.add_metric([name, kind], found[name, kind])
-    quarantined = _gauge("quarantined_definitions", "Malformed definitions, which are not listed.", "server")
+    quarantined = _gauge(
+        "quarantined_definitions", "Malformed definitions, or members of them, which are not listed.", "server"
+    )
     servers = Counter(sampled.quarantined())
     for name in sorted(names):
         quarantined.add_metric([name], servers[name])

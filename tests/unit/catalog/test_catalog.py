@@ -36,7 +36,7 @@ class World:
 @virtual
 async def test_definitions_that_are_left_out_are_logged_once() -> None:
     world = World()
-    unfit = [b'{"name":"t%d","inputSchema":[]}' % n for n in range(30)]
+    unfit = [b'{"name":"t%d","inputSchema":7}' % n for n in range(30)]
     world.git.lists(offer("git", *unfit, b'{"name":"\\u202eok"}'))
     with structlog.testing.capture_logs() as logs:
         assert world.names() == world.names("small") == []

@@ -114,29 +114,35 @@ def test_one_bad_definition_does_not_hide_the_others() -> None:
         (Kind.TOOL, tool(name="a\x85b"), "control characters"),
         (Kind.TOOL, tool(name="x" * (MAX_KEY_LENGTH + 1)), "longer than 1024"),
         (Kind.TOOL, tool(inputSchema=None), "$.inputSchema"),
-        (Kind.TOOL, tool(inputSchema=True), "$.inputSchema"),
-        (Kind.TOOL, tool(inputSchema={}), "missing required field `type`"),
         (Kind.TOOL, tool(inputSchema={"type": "array"}), "$.inputSchema.type"),
-        (Kind.TOOL, tool(inputSchema={"type": ["object"]}), "$.inputSchema.type"),
-        (Kind.TOOL, tool(inputSchema={"type": "object", "properties": []}), "$.inputSchema.properties"),
         (Kind.TOOL, tool(inputSchema={"type": "object", "required": "x"}), "$.inputSchema.required"),
-        (Kind.TOOL, tool(outputSchema=True), "$.outputSchema"),
+        (Kind.TOOL, tool(inputSchema=False), "$.inputSchema"),
+        (Kind.TOOL, tool(inputSchema={"type": ["array"]}), "$.inputSchema.type"),
+        (Kind.TOOL, tool(inputSchema={"type": "object", "properties": {"a": "string"}}), "$.inputSchema.properties"),
+        (Kind.TOOL, tool(inputSchema={"type": "object", "properties": ["a"]}), "$.inputSchema.properties"),
+        (Kind.TOOL, tool(inputSchema={"type": "object", "required": True}), "$.inputSchema.required"),
+        (Kind.TOOL, tool(inputSchema={"type": "object", "$schema": 7}), "$.inputSchema"),
+        (Kind.TOOL, tool(outputSchema=False), "$.outputSchema"),
+        (Kind.TOOL, tool(outputSchema=7), "$.outputSchema"),
+        (Kind.TOOL, tool(annotations=["x"]), "$.annotations"),
+        (Kind.TOOL, tool(icons=["a.png"]), "$.icons[0]"),
+        (Kind.TOOL, tool(icons=[None]), "$.icons[0]"),
         (Kind.TOOL, tool(title=1), "$.title"),
         (Kind.TOOL, tool(description=["x"]), "$.description"),
-        (Kind.TOOL, tool(annotations=[]), "$.annotations"),
         (Kind.TOOL, tool(annotations={"readOnlyHint": "yes"}), "$.annotations.readOnlyHint"),
         (Kind.TOOL, tool(execution="x"), "$.execution"),
         (Kind.TOOL, tool(_meta=1), "$._meta"),
-        (Kind.TOOL, tool(icons={}), "$.icons"),
         (Kind.TOOL, tool(icons=[{}]), "missing required field `src`"),
         (Kind.RESOURCE, b'{"uri":"a:b"}', "missing required field `name`"),
         (Kind.RESOURCE, b'{"name":"n"}', "missing required field `uri`"),
         (Kind.RESOURCE, resource(uri="readme"), "no scheme"),
+        (Kind.RESOURCE, resource(uri="http://"), "uri is not a URI: empty host"),
+        (Kind.RESOURCE, resource(uri="http://a b/"), "uri is not a URI: "),
+        (Kind.RESOURCE, resource(uri="note://a:port/"), "uri is not a URI: "),
         (Kind.RESOURCE, resource(size="big"), "$.size"),
         (Kind.RESOURCE, resource(mimeType=1), "$.mimeType"),
         (Kind.RESOURCE, resource(annotations={"audience": "user"}), "$.annotations.audience"),
         (Kind.TEMPLATE, template(uriTemplate=None), "$.uriTemplate"),
-        (Kind.PROMPT, prompt(arguments={}), "$.arguments"),
         (Kind.PROMPT, prompt(arguments=[{"name": 1}]), "$.arguments[0].name"),
         (Kind.PROMPT, prompt(arguments=[{"name": "a", "required": "yes"}]), "$.arguments[0].required"),
     ],
@@ -150,16 +156,17 @@ def test_what_would_break_a_client_is_quarantined_with_its_reason(kind: Kind, ra
 @pytest.mark.parametrize(
     ("kind", "raw"),
     [
-        (Kind.TOOL, tool(title=None, description=None, annotations=None, icons=None, _meta=None)),
-        (Kind.TOOL, tool(outputSchema={"type": "array"}, execution={"taskSupport": "new"}, future=[1])),
+        (Kind.TOOL, tool(outputSchema={"type": "array"}, execution={"taskSupport": "new"}, future=[None])),
         (Kind.TOOL, tool(annotations={"readOnlyHint": True, "future": 1}, icons=[{"src": "x", "sizes": ["any"]}])),
         (Kind.RESOURCE, resource(size=12, annotations={"priority": 1, "audience": ["user"]})),
         (Kind.TEMPLATE, template(uriTemplate="{scheme}://x")),
         (Kind.PROMPT, prompt(arguments=[{"name": "a", "required": True}])),
     ],
 )
-def test_what_the_specification_allows_is_kept(kind: Kind, raw: bytes) -> None:
-    assert parse(kind, [raw], "s")[1] == []
+def test_a_definition_that_the_specification_allows_keeps_its_bytes(kind: Kind, raw: bytes) -> None:
+    (found,), unfit = parse(kind, [raw], "s")
+    assert unfit == [] and found.sent is None
+    assert json.loads(encode_as(found, found.key)) == json.loads(raw)
 
 
 def test_nesting_is_bounded_whatever_strings_hold() -> None:
@@ -213,6 +220,9 @@ def test_modern_form_has_no_execution() -> None:
         ({"taskSupport": "required", "x-future": 1}, {"x-future": 1}),
         ({"taskSupport": "forbidden"}, {"taskSupport": "forbidden"}),
         ({"x-future": 1}, {"x-future": 1}),
+        ({"taskSupport": "some-day"}, None),
+        ({"taskSupport": 5}, None),
+        ({"taskSupport": None}, None),
     ],
 )
 def test_handshake_form_offers_no_tasks(execution: object, kept: object) -> None:
@@ -254,6 +264,7 @@ def test_hints_have_the_specifications_defaults(annotations: dict[str, object], 
         ({"tags": {"a": True}}, set()),
         ({"_meta": {"fastmcp": ["tags"], "_fastmcp": 5, "tags": None}}, set()),
         ({"_meta": None}, set()),
+        ({"_meta": []}, set()),
     ],
 )
 def test_tags_are_read_where_servers_put_them_and_odd_ones_passed_over(

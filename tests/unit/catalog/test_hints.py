@@ -74,8 +74,9 @@ def test_the_setting_says_whether_the_hints_of_a_server_count(rule: HintRule, is
 
 
 def test_nothing_is_changed_where_the_server_gives_no_hints_or_they_count_as_they_are() -> None:
-    for annotations in (None, {}, {"title": "T"}, {"readOnlyHint": None}):
+    for annotations in (None, {}, {"title": "T"}):
         assert listed(entry(annotations, None, "ignore")) == annotations
+    assert listed(entry({"readOnlyHint": None}, None, "ignore")) == {}
     assert listed(entry(READS, None, "ignore")) is None
     raw = b'{"annotations":{"destructiveHint":false , "x":1.50},"name":"x","inputSchema":{"type":"object"}}'
     rules = ViewRules({"git": ServerRules()})

@@ -1,0 +1,15 @@
+"""Definitions in lists as clients read them: what their schemas refuse, and what of it can be put right.
+
+In: the members of one definition, encoded, and its kind.
+
+Out: a verdict with its reason, or the members in a form that every client reads.
+
+Held together by `models`, the strictest schemas of clients; what decodes into them is never changed. `repair` changes
+what loses nothing. `output_schemas` says why a client could not compile a tool's output schema, which breaks its whole
+list, and `patterns` the same of a regular expression.
+
+Everything here is pure.
+
+Not here: names, duplicates, depth and the place in a list (`catalog.definitions`), what one era does not have
+(`catalog.definitions.in_era`), and schemas in the forms of model providers (`formats`).
+"""

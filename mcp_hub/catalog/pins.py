@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from mcp_hub.catalog.apps.metadata import app_members
 from mcp_hub.catalog.definitions import parse
+from mcp_hub.catalog.discovery.plain_text import MAX_PURPOSE, OPENING, first_sentence
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import Kind, Origin, RawObject, Snapshot
@@ -181,7 +182,14 @@ def pinned(kind: Kind, fields: RawObject) -> RawObject:
 
 
 def pinned_instructions(text: str) -> RawObject:
-    """The instructions of a server as a pin is of them; half a character in them is spelled out."""
+    """The instructions of a server as a pin is of them; half a character in them is spelled out.
+
+    Those of another hub count up to its opening: the servers that it names after that come and go, and of them nothing
+    reaches a model.
+    """
+    before, opening, _ = text.partition(OPENING)
+    if opening and first_sentence(before + opening, MAX_PURPOSE) == first_sentence(text, MAX_PURPOSE):
+        text = before + opening
     return {_INSTRUCTIONS: Raw(msgspec.json.encode(text.encode("utf-8", "backslashreplace").decode()))}
 
 

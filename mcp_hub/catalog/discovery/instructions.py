@@ -10,7 +10,7 @@ from typing import Final
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.tokens import estimate
-from mcp_hub.catalog.discovery.plain_text import one_line
+from mcp_hub.catalog.discovery.plain_text import OPENING, one_line
 from mcp_hub.catalog.discovery.servers import ServerAbout, absent, is_starting, live
 from mcp_hub.catalog.discovery.signatures import greatest
 from mcp_hub.types import ClientKind
@@ -19,7 +19,6 @@ MOST_OWN: Final = 2000
 """Bytes of UTF-8 of the configuration's text."""
 MOST_TOKENS: Final = 142
 """As estimated: 150 of a real tokenizer."""
-_OPENING: Final = "One MCP server in front of several; a tool's name begins with its server."
 _SEARCH: Final = "Not all tools are listed: find_tools searches, read_tool runs those that only read, run_tool any."
 _WIDTHS: Final = (120, 60, 30, 0)  # characters of what a server is for: the most that fit for all
 _ANYBODY: Final = ClientKind()
@@ -44,7 +43,7 @@ def compose(
     """
     parts = [_cut(own, MOST_OWN)] if own else []
     if servers or starting:
-        parts.append(_introduction(servers, starting, f"{_OPENING} {_SEARCH}" if is_search else _OPENING))
+        parts.append(_introduction(servers, starting, f"{OPENING} {_SEARCH}" if is_search else OPENING))
     return "\n\n".join(parts) or None
 
 

@@ -9,6 +9,10 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+OPENING: Final = "One MCP server in front of several; a tool's name begins with its server."
+"""The first sentence of the hub's own instructions."""
+MAX_PURPOSE: Final = 120
+"""Characters that the hub's own instructions quote of a server's: their first sentence."""
 MAX_READ: Final = 8192  # characters of a text that are looked at: the longest of 611 descriptions has 7,000
 _MAX_FIRST: Final = 2048  # characters in which the first sentence is looked for
 

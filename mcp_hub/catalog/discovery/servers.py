@@ -6,14 +6,13 @@ from typing import Final
 import msgspec
 
 from mcp_hub.call import Upstream
-from mcp_hub.catalog.discovery.plain_text import first_sentence, one_line
+from mcp_hub.catalog.discovery.plain_text import MAX_PURPOSE, first_sentence, one_line
 from mcp_hub.catalog.entries import by_server
 from mcp_hub.catalog.rules import ViewRules
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.types import Kind, UpstreamState, UpstreamStatus
 
 _MAX_NAME: Final = 64
-_MAX_PURPOSE: Final = 120
 _MOST_NAMED: Final = 4  # tools that are named for a server that says nothing of itself
 _DOWN: Final = (UpstreamState.FAILED, UpstreamState.INCOMPATIBLE)
 
@@ -25,7 +24,7 @@ class ServerAbout(msgspec.Struct, frozen=True):
     tools: int
     purpose: str
 
-    def line(self, width: int = _MAX_PURPOSE) -> str:
+    def line(self, width: int = MAX_PURPOSE) -> str:
         """`git (26): Reads repositories`, with at most `width` characters of its purpose."""
         head = f"{self.name} ({self.tools})" if self.tools else self.name
         purpose = first_sentence(self.purpose, width) if width else ""
@@ -48,7 +47,7 @@ def live(view: CatalogView, rules: ViewRules, upstreams: Mapping[str, Upstream])
             continue
         names = tools.get(name, [])
         text = own.description or (snapshot.instructions if (None, name) not in view.withheld else None)
-        said = first_sentence(text or "", _MAX_PURPOSE) or _some(names)
+        said = first_sentence(text or "", MAX_PURPOSE) or _some(names)
         found.append(ServerAbout(one_line(name, _MAX_NAME), len(names), said))
     return found
 

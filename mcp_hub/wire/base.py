@@ -43,7 +43,7 @@ class Pending(msgspec.Struct, eq=False):
     context: object
     answer: Envelope | None = None
     failure: Exception | None = None
-    doubtful: tuple[BadMessage, bytes] | None = None
+    doubtful: Envelope | None = None
     _then: Callable[[], object] | None = None
     _future: asyncio.Future[Envelope] | None = None
 
@@ -52,9 +52,9 @@ class Pending(msgspec.Struct, eq=False):
         """Whether there is an answer, or there will be none."""
         return self.answer is not None or self.failure is not None
 
-    def doubt(self, bad: BadMessage, data: bytes) -> None:
-        """Something came that may have been the answer. If none follows, it was."""
-        self.doubtful = bad, data
+    def doubt(self, answer: Envelope) -> None:
+        """This may have been the answer. If none follows, it was."""
+        self.doubtful = answer
 
     def dismiss_doubt(self) -> None:
         """There certainly was no answer."""

@@ -19,18 +19,18 @@ from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
 from mcp_hub.protocol.jsonrpc.framing import Framer, TooLong
 from mcp_hub.protocol.jsonrpc.repair import placeholder
 from mcp_hub.protocol.jsonrpc.salvage import is_answer, salvage_id
-from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR, from_wire
+from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.types import Cause
 from mcp_hub.wire.base import Cancellation, Headers, Params, Pending, Requests, WireClosed, WireHandler
 from mcp_hub.wire.files import FileWriter, can_poll, has_reader, owned_by, read_in_thread, widen
 
 _FLOOD = 1 << 16
-"""Bytes in one read after which the loop gets two passes without another: uvloop would go on for 32 reads, and what is
-read has to reach its readers before they count as slow."""
+"""Bytes in one read after which the loop gets two passes without another, so that readers get them in time."""
 _SLICE = 128
 """Lines of one read that are taken before everybody else has a turn: a few milliseconds, whatever a peer floods."""
 _LAST_ANSWERS, _ALL_ANSWERS = 1.0, 5.0
-"""Seconds in which a peer that closed its input may still answer: since the last it wrote, and in all."""
+"""Seconds for answers of a peer that closed its input: since the last it wrote, and in all."""
+_GRACE = 0.5  # seconds for the answer behind an error that may have been it
 _INTEGRAL = re.compile(rb"(\d{1,18})\.0+")
 _CLOSED_OUTPUT = Cause("closed_output", "the peer closed its output")
 
@@ -310,18 +310,24 @@ class Pipe(asyncio.Protocol):
     def _take_nameless(self, message: Envelope, line: bytes, reason: str) -> None:
         """An answer without a usable id. An error may lack it: the peer could not read the request (JSON-RPC 2.0 §5).
 
-        Some peers refuse notifications like that, which must not end a call: its `context` tells it from others.
+        Some peers refuse notifications like that: the answer may still come. The hub's own requests, without a
+        `context`, wait a moment for it.
         """
-        sole, is_certain = self.requests.sole(), False
-        if sole is not None and message.error is not Unset:
-            is_certain = sole.context is None or from_wire(message.error).code in (PARSE_ERROR, INVALID_REQUEST)
-        self._take_bad(BadMessage(INVALID_REQUEST, reason, _integral(message.id)), line, is_certain=is_certain)
+        bad = BadMessage(INVALID_REQUEST, reason, _integral(message.id))
+        sole = self.requests.sole() if bad.id is None and message.error is not Unset else None
+        if sole is not None and sole.context is sole.doubtful is None:
+            sole.doubt(placeholder(bad, line, sole.method))
+            self._loop.call_later(_GRACE, self._settle_doubtful, sole)
+        self._take_bad(bad, line)
+
+    def _settle_doubtful(self, pending: Pending) -> None:
+        if pending.doubtful is not None and self.requests.pending.pop(pending.id, None) is not None:
+            pending.settle(pending.doubtful)
 
     def _take_bad(self, bad: BadMessage, line: bytes, *, is_certain: bool = False) -> None:
         """Settles the request whose answer this must have been; always notifies the handler.
 
-        Without a readable id it may be noise: the answer may yet come. `is_certain`: it is an answer anyway, that
-        of the only request.
+        Without a readable id it may be noise. `is_certain`: it is an answer anyway, that of the only request.
         """
         self.counts["bad"] += 1
         pending: Pending | None = None

@@ -233,9 +233,10 @@ class RemoteWire(ABC):
 
     def _fail(self, pending: Pending, error: Exception) -> None:
         """Ends a request that has no answer yet. What may have been its answer was it: nothing more comes."""
+        is_open = self.requests.pending.pop(pending.id, None) is not None
         if pending.doubtful is not None:
-            self._settle_bad(pending, *pending.doubtful)
-        elif self.requests.pending.pop(pending.id, None) is not None:
+            pending.settle(pending.doubtful)
+        elif is_open:
             pending.fail(error)
 
     async def _refusal(self, response: httpx2.Response) -> HttpRefused:
@@ -357,13 +358,13 @@ class RemoteWire(ABC):
         if source.is_settled:
             self.counts["stray"] += 1
         elif is_nameless and message.jsonrpc is not Unset and message.error not in (Unset, _NULL):
-            self.requests.pending.pop(source.id, None)
-            source.settle(message)
+            source.doubt(message)
+            self._handler.on_bad_line(BadMessage(INVALID_REQUEST, _NEITHER), data, source)
         else:
             self.counts["bad"] += 1
             bad = BadMessage(INVALID_REQUEST, _NEITHER if is_nameless else _OTHERS)
             if any(member is not Unset for member in (message.result, message.error, message.jsonrpc)):
-                source.doubt(bad, data)
+                source.doubt(placeholder(bad, data, source.method))
             self._handler.on_bad_line(bad, data, source)
 
     def _take_bad(self, bad: BadMessage, data: bytes, source: Pending | None = None) -> None:
@@ -382,7 +383,7 @@ class RemoteWire(ABC):
             if key == source.id:
                 pending = source
             else:
-                source.doubt(bad, data)
+                source.doubt(placeholder(bad, data, source.method))
         if pending is not None:
             self._settle_bad(pending, bad, data)
         self._handler.on_bad_line(bad, data, source)

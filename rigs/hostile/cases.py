@@ -122,7 +122,7 @@ LINES = [
     _case("answers too late", "overdue", tool="slow", arguments={"seconds": 2.3}),
     *(_garbage(variant) for variant in ("malformed", "truncated", "null-result", "number-result", "neither", "deep")),
     _garbage("not-json", "overdue lost"),
-    *(_garbage(variant, "lost overdue" if variant == "no-id" else "lost", transports=STDIO) for variant in WHOSE),
+    *(_garbage(variant, "lost" if variant == "float-id" else "lost overdue", transports=STDIO) for variant in WHOSE),
     # the connection that an answer comes on says whose it is
     *(_garbage(variant, "lost result error", transports=HTTP, only_all=True) for variant in WHOSE),
     _garbage("both", "result error"),

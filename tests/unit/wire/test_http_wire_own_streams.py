@@ -98,9 +98,19 @@ async def test_the_answer_behind_noise_is_the_answer(event: str) -> None:
 @pytest.mark.parametrize("id_", ['"id":null,', ""])
 async def test_an_error_that_names_no_request_answers_that_of_its_stream(id_: str) -> None:
     event = '{"jsonrpc":"2.0",' + id_ + '"error":{"code":-32603,"message":"inner"}}'
-    async with wired(OneBad(event, answers=False)) as talk:
+    async with wired(OneBad(event, ends=True)) as talk:
         talk.wire.request("tools/call", b"{}")
         assert b"inner" in bytes((await talk.ask()).error)  # type: ignore[arg-type]  # set
+
+
+@pytest.mark.parametrize("code", [-32700, -32600, -32601, -32603, 1])
+@pytest.mark.parametrize("id_", ['"id":null,', ""])
+async def test_the_answer_behind_an_error_that_names_no_request_is_the_answer(id_: str, code: int) -> None:
+    event = '{"jsonrpc":"2.0",' + id_ + f'"error":{{"code":{code},"message":"inner"}}}}'
+    async with wired(OneBad(event, answers=True)) as talk:
+        slow = talk.wire.request("tools/call", b"{}")
+        assert bytes((await talk.ask()).result) == b"{}"  # type: ignore[arg-type]  # set
+        assert doubts(talk.told) == [] and not slow.future.done()
 
 
 async def test_on_a_stream_of_no_request_an_answer_without_an_id_may_be_that_to_any() -> None:

@@ -113,7 +113,7 @@ async def test_requests_and_notifications_of_the_peer_arrive_in_order_with_their
 UNREAD = b'{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"no"}}'
 
 
-@pytest.mark.parametrize("line", [UNREAD % -32700, UNREAD % -32600, b'{"jsonrpc":"2.0","id":1.0,"result":{}}'])
+@pytest.mark.parametrize("line", [b'{"jsonrpc":"2.0","id":1.0,"result":{}}', b'{"jsonrpc":"2.0","id":1.0,"error":{}}'])
 async def test_an_answer_that_is_certainly_that_of_the_only_request_ends_it_at_once(line: bytes) -> None:
     async with connected() as (pipe, other, told):
         pending = pipe.request("m", b"{}", "a call")
@@ -136,13 +136,18 @@ async def test_an_answer_that_is_certainly_that_of_the_only_request_ends_it_at_o
         b'{"jsonrpc":"2.0","id":"nobody","result":{"content":[}',
         b'[{"jsonrpc":"2.0","result":{}}]',
         b'["jsonrpc", 1]',
-        UNREAD % -32601,
+        *(UNREAD % -32601, UNREAD % -32600, UNREAD % -32700, UNREAD % 1),
+        b'{"jsonrpc":"2.0","error":{"code":-32700,"message":"no"}}',
+        b'{"jsonrpc":"2.0","id":[],"error":{"code":-32700,"message":"no"}}',
     ],
 )
-async def test_the_answer_behind_noise_that_may_have_been_it_is_the_answer(line: bytes) -> None:
+@pytest.mark.parametrize("context", ["a call", None])
+async def test_the_answer_behind_noise_that_may_have_been_it_is_the_answer(line: bytes, context: object) -> None:
     async with connected(kind=ServerPipe) as (pipe, other, told):
-        pending = pipe.request("m", b"{}", "a call")
-        await other.write(line + b'\n{"jsonrpc":"2.0","id":1,"result":{"ok":1}}\n')
+        pending = pipe.request("m", b"{}", context)
+        await other.write(line + b"\n")
+        await told.until("bad")
+        await other.write(b'{"jsonrpc":"2.0","id":1,"result":{"ok":1}}\n')
         assert await answer(pipe, pending) == {"ok": 1} and told.bad
 
 

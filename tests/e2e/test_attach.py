@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -11,6 +12,7 @@ import anyio
 import pytest
 
 from mcp_hub.attach import hello
+from mcp_hub.attach import join as joining
 from mcp_hub.attach.join import join
 from mcp_hub.attach.pipes import HubPipes
 from tests.e2e import held_tools
@@ -139,6 +141,33 @@ async def test_a_server_that_is_bound_to_a_working_directory_has_a_process_there
         served = {event["pid"] for event in events(journal, "start")}
         assert len(served) == 3, "one is listed, two serve"
         assert os.getcwd() in {os.readlink(f"/proc/{pid}/cwd") for pid in served}
+
+
+async def test_clients_that_gave_the_hub_both_ends_of_their_pipes_are_seen_to_go(
+    hubs: Background, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the hub tells one of them it hears from the other: it holds all ends itself, so no pipe shows an end."""
+    (first_read, first_write), (second_read, second_write) = os.pipe(), os.pipe()
+    ends = iter([(first_read, second_write), (second_read, first_write)])
+    text = servers_yaml({"a": argv(name="a", era="handshake")}, hub={"attach_idle": "400ms"})
+    async with hubs.client(text) as client:
+        await client.initialize()
+        connections = []
+
+        def handed(connection: socket.socket) -> HubPipes:
+            socket.send_fds(connection, [b"\0"], next(ends))
+            connections.append(connection)
+            return HubPipes(*os.pipe(), connection)
+
+        monkeypatch.setattr(joining, "handed", handed)
+        joined = [join(str(hubs.living[0]), {}, lambda until: pytest.fail("a second hub")).pipes for _ in range(2)]
+        await until(lambda: (hubs.living[0] / "hub.log").read_text("utf-8").count("client_attached") == 3)
+        for file in (first_read, first_write, second_read, second_write):
+            os.close(file)
+    assert len(hubs.living) == 1
+    for pipes in joined:
+        pipes.close()
+    await hubs.gone()
 
 
 def _joined(hubs: Background, **said: str) -> HubPipes:

@@ -1,12 +1,15 @@
 """The clients of a background hub: each has two pipes and a session of its own, as over stdio."""
 
+import fcntl
 import os
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import IO, Final, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from mcp_hub.app.attached.greeting import Hello
 from mcp_hub.attach import hello
@@ -22,6 +25,8 @@ log = get_logger(__name__)
 
 _GREETING: Final = 5.0
 """Seconds in which a client has to say hello, and then to hand over its pipes."""
+_FAREWELL: Final = 2.0
+"""Seconds after the end of a client in which what it has written is read."""
 _T = TypeVar("_T")
 
 
@@ -53,7 +58,10 @@ class AttachedClients:
         self._fronts.add(front)
         log.info("client_attached", client=said.caller.client, pid=said.pid, build=said.build, clients=len(self))
         try:
-            await front.serve(read, write, self._line_limit)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_watch, connection, front)
+                await front.serve(read, write, self._line_limit)
+                tasks.cancel_scope.cancel()
         finally:
             self._fronts.discard(front)
             front.close()
@@ -82,14 +90,38 @@ async def pipes(connection: socket.socket) -> tuple[IO[bytes], IO[bytes]]:
     Raises `ValueError`, `OSError`, `TimeoutError`.
     """
     with anyio.fail_after(_GREETING):
-        _, files, _, _ = await _received(connection, lambda: socket.recv_fds(connection, 1, 2))
+        _, files, flags, _ = await _received(connection, lambda: socket.recv_fds(connection, 1, 2))
     for file in files:
         os.set_inheritable(file, False)
-    if len(files) != 2 or not all(stat.S_ISFIFO(os.fstat(file).st_mode) for file in files):
+    if flags & socket.MSG_CTRUNC or not _are_pipes(files):
         for file in files:
             os.close(file)
-        raise ValueError("the client did not hand over two pipes")
+        raise ValueError("the client did not hand over two pipes, one to read and one to write")
     return os.fdopen(files[0], "rb", buffering=0), os.fdopen(files[1], "wb", buffering=0)
+
+
+def _are_pipes(files: Sequence[int]) -> bool:
+    """Whether they are the ends of two pipes, to read and to write: only then is it seen that the other ends close."""
+    if len(files) != 2:
+        return False
+    found = [os.fstat(file) for file in files]
+    modes = [fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE for file in files]
+    are_two = (found[0].st_dev, found[0].st_ino) != (found[1].st_dev, found[1].st_ino)
+    return are_two and modes == [os.O_RDONLY, os.O_WRONLY] and all(stat.S_ISFIFO(each.st_mode) for each in found)
+
+
+async def _watch(connection: socket.socket, front: StdioFront) -> None:
+    """Ends the session of a client that has gone, also where a pipe of its does not show that."""
+    await _gone(connection)
+    await anyio.sleep(_FAREWELL)
+    front.close()
+
+
+async def _gone(connection: socket.socket) -> None:
+    """Returns when the client has closed the connection, as its end does; what it says there is dropped."""
+    with suppress(OSError):
+        while await _received(connection, lambda: connection.recv(1 << 12)):
+            await anyio.lowlevel.checkpoint()
 
 
 async def _received(connection: socket.socket, receive: Callable[[], _T]) -> _T:

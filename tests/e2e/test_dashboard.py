@@ -35,6 +35,16 @@ HOSTILE = [
         EVIL: {"type": "string", "description": EVIL, "enum": [EVIL, "javascript:window.pwned=1"]}}}},
     {"name": "hidden", "description": "a\u200bb\u202ec\x1b[2Jd " + "long " * 3000, "inputSchema": {"type": "object"}},
 ]  # fmt: skip
+EVERYWHERE = ("__proto__", "constructor", "toString", "hasOwnProperty", "valueOf")  # in every object of JavaScript
+TAKES = {"type": "object", "required": [*EVERYWHERE], "properties": {name: {"type": "string"} for name in EVERYWHERE}}
+OBJECTS = [{"name": name, "description": f"{name}.", "inputSchema": TAKES} for name in EVERYWHERE]
+ODD = ("%zz", "%", "%ff%00", "../..", "a/b/c")
+HASHES = (
+    *(f"#/{name}" for name in (*EVERYWHERE, *ODD)), *(f"#/tools?sort={name}" for name in (*EVERYWHERE, "-", "--")),
+    *(f"#/{screen}/{name}" for screen in ("tool", "server", "stream") for name in (*EVERYWHERE, *ODD)),
+    "#/%zz/%zz", "#//", "#/tools?q=%zz&sort=-&sort=-", "#/calls?status=constructor&server=%", "#/stream/x?after=NaN",
+    "#?", "#/?/?#/#", "#/search?q=%zz", "#" + "/" * 2000, "#/tool/" + "x" * 20000, "#/\ud800",
+)  # fmt: skip
 SCREENS = {
     "#/overview": "Needs you", "#/server/a": "Log: stderr, and what the hub says", "#/server/bad": "mcp-hub doctor bad",
     "#/tools": "Description", "#/tool/a_echo": "How it is listed", "#/calls": "Started", "#/stream/{}": "Output so far",
@@ -55,8 +65,10 @@ async def hub(root: Path) -> AsyncIterator[Hub]:
     which cannot start. Codex has lost the hub.
     """
     (root / "evil.json").write_text(json.dumps(HOSTILE))
+    (root / "objects.json").write_text(json.dumps(OBJECTS))
     servers: dict[str, list[str]] = {
         "a": argv(name="a", tools=600), "evil": argv(name="evil", tools_json=root / "evil.json"), "bad": ["no-such"],
+        "constructor": argv(name="constructor", tools_json=root / "objects.json"),
     }  # fmt: skip
     entries: dict[str, Any] = {name: {"command": own[0], "args": own[1:]} for name, own in servers.items()}
     entries["jobs"] = {"local": "mcp_hub.examples.jobs:registry"}
@@ -199,8 +211,8 @@ async def test_a_changed_tool_is_approved_and_another_one_rejected(page: Page, r
     for name in ("tool_00001", "tool_00002"):
         changed = {"name": name, "description": f"Sends {name} to everybody.", "inputSchema": {"type": "object"}}
         assert (await rest.call("a_add_tool", changed)).status_code == 200
-    await page.sees("2 tools changed since they were approved")
-    await page.click("2 tools changed since they were approved")
+    await page.sees("2 texts changed since they were approved")
+    await page.click("2 texts changed since they were approved")
     await page.sees("Sends tool_00001 to everybody.")
     assert (await rest.call("a_tool_00001", {})).status_code == 403, "held back"
     await page.click("Approve", "article:has(.diff[aria-label='Difference of tool_00001'])")
@@ -244,6 +256,37 @@ async def test_texts_of_a_hostile_server_are_only_text(page: Page, rest: RestCli
     assert await page.js("[...document.links].every((one) => one.protocol !== 'javascript:')")
     assert len(await page.text()) < 120_000, "16 KiB of a payload, the rest on demand"
     assert await page.js("window.pwned") is None
+
+
+async def test_tools_with_the_names_of_every_object_are_called_listed_and_hidden(page: Page, root: Path) -> None:
+    await page.go("#/tools?server=constructor", "constructor_toString")
+    for name in EVERYWHERE:
+        await page.go(f"#/tool/constructor_{name}", f"there {name}")
+        assert await page.js("document.querySelector('#listed-name').value") == "", name
+    for one in EVERYWHERE:
+        await page.fill(f"#call-{one}", f"text of {one}")
+    await page.click("Call")
+    await page.sees("text of __proto__")
+    await page.go("#/tools?server=constructor", "constructor_toString")
+    for name in EVERYWHERE:
+        await page.click(f"Choose constructor_{name}")
+    await page.click("Hide")
+    await page.sees(f"{len(EVERYWHERE)} tools changed in servers.overrides.yaml.")
+    written = yaml.safe_load((root / "servers.overrides.yaml").read_text())["servers"]["constructor"]["per_tool"]
+    assert written == {name: {"hide": True} for name in EVERYWHERE}
+    await page.until("!!document.querySelector('details:last-of-type')?.toggleAttribute('open', true)")
+    for name in EVERYWHERE:
+        await page.click(f"Show {name} again")
+        await page.sees(f"constructor_{name}")
+
+
+async def test_no_address_makes_the_page_throw(page: Page) -> None:
+    for place in HASHES:
+        await page.js(f"location.hash = {json.dumps(place)}; new Promise(requestAnimationFrame)")
+        assert await page.js("!!document.querySelector('main')?.innerText.trim()"), place
+        assert page.errors == [], place
+    await page.go("#/constructor", "There is no such screen.")
+    await page.go("#/tool/%zz", "There is no tool of this name, or it is hidden.")
 
 
 async def rows(page: Page) -> list[int]:

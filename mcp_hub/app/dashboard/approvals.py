@@ -1,5 +1,6 @@
 """The texts of servers that wait for an approval, with what changed, and their approval: in the composition root."""
 
+import json
 from collections.abc import Iterator
 from functools import partial
 from typing import Final
@@ -7,12 +8,12 @@ from typing import Final
 import msgspec
 
 from mcp_hub.catalog.flags import decoded
-from mcp_hub.catalog.pins import Pin, Record, UnapprovedTool, approved, encoded, read, subject_of
+from mcp_hub.catalog.pins import Pin, Record, UnapprovedTool, approved, encoded, label_of, read, subject_of
 from mcp_hub.catalog.trust.approvals import Approvals, record_key
 from mcp_hub.catalog.trust.diff import diff_lines, flag_lines
 from mcp_hub.clock import wall_time
 from mcp_hub.fronts.rest.problem import Problem
-from mcp_hub.masking import hide
+from mcp_hub.masking import hide, hide_head
 from mcp_hub.protocol.rest.overview import WaitingTool
 from mcp_hub.protocol.shape.stream_events import timestamp
 from mcp_hub.stores.keyed_files import KeyedFiles
@@ -37,6 +38,18 @@ class ToolApprovals(msgspec.Struct, frozen=True):
                 records[found.server] = self._record(found.server)
             shown.append(_waiting(found, records[found.server].tools.get(found.tool)))
         return shown
+
+    def names(self, server: str) -> set[str]:
+        """The names of what waits of a server, as pins have them."""
+        return {found.tool for found in self.approvals.findings() if found.server == server}
+
+    def check(self, server: str, tool: str) -> None:
+        """Raises `Problem` 404 for what is not waiting."""
+        if tool not in self.names(server):
+            said = (
+                f"{hide_head(label_of(tool), 200)} of server {json.dumps(server)} is not waiting. Load the page again."
+            )
+            raise Problem(404, "unknown_tool", said)
 
     def approve(self, server: str, tool: str, digest: str) -> None:
         """Approves the definition with this digest; blocks. Raises `Problem` 409 if it is another one by now."""

@@ -52,7 +52,10 @@ class HubCuration(msgspec.Struct, frozen=True):
         return await anyio.to_thread.run_sync(self.approvals.waiting)
 
     async def judge(self, body: ApprovalBody) -> None:
-        """Approves a tool or another text, or hides a tool. Raises `Problem`."""
+        """Approves a tool or another text, or hides a tool; nothing but what waits. Raises `Problem`."""
+        self._check_server(body.server)
+        self.hub.catalog.view(None)
+        self.approvals.check(body.server, body.tool)
         if body.action == "reject":
             subject, tool = subject_of(body.tool)
             if subject != "tool":
@@ -72,9 +75,12 @@ class HubCuration(msgspec.Struct, frozen=True):
         """Writes overrides; the hub uses them at once. Raises `Problem`."""
         check_size(sum(map(len, changes.values())), MOST_TOOLS, "tools")
         for server in changes:
-            if server not in self.current.settings.servers:
-                raise unknown_server(server)
+            self._check_server(server)
         await self.file.write(changes)
+
+    def _check_server(self, server: str) -> None:
+        if server not in self.current.settings.servers:
+            raise unknown_server(server)
 
     async def settings(self) -> SettingList:
         """The effective configuration."""

@@ -13,6 +13,7 @@ from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry
 from mcp_hub.stores.server_logs.reader import last_records
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, problem
+from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
 
@@ -121,6 +122,38 @@ async def test_calls_continue_while_overrides_are_written(peer: DashboardPeer, m
     assert len((await peer.get("/state"))["servers"]["unmatched"]) == 100
     assert (await peer.get("/settings"))["settings"]
     assert 0 < len(threads) <= 200 and threading.get_ident() not in threads
+
+
+UNKNOWN = ["none", "", "__proto__", "constructor", "hub", "../local"]
+
+
+@pytest.mark.parametrize("action", ["reject", "approve"])
+@pytest.mark.parametrize("server", [*UNKNOWN, "local"])
+async def test_an_approval_of_what_does_not_wait_writes_nothing_and_says_so(
+    peer: DashboardPeer, server: str, action: str
+) -> None:
+    await until(lambda: any("/approvals/" in name for name in files_of(peer)))  # what was first listed
+    before = files_of(peer)
+    for tool in ("echo", "unknown", "prompt:x", "__proto__"):
+        body = {"server": server, "tool": tool, "digest": "d", "action": action}
+        code = "unknown_tool" if server == "local" else "unknown_server"
+        assert problem(await peer.post("/approvals", body), 404, code)["detail"]
+    assert files_of(peer) == before and not place(peer).exists()
+
+
+@pytest.mark.parametrize("server", UNKNOWN)
+async def test_no_request_for_an_unknown_server_changes_anything(peer: DashboardPeer, server: str) -> None:
+    await until(lambda: any("/approvals/" in name for name in files_of(peer)))
+    before = files_of(peer)
+    problem(await peer.post("/overrides", {"servers": {server: {"x": {"hide": True}}}}), 404, "unknown_server")
+    assert (await peer.post("/login", {"server": server})).status == 404
+    assert files_of(peer) == before
+
+
+def files_of(peer: DashboardPeer) -> dict[str, bytes]:
+    """Every file beside the configuration and in the state folder."""
+    root = peer.app.seen.config.parent
+    return {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file() and path.suffix != ".jsonl"}
 
 
 async def test_hints_of_a_tool_are_overridden_and_taken_back(peer: DashboardPeer) -> None:

@@ -3,7 +3,7 @@ import { html, render, useEffect, useState } from './lib/ui.js';
 import { takeToken } from './lib/api.js';
 import { parse, useRoute, link } from './lib/router.js';
 import { hubNow, run, useStore } from './lib/store.js';
-import { duration } from './lib/format.js';
+import { duration, member } from './lib/format.js';
 import { Login } from './screens/login.js';
 import { Overview, needs } from './screens/overview.js';
 import { Server } from './screens/server.js';
@@ -50,7 +50,7 @@ function App() {
   const store = useStore();
   const route = useRoute();
   useEffect(() => { run(); }, []);
-  const [parent, title, Screen] = INNER[route.screen] ?? [route.screen, ...(SCREENS[route.screen] ?? ['Not found', Missing])];
+  const [parent, title, Screen] = member(INNER, route.screen) ?? [route.screen, ...(member(SCREENS, route.screen) ?? ['Not found', Missing])];
   useEffect(() => { document.title = `${route.name || title} · mcp-hub`; }, [title, route.name]);
   if (store.phase === 'login') return html`<${Login} problem=${store.problem} />`;
   if (!store.hub) return html`<p class="first" role="status">${store.problem || 'Loading…'}</p>`;

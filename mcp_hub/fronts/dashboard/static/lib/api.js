@@ -1,4 +1,6 @@
 // Requests to /api with the token of this tab. The token comes once in the fragment and never goes into an address.
+import { decoded, encoded } from './format.js';
+
 const KEY = 'mcp-hub-token';
 export const root = new URL('.', document.baseURI);
 const api = new URL('api/', root);
@@ -14,7 +16,7 @@ export class Refused extends Error {
 export function takeToken() {
   const found = /^#token=([^&]+)$/.exec(location.hash);
   if (found) {
-    setToken(decodeURIComponent(found[1]));
+    setToken(decoded(found[1]));
     history.replaceState(null, '', location.pathname + location.search);
   }
   return sessionStorage.getItem(KEY);
@@ -69,5 +71,5 @@ export async function* events(path, signal, headers = {}, body = undefined) {
   }
 }
 
-export const segment = (text) => encodeURIComponent(text).replace(/\./g, '%2E');
+export const segment = (text) => encoded(text).replace(/\./g, '%2E');
 export const pause = (ms) => new Promise((done) => setTimeout(done, ms));

@@ -1,5 +1,6 @@
 // The events of one stream as they come, and what they add up to. A lost connection continues behind the last one.
 import { events as stream, pause, segment } from './api.js';
+import { member } from './format.js';
 import { useEffect, useRef, useState } from './ui.js';
 
 const MOST = 10000; // events that are kept here
@@ -20,7 +21,7 @@ function add(found, event) {
   } else if (type === 'reset') found.output = '';
   else if (type === 'input-required') { found.questions.set(data.key, data); found.asked++; }
   else if (type === 'input-received') found.questions.delete(data.key);
-  else if (type === 'end') found.ending = { status: STATUS[data.outcome] ?? 'completed', result: data.result, reason: data.reason };
+  else if (type === 'end') found.ending = { status: member(STATUS, data.outcome) ?? 'completed', result: data.result, reason: data.reason };
   else if (type === 'error') found.ending = { status: 'failed', error: data };
   if (found.ending) found.questions.clear();
 }

@@ -1,6 +1,6 @@
 // A form made from a JSON Schema: fields for plain values, JSON for everything else.
 import { html, useState } from './ui.js';
-import { plain } from './format.js';
+import { plain, table } from './format.js';
 
 const kindOf = (schema) => (Array.isArray(schema?.type) ? schema.type.find((one) => one !== 'null') : schema?.type);
 const choices = (schema) => schema?.enum?.map((value) => [value, value]) ?? schema?.oneOf?.filter((one) => 'const' in one).map((one) => [one.const, one.title ?? one.const]) ?? null;
@@ -40,7 +40,7 @@ export function SchemaForm({ schema, action, onSubmit, busy, extra, id }) {
   const submit = (event) => {
     event.preventDefault();
     try {
-      const given = whole.trim() ? { ...JSON.parse(whole) } : {};
+      const given = table(whole.trim() ? JSON.parse(whole) : {});
       for (const [name, own] of properties) {
         const value = valueOf(values[name], own, name);
         if (value !== undefined) given[name] = value;

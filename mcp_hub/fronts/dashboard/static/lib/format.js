@@ -1,4 +1,4 @@
-// Numbers, times and states as people read them.
+// Numbers, times and states as people read them; names of strangers as keys and in addresses.
 const whole = new Intl.NumberFormat('en');
 export const count = (n) => whole.format(n ?? 0);
 export const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? '' : 's'}`;
@@ -33,14 +33,14 @@ const CALLS = {
   working: ['run', 'running'], waiting: ['off', 'waiting'], input_required: ['warn', 'asks'],
   completed: ['ok', 'done'], tool_error: ['bad', 'tool error'], failed: ['bad', 'failed'], cancelled: ['off', 'cancelled'],
 };
-export const callState = (status) => CALLS[status] ?? ['off', status];
+export const callState = (status) => member(CALLS, status) ?? ['off', status];
 export const CALL_STATES = Object.entries(CALLS).map(([value, [, text]]) => [value, text]);
 export const isOver = (status) => !['working', 'waiting', 'input_required'].includes(status);
 
 const SERVERS = { ready: 'ok', starting: 'run', backing_off: 'warn', draining: 'run', failed: 'bad', incompatible: 'bad' };
 export function serverState(server) {
   if (server.rests) return ['off', 'sleeps'];
-  return [SERVERS[server.state] ?? 'off', server.state.replace('_', ' ')];
+  return [member(SERVERS, server.state) ?? 'off', server.state.replace('_', ' ')];
 }
 
 // One argument of a command line, safe to paste into a shell.
@@ -49,3 +49,18 @@ export const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${Stri
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu;
 export const plain = (text) => String(text).replace(UNSEEN, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 export const cut = (text, most) => (text.length > most ? `${text.slice(0, most)}…` : text);
+
+// What a table has under a key: names such as `constructor` and `toString` are in every object, and in no table.
+export const member = (table, key) => (table != null && Object.hasOwn(table, key) ? table[key] : undefined);
+// An object that takes any name as a key, `__proto__` too.
+export const table = (members = {}) => Object.assign(Object.create(null), members);
+
+// An address may have been cut or typed: what is no escape stays as it is.
+export function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+export const encoded = (text) => encodeURIComponent(String(text).replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, '\ufffd'));

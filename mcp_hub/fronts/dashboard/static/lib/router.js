@@ -1,15 +1,16 @@
 // The screen and its filters, in the fragment of the address: #/calls?server=git
 import { useEffect, useState } from './ui.js';
+import { decoded, encoded } from './format.js';
 
 export function parse(hash = location.hash) {
   const [path, query = ''] = hash.replace(/^#\/?/, '').split('?');
-  const [screen, ...rest] = path.split('/').map(decodeURIComponent);
+  const [screen, ...rest] = path.split('/').map(decoded);
   return { screen: screen || 'overview', name: rest.join('/'), query: Object.fromEntries(new URLSearchParams(query)) };
 }
 
 export function link(screen, name = '', query = {}) {
   const kept = Object.entries(query).filter(([, value]) => value);
-  const path = name ? `${screen}/${encodeURIComponent(name)}` : screen;
+  const path = name ? `${screen}/${encoded(name)}` : screen;
   return `#/${path}${kept.length ? `?${new URLSearchParams(kept)}` : ''}`;
 }
 

@@ -2,7 +2,7 @@
 import { html, useState } from '../lib/ui.js';
 import { ask, segment } from '../lib/api.js';
 import { go, link } from '../lib/router.js';
-import { count, plain, quoted } from '../lib/format.js';
+import { count, member, plain, quoted } from '../lib/format.js';
 import { mayChange, operates, toast, useStore } from '../lib/store.js';
 import { hints, useTools } from '../lib/tools.js';
 import { SchemaForm } from '../lib/form.js';
@@ -17,7 +17,7 @@ export function Tool({ name }) {
   const [given, setGiven] = useState(null);
   const tool = tools?.find((one) => one.name === name);
   if (!tool) return html`<div class="screen"><h1>${plain(name)}</h1><${Empty}>${problem || (tools ? 'There is no tool of this name, or it is hidden.' : 'Loading…')}<//></div>`;
-  const own = overrides[tool.server]?.[tool.tool] ?? {};
+  const own = member(member(overrides, tool.server), tool.tool) ?? {};
   const listed = (isGone) => { reload(); if (isGone) go('tools', '', { server: tool.server }); };
   const call = async (values) => {
     setBusy(true);

@@ -2,7 +2,7 @@
 import { html, useMemo, useState } from '../lib/ui.js';
 import { ask } from '../lib/api.js';
 import { link, refine } from '../lib/router.js';
-import { ago, count, plain, plural } from '../lib/format.js';
+import { ago, count, member, plain, plural, table } from '../lib/format.js';
 import { attempt, hubNow, operates, useStore } from '../lib/store.js';
 import { hints, useTools } from '../lib/tools.js';
 import { Filter, Select } from '../lib/parts.js';
@@ -40,12 +40,12 @@ export function Tools({ query }) {
   const all = tools ?? [];
   const rows = all.filter((tool) => (!query.server || tool.server === query.server) && (!words || `${tool.name} ${tool.definition.description ?? ''}`.toLowerCase().includes(words)))
     .map((tool) => ({ ...tool, last: last.get(tool.name) }));
-  const compare = SORTS[sort.replace('-', '')] ?? SORTS.server;
+  const compare = member(SORTS, sort.replace('-', '')) ?? SORTS.server;
   rows.sort((a, b) => (sort.startsWith('-') ? compare(b, a) : compare(a, b)));
   const toggle = (name) => setChosen((old) => { const next = new Set(old); if (!next.delete(name)) next.add(name); return next; });
   const write = async (change) => {
-    const servers = {};
-    for (const tool of all) if (chosen.has(tool.name)) (servers[tool.server] ??= {})[tool.tool] = change;
+    const servers = table();
+    for (const tool of all) if (chosen.has(tool.name)) (servers[tool.server] ??= table())[tool.tool] = change;
     if (await attempt(() => ask('POST', 'overrides', { servers }), `${plural(chosen.size, 'tool')} changed in servers.overrides.yaml.`)) { setChosen(new Set()); reload(); }
   };
   const servers = [...new Set(all.map((tool) => tool.server))].map((name) => [name, plain(name)]);

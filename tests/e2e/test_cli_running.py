@@ -147,6 +147,16 @@ async def test_virtual_server_is_shown_when_a_program_has_registered_tools(tmp_p
         assert await listed() == ["virtual"]
 
 
+async def test_commands_operate_the_hub_of_their_user_by_its_own_token(tmp_path: Path) -> None:
+    """The configuration has no token that operates it."""
+    async with http_hub(configured(tmp_path, hub=HUB), tmp_path, relays_all=False) as hub:
+        for command in (["reload"], ["restart", "fix"]):
+            done = await run(tmp_path, *command)
+            assert done.returncode == 0, done.stderr
+            refused = await run(tmp_path, *command, "--url", hub.url, "--token", "wide-token-22")
+            assert refused.returncode != 0 and "operator: true" in refused.stderr
+
+
 async def test_without_a_running_hub_there_is_nothing_to_reload(tmp_path: Path) -> None:
     (tmp_path / "servers.yaml").write_text(configured(tmp_path))
     for command in (["reload"], ["restart", "fix"]):

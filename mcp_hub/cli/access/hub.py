@@ -366,7 +366,7 @@ async def _own_hub(loaded: "Loaded", started: "Loaded", wait: float, profile: st
 
     own = started.settings.hub.model_copy(update={"first_list_wait": 0.0})
     at_once = replace(started, settings=started.settings.model_copy(update={"hub": own}))
-    caller = Caller(profile=profile)
+    caller = Caller(profile=profile, is_operator=True)
     has_all = started.settings.servers.keys() == loaded.settings.servers.keys()
     async with open_app(at_once, os.environ) as app:
         limits, operator = app.binding.limits, app.operations

@@ -44,7 +44,12 @@ _LEVELS: Final = 3
 """Escapes within escapes that are undone: an error within an error within a log line."""
 _WIDEST: Final = 12
 """Characters of an escape, escaped once more, for each byte of what it stands for."""
-_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
+)
+"""Characters that a terminal obeys, those that turn the direction of a text or break its lines, halves of characters,
+which cannot be printed, and tags, which nobody sees."""
 _BEARER: Final = "bearer"
 _LINE: Final = 16
 """Characters of a line that is a secret as the whole is."""
@@ -323,7 +328,23 @@ def hide_part(text: str, start: int, end: int) -> str:
 
 def visible(text: str) -> str:
     """`text` with control characters spelled out, so that no terminal obeys it; line breaks and tabs stay."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
+    return _CONTROL.sub(lambda match: _escape(ord(match[0])), text.replace("\r\n", "\n"))
+
+
+def visible_json(text: bytes) -> bytes:
+    """JSON with control characters as escapes of JSON: the same data, which no terminal obeys."""
+    shown_text = text.decode("utf-8", "replace")
+    return _CONTROL.sub(_json_escape, shown_text).encode()
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    if match[0] == "\r":  # between values, where it is a blank
+        return " "
+    return "\\u007f" if match[0] == "\x7f" else json.dumps(match[0])[1:-1]
+
+
+def _escape(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def shown(text: str) -> str:

@@ -60,9 +60,10 @@ def serve_attached(asked: HubWanted, mode: str) -> bool:
 
 
 def warn(text: str) -> None:
-    """A line on stderr, which may be closed."""
+    """A line on stderr, which may be closed; what a terminal would obey is spelled out."""
+    plain = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
     try:
-        os.write(2, f"mcp-hub: {text}\n".encode("utf-8", "replace"))
+        os.write(2, f"mcp-hub: {plain}\n".encode("utf-8", "replace"))
     except OSError:
         pass
 

@@ -30,6 +30,7 @@ from mcp_hub.cli import lean as lean  # before anything that imports structlog
 from mcp_hub.cli.completion import VARIABLE
 from mcp_hub.cli.render.output import kept_output
 from mcp_hub.cli.setup import EXIT_INTERRUPTED
+from mcp_hub.masking import visible
 
 _GROUPS: Final = {
     "Start": {
@@ -148,10 +149,18 @@ class _Commands(click.Group):
         names = [CompletionItem(name) for name in sorted(_COMMANDS) if name.startswith(incomplete)]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **kwargs)
+        except click.ClickException as error:
+            vars(error)["message"] = visible(error.message)  # it repeats words and names of files
+            raise
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
+            vars(error)["message"] = visible(error.message)
             if "unexpected extra argument" in error.message and (given := _FILE.search(error.message)):
                 said = f"{error.message}. Name the configuration with --config {given[0]}."
                 raise click.UsageError(said, error.ctx) from None

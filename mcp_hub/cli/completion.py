@@ -38,7 +38,7 @@ def _completing(
                 found = [] if loaded is None else sorted(values(loaded))
             except (ConfigError, RpcError, OSError, ValueError):
                 found = []
-        return [CompletionItem(value) for value in found if value.startswith(incomplete)]
+        return [CompletionItem(value) for value in found if value.startswith(incomplete) and value.isprintable()]
 
     return complete
 

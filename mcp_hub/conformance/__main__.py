@@ -13,6 +13,7 @@ import msgspec
 from mcp_hub.conformance.peers import RawClient, http_peer, sse_peer, stdio_peer
 from mcp_hub.conformance.runner import Runner, ScenarioOutcome, ServerUnderTest
 from mcp_hub.conformance.vectors import Scenario, read_all
+from mcp_hub.masking import visible
 from mcp_hub.types import Era, JsonObject
 
 _HERE: Final = Path(__file__).parent
@@ -53,11 +54,11 @@ def streams(
         raise click.UsageError(f"{exc or 'there are no vectors: give --vectors'}") from None
     failed = 0
     for one in [Era.HANDSHAKE] if sse else [Era(era)] if era != "both" else list(Era):
-        click.echo(f"{one.value} era")
+        click.echo(visible(f"{one.value} era"))
         for scenario in scenarios:
             outcome = anyio.run(_play, scenario, _target(one, url, sse, token, other_token, command, tool, decoded))
             failed += outcome.verdict == "failed"
-            click.echo(_line(outcome))
+            click.echo(visible(_line(outcome)))
     sys.exit(failed > 0)
 
 

@@ -1,6 +1,6 @@
 """Every rule of the architecture test, in the order in which it reports."""
 
-from tests.architecture import cuts, folders, imports, prose, sizes
+from tests.architecture import cuts, folders, imports, prose, sizes, terminal
 from tests.architecture.source import Rule
 
 RULES: dict[str, Rule] = {
@@ -11,7 +11,7 @@ RULES: dict[str, Rule] = {
         *(imports.lazy_imports, sizes.foreign_attributes),
         *(sizes.long_files, sizes.long_functions, sizes.large_classes, sizes.large_packages),
         *(sizes.repeated_class_names, prose.missing_docstrings, prose.package_docstrings),
-        *(folders.folders_made_elsewhere, cuts.cut_texts),
+        *(folders.folders_made_elsewhere, cuts.cut_texts, terminal.unescaped_output),
         *(prose.docstring_openings, prose.missing_pages, prose.english),
     )
 }

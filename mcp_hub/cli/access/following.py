@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mcp_hub.cli.questions.dialog import url_lines
 from mcp_hub.cli.render import results
 from mcp_hub.cli.render.media import saved
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import json_output, say
 from mcp_hub.cli.render.renderers import JsonLines, OnTerminal, PlainText, ResultJson, Show
 from mcp_hub.cli.render.results import with_code
 from mcp_hub.cli.setup import EXIT_CONFIG, EXIT_INTERRUPTED, EXIT_TOOL, EXIT_UNAVAILABLE, Output
@@ -42,9 +42,9 @@ Asked = Callable[[InputRequired], Awaitable[str]]
 def show_for(output: Output, title: str) -> Show:
     """The renderer for the format, as fits the place that stdout leads to."""
     if output.form == "jsonl":
-        return JsonLines(sys.stdout.buffer)
+        return JsonLines(json_output())
     if output.form == "json":
-        return ResultJson(sys.stdout.buffer)
+        return ResultJson(json_output())
     if not sys.stdout.isatty():
         return PlainText(sys.stdout.buffer)
     from rich.console import Console

@@ -29,6 +29,7 @@ from mcp_hub.catalog.trust.approvals import record_key
 from mcp_hub.catalog.trust.diff import diff_lines, flag_lines
 from mcp_hub.cli import completion
 from mcp_hub.cli.render import tables
+from mcp_hub.cli.render.output import agrees, put, say
 from mcp_hub.cli.setup import EXIT_TOOL, check_servers, config_option, fail, load_config
 from mcp_hub.clock import wall_time
 from mcp_hub.config.load.load import Loaded
@@ -123,7 +124,7 @@ def _record(store: KeyedFiles, loaded: Loaded, server: str) -> Record:
 
 def _list(waiting: Sequence[Waiting]) -> None:
     if not waiting:
-        click.echo("All tools are approved.")
+        put("All tools are approved.")
         return
     made = tables.table("server", "tool", "since", "held", "what")
     for one in waiting:
@@ -156,7 +157,7 @@ def _is_anybody_there() -> bool:
 def _confirmed(question: str) -> bool:
     if not _is_anybody_there():
         fail("no_terminal", "Cannot ask: stdin is not a terminal. Add --yes.")
-    return click.confirm(question, default=False)
+    return agrees(question, default=False, err=False)
 
 
 def _agrees(found: UnapprovedTool) -> bool:
@@ -177,10 +178,10 @@ def _approve(store: KeyedFiles, one: Waiting) -> bool:
     except (OSError, ValueError) as problem:
         _fail_to_write(store, one.key, problem)
     tool = decoded(one.finding.tool)
-    click.echo(
-        f"{tool} has changed again in the meantime. Review it again." if missed else f"approved {tool}",
-        err=bool(missed),
-    )
+    if missed:
+        say(f"{tool} has changed again in the meantime. Review it again.")
+    else:
+        put(f"approved {tool}")
     return not missed
 
 
@@ -196,7 +197,7 @@ def _forget(store: KeyedFiles, loaded: Loaded, server: str, yes: bool) -> None:
         store.update(key, lambda text: encoded(Record(server=server, config=loaded.place)))
     except OSError as problem:
         _fail_to_write(store, key, problem)
-    click.echo(f"Forgot the approvals of {name}. Its next list is trusted on first use.")
+    put(f"Forgot the approvals of {name}. Its next list is trusted on first use.")
 
 
 def _data(one: Waiting) -> JsonObject:

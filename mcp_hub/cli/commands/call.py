@@ -17,6 +17,7 @@ from mcp_hub.cli import arguments, completion
 from mcp_hub.cli.access.following import followed, refuse, show_for
 from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_client, run_with_hub
 from mcp_hub.cli.questions.answering import answered
+from mcp_hub.cli.render.output import put
 from mcp_hub.cli.render.renderers import Show
 from mcp_hub.cli.setup import EXIT_INTERRUPTED, Output, output_options
 from mcp_hub.errors import HubError, RpcError
@@ -147,7 +148,7 @@ async def _detach(client: "HubClient", wanted: _Wanted) -> int:
         stream = await client.start(wanted.name, await _arguments(client, wanted))
     except RpcError as error:
         return refuse(show, error)
-    click.echo(stream if form == "text" else msgspec.json.encode({"stream": stream}))
+    put(stream if form == "text" else msgspec.json.encode({"stream": stream}).decode())
     return 0
 
 

@@ -20,7 +20,7 @@ from mcp_hub.catalog.unmatched import has_patterns, untested
 from mcp_hub.cli.access.hub import Reach, ReachedHub, check_options, run_with_hub
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.notices import masked, notices, report_of, unmatched_patterns
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_CONFIG, read_config
@@ -28,7 +28,7 @@ from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.load.overrides import overrides_of
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
-from mcp_hub.masking import hide, visible
+from mcp_hub.masking import hide
 from mcp_hub.protocol.rest.servers import ServerList
 from mcp_hub.types import JsonObject
 
@@ -162,14 +162,14 @@ def _print(
     servers = report["servers"]
     down = [name for name, own in servers.items() if own["enabled"] and (own["runs"] is None or name in late)]
     found, counted = f"valid, but {plural(len(down), 'server')} cannot start", _counted(report)
-    click.echo(f"{report['file']}: " + (f"{found} ({counted}). Run: mcp-hub doctor" if down else f"ok, {counted}"))
+    put(f"{report['file']}: " + (f"{found} ({counted}). Run: mcp-hub doctor" if down else f"ok, {counted}"))
     if report["overrides_file"] is not None:
-        click.echo(f"  with {report['overrides_file']}, which the dashboard writes")
+        put(f"  with {report['overrides_file']}, which the dashboard writes")
     for name, server in servers.items():
         state = server["runs"] or "not found" if server["enabled"] else "disabled"
-        click.echo(visible(f"  {name}: {state}"))
+        put(f"  {name}: {state}")
         for pattern, changed in server["overrides"].items():
-            click.echo(visible(f"    {pattern}: changed {', '.join(changed)}"))
+            put(f"    {pattern}: changed {', '.join(changed)}")
 
 
 def _counted(report: JsonObject) -> str:

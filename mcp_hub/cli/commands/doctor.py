@@ -20,7 +20,7 @@ from mcp_hub.cli.commands.running.repairs import Repair, found_repairs
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose
 from mcp_hub.cli.render.notices import notices
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, Seconds, config_path
 from mcp_hub.clock import SystemClock
 from mcp_hub.codes import CODES
@@ -114,7 +114,7 @@ async def _doctor(
         for one in found:
             tables.print_lines(_lines(one))
         counted = tables.plural(len(found), "server")
-        click.echo(f"{counted}, {wrong} with a problem" if wrong else f"{counted}, all fine")
+        put(f"{counted}, {wrong} with a problem" if wrong else f"{counted}, all fine")
         for repair, outcome in repairs:
             tables.print_lines(_repair_lines(repair, outcome))
         tables.print_warnings(warnings)

@@ -6,6 +6,7 @@ from mcp_hub.app.readiness import not_ready
 from mcp_hub.cli.access.hub import Reach, ReachedHub, hub_options, run_with_hub
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.notices import notices
+from mcp_hub.cli.render.output import put
 from mcp_hub.cli.render.servers import server_data, server_table, status_of
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE
 from mcp_hub.masking import visible
@@ -33,13 +34,13 @@ async def _list(hub: ReachedHub, as_json: bool) -> int:
     if as_json:
         tables.print_json({"servers": [*map(server_data, servers)]})
     elif not servers:
-        click.echo(visible(f"There are no servers in {hub.place}."))
+        put(f"There are no servers in {hub.place}.")
     else:
         tables.print_table(server_table(servers))
         partly = [s for s in statuses if s.rests or (s.reason and s.version and s.state is UpstreamState.READY)]
         lines = [*tables.reasons([*partly, *missing]), *tables.warnings(statuses)]
         lines += [(visible(str(own)), "yellow") for own in notices(servers)]
         if lines and tables.console().is_terminal:
-            click.echo()
+            put()
         tables.print_lines(lines)
     return EXIT_UNAVAILABLE if missing else 0

@@ -12,7 +12,7 @@ import click
 from mcp_hub.app.limits import state_dir
 from mcp_hub.app.logins import grant_store, login_of, outcome, why_no_login
 from mcp_hub.cli import completion
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import (
     EXIT_TOOL,
     Seconds,
@@ -24,7 +24,7 @@ from mcp_hub.cli.setup import (
     run_with,
     verbose_option,
 )
-from mcp_hub.masking import hide, visible
+from mcp_hub.masking import hide
 from mcp_hub.upstreams.auth.grants import ClientRegistration, LoginFailed
 
 _PATIENCE: Final = 300.0
@@ -89,8 +89,8 @@ async def show_login(server: str, page: str, issuer: str, *, opens: bool) -> Non
     say(f"{server} logs in at {issuer}")
     is_open = opens and await anyio.to_thread.run_sync(_opened, page)
     shown = "The login page is open in your browser. If not, open:"
-    click.echo(shown if is_open else "Open this page in a browser on this machine:", err=True)
-    click.echo(visible(page))
+    say(shown if is_open else "Open this page in a browser on this machine:")
+    put(page)
 
 
 def _opened(page: str) -> bool:

@@ -6,8 +6,7 @@ import click
 
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, run_with_client, url_options
-from mcp_hub.cli.render.output import say
-from mcp_hub.masking import visible
+from mcp_hub.cli.render.output import put, say
 
 if TYPE_CHECKING:
     from mcp_hub.client import HubClient
@@ -39,7 +38,7 @@ async def _reload(client: "HubClient") -> int:
     done = await client.reload()
     for key, word in _WORDS.items():
         if found := getattr(done, key):
-            click.echo(visible(f"{word}: {', '.join(found)}"))
+            put(f"{word}: {', '.join(found)}")
     return 0
 
 

@@ -14,13 +14,12 @@ from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, hub_options, run_with_hub
 from mcp_hub.cli.commands.tokens import missing
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import put, put_json, say
 from mcp_hub.cli.render.results import ShownResult, with_code
 from mcp_hub.cli.setup import EXIT_TOOL, EXIT_UNAVAILABLE
 from mcp_hub.errors import RpcError
 from mcp_hub.events import CallEvent, Completed, Failed
 from mcp_hub.formats.providers import Format
-from mcp_hub.masking import visible
 from mcp_hub.protocol.meta import RequestMeta
 from mcp_hub.types import Era, JsonObject
 
@@ -119,7 +118,7 @@ def _given(query: Sequence[str], server: str | None, limit: int, detail: str | N
 async def _print_answer(hub: ReachedHub, form: str, given: JsonObject) -> None:
     """The answer to a provider's own search."""
     only = {name: str(given[name]) for name in ("limit", "server") if name in given}
-    click.echo(bytes(await hub.client.lists.found(q=given["query"][:_SEARCHED], format=form, **only)))
+    put_json(bytes(await hub.client.lists.found(q=given["query"][:_SEARCHED], format=form, **only)))
 
 
 async def _found(hub: ReachedHub, profile: str | None, given: JsonObject) -> SearchReport:
@@ -175,7 +174,7 @@ async def _print(hub: ReachedHub, found: SearchReport, *, full: bool, is_whole: 
     if full and found.hits:
         await _print_pages(hub, found)
     elif is_whole:
-        click.echo(visible(found.answer))
+        put(found.answer)
     else:
         tables.print_short((line for line in found.answer.splitlines() if not line.startswith("  ")), WEAK)
 
@@ -194,11 +193,11 @@ def _name(raw: msgspec.Raw) -> str:
 
 def _print_costs(found: SearchReport, explain: bool) -> None:
     if explain:
-        click.echo()
+        put()
         if found.hits:
             tables.print_table(explanation(found.hits))
         if found.weak:
-            click.echo("weak: nothing fits well")
+            put("weak: nothing fits well")
     say(f"{tables.plural(found.tokens, 'token')}, {tables.plural(len(found.hits), 'hit')}")
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from mcp_hub.cli.access.hub import Reach, run_with_streams, stream_options
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import stream_argument
 from mcp_hub.clock import wall_time
 from mcp_hub.masking import hide_head, visible
@@ -47,7 +47,7 @@ async def _streams(access: "StreamAccess", limit: int, as_json: bool) -> int:
     if as_json:
         tables.print_json({"streams": listed})
     elif not listed:
-        click.echo("No durable calls are stored.")
+        put("No durable calls are stored.")
     else:
         tables.print_table(stream_table(listed, wall_time(), tables.console().width))
     return 0

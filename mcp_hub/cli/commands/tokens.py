@@ -11,11 +11,10 @@ from mcp_hub.catalog.costs.token_costs import HEAVIEST
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, hub_options, run_with_hub
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE
 from mcp_hub.config.schema.clients import UNKNOWN_CLIENT
-from mcp_hub.masking import visible
 from mcp_hub.protocol.rest.servers import ServerInfo
 from mcp_hub.types import UpstreamStatus
 
@@ -92,14 +91,14 @@ def print_account(account: "TokenAccount") -> None:
     comes_to = "" if now.expose == now.mode else f", which comes to {now.mode}"
     listed, cost = tables.plural(now.listed, "tool"), tables.plural(now.tokens, "token")
     who = "an unrecognized client" if account.client == "unknown" else f"client {account.client}"
-    click.echo(visible(f"{who} gets {listed} ({cost}; expose: {now.expose}{comes_to})"))
+    put(f"{who} gets {listed} ({cost}; expose: {now.expose}{comes_to})")
     if account.apps is not None:
         listed, cost = tables.plural(account.apps.listed, "tool"), tables.plural(account.apps.tokens, "token")
-        click.echo(f"Where it shows apps, its model gets {listed} ({cost}).")
+        put(f"Where it shows apps, its model gets {listed} ({cost}).")
     if account.instructions:
-        click.echo(f"The hub's instructions take {tables.plural(account.instructions, 'more token')}.")
+        put(f"The hub's instructions take {tables.plural(account.instructions, 'more token')}.")
     if account.defers:
-        click.echo("These clients show their model a definition only when it is asked for.")
+        put("These clients show their model a definition only when it is asked for.")
     made = tables.table("expose", "comes to", "listed", "tokens", right=("listed", "tokens"))
     for one in account.modes:
         made.add_row(one.expose, one.mode, str(one.listed), str(one.tokens))
@@ -113,7 +112,7 @@ def print_account(account: "TokenAccount") -> None:
 
 
 def _print(made: "Table") -> None:
-    click.echo()
+    put()
     tables.print_table(made)
 
 

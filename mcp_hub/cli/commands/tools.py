@@ -9,7 +9,7 @@ from mcp_hub.app.readiness import not_ready
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, hub_options, run_with_hub
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import put_json, say
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE
 from mcp_hub.errors import ConfigError, ConfigFinding
@@ -72,7 +72,7 @@ def tools(
 async def _print_exported(hub: ReachedHub, params: Mapping[str, str]) -> int:
     """The tools as `GET /v1/tools` answers with these parameters."""
     await hub.settle()
-    click.echo(bytes(await hub.client.lists.exported(**params)))
+    put_json(bytes(await hub.client.lists.exported(**params)))
     listed = await hub.client.lists.servers()
     missing = [own for own in not_ready(map(status_of, listed.servers)) if params.get("server") in (None, own.server)]
     tables.print_missing(missing)
@@ -92,7 +92,7 @@ async def _tools(hub: ReachedHub, server: str | None, full: bool, as_json: bool)
         _check_there(server, {*(own.server for own in servers), *owners.values()}, client.url)
         entries = [entry for entry in entries if entry[0] == server]
     if as_json:
-        click.echo(b"[" + b",\n ".join(raw for _, _, raw, _ in entries) + b"]")
+        put_json(b"[" + b",\n ".join(raw for _, _, raw, _ in entries) + b"]")
     elif full:
         for own, name, raw, _ in entries:
             tables.print_page(name, own, raw)

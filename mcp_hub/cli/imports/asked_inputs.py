@@ -5,9 +5,7 @@ import re
 import sys
 from collections.abc import Callable
 
-import click
-
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import answer, say
 from mcp_hub.cli.servers_file.kept_secrets import SERVICE
 from mcp_hub.config.load.imported import Input
 from mcp_hub.config.load.interpolate import variable_of_input
@@ -37,7 +35,7 @@ class AskedInputs:
             return f"${{{name}}}"
         if is_anybody_there():
             said = wanted.description or wanted.id
-            return self._keep(wanted.id, click.prompt(said, default=default, hide_input=wanted.password, err=True))
+            return self._keep(wanted.id, answer(said, default, is_secret=wanted.password))
         if default is not None and not wanted.password and "}" not in default and "${" not in default:
             return f"${{{name}:-{default}}}"
         entry = re.sub(r"[^\w.-]", "_", wanted.id) or "input"

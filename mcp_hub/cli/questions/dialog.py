@@ -15,7 +15,6 @@ from mcp_hub.cli.questions.form import Field, Unfit, fields_of
 from mcp_hub.masking import visible
 from mcp_hub.types import JsonObject
 
-_DIRECTIONS: Final = re.compile("[\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _IN_URLS: Final = "".join(map(chr, range(0x21, 0x7F)))
 _MOST: Final = 4000
 """Characters of one text of a server."""
@@ -142,7 +141,7 @@ def _quote(person: Conversation, head: str, text: str) -> None:
 
 
 def _plain(text: str) -> str:
-    return _DIRECTIONS.sub(lambda found: f"\\u{ord(found[0]):04x}", visible(text))
+    return visible(text)
 
 
 def _one_line(text: str) -> str:

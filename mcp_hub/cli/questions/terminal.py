@@ -12,6 +12,8 @@ except ImportError:  # Windows
 else:
     has_lines = True
 
+from mcp_hub.cli.render.output import say
+
 _CHUNK = 65536
 
 
@@ -29,11 +31,11 @@ class Terminal:
 
     def tell(self, text: str) -> None:
         """Shows a line, whose control characters its author has spelled out."""
-        print(text, file=sys.stderr, flush=True)
+        say(text)
 
     async def ask(self, prompt: str) -> str:
         """The line typed after the prompt. Raises `EOFError` at the end of the input, and without a terminal."""
-        print(prompt, end="", file=sys.stderr, flush=True)
+        say(prompt, ends_line=False)
         try:
             await anyio.wait_readable(self._input)
         except anyio.get_cancelled_exc_class():

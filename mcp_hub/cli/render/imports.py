@@ -3,13 +3,12 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
-import click
 from msgspec.structs import asdict
 
 from mcp_hub.cli.imports.costs import MeasuredCosts
 from mcp_hub.cli.imports.plan import ImportPlan, TakenServer
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.render.servers import described
 from mcp_hub.config.findings import on_one_line
 from mcp_hub.masking import hide, hide_within, visible
@@ -72,7 +71,5 @@ def data_of(plan: ImportPlan, *, written: bool, costs: MeasuredCosts | None) -> 
 
 def print_costs(costs: MeasuredCosts) -> None:
     """Prints the tokens before and after."""
-    click.echo(
-        f"{tables.plural(costs.tools, 'tool')}: {costs.before:,} tokens listed in full, {costs.after:,} by the hub"
-    )
+    put(f"{tables.plural(costs.tools, 'tool')}: {costs.before:,} tokens listed in full, {costs.after:,} by the hub")
     tables.print_missing(costs.absent)

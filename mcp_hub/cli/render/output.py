@@ -4,19 +4,71 @@ import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, BinaryIO, Final, TextIO, cast
 
 import click
 
-from mcp_hub.masking import visible
+from mcp_hub.masking import hide_head, visible, visible_json
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
-def say(text: str, color: str | None = None) -> None:
+_LONGEST_QUESTION: Final = 1000
+"""Characters of a question: its text may be that of a stranger."""
+
+
+def say(text: str, color: str | None = None, *, ends_line: bool = True) -> None:
     """Prints a message for people to stderr, with control characters spelled out."""
-    click.secho(visible(text), err=True, fg=color)
+    click.echo(click.style(visible(text), fg=color) if color else visible(text), err=True, nl=ends_line)
+
+
+def put(text: str = "") -> None:
+    """Prints a text for people to stdout, with control characters spelled out."""
+    click.echo(visible(text))
+
+
+def put_json(data: bytes) -> None:
+    """Prints JSON to stdout; on a terminal with control characters as escapes of JSON, which is the same data."""
+    click.echo(visible_json(data) if sys.stdout.isatty() else data)
+
+
+def json_output() -> BinaryIO:
+    """Stdout for lines of JSON: what is written to a terminal has passed `visible_json`."""
+    out: BinaryIO = sys.stdout.buffer
+    return cast("BinaryIO", _Terminal(out)) if sys.stdout.isatty() else out
+
+
+class _Terminal(io.BufferedIOBase):
+    """A terminal that gets whole lines of JSON."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        self._out.write(visible_json(bytes(data)))
+        return memoryview(data).nbytes
+
+    def flush(self) -> None:
+        self._out.flush()
+
+
+def agrees(question: str, *, default: bool, err: bool = True) -> bool:
+    """Whether the person at the terminal says yes; an empty line is the `default`."""
+    return click.confirm(visible(question), default=default, err=err)
+
+
+def answer(question: str, default: str | None = None, *, is_secret: bool = False) -> str:
+    """The answer of the person at the terminal; an empty line is the `default`, which a secret does not show."""
+    shown_default = f" [{_joined(default)}]" if default and not is_secret else ""
+    text = hide_head((_joined(question) + shown_default).encode("utf-8", "replace"), _LONGEST_QUESTION)
+    reply: str = click.prompt(visible(text), default=default, show_default=False, hide_input=is_secret, err=True)
+    return reply
+
+
+def _joined(text: str) -> str:
+    """The text without its line breaks and runs of blanks."""
+    return " ".join(text.split())
 
 
 class OutputFailed(OSError):
@@ -53,7 +105,7 @@ def kept_output() -> Iterator[None]:
     finally:
         sys.stdout = before
     if reason is not None:
-        click.echo(f"Cannot write the output: {reason}.", err=True)
+        say(f"Cannot write the output: {reason}.")
         raise SystemExit(1)
 
 

@@ -283,5 +283,4 @@ def _print(console: "Console", text: str, style: str = "") -> None:
     from rich.text import Text
 
     if text:
-        shown = visible(text).removesuffix("\n")
-        console.print(Text(shown, style=style), soft_wrap=True, highlight=False)
+        console.print(Text(visible(text.removesuffix("\n")), style=style), soft_wrap=True, highlight=False)

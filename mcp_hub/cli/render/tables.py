@@ -5,10 +5,9 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal
 
-import click
 import msgspec
 
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import put, put_json, say
 from mcp_hub.clock import wall_time
 from mcp_hub.masking import hide, visible
 from mcp_hub.types import LAST_OUTPUT, RawJson, UpstreamState, UpstreamStatus, condition
@@ -61,7 +60,7 @@ def print_table(made: "Table") -> None:
     with out.capture() as captured:
         out.print(made)
     lines = (line.rstrip() for line in captured.get().splitlines())
-    click.echo("\n".join(line for line in lines if line))
+    put("\n".join(line for line in lines if line))
 
 
 def table(*columns: str, right: Collection[str] = (), whole: Collection[str] = ()) -> "Table":
@@ -102,7 +101,7 @@ def print_short(lines: Iterable[str], mark: str) -> None:
             text.truncate(max(1, out.width - len(kept)), overflow="ellipsis")
             out.print(text.append(kept))
         else:
-            click.echo(visible(line))
+            put(line)
 
 
 def print_page(name: str, server: str, definition: RawJson) -> None:
@@ -113,7 +112,7 @@ def print_page(name: str, server: str, definition: RawJson) -> None:
     said = about.strip() if isinstance(about, str) else ""
     lines = [f"{name} ({server})" if server else name, *(f"  {line}" for line in said.splitlines())]
     lines += [f"    {line}" for line in parameter_lines(bytes(definition))]
-    click.echo(visible("\n".join(lines)))
+    put("\n".join(lines))
 
 
 def reason(status: UpstreamStatus) -> str:
@@ -172,13 +171,13 @@ def warnings(statuses: Sequence[UpstreamStatus]) -> list[tuple[str, str]]:
 
 def print_json(document: object) -> None:
     """Prints one JSON document to stdout."""
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
+    put_json(msgspec.json.format(msgspec.json.encode(document), indent=2))
 
 
 def print_missing(statuses: Sequence[UpstreamStatus]) -> None:
     """Prints to stderr why these servers are not ready."""
     for text, _ in reasons(statuses):
-        click.echo(text, err=True)
+        say(text)
 
 
 def print_warnings(findings: Iterable[object]) -> None:
@@ -193,4 +192,4 @@ def print_lines(lines: Sequence[tuple[str, str]]) -> None:
 
     out = console()
     for text, style in lines:
-        out.print(Text(text, style), soft_wrap=True)
+        out.print(Text(visible(text), style), soft_wrap=True)

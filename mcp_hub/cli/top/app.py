@@ -114,7 +114,8 @@ class TopApp(App[ConfigError | None]):
     def _draw_call(self, now: float) -> None:
         found = self._summary(self._stream)
         head = Text("  ").join([*call_row(found, now)]) if found is not None else Text()
-        self.query_one("#call", Static).update(Text("\n").join([head, Text(f"mcp-hub resume {self._stream}", "dim")]))
+        advice = Text(visible(f"mcp-hub resume {self._stream}"), "dim")
+        self.query_one("#call", Static).update(Text("\n").join([head, advice]))
 
     def _summary(self, id_: str) -> CallSummary | None:
         return next((call for call in (*self._feed.live, *self._feed.calls) if call.id == id_), None)

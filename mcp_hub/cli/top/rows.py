@@ -104,9 +104,9 @@ def _cell(value: object) -> Text:
 
 
 def _state(state: str) -> Text:
-    return Text(_SHOWN.get(state, state.replace("_", " ")), _STYLES.get(state, "dim"))
+    return Text(visible(_SHOWN.get(state, state.replace("_", " "))), _STYLES.get(state, "dim"))
 
 
 def _line(head: str, text: str, style: str = "") -> Text:
     said = "\n".join(visible(line) for line in hide_head(text, _LINE).splitlines())
-    return Text(f"{head}: {said}" if head and said else head or said, style)
+    return Text(visible(f"{head}: {said}" if head and said else head or said), style)

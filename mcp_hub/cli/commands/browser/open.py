@@ -11,7 +11,7 @@ import click
 from mcp_hub.app.limits import state_dir
 from mcp_hub.cli.access.background import asked
 from mcp_hub.cli.access.running import dashboard_address, running_hub
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, config_path, fail
 
 _PAGE = (
@@ -42,7 +42,7 @@ def open_dashboard(only_print: bool, config: str | None) -> None:
         fail("no_dashboard", "The running hub does not have a dashboard (hub.http.dashboard: off).", EXIT_UNAVAILABLE)
     address = dashboard_address(url, operator)
     if only_print:
-        click.echo(address)
+        put(address)
     elif webbrowser.open(_leading_to(address).as_uri()):
         say(f"opened the dashboard at {dashboard_address(url)}")
     else:

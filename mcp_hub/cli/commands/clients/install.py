@@ -25,13 +25,12 @@ from mcp_hub.cli.commands.clients import steps as common
 from mcp_hub.cli.imports.costs import measured
 from mcp_hub.cli.imports.moves import moved_servers
 from mcp_hub.cli.render.imports import print_costs
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with, load_config, quiet_logs, run_with
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
-from mcp_hub.masking import visible
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -110,7 +109,7 @@ def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, option
     planned = [step for step in planned if step not in skipped]
     common.show(planned)
     for line in moved.lines:
-        click.echo(visible(line))
+        put(line)
     if options.dry_run:
         return common.tell_problems(planned), False
     planned = [common.unless_running(step, where, options.waits) for step in planned]
@@ -179,7 +178,7 @@ def _refuse_import_only(client: Client, source: Source, where: Where) -> None:
     layout = place.layouts[-1]
     path = (place.paths.at(where) or (Path("its file"),))[0]
     say(f"{client.title}: the hub does not change its file. Put this into {path}:")
-    click.echo(snippet(path.name, place, layout, source.entry(client, layout)))
+    put(snippet(path.name, place, layout, source.entry(client, layout)))
     fail("client_import_only", f"{client.title} was not changed.", EXIT_TOOL)
 
 
@@ -191,7 +190,7 @@ def _print_links(names: Sequence[str], every: bool, loaded: Loaded, where: Where
         if link is None and names:
             fail("usage", f"{client.title} does not have install links. Those that do: {', '.join(LINKED)}.")
         if link is not None:
-            click.echo(f"{client.title}: {link}")
+            put(f"{client.title}: {link}")
     return 0
 
 

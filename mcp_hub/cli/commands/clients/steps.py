@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import click
 import msgspec
 
 from mcp_hub.app.limits import state_dir
@@ -19,7 +18,7 @@ from mcp_hub.cli.clients.plan import Step
 from mcp_hub.cli.clients.shown import difference
 from mcp_hub.cli.clients.table import CLIENTS, find_client
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_TOOL, fail
 from mcp_hub.config.findings import nearest
 from mcp_hub.masking import hide, visible
@@ -122,9 +121,9 @@ def undo() -> int:
         fail("nothing_to_undo", "There is nothing to undo.", EXIT_TOOL)
     written = WrittenEntries(state)
     for file in act.files:
-        click.echo(f"restored {visible(file.path)}" if file.before is not None else f"removed {visible(file.path)}")
+        put(f"restored {visible(file.path)}" if file.before is not None else f"removed {visible(file.path)}")
         written.remove(Path(file.path))
-    click.echo(f"Undone: {act.title}")
+    put(f"Undone: {act.title}")
     return 0
 
 
@@ -165,12 +164,10 @@ def _tell(step: Step, problem: FileRefused | None) -> None:
     if problem is not None:
         say(f"{client.title}: {problem} [{problem.code}]")
     elif step.only_moves:
-        click.echo(
-            f"{client.title}: {tables.plural(len(step.moved), 'server')} moved out of {visible(step.file.path.name)}."
-        )
+        put(f"{client.title}: {tables.plural(len(step.moved), 'server')} moved out of {visible(step.file.path.name)}.")
     elif not step.is_needed:
-        click.echo(f"{client.title}: {'the hub is already there' if step.after else 'the hub is not there'}")
+        put(f"{client.title}: {'the hub is already there' if step.after else 'the hub is not there'}")
     else:
         done = "the hub is installed" if step.after else "the hub is removed"
         restart = f". Next: {client.restart}" if client.restart and step.after else ""
-        click.echo(f"{client.title}: {done}{restart}.")
+        put(f"{client.title}: {done}{restart}.")

@@ -6,6 +6,7 @@ import click
 from click.shell_completion import ShellComplete, get_completion_class
 
 from mcp_hub.cli.completion import VARIABLE
+from mcp_hub.cli.render.output import put
 
 _HOW: Final = {
     "bash": 'eval "$(mcp-hub completion bash)"  # in ~/.bashrc',
@@ -31,4 +32,4 @@ def completion(ctx: click.Context, shell: str) -> None:
     assert made is not None
     # not its own `source`, which runs bash to see whether it is an old one: that prints the script, too
     script = ShellComplete.source(made(ctx.find_root().command, {}, "mcp-hub", VARIABLE))
-    click.echo(f"# {_HOW[shell]}\n{script}")
+    put(f"# {_HOW[shell]}\n{script}")

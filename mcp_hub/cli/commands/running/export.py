@@ -21,7 +21,7 @@ from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.reading import held_at, layout_of, read_data
 from mcp_hub.cli.clients.table import CLIENTS, find_client
 from mcp_hub.cli.commands.clients.steps import running_refusal
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with, load_config
@@ -60,7 +60,7 @@ def export(client: str | None, writes: bool, config: str | None) -> None:
     if writes:
         _write(file, layout, made)
     else:
-        click.echo(visible(hide(_document(file.path.name, layout, made))))
+        put(hide(_document(file.path.name, layout, made)))
 
 
 def _file_of(name: str) -> ClientFile:

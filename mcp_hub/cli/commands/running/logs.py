@@ -14,7 +14,7 @@ import msgspec
 from mcp_hub.app.limits import state_dir
 from mcp_hub.cli import completion
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import put_json, say
 from mcp_hub.cli.setup import check_servers, config_option, config_path, load_config, run_with
 from mcp_hub.masking import visible
 from mcp_hub.stores.server_logs.files import LogRecord, log_folder
@@ -72,7 +72,7 @@ async def _follow(reader: ServerLogReader, as_json: bool) -> int:
 def _print(records: Sequence[LogRecord], as_json: bool) -> None:
     if as_json:
         for record in records:
-            click.echo(msgspec.json.encode(record))
+            put_json(msgspec.json.encode(record))
         return
     out = tables.console()
     for record in records:
@@ -86,7 +86,7 @@ def _line(record: LogRecord) -> "Text":
     moment = tables.unix_time(record.time)
     when = record.time if moment is None else f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M:%S}"
     color = _COLORS[sum(record.server.encode(errors="replace")) % len(_COLORS)]
-    line = Text.assemble((f"{when} ", "dim"), (visible(record.server), color), (" | ", "dim"))
+    line = Text.assemble((visible(f"{when} "), "dim"), (visible(record.server), color), (" | ", "dim"))
     if record.stderr is not None:
         return line.append(visible(record.stderr))
     said = " ".join([record.event, *(f"{key}={value}" for key, value in record.data.items())])

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import fail
 
 _MODE_LINE = "# yaml-language-server: $schema="
@@ -26,7 +26,7 @@ def schema(target: str | None) -> None:
 
     text = msgspec.json.format(msgspec.json.encode(json_schema()), indent=2).decode()
     if target is None:
-        click.echo(text)
+        put(text)
         return
     path = Path(target).absolute()
     try:
@@ -34,4 +34,4 @@ def schema(target: str | None) -> None:
     except OSError as problem:
         fail("output_unwritable", f"{path} cannot be written: {problem.strerror}. Choose another file with --write.")
     say(f"Wrote {path}. Put this at the top of servers.yaml; the path may be relative to it:")
-    click.echo(f"{_MODE_LINE}{path}")
+    put(f"{_MODE_LINE}{path}")

@@ -13,10 +13,9 @@ import click
 
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.cli.commands.running.units import MARK, HubService, ServicePlan, plan
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, config_path, fail, load_config
 from mcp_hub.files import LARGEST_OWN, read_file
-from mcp_hub.masking import visible
 
 _SECONDS: Final = 30
 _CACHES: Final = ("/uv/archive-v", "/.cache/uv/", "/pipx/.cache/")
@@ -49,7 +48,7 @@ def install(dry_run: bool, config: str | None) -> None:
         )
     made = _plan(place)
     if dry_run:
-        click.echo(visible(f"# {made.file}\n{made.text.decode()}"))
+        put(f"# {made.file}\n{made.text.decode()}")
         _print_commands(made.starts)
         return
     _check_ours(made.file)
@@ -88,12 +87,12 @@ def status() -> None:
     if not made.file.exists():
         say("The service is not installed. Install it with mcp-hub service install.")
         raise SystemExit(EXIT_UNAVAILABLE)
-    click.echo(visible(f"installed: {made.file}"))
+    put(f"installed: {made.file}")
     if not _has(made):
-        click.echo(f"running: unknown, because {made.asks[0]} is not there, or does not manage this session")
+        put(f"running: unknown, because {made.asks[0]} is not there, or does not manage this session")
         raise SystemExit(EXIT_UNAVAILABLE)
     runs = _run(made.asks).returncode == 0
-    click.echo(f"running: {'yes' if runs else 'no'}")
+    put(f"running: {'yes' if runs else 'no'}")
     raise SystemExit(0 if runs else EXIT_UNAVAILABLE)
 
 
@@ -141,4 +140,4 @@ def _run(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
 
 def _print_commands(commands: Sequence[Sequence[str]]) -> None:
     for command in commands:
-        click.echo(visible(shlex.join(command)))
+        put(shlex.join(command))

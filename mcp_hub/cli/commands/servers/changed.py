@@ -6,14 +6,12 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-import click
-
 from mcp_hub.cli.access.running import running_hub
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import agrees, put, say
 from mcp_hub.cli.servers_file.servers_file import Change, EditRefused, ServersFile
 from mcp_hub.cli.setup import EXIT_CONFIG, fail, fail_with
 from mcp_hub.errors import ConfigError
-from mcp_hub.masking import hide, visible
+from mcp_hub.masking import hide
 
 
 def found_file(config: str | None) -> ServersFile:
@@ -46,7 +44,7 @@ def end_with(error: ConfigError) -> NoReturn:
         fail_with(error)
     say(hide(str(error)))
     if error.snippet:
-        click.echo(visible(hide(error.snippet)))
+        put(hide(error.snippet))
     raise SystemExit(EXIT_CONFIG)
 
 
@@ -71,6 +69,6 @@ def confirm(question: str, *, yes: bool, default: bool = True) -> None:
         return
     if not sys.stdin.isatty():
         fail("no_terminal", "The command cannot ask: stdin is not a terminal. Add --yes.")
-    if not click.confirm(question, default=default, err=True):
+    if not agrees(question, default=default):
         say("Nothing is changed.")
         raise SystemExit(1)

@@ -9,7 +9,7 @@ import click
 
 from mcp_hub.cli.commands.servers.changed import existing_file, report
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import agrees, say
 from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import EXIT_CONFIG, config_option, fail
 from mcp_hub.config.load.load import load
@@ -30,7 +30,7 @@ def edit(config: str | None) -> None:
         if _is_right(file):
             report(file, "The configuration is valid")
             return
-        if not sys.stdin.isatty() or not click.confirm("Edit again?", default=True, err=True):
+        if not sys.stdin.isatty() or not agrees("Edit again?", default=True):
             raise SystemExit(EXIT_CONFIG)
 
 

@@ -19,7 +19,7 @@ from mcp_hub.cli.imports.found import FoundServers, of_clients, of_file
 from mcp_hub.cli.imports.plan import ImportPlan, planned
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.imports import data_of, print_costs, print_plan
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import agrees, say
 from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets
 from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import config_option, fail, quiet_logs
@@ -116,7 +116,7 @@ def _is_to_count(yes: bool) -> bool:
     if yes:
         return True
     said = "Start these servers once, to measure what their tools cost in tokens?"
-    return sys.stdin.isatty() and click.confirm(said, default=True, err=True)
+    return sys.stdin.isatty() and agrees(said, default=True)
 
 
 def _found(sources: Sequence[str], where: Where, places: ValuePlaces) -> FoundServers:

@@ -11,7 +11,7 @@ from mcp_hub.cli.commands.servers.import_servers import carry_out, plan_of
 from mcp_hub.cli.imports.asked_inputs import is_anybody_there
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.imports import print_plan
-from mcp_hub.cli.render.output import say
+from mcp_hub.cli.render.output import agrees, answer, say
 from mcp_hub.cli.servers_file.servers_file import PutServer, ServersFile
 from mcp_hub.cli.setup import config_option, fail
 from mcp_hub.config.load.load import usual_place
@@ -42,7 +42,7 @@ def init(yes: bool, config: str | None) -> None:
     plan = plan_of((), file)
     if plan.taken:
         print_plan(plan)
-        if yes or click.confirm(f"Import {tables.plural(len(plan.taken), 'server')}?", default=True, err=True):
+        if yes or agrees(f"Import {tables.plural(len(plan.taken), 'server')}?", default=True):
             carry_out(plan)
             tell_next(file, are_imported=True)
             return
@@ -60,15 +60,13 @@ def init(yes: bool, config: str | None) -> None:
 def _asked() -> dict[str, JsonObject]:
     """The servers of three answers; a clock if there is none."""
     servers: dict[str, JsonObject] = {}
-    if click.confirm("Add a clock with time zones (mcp-server-time)?", default=True, err=True):
+    if agrees("Add a clock with time zones (mcp-server-time)?", default=True):
         servers["time"] = _TIME
-    folder = click.prompt(
-        "A folder whose files tools may read and write (empty: none)", default="", show_default=False, err=True
-    )
+    folder = answer("A folder whose files tools may read and write (empty: none)", "")
     if folder.strip():
         path = os.path.abspath(os.path.expanduser(folder.strip()))
         servers["files"] = {"command": "npx", "args": [*_FILES, path.replace("${", "$${")]}
-    url = click.prompt("The URL of a remote MCP server (empty: none)", default="", show_default=False, err=True).strip()
+    url = answer("The URL of a remote MCP server (empty: none)", "").strip()
     if url:
         servers[(urlsplit(url).hostname or "remote").removeprefix("www.").partition(".")[0]] = {"url": url}
     return servers or {"time": _TIME}

@@ -1,0 +1,89 @@
+"""Texts that are not ours on a terminal: nothing in them is obeyed, whichever way they come."""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from mcp_hub.masking import visible, visible_json
+from tests.unit.cli.command import COMMAND, command_env
+
+EVIL = (
+    "\x1b[2J\x1b]0;title\x07\x1b]8;;https://evil.example\x1b\\link\x1b]8;;\x1b\\\x1b]52;c;ZXZpbA==\x07\x9b31m\x9d0;t\x9c"
+    "\u202etxt.exe\u2066\u2069\u061c\u200f\u2028\u2029\ufeff\r\b\x7f\x00\U000e0041\ufff9"
+)
+"""Escape sequences (CSI, titles, hyperlinks OSC 8, the clipboard OSC 52), C1 codes, directions, breaks, tags."""
+SECONDS = 60
+
+
+def is_obeyed(char: str) -> bool:
+    return char not in "\n\t" and unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+def test_what_a_terminal_obeys_is_spelled_out() -> None:
+    shown = visible(EVIL + "\ud800 plain é 中 \U0001f600\r\n\ttab")
+    assert not [char for char in shown if is_obeyed(char)]
+    assert shown.startswith("\\x1b[2J") and "\\u202e" in shown and "\\U000e0041" in shown and "\\ud800" in shown
+    assert shown.endswith(" plain é 中 \U0001f600\n\ttab")
+    assert visible(shown) == shown
+
+
+def test_json_on_a_terminal_is_the_same_data_without_control_characters() -> None:
+    data = {EVIL: [EVIL, "é\n\t\\"], "a": 1}
+    text = json.dumps(data, ensure_ascii=False, indent=1).replace("\n", "\r\n").encode()
+    shown = visible_json(text)
+    assert json.loads(shown) == data
+    assert not [char for char in shown.decode() if is_obeyed(char)]
+
+
+def on_terminal(home: Path, *args: str, keys: bytes = b"") -> str:
+    """What a terminal gets of the command; `keys` are typed once it asks."""
+    leader, follower = pty.openpty()
+    env = {**command_env(home), "HOME": str(home), "TERM": "xterm", "XDG_CONFIG_HOME": str(home / ".config")}
+    with subprocess.Popen(
+        [*COMMAND, *args], stdin=follower, stdout=follower, stderr=follower, env=env, cwd=home
+    ) as run:
+        os.close(follower)
+        os.write(leader, keys)
+        seen = b""
+        try:
+            while select.select([leader], [], [], SECONDS)[0] and (part := os.read(leader, 65536)):
+                seen += part
+        except OSError:  # the end of a terminal on Linux
+            pass
+        finally:
+            run.kill()
+            os.close(leader)
+    return seen.decode("utf-8", "replace")
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
+@pytest.mark.parametrize("is_secret", [False, True])
+def test_question_of_a_file_is_only_text(tmp_path: Path, is_secret: bool) -> None:
+    asked = {"id": "key", "type": "promptString", "description": f"Key {EVIL}", "default": EVIL, "password": is_secret}
+    servers = {f"a {EVIL}": {"command": "x", "args": ["${input:key}", EVIL], "env": {f"B{EVIL}": EVIL}, EVIL: 1}}
+    (tmp_path / ".vscode").mkdir()
+    (tmp_path / ".vscode" / "mcp.json").write_text(json.dumps({"inputs": [asked], "servers": servers}))
+    seen = on_terminal(tmp_path, "import", ".vscode/mcp.json", "--no-count", keys=b"value\nn\n")
+    assert "Key" in seen and "\\x1b]52" in seen
+    ours = seen.replace("\r\n", "\n")
+    for style in ("\x1b[0m", "\x1b[1m", "\x1b[31m"):
+        ours = ours.replace(style, "")
+    assert not [char for char in ours if is_obeyed(char)], repr(ours)
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
+@pytest.mark.parametrize("args", [("import", f"no-{EVIL.replace(chr(0), '')}.json"), (f"x{EVIL.replace(chr(0), '')}",),
+                                  ("call", "a", "--args-json", f"@{EVIL.replace(chr(0), '')}"),
+                                  ("add", f"--{EVIL.replace(chr(0), '')}", "x")])  # fmt: skip
+def test_words_of_the_command_line_are_only_text(tmp_path: Path, args: tuple[str, ...]) -> None:
+    seen = on_terminal(tmp_path, *args).replace("\r\n", "\n")
+    assert seen and not [char for char in seen if is_obeyed(char)], repr(seen)

@@ -29,6 +29,8 @@ _NOISE: Final = frozenset(
 of its client. Nobody needs to hear of them."""
 _DISABLED: Final = "it is disabled there"
 _NO_FILES: Final = "{file:…} stays text, because a file of a project reads no files of yours. Set the value yourself."
+_SOURCES: Final = frozenset(("command", "url"))
+_NO_SOURCE: Final = "it has neither a command nor a URL. Functions and skills are for the hub's own configuration"
 _PROJECT_CLIENT: Final = "claude-code"
 
 
@@ -99,6 +101,8 @@ def of_file(path: Path, where: Where, places: ValuePlaces) -> FoundServers:
     for name, own in servers.items():
         if _is_disabled(own):
             found.skipped.append(SkippedServer(name, str(path), _DISABLED))
+        elif not _SOURCES & own.keys():
+            found.skipped.append(SkippedServer(name, str(path), _NO_SOURCE))
         else:
             found.servers.append(FoundServer(name, _plain(own), str(path), path.stem))
     return found
@@ -141,6 +145,9 @@ def _take_file(found: FoundServers, file: ClientFile, source: str, where: Where,
         if folder is None and names_a_file(raw[key], client):
             report.warn(("servers", key), "invalid_placeholder", _NO_FILES)
     for key, own in in_our_keys(wanted, whole, file.path, where.env, places, report, is_users=is_users).items():
+        if not _SOURCES & own.keys():
+            found.skipped.append(SkippedServer(key, source, _NO_SOURCE))
+            continue
         place = _key_path(data, file.place, key)
         found.servers.append(FoundServer(key, _plain(own), source, client, _left_out(report, key), file.path, place))
     found.problems += report.located(one for one in report.warnings if one.code != "ignored_key")

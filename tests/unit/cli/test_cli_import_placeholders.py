@@ -110,3 +110,11 @@ def test_name_of_a_folder_is_only_a_text(home: Path, folder: str) -> None:
     servers, _ = imported(home, f"{folder}/.vscode/mcp.json", text)
     assert looked_up(servers) == set()
     assert str(home / folder).replace("${", "$${") == servers["a"]["args"][0]
+
+
+@pytest.mark.parametrize("source", ["work/.mcp.json", "work/any.json", ".cursor/mcp.json"])
+def test_file_of_a_client_names_no_functions_and_no_folders_of_skills(home: Path, source: str) -> None:
+    servers = {"a": {"local": "evil:registry"}, "b": {"skills": "/"}, "c": {"command": "x"}}
+    made, done = imported(home, source, json.dumps({"mcpServers": servers}))
+    assert list(made) == ["c"]
+    assert "not taken: a" in done.stderr and "not taken: b" in done.stderr

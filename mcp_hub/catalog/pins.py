@@ -48,6 +48,7 @@ _RESERVED: Final = (*_PREFIXED.values(), _TOOL, INSTRUCTIONS)
 MOST_TOOLS: Final = 20_000  # pins of one server: two full lists of the largest; what is new beyond is never approved
 MOST_DEFINITION: Final = 32 << 10  # bytes of a definition that is kept to be shown beside the next one
 _MOST_TEXT: Final = 8 << 20  # bytes of all definitions that are kept of one server
+_MOST_INSTRUCTIONS: Final = 16_384  # characters of instructions that are kept to be shown
 _FIELD_HASH: Final = 16
 _WRITTEN_HASH: Final = 32  # hex digits: half of SHA-256, which nobody can meet on purpose either
 _VERSION: Final = 1
@@ -185,11 +186,14 @@ def pinned_instructions(text: str) -> RawObject:
     """The instructions of a server as a pin is of them; half a character in them is spelled out.
 
     Those of another hub count up to its opening: the servers that it names after that come and go, and of them nothing
-    reaches a model.
+    reaches a model. Of long ones the hash counts.
     """
     before, opening, _ = text.partition(OPENING)
     if opening and first_sentence(before + opening, MAX_PURPOSE) == first_sentence(text, MAX_PURPOSE):
         text = before + opening
+    if len(text) > _MOST_INSTRUCTIONS:
+        digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        text = f"{len(text)} characters, too long to be kept; SHA-256 {digest}"
     return {_INSTRUCTIONS: Raw(msgspec.json.encode(text.encode("utf-8", "backslashreplace").decode()))}
 
 

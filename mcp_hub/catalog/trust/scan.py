@@ -25,6 +25,7 @@ from mcp_hub.types import Kind, RawObject
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _DISTINCT = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+)+|[a-z0-9]+(?:[A-Z][a-z0-9]+)+")
 _SHORTEST: Final = 6
+_MOST_INSTRUCTIONS: Final = 65_536  # characters that are looked through: models get the first 120 at most
 _ABOUT_USE = re.compile(
     r"\b(?:before|after|instead\s+of|prior\s+to|when(?:ever)?|while)\s+(?:you\s+)?(?:us(?:e|ing)|call(?:ing)?|"
     r"invok(?:e|ing)|run(?:ning)?)\s+(?:the\s+|any\s+)?[`'\"]?(?P<name>[A-Za-z_][A-Za-z0-9_-]*)",
@@ -85,7 +86,8 @@ def inspected(view: CatalogView, upstreams: Mapping[str, Upstream]) -> tuple[lis
     """The texts for an `Inspector`: the definitions of a view, and the instructions that are not held back."""
     entries = [entry for kind in _INSPECTED for entry in view.entries(kind)]
     snapshots = {name: upstream.snapshot() for name, upstream in upstreams.items() if (None, name) not in view.withheld}
-    return entries, {name: own.instructions for name, own in snapshots.items() if own is not None and own.instructions}
+    texts = {name: own.instructions for name, own in snapshots.items() if own is not None and own.instructions}
+    return entries, {name: text[:_MOST_INSTRUCTIONS] for name, text in texts.items()}
 
 
 def flags_of(fields: RawObject) -> list[Flag]:

@@ -13,7 +13,7 @@ from mcp_hub.catalog.routes import route
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.catalog.trust import approvals as module
 from mcp_hub.catalog.trust.approvals import record_key
-from mcp_hub.catalog.trust.scan import Inspector
+from mcp_hub.catalog.trust.scan import Inspector, inspected
 from mcp_hub.errors import NotApproved
 from mcp_hub.types import Era, JsonObject, Kind, Snapshot
 from tests.unit.catalog.approved_hub import CONFIG, Hub, approve, call, running, until
@@ -142,6 +142,16 @@ async def test_instructions_that_only_pretend_to_be_of_a_hub_are_compared_as_a_w
     assert hub.found() == {"server:instructions": "changed"}
 
 
+async def test_long_instructions_are_compared_to_their_end_and_kept_as_a_hash(tmp_path: Path) -> None:
+    hub = Hub(tmp_path)
+    asked(hub, listed(instructions="word " * 100_000))
+    asked(hub, listed(instructions="word " * 100_000 + "\ud800"))
+    assert hub.found() == {"server:instructions": "changed"}
+    hub.approvals.close()
+    pin = read(hub.store.read(record_key(CONFIG, "a"))).tools["server:instructions"]
+    assert pin.offered is not None and b"500001 characters" in bytes(pin.offered.definition)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("policy", ["warn", "off"])
 async def test_texts_that_changed_are_passed_on_where_they_are_not_blocked(tmp_path: Path, policy: Policy) -> None:
     hub = Hub(tmp_path, policy)
@@ -263,3 +273,17 @@ async def test_prompts_of_two_servers_that_look_alike_are_flagged(tmp_path: Path
     hub.b.lists(Snapshot("b", Era.MODERN, {Kind.PROMPT: (raw({"name": "dерloy"}),)}))
     entries = hub.catalog.view(None).entries(Kind.PROMPT)
     assert [(one.tool, one.flag.kind) for one in Inspector().inspect(entries)] == [("prompt:dерloy", "lookalike")]
+
+
+async def test_instructions_are_searched_as_far_as_they_can_matter(tmp_path: Path) -> None:
+    hub = Hub(tmp_path, "off")
+    asked(hub, listed(instructions="<IMPORTANT> " + "word " * 1_000_000))
+    _, texts = inspected(hub.catalog.view(None), {"a": hub.a, "b": hub.b})
+    assert len(texts["a"]) == 65_536 and texts["a"].startswith("<IMPORTANT>")
+
+
+async def test_instructions_that_are_held_back_are_not_searched(tmp_path: Path) -> None:
+    hub = Hub(tmp_path)
+    asked(hub, listed())
+    asked(hub, listed(instructions="<IMPORTANT>"))
+    assert inspected(hub.catalog.view(None), {"a": hub.a})[1] == {}

@@ -4,7 +4,8 @@ Only the OAuth error of an answer is shown: anything else may hold a token, a co
 """
 
 import re
-from typing import Final
+from typing import Final, TypeVar
+from urllib.parse import parse_qsl
 
 import httpx2
 import msgspec
@@ -25,6 +26,12 @@ _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,16384}")
 _LONGEST: Final = 10 * 365 * 86400
 """Seconds of life that are believed."""
 _SHOWN: Final = 200
+_BEARER: Final = "bearer"
+_MOST_FIELDS: Final = 100
+"""Of a form that is read."""
+_LISTS: Final = frozenset(("authorization_servers", "redirect_uris", "grant_types", "response_types"))
+"""Members that are lists, besides those that name what is supported (RFC 7591 §2, 9728 §2)."""
+_T = TypeVar("_T", bound=msgspec.Struct)
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _LONGEST_CHALLENGE: Final = 8192
 _SCHEME: Final = re.compile(r"(?:^|,)\s*bearer(?:\s+|$)", re.IGNORECASE)
@@ -42,13 +49,13 @@ class Issued(msgspec.Struct, frozen=True):
 
 
 class _Answer(msgspec.Struct):
-    """Some servers write seconds as text or with fractions, and some leave the type of a bearer token out."""
+    """Some servers write seconds as text or with fractions, scopes as a list, and leave the type of the token out."""
 
     access_token: str = ""
-    token_type: str = "bearer"
+    token_type: str | None = None
     expires_in: msgspec.Raw = msgspec.Raw(b"null")
     refresh_token: str | None = None
-    scope: str | None = None
+    scope: str | list[str] | None = None
 
 
 class _Refusal(msgspec.Struct):
@@ -80,17 +87,33 @@ def issued(response: httpx2.Response, what: str) -> Issued:
     """The tokens that an endpoint gave out, masked by `hide` from now on; `what` was asked. Raises `LoginFailed`."""
     if response.status_code not in GIVEN:
         raise refusal(response, what)
-    try:
-        answer = msgspec.json.decode(response.content, type=_Answer)
-    except UNREADABLE:
-        answer = _Answer()
-    if not is_usable(answer.access_token) or answer.token_type.lower() != "bearer":
+    answer = _decoded(response, _Answer)
+    if not is_usable(answer.access_token) or (answer.token_type or _BEARER).lower() != _BEARER:
         about = _described(_refusal(response))
         why = f": {about}" if about else ""
         where = origin(str(response.request.url))
         raise LoginFailed(f"{where} answered with no bearer token{why}", is_final=False)
     learn(text for text in (answer.access_token, answer.refresh_token) if text)
-    return Issued(answer.access_token, _seconds(bytes(answer.expires_in)), answer.refresh_token, answer.scope)
+    seconds = _seconds(bytes(answer.expires_in))
+    return Issued(answer.access_token, seconds, answer.refresh_token or None, _joined(answer.scope))
+
+
+def repaired(response: httpx2.Response) -> httpx2.Response:
+    """The answer with metadata or a client as the OAuth client reads it; one that it could read as it is.
+
+    Members that are null are left out, scopes in a list become a text, and a text where a list is expected a list.
+    """
+    try:
+        members = msgspec.json.decode(response.content, type=dict[str, object])
+    except UNREADABLE:
+        return response
+    fit = {name: _fit(name, value) for name, value in members.items() if value is not None}
+    if fit == members:
+        return response
+    headers = [(name, value) for name, value in response.headers.raw if name.lower() != b"content-length"]
+    return httpx2.Response(
+        response.status_code, headers=headers, content=msgspec.json.encode(fit), request=response.request
+    )
 
 
 def refusal(response: httpx2.Response, what: str) -> LoginFailed:
@@ -113,10 +136,39 @@ def said(text: str) -> str:
 
 
 def _refusal(response: httpx2.Response) -> _Refusal:
+    return _decoded(response, _Refusal)
+
+
+def _decoded(response: httpx2.Response, type_: type[_T]) -> _T:
+    """The members of an answer, which may be a form as those of GitHub; without any if it cannot be read."""
     try:
-        return msgspec.json.decode(response.content, type=_Refusal)
+        return msgspec.json.decode(response.content, type=type_)
     except UNREADABLE:
-        return _Refusal()
+        pass
+    try:
+        form = dict(parse_qsl(response.content.decode(), max_num_fields=_MOST_FIELDS))
+        return msgspec.convert({name: _raw(type_, name, value) for name, value in form.items()}, type_)
+    except (ValueError, msgspec.ValidationError):
+        return type_()
+
+
+def _raw(type_: type, name: str, value: str) -> object:
+    """A text of a form; encoded where the member is."""
+    is_encoded = any(field.name == name and field.type is msgspec.Raw for field in msgspec.structs.fields(type_))
+    return msgspec.Raw(msgspec.json.encode(value)) if is_encoded else value
+
+
+def _joined(scope: str | list[str] | None) -> str | None:
+    return " ".join(scope) if isinstance(scope, list) else scope
+
+
+def _fit(name: str, value: object) -> object:
+    if name == "scope" and isinstance(value, list):
+        return " ".join(text for text in value if isinstance(text, str))
+    is_list = name in _LISTS or (name.endswith("_supported") and value not in ("true", "false"))
+    if isinstance(value, str) and is_list:
+        return value.split()
+    return value
 
 
 def _described(found: _Refusal) -> str:

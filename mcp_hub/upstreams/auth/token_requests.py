@@ -11,7 +11,7 @@ import httpx2
 import msgspec
 
 from mcp_hub.upstreams.auth.addresses import Addresses
-from mcp_hub.upstreams.auth.answers import BUSY, GIVEN, UNREADABLE, issued, refusal
+from mcp_hub.upstreams.auth.answers import BUSY, GIVEN, UNREADABLE, issued, refusal, repaired
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant, LoginFailed
 from mcp_hub.wire.responses import JSON, origin
 
@@ -76,7 +76,7 @@ class TokenRequests:
         if not response.is_redirect and wanted == _CLIENT and response.status_code not in GIVEN:
             raise refusal(response, "register the hub as a client")
         self._judge(response, wanted)
-        return response
+        return repaired(response) if response.status_code in GIVEN else response
 
     def failed(self, reason: str) -> LoginFailed:
         """The login failed for this reason; not permanently if the answers may be different tomorrow."""

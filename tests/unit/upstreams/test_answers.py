@@ -1,15 +1,17 @@
 """What servers and authorization servers answer: taken however they write it, and never shown."""
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.clock import wall_time
-from mcp_hub.upstreams.auth.answers import challenge, challenge_of
+from mcp_hub.upstreams.auth.answers import challenge, challenge_of, repaired
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.auth.store import GrantStore
 from tests.unit.upstreams.authorization import Authorization, machine
@@ -54,11 +56,13 @@ async def test_the_life_of_a_token_is_believed_within_bounds(
 @pytest.mark.parametrize(
     "answer",
     [
-        f"access_token={SECRET}&token_type=bearer".encode(),
+        f"access_token={SECRET}&token_type=mac".encode(),
+        f"access_token={SECRET}%0a&token_type=bearer".encode(),
+        f"code={SECRET}".encode(),
         {"accessToken": SECRET},
         {"access_token": f"{SECRET}\n"},
         {"access_token": SECRET, "token_type": "mac"},
-        {"access_token": SECRET, "scope": [SECRET]},
+        {"access_token": SECRET, "scope": [7]},
         b"\xff" + SECRET.encode(),
         b"[" * 100_000,
     ],
@@ -67,6 +71,46 @@ async def test_what_is_no_token_is_one_sentence_without_its_content(tmp_path: Pa
     guard = Authorization(token_answer=(200, answer))
     async with serving(guard) as server:
         assert await refused(server, GrantStore(tmp_path)) == f"{guard.base} answered with no bearer token"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("answer", "scope", "life"),
+    [
+        (b"access_token=a-1&token_type=bearer&scope=repo%20gist&expires_in=3600&refresh_token=r-1", "repo gist", 3600),
+        (b"access_token=a-1&scope=&token_type=bearer", None, None),
+        ({"access_token": "a-1", "scope": ["a", "b"], "expires_in": 60}, "a b", 60),
+        ({"access_token": "a-1", "scope": [], "token_type": None}, None, None),
+        ({"access_token": "a-1", "scope": None, "refresh_token": None, "id_token": None}, None, None),
+    ],
+)
+async def test_token_is_taken_from_a_form_and_scopes_from_a_list(
+    tmp_path: Path, answer: Any, scope: str | None, life: int | None
+) -> None:
+    async with serving(Authorization(token_answer=(200, answer))) as server:
+        grant = await logged_in(server, GrantStore(tmp_path))
+    assert (grant.access_token, grant.scope or None) == ("a-1", scope)
+    assert (grant.expires_at is None) == (life is None)
+
+
+def answered(members: object) -> Any:
+    request = httpx2.Request("GET", "https://auth.example.com/")
+    return json.loads(repaired(httpx2.Response(200, json=members, request=request)).content)
+
+
+def test_metadata_and_clients_are_repaired_where_they_can_be() -> None:
+    assert answered({"issuer": "x", "scopes_supported": "a b", "jwks_uri": None}) == {
+        "issuer": "x",
+        "scopes_supported": ["a", "b"],
+    }
+    assert answered({"authorization_servers": "https://a"}) == {"authorization_servers": ["https://a"]}
+    assert answered({"client_id": "c", "scope": ["a", "b"], "redirect_uris": "http://x/"}) == {
+        "client_id": "c",
+        "scope": "a b",
+        "redirect_uris": ["http://x/"],
+    }
+    for same in ({"issuer": "x", "client_id_metadata_document_supported": "true"}, [1], {"scope": "a"}):
+        assert answered(same) == same
 
 
 TOKEN, CLIENT = "token_answer", "client_answer"

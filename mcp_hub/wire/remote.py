@@ -74,7 +74,7 @@ class HttpStreams(Protocol):
 class RemoteWire(ABC):
     """A `Wire` over HTTP; its tasks run in `tasks`. `server` is what messages call it.
 
-    `limit`: bytes of one message that comes in. `http` must not follow redirects.
+    `limit`: bytes of one message that comes in. `http` must not follow redirects to another origin.
     """
 
     is_pipe = False

@@ -383,11 +383,15 @@ async def _own_hub(loaded: "Loaded", started: "Loaded", wait: float, profile: st
 
 
 def _check_options() -> None:
-    """Raises `UsageError` for options that are about servers of the command itself."""
+    """Raises `UsageError` for options that are about servers of the command itself; a file is only not used."""
     context = click.get_current_context()
     for name in _OF_OWN_SERVERS:
         is_about_file = name == "config" and context.command.name == "check"
-        if not is_about_file and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        if is_about_file or context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        if name == "config":
+            click.echo("Note: --config is not used with --url: the hub there has its own.", err=True)
+        else:
             raise click.UsageError(
                 f"--{name} is about servers that the command starts itself. It cannot be used with --url."
             )

@@ -84,6 +84,7 @@ class StdioConnection:
     child: Child | None = None
     peer: Peer | None = None
     lost_session = False  # the session is the process
+    notes: Sequence[str] = ()
 
     def successor(self) -> None:
         """None: a process takes over no session."""

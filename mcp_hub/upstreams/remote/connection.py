@@ -13,6 +13,7 @@ import httpx2
 from msgspec.structs import replace
 
 from mcp_hub.errors import HttpRefused, StartFailed
+from mcp_hub.masking import hide
 from mcp_hub.types import Cause, Era
 from mcp_hub.upstreams.auth.access import Access, AuthorizedClient, Denial
 from mcp_hub.upstreams.auth.grants import LoginFailed
@@ -21,7 +22,7 @@ from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused, 
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import CONNECTION_LOST, not_settled
-from mcp_hub.upstreams.remote.http_client import USER_AGENT, Transport
+from mcp_hub.upstreams.remote.http_client import USER_AGENT, RemoteClient
 from mcp_hub.upstreams.remote.session_check import NewSession, SessionCheck
 from mcp_hub.wire.http import HttpWire
 from mcp_hub.wire.remote import AT_ONCE, HttpStreams, RemoteWire
@@ -83,7 +84,7 @@ class HttpConnection:
         self._wish = wish
         self._access = access
         self._denied: Denial | None = None  # why the login is of no use
-        self._http: httpx2.AsyncClient | None = None
+        self._http: RemoteClient | None = None
         self._wire: RemoteWire | None = None
         self._check: SessionCheck | None = None
 
@@ -91,6 +92,13 @@ class HttpConnection:
     def stderr(self) -> Iterable[str]:
         """None: nobody sees what the server writes."""
         return ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Where the server redirects requests to, if it does."""
+        target = self._http.moved_to if self._http is not None else None
+        said = f"it redirects requests to {target!r}: put that into the url, which saves one request for each"
+        return () if target is None else (hide(said),)
 
     @property
     def lost_session(self) -> bool:
@@ -286,8 +294,8 @@ async def _closed(http: httpx2.AsyncClient) -> None:
         await http.aclose()
 
 
-def _client(spec: HttpSpec, begun: NewSession | None = None) -> httpx2.AsyncClient:
-    """A client that follows no redirect, verifies certificates, and waits for an answer as long as it takes."""
+def _client(spec: HttpSpec, begun: NewSession | None = None) -> RemoteClient:
+    """A client that verifies certificates, and waits for an answer as long as it takes."""
     cookies = begun.cookies if begun is not None else None
     # a compressed stream could be flushed late
     headers = httpx2.Headers({"user-agent": USER_AGENT, "accept-encoding": "identity"})
@@ -295,5 +303,4 @@ def _client(spec: HttpSpec, begun: NewSession | None = None) -> httpx2.AsyncClie
     limits = httpx2.Limits(
         max_connections=AT_ONCE + _SPARE, max_keepalive_connections=_MOST_IDLE, keepalive_expiry=_IDLE
     )
-    timeout = httpx2.Timeout(None, connect=_CONNECT)
-    return httpx2.AsyncClient(transport=Transport(spec.url, limits), headers=headers, timeout=timeout, cookies=cookies)
+    return RemoteClient(spec.url, limits, headers, _CONNECT, cookies)

@@ -1,6 +1,6 @@
 """One connection to one server, of whatever transport: what a supervisor needs of it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import anyio.abc
@@ -14,7 +14,8 @@ class Connection(Protocol):
 
     `pid` is the process behind it, if the hub started one; `stderr` has the last lines that the server wrote for
     people. `can_retry`: whether another start may go better; not, say, when the command does not exist.
-    `lost_session`: whether it ended because the server has forgotten the session, and nothing worse.
+    `lost_session`: whether it ended because the server has forgotten the session, and nothing worse. `notes` are
+    warnings about an open connection.
     """
 
     @property
@@ -25,6 +26,8 @@ class Connection(Protocol):
     def can_retry(self) -> bool: ...
     @property
     def lost_session(self) -> bool: ...
+    @property
+    def notes(self) -> Sequence[str]: ...
 
     def successor(self) -> "Connection | None":
         """The connection that takes over the session which was begun in place of a lost one, if there is one."""

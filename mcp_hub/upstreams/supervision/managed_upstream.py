@@ -186,6 +186,7 @@ class ManagedUpstream(Supervisor):
     def status(self) -> UpstreamStatus:
         life, last, connection, peer = self._life, self._lists.last, self._connection, self._connected
         known = peer.info if peer else last
+        notes = connection.notes if peer and connection else ()
         state, reason, code, failures = life.state, life.reason, life.code, life.streak
         if peer is not None and peer.signs.is_bad and state is UpstreamState.READY:
             state, failures, bad = UpstreamState.BACKING_OFF, peer.signs.failures, peer.signs.reason
@@ -200,7 +201,7 @@ class ManagedUpstream(Supervisor):
             restarts=life.restarts,
             pid=connection.pid if peer and connection else None,
             stderr=(tuple(connection.stderr) if connection else ()) or (() if peer else self._last_output),
-            warnings=tuple(map(hide, last.snapshot.warnings)) if last else (),
+            warnings=tuple(map(hide, (*notes, *(last.snapshot.warnings if last else ())))),
             listed_at=last.at if last else None,
             asks=peer is not None and peer.is_interactive,
             rests=life.rests,

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,6 +65,7 @@ class ToyConnection:
     pid = 7
     can_retry = True
     lost_session = False
+    notes: Sequence[str] = ()
 
     def __init__(self, toys: Toys) -> None:
         self.stderr: Iterable[str] = ()

@@ -41,7 +41,7 @@ def client_of(server: ServerSettings) -> ClientRegistration | None:
         return None
     own = server.oauth
     if own is None:
-        return ClientRegistration()
+        return ClientRegistration(ca=server.tls.ca)
     return ClientRegistration(
         client_id=own.client_id,
         client_secret=own.client_secret.get_secret_value() if own.client_secret is not None else None,
@@ -53,6 +53,7 @@ def client_of(server: ServerSettings) -> ClientRegistration | None:
         scopes=tuple(own.scopes),
         redirect_port=own.redirect_port,
         is_machine=own.grant == "client_credentials",
+        ca=server.tls.ca,
     )
 
 

@@ -176,6 +176,7 @@ def _remote(
         era=_pinned(server),
         line_limit=settings.hub.limits.line,
         apps=server.apps,
+        ca=server.tls.ca,
     )
     return partial(HttpConnection, name, spec, eras, logins.access(name, server) if logins is not None else None)
 

@@ -90,7 +90,21 @@ SERVERS: Final = table(
         "The host of `url` did not answer in time.",
         "Check `url`, firewalls, and the proxies of the environment.",
     ),
-    tls_failed=("The TLS handshake failed.", "Check the certificate; SSL_CERT_FILE may name another authority."),
+    tls_failed=("The TLS handshake failed.", "Check that `url` and its port are those of an HTTPS server."),
+    tls_unknown_issuer=(
+        "The certificate of the server is signed by an authority that is not trusted here.",
+        "Name the certificate of that authority: `tls: {ca: FILE}` of the server, or SSL_CERT_FILE or "
+        "NODE_EXTRA_CA_CERTS in the hub's environment.",
+    ),
+    tls_wrong_host=(
+        "The certificate of the server is for another host.",
+        "Use a host in `url` that the certificate names.",
+    ),
+    tls_expired=(
+        "The certificate of the server has expired or is not valid yet.",
+        "Renew it, or correct the clock of this machine.",
+    ),
+    ca_unreadable=("The file of `tls: {ca: FILE}` cannot be used.", "Name a file of certificates in PEM form."),
     proxy_failed=("The proxy refused the connection.", "Check the proxies of the environment."),
     invalid_proxy=("A proxy of the environment cannot be used.", "Correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY."),
     unreachable=(

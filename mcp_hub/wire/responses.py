@@ -28,6 +28,14 @@ DENIED: Final = (401, 403)
 """Statuses that are about who asks."""
 OVERLOADED: Final = (429, 503)
 """Statuses by which a server asks for fewer requests, or for patience."""
+WRONG_NAME: Final = (62, 64)
+"""X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL."""
+_CERTIFICATES: Final = {
+    **dict.fromkeys(WRONG_NAME, "tls_wrong_host"),
+    **dict.fromkeys((2, 18, 19, 20, 21), "tls_unknown_issuer"),
+    **dict.fromkeys((9, 10), "tls_expired"),
+}
+"""Codes of what is wrong with a certificate, by OpenSSL's `X509_V_ERR_…`."""
 _DIGITS: Final = 9
 _LONGEST: Final = 86400
 """Seconds of `Retry-After` that are believed."""
@@ -104,6 +112,8 @@ def code_of(exc: BaseException) -> str:
     """The code of a connection that could not be made."""
     for cause in _causes(exc):
         match cause:
+            case ssl.SSLCertVerificationError(verify_code=code):
+                return _CERTIFICATES.get(code, "tls_failed")
             case ssl.SSLError():
                 return "tls_failed"
             case ConnectionRefusedError():
@@ -120,6 +130,8 @@ def code_of(exc: BaseException) -> str:
 def reason_of(exc: BaseException) -> str:
     """The operating system's text for a failed connection, else the text of the error."""
     for found in _causes(exc):
+        if isinstance(found, ssl.SSLCertVerificationError) and found.verify_message:
+            return f"its certificate cannot be verified: {found.verify_message.rstrip('.')}"
         if isinstance(found, OSError) and found.strerror:
             if found.errno and found.strerror.startswith("Connect call failed"):  # asyncio's words, with an address
                 return os.strerror(found.errno)

@@ -277,13 +277,13 @@ def _place_keys(http: object, interpolation: Interpolation, report: Findings) ->
         path = ("hub", "http", "oauth", "issuers", index)
         _place(path, "jwks_file", issuer, interpolation, report)
         if isinstance(issuer, dict) and isinstance(file := issuer.get("jwks_file"), str):
-            _check_keys((*path, "jwks_file"), file, interpolation.env, report)
+            _check_file((*path, "jwks_file"), file, interpolation.env, report, power="let anybody in")
 
 
-def _check_keys(path: DataPath, file: str, env: Mapping[str, str], report: Findings) -> None:
-    """Checks who can write the file. A file that does not exist yet is reported when its keys are read."""
+def _check_file(path: DataPath, file: str, env: Mapping[str, str], report: Findings, *, power: str) -> None:
+    """Checks who can write the file. A file that does not exist yet is reported when it is read."""
     try:
-        problem = problem_of_config(os.stat(file), env, power="let anybody in")
+        problem = problem_of_config(os.stat(file), env, power=power)
     except (OSError, ValueError):
         return
     if problem is not None:
@@ -314,6 +314,10 @@ def _server(
         filled["env"] = {**variables, **own} if isinstance(own, dict) else own
     for key in ("cwd", "skills"):
         _place(path, key, filled, interpolation, report)
+    tls = filled.get("tls") if isinstance(filled, dict) else None
+    _place((*path, "tls"), "ca", tls, interpolation, report)
+    if isinstance(tls, dict) and isinstance(file := tls.get("ca"), str):
+        _check_file((*path, "tls", "ca"), file, interpolation.env, report, power="stand in for the server")
     if causes and failed is not None and not is_disabled and isinstance(filled, dict):
         failed[str(path[1])] = causes[0]
         filled.pop("disabled", None)

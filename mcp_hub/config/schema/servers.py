@@ -44,6 +44,12 @@ _NOT_FOR_FUNCTIONS = {
 _NOT_FOR_FOLDERS = dict.fromkeys(("start", "idle_stop", "logs"), "nothing is started for it")
 
 
+class TlsSettings(Section):
+    """The `tls` section of a remote server: `ca` is a file of certificates to trust besides the usual ones."""
+
+    ca: TextLine | None = None
+
+
 class ServerSettings(Section):
     """One entry under `servers`: a child process (`command`), a remote server (`url`), Python functions (`local`) or
     a folder of skills (`skills`).
@@ -65,6 +71,7 @@ class ServerSettings(Section):
     headers: dict[str, SecretStr] = {}
     bearer: Annotated[SecretStr, Field(min_length=1)] | None = None
     oauth: OAuthSettings | None = None
+    tls: TlsSettings = TlsSettings()
     enabled: bool = True
     tools: AtOnce[ToolFilterSettings] = ToolFilterSettings()
     resources: AtOnce[FilterSettings] = FilterSettings()
@@ -125,6 +132,8 @@ class ServerSettings(Section):
         for key, owner in _BELONGS.items():
             if owner not in found and getattr(self, key):
                 raise finding("misplaced_key", f"belongs to a {owner}. A {found[0]} does not have it.", key)
+        if self.url is None and self.tls.ca is not None:
+            raise finding("misplaced_key", f"belongs to a url. A {found[0]} does not have it.", "tls")
         for key, why in _NOT_FOR_FUNCTIONS.items():
             if self.local is not None and getattr(self, key) is not None:
                 raise finding("misplaced_key", f"does not apply to Python functions: {why}", key)

@@ -220,7 +220,7 @@ class Access:
                     fresh = await log_in_alone(self._url, self._client)
                 else:
                     assert old is not None
-                    fresh = await refreshed(old, self._client, Addresses(self._url), self._now())
+                    fresh = await refreshed(old, self._client, Addresses(self._url, self._client.ca), self._now())
             except LoginFailed as exc:
                 if exc.is_final and old is not None:  # nobody has to try that again
                     commit(replace(old, refresh_token=None))

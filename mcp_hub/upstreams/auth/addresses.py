@@ -13,7 +13,7 @@ from mcp_hub.config.schema.remote import is_this_machine, origin_parts, refused_
 from mcp_hub.masking import hide_head
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.auth.pinned import Pinned, resolved
-from mcp_hub.upstreams.remote.http_client import USER_AGENT, proxy, tls
+from mcp_hub.upstreams.remote.http_client import USER_AGENT, BadAuthority, proxy, tls
 from mcp_hub.wire.bodies import chunks
 from mcp_hub.wire.responses import origin, reason_of
 
@@ -27,10 +27,12 @@ _LARGEST: Final = 1 << 20
 class Addresses:
     """Sends the requests of logins to `server`; others on this machine may be asked only if it is here itself.
 
-    What counts is the address that a name stands for. Behind a proxy, which looks names up by itself, it is the name.
+    `ca` is a file of certificates to trust besides. What counts is the address that a name stands for. Behind a proxy,
+    which looks names up by itself, it is the name.
     """
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, ca: str | None = None) -> None:
+        self._ca = ca
         self._host = origin_parts(server)[1]
         self._is_near = is_this_machine(self._host)
 
@@ -74,9 +76,13 @@ class Addresses:
 
     def _transport(self, url: str, what: str) -> httpx2.AsyncBaseTransport:
         via = proxy(url)
+        try:
+            verify = tls(self._ca)
+        except BadAuthority as exc:
+            raise LoginFailed(str(exc), is_final=False) from None
         if via is not None:
-            return httpx2.AsyncHTTPTransport(verify=tls(), proxy=via)
-        return Pinned(lambda host: self.allowed(host, what, url))
+            return httpx2.AsyncHTTPTransport(verify=verify, proxy=via)
+        return Pinned(lambda host: self.allowed(host, what, url), verify)
 
     def _check_name(self, url: str, what: str) -> None:
         if (problem := refused_place(url, is_near=self._is_near)) is not None:

@@ -177,7 +177,7 @@ async def login_in_browser(
     url: str, client: ClientRegistration, prior: Grant | None, redirect: Redirect, show: Show, seconds: float
 ) -> Grant:
     """Logs a person in to the server at `url`, in place of `prior`, within `seconds`. Raises `LoginFailed`."""
-    addresses = Addresses(url)
+    addresses = Addresses(url, client.ca)
     storage = _Storage(prior, _known_client(client, prior, redirect.uri))
 
     async def visit(authorization_url: str) -> None:
@@ -227,7 +227,7 @@ async def login_alone(url: str, client: ClientRegistration) -> Grant:
         assert secret is not None
         method: Any = f"client_secret_{client.token_auth or 'basic'}"
         provider = ClientCredentialsOAuthProvider(url, storage, own, secret, method, scope=scope, issuer=issuer)
-    return await _Login(url, client, None, provider, storage, Addresses(url)).run()
+    return await _Login(url, client, None, provider, storage, Addresses(url, client.ca)).run()
 
 
 def _signing(parameters: SignedJWTParameters) -> Callable[[str], Awaitable[str]]:

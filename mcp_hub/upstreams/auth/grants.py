@@ -21,7 +21,10 @@ class LoginFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClientRegistration:
-    """The hub as a client of one server's authorization server, from the configuration (`OAuthSettings`)."""
+    """The hub as a client of one server's authorization server, from the configuration (`OAuthSettings`).
+
+    `ca` is a file of certificates that both servers may have, besides the usual ones.
+    """
 
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
@@ -33,6 +36,7 @@ class ClientRegistration:
     scopes: tuple[str, ...] = ()
     redirect_port: int | None = None
     is_machine: bool = False
+    ca: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Connections to addresses that were checked, whatever a name is resolved to afterwards."""
 
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
@@ -21,9 +22,9 @@ class Pinned(httpx2.AsyncBaseTransport):
     The server is asked, and its certificate checked, under its name. `checked` may raise, which ends the request.
     """
 
-    def __init__(self, checked: Callable[[str], Awaitable[list[str]]]) -> None:
+    def __init__(self, checked: Callable[[str], Awaitable[list[str]]], verify: ssl.SSLContext | None = None) -> None:
         self._checked = checked
-        self._transport = httpx2.AsyncHTTPTransport(verify=tls())
+        self._transport = httpx2.AsyncHTTPTransport(verify=verify or tls())
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises: `httpx2.ConnectError` also for a host that does not exist."""

@@ -22,7 +22,7 @@ from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused, 
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import CONNECTION_LOST, not_settled
-from mcp_hub.upstreams.remote.http_client import USER_AGENT, RemoteClient
+from mcp_hub.upstreams.remote.http_client import USER_AGENT, BadAuthority, RemoteClient, tls, wrong_name
 from mcp_hub.upstreams.remote.session_check import NewSession, SessionCheck
 from mcp_hub.wire.http import HttpWire
 from mcp_hub.wire.remote import AT_ONCE, HttpStreams, RemoteWire
@@ -53,6 +53,7 @@ class HttpSpec:
     """Where the server is and how to talk to it. `transport` None: find out; `era` is the configured one.
 
     `apps`: the server hears that its client shows apps. `begun`: a session with it that is open already.
+    `ca` is a file of certificates to trust besides the usual ones.
     """
 
     url: str = field(repr=False)
@@ -61,6 +62,7 @@ class HttpSpec:
     era: Era | None = None
     line_limit: int = 32 << 20
     apps: bool = True
+    ca: str | None = None
     begun: NewSession | None = None
 
 
@@ -118,6 +120,8 @@ class HttpConnection:
         """Settles transport and era. Raises `StartFailed`."""
         try:
             self._http = _client(self._spec, self._spec.begun)
+        except BadAuthority as exc:
+            raise StartFailed("ca_unreadable", str(exc)) from None
         except (ImportError, ValueError) as exc:
             raise StartFailed("invalid_proxy", f"the proxy that the environment names cannot be used: {exc}") from None
         http: HttpStreams = self._http
@@ -148,7 +152,7 @@ class HttpConnection:
             await negotiation.negotiate(peer, terms)
         except StartFailed as exc:
             if peer.ending.closed.is_set():  # the network, not the server: its remembered era stays true
-                raise StartFailed(*(peer.ending.cause or CONNECTION_LOST)) from None
+                raise StartFailed(*await self._with_name(peer.ending.cause or CONNECTION_LOST)) from None
             self._forget_era()
             if isinstance(exc, Incompatible):
                 raise
@@ -166,6 +170,11 @@ class HttpConnection:
             self._check.settled()
         await wire.listen()
         return peer
+
+    async def _with_name(self, cause: Cause) -> Cause:
+        """The cause, and what is wrong with the name in a certificate, where the issuer is unknown."""
+        problem = await wrong_name(self._spec.url) if cause.code == "tls_unknown_issuer" else None
+        return cause if problem is None else Cause(cause.code, f"{cause.reason}; besides: {problem.rstrip('.')}")
 
     def _forget_era(self) -> None:
         if not self._wish.is_only:
@@ -238,7 +247,8 @@ class HttpConnection:
             raise self._refused(exc.status, Cause(code, f"{so_far}{exc}")) from None
         except StartFailed as exc:
             kind = Incompatible if isinstance(exc, Incompatible) else StartFailed
-            raise kind(exc.code if first is None else first.code, f"{so_far}{exc}") from None
+            said = (await self._with_name(exc.cause)).reason
+            raise kind(exc.code if first is None else first.code, f"{so_far}{said}") from None
         await wire.drained()
         return peer
 
@@ -295,7 +305,7 @@ async def _closed(http: httpx2.AsyncClient) -> None:
 
 
 def _client(spec: HttpSpec, begun: NewSession | None = None) -> RemoteClient:
-    """A client that verifies certificates, and waits for an answer as long as it takes."""
+    """A client that verifies certificates, and waits for an answer as long as it takes. Raises `BadAuthority`."""
     cookies = begun.cookies if begun is not None else None
     # a compressed stream could be flushed late
     headers = httpx2.Headers({"user-agent": USER_AGENT, "accept-encoding": "identity"})
@@ -303,4 +313,6 @@ def _client(spec: HttpSpec, begun: NewSession | None = None) -> RemoteClient:
     limits = httpx2.Limits(
         max_connections=AT_ONCE + _SPARE, max_keepalive_connections=_MOST_IDLE, keepalive_expiry=_IDLE
     )
-    return RemoteClient(spec.url, limits, headers, _CONNECT, cookies)
+    return RemoteClient(
+        spec.url, limits=limits, verify=tls(spec.ca), headers=headers, connect=_CONNECT, cookies=cookies
+    )

@@ -1,18 +1,29 @@
 """The common part of all HTTP clients of the hub: certificates, the proxies of the environment, its name."""
 
 import functools
+import os
 import socket
 import ssl
 import urllib.request
 from typing import Final
 from urllib.parse import urlsplit
 
+import anyio
+import anyio.to_thread
 import httpx2
 
 from mcp_hub import __version__
 from mcp_hub.config.schema.remote import is_this_machine
+from mcp_hub.logs import get_logger
+from mcp_hub.wire.responses import WRONG_NAME
+
+log = get_logger(__name__)
 
 USER_AGENT: Final = f"mcp-hub/{__version__}"
+EXTRA_CERTIFICATES: Final = "NODE_EXTRA_CA_CERTS"
+"""The variable of Node.js for certificates to trust besides: who has set it for other clients means this one, too."""
+_NAME: Final = 5.0
+"""Seconds to look at the name in a certificate."""
 _PROBES: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 _KEEP_ALIVE: Final = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -33,8 +44,8 @@ class Transport(httpx2.AsyncHTTPTransport):
     where the last one led.
     """
 
-    def __init__(self, url: str, limits: httpx2.Limits) -> None:
-        super().__init__(verify=tls(), limits=limits, proxy=proxy(url), socket_options=_KEEP_ALIVE)
+    def __init__(self, url: str, limits: httpx2.Limits, verify: ssl.SSLContext) -> None:
+        super().__init__(verify=verify, limits=limits, proxy=proxy(url), socket_options=_KEEP_ALIVE)
         self.moved_to: httpx2.URL | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -60,9 +71,16 @@ class RemoteClient(httpx2.AsyncClient):
     """An HTTP client for one server, which waits for an answer as long as it takes."""
 
     def __init__(
-        self, url: str, limits: httpx2.Limits, headers: httpx2.Headers, connect: float, cookies: httpx2.Cookies | None
+        self,
+        url: str,
+        *,
+        limits: httpx2.Limits,
+        verify: ssl.SSLContext,
+        headers: httpx2.Headers,
+        connect: float,
+        cookies: httpx2.Cookies | None,
     ) -> None:
-        self._connections = Transport(url, limits)
+        self._connections = Transport(url, limits, verify)
         timeout = httpx2.Timeout(None, connect=connect)
         super().__init__(transport=self._connections, headers=headers, timeout=timeout, cookies=cookies)
 
@@ -91,10 +109,75 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
-@functools.cache
-def tls() -> ssl.SSLContext:
-    """One for all connections: making it takes 20 ms."""
-    return httpx2.create_ssl_context()
+class BadAuthority(Exception):
+    """The file with the certificate of an authority cannot be used; the message says why."""
+
+
+def tls(ca: str | None = None) -> ssl.SSLContext:
+    """The certificates that are trusted: the usual ones, those of $NODE_EXTRA_CA_CERTS, and those of the file `ca`.
+
+    Raises `BadAuthority`. As in Node.js, a variable that names no such file only leaves a warning.
+    """
+    extra = os.environ.get(EXTRA_CERTIFICATES) or None
+    return _context(extra, _stamp(extra), ca, _stamp(ca))
+
+
+@functools.lru_cache(maxsize=16)
+def _context(extra: str | None, _changed: object, ca: str | None, _ca_changed: object) -> ssl.SSLContext:
+    """One for all connections, until a file changes: making it takes 20 ms."""
+    context = httpx2.create_ssl_context()
+    if extra is not None and (problem := _add(context, extra)) is not None:
+        log.warning("extra_certificates_unusable", variable=EXTRA_CERTIFICATES, file=extra, reason=problem)
+    if ca is not None and (problem := _add(context, ca)) is not None:
+        raise BadAuthority(f"the certificates of `tls.ca` cannot be used: {ca}: {problem}")
+    return context
+
+
+def _add(context: ssl.SSLContext, file: str) -> str | None:
+    """Trusts the certificates in a file; the reason if there are none that can be read."""
+    try:
+        context.load_verify_locations(cafile=file)
+    except ssl.SSLError:
+        return "it holds no certificate in PEM form"
+    except (OSError, ValueError) as exc:
+        return (exc.strerror if isinstance(exc, OSError) else None) or str(exc)
+    return None
+
+
+def _stamp(file: str | None) -> object:
+    try:
+        found = os.stat(file) if file is not None else None
+    except (OSError, ValueError):
+        return None
+    return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+async def wrong_name(url: str) -> str | None:
+    """What is wrong with the name in a certificate whose issuer is unknown: the name is not looked at any more then.
+
+    None if it is right, or cannot be found out. Nothing is sent over the two connections that this takes.
+    """
+    parts = urlsplit(url)
+    if parts.hostname is None or proxy(url) is not None:
+        return None
+    with anyio.move_on_after(_NAME):
+        return await anyio.to_thread.run_sync(_wrong_name, parts.hostname, parts.port or 443, abandon_on_cancel=True)
+    return None
+
+
+def _wrong_name(host: str, port: int) -> str | None:
+    try:
+        context = ssl.create_default_context(cadata=ssl.get_server_certificate((host, port), timeout=_NAME))
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is trusted here
+        with (
+            socket.create_connection((host, port), timeout=_NAME) as plain,
+            context.wrap_socket(plain, server_hostname=host),
+        ):
+            return None
+    except ssl.SSLCertVerificationError as exc:
+        return exc.verify_message if exc.verify_code in WRONG_NAME else None
+    except (OSError, ValueError):
+        return None
 
 
 def proxy(url: str) -> str | None:

@@ -106,6 +106,18 @@ def test_a_secret_file_with_wide_permissions_is_a_warning_with_its_place(tmp_pat
     assert parse(text, "s", {}, tmp_path).warnings == ()
 
 
+def test_file_of_authorities_that_others_can_write_is_not_read(tmp_path: Path) -> None:
+    text = "servers: {a: {url: 'https://a.example/mcp', tls: {ca: ca.pem}}}"
+    authority = tmp_path / "ca.pem"
+    assert parse(text, "s", {}, tmp_path).settings.servers["a"].tls.ca == str(authority), "it may come to be"
+    authority.write_text("x")
+    authority.chmod(0o666)
+    with pytest.raises(ConfigError, match=rf"s:1: .*a\.tls\.ca: {authority} can be .* stand in for the server"):
+        parse(text, "s", {}, tmp_path)
+    authority.chmod(0o644)
+    assert parse(text, "s", {}, tmp_path).settings.servers
+
+
 def test_a_file_of_keys_that_others_can_write_is_not_read(tmp_path: Path) -> None:
     text = (
         "servers: {a: {command: x}}\nhub: {http: {oauth: {resource: 'https://hub.example.com/mcp', issuers:\n"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -199,7 +200,7 @@ async def _read(reader: asyncio.StreamReader, number: int) -> Request | None:
 
 
 @asynccontextmanager
-async def serving(script: Script, port: int = 0) -> AsyncIterator[HttpServer]:
+async def serving(script: Script, port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[HttpServer]:
     """A server on a free port of 127.0.0.1. Its script must not have failed in the end."""
     server = HttpServer(script)
 
@@ -208,7 +209,7 @@ async def serving(script: Script, port: int = 0) -> AsyncIterator[HttpServer]:
         server.tasks.add(task)
         task.add_done_callback(server.tasks.discard)
 
-    server.listening = await asyncio.start_server(accepted, "127.0.0.1", port)
+    server.listening = await asyncio.start_server(accepted, "127.0.0.1", port, ssl=tls)
     server.port = server.listening.sockets[0].getsockname()[1]
     try:
         yield server

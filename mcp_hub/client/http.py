@@ -68,9 +68,16 @@ class HttpTransport:
         # a proxy of the environment cannot reach a hub on this machine; reading the certificates takes 20 ms
         has_tls = place.scheme == "https" or not is_local
         way = None if socket is None else httpx2.AsyncHTTPTransport(uds=socket, verify=False)
-        self._http = httpx2.AsyncClient(
-            headers=headers, timeout=_TIMEOUT, trust_env=not is_local, verify=has_tls, transport=way
-        )
+        try:
+            self._http = httpx2.AsyncClient(
+                headers=headers, timeout=_TIMEOUT, trust_env=not is_local, verify=has_tls, transport=way
+            )
+        except ImportError:
+            said = "The environment names a SOCKS proxy. Install what it needs: pip install 'mcp-hub[socks]'"
+            raise ConfigError(ConfigFinding("not_installed", said)) from None
+        except (ValueError, httpx2.InvalidURL):
+            said = "The environment names a proxy that cannot be used. Correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY."
+            raise ConfigError(ConfigFinding("invalid_value", said)) from None
 
     async def __aenter__(self) -> Self:
         return self

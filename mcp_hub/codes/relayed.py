@@ -54,7 +54,7 @@ SERVERS: Final = table(
     not_mcp=(
         "The program does not speak MCP.",
         "Check that the command is an MCP server over stdio: it may need a subcommand or flag (`mcp`, `--stdio`), "
-        "and its logs belong on stderr.",
+        "its logs belong on stderr, and each message on one line.",
     ),
     handshake_failed=("The server refused to begin a session.", "Read its message, and try a newer version of it."),
     era_mismatch=(
@@ -106,7 +106,10 @@ SERVERS: Final = table(
     ),
     ca_unreadable=("The file of `tls: {ca: FILE}` cannot be used.", "Name a file of certificates in PEM form."),
     proxy_failed=("The proxy refused the connection.", "Check the proxies of the environment."),
-    invalid_proxy=("A proxy of the environment cannot be used.", "Correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY."),
+    invalid_proxy=(
+        "A proxy of the environment cannot be used.",
+        "Correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY; a SOCKS proxy needs `pip install 'mcp-hub[socks]'`.",
+    ),
     unreachable=(
         "No connection to `url` could be made.",
         "Check `url`, that the server runs, and the proxies of the environment.",

@@ -13,7 +13,7 @@ from mcp_hub.config.schema.remote import is_this_machine, origin_parts, refused_
 from mcp_hub.masking import hide_head
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.auth.pinned import Pinned, resolved
-from mcp_hub.upstreams.remote.http_client import USER_AGENT, BadAuthority, proxy, tls
+from mcp_hub.upstreams.remote.http_client import USER_AGENT, BadAuthority, bad_proxy, proxy, tls
 from mcp_hub.wire.bodies import chunks
 from mcp_hub.wire.responses import origin, reason_of
 
@@ -81,7 +81,10 @@ class Addresses:
         except BadAuthority as exc:
             raise LoginFailed(str(exc), is_final=False) from None
         if via is not None:
-            return httpx2.AsyncHTTPTransport(verify=verify, proxy=via)
+            try:
+                return httpx2.AsyncHTTPTransport(verify=verify, proxy=via)
+            except (ImportError, ValueError, httpx2.InvalidURL) as exc:
+                raise LoginFailed(bad_proxy(url, exc), is_final=False) from None
         return Pinned(lambda host: self.allowed(host, what, url), verify)
 
     def _check_name(self, url: str, what: str) -> None:

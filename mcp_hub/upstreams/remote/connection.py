@@ -22,7 +22,7 @@ from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused, 
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import CONNECTION_LOST, not_settled
-from mcp_hub.upstreams.remote.http_client import USER_AGENT, BadAuthority, RemoteClient, tls, wrong_name
+from mcp_hub.upstreams.remote.http_client import USER_AGENT, BadAuthority, RemoteClient, bad_proxy, tls, wrong_name
 from mcp_hub.upstreams.remote.session_check import NewSession, SessionCheck
 from mcp_hub.wire.http import HttpWire
 from mcp_hub.wire.remote import AT_ONCE, HttpStreams, RemoteWire
@@ -122,8 +122,8 @@ class HttpConnection:
             self._http = _client(self._spec, self._spec.begun)
         except BadAuthority as exc:
             raise StartFailed("ca_unreadable", str(exc)) from None
-        except (ImportError, ValueError) as exc:
-            raise StartFailed("invalid_proxy", f"the proxy that the environment names cannot be used: {exc}") from None
+        except (ImportError, ValueError, httpx2.InvalidURL) as exc:
+            raise StartFailed("invalid_proxy", bad_proxy(self._spec.url, exc)) from None
         http: HttpStreams = self._http
         if self._access is not None:
             try:

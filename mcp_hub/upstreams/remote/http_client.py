@@ -22,6 +22,8 @@ log = get_logger(__name__)
 USER_AGENT: Final = f"mcp-hub/{__version__}"
 EXTRA_CERTIFICATES: Final = "NODE_EXTRA_CA_CERTS"
 """The variable of Node.js for certificates to trust besides: who has set it for other clients means this one, too."""
+SOCKS: Final = "pip install 'mcp-hub[socks]'"
+_PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 _NAME: Final = 5.0
 """Seconds to look at the name in a certificate."""
 _PROBES: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -181,11 +183,35 @@ def _wrong_name(host: str, port: int) -> str | None:
 
 
 def proxy(url: str) -> str | None:
-    """The proxy that the environment names for this URL; none reaches a server on this machine."""
+    """The proxy that the environment names for this URL; none reaches a server on this machine.
+
+    `socks://`, as desktops write it, is SOCKS 5.
+    """
+    address = _of_environment(url)[1]
+    if address is None or "://" not in address:
+        return address and f"http://{address}"
+    scheme, _, place = address.partition("://")
+    return f"socks5://{place}" if scheme.lower() == "socks" else address
+
+
+def bad_proxy(url: str, problem: Exception) -> str:
+    """Why the proxy for this URL cannot be used, and what to do. The value, which may be secret, is not in it."""
+    variable, address = _of_environment(url)
+    if isinstance(problem, ImportError):
+        return f"{variable} names a SOCKS proxy, which needs one more package: {SOCKS}"
+    scheme, has_scheme, _ = (address or "").partition("://")
+    if has_scheme and scheme.isalnum() and scheme.lower() not in _PROXY_SCHEMES:
+        return f"{variable} names a proxy by {scheme[:20]}://. Use one of {', '.join(_PROXY_SCHEMES)}."
+    return f"{variable} names a proxy by an address that is not a URL. Correct it."
+
+
+def _of_environment(url: str) -> tuple[str, str | None]:
+    """The variable that names a proxy for this URL, and its value; None if there is none or it is not to be used."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if is_this_machine(host) or urllib.request.proxy_bypass(host):
-        return None
+        return "", None
     proxies = urllib.request.getproxies()
-    found = proxies.get(parts.scheme) or proxies.get("all")
-    return found if found is None or "://" in found else f"http://{found}"
+    kind = parts.scheme if proxies.get(parts.scheme) else "all"
+    name = f"{kind}_proxy"
+    return next((key for key in (name, name.upper()) if os.environ.get(key)), name.upper()), proxies.get(kind) or None

@@ -1,21 +1,28 @@
 """The way to a remote server: redirects, and the certificates that count."""
 
 import asyncio
+import re
 import ssl
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio
+import httpx2
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from mcp_hub.errors import StartFailed
+from mcp_hub.upstreams.auth.addresses import Addresses
+from mcp_hub.upstreams.auth.grants import LoginFailed
+from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
 from mcp_hub.upstreams.remote.http_client import EXTRA_CERTIFICATES, BadAuthority, tls
-from tests.unit.upstreams.remote import Remote, connection
+from tests.unit.upstreams.remote import Remote, connection, unknown
 from tests.unit.wire.http_server import HttpServer, Reply, Request, serving
 
 pytestmark = pytest.mark.anyio
@@ -92,6 +99,47 @@ async def refused(server: HttpServer, code: str, said: str, **spec: Any) -> None
 def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
     for one in group.exceptions:
         yield from leaves(one) if isinstance(one, BaseExceptionGroup) else (one,)
+
+
+# -- proxies
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        (
+            "ALL_PROXY",
+            "socks5://user:s3cr3t@127.0.0.1:9",
+            r"ALL_PROXY names a SOCKS proxy.* pip install 'mcp-hub\[socks\]'",
+        ),
+        ("all_proxy", "socks://127.0.0.1:9/", r"all_proxy names a SOCKS proxy.*'mcp-hub\[socks\]'"),
+        (
+            "HTTP_PROXY",
+            "socks4://s3cr3t@127.0.0.1:9",
+            "HTTP_PROXY names a proxy by socks4://. Use one of http, https, ",
+        ),
+        ("http_proxy", "http://[::1", "http_proxy names a proxy by an address that is not a URL"),
+    ],
+)
+async def test_proxy_that_cannot_be_used_is_named_by_its_variable(
+    variable: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    monkeypatch.setenv(variable, value)
+    made = HttpConnection("far", HttpSpec("http://far.example/mcp"), unknown())
+    with pytest.raises(ExceptionGroup) as caught:
+        async with anyio.create_task_group() as tasks:
+            await made.open(tasks)
+    (failure,) = leaves(caught.value)
+    assert isinstance(failure, StartFailed) and failure.code == "invalid_proxy"
+    assert re.search(said, str(failure)) and "s3cr3t" not in str(failure)
+    if variable.lower() != "all_proxy":
+        return
+    with pytest.raises(LoginFailed, match=said) as failed:
+        await Addresses("https://far.example/mcp").send(httpx2.Request("GET", "https://far.example/token"))
+    assert "s3cr3t" not in str(failed.value)
 
 
 # -- certificates

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 import pytest
@@ -15,6 +15,7 @@ from mcp_hub.types import Era
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ServerEras
+from mcp_hub.upstreams.peer.state import CONNECTION_LOST
 from mcp_hub.upstreams.process.stdio import StdioConnection, StdioSpec
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from tests.unit.upstreams.function_calls import Recorder, request
@@ -51,6 +52,23 @@ HELD = """
 """
 
 
+PRETTY = """
+        print(json.dumps({"jsonrpc": "2.0", "id": id_, "result": {"content": []}}, indent=2), flush=True)
+        os._exit(4)
+"""
+LSP = """
+        os.write(1, b"Content-Length: 40\\r\\n\\r\\n" + send(id=id_, result={"content": []}))
+        os._exit(4)
+"""
+
+
+class Suspecting(Recorder):
+    """A call that may hear of a message which may have been its answer."""
+
+    def suspect(self) -> None:
+        """Its deadline would come sooner."""
+
+
 @asynccontextmanager
 async def session(last: str) -> AsyncIterator[tuple[StdioConnection, Peer]]:
     """A server that does this when it is called."""
@@ -80,3 +98,13 @@ async def test_what_holds_the_output_of_a_process_that_ended_does_not_hold_its_c
     async with session(HELD) as (_, peer):
         with pytest.raises(UpstreamLost, match="exited with code 3"):
             await peer.call(request("x"), Recorder())
+
+
+@pytest.mark.parametrize(("last", "said"), [(PRETTY, "it writes JSON over several lines"), (LSP, "Content-Length")])
+async def test_reason_of_an_end_names_a_framing_that_is_not_that_of_mcp(last: str, said: str) -> None:
+    async with session(last) as (connection, peer):
+        with suppress(UpstreamLost):
+            await peer.call(request("x"), Suspecting())
+        await peer.ending.explained.wait()
+        cause = await connection.last_words(CONNECTION_LOST)
+    assert cause.code == "crashed" and said in cause.reason and "each message on one line" in cause.reason

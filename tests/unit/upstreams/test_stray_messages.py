@@ -114,3 +114,25 @@ def test_one_that_is_answered_after_all_says_no_more() -> None:
     assert heard(calls, 11.0)
     calls.answered(1)
     assert not heard(calls, 11.0)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"{", "JSON over several lines"),
+        (b'  {"jsonrpc": "2.0",\r', "JSON over several lines"),
+        (b'{ "result": {', "JSON over several lines"),
+        (b'{"tools": [', "JSON over several lines"),
+        (b"Content-Length: 85\r", "Content-Length"),
+        (b"content-type: application/vscode-jsonrpc; charset=utf-8\r", "Content-Length"),
+        (b"listening on port 80, and {", None),
+        (b'{"jsonrpc": "2.0"} and more', None),
+        (b"}", None),
+        (b"", None),
+    ],
+)
+def test_framing_that_is_not_that_of_mcp_is_recognized_by_its_lines(line: bytes, said: str | None) -> None:
+    strays = StrayMessages("s")
+    strays.unreadable(BadMessage(-32700, "malformed JSON"), line)
+    strays.unreadable(BadMessage(-32700, "malformed JSON"), b"then something else")
+    assert strays.framing is None if said is None else said in (strays.framing or "")

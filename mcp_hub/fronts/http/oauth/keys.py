@@ -271,6 +271,8 @@ async def _fetch(url: str) -> bytes:
                 return body
     except TimeoutError:
         raise KeysUnusable(f"cannot be fetched: no answer within {_TIMEOUT:g} s") from None
+    except ImportError:
+        raise KeysUnusable("cannot be fetched: a SOCKS proxy needs pip install 'mcp-hub[socks]'") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
         raise KeysUnusable(f"cannot be fetched: {type(error).__name__}") from None
 

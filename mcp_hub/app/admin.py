@@ -30,8 +30,11 @@ class Admin(msgspec.Struct, frozen=True):
         patterns = [UnmatchedInfo(list(own.path), hide(own.reason)) for own in found]
         return ServerList(servers, patterns, stamp.text if stamp is not None else "")
 
-    def restart(self, server: str) -> None:
-        """Replaces a server, whose calls have `hub.drain_timeout` to end. Raises `Problem` 404, 409 or 503."""
+    async def restart(self, server: str) -> None:
+        """Replaces a server, whose calls have `hub.drain_timeout` to end; its secrets are read again.
+
+        Raises `Problem` 404, 409 or 503.
+        """
         settings = self.reloader.settings
         if server not in settings.servers:
             raise unknown_server(server)
@@ -40,7 +43,8 @@ class Admin(msgspec.Struct, frozen=True):
         if self.applier.upstream_set.is_crowded(server):
             said = f'calls at earlier starts of "{server}" are still running. They have hub.drain_timeout to end.'
             raise Problem(503, "busy", said, headers=((b"retry-after", b"5"),))
-        self.applier.restart(server)
+        if not await self.reloader.reread(server):
+            self.applier.restart(server)
 
     async def reload(self) -> ReloadAnswer:
         """Reads the configuration and applies it. Raises `Problem` 422 with what is wrong with it."""

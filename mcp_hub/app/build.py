@@ -216,7 +216,7 @@ def _sources(
     logs = ServerLogWriter(log_folder(state, loaded.place), wall_time) if keeps_logs else None
     return UpstreamFactory(
         env, folder, memory, SystemClock(), changes, watchdog, state / "lists", logins, gate, turn, era, logs,
-        background, partial(session_holder, store),
+        background, partial(session_holder, store), partial(load, loaded.path, env, lenient=True),
     )  # fmt: skip
 
 

@@ -104,6 +104,30 @@ class Reloader:
                 finding = ConfigFinding("internal_error", said)
                 return self._refused(trigger, stamp, (str(finding),))
 
+    async def reread(self, server: str) -> bool:
+        """Reads the secrets of one server again, and replaces it if they have changed; whether it did.
+
+        It does nothing if the file itself has changed or has mistakes: that is for a reload.
+        """
+        async with self._turn:
+            try:
+                loaded = await self._loaded()
+            except ConfigError:
+                return False
+            old, fresh = self.settings, loaded.settings
+            if loaded.stamp != self.stamp or server not in fresh.servers or server not in old.servers:
+                return False
+            if fresh.servers[server] == old.servers[server] and fresh.failure(server) == old.failure(server):
+                return False
+            of_others = {name: old.failure(name) for name in old.servers if name != server}
+            causes = {name: cause for name, cause in {**of_others, server: fresh.failure(server)}.items() if cause}
+            servers = {**old.servers, server: fresh.servers[server]}
+            settings = old.model_copy(update={"servers": servers}).failing(causes)
+            self._target.apply(settings, plan(old, settings), (server,))
+            self.settings = settings
+            log.info("secrets_reread", upstream=server)
+            return True
+
     async def watch(self) -> None:
         """Reloads when one of the files has changed, as long as `hub.watch` says so, until cancelled."""
         file, overrides = self._files

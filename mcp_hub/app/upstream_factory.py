@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import anyio
+import anyio.to_thread
 import msgspec
 
 from mcp_hub.aio import Turn
@@ -18,10 +20,12 @@ from mcp_hub.app.logins import Logins
 from mcp_hub.call import Gate, Upstream
 from mcp_hub.catalog.definitions import prepare
 from mcp_hub.clock import Clock
+from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.defaults import Defaults
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.errors import StartFailed
+from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
+from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 from mcp_hub.stores.server_logs.writer import ServerLogWriter
 from mcp_hub.types import Era, Snapshot
@@ -42,15 +46,23 @@ from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.scoped import Holder, Scoped
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 
+log = get_logger(__name__)
+
+_READING: Final = 10.0
+"""Seconds that secrets may take to be read again."""
 _IDLE: Final = 600.0
 """`idle_stop` in seconds where it is not set: of a server that is started when it is needed, as it will be again."""
+
+
+def _nothing_to_read() -> Loaded:
+    raise ConfigError(ConfigFinding("config_not_found", "These settings do not come from a file."))
 
 
 class UpstreamFactory(msgspec.Struct, frozen=True):
     """The parts that all upstreams share. Relative commands and modules are searched in `folder`.
 
     A hub in the `background` has no working directory of its own: servers without one get `folder`, those of a single
-    client that client's.
+    client that client's. `read` loads the configuration again.
     """
 
     env: Mapping[str, str]
@@ -67,6 +79,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     logs: ServerLogWriter | None = None
     background: bool = False
     holder: Callable[[str], Holder | None] = lambda server: None
+    read: Callable[[], Loaded] = _nothing_to_read
 
     def _eras(self, server: ServerSettings) -> ServerEras:
         key = server_key(server.command or "", server.args) if server.url is None else url_key(server.url)
@@ -94,7 +107,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
             usual = self.folder if self.background else None
             connect: Connect = partial(StdioConnection, name, partial(spec, usual), eras, self.watchdog, self.turn)
         else:
-            connect = _remote(name, settings, server, server.url, eras, self.logins)
+            connect = _remote(name, settings, server, server.url, eras, self.logins, self.read)
         rules = _supervisor_rules(settings, name)
         lists = list_file(self.last_lists, name, server) if self.last_lists is not None else None
         clock, changes, gate = self.clock, self.changes, self.gate
@@ -164,8 +177,26 @@ def _spec(
     )
 
 
+async def _headers_now(name: str, url: str, read: Callable[[], Loaded]) -> dict[str, str] | None:
+    """The headers of a server with its secrets read again; None if that fails, or if its entry has changed."""
+    try:
+        with anyio.move_on_after(_READING):
+            loaded = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
+            server = loaded.settings.servers.get(name)
+            return server.sent_headers() if server is not None and server.url == url else None
+    except ConfigError as exc:
+        log.warning("secrets_not_read", upstream=name, reason=str(exc))
+    return None
+
+
 def _remote(
-    name: str, settings: Settings, server: ServerSettings, url: str, eras: ServerEras, logins: Logins | None
+    name: str,
+    settings: Settings,
+    server: ServerSettings,
+    url: str,
+    eras: ServerEras,
+    logins: Logins | None,
+    read: Callable[[], Loaded],
 ) -> Connect:
     from mcp_hub.upstreams.remote.connection import HttpConnection, HttpSpec
 
@@ -177,6 +208,7 @@ def _remote(
         line_limit=settings.hub.limits.line,
         apps=server.apps,
         ca=server.tls.ca,
+        renew=partial(_headers_now, name, url, read) if server.headers or server.bearer else None,
     )
     return partial(HttpConnection, name, spec, eras, logins.access(name, server) if logins is not None else None)
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era, Kind, UpstreamState
 from mcp_hub.upstreams.functions.registry import Registry
 from tests.interaction.fronts import is_alive
+from tests.unit.upstreams.remote import Remote
+from tests.unit.wire.http_server import Reply, Request, serving
 from tests.upstreams.child import WAIT, until
 from tests.upstreams.launch import argv
 
@@ -217,15 +220,83 @@ async def test_a_server_that_is_started_again_and_again_keeps_a_few_old_processe
                 pids.append(hub.app.upstreams["b"].status().pid or 0)
                 await hub.begin(tasks, session, "b_slow", ended, seconds=60)
                 if number < 4:
-                    hub.app.operations.restart("b")
+                    await hub.app.operations.restart("b")
                     continue
                 with pytest.raises(Problem) as refused:  # no request cuts calls short
-                    hub.app.operations.restart("b")
+                    await hub.app.operations.restart("b")
                 assert (refused.value.status, refused.value.code) == (503, "busy")
                 hub.app.operations.applier.restart("b")
             await until(lambda: len(ended) == 2)
             assert ended == ["failed", "failed"] and not is_alive(pids[0]) and all(map(is_alive, pids[2:]))
             tasks.cancel_scope.cancel()
+
+
+@dataclass
+class Guarded(Remote):
+    """Takes one token."""
+
+    token: str = "first-token"
+
+    async def __call__(self, request: Request, reply: Reply) -> None:
+        if request.headers.get("authorization") != f"Bearer {self.token}":
+            return await reply.status(401)
+        await super().__call__(request, reply)
+
+
+def secret(root: Path, text: str) -> None:
+    (root / "token").write_text(f"{text}\n")
+    (root / "token").chmod(0o600)
+
+
+async def test_secret_of_a_file_is_read_again_when_the_server_answers_401(tmp_path: Path) -> None:
+    secret(tmp_path, "first-token")
+    guard = Guarded()
+    async with serving(guard) as server:
+        far = {"far": {"url": server.url, "bearer": "${file:token}"}}
+        async with changing(tmp_path, servers=far) as hub:
+            session = hub.session()
+            await until(lambda: "far_x" in hub.names(session))
+            guard.token = "second-token"
+            secret(tmp_path, "second-token")
+            before = len(server.of("initialize"))
+            assert await hub.call(session, "far_x") == "completed", "the call itself is repeated"
+            assert len(server.of("initialize")) == before, "and the session continues"
+            guard.token = "third-token"
+            assert await hub.call(session, "far_x") == "failed"
+            tried = len(server.of("tools/call"))
+            assert await hub.call(session, "far_x") == "failed"
+            assert len(server.of("tools/call")) == tried + 1, "an unchanged secret is not sent twice"
+
+
+async def test_secret_of_a_file_is_read_again_on_restart(tmp_path: Path) -> None:
+    secret(tmp_path, "early-token")
+    guard = Guarded()
+    async with serving(guard) as server:
+        far = {"far": {"url": server.url, "bearer": "${file:token}"}, "a": LOCAL}
+        async with changing(tmp_path, servers=far) as hub:
+
+            def state() -> UpstreamState:
+                return hub.app.upstreams["far"].status().state
+
+            await until(lambda: state() is UpstreamState.FAILED)
+            other = hub.app.upstreams["a"]
+            secret(tmp_path, "first-token")
+            await hub.app.operations.restart("far")
+            await until(lambda: state() is UpstreamState.READY)
+            assert hub.app.upstreams["a"] is other, "no other server is touched"
+            assert hub.app.settings.servers["far"].sent_headers() == {"Authorization": "Bearer first-token"}
+
+
+async def test_restart_reads_nothing_of_a_file_that_has_changed_itself(tmp_path: Path) -> None:
+    secret(tmp_path, "first-token")
+    async with serving(Guarded()) as server:
+        far = {"url": server.url, "bearer": "${file:token}"}
+        async with changing(tmp_path, servers={"far": far}, hub={**SETTINGS["hub"], "watch": False}) as hub:
+            await until(lambda: hub.app.upstreams["far"].status().state is UpstreamState.READY)
+            changed = {**SETTINGS, "servers": {"far": {**far, "url": f"{server.url}/other"}}}
+            (tmp_path / "servers.yaml").write_text(json.dumps(changed))
+            await hub.app.operations.restart("far")
+            assert hub.app.settings.servers["far"].url == server.url
 
 
 async def test_the_order_of_the_file_is_that_of_the_lists(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ class Operator(Protocol):
     async def listed(self, profile: str | None) -> ServerList:
         """The same, with what concerns all of them."""
 
-    def restart(self, server: str) -> None:
+    async def restart(self, server: str) -> None:
         """Has a server replaced by a fresh one. Raises `Problem` 404 or 409, 503 while old ones drain."""
 
     async def reload(self) -> ReloadAnswer:
@@ -69,7 +69,7 @@ class RestServers:
         check_operator(request.caller, "A restart concerns the calls of everybody.")
         self._admission.restarts.take(request.caller.principal)
         server = request.path["name"]
-        self._operator.restart(server)
+        await self._operator.restart(server)
         return answer(RestartAnswer(server), 202)
 
     async def reload(self, request: RestRequest) -> Response:

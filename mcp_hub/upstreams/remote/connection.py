@@ -22,7 +22,15 @@ from mcp_hub.upstreams.peer.negotiation import Incompatible, InitializeRefused, 
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import CONNECTION_LOST, not_settled
-from mcp_hub.upstreams.remote.http_client import USER_AGENT, BadAuthority, RemoteClient, bad_proxy, tls, wrong_name
+from mcp_hub.upstreams.remote.http_client import (
+    USER_AGENT,
+    BadAuthority,
+    RemoteClient,
+    RenewedClient,
+    bad_proxy,
+    tls,
+    wrong_name,
+)
 from mcp_hub.upstreams.remote.session_check import NewSession, SessionCheck
 from mcp_hub.wire.http import HttpWire
 from mcp_hub.wire.remote import AT_ONCE, HttpStreams, RemoteWire
@@ -53,16 +61,18 @@ class HttpSpec:
     """Where the server is and how to talk to it. `transport` None: find out; `era` is the configured one.
 
     `apps`: the server hears that its client shows apps. `begun`: a session with it that is open already.
-    `ca` is a file of certificates to trust besides the usual ones.
+    `ca` is a file of certificates to trust besides the usual ones. `renew` reads the headers again, whose secrets may
+    have changed: those are put into `headers`, so that later connections have them, too.
     """
 
     url: str = field(repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
     transport: Literal["http", "sse"] | None = None
     era: Era | None = None
     line_limit: int = 32 << 20
     apps: bool = True
     ca: str | None = None
+    renew: Callable[[], Awaitable[Mapping[str, str] | None]] | None = None
     begun: NewSession | None = None
 
 
@@ -124,21 +134,22 @@ class HttpConnection:
             raise StartFailed("ca_unreadable", str(exc)) from None
         except (ImportError, ValueError, httpx2.InvalidURL) as exc:
             raise StartFailed("invalid_proxy", bad_proxy(self._spec.url, exc)) from None
-        http: HttpStreams = self._http
         if self._access is not None:
             try:
                 await self._access.prepare()
             except LoginFailed as exc:
                 self.can_retry = not exc.is_final
                 raise StartFailed("login_failed", f"cannot log in to {origin(self._spec.url)}: {exc}") from None
-            http = self._authorized(self._http)
+        http = self._authorized(self._http)
         if self._spec.transport == "sse":
             return await self._over_sse(http, tasks)
         return await self._over_http(http, tasks)
 
-    def _authorized(self, http: httpx2.AsyncClient) -> HttpStreams:
-        """The client, with the login of the hub where there is one."""
-        return AuthorizedClient(http, self._access) if self._access is not None and self._access.is_granted else http
+    def _authorized(self, http: RemoteClient) -> HttpStreams:
+        """The client, with the login of the hub where there is one, or credentials that may change."""
+        if self._access is not None and self._access.is_granted:
+            return AuthorizedClient(http, self._access)
+        return http if self._spec.renew is None else RenewedClient(http, self._spec.headers, self._spec.renew)
 
     async def _over_http(self, http: HttpStreams, tasks: anyio.abc.TaskGroup) -> Peer:
         spec = self._spec

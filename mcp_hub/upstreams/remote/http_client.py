@@ -5,6 +5,8 @@ import os
 import socket
 import ssl
 import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -24,6 +26,8 @@ EXTRA_CERTIFICATES: Final = "NODE_EXTRA_CA_CERTS"
 """The variable of Node.js for certificates to trust besides: who has set it for other clients means this one, too."""
 SOCKS: Final = "pip install 'mcp-hub[socks]'"
 _PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
+_UNCHANGED: Final = 5.0
+"""Seconds after which headers that were read again, and were the same, are read once more."""
 _NAME: Final = 5.0
 """Seconds to look at the name in a certificate."""
 _PROBES: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -91,6 +95,56 @@ class RemoteClient(httpx2.AsyncClient):
         """Where the server has redirected a request within its origin, without the query; None if it has not."""
         url = self._connections.moved_to
         return None if url is None else str(url.copy_with(query=None, fragment=None))
+
+
+class RenewedClient:
+    """An HTTP client whose headers may hold secrets that change: after a 401 they are read again.
+
+    `renew` returns the headers that hold now, None if that is not known. If they have changed, `headers` and the client
+    get them, and the request is sent once more: a server that refuses credentials has not acted on it.
+    """
+
+    def __init__(
+        self, http: RemoteClient, headers: dict[str, str], renew: Callable[[], Awaitable[Mapping[str, str] | None]]
+    ) -> None:
+        self._http = http
+        self._headers = headers
+        self._renew = renew
+        self._reading = anyio.Lock()
+        self._not_before = 0.0
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        url: str,
+        *,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | Mapping[bytes, bytes] | None = None,
+    ) -> AsyncIterator[httpx2.Response]:
+        sent = dict(self._headers)
+        async with self._http.stream(method, url, content=content, headers=httpx2.Headers(headers)) as response:
+            is_final = response.status_code != 401 or method == "DELETE" or not await self._has_others(sent)
+            if is_final:
+                yield response
+                return
+        async with self._http.stream(method, url, content=content, headers=httpx2.Headers(headers)) as response:
+            yield response
+
+    async def _has_others(self, sent: Mapping[str, str]) -> bool:
+        """Whether other headers hold than those that were sent, after a look at their source."""
+        async with self._reading:
+            if self._headers == sent and anyio.current_time() >= self._not_before:
+                self._not_before = anyio.current_time() + _UNCHANGED
+                renewed = await self._renew()
+                if renewed is not None and renewed != sent:
+                    for name in sent:
+                        self._http.headers.pop(name, None)
+                    self._http.headers.update(renewed)
+                    self._headers.clear()
+                    self._headers.update(renewed)
+                    self._not_before = 0.0
+            return self._headers != sent
 
 
 def _moved(request: httpx2.Request, response: httpx2.Response) -> httpx2.Request | None:
@@ -167,10 +221,19 @@ async def wrong_name(url: str) -> str | None:
     return None
 
 
+class _OnlyName(ssl.SSLContext):
+    """Checks nothing but the name in one certificate."""
+
+    def trust(self, certificate: str) -> None:
+        """This one needs no authority."""
+        self.load_verify_locations(cadata=certificate)
+        self.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+
+
 def _wrong_name(host: str, port: int) -> str | None:
     try:
-        context = ssl.create_default_context(cadata=ssl.get_server_certificate((host, port), timeout=_NAME))
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is trusted here
+        context = _OnlyName(ssl.PROTOCOL_TLS_CLIENT)
+        context.trust(ssl.get_server_certificate((host, port), timeout=_NAME))
         with (
             socket.create_connection((host, port), timeout=_NAME) as plain,
             context.wrap_socket(plain, server_hostname=host),

@@ -84,7 +84,11 @@ class StdioConnection:
     child: Child | None = None
     peer: Peer | None = None
     lost_session = False  # the session is the process
-    notes: Sequence[str] = ()
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """None: a process has its own output."""
+        return ()
 
     def successor(self) -> None:
         """None: a process takes over no session."""

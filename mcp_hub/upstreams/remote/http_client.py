@@ -17,6 +17,7 @@ import httpx2
 from mcp_hub import __version__
 from mcp_hub.config.schema.remote import is_this_machine
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.wire.responses import WRONG_NAME
 
 log = get_logger(__name__)
@@ -209,7 +210,7 @@ def _stamp(file: str | None) -> object:
 
 
 async def wrong_name(url: str) -> str | None:
-    """What is wrong with the name in a certificate whose issuer is unknown: the name is not looked at any more then.
+    """The problem with the name in a certificate whose issuer is unknown: TLS does not look at the name any more then.
 
     None if it is right, or cannot be found out. Nothing is sent over the two connections that this takes.
     """
@@ -264,7 +265,7 @@ def bad_proxy(url: str, problem: Exception) -> str:
         return f"{variable} names a SOCKS proxy, which needs one more package: {SOCKS}"
     scheme, has_scheme, _ = (address or "").partition("://")
     if has_scheme and scheme.isalnum() and scheme.lower() not in _PROXY_SCHEMES:
-        return f"{variable} names a proxy by {scheme[:20]}://. Use one of {', '.join(_PROXY_SCHEMES)}."
+        return f"{variable} names a proxy by {hide_head(scheme, 20)}://. Use one of {', '.join(_PROXY_SCHEMES)}."
     return f"{variable} names a proxy by an address that is not a URL. Correct it."
 
 

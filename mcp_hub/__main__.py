@@ -4,12 +4,15 @@ import os
 import sys
 
 from mcp_hub.attach.arguments import wanted
-from mcp_hub.attach.serve import mode_in, serve_attached
+from mcp_hub.attach.machine import use_machine, use_text
+from mcp_hub.attach.serve import mode_in, serve_attached, warn
 
 
 def main() -> None:
     """Runs the command that the arguments of this process name."""
     arguments = sys.argv[1:]
+    use_text(arguments)
+    use_machine(os.environ, warn)
     asked = wanted(arguments, os.environ) if sys.platform != "win32" else None
     mode = None if asked is None else asked.attach or mode_in(asked.config)
     if asked is not None and mode is not None:

@@ -23,6 +23,7 @@ from mcp_hub.app.limits import (
     Current,
     call_limits,
     open_documents,
+    open_files,
     open_store,
     session_holder,
     state_dir,
@@ -75,6 +76,7 @@ from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.input_questions import follow_up
 from mcp_hub.upstreams.peer.server_eras import ClientEra
+from mcp_hub.upstreams.process.descriptors import provide
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 
@@ -146,6 +148,8 @@ async def open_app(
     for the whole process is changed: it is a host program's. `client` is whom the hub is for, by default a program.
     `background`: it outlives its clients.
     """
+    if owns_process:
+        provide(open_files(loaded.settings, is_shared=background or has_executors))
     app = build(
         loaded, env, has_executors=has_executors, owns_process=owns_process, client=client, background=background
     )

@@ -22,8 +22,13 @@ from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents.base import DocumentLimits, Documents
 from mcp_hub.stores.limits import StoreLimits
+from mcp_hub.upstreams.process.descriptors import HUB, PER_SERVER
 from mcp_hub.upstreams.supervision.scoped import Holder
 
+PER_CLIENT: Final = 4
+"""Descriptors of a client of a background hub, or over HTTP."""
+_SESSIONS: Final = 16
+"""Clients at a time that are provided for."""
 _FOLDERS: Final = (
     *("approvals", "clients", "executors", "instances", "keys", "lists", "logs", "oauth"),
     stores.DOCUMENTS,
@@ -62,6 +67,13 @@ class Current(msgspec.Struct):
 def state_dir(env: Mapping[str, str]) -> Path:
     """Where the hub keeps what it remembers: `MCP_HUB_STATE_DIR`, else the platform's place."""
     return Path(env.get("MCP_HUB_STATE_DIR") or platformdirs.user_state_dir("mcp-hub"))
+
+
+def open_files(settings: Settings, *, is_shared: bool) -> int:
+    """The descriptors that a hub needs for its servers and, if it `is_shared`, for clients beside the first."""
+    scopes = [own.scope for own in settings.servers.values() if own.enabled and own.command is not None]
+    processes = sum(1 if scope in (None, "shared") else _SESSIONS for scope in scopes)
+    return HUB + PER_SERVER * processes + (PER_CLIENT * _SESSIONS if is_shared else 0)
 
 
 def check_state(settings: Settings, env: Mapping[str, str]) -> None:

@@ -137,7 +137,7 @@ def last_lists(settings: Settings, folder: Path) -> list[Snapshot]:
         for name, own in settings.servers.items()
         if own.enabled and not own.local and not own.skills
     ]
-    return [found.snapshot for file in files if file.path.exists() and (found := file.read()) is not None]
+    return [found.snapshot for file in files if os.path.exists(file.path) and (found := file.read()) is not None]
 
 
 def list_file(folder: Path, name: str, server: ServerSettings) -> ListFile:
@@ -162,7 +162,7 @@ def _spec(
     directory: str | None,
 ) -> StdioSpec:
     """Resolves the command now, so that a program installed in the meantime is found. Raises `StartFailed`."""
-    cwd = server.cwd or directory or os.getcwd()
+    cwd = server.cwd or directory or _directory() or folder
     program = _command(server, env, folder)
     limits = settings.hub.limits
     return StdioSpec(
@@ -187,6 +187,14 @@ async def _headers_now(name: str, url: str, read: Callable[[], Loaded]) -> dict[
     except ConfigError as exc:
         log.warning("secrets_not_read", upstream=name, reason=str(exc))
     return None
+
+
+def _directory() -> str | None:
+    """The working directory of the hub; None if it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
 
 
 def _remote(

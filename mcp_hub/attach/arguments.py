@@ -76,11 +76,12 @@ def user_folder(kind: str, env: "Mapping[str, str]") -> str:
     """The user's folder for `config` or `state`, as platformdirs has it on Linux and macOS."""
     import sys
 
+    home = env.get("HOME") or os.path.expanduser("~")
     if sys.platform == "darwin":
-        return os.path.expanduser("~/Library/Application Support/mcp-hub")
+        return os.path.join(home, "Library/Application Support/mcp-hub")
     given = env.get(f"XDG_{kind.upper()}_HOME", "").strip()
-    usual = {"config": "~/.config", "state": "~/.local/state"}[kind]
-    return os.path.join(given or os.path.expanduser(usual), "mcp-hub")
+    usual = {"config": ".config", "state": ".local/state"}[kind]
+    return os.path.join(given or os.path.join(home, usual), "mcp-hub")
 
 
 def state_folder(env: "Mapping[str, str]") -> str:

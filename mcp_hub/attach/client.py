@@ -6,6 +6,7 @@ import sys
 from mcp_hub.attach.arguments import HubWanted
 from mcp_hub.attach.folder import Untrusted, hub_folder
 from mcp_hub.attach.join import Joined, NotJoined, join
+from mcp_hub.attach.machine import interpreter
 from mcp_hub.attach.pipes import HubPipes, piped
 from mcp_hub.attach.shim import Shim
 
@@ -75,7 +76,7 @@ def _own_hub(asked: HubWanted) -> HubPipes:
             for file, own in enumerate(theirs):
                 os.dup2(own, file)
             command = [sys.executable, "-m", "mcp_hub", *asked.arguments, "--attach", "never"]
-            os.execv(sys.executable, command)
+            os.execv(interpreter(), command)
         finally:
             os._exit(127)
     for own in theirs:

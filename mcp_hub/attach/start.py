@@ -10,6 +10,7 @@ import time
 from mcp_hub.attach.environment import hub_environment
 from mcp_hub.attach.folder import LOG, write_variables
 from mcp_hub.attach.join import NotJoined
+from mcp_hub.attach.machine import interpreter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def start_hub(folder: str, config: str, names: "Collection[str]", env: "Mapping[
         raise NotJoined("the interpreter of this program is not known")
     write_variables(folder, names, env)
     said = b""
-    for before in ([systemd, *_SCOPED], []) if (systemd := _systemd_run(env)) else ([],):
+    systemd = _systemd_run(env) if interpreter() == command[0] else None
+    for before in ([systemd, *_SCOPED], []) if systemd else ([],):
         said = _said(_launched([*before, *command], own, os.path.join(folder, LOG)), until)
         if said == READY:
             return
@@ -74,7 +76,7 @@ def _become(command: "Sequence[str]", env: "Mapping[str, str]", output: int, log
     os.dup2(log, 2)
     os.dup2(output, 1)
     os.closerange(3, _MOST_FILES)
-    os.execve(command[0], list(command), dict(env))
+    os.execve(interpreter() if command[0] == sys.executable else command[0], list(command), dict(env))
 
 
 def _said(pipe: int, until: float) -> bytes:

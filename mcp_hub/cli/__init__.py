@@ -16,6 +16,7 @@ the person at the terminal).
 Not here: the work of a hub. Commands open one through `app`, and ask it, or a running one, through `client`.
 """
 
+import errno
 import os
 import re
 import sys
@@ -28,8 +29,8 @@ from click.shell_completion import CompletionItem
 from mcp_hub import __version__
 from mcp_hub.cli import lean as lean  # before anything that imports structlog
 from mcp_hub.cli.completion import VARIABLE
-from mcp_hub.cli.render.output import kept_output
-from mcp_hub.cli.setup import EXIT_INTERRUPTED
+from mcp_hub.cli.render.output import escape_unknown, kept_output
+from mcp_hub.cli.setup import EXIT_INTERRUPTED, EXIT_UNAVAILABLE, fail
 from mcp_hub.masking import visible
 
 _GROUPS: Final = {
@@ -103,11 +104,24 @@ def open_standard_streams() -> None:
             setattr(sys, name, stream)
 
 
+def _lacks_files(problem: BaseException) -> bool:
+    """Whether a command has failed because it may not open more files."""
+    if isinstance(problem, BaseExceptionGroup):
+        return any(map(_lacks_files, problem.exceptions))
+    return isinstance(problem, OSError) and problem.errno in (errno.EMFILE, errno.ENFILE)
+
+
 class _Commands(click.Group):
     def main(self, *args: Any, **kwargs: Any) -> Any:
         open_standard_streams()
-        with kept_output():
-            return super().main(*args, **{"complete_var": VARIABLE, **kwargs})
+        escape_unknown(sys.stdout, sys.stderr)
+        try:
+            with kept_output():
+                return super().main(*args, **{"complete_var": VARIABLE, **kwargs})
+        except (OSError, BaseExceptionGroup) as problem:
+            if not _lacks_files(problem):
+                raise
+            fail("too_many_files", f"{os.strerror(errno.EMFILE)}. Raise the limit: ulimit -n", EXIT_UNAVAILABLE)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

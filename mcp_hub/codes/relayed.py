@@ -28,6 +28,10 @@ SERVERS: Final = table(
         "The system refused to start the program.",
         "Check `command`, `args` and `env`, and the system's limits.",
     ),
+    too_many_files=(
+        "The hub may not open the files that another process or connection needs.",
+        "Raise the limit of open files: `ulimit -n`, `LimitNOFILE=` of systemd, `--ulimit nofile=` of Docker.",
+    ),
     module_not_found=(
         "The module of `local`, or a module that it needs, is not installed.",
         "Put the module next to the configuration, or install it where the hub is installed.",

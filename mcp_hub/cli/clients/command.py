@@ -41,7 +41,7 @@ def hub_command(installation: Installation, env: Mapping[str, str], args: tuple[
         return Command(os.path.abspath(uvx), (f"mcp-hub@{__version__}", *args))
     for name in ("mcp-hub", "mcp-hub.exe"):
         program = installation.scripts / name
-        if program.is_file() and os.access(program, os.X_OK):
+        if os.path.isfile(program) and os.access(program, os.X_OK):
             return Command(str(program), args)
     return Command(str(installation.python), ("-m", "mcp_hub", *args))
 

@@ -33,16 +33,17 @@ def hub_files(client: Client, where: Where) -> list[ClientFile]:
     """The files that the hub is put into: those that the client reads, or the one to make."""
     files = [file for file in client_files(client, where) if file.place.is_written]
     if client.has_generations:
-        return [file for file in files if file.path.parent.is_dir()] or files[-1:]
+        return [file for file in files if os.path.isdir(file.path.parent)] or files[-1:]
     return [file for file in files if os.path.lexists(file.path)][:1] or files[-1:]
 
 
 def is_present(client: Client, where: Where) -> bool:
     """Whether the person has this client: one of its files or folders exists."""
     marks = (expanded(mark, where) for mark in client.marks)
-    if any(mark is not None and mark.exists() for mark in marks):
+    if any(mark is not None and os.path.exists(mark) for mark in marks):
         return True
     files = client_files(client, where)
     return any(
-        os.path.lexists(file.path) or file.path.parent != where.home and file.path.parent.is_dir() for file in files
+        os.path.lexists(file.path) or file.path.parent != where.home and os.path.isdir(file.path.parent)
+        for file in files
     )

@@ -1,5 +1,7 @@
 """Where the files of clients are: templates of paths, filled in for an operating system, a home and an environment."""
 
+import glob
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -87,5 +89,7 @@ def _found(path: Path) -> tuple[Path, ...]:
         return (path,)
     above = Path(*path.parts[:starred])
     rest = path.parts[starred + 1 :]
-    found = (folder.joinpath(*rest) for folder in sorted(above.glob(path.parts[starred])))
-    return tuple(one for one in found if one.parent.is_dir())
+    # unlike `Path.glob` it passes over folders that may not be read
+    folders = glob.glob(os.path.join(glob.escape(str(above)), path.parts[starred]), include_hidden=True)
+    found = (Path(folder, *rest) for folder in sorted(folders))
+    return tuple(one for one in found if os.path.isdir(one.parent))

@@ -1,5 +1,6 @@
 """The servers in other clients' files, in the keys of `servers.yaml`, and those that are not to be taken."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -82,7 +83,7 @@ def of_files(files: Sequence[ClientFile], where: Where, places: ValuePlaces) -> 
     """The servers of these files of clients, as far as they exist."""
     found = FoundServers()
     for file in files:
-        if file.path.is_file():
+        if os.path.isfile(file.path):
             _take_file(found, file, file.client.title, where, places)
     return found
 
@@ -214,7 +215,7 @@ def _switched_off(
 
 def _not_approved(servers: Iterable[str], path: Path, where: Where) -> Iterator[tuple[str, str]]:
     """Servers of a project's file that the user of Claude Code has not approved; none without that client."""
-    known = next((own.path for own in client_files(CLIENTS[_PROJECT_CLIENT], where) if own.path.is_file()), None)
+    known = next((own.path for own in client_files(CLIENTS[_PROJECT_CLIENT], where) if os.path.isfile(own.path)), None)
     if known is None:
         return
     try:

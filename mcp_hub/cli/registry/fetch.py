@@ -1,5 +1,6 @@
 """Reads the `server.json` that a person names: a file, a URL, or a name in the registry of `hub.registry`."""
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +27,7 @@ def read_server_json(source: str, registry: Callable[[], str | None]) -> bytes:
     if re.match(r"https?://", source):
         return _fetched(source)
     path = Path(source).expanduser()
-    if path.suffix == ".json" or path.is_file():
+    if path.suffix == ".json" or os.path.isfile(path):
         return read_bytes(path, LARGEST_OWN)[0]
     url = registry()
     if url is None:

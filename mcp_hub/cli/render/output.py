@@ -1,5 +1,6 @@
 """Stdout, whose failures a command reports as such, and messages on stderr."""
 
+import codecs
 import io
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
+ESCAPE: Final = "mcp-hub.escape"
+"""The name of our way with characters that an encoding lacks."""
 _LONGEST_QUESTION: Final = 1000
 """Characters of a question: its text may be that of a stranger."""
 
@@ -69,6 +72,25 @@ def answer(question: str, default: str | None = None, *, is_secret: bool = False
 def _joined(text: str) -> str:
     """The text without its line breaks and runs of blanks."""
     return " ".join(text.split())
+
+
+def _escaped(problem: UnicodeError) -> tuple[str, int]:
+    """Characters that the terminal does not have, as JSON writes them: nothing is lost."""
+    if not isinstance(problem, UnicodeEncodeError):
+        raise problem
+    units = problem.object[problem.start : problem.end].encode("utf-16-be", "surrogatepass")
+    codes = (int.from_bytes(units[place : place + 2]) for place in range(0, len(units), 2))
+    return "".join(f"\\u{code:04x}" for code in codes), problem.end
+
+
+codecs.register_error(ESCAPE, _escaped)
+
+
+def escape_unknown(*streams: TextIO) -> None:
+    """Has these streams escape what their encoding does not have, in place of an error."""
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors=ESCAPE)
 
 
 class OutputFailed(OSError):

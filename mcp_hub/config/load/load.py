@@ -96,7 +96,7 @@ def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path
             raise ConfigError(ConfigFinding(problem.code, str(problem), named)) from None
     places = [*(cwd / name for name in _NAMES if explicit != USERS_FILE), usual_place()]
     for place in places:
-        if place.is_file():
+        if os.path.isfile(place):
             return place
     searched = ", ".join(str(place) for place in places)
     said = f"no configuration found (searched: {searched}). Create one with: mcp-hub init"

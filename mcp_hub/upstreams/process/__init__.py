@@ -4,7 +4,8 @@ In: a command, its environment and working directory; the era that the server ha
 
 Out: a `Connection` with a negotiated session, or `StartFailed` with what was tried; a description of how it ended.
 
-Held together by `stdio.StdioConnection`. `commands` finds the program and composes its environment. `child` starts it
+Held together by `stdio.StdioConnection`. `commands` finds the program and composes its environment, `descriptors` keeps
+room for its files. `child` starts it
 in a process group of its own and ends the group before its leader is reaped, so that a signal never reaches a
 stranger.
 

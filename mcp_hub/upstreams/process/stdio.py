@@ -23,6 +23,7 @@ from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import ANY_ERA, EraWish, ServerEras
 from mcp_hub.upstreams.peer.state import LAST_WORDS, not_settled
 from mcp_hub.upstreams.process.child import Child, describe_exit
+from mcp_hub.upstreams.process.descriptors import room_for_server
 from mcp_hub.upstreams.process.last_output import with_output
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.wire.files import unread
@@ -125,14 +126,15 @@ class StdioConnection:
             self.eras.forget()
 
     async def _negotiated(self, tasks: anyio.abc.TaskGroup, terms: Terms) -> Peer:
-        self.child = child = self.watchdog.spawn(self.spec.argv, self.spec.env, self.spec.cwd)
-        stdin, stdout, stderr = child.hand_over()
         limit, turn = self.spec.line_limit, self.turn
         connect = partial(ServerPipe, line_limit=limit, write_limit=_WRITE_LIMIT, patience=_DEAF, turn=turn)
-        self.peer = peer = Peer(self.name, connect, not_settled(apps=self.spec.apps))
-        pipe = peer.wire
-        assert isinstance(pipe, ServerPipe)
-        await pipe.open(stdout, stdin)
+        with room_for_server():
+            self.child = child = self.watchdog.spawn(self.spec.argv, self.spec.env, self.spec.cwd)
+            stdin, stdout, stderr = child.hand_over()
+            self.peer = peer = Peer(self.name, connect, not_settled(apps=self.spec.apps))
+            pipe = peer.wire
+            assert isinstance(pipe, ServerPipe)
+            await pipe.open(stdout, stdin)
         drained = anyio.Event()
         tasks.start_soon(self._read_stderr, stderr, drained)
         tasks.start_soon(self._watch, child, peer, pipe, drained)

@@ -12,6 +12,7 @@ from typing import Final
 
 import anyio
 
+from mcp_hub.attach.machine import interpreter
 from mcp_hub.clock import Clock
 from mcp_hub.logs import get_logger
 from mcp_hub.upstreams.process import watchdog_program
@@ -46,6 +47,7 @@ class WatchdogProcess:
             written = os.write(write, first)
             self._popen = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(Path(watchdog_program.__file__)), "--hub", str(os.getpid())],
+                executable=interpreter(),
                 stdin=read,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -1,5 +1,6 @@
 """The entries that the hub wrote into files of clients, so that one that a client has lost is noticed."""
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -51,7 +52,7 @@ def lost_entries(state: Path) -> list[WrittenEntry]:
 def _is_lost(one: WrittenEntry, client: Client) -> bool:
     path = Path(one.path)
     # a file that the client cannot read either is another problem
-    return path.parent.is_dir() and has_hub(path, client) is False
+    return os.path.isdir(path.parent) and has_hub(path, client) is False
 
 
 def has_hub(path: Path, client: Client) -> bool | None:

@@ -70,7 +70,7 @@ def install(dry_run: bool, config: str | None) -> None:
 def uninstall() -> None:
     """Stop the service and remove its file."""
     made = _plan("")
-    if not made.file.exists():
+    if not os.path.exists(made.file):
         say("There is no service of mcp-hub.")
         return
     _check_ours(made.file)
@@ -84,7 +84,7 @@ def uninstall() -> None:
 def status() -> None:
     """Show whether the service is installed and running. Exit code 3 if not."""
     made = _plan("")
-    if not made.file.exists():
+    if not os.path.exists(made.file):
         say("The service is not installed. Install it with mcp-hub service install.")
         raise SystemExit(EXIT_UNAVAILABLE)
     put(f"installed: {made.file}")

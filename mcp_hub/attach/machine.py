@@ -1,0 +1,105 @@
+"""Odd machines: a working directory, a home or a state folder that cannot be used, each replaced by the next best.
+
+Containers run programs under numbers without an account, without HOME, and with nothing writable but `/tmp`. Each
+replacement is one line on stderr. It holds for this process and its children, by `HOME` and `MCP_HUB_STATE_DIR`. If the
+user has set the latter, it stays as it is.
+"""
+
+import os
+import sys
+
+from mcp_hub.attach import folder as folders
+from mcp_hub.attach.arguments import state_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, MutableMapping
+
+_STATE = "MCP_HUB_STATE_DIR"
+_SELF = "/proc/self/exe"
+
+
+def use_machine(env: "MutableMapping[str, str]", warn: "Callable[[str], None]") -> None:
+    """Makes sure that there are a working directory, a home folder and a state folder; `warn` says each replacement."""
+    _use_directory(warn)
+    if sys.platform != "win32":
+        _use_home(env, warn)
+        _use_state(env, warn)
+
+
+def use_text(arguments: "list[str]") -> None:
+    """Starts this program again in UTF-8 mode where Python would read arguments and names of files as ASCII."""
+    if sys.getfilesystemencoding() == "ascii" and not all(map(str.isascii, arguments)):
+        try:
+            os.execv(interpreter(), [sys.orig_argv[0], "-X", "utf8", *sys.orig_argv[1:]])
+        except OSError:
+            return  # the arguments stay as Python has read them
+
+
+def interpreter() -> str:
+    """The file to execute for another process of this interpreter, whose name is `sys.executable`.
+
+    That file may not be accessible to this user: a container that gives up root after its start.
+    """
+    if (sys.executable and os.access(sys.executable, os.X_OK)) or not os.path.exists(_SELF):
+        return sys.executable
+    return _SELF
+
+
+def _use_directory(warn: "Callable[[str], None]") -> None:
+    """An empty folder in place of a directory that was removed: relative paths of servers must not open anything."""
+    try:
+        os.getcwd()
+    except OSError:
+        place = _spare("empty") or os.path.sep
+        os.chdir(place)
+        warn(f"the working directory does not exist any more. This program works in {place}")
+
+
+def _use_home(env: "MutableMapping[str, str]", warn: "Callable[[str], None]") -> None:
+    home = env.get("HOME", "")
+    if os.path.isabs(home):
+        return
+    import pwd  # where HOME is missing
+
+    try:
+        env["HOME"] = pwd.getpwuid(os.geteuid()).pw_dir or os.path.sep
+    except KeyError:
+        env["HOME"] = _spare() or os.path.sep
+        about = f"HOME is not set, and user {os.geteuid()} does not have an account"
+        warn(f"{about}. It is {env['HOME']} now. Set HOME to a folder of yours")
+        return
+    if home:
+        warn(f"HOME is not an absolute path: {home}. It is {env['HOME']} now")
+
+
+def _use_state(env: "MutableMapping[str, str]", warn: "Callable[[str], None]") -> None:
+    if env.get(_STATE):
+        return
+    folder = state_folder(env)
+    if _can_be_made(folder):
+        return
+    if (spare := _spare("state")) is not None:
+        env[_STATE] = spare
+        warn(f"{folder} cannot be written. State is in {spare} now. Set {_STATE} to a folder of yours to keep it")
+    else:
+        warn(f"{folder} cannot be written. Nothing is kept. Set {_STATE} to a folder of yours")
+
+
+def _can_be_made(folder: str) -> bool:
+    """Whether this user may write the folder, or the last one above it that exists."""
+    while not os.path.lexists(folder) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
+
+
+def _spare(name: str = "") -> str | None:
+    """This user's folder for temporary files, or one in it; None if it cannot be made, or is not private."""
+    folder = os.path.join(folders.SHORT, f"mcp-hub-{os.geteuid()}") if sys.platform != "win32" else ""
+    place = os.path.join(folder, name) if name else folder
+    try:
+        folders.make_private(folder)
+        folders.make_private(place)
+    except (OSError, folders.Untrusted):
+        return None
+    return place

@@ -1,0 +1,87 @@
+"""Open files of this process: the limit that servers need, and room for each process before it is started.
+
+A hub that runs out of descriptors cannot even end a server. So it raises its own limit, and refuses one more server
+while it still has some.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from mcp_hub.errors import StartFailed
+from mcp_hub.logs import get_logger
+
+if sys.platform != "win32":
+    import resource
+
+log = get_logger(__name__)
+
+PER_SERVER: Final = 8
+"""Descriptors of one process: its pipes with a copy of each, its exit, and one that is open for a moment."""
+HUB: Final = 48
+"""Descriptors of the hub itself: 28 without servers and clients, and what reads of files take for a moment."""
+_COPIES: Final = 4
+"""Descriptors that a process which is being started still opens."""
+_SPARE: Final = 16
+_ROOM: Final = 4096
+"""The limit is raised at least to this: sessions and connections come beside servers. No program is troubled by it."""
+
+
+class _Starts:
+    """Processes that are being started, of all hubs in this process: their descriptors are not all open yet."""
+
+    count = 0
+
+
+_STARTS: Final = _Starts()
+
+
+def provide(needed: int) -> None:
+    """Raises the limit of this process if it is below `needed`, as far as the system allows, and logs it."""
+    if sys.platform == "win32":
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    more = max(needed, _ROOM) if hard == resource.RLIM_INFINITY else min(hard, max(needed, _ROOM))
+    if more > soft:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
+            log.info("open_files_raised", before=soft, now=more, needed=needed)
+        except (OSError, ValueError) as problem:
+            log.debug("open_files_not_raised", reason=str(problem))
+            more = soft
+    if more < needed:
+        log.warning("open_files_few", allowed=more, needed=needed, fix="raise the hard limit: ulimit -Hn")
+
+
+@contextmanager
+def room_for_server() -> Iterator[None]:
+    """Reserves the descriptors of one process until the end of the block. Raises `StartFailed` if there are too few."""
+    limit, count = _limit(), _open_files()
+    if limit is not None and count is not None:
+        needed = count + PER_SERVER + _STARTS.count * _COPIES + _SPARE
+        if needed > limit:
+            reason = f"the hub may open {limit} files, and needs {needed} with this server. Raise the limit: ulimit -n"
+            raise StartFailed("too_many_files", reason)
+    _STARTS.count += 1
+    try:
+        yield
+    finally:
+        _STARTS.count -= 1
+
+
+def _limit() -> int | None:
+    if sys.platform == "win32":
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _open_files() -> int | None:
+    try:
+        return len(os.listdir("/dev/fd"))
+    except OSError:
+        return None

@@ -1,0 +1,74 @@
+"""Odd machines: the next best folder in place of one that cannot be used, with one line."""
+
+import os
+import pwd
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from mcp_hub.attach import folder as folders
+from mcp_hub.attach.machine import use_machine
+
+
+@pytest.fixture
+def spare(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder in place of those that cannot be used; `/tmp` is another one."""
+    with TemporaryDirectory(dir="/tmp") as short:
+        monkeypatch.setattr(folders, "SHORT", short)
+        yield Path(short) / f"mcp-hub-{os.geteuid()}"
+
+
+def used(env: dict[str, str]) -> list[str]:
+    """The lines that are said; `env` is as it is then."""
+    lines: list[str] = []
+    use_machine(env, lines.append)
+    return lines
+
+
+def test_nothing_is_replaced_or_said_on_an_ordinary_machine(spare: Path, tmp_path: Path) -> None:
+    for env in ({"HOME": str(tmp_path)}, {"HOME": "/x", "MCP_HUB_STATE_DIR": "/dev/null/state"}):
+        assert used(before := dict(env)) == [] and before == env
+    assert not spare.exists()
+
+
+@pytest.mark.parametrize("home", [None, "", "relative"])
+def test_home_is_that_of_the_account_where_the_variable_is_not_a_path(spare: Path, home: str | None) -> None:
+    env = {"MCP_HUB_STATE_DIR": "/s"} | ({} if home is None else {"HOME": home})
+    assert len(used(env)) == bool(home)
+    assert env["HOME"] == pwd.getpwuid(os.geteuid()).pw_dir
+
+
+def test_a_user_without_an_account_gets_a_private_home(spare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: {}[uid])
+    env: dict[str, str] = {}
+    (line,) = used(env)
+    assert env == {"HOME": str(spare)} and str(spare) in line
+    assert spare.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("damage", ["", "open", "file"])
+def test_state_that_cannot_be_written_is_in_a_private_folder_or_not_kept(
+    spare: Path, tmp_path: Path, damage: str
+) -> None:
+    (tmp_path / "file").touch()
+    if damage == "open":
+        spare.mkdir(mode=0o700)
+        spare.chmod(0o777)
+    elif damage == "file":
+        spare.touch()
+    env = {"HOME": str(tmp_path / "file")}
+    (line,) = used(env)
+    assert str(tmp_path / "file") in line and "MCP_HUB_STATE_DIR" in line
+    assert env.get("MCP_HUB_STATE_DIR") == (None if damage else str(spare / "state"))
+
+
+def test_a_removed_working_directory_is_replaced_by_an_empty_one(
+    spare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    (line,) = used({"HOME": str(tmp_path)})
+    assert os.getcwd() == str(spare / "empty") and os.listdir() == [] and os.getcwd() in line

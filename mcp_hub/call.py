@@ -206,8 +206,12 @@ class Upstream(Protocol):
     def snapshot(self) -> Snapshot | None:
         """The newest list; None if there never was one."""
 
-    def refresh(self, kind: Kind) -> Callable[[], Awaitable[None]] | None:
-        """Reads the list of a kind again; None if its source announces changes, or lets it be kept for longer."""
+    def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
+        """Reads the list of a kind again; None if its source announces changes, or lets it be kept for longer.
+
+        A client is listed the kind, for the first time if it `is_new`. A list that is old, though its source could
+        announce changes, is read again behind that.
+        """
         return None
 
     def set_log_level(self, level: str) -> None:

@@ -33,6 +33,7 @@ from mcp_hub.catalog.discovery.servers import absent, live
 from mcp_hub.catalog.exposure import results_of
 from mcp_hub.catalog.resources.links import mentions_uris
 from mcp_hub.catalog.routes import Route, Unlisted, route
+from mcp_hub.catalog.skills.freshness import renew
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.errors import RpcError
 from mcp_hub.ids import new_call_id
@@ -159,11 +160,14 @@ class HubPort:
     def list_page(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
         """The encoded result of a list request, from what is known now. Raises `InvalidParams`."""
         view, offer = self.view(session), session.offer
-        if offer.mode is None and kind is Kind.TOOL:
+        is_new = offer.mode is None
+        if is_new and kind is Kind.TOOL:
             offer.settle(self.catalog.mode(session.caller.profile, self.client_kind(session)))
         page = view.page(kind, session.era, cursor, self.session_rules.page_size)
         if offer.lists is not None and cursor is None:
             offer.lists[kind] = self.list_digest(session, kind)
+        if cursor is None:
+            renew(self._upstreams, self.catalog.rules(session.caller.profile).servers, kind, is_new=is_new)
         return page
 
     def list_digest(self, session: Session, kind: Kind) -> int:
@@ -243,6 +247,7 @@ class HubPort:
         profile = session.caller.profile
         await self.catalog.settled(self.client_kind(session), came=session.offer.came)
         view, rules = self.catalog.view(profile).for_model, self.catalog.rules(profile)
+        renew(self._upstreams, rules.servers, Kind.TOOL)
         return ToolFinder(
             view=view,
             search=partial(self.catalog.search, profile),

@@ -187,7 +187,8 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     stopped only until it is needed. `failures` counts those in a row. `noise` counts the lines of its output that are
     not messages, with the last one. `second` is the connection in the server's other era, where there is one beside.
     `scope` is `session` or `call` for one with a process for each. `asks`: the server asks its callers and does not say
-    which one, so that others wait for the answer.
+    which one, so that others wait for the answer. `unsteady` has a sentence about each list that is never
+    twice the same.
     """
 
     server: str
@@ -209,6 +210,7 @@ class UpstreamStatus(msgspec.Struct, frozen=True):
     logs: LogFlow | None = None
     scope: str = ""
     asks: bool = False
+    unsteady: tuple[str, ...] = ()
 
 
 def condition(state: UpstreamState, reason: str | None, failures: int = 0) -> str:

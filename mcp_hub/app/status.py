@@ -30,7 +30,7 @@ from mcp_hub.hub import Figures, HubPort
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.rest.servers import FlagInfo, LastReload, SecondConnection, ServerInfo, UnapprovedInfo
 from mcp_hub.protocol.shape.stream_events import timestamp
-from mcp_hub.types import LAST_OUTPUT, Kind, StoreState, UpstreamState, UpstreamStatus
+from mcp_hub.types import LAST_OUTPUT, JsonObject, Kind, StoreState, UpstreamState, UpstreamStatus
 
 _LINES: Final = 20
 """Of what a server wrote to stderr last; `hub.limits.stderr_lines` are kept."""
@@ -162,8 +162,7 @@ class HubStatus(msgspec.Struct):
     ) -> ServerInfo:
         noise = () if status.noise is None else (status.noise,)
         missing = (*status.warnings, *noise, *(own.text for own in left_out.get(status.server, ())))
-        listed, info = status.listed_at, status.server_info or {}
-        software = [text for key in ("name", "version") if isinstance(text := info.get(key), str)]
+        listed, software = status.listed_at, _software(status.server_info or {})
         return ServerInfo(
             server=status.server,
             state=status.state.value,
@@ -172,7 +171,7 @@ class HubStatus(msgspec.Struct):
             code=UNSET if status.code is None else status.code,
             era=UNSET if status.era is None else status.era.value,
             version=UNSET if status.version is None else _safe(status.version),
-            software=_safe(" ".join(software)) if software else UNSET,
+            software=_safe(software) if software else UNSET,
             pid=UNSET if status.pid is None else status.pid,
             rests=status.rests,
             listed=UNSET if listed is None else timestamp(listed),
@@ -181,6 +180,7 @@ class HubStatus(msgspec.Struct):
             offered={kind.value: offered[status.server, kind] for kind in Kind if offered[status.server, kind]},
             warnings=[_safe(text) for text in missing[:_MOST]],
             quarantined=max(min(len(missing), _MOST) - len(status.warnings), 0),
+            unsteady=list(status.unsteady),
             unapproved=[
                 UnapprovedInfo(_safe(own.tool), own.kind, list(own.members), own.is_held)
                 for own in unapproved.get(status.server, ())[:_MOST]
@@ -198,6 +198,11 @@ def _reason(text: str) -> str:
     """Cut on both sides of the mark, by which `ServerInfo.without_output` finds the output."""
     head, mark, output = text.partition(LAST_OUTPUT)
     return f"{_safe(head)}{mark}{_safe(output)}"
+
+
+def _software(info: JsonObject) -> str:
+    """The name and version of a server by its own account."""
+    return " ".join(text for key in ("name", "version") if isinstance(text := info.get(key), str))
 
 
 def _second(status: UpstreamStatus) -> SecondConnection:

@@ -233,7 +233,7 @@ def _supervisor_rules(settings: Settings, name: str) -> SupervisorRules:
         start_timeout=own.start_timeout,
         request_timeout=own.request_timeout,
         restart=RestartRule(None if is_patient else own.restart.intensity, own.restart.period),
-        lists=ListLimits(limits.pages, limits.tools_per_server, prepare),
+        lists=ListLimits(limits.pages, limits.tools_per_server, prepare, max_age=settings.hub.list_max_age),
         lazy=own.start == "lazy",
         idle_stop=_idle_stop(own, None if own.start == "eager" else _IDLE),
         logs=settings.servers[name].logs or "hub",

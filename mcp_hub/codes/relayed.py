@@ -75,6 +75,10 @@ SERVERS: Final = table(
         "Definitions that clients would refuse are left out.",
         "Report them to the authors of the server.",
     ),
+    lists_unsteady=(
+        "A list of the server is another one each time it is read, so the hub takes it over once an hour.",
+        "Report it to the authors of the server.",
+    ),
     crashed=("The process of the server ended with an error.", _TERMINAL),
     ended=("The process of the server ended without an error.", "Look at its last lines and its own log."),
     closed_output=("The server closed its output.", "Look at its last lines and its own log."),

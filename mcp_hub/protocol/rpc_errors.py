@@ -3,6 +3,7 @@
 Source: JSON-RPC 2.0 §5.1; specification 2026-07-28, basic/index "Error Codes".
 """
 
+import re
 from typing import Final, Literal
 
 import msgspec
@@ -32,6 +33,17 @@ HTTP_STATUS: Final = {
 
 _MOST_ELICITATIONS: Final = 64
 """URLs that one error may want opened; a caller sees a handful at most."""
+
+_UNKNOWN = re.compile(
+    r"\b(?:unknown|no such|unrecognized|invalid) (?:tool|prompt)\b|\b(?:tool|prompt)s? not (?:found|available|known)\b"
+    r"|\b(?:tool|prompt):? \S{1,200} (?:was |is |does )?(?:not (?:found|exist|known|available|registered)|unknown)\b",
+    re.IGNORECASE,
+)
+"""The words of servers that do not know the tool of a call, as the SDKs have them."""
+LONGEST_UNKNOWN: Final = 1000
+"""Bytes of an answer that says no more than that."""
+FAILED: Final = re.compile(rb'"isError"\s*:\s*true')
+"""The mark of a result that is an error."""
 
 _OWN_HOP: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
 _RESERVED_MODERN: Final = range(-32099, -32019)
@@ -166,3 +178,14 @@ def url_elicitations(error: RpcError) -> dict[str, tuple[str, RawJson]] | None:
     return {
         f"elicitation-{n}": ("elicitation/create", msgspec.json.encode(params)) for n, params in enumerate(asked, 1)
     }
+
+
+def is_unknown(error: RpcError) -> bool:
+    """Whether a server says that it does not know the tool or prompt of a call."""
+    return _UNKNOWN.search(error.message, 0, LONGEST_UNKNOWN) is not None
+
+
+def is_unknown_result(result: RawJson) -> bool:
+    """Whether the result of a call, which is an error, says that, as some SDKs answer."""
+    view = memoryview(result)
+    return view.nbytes <= LONGEST_UNKNOWN and _UNKNOWN.search(bytes(view).decode("utf-8", "replace")) is not None

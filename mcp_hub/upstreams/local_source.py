@@ -36,7 +36,7 @@ class LocalSource:
     def unsubscribe(self, uri: str) -> None:
         """Ignored."""
 
-    def refresh(self, kind: Kind) -> Callable[[], Awaitable[None]] | None:
+    def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
         """None: its lists are always of now."""
         return None
 

@@ -76,7 +76,8 @@ class HttpWire(RemoteWire):
     `is_forgotten` says that the server no longer knows the session, which has to begin anew. `still_modern` is asked
     when a modern server refuses something as those of the handshake era do. `is_lost` is asked when a request with a
     session id ends without an answer of its own: whether the session is lost, None if that is not clear. Its argument
-    says that the refusal is the one of the specification, or names the session.
+    says that the refusal is the one of the specification, or names the session. `on_gap`: the stream of what belongs to
+    no request is open again, and something may have been missed meanwhile.
     """
 
     def __init__(
@@ -93,12 +94,14 @@ class HttpWire(RemoteWire):
         still_modern: Callable[[], Awaitable[bool]] | None = None,
         is_lost: Callable[[bool], Awaitable[bool | None]] = _unclear,
         session: str | None = None,
+        on_gap: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(handler, http, tasks, server=server, url=url, limit=limit, explain=explain)
         self.status: int | None = None
         self.is_forgotten = False
         self.session = session
         self._is_lost = is_lost
+        self._on_gap = on_gap
         self._still_modern = still_modern
         self._sure_until = 0.0
         self._asking = anyio.Lock()
@@ -314,6 +317,8 @@ class HttpWire(RemoteWire):
                 async with self._stream(place) as response:
                     answered.set()
                     if is_stream(response):
+                        if was_open:
+                            self._on_gap()
                         was_open = True
                         await self._follow(response, parser)
                     else:

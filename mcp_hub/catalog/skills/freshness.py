@@ -1,6 +1,6 @@
 """Lists that are read again when somebody asks for them: servers do not announce every change of skills."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import anyio
 
@@ -19,6 +19,14 @@ async def refreshed(upstreams: Iterable[Upstream], kind: Kind) -> None:
         for upstream in upstreams:
             if (job := upstream.refresh(kind)) is not None:
                 tasks.start_soon(_run, job)
+
+
+def renew(upstreams: Mapping[str, Upstream], servers: Iterable[str], kind: Kind, *, is_new: bool = False) -> None:
+    """A client is listed this kind of these servers: what is old of it is read again, which nobody waits for."""
+    if kind is not Kind.SKILL:  # those are waited for
+        for server in servers:
+            if server in upstreams:
+                upstreams[server].refresh(kind, is_new=is_new)
 
 
 async def _run(job: Callable[[], Awaitable[None]]) -> None:

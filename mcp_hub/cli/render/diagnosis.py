@@ -68,6 +68,8 @@ def _of_lists(own: ServerInfo) -> tuple[str, str]:
     """Code and problem of a server that is ready."""
     if own.quarantined:
         return "definitions_quarantined", "; ".join(own.warnings[-own.quarantined :])
+    if own.unsteady:
+        return "lists_unsteady", "; ".join(own.unsteady)
     if not any(own.entries.values()):
         return "no_tools", "It lists nothing at all."
     if own.offered is not UNSET and not any(own.offered.values()):

@@ -228,6 +228,7 @@ class HubSettings(Section):
     prefix: AtOnce[Literal["auto", "always", "never"]] = "auto"
     max_name_length: AtOnce[Annotated[int, Field(ge=16, le=64), NoFlag]] = 48
     first_list_wait: Duration | None = None
+    list_max_age: AtOnce[Duration] = 300.0
     page_size: AtOnce[Count] = 1000
     http: HttpSettings = HttpSettings()
     tokens: AtOnce[list[TokenSettings]] = []

@@ -55,9 +55,10 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     is needed. `restarts` count since it was put up. `era` and `version` are of the protocol, `software` is its own name
     for itself. `stderr` are its last lines there, the newest last. Its lists were read at `listed`, `age` seconds ago;
     `entries` counts them by kind, `offered` those that clients get, and `warnings` say what is missing; the last
-    `quarantined` of them are about malformed definitions. `second` is the connection in the server's other era, while
-    there are two. `logs` is the rule for log messages that name no call, with the number of messages that were sent on
-    to calls and of those that were kept in the hub's log. `scope`: which calls share a process.
+    `quarantined` of them are about malformed definitions, and those in `unsteady` about lists that are never twice the
+    same. `second` is the connection in the server's other era, while there are two. `logs` is the rule for log messages
+    that name no call, with the number of messages that were sent on to calls and of those that were kept in the hub's
+    log. `scope`: which calls share a process.
     """
 
     server: str
@@ -79,6 +80,7 @@ class ServerInfo(Struct, frozen=True, omit_defaults=True):
     offered: dict[str, int] | UnsetType = UNSET
     warnings: list[str] = []
     quarantined: int = 0
+    unsteady: list[str] = []
     second: SecondConnection | UnsetType = UNSET
     logs: LogFlow | UnsetType = UNSET
     scope: str = "shared"

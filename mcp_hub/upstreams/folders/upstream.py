@@ -65,7 +65,7 @@ class FolderUpstream(LocalSource):
     def snapshot(self) -> Snapshot | None:
         return self._snapshot
 
-    def refresh(self, kind: Kind) -> Callable[[], Awaitable[None]] | None:
+    def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
         """Looks at the folder again, if that is some seconds ago."""
         if kind not in (Kind.SKILL, Kind.RESOURCE) or anyio.current_time() < self._looked + _TTL:
             return None

@@ -7,7 +7,7 @@ has started.
 
 Held together by `list_state.ListState`, the lists of one server and the task that reads them again. `list_reader`
 reads all kinds at once within bounds; `pacing` decides how soon to read again when a server reports changes all the
-time; `list_cache` keeps one file per server, replaced atomically.
+time, and when a list is old; `list_cache` keeps one file per server, replaced atomically.
 
 Definitions are not parsed or judged here; they stay the bytes that the server sent.
 

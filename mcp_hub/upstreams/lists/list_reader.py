@@ -29,13 +29,15 @@ _NULL: Final = msgspec.Raw(b"null")
 class ListLimits(msgspec.Struct, frozen=True):
     """At most `pages` pages and `entries` entries of one kind; the rest is left out with a warning.
 
-    `prepare` gets lists of `long` entries or more in a worker thread before anybody sees them.
+    `prepare` gets lists of `long` entries or more in a worker thread before anybody sees them. A list that is older
+    than `max_age` seconds is read again when a client is listed it; 0: never.
     """
 
     pages: int = 100
     entries: int = 10_000
     prepare: Callable[[Snapshot], None] | None = None
     long: int = 250
+    max_age: float = 300.0
 
 
 class Listed(msgspec.Struct):

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -10,6 +10,7 @@ from typing import Final
 import anyio
 import anyio.to_thread
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import StartFailed
@@ -19,7 +20,7 @@ from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import CacheHint, Kind, Snapshot
 from mcp_hub.upstreams.lists.list_cache import CachedList, ListFile
 from mcp_hub.upstreams.lists.list_reader import Listed, ListLimits, list_kinds, prepared
-from mcp_hub.upstreams.lists.pacing import Pacer
+from mcp_hub.upstreams.lists.pacing import Doubt, ListAges, Pacer
 from mcp_hub.upstreams.peer.peer import Peer
 
 log = get_logger(__name__)
@@ -38,13 +39,17 @@ class _Reads(msgspec.Struct):
     """When each kind was read last, in seconds of the loop's clock, and the turns of those who read.
 
     `is_heard`: the next reading is for a change at another replica, which hears nothing of what comes of it. So servers
-    whose lists are never twice the same do not keep replicas reading.
+    whose lists are never twice the same do not keep replicas reading. `aged` are kinds that are to be read because they
+    are old, or because the server did not know a tool (`doubtful`).
     """
 
     at: dict[Kind, float] = msgspec.field(default_factory=dict)
     refreshing: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     merging: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     is_heard: bool = False
+    ages: ListAges = msgspec.field(default_factory=ListAges)
+    aged: set[Kind] = msgspec.field(default_factory=set)
+    doubtful: set[Kind] = msgspec.field(default_factory=set)
 
 
 class ListState:
@@ -82,16 +87,56 @@ class ListState:
         if last is not None:
             self.last, self.snapshot = last, last.snapshot
 
-    async def read(self, peer: Peer, kinds: set[Kind], silence: float | None = None) -> None:
-        """Reads the lists of these kinds; a late one stays as it was and is soon read again. Raises as `list_kinds`."""
+    @property
+    def unsteady(self) -> tuple[str, ...]:
+        """A sentence about each list that is another one at each reading."""
+        return tuple(
+            f"{kind.value}s: the list is another one at each reading; it is taken over once an hour"
+            for kind in self._reads.ages.unsteady
+        )
+
+    def show(self, peer: Peer, kind: Kind, *, is_new: bool) -> None:
+        """A client is listed this kind, maybe for the first time: the list is read again behind that if it is old."""
+        hint = self.snapshot.hints.get(kind) if self.snapshot is not None else None
+        ttl = hint.ttl_ms / 1000 if hint is not None else 0.0
+        now, reads = anyio.current_time(), self._reads
+        if kind is not Kind.SKILL and reads.ages.take_due(kind, now, self._limits.max_age, ttl, is_new=is_new):
+            reads.aged.add(kind)
+            peer.list_changes.announce(())
+
+    def doubt(self, peer: Peer, kind: Kind) -> None:
+        """The server does not know an entry of this list: it is read again, ever later if that shows nothing new."""
+        self._doubt("entry", {kind})
+        peer.list_changes.announce(())
+
+    def _doubt(self, why: Doubt, kinds: set[Kind]) -> None:
+        if self._reads.ages.take_doubt(why, anyio.current_time()):
+            self._reads.aged |= kinds
+            self._reads.doubtful |= kinds
+
+    async def read(
+        self, peer: Peer, kinds: set[Kind], silence: float | None = None, aged: Set[Kind] = frozenset()
+    ) -> None:
+        """Reads the lists of these kinds; a late one stays as it was and is soon read again. Raises as `list_kinds`.
+
+        Those that are `aged` stay as they are if nothing of them is new.
+        """
         other = self._other() if kinds == set(Kind) else None
         if other is None and self.last is not None:
             other = self.last.other
         began = anyio.current_time()
         found = await list_kinds(peer, kinds, self._limits, silence)
+        read = {kind for kind, listed in found.items() if not listed.is_late}
         async with self._reads.merging:
-            await self._merge(peer, kinds, found, other)
-        self._reads.at.update({kind: began for kind, listed in found.items() if not listed.is_late})
+            same = await self._without_news(found, aged & read)
+            if same != kinds:
+                fresh = {kind: listed for kind, listed in found.items() if kind not in same}
+                await self._merge(peer, kinds - same, fresh, other)
+            elif self.last is not None:
+                self.inherit(replace(self.last, at=wall_time()))
+        self._reads.at.update(dict.fromkeys(read, began))
+        for kind in read - aged:
+            self._reads.ages.taken(kind, began)
         if kinds == set(Kind) and self._other() not in (None, other):  # it listed something new meanwhile
             peer.list_changes.announce(Kind)
 
@@ -137,6 +182,21 @@ class ListState:
             if is_own:
                 self._changes.lists.changed(self.name, _digest(fresh))
 
+    async def _without_news(self, found: Mapping[Kind, Listed], aged: Set[Kind]) -> set[Kind]:
+        """The kinds of lists that stay as they are: their order and `_meta` do not count, and some are held back."""
+        now, same = anyio.current_time(), set[Kind]()
+        for kind in aged:
+            listed, is_urgent = self.snapshot.lists.get(kind, ()) if self.snapshot else (), kind in self._reads.doubtful
+            self._reads.doubtful.discard(kind)
+            raws = tuple(found[kind].raws)
+            if len(raws) < self._limits.long:
+                contents = _contents(raws, listed)
+            else:
+                contents = await anyio.to_thread.run_sync(_contents, raws, listed)
+            if self._reads.ages.judge(kind, *contents, now, is_urgent=is_urgent) != "news":
+                same.add(kind)
+        return same
+
     async def follow(self, peer: Peer, patience: float) -> None:
         """Reads the lists that the server announces as changed, each time within `patience` seconds, until the end.
 
@@ -159,9 +219,14 @@ class ListState:
             with anyio.move_on_after(pacer.pause(anyio.current_time())):
                 await peer.ending.closed.wait()
             kinds = peer.list_changes.take()
+            if peer.list_changes.take_missed():
+                self._doubt("stream", set(self.snapshot.lists) if self.snapshot is not None else set())
+            aged, self._reads.aged = self._reads.aged - kinds, set()
+            if not kinds | aged:
+                continue
             with anyio.move_on_after(patience) as scope:
                 try:
-                    await self.read(peer, kinds)
+                    await self.read(peer, kinds | aged, aged=aged)
                 except StartFailed as exc:
                     log.warning("upstream_list_failed", upstream=self.name, code=exc.code, reason=str(exc))
             if scope.cancelled_caught:
@@ -186,6 +251,26 @@ class ListState:
         if self.last is not None:
             with anyio.move_on_after(limit):
                 await anyio.to_thread.run_sync(file.write, self.last, abandon_on_cancel=True)
+
+
+def _contents(raws: Sequence[bytes], listed: Sequence[bytes]) -> tuple[str, str]:
+    return _content(raws), _content(listed)
+
+
+def _content(raws: Sequence[bytes]) -> str:
+    """The same for the same definitions in any order of them and of their members, whatever their `_meta` is."""
+    digests = sorted(hashlib.blake2b(_plain(raw), digest_size=16).digest() for raw in raws)
+    return hashlib.blake2b(b"".join(digests), digest_size=16).hexdigest()
+
+
+def _plain(raw: bytes) -> bytes:
+    try:
+        definition = msgspec.json.decode(raw)
+        if isinstance(definition, dict):
+            definition.pop("_meta", None)
+        return msgspec.json.encode(definition, order="sorted")
+    except (msgspec.DecodeError, UnicodeError, RecursionError, OverflowError):
+        return raw
 
 
 def _digest(lists: Snapshot) -> str:

@@ -1,9 +1,14 @@
-"""The pause before a server's changed lists are read again. Sans-I/O.
+"""The times at which a server's lists are read again. Sans-I/O; times are a clock's seconds.
 
-A server that announces changes all the time is read ever less often, one that does it now and then at once.
+A server that announces changes all the time is read ever less often, one that does it now and then at once. A list that
+is old is read again when somebody is listed it, ever less often while nothing changes.
 """
 
-from typing import Final
+from typing import Final, Literal
+
+import msgspec
+
+from mcp_hub.types import Kind
 
 _SETTLE: Final = 0.1
 """Seconds to collect `list_changed` notifications before listing again."""
@@ -12,10 +17,25 @@ _FREE: Final = 5
 _LONGEST: Final = 5.0
 _QUIET: Final = 10.0
 """Seconds without a change after which everything is forgiven."""
+_HOUR: Final = 3600.0
+"""The age that a list reaches while nothing changes; one that is never twice the same is taken over so often."""
+_NEWCOMER: Final = 10
+"""A client that lists for the first time is content with a list of this part of the age."""
+_LEAST_TTL: Final = 10.0
+"""Seconds: a server whose lists may be kept for less is not read more often."""
+_UNSTEADY: Final = 3
+"""Readings in a row, each with another content, after which a list counts as never twice the same."""
+_DOUBT: Final = 5.0
+_MOST_DOUBT: Final = 300.0
+"""Seconds between readings for a doubt; doubled while they show nothing new."""
+
+Doubt = Literal["entry", "stream"]
+"""The reasons to read at once: the server does not know an entry, or its stream of announcements was away."""
+Verdict = Literal["same", "news", "held"]
 
 
 class Pacer:
-    """The pauses of one server; times are a clock's seconds."""
+    """The pauses of one server."""
 
     def __init__(self) -> None:
         self._last = -_QUIET
@@ -27,3 +47,74 @@ class Pacer:
         pause = min(_SETTLE * 2.0 ** max(0, self._streak - _FREE), _LONGEST)
         self._last = now + pause
         return pause
+
+
+class _Age(msgspec.Struct):
+    """One list: when it was read or tried last, and when it was taken over. `content` is that of the last reading."""
+
+    tried: float
+    taken: float
+    factor: int = 1
+    streak: int = 0
+    content: str = ""
+
+
+class ListAges:
+    """The ages of the lists of one server, and what readings for age are worth."""
+
+    def __init__(self) -> None:
+        self._ages: dict[Kind, _Age] = {}
+        self._doubts: dict[Doubt, tuple[float, float]] = {}  # when, and seconds until the next
+
+    @property
+    def unsteady(self) -> list[Kind]:
+        """The kinds whose lists are another one at each reading."""
+        return [kind for kind, age in self._ages.items() if age.streak > _UNSTEADY]
+
+    def taken(self, kind: Kind, now: float) -> None:
+        """The list of this kind was read, and stands."""
+        known = self._ages.get(kind)
+        streak = 0 if known is None else known.streak
+        self._ages[kind] = _Age(now, now, streak=streak)
+
+    def take_due(self, kind: Kind, now: float, max_age: float, ttl: float, *, is_new: bool) -> bool:
+        """Whether the list is to be read now that a client is listed it; if so, that counts as tried.
+
+        `max_age` 0: never. `ttl` is what the server says, 0 for nothing. `is_new`: the client lists for the first time.
+        """
+        age = self._ages.get(kind)
+        if age is None or not max_age:
+            return False
+        most = min(max_age * age.factor, max(_HOUR, max_age))
+        limit = max(ttl, _LEAST_TTL) if ttl else most / _NEWCOMER if is_new else most
+        if now - age.tried <= limit:
+            return False
+        age.tried = now
+        age.factor = min(2 * age.factor, 1 << 20)  # until it turns out to be another one
+        return True
+
+    def take_doubt(self, why: Doubt, now: float) -> bool:
+        """Whether lists are to be read for this reason now."""
+        at, pause = self._doubts.get(why, (now, 0.0))
+        if now - at < pause:
+            return False
+        self._doubts[why] = now, min(max(2 * pause, _DOUBT), _MOST_DOUBT)
+        return True
+
+    def judge(self, kind: Kind, content: str, listed: str, now: float, *, is_urgent: bool) -> Verdict:
+        """The worth of a reading: `content` distinguishes it, `listed` the list that stands.
+
+        One of a list that is another one each time is held back for an hour, unless it `is_urgent`.
+        """
+        age = self._ages.setdefault(kind, _Age(now, now))
+        before, age.content = age.content, content
+        if content == listed:
+            age.streak = 0
+            return "same"
+        age.streak = age.streak + 1 if content != before else 0
+        age.factor = 1
+        self._doubts.clear()
+        if age.streak > _UNSTEADY and now - age.taken < _HOUR and not is_urgent:
+            return "held"
+        age.taken = now
+        return "news"

@@ -147,7 +147,18 @@ class ListChanges:
 
     def __init__(self) -> None:
         self._kinds: set[Kind] = set()
+        self._is_missed = False
         self._news = anyio.Event()
+
+    def miss(self) -> None:
+        """Announcements may have been missed."""
+        self._is_missed = True
+        self._news.set()
+
+    def take_missed(self) -> bool:
+        """Whether announcements may have been missed since the last call."""
+        is_missed, self._is_missed = self._is_missed, False
+        return is_missed
 
     def announce(self, kinds: Iterable[Kind]) -> None:
         """These have changed. Without any it only wakes the task that waits."""

@@ -236,6 +236,7 @@ class HttpConnection:
             still_modern=partial(negotiation.is_still_modern, peer, _PROBE) if spec.era is None else None,
             is_lost=check.is_lost,
             session=spec.begun.id if spec.begun is not None and not is_spare else None,
+            on_gap=peer.list_changes.miss,
         )
 
     async def _over_sse(self, http: HttpStreams, tasks: anyio.abc.TaskGroup, first: StartFailed | None = None) -> Peer:

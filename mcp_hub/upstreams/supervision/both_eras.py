@@ -190,6 +190,13 @@ class BothEras(ManagedUpstream):
         with anyio.move_on_after(_MODERN_START), suppress(UpstreamUnavailable):
             await self._other._next_peer(_MODERN_START)
 
+    def _show(self, kind: Kind, *, is_new: bool) -> None:
+        """A list that is old is read again over the connection that is up."""
+        if self._peer is not None:
+            super()._show(kind, is_new=is_new)
+        else:
+            self._other.refresh(kind, is_new=is_new)
+
     def _lists_of_other(self) -> str | None:
         """Distinguishes the lists of the other connection, and the versions of the server."""
         snapshot = self._other.snapshot()

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Final
 
 import anyio
 import msgspec
@@ -12,7 +13,7 @@ from mcp_hub.events import Completed
 from mcp_hub.masking import hide
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
-from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH
+from mcp_hub.protocol.rpc_errors import FAILED, HEADER_MISMATCH, LONGEST_UNKNOWN, is_unknown, is_unknown_result
 from mcp_hub.types import Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.lists.list_cache import CachedList
 from mcp_hub.upstreams.peer.peer import Peer
@@ -21,6 +22,9 @@ from mcp_hub.upstreams.peer.task_poll import TaskLeft, TaskPoll, TaskUnknown
 from mcp_hub.upstreams.peer.tasks import taken_up
 from mcp_hub.upstreams.supervision.supervisor import Supervisor
 from mcp_hub.wire.base import Pending, WireClosed
+
+_LISTED: Final = {"tools/call": Kind.TOOL, "prompts/get": Kind.PROMPT}
+"""Methods whose requests name an entry of a list."""
 
 
 class Handover(msgspec.Struct, frozen=True):
@@ -82,9 +86,12 @@ class ManagedUpstream(Supervisor):
         """The rest of a call that was begun in place."""
         with self._in_turn(sent.call, sent.channel):
             try:
-                return await sent.peer.finish(sent.call, sent.channel, sent.pending)
+                return self._looked_at(sent.call, await sent.peer.finish(sent.call, sent.channel, sent.pending))
             except TaskLeft as left:
                 return await self._follow(left.task, left)
+            except RpcError as refused:
+                self._doubt(sent.call, refused)
+                raise
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """Relays a call, after a short wait if the upstream is on its way up.
@@ -121,17 +128,34 @@ class ManagedUpstream(Supervisor):
             if self._gate is not None and (snapshot := self._lists.snapshot) is not None:
                 self._gate(call, snapshot, snapshot)
             try:
-                return await peer.call(call, channel)
+                return self._looked_at(call, await peer.call(call, channel))
             except WireClosed as exc:  # nothing was sent, so trying once more is safe
                 reason = str(exc)
                 peer = await self._next_peer(self._rules.ready_wait)
             except TaskLeft as left:
                 return await self._follow(left.task, left)
             except RpcError as refused:
+                self._doubt(call, refused)
                 if refused.code != HEADER_MISMATCH or peer.mirrors is None or is_retry:
                     raise
                 await self._learn_headers(peer, refused)
         raise self._unavailable(reason)
+
+    def _looked_at(self, call: Call, done: Completed) -> Completed:
+        """The result of a call; one that says that the server does not know the tool has its list read again."""
+        if FAILED.search(memoryview(done.result)[:LONGEST_UNKNOWN]) and is_unknown_result(done.result):
+            self._reread(call)
+        return done
+
+    def _doubt(self, call: Call, refused: RpcError) -> None:
+        """As `_looked_at`, for an error."""
+        if is_unknown(refused):
+            self._reread(call)
+
+    def _reread(self, call: Call) -> None:
+        kind = _LISTED.get(call.method)
+        if kind is not None and self._peer is not None:
+            self._lists.doubt(self._peer, kind)
 
     async def _follow(self, task: TaskPoll, left: RpcError | None = None) -> Completed:
         """Follows a task to its end, over one connection after the other. Raises as `Peer.follow`, or `left`."""
@@ -201,7 +225,8 @@ class ManagedUpstream(Supervisor):
             restarts=life.restarts,
             pid=connection.pid if peer and connection else None,
             stderr=(tuple(connection.stderr) if connection else ()) or (() if peer else self._last_output),
-            warnings=tuple(map(hide, (*notes, *(last.snapshot.warnings if last else ())))),
+            warnings=(*map(hide, (*notes, *(last.snapshot.warnings if last else ()))), *self._lists.unsteady),
+            unsteady=self._lists.unsteady,
             listed_at=last.at if last else None,
             asks=peer is not None and peer.is_interactive,
             rests=life.rests,
@@ -215,9 +240,16 @@ class ManagedUpstream(Supervisor):
         """Its last lists, of this hub or an earlier one, whatever its state is now."""
         return self._lists.snapshot
 
-    def refresh(self, kind: Kind) -> Callable[[], Awaitable[None]] | None:
-        """As `Upstream.refresh`, for skills: servers do not announce that those have changed."""
-        return self._refresh_skills() if kind is Kind.SKILL else None
+    def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
+        """As `Upstream.refresh`: servers do not announce that skills have changed. None is started for an old list."""
+        if kind is Kind.SKILL:
+            return self._refresh_skills()
+        self._show(kind, is_new=is_new)
+        return None
+
+    def _show(self, kind: Kind, *, is_new: bool) -> None:
+        if self._peer is not None:
+            self._lists.show(self._peer, kind, is_new=is_new)
 
     def _refresh_skills(self) -> Callable[[], Awaitable[None]] | None:
         return None if self._peer is None else self._lists.refresh(self._peer, Kind.SKILL)
@@ -264,7 +296,10 @@ class _Sent(msgspec.Struct, eq=False):
         self.pending.then(callback)
 
     def result(self) -> Completed | None:
-        return self.peer.result(self.pending)
+        done = self.peer.result(self.pending)
+        if done is not None and FAILED.search(memoryview(done.result)[:LONGEST_UNKNOWN]):
+            return self._upstream._looked_at(self.call, done)
+        return done
 
     def leave(self) -> None:
         self._upstream._end(self.call)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel, Gate
 from mcp_hub.clock import Clock
-from mcp_hub.errors import Busy, HubRestarted, SessionElsewhere, StoreError, UpstreamUnavailable
+from mcp_hub.errors import Busy, HubRestarted, RpcError, SessionElsewhere, StoreError, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.notices import Notices
 from mcp_hub.types import Era, RawJson, Snapshot, UpstreamState, UpstreamStatus
@@ -139,7 +139,10 @@ class Scoped(ManagedUpstream):
         member.is_last = self._of_each == "call"  # a session that was thought to be over is not
         is_over = member.supervisor.is_over
         try:
-            return await member.supervisor.call(call, channel)
+            return self._looked_at(call, await member.supervisor.call(call, channel))
+        except RpcError as refused:
+            self._doubt(call, refused)
+            raise
         finally:
             member.busy -= 1
             if self._emptied is not None:

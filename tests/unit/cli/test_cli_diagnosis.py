@@ -10,6 +10,7 @@ from mcp_hub.protocol.rest.servers import ServerInfo
 from mcp_hub.types import UpstreamState
 
 BAD = "tool u is left out: its inputSchema is not of type object"
+UNSTEADY = "tools: the list is another one at each reading"
 
 
 def server(state: UpstreamState, reason: str | None = None, code: str | None = None, **more: object) -> ServerInfo:
@@ -43,6 +44,7 @@ def test_server_that_only_just_started_is_slow() -> None:
         ({"entries": {"tool": 1}}, "ok"),
         ({"entries": {}, "offered": {}}, "no_tools"),
         ({"entries": {"tool": 1}, "offered": {}}, "all_filtered"),
+        ({"entries": {"tool": 1}, "offered": {"tool": 1}, "unsteady": [UNSTEADY]}, "lists_unsteady"),
         (
             {"entries": {"tool": 2}, "offered": {"tool": 1}, "warnings": ["late", BAD], "quarantined": 1},
             "definitions_quarantined",
@@ -54,6 +56,7 @@ def test_ready_server_is_judged_by_what_clients_get(lists: dict[str, object], co
     assert found.code == code and found.fix == CODES[code].fix
     assert found.is_ok == (code == "ok")
     assert found.problem == BAD or code != "definitions_quarantined"
+    assert found.problem == UNSTEADY or code != "lists_unsteady"
 
 
 def test_disabled_server_and_one_that_rests_are_no_problem() -> None:

@@ -29,6 +29,11 @@ class Source(IdleUpstream):
         self._changes = changes
         self._lists: dict[Kind, tuple[bytes, ...]] = {}
         self.subscribed: list[str] = []
+        self.shown: list[tuple[Kind, bool]] = []
+
+    def refresh(self, kind: Kind, *, is_new: bool = False) -> None:
+        """Its lists are always of now."""
+        self.shown.append((kind, is_new))
 
     def offers(self, kind: Kind, *ids: str) -> None:
         self._lists = {**self._lists, kind: tuple(_definition(kind, id_) for id_ in ids)}

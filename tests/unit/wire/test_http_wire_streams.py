@@ -218,6 +218,23 @@ async def test_the_stream_is_opened_again_from_where_it_broke_off(cut: bool) -> 
         await talk.told.until("notifications", 4)
 
 
+async def test_a_stream_that_is_open_again_may_have_missed_something() -> None:
+    gaps: list[int] = []
+
+    async def script(request: Request, reply: Reply) -> None:
+        stream = await reply.stream()
+        number = len(talk.server.of("GET"))
+        gaps.append(-number)
+        await changed(stream, retry=SOON)
+        await (stream.gone() if number == 3 else stream.end())
+
+    async with wired(script) as talk:
+        talk.wire._on_gap = lambda: gaps.append(len(talk.server.of("GET")))
+        await talk.wire.listen()
+        await talk.told.until("notifications", 3)
+        assert gaps == [-1, -2, 2, -3, 3]
+
+
 async def test_a_stream_that_is_unknown_after_it_was_there_is_a_lost_session() -> None:
     async def script(request: Request, reply: Reply) -> None:
         if len(talk.server.of("GET")) > 1:

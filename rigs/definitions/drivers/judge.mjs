@@ -63,6 +63,6 @@ for (const [key, count] of Object.entries(task.counts)) {
     }
   }
 }
-process.stdout.write(JSON.stringify(verdicts) + "\n");
+await new Promise((written) => process.stdout.write(JSON.stringify(verdicts) + "\n", written));
 await client.close();
 process.exit(0);

@@ -238,9 +238,9 @@ def named_loop() -> Iterator[None]:
             _running.name = _named.before
 
 
-def now() -> float:
-    """The time of the running loop in seconds: that of timers."""
-    return asyncio.get_running_loop().time()
+def loop_clock() -> Callable[[], float]:
+    """The clock of the running loop, in seconds: that of its timers, and of `anyio.current_time`."""
+    return asyncio.get_running_loop().time
 
 
 def call_soon(callback: Callable[[], None]) -> None:

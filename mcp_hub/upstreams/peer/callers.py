@@ -2,8 +2,8 @@
 
 Such a message belongs to the only call in flight, or to the session that has all calls in flight. A call that was given
 up counts as in flight until it is answered after all or the server has logged nothing for a while. With `logs: shared`
-a log message may also go to every session that asked for its level, if all calls in flight are of one principal. One
-that comes within a second after the last call belongs to that call's session, if no other one called meanwhile.
+a log message may also go to every session that asked for its level, if all calls in flight are of one principal. Over
+HTTP one that comes within a second after the last call belongs to its session, if no other one called meanwhile.
 """
 
 from collections import deque
@@ -13,13 +13,13 @@ from typing import Final
 import anyio
 import msgspec
 
-from mcp_hub import aio
 from mcp_hub.call import Call
 from mcp_hub.events import Log
 from mcp_hub.protocol.eras import level_admits
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
 from mcp_hub.types import Era, LogFlow, LogRule
 from mcp_hub.upstreams.peer.questions import PARKABLE, Asker
+from mcp_hub.upstreams.peer.state import SignsOfLife
 from mcp_hub.upstreams.peer.stray_messages import AbandonedCalls
 from mcp_hub.upstreams.peer.tasks import ServerTasks
 from mcp_hub.wire.base import Pending
@@ -58,29 +58,19 @@ class ServerLogs:
         return LogFlow(self.rule, self._sent, self._kept)
 
 
-class _LastCall(msgspec.Struct):
-    """The call that ended last, when that was, and when the last call of another session ended, in the loop's time.
-
-    `late` counts the log messages that came after it.
-    """
-
-    call: Call | None = None
-    ended: float = -_LATE
-    other_ended: float = -_LATE
-    late: int = 0
-
-
 class Callers:
-    """The calls in flight at one server: its `requests` that have a call, and its `tasks`.
+    """The calls in flight at one server: its `requests` that have a call, and its `tasks`; `signs` has the last answer.
 
-    `is_ordered`: what the server sends comes in one order, a log message before the answer of its call.
+    `is_ordered`: what the server sends comes in one order, a log message before the answer of its call. If not, as over
+    HTTP, log messages may come after the answer.
     """
 
     def __init__(
-        self, requests: Callable[[], Iterable[Pending]], tasks: ServerTasks, *, is_ordered: bool = True
+        self, requests: Callable[[], Iterable[Pending]], tasks: ServerTasks, signs: SignsOfLife, *, is_ordered: bool
     ) -> None:
         self.is_ordered = is_ordered
-        self._last = _LastCall()
+        self._signs = signs
+        self._late: tuple[Call | None, int] = None, 0  # log messages that came after a call
         self._requests = requests
         self._tasks = tasks
         self._abandoned = AbandonedCalls()
@@ -117,28 +107,21 @@ class Callers:
         """A call that was given up has been answered after all."""
         self._abandoned.answered(id_)
 
-    def ended(self, call: Call) -> None:
-        """A call has its answer."""
-        last = self._last
-        if last.call is not None and last.call.session != call.session:
-            last.other_ended = last.ended
-        last.call, last.ended, last.late = call, aio.now(), 0
-
     def late_listener(self, level: str) -> str | None:
         """The session that a log message of this level is for which comes just after a call; None if nobody's.
 
         Only sessions of the handshake era take messages outside of a request.
         """
-        last, now = self._last, aio.now()
-        call = last.call
-        if call is None or call.era is not Era.HANDSHAKE or last.late >= _MOST_LATE:
+        call, now = self._signs.last, anyio.current_time()
+        count = self._late[1] if self._late[0] is call else 0
+        if self.is_ordered or call is None or call.era is not Era.HANDSHAKE or count >= _MOST_LATE:
             return None
-        if now - last.ended > _LATE or now - last.other_ended <= _LATE or any(self._in_flight(with_tasks=True)):
+        if len(self._just_answered(now)) != 1 or any(self._in_flight(with_tasks=True)):
             return None
-        sessions = {given_up.session for given_up in self._abandoned.calls(anyio.current_time(), is_question=False)}
+        sessions = {given_up.session for given_up in self._abandoned.calls(now, is_question=False)}
         if sessions - {call.session} or not (call.log_level is None or level_admits(call.log_level, level)):
             return None
-        last.late += 1
+        self._late = call, count + 1
         self._logs.count(is_sent=True, is_counted=True)
         return call.session
 
@@ -189,7 +172,7 @@ class Callers:
         """The newest call, one that may ask before any other, if all calls in flight are of one session."""
         sessions = {call.session for call in self._abandoned.calls(anyio.current_time(), is_question=is_question)}
         if not (is_question or self.is_ordered):
-            sessions |= self._just_ended()
+            sessions |= self._just_answered(anyio.current_time())
         found: Asker | None = None
         for asker in self._in_flight(with_tasks=not is_question):
             sessions.add(asker[0].session)
@@ -199,12 +182,12 @@ class Callers:
                 found = asker
         return found
 
-    def _just_ended(self) -> set[str]:
-        """Sessions whose calls ended so recently that log messages of theirs may come; at most two of them."""
-        last, now = self._last, aio.now()
-        if last.call is None or now - last.ended > _LATE:
+    def _just_answered(self, now: float) -> set[str]:
+        """Sessions whose calls were answered so recently that log messages of theirs may come; at most two of them."""
+        signs = self._signs
+        if signs.last is None or now - signs.last_at > _LATE:
             return set()
-        return {last.call.session} if now - last.other_ended > _LATE else {last.call.session, ""}
+        return {signs.last.session} if now - signs.other_at > _LATE else {signs.last.session, ""}
 
     def _listeners(self, level: str) -> Iterable[Asker]:
         """The newest call of each session that asked for the level, if all calls in flight are of one principal."""

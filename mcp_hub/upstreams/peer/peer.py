@@ -71,27 +71,24 @@ class Peer(WireHandler):
     """
 
     def __init__(
-        self,
-        name: str,
-        connect: "Callable[[Peer], Wire]",
-        info: PeerInfo = NOT_SETTLED,
-        *,
-        is_remote: bool = False,
+        self, name: str, connect: "Callable[[Peer], Wire]", info: PeerInfo = NOT_SETTLED, *, is_remote: bool = False
     ) -> None:
         self.name = name
         self.info = info
         self.ending = PeerEnding(is_explained=is_remote)
+        self.said = 0
         self.signs = SignsOfLife()
         self.list_changes = ListChanges()
         self.tasks = ServerTasks(outlive=is_remote)
         self.strays = StrayMessages(name)
         self.mirrors: Mirrors | None = None
         self.is_interactive = False
-        self._is_remote = is_remote
         self._observer: Observer | None = None
         self._elicitations = Elicitations()
         self._last_envelope: tuple[JsonObject | None, str | None, PeerInfo | None, RawObject] = None, None, None, {}
-        self.callers = Callers(lambda: self.wire.requests.pending.values(), self.tasks, is_ordered=not is_remote)
+        self.callers = Callers(
+            lambda: self.wire.requests.pending.values(), self.tasks, self.signs, is_ordered=not is_remote
+        )
         unclear = UnclearQuestions(self.callers.may_ask, lambda message: self.callers.asker(message, None))
         self._asked = OpenRequests(
             lambda frame: self.wire.send(frame), self._elicitations.asked, unclear, self.callers.other
@@ -101,7 +98,7 @@ class Peer(WireHandler):
     def settle(self, info: PeerInfo) -> PeerInfo:
         """The session speaks this era and version from now on; what the hub declares stays."""
         self.info = info = replace(info, declares=self.info.declares)
-        self.mirrors = Mirrors() if self._is_remote and info.era is MODERN else None
+        self.mirrors = Mirrors() if not self.callers.is_ordered and info.era is MODERN else None
         return info
 
     def observe(self, observer: Observer) -> None:
@@ -133,14 +130,15 @@ class Peer(WireHandler):
             raise await self._lost() from None
         return self._result(message)
 
-    async def _answer(self, pending: Pending, cancellation: Cancellation | None) -> Envelope:
-        """The answer to a request, which counts as a sign of life."""
+    async def _answer(self, pending: Pending, cancellation: Cancellation | None, call: Call | None = None) -> Envelope:
+        """The answer to a request, that of `call` if it is one's, which counts as a sign of life."""
         try:
             message = await self.wire.answer(pending, cancellation)
         except UpstreamLost as exc:
             self.signs.failed(Cause(str(exc.about_upstream.get("code", "connection_lost")), exc.message))
             raise
-        self.signs.take(message)
+        self.said += 1
+        self.signs.take(message, call)
         return message
 
     def _result(self, message: Envelope) -> RawJson:
@@ -215,8 +213,9 @@ class Peer(WireHandler):
             return None
         if not (is_complete(message.result) if era is MODERN else begins(message.result, b"{")):
             return None
-        self.signs.answered()
-        self.callers.ended(context(pending)[0])
+        self.said += 1
+        if self.signs.failures:
+            self.signs.answered()
         return Completed(message.result if has_mark(message.result) is None else without_mark(message.result), era)
 
     def abandon(self, call: Call, pending: Pending) -> None:
@@ -228,7 +227,7 @@ class Peer(WireHandler):
     async def finish(self, call: Call, channel: CallChannel, pending: Pending, *, may_follow: bool = True) -> Completed:
         """The rest of a call that was begun. `may_follow`: questions in the answer are put to the caller here."""
         try:
-            message = await self._answer(pending, lambda id_: _cancellation(id_, channel))
+            message = await self._answer(pending, lambda id_: _cancellation(id_, channel), call)
         except NotSent:
             raise
         except WireClosed:
@@ -237,7 +236,6 @@ class Peer(WireHandler):
             self.callers.abandon(call, pending.id)
             raise
         try:
-            self.callers.ended(call)
             result = self._result(message)
             done = Completed(without_mark(result) if has_mark(result) else result, self.info.era)
         except RpcError as error:
@@ -293,7 +291,7 @@ class Peer(WireHandler):
 
     def on_request(self, message: Envelope, source: Pending | None = None) -> None:
         """A question of the server, or its ping."""
-        self.signs.note()
+        self.said += 1
         id_ = envelope.usable_id(message.id)
         if id_ is None:
             self._take_nameless(message, source)
@@ -317,7 +315,7 @@ class Peer(WireHandler):
 
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
         """Progress, a log message, a change of a list, or an update of a resource or task."""
-        self.signs.note()
+        self.said += 1
         method = message.method
         if method == "notifications/progress":
             self._progress(message)
@@ -370,7 +368,7 @@ class Peer(WireHandler):
             self.strays.log(level, params)
 
     def on_late_answer(self, id_: int) -> None:
-        self.signs.note()
+        self.said += 1
         self.callers.answered(id_)
 
     def on_bad_line(self, bad: BadMessage, line: bytes, source: Pending | None = None) -> None:

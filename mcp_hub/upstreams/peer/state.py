@@ -1,12 +1,14 @@
 """The state of a session with one server: the settled protocol, announced changes, and the end of the connection."""
 
+import math
 from collections.abc import Iterable
 from typing import Final, Protocol
 
 import anyio
 import msgspec
 
-from mcp_hub import __version__
+from mcp_hub import __version__, aio
+from mcp_hub.call import Call
 from mcp_hub.protocol.capabilities import WITH_APPS, WITHOUT_APPS, HubCapabilities
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
@@ -58,13 +60,16 @@ def not_settled(*, apps: bool) -> PeerInfo:
 class SignsOfLife:
     """The `answers` of a server, and the requests in a row that ended without an answer of their own.
 
-    `said` counts its messages; `reason` is that of the last failure. A failure is an HTTP status in place of a message,
-    a broken connection, a message that cannot be read, or an error that names no request. A time limit that is over is
-    not one.
+    Answers over a pipe that come at once count only after a failure. `reason` is that of the last failure, which is an
+    HTTP status in place of a message, a broken connection, a message that cannot be read, or an error that names no
+    request. A time limit that is over is not one. `last` is the call that was answered last, at the loop's time
+    `last_at`; `other_at` is the time of the last answer to a call of another session.
     """
 
     def __init__(self) -> None:
-        self.said = 0
+        self.last: Call | None = None
+        self.last_at = self.other_at = -math.inf
+        self._time = aio.loop_clock()
         self.answers = 0
         self.failures = 0
         self.reason: Cause | None = None
@@ -75,23 +80,22 @@ class SignsOfLife:
         """Whether the last requests all failed."""
         return self.failures >= MOST_FAILURES
 
-    def note(self) -> None:
-        """The server has sent a message."""
-        self.said += 1
-
-    def answered(self) -> None:
-        """The server has answered a request, maybe with an error."""
-        self.said += 1
+    def answered(self, call: Call | None = None) -> None:
+        """The server has answered a request, maybe with an error; that of `call`, if it is one's."""
         self.answers += 1
         self.failures = 0
+        if call is not None:
+            if self.last is not None and self.last.session != call.session:
+                self.other_at = self.last_at
+            self.last, self.last_at = call, self._time()
 
-    def take(self, message: Envelope) -> None:
-        """Something came in place of the answer to a request: mostly that answer."""
+    def take(self, message: Envelope, call: Call | None = None) -> None:
+        """Something came in place of the answer to a request, that of `call` if it is one's: mostly that answer."""
         if type(message) is Placeholder or (message.error is not Unset and message.id in _NAMELESS):
-            self.note()
+            self.last = None  # whose it was is not certain
             self.failed(Cause("unreadable_answer", "it sent an answer that is not one to the request"))
         else:
-            self.answered()
+            self.answered(call)
 
     def failed(self, cause: Cause) -> None:
         """A request has ended without an answer."""

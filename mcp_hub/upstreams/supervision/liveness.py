@@ -83,7 +83,7 @@ def _ping_of(peer: Peer) -> str:
 
 async def _lives(peer: Peer, seconds: float) -> bool:
     """Whether the server says anything within that time. Some drop a ping, so it is asked for its tools, too."""
-    said = peer.signs.said
+    said = peer.said
     with anyio.move_on_after(seconds):
         async with anyio.create_task_group() as tasks:
 
@@ -95,4 +95,4 @@ async def _lives(peer: Peer, seconds: float) -> bool:
             tasks.start_soon(ask, _ping_of(peer))
             tasks.start_soon(ask, "tools/list")
         return True
-    return peer.signs.said != said
+    return peer.said != said

@@ -16,7 +16,7 @@ from mcp_hub.types import Era, JsonObject, LogFlow, LogRule, RawJson, RawObject
 from mcp_hub.upstreams.peer.callers import Callers, ServerLogs
 from mcp_hub.upstreams.peer.modern_tasks import ModernTask
 from mcp_hub.upstreams.peer.peer import Peer
-from mcp_hub.upstreams.peer.state import Observer
+from mcp_hub.upstreams.peer.state import Observer, SignsOfLife
 from mcp_hub.upstreams.peer.task_poll import RELATED, Known
 from mcp_hub.upstreams.peer.tasks import ServerTasks
 from mcp_hub.wire.base import Pending
@@ -160,6 +160,7 @@ async def after_calls(*sessions: str, **differs: Any) -> AsyncIterator[tuple[Pee
     async with talking() as (peer, server), group() as tasks:
         scene, told = Scene(peer, server, tasks, "hub"), Sessions()
         peer.observe(told)
+        peer.callers.is_ordered = False  # as over HTTP
         for session in sessions:
             answered = call(**{"session": session, "principal": "p", "era": Era.HANDSHAKE, **differs})
             async with anyio.create_task_group() as calling:
@@ -197,10 +198,14 @@ async def test_message_after_a_call_is_nobodys_once_another_one_runs_was_given_u
 ) -> None:
     async with after_calls("a") as (_, _, scene, told):
         await scene.begin("b", session="b")
-        assert await scene.hear() == "b"
+        assert await scene.hear() == ""
         await scene.give_up("b")
         await scene.hear()
         assert told.told == []
+    async with after_calls("a") as (peer, _, scene, told):
+        peer.callers.is_ordered = True
+        await scene.hear()
+        assert told.told == [], "over a pipe it would have come before the answer"
     async with after_calls("a") as (_, _, scene, told):
         monkeypatch.setattr("mcp_hub.upstreams.peer.callers._LATE", -1.0)
         await scene.hear()
@@ -215,8 +220,7 @@ async def test_messages_after_one_call_have_a_bound() -> None:
 
 
 async def test_message_on_a_stream_of_its_own_is_not_the_next_callers_while_it_may_be_the_last_ones() -> None:
-    async with after_calls("a") as (peer, _, scene, told):
-        peer.callers.is_ordered = False
+    async with after_calls("a") as (_, _, scene, told):
         await scene.begin("b", session="b")
         assert await scene.hear() == "" and told.told == []
         await scene.begin("c", session="a")
@@ -257,7 +261,7 @@ async def test_a_rule_that_changes_holds_at_once() -> None:
         assert scene.logs.flow() == LogFlow("shared", sent=1, kept=1)
 
 
-def test_what_a_server_logs_while_several_sessions_call_it_keeps_a_given_up_call_in_mind(
+async def test_log_messages_may_be_of_a_call_that_was_given_up_while_several_sessions_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It may all be for that call, also what comes when one session alone has calls in flight again."""
@@ -265,7 +269,7 @@ def test_what_a_server_logs_while_several_sessions_call_it_keeps_a_given_up_call
     monkeypatch.setattr(anyio, "current_time", lambda: now[0])
     channel, in_flight = Channel(), [Pending(id_, "tools/call", (call(session=f"s{id_}"), Channel())) for id_ in (1, 2)]
     in_flight.append(Pending(3, "tools/call", (call(session="s3"), channel)))
-    callers = Callers(lambda: in_flight, ServerTasks(outlive=False))
+    callers = Callers(lambda: in_flight, ServerTasks(outlive=False), SignsOfLife(), is_ordered=True)
     message = envelope.decode(b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}')
     assert isinstance(message, envelope.Envelope)
     callers.abandon(call(session="gone", principal="q"), 4)

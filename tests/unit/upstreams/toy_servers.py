@@ -134,6 +134,7 @@ class ToyWire:
         results = {
             "tools/list": {"tools": tools, "nextCursor": self._toys.cursor},
             "resources/list": {"resources": [{"uri": "toy://r", "name": "r"}]},
+            "resources/templates/list": {"resourceTemplates": []},
         }
         result = json.dumps(results.get(method, {"content": []})).encode()
         delay = self._toys.slow.get(method, self._toys.calls if method == "tools/call" else 0.0)

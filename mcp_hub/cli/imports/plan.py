@@ -47,7 +47,7 @@ class TakenServer(msgspec.Struct, frozen=True):
         """The variables of this shell that its command is known to want and does not get: a proposal of `pass_env`."""
         entry = self.own
         texts = [value for value in entry.get("args") or () if isinstance(value, str)]
-        passed = [*(entry.get("env") or ()), *(entry.get("pass_env") or ())]
+        passed = [*(entry.get("env") or ())]
         return proposed_variables(str(entry["command"]), texts, passed, env) if "command" in entry else []
 
 

@@ -39,10 +39,8 @@ def print_plan(plan: ImportPlan) -> None:
 
 
 def _passing(taken: Sequence[TakenServer], env: Mapping[str, str]) -> Iterator[str]:
-    """The variables of this shell that servers get by `pass_env`, those to propose for it, and those that none gets."""
+    """The variables of this shell to propose for `pass_env`, and those that no server gets without it."""
     for one in taken:
-        if passed := one.own.get("pass_env"):
-            yield f"{one.name}: gets these variables of the environment: {', '.join(map(str, passed))}"
         if names := ", ".join(one.proposed(env)):
             yield f"{one.name}: may need {names} of this shell. If it does, add to its entry: pass_env: [{names}]"
     if any("command" in one.own for one in taken) and (names := ", ".join(withheld(env))):

@@ -20,6 +20,12 @@ from mcp_hub.types import JsonObject
 
 _LOOKUP: Final = re.compile(r"(?<!\$)\$\{(?=(?:file|keyring):)")
 
+_OWN_RIGHTS: Final = ("approval", "hints", "idempotent", "orphan", "pass_env", "per_tool", "retry", "tls")
+"""Keys of `servers.yaml` that no other client has, by which a server gets more or is asked for less."""
+_NOT_TAKEN: Final = (
+    "not taken from the file of another client: it decides about rights. Set it in servers.yaml yourself."
+)
+
 
 class Input(msgspec.Struct, frozen=True):
     """A value that VS Code asks for: an entry of `inputs`."""
@@ -78,7 +84,8 @@ def in_our_keys(
 ) -> JsonObject:
     """Servers of another client's file, whose whole data is `data`, in the keys of ours; `report` gets the warnings.
 
-    A file that is not the user's (`is_users`), such as a project's, has files of variables in its workspace only.
+    What only our format has and what decides about rights (`_OWN_RIGHTS`) is not taken. A file that is not the user's
+    (`is_users`), such as a project's, has files of variables in its workspace only.
     """
     own_keys = without_foreign_keys({"servers": servers}, env, report)["servers"]
     others = names_of_others(data, file, env)
@@ -88,7 +95,10 @@ def in_our_keys(
         if not isinstance(own, dict):
             report.warn(("servers", name), "wrong_type", "expected a mapping (key: value) (the server is left out)")
             continue
-        done[name] = {key: mapped(value, translated) for key, value in own.items()}
+        for key in _OWN_RIGHTS:
+            if key in own:
+                report.warn(("servers", name, key), "misplaced_key", _NOT_TAKEN)
+        done[name] = {key: mapped(value, translated) for key, value in own.items() if key not in _OWN_RIGHTS}
         _make_absolute(done[name], file.absolute().parent)
         if "envFile" in own:
             folder = None if is_users else Path(others["workspaceFolder"])

@@ -147,11 +147,10 @@ def test_variables_that_a_known_command_wants_are_proposed(folder: Path, monkeyp
     for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "KUBECONFIG", "AWS_PROFILE", "GITHUB_TOKEN"):
         monkeypatch.setenv(name, f"value-of-{name}")
     entry = {"command": "docker", "args": ["run", "mcp/kubernetes"], "env": {"DOCKER_CONTEXT": "mine"}}
-    passing = {"command": "x", "pass_env": ["GITHUB_TOKEN"]}
+    passing = {"command": "x", "env": {"TOKEN": "${GITHUB_TOKEN}"}}
     (folder / "other.json").write_text(json.dumps({"mcpServers": {"box": entry, "plain": passing}}))
     done = CliRunner().invoke(main, ["import", "other.json", "--yes", "--no-count", "--dry-run"])
     assert "box: may need DOCKER_HOST, KUBECONFIG of this shell" in done.stderr
     assert "pass_env: [DOCKER_HOST, KUBECONFIG]" in done.stderr and "plain: may need" not in done.stderr
-    assert "plain: gets these variables of the environment: GITHUB_TOKEN" in done.stderr
     assert "by pass_env only: AWS_PROFILE, DOCKER_CONTEXT, DOCKER_HOST, KUBECONFIG" in done.stderr
     assert "value-of" not in done.output

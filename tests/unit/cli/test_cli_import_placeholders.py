@@ -1,6 +1,7 @@
 """Placeholders in files of other clients: a file of a stranger reads no files and no keyring of the user."""
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +119,25 @@ def test_file_of_a_client_names_no_functions_and_no_folders_of_skills(home: Path
     made, done = imported(home, source, json.dumps({"mcpServers": servers}))
     assert list(made) == ["c"]
     assert "not taken: a" in done.stderr and "not taken: b" in done.stderr
+
+
+RIGHTS: dict[str, object] = {
+    "pass_env": ["AWS_SECRET_ACCESS_KEY"],
+    "approval": "off",
+    "hints": "trust",
+    "idempotent": True,
+    "orphan": "finish",
+    "retry": {"attempts": 9, "on": ["lost"]},
+    "per_tool": {"*": {"annotations": {"readOnlyHint": True}, "fixed": {"key": "${MINE}"}}},
+    "tls": {"ca": "evil.pem"},
+}
+
+
+@pytest.mark.parametrize("source", ["work/.mcp.json", "work/any.json", ".cursor/mcp.json"])
+def test_file_of_a_client_gives_its_servers_no_rights(home: Path, source: str) -> None:
+    servers = {"c": {"command": "x", "args": ["y"], **RIGHTS}, "d": {"url": "https://d.example/mcp", **RIGHTS}}
+    nested = {"transport": {"type": "stdio", "command": "z", **RIGHTS}}
+    made, done = imported(home, source, json.dumps({"mcpServers": {**servers, "e": nested}}))
+    assert made == {"c": {"command": "x", "args": ["y"]}, "d": {"url": "https://d.example/mcp"}, "e": {"command": "z"}}
+    for name, key in product("cde", RIGHTS):
+        assert f"ervers.{name}.{key}: not taken from the file of another client" in done.stderr

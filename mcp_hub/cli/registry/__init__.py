@@ -5,7 +5,8 @@ In: a file, a URL, or the name of a server in the registry that `hub.registry` n
 Out: an entry with the exact command line or URL, or `ConfigError` with the values that are missing.
 
 Held together by `server_json`, which is pure: it chooses a package that can be started here, or a remote, and fills in
-arguments, variables and headers. `dangers` finds what the command could run besides the package. `fetch` reads the
+arguments, variables and headers. `dangers` finds what the command could run besides the package, `variables` which
+environment variables decide that. `fetch` reads the
 document, with bounds.
 
 The document is of a stranger: a `${…}` in it stays text, so that nothing is looked up on this machine, and only known

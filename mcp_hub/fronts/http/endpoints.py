@@ -33,8 +33,17 @@ from mcp_hub.sessions.session import Caller
 _PROFILE: Final = "/p/"
 """Between a route and the name of a profile."""
 
-_IN_QUERY: Final = "access_token"
-"""The parameter of RFC 6750 §2.3, which OAuth 2.1 §5.1 and MCP forbid."""
+_IN_QUERY: Final = frozenset(
+    """
+    accesstoken token authtoken bearertoken idtoken refreshtoken hubtoken mcphubtoken
+    apikey xapikey auth authorization bearer jwt
+    """.split()
+)
+"""Parameters that are taken for a token, in lower case without `-`, `_` and `.`: that of RFC 6750 §2.3, which OAuth 2.1
+§5.1 and MCP forbid, and others that people use."""
+
+_MARKS: Final = dict.fromkeys(map(ord, "-_."))
+"""Characters of a parameter's name that do not count."""
 
 Serve = Callable[[HttpExchange], Awaitable[None]]
 """Serves one request. Raises `RpcError` for the caller to read; `Busy` is a 503, or 429."""
@@ -123,6 +132,12 @@ class _Listener:
     async def _until_refused(self, give_up: Callable[[], None]) -> None:
         await self._is_refused.wait()
         give_up()
+
+
+def _has_token(query: bytes) -> bool:
+    """Whether a parameter has a name of `_IN_QUERY`; `&` and `;` end a parameter."""
+    parameters = parse_qsl(query.decode("latin-1").replace(";", "&"), keep_blank_values=True)
+    return any(name.strip().lower().translate(_MARKS) in _IN_QUERY for name, _ in parameters)
 
 
 def _only_listens(http: HttpExchange) -> bool:
@@ -240,7 +255,7 @@ class Endpoints:
             return refusal
         if (refusal := self._auth.admit(headers)) is not None:
             return refusal
-        if scope["query_string"] and _IN_QUERY in dict(parse_qsl(scope["query_string"].decode("latin-1"), True)):
+        if scope["query_string"] and _has_token(scope["query_string"]):
             said = "a token in the URL would be logged: send it as a header, Authorization: Bearer"
             return Refusal(400, "token_in_query", said)
         return None

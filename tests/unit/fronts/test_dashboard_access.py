@@ -99,8 +99,16 @@ async def test_a_form_changes_nothing(full: DashboardPeer) -> None:
     await nothing_changed(full)
 
 
-async def test_a_token_in_the_address_is_refused(full: DashboardPeer) -> None:
-    response = await full.page("GET", f"/state?access_token={full.front.operator}", token=None).ended()
+@pytest.mark.parametrize(
+    "query",
+    ["access_token={}", "token={}", "ACCESS_TOKEN={}", "Api-Key={}", "api_key={}", "apikey={}", "x-api-key={}",
+     "auth={}", "authorization=Bearer%20{}", "bearer={}", "a=b;token={}", "a=b&%74oken={}", "auth_token={}", "jwt={}", "token",
+     "a;Token"],
+)  # fmt: skip
+@pytest.mark.parametrize("token", [None, True])
+async def test_a_token_in_the_address_is_refused(full: DashboardPeer, query: str, token: bool | None) -> None:
+    own = full.front.operator
+    response = await full.page("GET", f"/state?{query.format(own)}", token=own if token else None).ended()
     problem(response, 400, "token_in_query")
 
 

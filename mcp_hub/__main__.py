@@ -4,7 +4,7 @@ import os
 import sys
 
 from mcp_hub.attach.arguments import wanted
-from mcp_hub.attach.machine import use_machine, use_text
+from mcp_hub.attach.machine import hide_process, use_machine, use_text
 from mcp_hub.attach.serve import mode_in, serve_attached, warn
 
 
@@ -12,6 +12,7 @@ def main() -> None:
     """Runs the command that the arguments of this process name."""
     arguments = sys.argv[1:]
     use_text(arguments)
+    hide_process(os.environ)
     use_machine(os.environ, warn)
     asked = wanted(arguments, os.environ) if sys.platform != "win32" else None
     mode = None if asked is None else asked.attach or mode_in(asked.config)

@@ -1,9 +1,12 @@
 """The one form in which every rig reports: progress on stderr, the figures and each fault on stdout, an exit code."""
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
+
+from mcp_hub.attach.machine import DUMPABLE
 
 _MOST_FAULTS = 20
 _CRASH = re.compile(r'Traceback|"event": "\w+_crashed"')
@@ -11,7 +14,8 @@ _CRASH = re.compile(r'Traceback|"event": "\w+_crashed"')
 
 
 def arguments(rig: str, doc: str | None) -> argparse.ArgumentParser:
-    """The parser of `python -m rigs.<rig>`, without its options."""
+    """The parser of `python -m rigs.<rig>`, without its options. Hubs let the rig look into them from now on."""
+    os.environ.setdefault(DUMPABLE, "1")
     return argparse.ArgumentParser(prog=f"rigs.{rig}", description=doc)
 
 

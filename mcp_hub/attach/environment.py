@@ -47,7 +47,9 @@ ACCESS = (
     *("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"),
 )
 """Variables that open an account, a machine or the desktop, `*` at the end: only for an entry with `pass_env`."""
-_OF_HUB = ("HOME", "MCP_HUB_TRUST_CONFIG")
+_HOME = "HOME"
+_SWITCHES = ("MCP_HUB_TRUST_CONFIG", "MCP_HUB_DUMPABLE")
+"""Variables that mean something as 1 only."""
 _STATE = "MCP_HUB_STATE_DIR"
 _RUNTIME = "XDG_RUNTIME_DIR"
 _BUS = "DBUS_SESSION_BUS_ADDRESS"
@@ -70,8 +72,14 @@ def _is_index(name: str) -> bool:
 
 
 def scope_values(env: "Mapping[str, str]", names: "Collection[str]") -> dict[str, str]:
-    """The variables that tell hubs apart, with their values; `names` are those that the configuration names."""
-    values = {name: env[name] for name in (*_OF_HUB, *names) if name in env}
+    """The variables that tell hubs apart, with their values; `names` are those that the configuration names.
+
+    Forms that mean the same have one value: `HOME` with a slash at its end, and a switch that is off.
+    """
+    values = {name: "1" for name in _SWITCHES if env.get(name) == "1"}
+    values |= {name: env[name] for name in (_HOME, *names) if name in env}
+    if os.path.isabs(values.get(_HOME, "")):
+        values[_HOME] = os.path.sep + os.path.normpath(values[_HOME]).lstrip(os.path.sep)
     return {**values, **reaching(env), _STATE: state_folder(env)}
 
 

@@ -13,9 +13,13 @@ from mcp_hub.attach.arguments import state_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import Callable, Mapping, MutableMapping
 
 _STATE = "MCP_HUB_STATE_DIR"
+DUMPABLE = "MCP_HUB_DUMPABLE"
+"""The variable that leaves this program open to debuggers."""
+_SET_DUMPABLE = 4
+"""prctl(2)."""
 _SELF = "/proc/self/exe"
 
 
@@ -34,6 +38,23 @@ def use_text(arguments: "list[str]") -> None:
             os.execv(interpreter(), [sys.orig_argv[0], "-X", "utf8", *sys.orig_argv[1:]])
         except OSError:
             return  # the arguments stay as Python has read them
+
+
+def hide_process(env: "Mapping[str, str]") -> None:
+    """Keeps environment, memory and descriptors of this process from other programs of its user, by prctl(2) of Linux.
+
+    Root, and who may trace all processes, still read them. There is no core dump either, and no debugger attaches:
+    `MCP_HUB_DUMPABLE=1` leaves all that possible. A program that this process starts is not hidden.
+    """
+    if sys.platform != "linux" or env.get(DUMPABLE) == "1":
+        return
+    try:
+        import _ctypes  # a third of a millisecond; ctypes takes four times as long
+
+        prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")
+        _ctypes.call_function(prctl, (_SET_DUMPABLE, 0, 0, 0, 0))
+    except (ImportError, OSError, AttributeError):
+        return  # an interpreter without it, or another C library
 
 
 def interpreter() -> str:

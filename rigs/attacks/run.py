@@ -10,8 +10,10 @@ from typing import Any
 from rigs.attacks.cases import ATTACKS, Attack, Verdict
 from rigs.attacks.outside import (
     ALTERED,
+    hub_environment_is_read,
     login_runs_a_command,
     man_in_the_middle,
+    neighbour_environment_is_read,
     public_hub_starts,
     writable_file_is_used,
 )
@@ -19,7 +21,10 @@ from rigs.attacks.site import Site, entry, honest, mark, site, updated, write_fi
 from tests.upstreams.child import HttpUpstream
 
 MIDDLE, LIVE = "middle", "midsession"
-OUTSIDE = {"login": login_runs_a_command, "public": public_hub_starts, "writable": writable_file_is_used}
+OUTSIDE = {
+    "login": login_runs_a_command, "public": public_hub_starts, "writable": writable_file_is_used,
+    "environment": hub_environment_is_read, "neighbour": neighbour_environment_is_read,
+}  # fmt: skip
 """Attacks that need none of the two hubs, by their servers' names."""
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rigs.attacks.outside import hub_environment_is_read
 from tests.e2e.background import Background, background
 from tests.interaction.hub_process import written
 from tests.upstreams.launch import argv, servers_yaml
@@ -141,3 +142,8 @@ async def test_hubs_of_the_clients_own_give_servers_the_same_and_the_session(hub
     unwanted = {"VIRTUAL_ENV", "PYTHONPATH", "UV_CACHE_DIR", "PIP_CACHE_DIR", "UV_PUBLISH_TOKEN", "SSH_AUTH_SOCK"}
     assert not {*unwanted, "DOCKER_HOST", "DISPLAY", "XDG_RUNTIME_DIR", "GITHUB_TOKEN"} & env.keys()
     assert os.environ.get("HOME") != env["HOME"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is hidden")
+async def test_a_server_of_a_background_hub_reads_no_environment_of_hub_and_client(tmp_path: Path) -> None:
+    assert not await hub_environment_is_read(tmp_path, "always")

@@ -51,7 +51,10 @@ async def read(http: httpx2.AsyncClient, method: str, url: str, body: object = N
 
 async def test_a_stream_of_60_mb_costs_no_more_than_that(tmp_path: Path) -> None:
     (tmp_path / "large_here.py").write_text(MODULE)
-    async with http_hub(CONFIG, tmp_path) as hub, httpx2.AsyncClient(timeout=60, verify=False) as http:
+    async with (
+        http_hub(CONFIG, tmp_path, MCP_HUB_DUMPABLE="1") as hub,
+        httpx2.AsyncClient(timeout=60, verify=False) as http,
+    ):
         rest = hub.url.removesuffix("/mcp") + "/v1"
         await http.post(f"{rest}/tools/large/call", json={"arguments": {"count": 1}})
         before = memory(hub, "VmRSS")

@@ -39,8 +39,8 @@ pytestmark = pytest.mark.anyio
 PAGE = Path(__file__).parents[2] / "docs" / "hostile.md"
 ATTACKS_PAGE = PAGE.with_name("attacks.md")
 QUICK = {
-    "confused", "overlap", "rebound", "shadow", "samename", "lookalike", "page", "environment", "writable", "rugtool",
-    "rugprompt", "explicit", "explicitlater", "midsession",
+    "confused", "overlap", "rebound", "shadow", "samename", "lookalike", "page", "environment", "neighbour", "writable",
+    "rugtool", "rugprompt", "explicit", "explicitlater", "midsession",
 }  # fmt: skip
 """Servers of attacks that together take seconds."""
 

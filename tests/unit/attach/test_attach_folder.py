@@ -62,8 +62,10 @@ def test_values_that_the_configuration_does_not_name_make_no_difference(env: dic
         {"LC_ALL": "C"}, {"SSH_AUTH_SOCK": "/x"},
         {"PYTHONPATH": "/x"}, {"VIRTUAL_ENV": "/x"}, {"PIP_CACHE_DIR": "/x"}, {"UV_CACHE_DIR": "/x"}, {"NO_PROXY": ""},
         {"npm_config_cache": "/x"}, {"npm_command": "exec", "npm_config_registry": "r"}, {"OTEL_SERVICE_NAME": "x"},
+        {"HOME": "/home/ann/"}, {"HOME": "//home/./ann//"}, {"MCP_HUB_TRUST_CONFIG": ""}, {"MCP_HUB_TRUST_CONFIG": "0"},
+        {"MCP_HUB_DUMPABLE": ""},
     ],
-    ids=lambda more: next(iter(more)),
+    ids=lambda more: "=".join(next(iter(more.items()))),
 )  # fmt: skip
 def test_variables_outside_the_table_do_not_split_hubs(env: dict[str, str], more: dict[str, str]) -> None:
     assert scope_of("/a", [], env, KEY) == scope_of("/a", [], {**env, **more}, KEY)

@@ -2,6 +2,8 @@
 
 import os
 import pwd
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -72,3 +74,19 @@ def test_a_removed_working_directory_is_replaced_by_an_empty_one(
     (tmp_path / "gone").rmdir()
     (line,) = used({"HOME": str(tmp_path)})
     assert os.getcwd() == str(spare / "empty") and os.listdir() == [] and os.getcwd() in line
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl(2) is of Linux")
+@pytest.mark.parametrize(("value", "shows"), [("", "0 1"), ("0", "0 1"), ("1", "1 1")])
+def test_this_process_is_hidden_and_programs_that_it_starts_are_not(value: str, shows: str) -> None:
+    line = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), end=' ', flush=True)"
+    program = f"""
+import os, sys
+from mcp_hub.attach.machine import hide_process
+hide_process({{"MCP_HUB_DUMPABLE": {value!r}}})
+{line}
+os.execv(sys.executable, [sys.executable, "-c", {line!r}])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == shows

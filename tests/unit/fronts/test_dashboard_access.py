@@ -102,8 +102,8 @@ async def test_a_form_changes_nothing(full: DashboardPeer) -> None:
 @pytest.mark.parametrize(
     "query",
     ["access_token={}", "token={}", "ACCESS_TOKEN={}", "Api-Key={}", "api_key={}", "apikey={}", "x-api-key={}",
-     "auth={}", "authorization=Bearer%20{}", "bearer={}", "a=b;token={}", "a=b&%74oken={}", "auth_token={}", "jwt={}", "token",
-     "a;Token"],
+     "auth={}", "authorization=Bearer%20{}", "bearer={}", "a=b;token={}", "a=b&%74oken={}", "auth_token={}", "jwt={}",
+     "token", "a;Token"],
 )  # fmt: skip
 @pytest.mark.parametrize("token", [None, True])
 async def test_a_token_in_the_address_is_refused(full: DashboardPeer, query: str, token: bool | None) -> None:

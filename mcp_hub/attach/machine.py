@@ -51,7 +51,8 @@ def hide_process(env: "Mapping[str, str]") -> None:
     try:
         import _ctypes  # a third of a millisecond; ctypes takes four times as long
 
-        prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")
+        program = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # dlopen(3) takes NULL
+        prctl = _ctypes.dlsym(program, "prctl")
         _ctypes.call_function(prctl, (_SET_DUMPABLE, 0, 0, 0, 0))
     except (ImportError, OSError, AttributeError):
         return  # an interpreter without it, or another C library

@@ -31,7 +31,7 @@ from mcp_hub.app.limits import (
     time_limits,
 )
 from mcp_hub.app.logins import Logins, grant_store
-from mcp_hub.app.readiness import log_start
+from mcp_hub.app.readiness import log_sources, log_start
 from mcp_hub.app.reload import Reloader
 from mcp_hub.app.status import HubStatus
 from mcp_hub.app.telemetry import tracing_of
@@ -153,6 +153,7 @@ async def open_app(
     app = build(
         loaded, env, has_executors=has_executors, owns_process=owns_process, client=client, background=background
     )
+    log_sources(loaded)
     with named_loop(), nullcontext() if app.server_logs is None else app.server_logs.kept():
         async with _running(app):
             yield app
@@ -315,7 +316,7 @@ def build(
     )  # fmt: skip
     fixed = None if executors is None else executors.name
     applier = Applier(current, sources, servers, durations, hub, registry, kinds, approvals, fixed)
-    reloader = Reloader(loaded, partial(load, loaded.path, env, lenient=True), applier)
+    reloader = Reloader(loaded, partial(load, loaded.path, env, lenient=True, is_named=loaded.is_named), applier)
     status = HubStatus(current, hub, servers.upstreams, approvals, reloader, lambda: watchdog.has_given_up)
     operations = Admin(reloader, applier, status)
     return App(

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from mcp_hub.config.load.imported import target_of
+from mcp_hub.config.load.load import Loaded
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.types import UpstreamState, UpstreamStatus
@@ -42,6 +44,14 @@ async def wait_until(hub: "HubPort", is_enough: Callable[[], bool], seconds: flo
             if is_enough():
                 return
             await hub.catalog.wait_changed(version)
+
+
+def log_sources(loaded: Loaded) -> None:
+    """Logs which variables and files the servers of another client's file get, and where they go; no values."""
+    for name, sources in loaded.sources.items():
+        server = loaded.settings.servers.get(name)
+        if sources and server is not None and server.enabled:
+            log.info("values_passed", server=name, values=[*sources], to=target_of(server.command, server.url))
 
 
 async def log_start(hub: "HubPort", servers: Collection[str]) -> None:

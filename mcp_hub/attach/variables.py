@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 LARGEST = 1 << 20
 _ESCAPED = (b"$\\", b"\\u0024", b"\\x24", b"\\u007b", b"\\x7b", b"\\U00000024", b"\\U0000007b", b"\\u{24", b"\\u{7b")
 """Ways in which YAML, JSON5 and TOML write `$` or `{` so that it does not show."""
-_BY_NAME = (b"env_var", b"env_http_headers")
-"""Keys of Codex under which variables stand by their plain names."""
+_BY_NAME = (b"env_var", b"env_http_headers", b"env_keys", b"${{")
+"""Keys of Codex and Goose, and the notation of Continue, in which variables stand by their plain names."""
 _PASSED = b"pass_env"
 """The key of a list of names."""
 _MODES = (b"auto", b"always", b"never")
@@ -26,9 +26,9 @@ def named_variables(text: bytes, known: "Collection[str]") -> set[str] | None:
 
     `known` are the variables that are set.
     """
-    if any(escape in text or escape.lower() in text.lower() for escape in _ESCAPED):
+    if b"\0" in text or any(escape in text or escape.lower() in text.lower() for escape in _ESCAPED):
         return None
-    found: set[str] = set()
+    found = _of_other_clients(text, known)
     start = text.find(b"${")
     while start >= 0:
         end = text.find(b"}", start)
@@ -45,6 +45,15 @@ def named_variables(text: bytes, known: "Collection[str]") -> set[str] | None:
     if b"telemetry" in text:
         found |= {name for name in known if name.startswith("OTEL_")}
     return found
+
+
+def _of_other_clients(text: bytes, known: "Collection[str]") -> set[str]:
+    """The variables that are written as `$VAR`, `%VAR%` or `{env:VAR}`, or so in a text for a shell."""
+    starts = [part.removeprefix(b"{") for part in text.split(b"$")[1:]]
+    starts += text.split(b"{env:")[1:]
+    words = {part.translate(_WORD).split(b" ", 1)[0] for part in starts}
+    words |= {part for part in text.split(b"%")[1:-1] if part == part.translate(_WORD)}
+    return {word.decode() for word in words} & set(known)
 
 
 def _words(text: bytes) -> set[str]:

@@ -129,9 +129,11 @@ def read_config(path: str | None, *, partly: bool = False, lenient: bool = True)
     `partly` and `lenient` as in `load`.
     """
     from mcp_hub.app.limits import check_state
-    from mcp_hub.config.load.load import find_config, load
+    from mcp_hub.config.load.load import find_config, is_named, load
 
-    loaded = load(find_config(path, Path.cwd(), os.environ), os.environ, partly=partly, lenient=lenient)
+    file = find_config(path, Path.cwd(), os.environ)
+    is_chosen = is_named(path, file, Path.cwd(), os.environ)
+    loaded = load(file, os.environ, partly=partly, lenient=lenient, is_named=is_chosen)
     check_state(loaded.settings, os.environ)
     return loaded
 

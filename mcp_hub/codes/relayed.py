@@ -162,6 +162,15 @@ CONFIGURATION: Final = table(
     invalid_toml=("The file is not valid TOML.", "Correct the line."),
     unknown_key=("There is no key of this name.", "Correct or remove the key."),
     not_foreign=("The file is not one of another client.", "Use it with --config as it is."),
+    workspace_unknown=(
+        "A file of the user names a folder or value that only the client knows.",
+        "Write the folder or the value, or use the file of a project.",
+    ),
+    file_not_named=(
+        "A file of another client was only found, so its servers get nothing from outside.",
+        "Name the file: `--config FILE`, or import it: `mcp-hub import FILE`.",
+    ),
+    line_skipped=("A line of a file of variables sets no variable.", "Write `NAME=value`, or begin the line with `#`."),
     ignored_key=("A key of another client was ignored.", "Remove it, or use the hub's own key."),
     duplicate_key=("A key occurs twice.", "Remove one of them."),
     missing_key=("A key is missing that is needed, also by another key.", "Add the key."),

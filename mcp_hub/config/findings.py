@@ -2,7 +2,7 @@
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -49,6 +49,21 @@ class Findings(msgspec.Struct):
 
     def warn(self, path: DataPath, code: str, message: str) -> None:
         self.warnings.append(Finding(path, code, message))
+
+    def read_at(self, key: str, place: DataPath) -> None:
+        """Notes that the file has the section `key` at `place`; errors that are there already get its path."""
+        self.written[key] = place
+        size = len(place)
+        self.errors = [
+            msgspec.structs.replace(error, path=(key, *error.path[size:])) if error.path[:size] == place else error
+            for error in self.errors
+        ]
+
+    def excuse(self, is_spared: Callable[[Finding], bool]) -> None:
+        """Makes warnings of these errors."""
+        spared = [error for error in self.errors if is_spared(error)]
+        self.errors = [error for error in self.errors if error not in spared]
+        self.warnings += spared
 
     def located(self, findings: Iterable[Finding]) -> tuple[ConfigFinding, ...]:
         """Each with its place, once, in the order of the file."""

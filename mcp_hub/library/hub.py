@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, Unpack, 
 import anyio
 from mcp_types import CallToolResult, Tool
 
-from mcp_hub.config.load.load import Loaded, find_config, parse, read
+from mcp_hub.config.load.load import Loaded, find_config, is_named, parse, read
 from mcp_hub.errors import ConfigError, ConfigFinding, HubMisuse
 from mcp_hub.library.inner import CallFollower, InnerHub, opened
 from mcp_hub.library.models import encoded_arguments, encoded_meta, result_model, tool_models
@@ -82,7 +82,9 @@ class Hub:
         if isinstance(config, Mapping):
             loaded = parse(json.dumps(config, default=str), _MAPPING, env, Path.cwd())
         else:
-            loaded = read(find_config(None if config is None else os.fspath(config), Path.cwd(), env), env)
+            name = None if config is None else os.fspath(config)
+            file = find_config(name, Path.cwd(), env)
+            loaded = read(file, env, is_named=is_named(name, file, Path.cwd(), env))
         if profile is not None and profile not in loaded.settings.profiles:
             known = ", ".join(loaded.settings.profiles) or "none"
             message = f'There is no profile "{profile}". Configured: {known}.'

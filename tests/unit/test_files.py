@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.config.load.imported import Input, ValuePlaces, imported
+from mcp_hub.cli.clients.places import Where
+from mcp_hub.cli.imports.found import of_file
+from mcp_hub.config.load.imported import ValuePlaces
 from mcp_hub.config.load.load import load
 from mcp_hub.config.load.locate import read_document
 from mcp_hub.errors import ConfigError
@@ -104,8 +106,8 @@ COMMANDS = {
 
 
 @pytest.mark.processes
-@pytest.mark.first(len(COMMANDS) + 1)
-@pytest.mark.parametrize(("name", "make"), [(name, make) for make in (pipe, zeros, large) for name in COMMANDS])
+@pytest.mark.parametrize("make", [pipe, zeros, large])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_no_command_waits_for_a_file_that_a_person_names(home: Path, name: str, make: Callable[[Path], None]) -> None:
     make(home / "x.json")
     env = {**command_env(home), "HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config")}
@@ -143,7 +145,7 @@ PLACES = ValuePlaces(lambda _: "", lambda *_: "")
 
 
 def of_client(place: Path) -> object:
-    return imported(place, {}, PLACES)
+    return of_file(place, Where("linux", place.parent / "home", {}), PLACES)
 
 
 def of_hub(place: Path) -> object:
@@ -208,6 +210,5 @@ def test_file_of_a_client_is_read_up_to_its_bound(tmp_path: Path) -> None:
     entries = {"a": {"command": "x"}}
     place.write_text(json.dumps({"mcpServers": entries, "history": ["y" * 900] * 12_000}, indent=1))
     assert LARGEST_OWN < place.stat().st_size < LARGEST_OF_CLIENTS
-    servers, _ = imported(place, {}, ValuePlaces(lambda _: "", lambda *_: ""))
-    assert servers == entries
-    assert Input("x").default is None
+    (server,) = of_file(place, Where("linux", tmp_path / "home", {}), PLACES).servers
+    assert (server.name, server.own) == ("a", {"command": "x", "cwd": str(tmp_path)})

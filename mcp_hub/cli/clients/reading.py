@@ -8,7 +8,13 @@ from typing import Final
 from mcp_hub.cli.clients.entries import HUB
 from mcp_hub.cli.clients.model import Layout, Place
 from mcp_hub.config.findings import Findings
-from mcp_hub.config.load.locate import half_findings, is_deep, plain_json, read_document
+from mcp_hub.config.load.locate import (
+    half_findings,
+    is_deep,
+    json_mapping,
+    plain_json,
+    read_document,
+)
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import JsonObject
 
@@ -26,13 +32,13 @@ def read_data(text: str, name: str) -> object:
     if name.endswith((".toml", ".yaml", ".yml")):
         return read_document(text, name).data
     try:  # not `read_document`: files of a client may have megabytes
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=json_mapping)
     except (ValueError, RecursionError):
         blank = plain_json(text)
     if not blank.strip():
         return None
     try:
-        return json.loads(blank)
+        return json.loads(blank, object_pairs_hook=json_mapping)
     except RecursionError:
         raise ConfigError(ConfigFinding("too_deep", "nested too deep. Make it flatter.", name)) from None
     except json.JSONDecodeError as error:

@@ -26,7 +26,7 @@ def _only_read(*paths: Paths, layouts: tuple[Layout, ...] = ()) -> tuple[Place, 
 
 def _vscode(name: str, title: str, folder: str, program: str) -> Client:
     layouts = (Layout(("servers",), TYPED, TYPED_URL),)
-    legacy = (Layout(("mcp", "servers"), TYPED, TYPED_URL),)
+    legacy = (Layout(("mcp.servers",), TYPED, TYPED_URL), Layout(("mcp", "servers"), TYPED, TYPED_URL))
     return Client(
         name,
         title,

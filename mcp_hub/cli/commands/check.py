@@ -24,6 +24,7 @@ from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.render.servers import status_of
 from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.setup import EXIT_CONFIG, read_config
+from mcp_hub.config.load.imported import target_of
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.load.overrides import overrides_of
 from mcp_hub.config.schema.servers import ServerSettings
@@ -121,7 +122,7 @@ def _summary(loaded: Loaded, found: dict[str, str]) -> JsonObject:
     settings = loaded.settings
     return {
         "file": str(loaded.path),
-        "servers": {name: _server(own, found.get(name)) for name, own in settings.servers.items()},
+        "servers": {name: _server(loaded, name, found.get(name)) for name in settings.servers},
         "overrides_file": str(overrides_of(loaded.path)) if loaded.overrides is not None else None,
         "profiles": list(settings.profiles),
         "http": f"http://{settings.hub.http.host}:{settings.hub.http.port}/mcp",
@@ -134,14 +135,23 @@ def _kind(server: ServerSettings) -> str:
     return next(key for key in ("command", "url", "local", "skills") if getattr(server, key) is not None)
 
 
-def _server(server: ServerSettings, program: str | None) -> JsonObject:
-    """`overrides` are the keys that change a tool for clients, by name or glob of the tool."""
+def _server(loaded: Loaded, name: str, program: str | None) -> JsonObject:
+    """`overrides` are the keys that change a tool for clients, by name or glob of the tool.
+
+    `failure` is the code of the reason for which the server cannot be started. `gets` is all that a server of another
+    client's file takes from outside, and `to` where that goes.
+    """
+    server, cause = loaded.settings.servers[name], loaded.settings.failure(name)
     kind = _kind(server)
     overrides = {name: ["name"] for name in server.rename}
     for pattern, own in server.per_tool.items():
         if changed := own.changed():
             overrides[pattern] = [*overrides.get(pattern, []), *changed]
-    return {"kind": kind, "enabled": server.enabled, "runs": program, "overrides": overrides}
+    sources = {"gets": [*loaded.sources.get(name, ())], "to": target_of(server.command, server.url)}
+    return {
+        **{"kind": kind, "enabled": server.enabled and cause is None, "runs": program, "overrides": overrides},
+        **{"failure": None if cause is None else cause.code, **(sources if sources["gets"] and cause is None else {})},
+    }
 
 
 def _print(
@@ -160,16 +170,24 @@ def _print(
     if not report["ok"]:
         return
     servers = report["servers"]
-    down = [name for name, own in servers.items() if own["enabled"] and (own["runs"] is None or name in late)]
+    down = [name for name, own in servers.items() if own["failure"] or own["enabled"] and not own["runs"]]
+    down += [name for name in late if name not in down]
     found, counted = f"valid, but {plural(len(down), 'server')} cannot start", _counted(report)
     put(f"{report['file']}: " + (f"{found} ({counted}). Run: mcp-hub doctor" if down else f"ok, {counted}"))
     if report["overrides_file"] is not None:
         put(f"  with {report['overrides_file']}, which the dashboard writes")
     for name, server in servers.items():
-        state = server["runs"] or "not found" if server["enabled"] else "disabled"
-        put(f"  {name}: {state}")
+        put(f"  {name}: {_state(server)}")
+        if server.get("gets"):
+            put(f"    gets {', '.join(server['gets'])}: to {server['to']}")
         for pattern, changed in server["overrides"].items():
             put(f"    {pattern}: changed {', '.join(changed)}")
+
+
+def _state(server: JsonObject) -> str:
+    if server["failure"]:
+        return f"failed [{server['failure']}]"
+    return str(server["runs"] or "not found") if server["enabled"] else "disabled"
 
 
 def _counted(report: JsonObject) -> str:

@@ -101,13 +101,23 @@ def serve(
         listener = _listen(settings, host, port)
         run(lambda: _serve_http(loaded, listener, profile))
     else:
-        mode = attach or ("never" if log_level else settings.hub.attach)  # who sets a level wants to see the log
+        mode = _mode(loaded, attach, log_level)
         if sys.platform != "win32" and serve_attached(_asked(loaded, profile, client), mode):
             return
         if sys.stdin.isatty():
             say("mcp-hub speaks MCP on stdin and stdout now. End it with Ctrl-D. To serve HTTP: mcp-hub serve --http")
         run(lambda: _serve_stdio(loaded, Caller(profile=profile, has_own_hub=True, client=client)))
     leave()
+
+
+def _mode(loaded: Loaded, attach: str | None, log_level: str | None) -> str:
+    """Whether to join a background hub: not for somebody who sets a level, and wants to see the log.
+
+    Nor with a file that nobody has named: by its path the background hub would take it for one that somebody has.
+    """
+    if not loaded.is_named:
+        return "never"
+    return attach or ("never" if log_level else loaded.settings.hub.attach)
 
 
 def _asked(loaded: Loaded, profile: str | None, client: str | None) -> HubWanted:
@@ -157,7 +167,7 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
 
 
 async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | None) -> None:
-    from mcp_hub.app.http import HttpFront, check_stays_authenticated, connections_of
+    from mcp_hub.app.http import HttpFront, check_stays_authenticated, connections_of, is_authenticated
     from mcp_hub.cli.clients.files.installed import client_installs
     from mcp_hub.cli.http_server import http_server
     from mcp_hub.fronts.http.connections import bounded, look_after
@@ -166,9 +176,10 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
     async with received_signals() as signals, open_for_many(loaded) as app:
         host = listener.getsockname()[0]
         is_local = is_loopback(host)
+        is_open = is_authenticated(loaded.settings) or is_local
         mode: DashboardMode = "full" if is_local else "read"
         installs = partial(client_installs, os.environ)
-        front = HttpFront(app, profile, is_local=lambda settings: is_local, dashboard=mode, installs=installs)
+        front = HttpFront(app, profile, is_open=is_open, is_local=is_local, dashboard=mode, installs=installs)
         application = behind_proxy(front.endpoints, lambda: app.settings.hub.http.root_path or "")
         server = http_server(application, bounded(connections_of(loaded.settings.hub.http)))
         connections = server.server_state.connections

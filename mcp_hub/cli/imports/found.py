@@ -1,7 +1,7 @@
 """The servers in other clients' files, in the keys of `servers.yaml`, and those that are not to be taken."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,25 +13,28 @@ from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.plan import KeyPath
 from mcp_hub.cli.clients.reading import check_texts, held_at, layout_of, read_data, servers_of
 from mcp_hub.cli.clients.table import CLIENTS
-from mcp_hub.cli.imports.placeholders import in_our_notation, names_a_file
-from mcp_hub.config.findings import Findings
-from mcp_hub.config.load.foreign_server import is_name
-from mcp_hub.config.load.imported import ValuePlaces, imported, in_our_keys
+from mcp_hub.config.findings import Finding, Findings
+from mcp_hub.config.load.foreign import is_foreign, origin_of, place_of_servers, sections, switched_off
+from mcp_hub.config.load.imported import Translator, ValuePlaces, is_whole
+from mcp_hub.config.load.locate import doubled_keys, half_findings, read_document
 from mcp_hub.config.load.texts import read_text_file
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.errors import ConfigError, ConfigFinding
+from mcp_hub.files import LARGEST_OF_CLIENTS
 from mcp_hub.types import JsonObject
 
-_GOOSE: Final = {"cmd": "command", "envs": "env", "available_tools": "includeTools"}
 _NOISE: Final = frozenset(
-    "name bundled display_name description source version schema dev gallery timeout env_keys disabled enabled".split()
+    "name bundled display_name description source version schema dev gallery env_keys disabled enabled settings".split()
 )
-"""Keys of other clients that mean nothing to a hub, or nothing that it does not do otherwise; `timeout` is in the unit
-of its client. Nobody needs to hear of them."""
+"""Keys of other clients that mean nothing to a hub, or nothing that it does not do otherwise. Nobody needs to hear of
+them."""
 _DISABLED: Final = "it is disabled there"
-_NO_FILES: Final = "{file:…} stays text, because a file of a project reads no files of yours. Set the value yourself."
+_FAILED: Final = "it has failed"
+_DOUBLED: Final = "duplicate key. Remove one of them."
 _SOURCES: Final = frozenset(("command", "url"))
-_NO_SOURCE: Final = "it has neither a command nor a URL. Functions and skills are for the hub's own configuration"
+_NO_SOURCE: Final = (
+    "it has failed: it has neither a command nor a URL. Functions and skills are for the hub's own configuration"
+)
 _PROJECT_CLIENT: Final = "claude-code"
 
 
@@ -93,19 +96,30 @@ def of_file(path: Path, where: Where, places: ValuePlaces) -> FoundServers:
     found = FoundServers()
     if (file := _known(path, where)) is not None:
         _take_file(found, file, str(path), where, places)
-        if found.problems and not found.servers:
+        if found.problems and not found.servers and not found.skipped:
             raise ConfigError(*found.problems)
         return found
-    servers, warnings = imported(path, where.env, places)
+    text = read_text_file(path, LARGEST_OF_CLIENTS).text
+    document = read_document(text, str(path))
+    data = document.data
+    if not isinstance(data, dict) or not is_foreign(data, str(path), is_yaml=document.is_yaml):
+        said = "this is not a file of another client. Use it with --config as it is."
+        raise ConfigError(ConfigFinding("not_foreign", said, str(path)))
+    report = Findings(str(path), document.lines, errors=list(document.findings))
+    servers = sections(data, place_of_servers(data, is_yaml=document.is_yaml), report).get("servers")
+    if not isinstance(servers, dict):
+        report.error(("servers",), "wrong_type", "expected a mapping (key: value)")
+        raise report.failure()
+    if halves := half_findings(servers, ("servers",), text):
+        report.errors.extend(halves)
+        raise report.failure()
+    if any(error.path[:1] != ("servers",) or len(error.path) < 2 for error in report.errors):
+        raise report.failure()
     found.files.append(path)
-    found.problems += warnings
-    for name, own in servers.items():
-        if _is_disabled(own):
-            found.skipped.append(SkippedServer(name, str(path), _DISABLED))
-        elif not _SOURCES & own.keys():
-            found.skipped.append(SkippedServer(name, str(path), _NO_SOURCE))
-        else:
-            found.servers.append(FoundServer(name, _plain(own), str(path), path.stem))
+    off = {name: _DISABLED for name, server in servers.items() if isinstance(server, dict) and _is_disabled(server)}
+    off |= switched_off(data, servers)
+    origin = origin_of(path, data, where.env)
+    _take_servers(found, servers, off, Translator(origin, data, where.env, places, report), str(path), path.stem)
     return found
 
 
@@ -135,23 +149,53 @@ def _take_file(found: FoundServers, file: ClientFile, source: str, where: Where,
     found.files.append(file.path)
     whole = data if isinstance(data, dict) else {}
     off = _switched_off(whole, raw, client, file, where)
-    found.skipped += (SkippedServer(key, source, reason) for key, reason in off.items())
     found.skipped += _of_projects(whole, client, file.place, source)
     is_users = any(row.path == file.path.absolute() for row in client_files(file.client, where))
-    folder = file.path.absolute().parent if is_users else None
-    wanted = {
-        key: in_our_notation(_prepared(own, client), client, folder) for key, own in raw.items() if key not in off
-    }
-    for key in wanted:
-        if folder is None and names_a_file(raw[key], client):
-            report.warn(("servers", key), "invalid_placeholder", _NO_FILES)
-    for key, own in in_our_keys(wanted, whole, file.path, where.env, places, report, is_users=is_users).items():
-        if not _SOURCES & own.keys():
+    origin = origin_of(file.path, whole, where.env, client, is_users=is_users)
+    holder = held_at(data, layout_of(data, file.place).key)
+    report.errors.extend(Finding(("servers", *path), "duplicate_key", _DOUBLED) for path in doubled_keys(holder))
+    translator = Translator(origin, whole, where.env, places, report)
+    _take_servers(
+        found, raw, off, translator, source, client, lambda key: (file.path, _key_path(data, file.place, key))
+    )
+
+
+def _take_servers(
+    found: FoundServers,
+    raw: Mapping[str, object],
+    off: Mapping[str, str],
+    translator: Translator,
+    source: str,
+    client: str,
+    place_of: Callable[[str], tuple[Path | None, KeyPath]] = lambda _: (None, ()),
+) -> None:
+    """Takes the servers of a file; those that are `off`, by name with the reason, are skipped."""
+    report = translator.report
+    found.skipped += (SkippedServer(key, source, reason) for key, reason in off.items())
+    wanted = {key: server for key, server in raw.items() if key not in off}
+    done = translator.servers({key: server for key, server in wanted.items() if is_whole(key, report)})
+    problems = {str(error.path[1]): error.message for error in report.errors if error.path[1] in wanted}
+    found.skipped += (SkippedServer(key, source, f"{_FAILED}: {said}") for key, said in problems.items())
+    for key, entry in done.items():
+        if not _SOURCES & entry.keys():
             found.skipped.append(SkippedServer(key, source, _NO_SOURCE))
-            continue
-        place = _key_path(data, file.place, key)
-        found.servers.append(FoundServer(key, _plain(own), source, client, _left_out(report, key), file.path, place))
-    found.problems += report.located(one for one in report.warnings if one.code != "ignored_key")
+        elif entry.get("enabled") is False:
+            reasons = [one.message for one in report.warnings if one.path[:2] == ("servers", key) and _is_limit(one)]
+            found.skipped.append(SkippedServer(key, source, "; ".join(reasons) or _DISABLED))
+        else:
+            file, place = place_of(key)
+            left_out = _left_out(report, key)
+            found.servers.append(FoundServer(key, _plain(entry), source, client, left_out, file, place))
+    found.problems += report.located(one for one in report.warnings if one.code != "ignored_key" or _is_told(one))
+
+
+def _is_told(warning: Finding) -> bool:
+    """Whether the warning says more than that the hub does not have a key, which the plan lists."""
+    return "does not have this key" not in warning.message and str(warning.path[-1]) not in _NOISE
+
+
+def _is_limit(warning: Finding) -> bool:
+    return "the server is disabled" in warning.message
 
 
 def _key_path(data: object, place: Place, name: str) -> KeyPath:
@@ -164,8 +208,8 @@ def _key_path(data: object, place: Place, name: str) -> KeyPath:
 
 
 def _plain(own: JsonObject) -> JsonObject:
-    """The server without keys that say what holds anyway, and without a timeout in the unit of its client."""
-    plain = {key: value for key, value in own.items() if key not in ("disabled", "enabled", "timeout")}
+    """The server without keys that say what holds anyway."""
+    plain = {key: value for key, value in own.items() if key not in ("disabled", "enabled")}
     if plain.get("tools") == {"allow": ["*"]}:
         del plain["tools"]
     return plain
@@ -177,22 +221,6 @@ def _left_out(report: Findings, server: str) -> tuple[str, ...]:
     return tuple(str(path[2]) for path in paths if path[2] not in _NOISE)
 
 
-def _prepared(raw: JsonObject, client: str) -> JsonObject:
-    """The server with the names of keys that `config.load.foreign_server` knows."""
-    own = dict(raw)
-    if client == "goose":
-        own = {_GOOSE.get(key, key): value for key, value in raw.items()}
-        named = [key for key in raw.get("env_keys") or () if is_name(key)]
-        given = own.get("env") or {}
-        if named and isinstance(given, dict):  # Goose has their values in its own keyring
-            own["env"] = {**{key: f"${{{key}}}" for key in named}, **given}
-        if not own.get("includeTools"):
-            own.pop("includeTools", None)
-    if client == "cline" and "url" in own and not {"type", "transport", "transportType"} & own.keys():
-        own["type"] = "sse"
-    return own
-
-
 def _is_disabled(raw: JsonObject) -> bool:
     return as_flag(raw.get("disabled")) is True or as_flag(raw.get("enabled")) is False
 
@@ -202,12 +230,7 @@ def _switched_off(
 ) -> dict[str, str]:
     """Servers that the client does not start, and the reason."""
     off = {name: _DISABLED for name, own in raw.items() if _is_disabled(own)}
-    if client in ("gemini", "qwen"):
-        rules = held_at(data, ("mcp",))
-        excluded = rules.get("excluded") if isinstance(rules, dict) else None
-        off |= {
-            name: "it is excluded there" for name in (excluded if isinstance(excluded, list) else ()) if name in raw
-        }
+    off |= switched_off(data, raw)
     if client == _PROJECT_CLIENT and file.path.name == ".mcp.json":
         off |= dict(_not_approved(raw, file.path, where))
     return off

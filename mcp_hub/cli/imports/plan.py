@@ -12,8 +12,9 @@ from mcp_hub.cli.clients.files.acts import Acts, FileChange
 from mcp_hub.cli.clients.files.replace import FileRefused
 from mcp_hub.cli.imports.found import FoundServer, FoundServers, SkippedServer
 from mcp_hub.cli.imports.merge import MergedServer, identity, merged
-from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets, without_secrets
+from mcp_hub.cli.servers_file.kept_secrets import FOLDER, KeptSecrets, without_secrets
 from mcp_hub.cli.servers_file.servers_file import EditRefused, PutServer, ServersFile
+from mcp_hub.config.load.imported import sources_of
 from mcp_hub.config.load.load import load
 from mcp_hub.config.schema.remote import is_this_machine
 from mcp_hub.errors import ConfigError, ConfigFinding
@@ -42,6 +43,11 @@ class TakenServer(msgspec.Struct, frozen=True):
     def left_out(self) -> list[str]:
         """The keys of the clients that the hub does not have."""
         return list(dict.fromkeys(key for one in self.found for key in one.left_out))
+
+    @property
+    def sources_outside(self) -> list[str]:
+        """The variables and files that it gets, without the secrets that the import keeps for it."""
+        return [source for source in sources_of(self.own) if not source.startswith(f"file {FOLDER}/")]
 
     def proposed(self, env: Mapping[str, str]) -> list[str]:
         """The variables of this shell that its command is known to want and does not get: a proposal of `pass_env`."""

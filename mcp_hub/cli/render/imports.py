@@ -11,6 +11,7 @@ from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.render.servers import described
 from mcp_hub.config.findings import on_one_line
+from mcp_hub.config.load.imported import target_of
 from mcp_hub.masking import hide, hide_within, visible
 from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.process.commands import withheld
@@ -39,8 +40,11 @@ def print_plan(plan: ImportPlan) -> None:
 
 
 def _passing(taken: Sequence[TakenServer], env: Mapping[str, str]) -> Iterator[str]:
-    """The variables of this shell to propose for `pass_env`, and those that no server gets without it."""
+    """All that servers get from outside and its target, the variables to propose, and those that none gets."""
     for one in taken:
+        if sources := one.sources_outside:
+            target = target_of(one.own.get("command"), one.own.get("url"))
+            yield f"{one.name}: gets {', '.join(sources)} of this machine, for {target}"
         if names := ", ".join(one.proposed(env)):
             yield f"{one.name}: may need {names} of this shell. If it does, add to its entry: pass_env: [{names}]"
     if any("command" in one.own for one in taken) and (names := ", ".join(withheld(env))):
@@ -56,6 +60,7 @@ def data_of(plan: ImportPlan, *, written: bool, costs: MeasuredCosts | None) -> 
             "entry": hide_within(one.own),
             "left_out": one.left_out,
             "pass_env": one.proposed(os.environ),
+            "gets": one.sources_outside,
         }
         for one in plan.taken
     ]

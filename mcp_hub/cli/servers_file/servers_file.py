@@ -14,7 +14,7 @@ from mcp_hub.config.findings import nearest, path_text, quoted
 from mcp_hub.config.load.foreign import is_foreign, place_of_servers
 from mcp_hub.config.load.load import find_config, load, parse, usual_place
 from mcp_hub.config.load.locate import read_document
-from mcp_hub.config.load.texts import BYTE_ORDER_MARK, decoded, read_bytes
+from mcp_hub.config.load.texts import BYTE_ORDER_MARK, UTF16_MARKS, decoded, read_bytes
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN
@@ -103,10 +103,12 @@ class ServersFile(msgspec.Struct, frozen=True):
     def unresolved(self, names: Sequence[str]) -> list[ConfigFinding]:
         """The `${…}` of these servers that have no value yet."""
         try:
-            parse(self._decoded(self._content() or b""), str(self.path), self.env, self.folder)
+            loaded = parse(self._decoded(self._content() or b""), str(self.path), self.env, self.folder, lenient=True)
         except ConfigError as error:
-            return [one for one in error.findings if one.code in UNRESOLVED and _is_about(one, names)]
-        return []
+            findings: Sequence[ConfigFinding] = error.findings
+        else:
+            findings = loaded.warnings
+        return [one for one in findings if one.code in UNRESOLVED and _is_about(one, names)]
 
     def change(self, changes: Sequence[Change]) -> FileEdit | None:
         """Makes the changes, all or none. None if the file says so already.
@@ -184,6 +186,9 @@ class ServersFile(msgspec.Struct, frozen=True):
             return None
 
     def _decoded(self, content: bytes) -> str:
+        if content.startswith(UTF16_MARKS):
+            said = "the text is UTF-16, which can be read and not changed. Save the file as UTF-8."
+            raise ConfigError(ConfigFinding("invalid_text", said, str(self.path)))
         mark = BYTE_ORDER_MARK if content.startswith(BYTE_ORDER_MARK.encode()) else ""  # every byte stays
         return mark + decoded(content, str(self.path))
 

@@ -5,16 +5,18 @@ No message repeats a value: it may be a secret, or have been put in by `${…}`.
 
 from collections.abc import Collection, Iterator, Mapping
 from types import NoneType
-from typing import get_args
+from typing import Final, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from mcp_hub.config.findings import DataPath, Finding, Findings, nearest, quoted
+from mcp_hub.config.findings import DataPath, Finding, Findings, nearest, path_text, quoted
 from mcp_hub.config.schema.hub import HubSettings
+from mcp_hub.config.schema.remote import problems_of_headers
+from mcp_hub.config.schema.scalars import ServerName
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.types import JsonObject
+from mcp_hub.types import Cause, JsonObject
 
 _VERDICTS: Mapping[str, tuple[str, str]] = {
     "missing": ("missing_key", "is missing"),
@@ -40,13 +42,18 @@ READ_AS_OTHERS_WRITE: Mapping[type[BaseModel], tuple[str, ...]] = {
     ServerSettings: ("disabled", "transport"),
 }
 """Keys that are not fields and are read anyway."""
+_DECIDES: Final = frozenset(("command", "url", "args", "env"))
+"""Keys that say what a server is."""
+STAND_IN: Final[JsonObject] = {"command": "-", "enabled": False}
+"""In place of a server that has failed."""
+_SERVER_NAME: Final = TypeAdapter(ServerName)
 
 
 def validated(tree: JsonObject, report: Findings, *, partly: bool = False) -> Settings:
     """The settings. Raises `ConfigError` with all of `report`; a path that is already in it is not reported twice.
 
-    With `partly` servers with errors are left out, and their errors are warnings, if that is all that is wrong and
-    other servers are left.
+    With `partly` servers with errors have failed (`Settings.failure`), and their errors are warnings, if that is all
+    that is wrong and other servers are right.
     """
     known = {finding.path for finding in report.errors}
     settings = None
@@ -57,22 +64,69 @@ def validated(tree: JsonObject, report: Findings, *, partly: bool = False) -> Se
         report.errors.extend(finding for finding in found if finding.path not in known)
     if settings is not None and not report.errors:
         return settings
-    right = _without_bad(tree, report) if partly else None
-    if right is None:
+    causes = _causes(tree, report) if partly else None
+    if causes is None:
         raise report.failure()
-    return validated(right, report)
+    servers = {
+        name: STAND_IN if name in causes else server
+        for name, server in _mapping(tree.get("servers")).items()
+        if name not in causes or _is_server_name(name)
+    }
+    return validated({**tree, "servers": servers}, report).failing(causes)
 
 
-def _without_bad(tree: JsonObject, report: Findings) -> JsonObject | None:
-    """The tree without servers that have errors, which become warnings; None if more is wrong, or nothing is left."""
-    bad = {finding.path[:2] for finding in report.errors}
-    right = {name: own for name, own in _mapping(tree.get("servers")).items() if ("servers", name) not in bad}
-    if not right or any(path[:1] != ("servers",) or len(path) < 2 for path in bad):
-        return None
+def _causes(tree: JsonObject, report: Findings) -> dict[str, Cause] | None:
+    """Why servers have failed, whose errors become warnings; None if more is wrong, or no server is right."""
+    servers = _mapping(tree.get("servers"))
+    causes: dict[str, Cause] = {}
     for error in report.errors:
-        report.warn(error.path, error.code, f"{error.message} (the server is left out)")
+        if error.path[:1] != ("servers",) or str(error.path[1:2][0] if error.path[1:] else "") not in servers:
+            return None
+        place = f"{path_text(error.path[2:])}: " if error.path[2:] else ""
+        causes.setdefault(str(error.path[1]), Cause(error.code, f"{place}{error.message.rstrip('.')}."))
+        report.warn(error.path, error.code, f"{error.message} (the server has failed)")
+    if causes.keys() >= servers.keys():
+        return None
     report.errors.clear()
-    return {**tree, "servers": right}
+    return causes
+
+
+def _is_server_name(name: str) -> bool:
+    try:
+        _SERVER_NAME.validate_python(name)
+    except ValidationError:
+        return False
+    return True
+
+
+def refused_keys(server: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """The keys that the hub refuses in a server and that can be spared, `headers.NAME` for a header, with the reasons.
+
+    What the server is stays: its command or URL, arguments and variables.
+    """
+    entry = dict(server)
+    headers = entry.get("headers")
+    if isinstance(headers, dict) and "url" in entry:
+        texts = {name: value.strip() for name, value in headers.items() if isinstance(value, str)}
+        refused = {name: flaw.message for name, flaw in problems_of_headers(texts)}
+        yield from ((f"headers.{name}", message) for name, message in refused.items())
+        entry["headers"] = {name: value for name, value in headers.items() if name not in refused}
+    while True:
+        try:
+            ServerSettings.model_validate(entry)
+            return
+        except ValidationError as invalid:
+            errors = invalid.errors(include_url=False, include_input=False)
+            findings = [finding_of(error, ServerSettings) for error in errors]
+        spared = {
+            str(finding.path[0]): finding.message
+            for finding in findings
+            if finding.path and (finding.path[0] not in _DECIDES or finding.code == "misplaced_key")
+        }
+        yield from spared.items()
+        entry = {key: value for key, value in entry.items() if key not in spared}
+        if not spared:
+            return
 
 
 def finding_of(error: ErrorDetails, root: type[BaseModel] = Settings) -> Finding:

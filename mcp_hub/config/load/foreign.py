@@ -1,113 +1,275 @@
-"""Files of other clients: where they have their servers, and keys that are not the hub's, ignored with a warning each.
+"""Files of other clients: which client and which project a file belongs to, and where it has its servers.
 
-The class of a file follows from the key that holds its servers, and from nothing else: an unknown key never makes a
-file another client's, or ours. In our own files, YAML and any that has a `hub`, unknown keys are errors. Works on any
-shape of data.
+The class of a file follows from the key that holds its servers, and of YAML from the forms that only other clients
+have: an unknown key never makes a file another client's, or ours. In our own files, and any that has a `hub`, unknown
+keys are errors. Works on any shape of data.
 """
 
-import os
 import re
-from collections.abc import Collection, Mapping
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path, PurePath
 from typing import Final
 
+import msgspec
+from pydantic import ValidationError
+
 from mcp_hub.config.findings import DataPath, Finding, Findings, nearest, quoted
-from mcp_hub.config.load.check import READ_AS_OTHERS_WRITE
-from mcp_hub.config.load.foreign_server import LISTS, SOURCES, translated
-from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.load.foreign_server import LISTS, SOURCES
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.types import JsonObject
 
 _HOLDERS: Final[tuple[DataPath, ...]] = (
     ("context_servers",),  # Zed
     ("mcp_servers",),  # Codex
+    ("mcp.servers",),  # settings of VS Code
+    ("amp.mcpServers",),
     ("mcp", "servers"),  # settings of VS Code, OpenCode
+    ("customizations", "vscode", "mcp", "servers"),  # devcontainer.json
     ("mcp",),  # OpenCode
 )
+_INPUTS: Final[tuple[DataPath, ...]] = (("inputs",), ("mcp", "inputs"), ("mcp.inputs",))
 _VS_CODE: Final = "mcp.json"
+_CLIENTS: Final = (
+    (r"\.vscode/mcp\.json|User/(profiles/[^/]+/)?mcp\.json|User/settings\.json|\.vscode/settings\.json", "vscode"),
+    (r"devcontainer\.json", "vscode"),
+    (r"\.cursor/mcp\.json", "cursor"),
+    (r"\.mcp\.json|\.claude\.json|managed-mcp\.json", "claude-code"),
+    (r"claude_desktop_config\.json", "claude-desktop"),
+    (r"\.gemini/settings\.json|gemini-extension\.json", "gemini"),
+    (r"\.qwen/settings\.json", "qwen"),
+    (r"\.codex/config\.toml", "codex"),
+    (r"opencode\.jsonc?", "opencode"),
+    (r"cline_mcp_settings\.json", "cline"),
+    (r"\.kilocode/mcp\.json|kilocode\.kilo-code/settings/mcp_settings\.json", "kilo"),
+    (r"\.roo/mcp\.json|mcp_settings\.json", "roo"),
+    (r"\.kiro/settings/mcp\.json|amazonq/(mcp|agents/default)\.json", "kiro"),
+    (r"\.zed/settings\.json|zed/settings\.json", "zed"),
+    (r"\.gemini/antigravity/mcp_config\.json", "antigravity"),
+    (r"mcp_config(\.local)?\.json", "devin"),
+    (r"mcp-config\.json|\.github/mcp\.json", "copilot"),
+    (r"\.continue/.*\.ya?ml", "continue"),
+    (r"goose/config\.yaml|goose/config/config\.yaml", "goose"),
+    (r"librechat[^/]*\.ya?ml", "librechat"),
+    (r"\.vibe/config\.toml", "vibe"),
+    (r"amp/settings\.json|\.amp/settings\.json", "amp"),
+    (r"\.junie/mcp/mcp\.json", "junie"),
+    (r"\.factory/mcp\.json", "factory"),
+)
+"""Ends of the paths of files, and the names of their clients in the table of clients."""
+_OF_USER: Final = frozenset(
+    ("claude_desktop_config.json", ".claude.json", "cline_mcp_settings.json", "mcp_settings.json", "mcp-config.json")
+)
+"""Names of files that no project has."""
+_USERS_FOLDERS: Final = (
+    *("XDG_CONFIG_HOME", "APPDATA", "LOCALAPPDATA", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "COPILOT_HOME", "CLINE_DIR"),
+    "CLINE_DATA_DIR",
+)
+"""Variables that name a folder for the files of a user."""
+_SYSTEM: Final = frozenset(("Library", "AppData"))
+_OF_CLIENT: Final = re.compile(r"\.[a-z][a-z0-9_-]*")
+"""The folder in a project that is a client's: `.vscode`, `.cursor`."""
 _APPROVES: Final = "the client asks before a call, not the hub. Set this in the client."
 _OF_OTHERS: Final = {
     **dict.fromkeys(("autoApprove", "alwaysAllow", "trust"), _APPROVES),
     "envFile": "expected the path of a file of variables",
     **dict.fromkeys(("auth", "authorization"), "to log in to a remote server, set oauth: {} or bearer"),
+    "authProviderType": "the hub does not support logins of this provider. Set oauth: {} or bearer",
+    "headersHelper": "the hub runs no command for headers. Set headers or bearer",
     **dict.fromkeys(LISTS, "set tools.allow or tools.deny"),
     "inputs": "a value for ${input:NAME} comes from the environment variable NAME, in capitals and with _ for -",
 }
 """Advice for keys that other clients know: they are not misspelled keys of ours, however similar."""
-_PROJECT: Final = re.compile(r"\.[a-z]+")
-"""The folder in a project that is a client's: `.vscode`, `.cursor`."""
+
+
+class ForeignFile(msgspec.Struct, frozen=True):
+    """A file of another client. `client` is its name in the table of clients, empty if it is not known.
+
+    `project` is the folder of the project that the file belongs to; None for a file of the user.
+    """
+
+    file: Path
+    client: str = ""
+    project: Path | None = None
+
+    @property
+    def base(self) -> Path:
+        """The folder that relative paths start from."""
+        return self.file.absolute().parent if self.project is None else self.project
+
+
+def origin_of(
+    file: Path, data: object, env: Mapping[str, str], client: str = "", *, is_users: bool = False
+) -> ForeignFile:
+    """The origin of a file with this data; `client` if that is clear already, `is_users` if it is surely the user's."""
+    path = file.absolute()
+    name = client or client_of(path, data)
+    folder = _project_of(path)
+    is_users = is_users or path.name in _OF_USER or _is_of_user(path, folder, env)
+    return ForeignFile(path, name, None if is_users else folder)
+
+
+def client_of(path: PurePath, data: object) -> str:
+    """The name of the client of a file, by its path, else by its form; empty if neither says so."""
+    text = path.as_posix()
+    for pattern, client in _CLIENTS:
+        if re.search(rf"(?:^|/)(?:{pattern})$", text):
+            return client
+    return _client_by_form(data) if isinstance(data, dict) else ""
+
+
+def _client_by_form(data: Mapping[str, object]) -> str:
+    if "context_servers" in data:
+        return "zed"
+    if "mcp_servers" in data:
+        return "vibe" if isinstance(data["mcp_servers"], list) else "codex"
+    if "opencode.ai" in str(data.get("$schema")) or _has(data.get("mcp"), {"local", "remote"}):
+        return "opencode"
+    if "mcp.servers" in data or "servers" in data and "mcpServers" not in data or isinstance(data.get("mcp"), dict):
+        return "vscode"
+    if isinstance(data.get("mcpServers"), list):
+        return "continue"
+    if "mcpServers" not in data and isinstance(data.get("extensions"), dict):
+        return "goose"
+    return ""
+
+
+def _has(servers: object, kinds: Collection[str]) -> bool:
+    listed = servers.values() if isinstance(servers, dict) else ()
+    return any(isinstance(server, dict) and server.get("type") in kinds for server in listed)
+
+
+def _project_of(path: Path) -> Path:
+    """The folder of the file, or the one above a client's folder."""
+    for folder in path.parents:
+        if folder.name in ("settings", "mcp"):  # .kiro/settings, .junie/mcp
+            continue
+        return folder.parent if _OF_CLIENT.fullmatch(folder.name) else path.parent
+    return path.parent
+
+
+def _is_of_user(path: Path, folder: Path, env: Mapping[str, str]) -> bool:
+    """Whether a file is in a folder for the user's files, or right in the home, where no project is."""
+    home = env.get("HOME") or env.get("USERPROFILE")
+    places = [Path(env[name]) for name in _USERS_FOLDERS if env.get(name)]
+    if any(path.is_relative_to(place) for place in places):
+        return True
+    if not home:
+        return False
+    for above in {Path(home), _real(Path(home))}:
+        if above.is_relative_to(folder) or above.is_relative_to(_real(folder)):
+            return True
+        for each in {path, _real(path)}:
+            parts = each.relative_to(above).parts if each.is_relative_to(above) else ()
+            if len(parts) > 1 and (parts[0].startswith(".") or parts[0] in _SYSTEM):
+                return True
+    return False
+
+
+def _real(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, ValueError, RuntimeError):
+        return path
 
 
 def place_of_servers(data: Mapping[str, object], *, is_yaml: bool) -> DataPath:
     """The path of the mapping of servers; empty if the file is nothing else."""
     if "mcpServers" in data:
         return ("mcpServers",)
-    for place in _HOLDERS if not is_yaml and "hub" not in data else ():
-        if isinstance(_at(data, place), dict | list):
+    if is_yaml:
+        return ("extensions",) if _is_goose(data) else ("servers",)
+    for place in _HOLDERS if "hub" not in data else ():
+        if isinstance(at(data, place), dict | list):
             return place
-    is_bare = not is_yaml and not Settings.model_fields.keys() & data.keys() and any(map(_is_server, data.values()))
+    is_bare = not Settings.model_fields.keys() & data.keys() and any(map(_is_server, data.values()))
     return () if is_bare else ("servers",)
 
 
 def is_foreign(data: Mapping[str, object], name: str, *, is_yaml: bool) -> bool:
     """Whether the file is that of another client."""
-    if is_yaml or "hub" in data:
+    if "hub" in data:
         return False
+    if is_yaml:
+        is_theirs = client_of(PurePath(name), None) in ("librechat", "continue") and "mcpServers" in data
+        return is_theirs or isinstance(data.get("mcpServers"), list) or _is_goose(data)
     is_vs_code = "servers" in data and ("inputs" in data or Path(name).name == _VS_CODE)
     return is_vs_code or place_of_servers(data, is_yaml=False) != ("servers",)
+
+
+def _is_goose(data: Mapping[str, object]) -> bool:
+    extensions = data.get("extensions")
+    is_ours = bool(Settings.model_fields.keys() & data.keys())
+    return not is_ours and isinstance(extensions, dict) and any(map(_is_server, extensions.values()))
 
 
 def sections(data: JsonObject, place: DataPath, report: Findings) -> JsonObject:
     """The top level under the names of `Settings`, with the servers at `place` under `servers`."""
     if place == ("servers",):
         return {key: value for key, value in data.items() if key != "$schema"}
-    servers = _at(data, place)
+    servers = at(data, place)
     tree = {key: value for key, value in data.items() if place and key not in ("$schema", place[0])}
-    report.written["servers"] = place
+    report.read_at("servers", place)
     if "servers" in tree:
         report.error(place, "conflicting_keys", 'means the same as "servers". Keep one of them.')
         report.written.clear()
         return tree
     if isinstance(servers, list):  # each with its name
-        servers = {str(own.get("name")): _without_name(own) for own in servers if isinstance(own, dict)}
+        servers = {str(server.get("name")): _without_name(server) for server in servers if isinstance(server, dict)}
     elif not place:
         servers = {key: value for key, value in data.items() if key != "$schema"}
     return {**tree, "servers": servers}
 
 
-def without_foreign_keys(tree: JsonObject, env: Mapping[str, str], report: Findings) -> JsonObject:
-    """`tree`, whose servers are under `servers`, without keys that are not the hub's; each of them is a warning."""
-    own = _own_keys(tree, (), {*Settings.model_fields, *READ_AS_OTHERS_WRITE[Settings]}, report)
-    if isinstance(servers := own.get("servers"), dict):
-        own["servers"] = {name: _server(server, ("servers", name), env, report) for name, server in servers.items()}
-    return own
+def without_foreign_sections(tree: JsonObject, report: Findings) -> JsonObject:
+    """`tree` without sections that are not the hub's, and without those that the hub cannot read: each is a warning."""
+    report.excuse(lambda error: error.code == "duplicate_key" and error.path[:1] != ("servers",))
+    known = own_keys(tree, (), {*Settings.model_fields, "mcpServers"}, report)
+    for key in [key for key in known if key != "servers"]:
+        try:
+            Settings.model_validate({key: known[key]})
+        except ValidationError:
+            report.warn((key,), "ignored_key", "ignored: the hub has another meaning for this key")
+            del known[key]
+    return known
 
 
-def names_of_others(data: JsonObject, file: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """The values of other clients' own `${…}`: folders, and the defaults of inputs (`input:ID`).
+def own_keys(section: JsonObject, path: DataPath, known: Collection[str], report: Findings) -> JsonObject:
+    """The section without keys that are not `known`; each of the others is a warning."""
+    for key in section:
+        if key in known:
+            continue
+        about, guess = _OF_OTHERS.get(key), nearest(key, known)
+        if about is None and guess:
+            report.slips.append(Finding((*path, key), "unknown_key", f"unknown key {quoted(key)}{guess}"))
+        said = f"ignored: {about}" if about else f"ignored: the hub does not have this key{guess}"
+        report.warn((*path, key), "ignored_key", said)
+    return {key: value for key, value in section.items() if key in known}
 
-    The workspace is the folder of the file, or the one above if the file is in a client's folder such as `.vscode`.
+
+def inputs_of(data: JsonObject) -> Iterator[JsonObject]:
+    """The entries of `inputs`, which say what VS Code asks for."""
+    for place in _INPUTS:
+        listed = at(data, place)
+        yield from (entry for entry in listed if isinstance(entry, dict)) if isinstance(listed, list) else ()
+
+
+def switched_off(data: Mapping[str, object], servers: Collection[str]) -> dict[str, str]:
+    """Servers that rules beside the list of servers exclude (Gemini CLI and Qwen Code), with the reason.
+
+    A rule that cannot be read excludes all of them: it limits.
     """
-    folder = file.absolute().parent
-    workspace = folder.parent if _PROJECT.fullmatch(folder.name) else folder
-    names = {
-        "workspaceFolder": str(workspace),
-        "workspaceRoot": str(workspace),
-        "workspaceFolderBasename": workspace.name,
-        "pathSeparator": os.sep,
-        "/": os.sep,
-    }
-    if home := env.get("HOME") or env.get("USERPROFILE"):
-        names["userHome"] = home
-    for place in ("inputs",), ("mcp", "inputs"):
-        inputs = _at(data, place)
-        for own in inputs if isinstance(inputs, list) else ():
-            if isinstance(own, dict) and isinstance(own.get("default"), str):
-                names[f"input:{own.get('id')}"] = own["default"]
-    return names
+    rules = data.get("mcp")
+    if "mcpServers" not in data or not isinstance(rules, dict):
+        return {}
+    allowed, excluded = rules.get("allowed"), rules.get("excluded")
+    if any(rule is not None and not isinstance(rule, list) for rule in (allowed, excluded)):
+        return dict.fromkeys(servers, "mcp.allowed or mcp.excluded cannot be read")
+    off = {name: "it is not among mcp.allowed there" for name in servers if allowed and name not in allowed}
+    return off | {name: "it is excluded there" for name in servers if name in (excluded or ())}
 
 
-def _at(data: object, place: DataPath) -> object:
+def at(data: object, place: DataPath) -> object:
+    """The value at a path of plain data; None if there is nothing."""
     for key in place:
         data = data.get(key) if isinstance(data, dict) else None
     return data
@@ -119,27 +281,3 @@ def _is_server(value: object) -> bool:
 
 def _without_name(server: JsonObject) -> JsonObject:
     return {key: value for key, value in server.items() if key != "name"}
-
-
-def _server(server: object, path: DataPath, env: Mapping[str, str], report: Findings) -> object:
-    if not isinstance(server, dict):
-        return server
-    own = translated(server, env)
-    known = {*ServerSettings.model_fields, *READ_AS_OTHERS_WRITE[ServerSettings]}
-    if own.get("auth") == "oauth":
-        known.add("auth")
-    if isinstance(own.get("envFile"), str) and "command" in own:
-        known.add("envFile")
-    return _own_keys(own, path, known, report)
-
-
-def _own_keys(section: JsonObject, path: DataPath, known: Collection[str], report: Findings) -> JsonObject:
-    for key in section:
-        if key in known:
-            continue
-        about, guess = _OF_OTHERS.get(key), nearest(key, known)
-        if about is None and guess:
-            report.slips.append(Finding((*path, key), "unknown_key", f"unknown key {quoted(key)}{guess}"))
-        said = f"ignored: {about}" if about else f"ignored: the hub does not have this key{guess}"
-        report.warn((*path, key), "ignored_key", said)
-    return {key: value for key, value in section.items() if key in known}

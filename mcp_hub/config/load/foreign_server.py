@@ -1,61 +1,126 @@
-"""One server as other clients write it, in the keys of ours. Pure; keys that fit nowhere stay as they are."""
+"""One server as other clients write it, in the keys of ours. Pure; keys that fit nowhere stay as they are.
 
-from collections.abc import Mapping
+Only `command`, `url`, `args` and `env` decide whether there is a server. What cannot be read elsewhere is left out with
+a note; of a key that limits the server (its tools, a sandbox, whether it is on) the server is disabled, never wider.
+"""
+
+import re
+import shlex
+from base64 import b64encode
+from collections.abc import Callable
 from typing import Final
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from mcp_hub.config.load.interpolate import is_variable_name
+from mcp_hub.config.quantities import LONGEST, as_flag, parse_duration
+from mcp_hub.config.schema.remote import TRANSPORTS, is_transport_header
 from mcp_hub.types import JsonObject
+
+Note = Callable[[str, str], None]
+"""Called with a key of the server, and why it is not used, or not as it is written."""
 
 _SAME: Final = {
     "serverUrl": "url",
     "httpUrl": "url",
     "uri": "url",
-    "transportType": "type",
+    "cmd": "command",
     "environment": "env",
+    "envs": "env",
     "http_headers": "headers",
     "working_directory": "cwd",
+    "workingDirectory": "cwd",
     "bearer_token": "bearer",
-    "startup_timeout_sec": "start_timeout",
-    "tool_timeout_sec": "timeout",
 }
 """Keys with the one of ours that means the same."""
-SOURCES: Final = ("command", "url", "serverUrl", "httpUrl")
+SOURCES: Final = ("command", "cmd", "url", "uri", "serverUrl", "httpUrl")
 LISTS: Final = {
-    **dict.fromkeys(("disabledTools", "disabled_tools", "excludeTools"), "deny"),
-    **dict.fromkeys(("enabledTools", "enabled_tools", "includeTools"), "allow"),
+    **dict.fromkeys(("disabledTools", "disabled_tools", "excludeTools", "excludedTools", "disallowedTools"), "deny"),
+    **dict.fromkeys(("enabledTools", "enabled_tools", "includeTools", "allowedTools", "allowed_tools"), "allow"),
+    "available_tools": "allow",
 }
 """Lists of tool names in other clients' files, and the key of `tools` that each stands for."""
+_TYPES: Final = {
+    **{re.sub(r"[-_]", "", name.lower()): kind for name, kind in TRANSPORTS.items()},
+    **dict.fromkeys(("streaminghttp", "httpstream", "streamable", "httpstreamable"), "http"),
+}
+_MILLISECONDS: Final = frozenset("claude-code copilot continue gemini kiro librechat opencode qwen".split())
+_SECONDS: Final = frozenset("cline codex goose kilo roo vibe".split())
+"""Clients by the unit of their `timeout`. In files of others, 1000 and more are milliseconds: no client waits hours."""
+_LEAST_MILLISECONDS: Final = 1000
+_TIMES: Final = {
+    "timeout": ("timeout", ""),
+    "tool_timeout_sec": ("timeout", "s"),
+    "startup_timeout_sec": ("start_timeout", "s"),
+    "startup_timeout_ms": ("start_timeout", "ms"),
+    "initTimeout": ("start_timeout", "ms"),
+    "connectionTimeout": ("start_timeout", "ms"),
+}
+"""Keys of times: the one of ours, and the unit; empty for that of the client."""
+_OAUTH: Final = {
+    "clientId": "client_id",
+    "CLIENT_ID": "client_id",
+    "clientSecret": "client_secret",
+    "CLIENT_SECRET": "client_secret",
+    "callbackPort": "redirect_port",
+    "scope": "scopes",
+}
+_OAUTH_OURS: Final = frozenset(("client_id", "client_secret", "redirect_port", "scopes", "issuer", "grant"))
+_UNREADABLE: Final = "cannot be read. It limits the server, so the server is disabled"
 
 
-def translated(server: JsonObject, env: Mapping[str, str]) -> JsonObject:
-    """The server in our keys; `env` has the variables of the environment."""
-    own = _flat(server)
+def translated(server: JsonObject, client: str, note: Note) -> JsonObject:
+    """The `flat` server in our keys, with its texts as they are. `client` is its name in the table of clients."""
+    entry = {key: value for key, value in server.items() if value is not None}
     for theirs, ours in _SAME.items():
-        if theirs in own and ours not in own and not (ours == "url" and "command" in own):
-            own[ours] = own.pop(theirs)
-    if own.get("type") in ("local", "stdio") and "command" in own or own.get("type") == "remote" and "url" in own:
-        del own["type"]
-    if isinstance(command := own.get("command"), list) and command and "args" not in own:
-        own["command"], own["args"] = command[0], command[1:]
-    if isinstance(given := own.get("env"), dict):
-        own["env"] = {name: _text(value) for name, value in given.items() if value is not None}
-    if isinstance(seconds := own.get("startup_timeout_ms"), int) and "start_timeout" not in own:
-        own["start_timeout"] = f"{seconds}ms"
-        del own["startup_timeout_ms"]
-    _refer(own, env)
-    _filter(own)
-    return own
+        if theirs in entry and not entry.get(ours):
+            entry[ours] = entry.pop(theirs)
+    _arguments(entry)
+    _address(entry, client, note)
+    for key in ("env", "headers"):
+        if key in entry:
+            entry[key] = _pairs(entry[key], key, note)
+    _times(entry, client, note)
+    _login(entry, note)
+    _refer(entry)
+    _filter(entry, client, note)
+    _switch(entry, note)
+    return entry
 
 
-def _flat(server: JsonObject) -> JsonObject:
-    """Without the nested `transport` of Cline and the nested `command` of old Zed."""
-    own = dict(server)
-    if isinstance(nested := own.get("transport"), dict):
-        own = {**{key: value for key, value in own.items() if key != "transport"}, **nested}
-    if isinstance(nested := own.get("command"), dict) and "path" in nested:
-        rest = {key: value for key, value in nested.items() if key != "path"}
-        own = {**own, **rest, "command": nested["path"]}
-    return own
+def is_name(value: object) -> bool:
+    """Whether the value is the name of an environment variable: `${…}` around another text could read a file."""
+    return isinstance(value, str) and is_variable_name(value)
+
+
+def flat(server: JsonObject) -> JsonObject:
+    """The server without what others nest: `transport` (Cline), `command` (old Zed)."""
+    entry = dict(server)
+    if isinstance(nested := entry.get("transport"), dict):
+        entry = {**{key: value for key, value in entry.items() if key != "transport"}, **nested}
+    if isinstance(nested := entry.get("command"), dict) and "path" in nested:
+        more = {key: value for key, value in nested.items() if key != "path"}
+        entry = {**entry, **more, "command": nested["path"]}
+    if isinstance(options := entry.get("requestOptions"), dict) and "headers" in options:  # Continue
+        entry.setdefault("headers", options["headers"])
+    return entry
+
+
+def _arguments(entry: JsonObject) -> None:
+    args = entry.get("args")
+    if isinstance(args, str):
+        args = _words(args)
+    if isinstance(command := entry.get("command"), list) and command:
+        entry["command"], args = command[0], [*command[1:], *(args if isinstance(args, list) else ())]
+    if isinstance(args, list):
+        entry["args"] = [_text(arg) for arg in args if arg is not None]
+
+
+def _words(text: str) -> list[str]:
+    """The arguments of a command line; a text that is none is one argument."""
+    try:
+        return shlex.split(text) if "\\" not in text else text.split()
+    except ValueError:
+        return [text]
 
 
 def _text(value: object) -> object:
@@ -64,47 +129,231 @@ def _text(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
-def _refer(own: JsonObject, env: Mapping[str, str]) -> None:
-    """Codex names variables, where we write `${VAR}`; one of `env_vars` that is not set is not passed on."""
-    if is_name(name := own.get("bearer_token_env_var")) and "bearer" not in own:
-        own["bearer"] = f"${{{name}}}"
-        del own["bearer_token_env_var"]
-    if isinstance(names := own.get("env_http_headers"), dict) and all(map(is_name, names.values())):
-        own["headers"] = {**_mapping(own.get("headers")), **{key: f"${{{name}}}" for key, name in names.items()}}
-        del own["env_http_headers"]
-    if isinstance(passed := own.get("env_vars"), list):
-        named = [one.get("name") if isinstance(one, dict) else one for one in passed]
-        found = {name: f"${{{name}}}" for name in named if is_name(name) and name in env}
-        own["env"] = {**found, **_mapping(own.get("env"))}
-        del own["env_vars"]
+def _address(entry: JsonObject, client: str, note: Note) -> None:
+    """The one of `command` and `url` that is meant, and the transport."""
+    for key in ("command", "url"):
+        if isinstance(text := entry.pop(key, ""), str):
+            text = text.strip()
+        entry |= {key: text} if text != "" else {}
+    written = [entry.pop(key) for key in ("type", "transport", "transportType") if key in entry]
+    kinds = [re.sub(r"[-_ ]", "", kind.lower()) if isinstance(kind, str) else "" for kind in written]
+    kind = next((_TYPES[kind] for kind in kinds if kind in _TYPES), None)
+    if "command" in entry and "url" in entry:
+        spared = "url" if kind is None else "command"
+        note(spared, f"ignored: the server has a {'command' if kind is None else 'url'}, too, which its type is for")
+        for key in [spared, *(("args", "env", "cwd") if spared == "command" else ())]:
+            entry.pop(key, None)
+    if "url" not in entry:
+        return
+    if kind is not None or client == "cline" and not written:
+        entry["type"] = kind or "sse"
+    elif any(name not in ("remote", "stdio", "local", "") for name in kinds):
+        note("type", "ignored: the hub finds out the transport of the url")
+    _take_user(entry)
 
 
-def is_name(value: object) -> bool:
-    """Whether the value is the name of an environment variable: `${…}` around another text could read a file."""
-    return isinstance(value, str) and is_variable_name(value)
+def _take_user(entry: JsonObject) -> None:
+    """A user and a password in the URL become a header."""
+    try:
+        parts = urlsplit(str(entry["url"]))
+    except ValueError:
+        return
+    user, at, host = parts.netloc.rpartition("@")
+    if at and "$" not in user:
+        entry["url"] = urlunsplit(parts._replace(netloc=host))
+        header = f"Basic {b64encode(unquote(user).encode()).decode()}"
+        headers = entry.get("headers")
+        entry["headers"] = {"Authorization": header, **(headers if isinstance(headers, dict) else {})}
 
 
-def _filter(own: JsonObject) -> None:
-    """Lists of tools become filters."""
-    if isinstance(tools := own.get("tools"), list):  # `["*"]` is all, `[]` none
-        own["tools"] = {"allow": tools} if tools else {"deny": ["*"]}
+def _pairs(value: object, key: str, note: Note) -> object:
+    """Variables or headers as a mapping of texts; also from a list of `NAME=VALUE`, or of names with values."""
+    pairs: JsonObject = {}
+    if isinstance(value, list):
+        for item in value:
+            if isinstance(item, str):
+                name, _, content = item.partition("=" if key == "env" else ":")
+                pairs[name.strip()] = content if key == "env" else content.strip()
+            elif isinstance(item, dict):
+                pairs[str(item.get("name", item.get("key")))] = item.get("value")
+    elif isinstance(value, dict):
+        pairs = dict(value)
+    else:
+        return value
+    return {name: text for name, item in pairs.items() if (text := _pair(name, item, key, note)) is not None}
+
+
+def _pair(name: str, value: object, key: str, note: Note) -> str | None:
+    text = _text(value)
+    if text is None:
+        return None
+    if key == "headers" and is_transport_header(name):
+        note(f"headers.{name}", "ignored: the hub sets this header itself")
+    elif not isinstance(text, str):
+        note(f"{key}.{name}", "ignored: expected text")
+    elif not name or key == "env" and "=" in name:
+        note(key, "ignored: it holds a name that is not possible")
+    else:
+        return text.strip() if key == "headers" else text
+    return None
+
+
+def _times(entry: JsonObject, client: str, note: Note) -> None:
+    times: JsonObject = {}
+    for key, (ours, unit) in _TIMES.items():
+        if key not in entry:
+            continue
+        value = entry.pop(key)
+        if (duration := _duration(value, unit or _unit(value, client))) is None:
+            note(key, "ignored: expected a time that is longer than 0")
+        else:
+            times.setdefault(ours, duration)
+            if not unit and client not in _SECONDS | _MILLISECONDS and _unit(value, client) == "ms":
+                note(key, "is taken for milliseconds")
+    for ours, duration in times.items():
+        entry.setdefault(ours, duration)
+
+
+def _unit(value: object, client: str) -> str:
+    if client in _MILLISECONDS:
+        return "ms"
+    is_large = isinstance(value, int | float) and value >= _LEAST_MILLISECONDS
+    return "ms" if is_large and client not in _SECONDS else "s"
+
+
+def _duration(value: object, unit: str) -> str | None:
+    """A duration of ours; None for a value that is none."""
+    text = re.sub(r"\s+", "", value.lower()) if isinstance(value, str) else _text(value)
+    if isinstance(value, bool) or not isinstance(text, str):
+        return None
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
+        is_whole = unit == "ms" and text.endswith("000") and "." not in text
+        text = f"{text.removesuffix('000')}s" if is_whole else f"{text}{unit}"
+    try:
+        return text if 0 < parse_duration(text) <= LONGEST else None
+    except ValueError:
+        return None
+
+
+def _login(entry: JsonObject, note: Note) -> None:
+    if isinstance(bearer := entry.get("bearer"), str):
+        entry["bearer"] = re.sub(r"(?i)^\s*bearer\s+", "", bearer).strip()
+        if not entry["bearer"]:
+            del entry["bearer"]
+    if entry.get("auth") == "oauth" or isinstance(entry.get("auth"), dict) and "oauth" not in entry:
+        auth = entry.pop("auth")
+        entry.setdefault("oauth", {} if auth == "oauth" else auth)
+    oauth = entry.pop("oauth", False)
+    if oauth is False or isinstance(oauth, dict) and as_flag(oauth.get("enabled")) is False:
+        return
+    if not isinstance(oauth, dict):
+        if oauth is not True:
+            note("oauth", "ignored: expected a mapping (key: value)")
+            return
+        oauth = {}
+    entry["oauth"] = _oauth({key: value for key, value in oauth.items() if value is not None}, note)
+
+
+def _oauth(theirs: JsonObject, note: Note) -> JsonObject:
+    ours: JsonObject = {}
+    for key, value in theirs.items():
+        name = _OAUTH.get(key, key)
+        if name == "scopes" and isinstance(value, str):
+            value = re.split(r"[\s,]+", value.strip()) if value.strip() else []
+        if name in _OAUTH_OURS and name not in ours:
+            ours[name] = value
+        elif key != "enabled":
+            note(f"oauth.{key}", "ignored: the hub does not have this key, and finds out the addresses of a login")
+    return ours
+
+
+def _refer(entry: JsonObject) -> None:
+    """Codex and Goose name variables, where we write `${VAR}`."""
+    if is_name(name := entry.get("bearer_token_env_var")) and "bearer" not in entry:
+        entry["bearer"] = f"${{{name}}}"
+        del entry["bearer_token_env_var"]
+    if isinstance(names := entry.get("env_http_headers"), dict) and all(map(is_name, names.values())):
+        entry["headers"] = {**_mapping(entry.get("headers")), **{key: f"${{{name}}}" for key, name in names.items()}}
+        del entry["env_http_headers"]
+    if isinstance(passed := entry.get("env_vars"), list):
+        listed = [item.get("name") if isinstance(item, dict) else item for item in passed]
+        if names := [name for name in listed if is_name(name) and name not in _mapping(entry.get("env"))]:
+            entry["pass_env"] = names
+        del entry["env_vars"]
+    if isinstance(keys := entry.get("env_keys"), list):  # Goose has their values in its own keyring
+        entry["env"] = {**{key: f"${{{key}}}" for key in keys if is_name(key)}, **_mapping(entry.get("env"))}
+
+
+def _filter(entry: JsonObject, client: str, note: Note) -> None:
+    """Lists and tables of tools become filters."""
+    for key in ("tools", "prompts", "resources"):
+        if key in entry:
+            _limit(entry, key, _filters(entry.pop(key), client), note)
+    if client == "goose" and entry.get("available_tools") == []:  # all of them
+        del entry["available_tools"]
     for key, target in LISTS.items():
-        if key in own and (filtered := _filtered(own.get("tools"), target, own[key])) is not None:
-            own["tools"] = filtered
-            del own[key]
+        if key in entry:
+            names, tools = entry.pop(key), entry.pop("tools", {})
+            _limit(entry, "tools", _filtered(tools, target, names), note, key)
+
+
+def _limit(entry: JsonObject, key: str, filters: JsonObject | None, note: Note, written: str = "") -> None:
+    """Sets filters; if there are none, because they cannot be read, the server is disabled."""
+    if filters is None:
+        entry["enabled"] = False
+        note(written or key, f"{_UNREADABLE}. Set {key}.allow or {key}.deny")
+    elif filters:
+        entry[key] = filters
+
+
+def _filters(value: object, client: str) -> JsonObject | None:
+    """`tools` of another client as filters; None if it cannot be read."""
+    if value is True or value == "*":
+        return {}
+    if value is False:
+        return {"deny": ["*"]}
+    if isinstance(value, list):  # `["*"]` is all, `[]` none
+        return ({"allow": value} if value else {"deny": ["*"]}) if _are_names(value) else None
+    if not isinstance(value, dict):
+        return None
+    if value and all(isinstance(item, bool) for item in value.values()):
+        return {"deny": denied} if (denied := [name for name, is_on in value.items() if not is_on]) else {}
+    if client == "codex" and all(isinstance(item, dict) for item in value.values()):
+        flags = {name: as_flag(item.get("enabled", True)) for name, item in value.items()}
+        return {"deny": denied} if (denied := [name for name, is_on in flags.items() if not is_on]) else {}
+    renamed: JsonObject = {{"include": "allow", "exclude": "deny"}.get(key) or key: value[key] for key in value}
+    return renamed if renamed.keys() <= {"allow", "deny"} and len(renamed) == len(value) else None
+
+
+def _are_names(names: list[object]) -> bool:
+    return all(isinstance(name, str) and name for name in names)
 
 
 def _filtered(tools: object, target: str, names: object) -> JsonObject | None:
     """`tools` with these names denied, or allowed if nothing else is; None if they cannot be put there."""
-    if not (isinstance(names, list) and all(isinstance(name, str) and name for name in names)):
+    if not (isinstance(names, list) and _are_names(names) and isinstance(tools, dict)):
         return None
-    filters: object = {} if tools is None else tools
-    if not isinstance(filters, dict):
-        return None
-    there = filters.get(target)
+    there = tools.get(target)
     if there is not None and (target == "allow" or not isinstance(there, list)):
         return None  # a second allow list would let more through
-    return {**filters, target: [*(there or []), *names]}
+    return {**tools, target: [*(there or []), *names]}
+
+
+def _switch(entry: JsonObject, note: Note) -> None:
+    """Whether the server is on: off if one of the keys says so, or cannot be read."""
+    is_on = True
+    for key, off in (("enabled", False), ("disabled", True)):
+        if key in entry:
+            flag = as_flag(entry.pop(key))
+            is_on = is_on and flag is not None and flag is not off
+            if flag is None:
+                note(key, f"{_UNREADABLE}. Expected true or false")
+    sandbox, is_boxed = entry.pop("sandbox", None), entry.pop("sandboxEnabled", None)
+    if as_flag(is_boxed) is not False and (is_boxed is not None or sandbox):
+        is_on = False
+        note("sandboxEnabled" if sandbox is None else "sandbox", "the hub has no sandbox, so the server is disabled")
+    if not is_on:
+        entry["enabled"] = False
 
 
 def _mapping(value: object) -> JsonObject:

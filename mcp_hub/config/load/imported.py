@@ -1,30 +1,47 @@
-"""The servers of another client's file in the hub's own format, with `${…}` as they are to be written there."""
+"""The servers of another client's file in the keys and the notation of ours, for `import` and for `--config` alike."""
 
 import os
-import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
 from mcp_hub.config.findings import DataPath, Findings
+from mcp_hub.config.load.check import READ_AS_OTHERS_WRITE, STAND_IN, refused_keys
 from mcp_hub.config.load.env_file import variables_of
-from mcp_hub.config.load.foreign import is_foreign, names_of_others, place_of_servers, sections, without_foreign_keys
-from mcp_hub.config.load.interpolate import Reference, Unresolved, expand_home, joined, resolve, split_text
-from mcp_hub.config.load.locate import half_findings, read_document
-from mcp_hub.config.load.texts import read_text_file
-from mcp_hub.errors import ConfigError, ConfigFinding
-from mcp_hub.files import LARGEST_OF_CLIENTS
+from mcp_hub.config.load.foreign import (
+    ForeignFile,
+    inputs_of,
+    origin_of,
+    own_keys,
+    switched_off,
+    without_foreign_sections,
+)
+from mcp_hub.config.load.foreign_server import flat, translated
+from mcp_hub.config.load.interpolate import (
+    Interpolation,
+    Reference,
+    Unresolved,
+    escaped,
+    expand_home,
+    resolve,
+    split_text,
+    variable_of_input,
+)
+from mcp_hub.config.load.notations import Notation
+from mcp_hub.config.load.public import is_taken_for_secret
+from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.types import JsonObject
 
-_LOOKUP: Final = re.compile(r"(?<!\$)\$\{(?=(?:file|keyring):)")
-
-_OWN_RIGHTS: Final = ("approval", "hints", "idempotent", "orphan", "pass_env", "per_tool", "retry", "tls")
+_LIMITS = frozenset(("tools", "prompts", "resources", "enabled"))
+_ORDER = {key: index for index, key in enumerate(("command", "args", *ServerSettings.model_fields))}
+_ANYWHERE = "https://mcp.example/mcp"
+"""An address for one that is not clear yet."""
+_OWN_RIGHTS = frozenset(("approval", "hints", "idempotent", "orphan", "pass_env", "per_tool", "retry", "tls"))
 """Keys of `servers.yaml` that no other client has, by which a server gets more or is asked for less."""
-_NOT_TAKEN: Final = (
-    "not taken from the file of another client: it decides about rights. Set it in servers.yaml yourself."
-)
+_NOT_TAKEN = "not taken from the file of another client: it decides about rights. Set it in servers.yaml yourself."
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -46,151 +63,256 @@ class ValuePlaces(msgspec.Struct, frozen=True):
     keep: Callable[[str, str, str], str]
 
 
-def imported(file: Path, env: Mapping[str, str], places: ValuePlaces) -> tuple[JsonObject, tuple[ConfigFinding, ...]]:
-    """The servers by name, and warnings. Raises `ConfigError`."""
-    text = read_text_file(file, LARGEST_OF_CLIENTS).text
-    document = read_document(text, str(file))
-    data = document.data
-    if not isinstance(data, dict) or not is_foreign(data, str(file), is_yaml=document.is_yaml):
-        said = "this is not a file of another client. Use it with --config as it is."
-        raise ConfigError(ConfigFinding("not_foreign", said, str(file)))
-    report = Findings(str(file), document.lines, errors=list(document.findings))
-    servers = sections(data, place_of_servers(data, is_yaml=False), report).get("servers")
-    if not isinstance(servers, dict) or report.errors:
-        report.error(("servers",), "wrong_type", "expected a mapping (key: value) without duplicate keys")
-        raise report.failure()
-    report.errors.extend(half_findings(servers, ("servers",), text))
-    if report.errors:
-        raise report.failure()
-    servers = {name: as_text(own) for name, own in servers.items()}
-    done = in_our_keys(servers, data, file, env, places, report)
-    return done, report.located(report.warnings)
+class Translator(msgspec.Struct, frozen=True):
+    """Brings the servers of a file, whose whole data is `data`, into the form of ours; `report` gets the warnings.
 
-
-def as_text(tree: object) -> object:
-    """The data, in which `${file:…}` and `${keyring:…}` stay text: no other client looks anything up by them."""
-    return mapped(tree, lambda text: _LOOKUP.sub("$${", text))
-
-
-def in_our_keys(
-    servers: JsonObject,
-    data: JsonObject,
-    file: Path,
-    env: Mapping[str, str],
-    places: ValuePlaces,
-    report: Findings,
-    *,
-    is_users: bool = False,
-) -> JsonObject:
-    """Servers of another client's file, whose whole data is `data`, in the keys of ours; `report` gets the warnings.
-
-    What only our format has and what decides about rights (`_OWN_RIGHTS`) is not taken. A file that is not the user's
-    (`is_users`), such as a project's, has files of variables in its workspace only.
+    `is_confined`: files of variables are read inside of the file's project only, and what only our format has and what
+    decides about rights (`_OWN_RIGHTS`) is not taken. A server that cannot be brought here
+    is an error of `report`, with the path of the server, and is not among the results.
     """
-    own_keys = without_foreign_keys({"servers": servers}, env, report)["servers"]
-    others = names_of_others(data, file, env)
-    translated = _translation(env, others, _inputs(data), places)
-    done: JsonObject = {}
-    for name, own in own_keys.items():
-        if not isinstance(own, dict):
-            report.warn(("servers", name), "wrong_type", "expected a mapping (key: value) (the server is left out)")
-            continue
-        for key in _OWN_RIGHTS:
-            if key in own:
-                report.warn(("servers", name, key), "misplaced_key", _NOT_TAKEN)
-        done[name] = {key: mapped(value, translated) for key, value in own.items() if key not in _OWN_RIGHTS}
-        _make_absolute(done[name], file.absolute().parent)
-        if "envFile" in own:
-            folder = None if is_users else Path(others["workspaceFolder"])
-            _take_variables(name, done[name], file, folder, env, places, report)
-    return done
 
+    origin: ForeignFile
+    data: JsonObject
+    env: Mapping[str, str]
+    places: ValuePlaces
+    report: Findings
+    is_confined: bool = True
 
-def _translation(
-    env: Mapping[str, str], others: Mapping[str, str], inputs: Mapping[str, Input], places: ValuePlaces
-) -> Callable[[str], str]:
-    """The function for each text: inputs become references of ours, names of folders the folders."""
+    def servers(self, servers: JsonObject) -> JsonObject:
+        """The servers by name, as they would be written in our file."""
+        done: JsonObject = {}
+        for name, server in servers.items():
+            path: DataPath = ("servers", name)
+            if not isinstance(server, dict):
+                self.report.error(path, "wrong_type", "expected a mapping (key: value)")
+                continue
+            try:
+                done[name] = self._server(name, server, path)
+            except Unresolved as problem:
+                self.report.error(path, problem.code, str(problem))
+        return done
 
-    def written(part: str | Reference) -> list[str | Reference]:
-        if isinstance(part, str) or part.text in env:
-            return [part]
-        if part.text.startswith("input:"):
-            name = part.text.removeprefix("input:")
-            return split_text(places.ask(inputs.get(name, Input(name))))
-        return [others.get(part.text, part)]
+    def _server(self, name: str, server: JsonObject, path: DataPath) -> JsonObject:
+        theirs = flat(server)
+        for key in _OWN_RIGHTS & theirs.keys() if self.is_confined else ():
+            self.report.warn((*path, key), "misplaced_key", _NOT_TAKEN)
+            del theirs[key]
+        entry = translated(theirs, self.origin.client, partial(self._note, path, "ignored_key"))
+        known = {*ServerSettings.model_fields, *READ_AS_OTHERS_WRITE[ServerSettings]}
+        if isinstance(entry.get("envFile"), str) and "command" in entry:
+            known.add("envFile")
+        entry = own_keys(entry, path, known, self.report)
+        entry = self._notation(name, entry, path).server(entry)
+        self._place(entry)
+        if "envFile" in entry:
+            self._take_variables(name, entry, path)
+        entry = self._without_refused(entry, path)
+        return dict(sorted(entry.items(), key=lambda item: _ORDER.get(item[0], len(_ORDER))))
 
-    def translated(text: str) -> str:
+    def _note(self, path: DataPath, code: str, key: str, said: str) -> None:
+        self.report.warn((*path, *key.split(".", 1)) if key else path, code, said)
+
+    def _notation(self, name: str, entry: JsonObject, path: DataPath) -> Notation:
+        variables = entry.get("env")
+        return Notation(
+            client=self.origin.client,
+            env=self.env,
+            names=_names(self.origin, self.env),
+            variables=variables if isinstance(variables, dict) else {},
+            files=None if self.is_confined and self.origin.project is not None else self.origin.file.parent,
+            ask=lambda wanted: self.places.ask(self._inputs().get(wanted, Input(wanted))),
+            keep=partial(self.places.keep, name),
+            note=partial(self._note, path, "invalid_placeholder"),
+        )
+
+    def _inputs(self) -> dict[str, Input]:
+        inputs: dict[str, Input] = {}
+        for entry in inputs_of(self.data):
+            try:
+                item = msgspec.convert(entry, Input)
+            except msgspec.ValidationError:
+                continue  # without an id
+            inputs[item.id] = item
+        return inputs
+
+    def _place(self, entry: JsonObject) -> None:
+        """Makes paths absolute; a server of a project runs in its folder."""
+        if "command" not in entry:
+            return
+        for key in ("cwd", "command"):
+            path = entry.get(key)
+            if not isinstance(path, str) or not path or path.startswith(("~", "$")):
+                continue
+            if key == "cwd" or os.path.dirname(path):
+                entry[key] = os.path.abspath(os.path.join(escaped(str(self.origin.base)), path))
+        if self.origin.project is not None and not entry.get("cwd"):
+            entry["cwd"] = escaped(str(self.origin.project))
+
+    def _take_variables(self, name: str, entry: JsonObject, path: DataPath) -> None:
+        base = self.origin.base
+        text = entry.pop("envFile")
         try:
-            return joined(new for part in split_text(text) for new in written(part))
+            place = resolve(text, self.env, base).text
+            if self.is_confined and not self._is_inside(base / expand_home(place, self.env)):
+                said = f"a file of a project has no files outside of {self.origin.project}: set the variables"
+                raise Unresolved("file_unreadable", said)
+            variables, warnings = variables_of(place, self.env, base)
+        except Unresolved as problem:
+            if not self.is_confined:
+                self.report.error((*path, "envFile"), problem.code, str(problem))
+            else:
+                self.report.warn((*path, "envFile"), problem.code, f"{problem} (left out)")
+            return
+        for code, said in warnings:
+            self.report.warn((*path, "envFile"), code, said)
+        present = entry.get("env") or {}
+        if isinstance(present, dict):
+            values = {key: self.places.keep(name, key, value) for key, value in variables.items()}
+            entry["env"] = {**values, **present}
+
+    def _is_inside(self, file: Path) -> bool:
+        """Whether the file behind all links is in the project; any is, if there is no project."""
+        if self.origin.project is None:
+            return True
+        try:
+            return file.resolve().is_relative_to(self.origin.project.resolve())
+        except (OSError, ValueError, RuntimeError):
+            return False
+
+    def _without_refused(self, entry: JsonObject, path: DataPath) -> JsonObject:
+        """The server without keys that the hub would refuse, but for those that decide what it is.
+
+        They are judged with the values from outside, as far as there are any.
+        """
+        done = dict(entry)
+        for key, said in refused_keys({key: self._value(value, key) for key, value in entry.items()}):
+            if key in _LIMITS:
+                done["enabled"] = False
+                said = f"{said}. It limits the server, so the server is disabled"
+            self.report.warn((*path, *key.split(".", 1)), "ignored_key", f"ignored: {said}")
+            section, _, name = key.partition(".")
+            if name:
+                done[section] = {item: value for item, value in done[section].items() if item != name}
+            else:
+                done.pop(key, None)
+        return done
+
+    def _value(self, tree: object, key: str) -> object:
+        """A value with what variables have; None for one that is not known now. No file is read for it."""
+        if isinstance(tree, dict):
+            return {name: value for name, item in tree.items() if (value := self._value(item, key)) is not None}
+        if isinstance(tree, list):
+            return [value for item in tree if (value := self._value(item, key)) is not None]
+        if not isinstance(tree, str):
+            return tree
+        try:
+            if not any(map(_is_lookup, _references(tree))):
+                return resolve(tree, self.env, self.origin.base).text
         except Unresolved:
-            return text  # refused with the whole configuration, which says why
-
-    return translated
-
-
-def _make_absolute(own: JsonObject, base: Path) -> None:
-    """The paths that were relative to the file of the other client."""
-    for key in ("cwd", "command"):
-        path = own.get(key)
-        if isinstance(path, str) and not path.startswith(("~", "$")) and (key == "cwd" or os.path.dirname(path)):
-            own[key] = os.path.abspath(base / path)
+            pass
+        return {"url": _ANYWHERE, "command": "x"}.get(key)
 
 
-def _take_variables(
-    name: str,
-    own: JsonObject,
-    file: Path,
-    folder: Path | None,
-    env: Mapping[str, str],
-    places: ValuePlaces,
-    report: Findings,
-) -> None:
-    path: DataPath = ("servers", name, "envFile")
-    base = file.absolute().parent
-    try:
-        place = resolve(own.pop("envFile"), env, base).text
-        if folder is not None and not _is_below(base / expand_home(place, env), folder):
-            raise Unresolved(
-                "file_unreadable", f"a file of a project has no files outside of {folder}: set the variables"
-            )
-        found, _ = variables_of(place, env, base)
-    except Unresolved as problem:
-        report.warn(path, problem.code, f"{problem} (left out)")
-        return
-    given = own.get("env") or {}
-    if isinstance(given, dict):
-        own["env"] = {**{key: places.keep(name, key, value) for key, value in found.items()}, **given}
+def _is_lookup(reference: str) -> bool:
+    """Whether a reference stands for a file or an entry of the keyring."""
+    kind, colon, _ = reference.partition(":")
+    return bool(colon) and kind in ("file", "keyring")
 
 
-def _is_below(path: Path, folder: Path) -> bool:
-    """Whether the file behind all links is in the folder."""
-    try:
-        return path.resolve().is_relative_to(folder.resolve())
-    except (OSError, ValueError, RuntimeError):
-        return False
+def _names(origin: ForeignFile, env: Mapping[str, str]) -> dict[str, str]:
+    """The values of other clients' own `${…}`: folders."""
+    names = {"pathSeparator": os.sep, "/": os.sep, "CLAUDE_PLUGIN_ROOT": str(origin.file.parent)}
+    if origin.project is not None:
+        names |= dict.fromkeys(("workspaceFolder", "workspaceRoot", "CLAUDE_PROJECT_DIR"), str(origin.project))
+        names["workspaceFolderBasename"] = origin.project.name
+    if home := env.get("HOME") or env.get("USERPROFILE"):
+        names["userHome"] = home
+    return names
 
 
-def _inputs(data: JsonObject) -> dict[str, Input]:
-    nested = data.get("mcp")
-    listed = [*_list(data.get("inputs")), *_list(nested.get("inputs") if isinstance(nested, dict) else None)]
-    found: dict[str, Input] = {}
-    for own in listed:
+def in_our_form(
+    tree: JsonObject, data: JsonObject, file: Path, interpolation: Interpolation, report: Findings, *, is_named: bool
+) -> tuple[JsonObject, dict[str, tuple[str, ...]]]:
+    """The sections of another client's file with its servers in our keys and notation, to be read where they are.
+
+    And what each of the servers takes from outside (`sources_of`), its file of variables included. A server that cannot
+    be brought there is an error of `report`; so is one that takes something if the file `is_named` by nobody.
+    """
+    tree = without_foreign_sections(tree, report)
+    servers = tree.get("servers")
+    if not isinstance(servers, dict):
+        report.error(("servers",), "wrong_type", "expected a mapping (key: value)")
+        raise report.failure()
+
+    def learn(server: str, name: str, value: str) -> None:
+        if is_taken_for_secret(name, value):
+            interpolation.take(("servers", server, "envFile"), [value], ())
+
+    places = values_in_place(interpolation.env, learn)
+    origin = origin_of(file, data, interpolation.env)
+    translator = Translator(origin, data, interpolation.env, places, report, is_confined=not is_named)
+    done = translator.servers({name: server for name, server in servers.items() if is_whole(name, report)})
+    for name, reason in switched_off(data, done).items():
+        done[name]["enabled"] = False
+        report.warn(("servers", name), "ignored_key", f"{reason}, so the server is disabled")
+    sources = {name: (*sources_of(entry), *_file_of_variables(servers[name])) for name, entry in done.items()}
+    for name, taken in sources.items() if not is_named else ():
+        if taken:
+            said = f"nobody has named this file, so the server does not get {', '.join(taken)}. Name it by --config"
+            report.error(("servers", name), "file_not_named", said)
+    return {**tree, "servers": {name: done.get(name, STAND_IN) for name in servers}}, sources
+
+
+def is_whole(name: str, report: Findings) -> bool:
+    """Whether the file says only once what each key of the server is."""
+    return not any(error.code == "duplicate_key" and error.path[:2] == ("servers", name) for error in report.errors)
+
+
+def values_in_place(env: Mapping[str, str], learn: Callable[[str, str, str], None]) -> ValuePlaces:
+    """The places of values for a file that is read and not imported: inputs are variables, all else stays where it is.
+
+    `learn` is called with a server and the name and value of each variable of an `envFile`.
+    """
+
+    def ask(wanted: Input) -> str:
+        name, default = variable_of_input(wanted.id), wanted.default
+        return f"${{{name}}}" if name in env or default is None else escaped(default)
+
+    def keep(server: str, name: str, value: str) -> str:
+        learn(server, name, value)
+        return escaped(value)
+
+    return ValuePlaces(ask, keep)
+
+
+def sources_of(entry: object) -> tuple[str, ...]:
+    """All that a server of our form takes from outside, in order: names of variables, `file PATH`, `keyring NAME`."""
+    passed = entry.get("pass_env") if isinstance(entry, dict) else None
+    names = [f"${name}" for name in (passed if isinstance(passed, list) else ())]
+    for reference in _references(entry):
+        name = reference.removeprefix("env:").partition(":-")[0]
+        names.append(reference.replace(":", " ", 1) if _is_lookup(reference) else f"${name}")
+    return tuple(dict.fromkeys(names))
+
+
+def _file_of_variables(server: JsonObject) -> tuple[str, ...]:
+    file = server.get("envFile")
+    return (f"file {file}",) if isinstance(file, str) else ()
+
+
+def target_of(command: object, url: object) -> str:
+    """Where the values of a server go: its program, or the origin of its URL."""
+    if not isinstance(url, str):
+        return f"the command {os.path.basename(str(command).rstrip('/'))}"
+    parts = urlsplit(url) if "[" not in url else None
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts is not None else url
+
+
+def _references(tree: object) -> list[str]:
+    if isinstance(tree, str):
         try:
-            one = msgspec.convert(own, Input)
-        except msgspec.ValidationError:
-            continue  # without an id
-        found[one.id] = one
-    return found
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
-
-
-def mapped(tree: object, change: Callable[[str], str]) -> object:
-    """The data with every text changed."""
-    if isinstance(tree, dict):
-        return {key: mapped(value, change) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [mapped(item, change) for item in tree]
-    return change(tree) if isinstance(tree, str) else tree
+            return [part.text for part in split_text(tree) if isinstance(part, Reference)]
+        except Unresolved:
+            return []
+    inner = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    return [reference for value in inner for reference in _references(value)]

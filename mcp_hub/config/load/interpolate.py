@@ -2,8 +2,8 @@
 
 `${VAR}` and `${env:VAR}` take a variable, `${VAR:-default}` a default when it is unset or empty, `${file:path}` the
 contents of a file without one trailing newline, `${keyring:service/name}` an entry of the user's keyring; `$${` is a
-literal `${`. Nothing nests, and inserted text is not searched again. In files of other clients, `${input:api-key}` is
-the variable `API_KEY`, and their names of folders are known (`load.foreign`).
+literal `${`. Nothing nests, and inserted text is not searched again. Files of other clients are brought into this
+notation first (`load.notations`).
 """
 
 import errno
@@ -83,14 +83,13 @@ def is_variable_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def resolve(text: str, env: Mapping[str, str], base: Path, others: Mapping[str, str] | None = None) -> Resolved:
-    """Fills in a text. Files are relative to `base`; `others` are names of other clients. Raises: Unresolved."""
+def resolve(text: str, env: Mapping[str, str], base: Path) -> Resolved:
+    """Fills in a text. Files are relative to `base`. Raises: Unresolved."""
     parts: list[Resolved] = []
     for literal, reference in _split(text):
         parts.append(Resolved(literal))
         if reference is not None:
-            known = None if others is None else _of_others(reference, env, others)
-            parts.append(known or _look_up(reference, env, base))
+            parts.append(_look_up(reference, env, base))
     secrets = frozenset(secret for part in parts for secret in part.secrets if len(secret) >= _SHORTEST_SECRET)
     warnings = tuple(warning for part in parts for warning in part.warnings)
     return Resolved("".join(part.text for part in parts), secrets, warnings)
@@ -159,32 +158,18 @@ def _entry(text: str) -> Resolved:
     return _secret(found)
 
 
-def _of_others(reference: str, env: Mapping[str, str], others: Mapping[str, str]) -> Resolved | None:
-    """A name of other clients: an input that VS Code would ask for, or a folder."""
-    asked = reference.removeprefix("input:")
-    name = reference if asked == reference else variable_of_input(asked)
-    if name in env:
-        return None if asked == reference else _secret(env[name])
-    if reference in others:
-        return Resolved(others[reference])
-    if asked == reference:
-        return None
-    said = f"environment variable {name} is not set. Set it to the value of ${{{reference}}}, which VS Code asks for"
-    raise Unresolved("variable_not_set", said)
-
-
 def variable_of_input(name: str) -> str:
     """The environment variable that stands for an input: `api-key` → `API_KEY`."""
     return re.sub(r"\W", "_", name.upper())
 
 
-def read_text(text: str, env: Mapping[str, str], base: Path) -> Resolved:
+def read_text(text: str, env: Mapping[str, str], base: Path, decode: Callable[[bytes], str] = bytes.decode) -> Resolved:
     """The text of a small file, and a warning if others can read it. Raises `Unresolved`, which names its path."""
     path = base / expand_home(text, env)
     try:
         content, state = read_file(path, _LARGEST_FILE)
         problem = problem_of_secret(state)
-        return Resolved(content.decode(), warnings=() if problem is None else (f"file {path} {problem}",))
+        return Resolved(decode(content), warnings=() if problem is None else (f"file {path} {problem}",))
     except OSError as error:
         if error.errno == errno.EINVAL and not str(path).isprintable():
             raise Unresolved("file_unreadable", f"cannot read a file: {error.strerror}") from None
@@ -211,14 +196,10 @@ OnFailure = Callable[[DataPath, str, Unresolved], object]
 
 
 class Interpolation(msgspec.Struct):
-    """Fills in trees of plain data. Remembers the paths that changed, secret values and their paths, and warnings.
-
-    `others` are the names that other clients have in `${…}`, for a file of theirs.
-    """
+    """Fills in trees of plain data. Remembers the paths that changed, secret values and their paths, and warnings."""
 
     env: Mapping[str, str]
     base: Path
-    others: Mapping[str, str] | None = None
     secrets: set[str] = msgspec.field(default_factory=set)
     changed: set[DataPath] = msgspec.field(default_factory=set)
     secret_at: set[DataPath] = msgspec.field(default_factory=set)
@@ -236,7 +217,7 @@ class Interpolation(msgspec.Struct):
 
     def _text(self, text: str, path: DataPath, on_failure: OnFailure) -> object:
         try:
-            filled = resolve(text, self.env, self.base, self.others)
+            filled = resolve(text, self.env, self.base)
         except Unresolved as problem:
             return on_failure(path, text, problem)
         if filled.text != text:

@@ -9,14 +9,8 @@ import platformdirs
 
 from mcp_hub.config.findings import DataPath, Finding, Findings
 from mcp_hub.config.load.check import check_references, validated
-from mcp_hub.config.load.env_file import variables_of
-from mcp_hub.config.load.foreign import (
-    is_foreign,
-    names_of_others,
-    place_of_servers,
-    sections,
-    without_foreign_keys,
-)
+from mcp_hub.config.load.foreign import is_foreign, place_of_servers, sections
+from mcp_hub.config.load.imported import in_our_form
 from mcp_hub.config.load.interpolate import (
     LEFT_OUT,
     Interpolation,
@@ -65,6 +59,8 @@ class Loaded:
     `secrets` are texts to keep out of logs and pages: those of `load.secrets`, and values that servers and tokens took
     from the environment (but no paths, flags and public names), files or the keyring. `stamp` differs between versions
     of the file. `overrides` are those of the file beside it, which `settings` contain, and `overrides_stamp` is its.
+    `sources` are what each server of another client's file takes from outside (`sources_of`). `is_named`: somebody has
+    named the file, and it was not only found.
     """
 
     settings: Settings = field(repr=False)
@@ -75,6 +71,8 @@ class Loaded:
     notes: tuple[ConfigFinding, ...] = ()
     overrides: OverrideSettings | None = None
     overrides_stamp: FileStamp | None = None
+    sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    is_named: bool = True
 
     @property
     def place(self) -> str:
@@ -103,28 +101,39 @@ def find_config(explicit: str | None, cwd: Path, env: Mapping[str, str]) -> Path
     raise ConfigError(ConfigFinding("config_not_found", said))
 
 
+def is_named(explicit: str | None, path: Path, cwd: Path, env: Mapping[str, str]) -> bool:
+    """Whether somebody has chosen this file: it was not only found in the working directory."""
+    return bool((explicit and explicit != USERS_FILE) or env.get("MCP_HUB_CONFIG")) or path.parent != cwd
+
+
 def usual_place() -> Path:
     """The file in the user's configuration folder."""
     return Path(platformdirs.user_config_dir("mcp-hub")) / _NAMES[0]
 
 
-def load(path: Path, env: Mapping[str, str], *, partly: bool = False, lenient: bool = False) -> Loaded:
+def load(
+    path: Path, env: Mapping[str, str], *, partly: bool = False, lenient: bool = False, is_named: bool = True
+) -> Loaded:
     """Reads and checks one file; from now on its secrets are masked. Raises `ConfigError` with every finding.
 
-    A server that is wrong is left out with a warning, if others are right: in files of other clients, and with `partly`
-    in ours. With `lenient` a server with a `${…}` that has no value is kept, and has failed (`Settings.failure`).
+    A server that is wrong has failed (`Settings.failure`), with a warning, if others are right: in files of other
+    clients, and with `partly` in ours. With `lenient` so has a server with a `${…}` that has no value. A file of
+    another client that is only found, not named, gets nothing from outside.
     """
-    loaded = read(path, env, partly=partly, lenient=lenient)
+    loaded = read(path, env, partly=partly, lenient=lenient, is_named=is_named)
     learn(loaded.secrets)
     return loaded
 
 
-def read(path: Path, env: Mapping[str, str], *, partly: bool = False, lenient: bool = False) -> Loaded:
+def read(
+    path: Path, env: Mapping[str, str], *, partly: bool = False, lenient: bool = False, is_named: bool = True
+) -> Loaded:
     """Reads and checks one file without masking its secrets. Raises as `load`."""
     text, state = read_text_file(path, LARGEST_OWN, create=f"Create it with: mcp-hub init --config {path}")
     if (problem := problem_of_config(state, env)) is not None:
         raise ConfigError(ConfigFinding("config_untrusted", problem, str(path)))
-    parsed = parse(text, str(path), env, path.absolute().parent, partly=partly, lenient=lenient)
+    base = path.absolute().parent
+    parsed = parse(text, str(path), env, base, partly=partly, lenient=lenient, is_named=is_named)
     return replace(_with_overrides(parsed, overrides_of(path), env), stamp=FileStamp.of(state))
 
 
@@ -142,7 +151,14 @@ def _with_overrides(loaded: Loaded, place: Path, env: Mapping[str, str]) -> Load
 
 
 def parse(
-    text: str, name: str, env: Mapping[str, str], base: Path, *, partly: bool = False, lenient: bool = False
+    text: str,
+    name: str,
+    env: Mapping[str, str],
+    base: Path,
+    *,
+    partly: bool = False,
+    lenient: bool = False,
+    is_named: bool = True,
 ) -> Loaded:
     """Checks the text of a file called `name`. Files are relative to `base`. Raises as `load`."""
     if len(text) > LARGEST_OWN:
@@ -155,21 +171,22 @@ def parse(
     if findings := half_findings(tree, (), text):  # it could not be shown or written to a file
         report.errors.extend(findings)
         raise report.failure()
-    others = None
-    if isinstance(document.data, dict) and is_foreign(document.data, name, is_yaml=document.is_yaml):
-        others = names_of_others(document.data, base / Path(name).name, env)
-        tree = without_foreign_keys(tree, env, report)
-    interpolation = Interpolation(env, base, others)
+    interpolation = Interpolation(env, base)
+    sources: Mapping[str, tuple[str, ...]] = {}
+    data = document.data
+    if is_theirs := isinstance(data, dict) and is_foreign(data, name, is_yaml=document.is_yaml):
+        tree, sources = in_our_form(tree, data, base / Path(name).name, interpolation, report, is_named=is_named)
     failed: dict[str, Cause] | None = {} if lenient else None
     tree = _filled(tree, interpolation, report, failed)
     check_references(tree, interpolation.changed, report)
-    settings = validated(tree, report, partly=partly or others is not None).failing(failed or {})
+    settings = validated(tree, report, partly=partly or is_theirs).failing(failed or {})
     _check(settings, env, report)
     report.warnings += interpolation.warnings
     outside = interpolation.secrets | _passed_secrets(settings, env)
     secrets = frozenset(outside | secret_texts(settings, outside))
-    notes = report.located(_notes(settings, interpolation.secret_at))
-    return Loaded(settings, Path(name), secrets, report.located(report.warnings), notes=notes)
+    notes, is_named = report.located(_notes(settings, interpolation.secret_at)), is_named or not is_theirs
+    warnings = report.located(report.warnings)
+    return Loaded(settings, Path(name), secrets, warnings, notes=notes, sources=sources, is_named=is_named)
 
 
 def _passed_secrets(settings: Settings, env: Mapping[str, str]) -> set[str]:
@@ -309,9 +326,6 @@ def _server(
 
     on_failure = excuse if is_disabled or failed is not None else refuse
     filled = interpolation.fill(server, path, on_failure)
-    if interpolation.others is not None and isinstance(filled, dict) and "envFile" in filled:
-        variables, own = _variables(filled.pop("envFile"), path, interpolation, on_failure), filled.get("env") or {}
-        filled["env"] = {**variables, **own} if isinstance(own, dict) else own
     for key in ("cwd", "skills"):
         _place(path, key, filled, interpolation, report)
     tls = filled.get("tls") if isinstance(filled, dict) else None
@@ -323,18 +337,6 @@ def _server(
         filled.pop("disabled", None)
         filled["enabled"] = False  # what is missing is not to be checked
     return filled
-
-
-def _variables(file: str, path: DataPath, interpolation: Interpolation, on_failure: OnFailure) -> Mapping[str, str]:
-    """Those of an `envFile`, which may all be secret."""
-    try:
-        found, warnings = variables_of(file, interpolation.env, interpolation.base)
-    except Unresolved as problem:
-        on_failure((*path, "envFile"), file, problem)
-        return {}
-    secrets = [value for name, value in found.items() if is_taken_for_secret(name, value)]
-    interpolation.take((*path, "envFile"), secrets, warnings)
-    return found
 
 
 def _place(path: DataPath, key: str, section: object, interpolation: Interpolation, report: Findings) -> None:

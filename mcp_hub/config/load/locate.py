@@ -8,7 +8,9 @@ tables only.
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 import json5
 import msgspec
@@ -65,6 +67,32 @@ def read_document(text: str, name: str) -> LocatedData:
         raise ConfigError(_yaml_problem(error, text, name)) from None
     except _Unreadable as error:
         raise ConfigError(ConfigFinding(error.code, str(error), name, error.line)) from None
+
+
+class DoubledKeys(dict[str, object]):
+    """A mapping of JSON in which a key was there twice; `doubled` names such keys. The last value counts."""
+
+    doubled: frozenset[str] = frozenset()
+
+
+def json_mapping(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
+    """A mapping as `object_pairs_hook` of a reader of JSON makes it."""
+    listed = list(pairs)
+    mapping = dict(listed)
+    if len(mapping) == len(listed):
+        return mapping
+    marked = DoubledKeys(mapping)
+    marked.doubled = frozenset(key for key, number in Counter(key for key, _ in listed).items() if number > 1)
+    return marked
+
+
+def doubled_keys(data: object, path: DataPath = ()) -> Iterator[DataPath]:
+    """The paths of keys that are there twice in data of JSON."""
+    if isinstance(data, DoubledKeys):
+        yield from ((*path, key) for key in data.doubled)
+    if isinstance(data, dict | list):
+        for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+            yield from doubled_keys(value, (*path, key))
 
 
 def line_of_half(text: bytes) -> int | None:
@@ -131,7 +159,9 @@ def _read_json(text: str, name: str) -> LocatedData:
         raise ConfigError(ConfigFinding("invalid_json", said, name, *place)) from None
     if is_deep(data):
         raise ConfigError(ConfigFinding("too_deep", f"nested deeper than {_DEEPEST} levels. Make it flatter.", name))
-    return LocatedData(data, located.lines, located.findings, is_yaml=False)
+    said = "duplicate key. Remove one of them."
+    findings = located.findings or tuple(Finding(path, "duplicate_key", said) for path in doubled_keys(data))
+    return LocatedData(data, located.lines, findings, is_yaml=False)
 
 
 def _place_of(error: ValueError) -> tuple[int | None, int | None]:
@@ -156,12 +186,14 @@ def _read_toml(text: str, name: str) -> LocatedData:
 
 
 def _json_of(text: str) -> object:
+    with suppress(ValueError):
+        return json.loads(text, object_pairs_hook=json_mapping)
     try:
-        return json.loads(text)
+        return json.loads(plain_json(text), object_pairs_hook=json_mapping)
     except ValueError:
-        if len(text) <= _LARGEST_JSON5:
-            return json5.loads(text, allow_duplicate_keys=False)
-    return json.loads(plain_json(text))
+        if len(text) > _LARGEST_JSON5:
+            raise
+    return json5.loads(text, object_pairs_hook=json_mapping)
 
 
 def plain_json(text: str) -> str:

@@ -13,6 +13,7 @@ from typing import Final
 from urllib.parse import unquote, unquote_plus
 
 from mcp_hub.config.load.public import is_path, is_public_name, is_secret, is_secret_name
+from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 
 _USER: Final = re.compile(r"//([^\s/?#:@]+)@")
@@ -29,6 +30,10 @@ _TOKEN: Final = re.compile(
 """Texts that have the form of a provider's token, or mix capitals, small letters and digits for a long time."""
 
 
+_REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
+_NOTHING: Final = re.compile(r"(?!)")
+
+
 def secret_texts(settings: Settings, from_outside: Iterable[str] = ()) -> set[str]:
     """Tokens, keys and credentials, what is not public of `env`, headers and arguments, and the parts of all of them.
 
@@ -36,21 +41,29 @@ def secret_texts(settings: Settings, from_outside: Iterable[str] = ()) -> set[st
     """
     hub, servers = settings.hub, settings.servers.values()
     issuers = [] if hub.http.oauth is None else hub.http.oauth.issuers
-    keys = [*(server.bearer for server in servers), *(issuer.shared_key for issuer in issuers)]
     found = {token.token.get_secret_value() for token in hub.tokens}
-    found |= {key.get_secret_value() for key in keys if key is not None} | hub.store.secrets()
+    found |= {issuer.shared_key.get_secret_value() for issuer in issuers if issuer.shared_key is not None}
+    found |= hub.store.secrets()
+    for name, value in hub.telemetry.headers.items():
+        found.update(_value(name, value.get_secret_value()))
     for server in servers:
-        found |= server.oauth.secrets() if server.oauth else set()
-        for texts in secret_arguments(server.args).values():
-            found |= texts
-    sent = [hub.telemetry.headers, *(server.headers for server in servers)]
-    named = [(name, value.get_secret_value()) for headers in sent for name, value in headers.items()]
-    named += (pair for server in servers for pair in server.env.items())
-    for name, value in named:
-        found.update(_value(name, value))
-    for url in (*(server.url for server in servers), *(issuer.jwks_url for issuer in issuers), *from_outside):
+        found |= _of_server(server)
+    for url in (*(issuer.jwks_url for issuer in issuers), *from_outside):
         found.update(_parts(url or ""))
-    return found
+    return found - {""}
+
+
+def _of_server(server: ServerSettings) -> set[str]:
+    """The secrets of a server. In one that is off, `${…}` may stand for values that it does not have: names only."""
+    literal = _REFERENCE if not server.enabled else _NOTHING
+    found = server.oauth.secrets() if server.oauth else set()
+    found |= {literal.sub("", server.bearer.get_secret_value())} if server.bearer else set()
+    for texts in secret_arguments([literal.sub("", arg) for arg in server.args]).values():
+        found |= texts
+    sent = [(name, value.get_secret_value()) for name, value in server.headers.items()]
+    for name, value in (*sent, *server.env.items()):
+        found.update(_value(name, literal.sub("", value)))
+    return found | set(_parts(literal.sub("", server.url or "")))
 
 
 def secret_arguments(args: list[str]) -> dict[int, set[str]]:

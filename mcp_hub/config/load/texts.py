@@ -9,6 +9,7 @@ from mcp_hub.files import FileTooLarge, read_file
 
 BYTE_ORDER_MARK: Final = "\ufeff"
 NOT_UTF8: Final = "the text is not UTF-8. Save the file as UTF-8."
+UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 class TextFile(NamedTuple):
@@ -19,12 +20,17 @@ class TextFile(NamedTuple):
 
 
 def read_text_file(path: Path, largest: int, *, create: str = "") -> TextFile:
-    """A file of UTF-8 text of at most `largest` bytes, without its byte order mark.
+    """A file of UTF-8 text of at most `largest` bytes, or of UTF-16 with a byte order mark; without that mark.
 
     `create` says how to make a file that does not exist. Raises `ConfigError`.
     """
     data, state = read_bytes(path, largest, create=create)
     return TextFile(decoded(data, str(path)), state)
+
+
+def text_of(content: bytes) -> str:
+    """UTF-8, or UTF-16 with a byte order mark, as Windows writes it; without that mark. Raises `UnicodeDecodeError`."""
+    return content.decode("utf-16" if content.startswith(UTF16_MARKS) else "utf-8-sig")
 
 
 def read_bytes(path: Path, largest: int, *, create: str = "") -> tuple[bytes, stat_result]:
@@ -43,9 +49,9 @@ def read_bytes(path: Path, largest: int, *, create: str = "") -> tuple[bytes, st
 
 
 def decoded(content: bytes, name: str) -> str:
-    """The text of a file of that name. Raises `ConfigError` with the line of the first byte that is not UTF-8."""
+    """The text of a file of that name. Raises `ConfigError` with the line of the first byte that is not text."""
     try:
-        return content.decode("utf-8-sig")
+        return text_of(content)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(ConfigFinding("invalid_text", NOT_UTF8, name, line)) from None

@@ -2,7 +2,7 @@
 
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Final
 from urllib.parse import urlsplit
@@ -33,24 +33,33 @@ _LAST_32_BITS: Final = [IPv6Network(text) for text in ("::/96", "64:ff9b::/96", 
 def problems_of(url: str, headers: Mapping[str, str], bearer: str | None) -> list[Flaw]:
     """The invalid settings, with the reasons."""
     found = [Flaw("url", "invalid_url", problem)] if (problem := _of_url(url)) is not None else []
-    seen: set[str] = set()
-    for name, value in headers.items():
-        if not _NAME.fullmatch(name):
-            found.append(Flaw("headers", "invalid_value", "holds a name that a header cannot have"))
-            continue
-        if _OWN.fullmatch(name.lower()) or name.lower() in seen:
-            said = f"{name} is {'given twice' if name.lower() in seen else 'set by the hub itself'}"
-            found.append(Flaw("headers", "conflicting_keys", said))
-        if not _VALUE.fullmatch(value):
-            said = f"{name} may hold printable ASCII characters only, and no space at its ends"
-            found.append(Flaw("headers", "invalid_value", said))
-        seen.add(name.lower())
+    found += (flaw for _, flaw in problems_of_headers(headers))
     if bearer is not None and not _TOKEN.fullmatch(bearer):
         said = 'expected the token alone, without "Bearer" before it, of printable ASCII characters'
         found.append(Flaw("bearer", "invalid_value", said))
-    if bearer is not None and "authorization" in seen:
+    if bearer is not None and any(name.lower() == "authorization" for name in headers):
         found.append(Flaw("bearer", "conflicting_keys", "headers already has an Authorization. Keep one of them."))
     return found
+
+
+def problems_of_headers(headers: Mapping[str, str]) -> Iterator[tuple[str, Flaw]]:
+    """The names of headers that cannot be sent, with the reasons."""
+    seen: set[str] = set()
+    for name, value in headers.items():
+        if not _NAME.fullmatch(name):
+            yield name, Flaw("headers", "invalid_value", "holds a name that a header cannot have")
+            continue
+        if is_transport_header(name) or name.lower() in seen:
+            said = f"{name} is {'given twice' if name.lower() in seen else 'set by the hub itself'}"
+            yield name, Flaw("headers", "conflicting_keys", said)
+        if not _VALUE.fullmatch(value):
+            yield name, Flaw("headers", "invalid_value", f"{name} may hold printable ASCII characters only")
+        seen.add(name.lower())
+
+
+def is_transport_header(name: str) -> bool:
+    """Whether the transport sets this header itself."""
+    return _OWN.fullmatch(name.lower()) is not None
 
 
 def _of_url(url: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from mcp_hub.config.findings import Flaw, quoted
 from mcp_hub.config.quantities import as_flag
@@ -50,6 +50,14 @@ class TlsSettings(Section):
     ca: TextLine | None = None
 
 
+def _without_ends(value: object) -> object:
+    """White space at the ends is not part of a header's value (RFC 9110 §5.5), but often of a variable's."""
+    return value.strip() if isinstance(value, str) else value
+
+
+HeaderValue = Annotated[SecretStr, BeforeValidator(_without_ends)]
+
+
 class ServerSettings(Section):
     """One entry under `servers`: a child process (`command`), a remote server (`url`), Python functions (`local`) or
     a folder of skills (`skills`).
@@ -68,7 +76,7 @@ class ServerSettings(Section):
     cwd: TextLine | None = None
     scope: Literal["shared", "session", "call"] | None = None
     type: Literal["http", "sse"] | None = None
-    headers: dict[str, SecretStr] = {}
+    headers: dict[str, HeaderValue] = {}
     bearer: Annotated[SecretStr, Field(min_length=1)] | None = None
     oauth: OAuthSettings | None = None
     tls: TlsSettings = TlsSettings()

@@ -44,13 +44,13 @@ class Settings(Section):
     _causes: dict[str, Cause] = PrivateAttr(default_factory=dict)
 
     def failing(self, causes: Mapping[str, Cause]) -> Self:
-        """A copy in which these servers cannot be started, each with its cause."""
+        """A copy in which these servers cannot be started, too, each with its cause."""
         copied = self.model_copy()
-        copied._causes = dict(causes)
+        copied._causes = {**self._causes, **causes}
         return copied
 
     def failure(self, server: str) -> Cause | None:
-        """The reason why the server cannot be started: a `${…}` without a value."""
+        """The reason why the server cannot be started, such as a `${…}` without a value."""
         return self._causes.get(server)
 
     def effective(self, server: str) -> Defaults:

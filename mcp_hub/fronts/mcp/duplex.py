@@ -134,10 +134,7 @@ class Duplex:
         return bool(self._open)
 
     def _abandon(self) -> None:
-        """Leaves the calls, and keeps nothing of them: what holds this object may live longer than their results."""
-        requests, self._open = self._open, {}
-        self._ready.clear()
-        for followed in requests.values():
+        for followed in list(self._open.values()):
             if isinstance(followed, QuickCall | CallResponder):
                 followed.close()
                 self._bond.left(followed.call)

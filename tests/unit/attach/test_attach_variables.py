@@ -45,6 +45,14 @@ servers:
   a: {command: x, pass_env: &names [TOKEN, OTHER]}
   b: {command: x, pass_env: *names}
 """,
+    "opencode.json": '{"mcp": {"a": {"type": "local", "command": ["x", "{env:TOKEN}"], '
+    '"environment": {"A": "${OTHER}"}}}}',
+    "/p/.gemini/settings.json": '{"mcpServers": {"a": {"command": "x", "args": ["$TOKEN", "%OTHER%", "a-$BEARER/b"]}}}',
+    "/p/.claude.json": '{"mcpServers": {"a": {"command": "sh", "args": ["-c", "x $TOKEN ${OTHER%/}"], '
+    '"env": {"S": "%STORE%"}}}}',
+    "librechat.yaml": "mcpServers: {a: {command: x, env: {K: '$TOKEN'}}}",
+    "config.yaml": "mcpServers: [{name: a, command: x, env: {K: '${{ secrets.BEARER }}'}}]",
+    "goose.yaml": "extensions: {a: {cmd: x, type: stdio, env_keys: [TOKEN]}}",
     "config.toml": '[mcp_servers.a]\nurl = "https://x/mcp"\nbearer_token_env_var = "BEARER"\n'
     '[mcp_servers.b]\ncommand = "x"\nenv_vars = ["TOKEN", "OTHER"]\n',
 }
@@ -56,8 +64,9 @@ ENV = dict.fromkeys(
 @pytest.mark.parametrize("name", TEXTS)
 def test_no_variable_that_the_configuration_takes_is_missed(name: str) -> None:
     env = Noting({**ENV, "HOME": "/home/ann"})
-    parse(TEXTS[name], name, env, Path("/"), lenient=True)
-    taken = env.asked & ENV.keys()
+    loaded = parse(TEXTS[name], name, env, Path(name).parent, lenient=True)
+    passed = {variable for server in loaded.settings.servers.values() for variable in server.pass_env}
+    taken = (env.asked | passed) & ENV.keys()
     found = named_variables(TEXTS[name].encode(), {*ENV, "HOME"})
     assert taken and found is not None and taken <= found
 
@@ -82,6 +91,7 @@ def test_names_under_pass_env_are_taken_and_no_other_words(text: str, names: set
 @pytest.mark.parametrize(
     "text",
     [
+        "a: $\0{\0TOKEN}",
         r'a: "\u0024{TOKEN}"', r'a: "\x24{TOKEN}"', r'a: "$\u007bTOKEN}"', r'a: "$\x7BTOKEN}"', r'a: "${T\u004fKEN}"',
         'a: "$\\\n  {TOKEN}"', r'a: "\U00000024{TOKEN}"', "a: ${TOKEN",
     ],

@@ -128,7 +128,7 @@ def test_bad_server_is_an_error_of_check_and_serve_starts_the_rest(folder: Path)
     ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
     served = hub(folder, "serve", stdin=json.dumps(ask) + "\n")
     assert served.returncode == 0 and "jobs_count_words" in served.stdout
-    assert "servers.bad.comand" in served.stderr and "the server is left out" in served.stderr
+    assert "servers.bad.comand" in served.stderr and "(the server has failed)" in served.stderr
 
 
 def test_check_names_the_overrides_file_and_what_it_changes(folder: Path) -> None:

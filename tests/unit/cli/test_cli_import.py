@@ -63,7 +63,7 @@ def test_servers_are_written_with_absolute_paths_and_without_secrets(folder: Pat
     assert "keyring set mcp-hub api-key" in done.stderr
     assert written(folder) == {
         "git": {
-            "command": f"{folder}/.vscode/bin/git-mcp",
+            "command": f"{folder}/bin/git-mcp",
             "args": [str(folder), "/home/alice/x", "$${KEPT}"],
             "env": {
                 "TOKEN": "${file:secrets/git.TOKEN}",
@@ -72,7 +72,7 @@ def test_servers_are_written_with_absolute_paths_and_without_secrets(folder: Pat
                 "AGAIN": "${keyring:mcp-hub/api-key}",
                 "REGION": "${REGION:-eu}",
             },
-            "cwd": f"{folder}/.vscode/work",
+            "cwd": f"{folder}/work",
         },
         "far": {"url": "https://a.example/mcp", "headers": {"X-Key": "${OTHER}"}},
     }
@@ -152,5 +152,6 @@ def test_variables_that_a_known_command_wants_are_proposed(folder: Path, monkeyp
     done = CliRunner().invoke(main, ["import", "other.json", "--yes", "--no-count", "--dry-run"])
     assert "box: may need DOCKER_HOST, KUBECONFIG of this shell" in done.stderr
     assert "pass_env: [DOCKER_HOST, KUBECONFIG]" in done.stderr and "plain: may need" not in done.stderr
+    assert "plain: gets $GITHUB_TOKEN of this machine, for the command x" in done.stderr
     assert "by pass_env only: AWS_PROFILE, DOCKER_CONTEXT, DOCKER_HOST, KUBECONFIG" in done.stderr
     assert "value-of" not in done.output

@@ -138,6 +138,74 @@ def test_file_of_a_client_gives_its_servers_no_rights(home: Path, source: str) -
     servers = {"c": {"command": "x", "args": ["y"], **RIGHTS}, "d": {"url": "https://d.example/mcp", **RIGHTS}}
     nested = {"transport": {"type": "stdio", "command": "z", **RIGHTS}}
     made, done = imported(home, source, json.dumps({"mcpServers": {**servers, "e": nested}}))
-    assert made == {"c": {"command": "x", "args": ["y"]}, "d": {"url": "https://d.example/mcp"}, "e": {"command": "z"}}
+    plain = {name: {key: value for key, value in entry.items() if key != "cwd"} for name, entry in made.items()}
+    assert plain == {"c": {"command": "x", "args": ["y"]}, "d": {"url": "https://d.example/mcp"}, "e": {"command": "z"}}
     for name, key in product("cde", RIGHTS):
         assert f"ervers.{name}.{key}: not taken from the file of another client" in done.stderr
+
+
+def test_import_says_which_variable_goes_where_before_it_writes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "CANARY0123456789")
+    servers = {
+        "far": {"url": "https://u.example/mcp?x=1", "headers": {"A": "Bearer ${MY_KEY}"}},
+        "near": {"command": "/opt/bin/tool", "args": ["-c", "$MY_KEY"], "env": {"B": "${env:MY_KEY}"}},
+        "shell": {"command": "sh", "args": ["-c", "exec x --key ${MY_KEY}"]},
+    }
+    (home / "work").mkdir()
+    (home / "work" / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    done = CliRunner().invoke(main, ["import", "work/.mcp.json"])
+    assert done.exit_code == 2 and "[no_terminal]" in done.stderr and not (home / "hub").exists()
+    for line in (
+        "far: gets $MY_KEY of this machine, for https://u.example\n",
+        "near: gets $MY_KEY of this machine, for the command tool\n",
+        "shell: gets $MY_KEY of this machine, for the command sh\n",
+    ):
+        assert line in done.stderr
+    assert "CANARY" not in done.output
+
+
+def test_one_word_for_a_server_that_cannot_start(home: Path) -> None:
+    servers = {
+        "unset": {"command": "python3", "env": {"A": "${NOT_SET}"}},
+        "odd": {"args": ["x"]},
+        "good": {"command": "python3"},
+    }
+    (home / ".cursor").mkdir()
+    path = home / ".cursor" / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {**servers, "open": {"command": "x", "args": ["${workspaceFolder}"]}}}))
+    checked = CliRunner().invoke(main, ["check", "--no-start", "--config", str(path)])
+    assert checked.exit_code == 0 and "3 servers cannot start" in checked.stdout
+    for name, code in (("unset", "variable_not_set"), ("odd", "missing_key"), ("open", "workspace_unknown")):
+        assert f"  {name}: failed [{code}]\n" in checked.stdout
+    assert checked.stderr.count("(the server has failed)") == 3
+    done = CliRunner().invoke(main, ["import", "cursor", "--yes", "--no-count"])
+    assert "not taken: odd (Cursor): it has failed" in done.stderr
+    assert "not taken: open (Cursor): it has failed: ${workspaceFolder}" in done.stderr
+    assert "NOT_SET is not set" in done.stderr and "(the server has failed)" in done.stderr
+
+
+def test_import_of_a_project_runs_its_servers_in_its_folder_and_takes_secrets_of_arguments(home: Path) -> None:
+    args = ["mcp-remote", "--header", "Authorization:${AUTH}", "${NOT_SET}"]
+    text = json.dumps(
+        {"mcpServers": {"a": {"command": "npx", "args": args, "env": {"AUTH": "Bearer CANARY0123456789"}}}}
+    )
+    servers, _ = imported(home, "work/claude_desktop_config.json", text)
+    kept = "${file:secrets/a.AUTH}"
+    assert servers["a"]["args"] == ["mcp-remote", "--header", f"Authorization:{kept}", "$${NOT_SET}"]
+    assert servers["a"]["env"] == {"AUTH": kept} and "cwd" not in servers["a"]
+    assert (home / "hub" / "secrets" / "a.AUTH").read_text() == "Bearer CANARY0123456789\n"
+    servers, _ = imported(home, "work/.cursor/mcp.json", json.dumps({"mcpServers": {"b": {"command": "./run"}}}))
+    assert servers["b"] == {"command": str(home / "work" / "run"), "cwd": str(home / "work")}
+
+
+def test_double_key_is_not_taken_and_a_limit_that_cannot_be_read_neither(home: Path) -> None:
+    text = (
+        '{"mcpServers": {"a": {"command": "x", "command": "y"}, "b": {"command": "x"}, "b": {"command": "y"},'
+        ' "c": {"command": "c", "sandboxEnabled": true}, "d": {"command": "d", "enabledTools": "x"},'
+        ' "e": {"command": "e"}}}'
+    )
+    for source in (".cursor/mcp.json", "work/any.json"):
+        servers, done = imported(home, source, text)
+        assert [*servers] == ["e"]
+        assert done.stderr.count("duplicate key") >= 2 and done.stderr.count("so the server is disabled") >= 2
+        (home / "hub" / "servers.yaml").unlink()

@@ -59,7 +59,10 @@ def test_four_clients_with_twelve_servers_give_ten(home: Path) -> None:
     assert list(found) == NAMES
     assert found["github-cursor"] == {"command": "npx", "args": ["-y", "@x/github"], "env": {"GITHUB_TOKEN": "${GH2}"}}
     assert found["everything"] == {"command": "npx", "args": ["-y", "everything"], "env": {"K": "${GEM_KEY}"}}
-    assert found["remote"] == {"url": "https://r.example.com/mcp"} and found["jobs"] == {"command": "jobs-server"}
+    assert found["remote"] == {"url": "https://r.example.com/mcp"} and found["jobs"] == {
+        "command": "jobs-server",
+        "timeout": "60s",
+    }
     assert found[ODD]["args"] == ["-c", "echo 'a \"b\"'; x & é"]
     for said in (
         "not taken: off (Cursor)",
@@ -194,7 +197,7 @@ def test_goose_continue_and_cline_are_read_as_they_write(home: Path) -> None:
         (home / name).write_text(text)
     run("import", "goose", "continue", "cline", "--yes", "--no-count")
     assert servers(home) == {
-        "g": {"command": "goose-x", "args": ["a"], "env": {"TOKEN": "${TOKEN}", "A": "1"}},
+        "g": {"command": "goose-x", "args": ["a"], "env": {"TOKEN": "${TOKEN}", "A": "1"}, "timeout": "300s"},
         "c": {"command": "cont-x", "env": {"K": "${CK}"}},
         "l": {"url": "https://l.example.com/sse", "type": "sse"},
     }

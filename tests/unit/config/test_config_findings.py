@@ -166,8 +166,8 @@ def test_names_that_clients_would_not_get_are_warned_of() -> None:
 
 
 def test_findings_use_the_words_of_the_file() -> None:
-    assert findings('{\n "mcpServers": {\n  "git": {"command": "x", "restart": {"perod": 1}}}}', "c.json") == [
-        "c.json:3: mcpServers.git.restart.perod [unknown_key]"
+    assert findings('{\n "mcpServers": {\n  "git": {"command": "", "env": {"A=": 1}}}}', "c.json") == [
+        "c.json:3: mcpServers.git [missing_key]"
     ]
 
 

@@ -81,7 +81,7 @@ odd = 1
 """
     found = loaded(text, "config.toml")
     a, b = found.settings.servers["a"], found.settings.servers["b.c"]
-    assert (a.command, a.args, a.env) == ("x", ["-y"], {"TOKEN": "t-123456", "A": "1"})
+    assert (a.command, a.args, a.env, a.pass_env) == ("x", ["-y"], {"A": "1"}, ["TOKEN", "NOT_SET"])
     assert (a.start_timeout, a.timeout, [own.name for own in a.tools.allow or []]) == (1.5, 60.0, ["t"])
     assert b.sent_headers() == {"X-A": "1", "X-B": "k-123456", "Authorization": "Bearer t-123456"}
     assert {"t-123456", "k-123456"} <= found.secrets
@@ -172,21 +172,23 @@ def test_env_file_gives_variables_and_env_goes_before_it(tmp_path: Path) -> None
     assert [shown(own) for own in found.warnings] == ["c.json:1: mcpServers.a.envFile [secret_readable]"]
 
 
-@pytest.mark.parametrize("text", [None, "A=1\nnonsense s3cr3t"])
-def test_env_file_that_cannot_be_read_is_an_error_of_its_server(tmp_path: Path, text: str | None) -> None:
-    if text is not None:
-        (tmp_path / ".env").write_text(text)
+def test_env_file_that_cannot_be_read_is_an_error_of_its_server(tmp_path: Path) -> None:
     found = loaded({"mcpServers": {"a": {**X, "envFile": ".env"}, "b": X}}, base=tmp_path)
-    assert [*found.settings.servers] == ["b"]
+    assert failures(found) == {"a": "file_unreadable", "b": None}
     (warning,) = found.warnings
     assert shown(warning) == "c.json:1: mcpServers.a.envFile [file_unreadable]"
-    assert str(tmp_path / ".env") in warning.message and "s3cr3t" not in warning.message
+    assert str(tmp_path / ".env") in warning.message and "(the server has failed)" in warning.message
+
+
+def failures(found: Loaded) -> dict[str, str | None]:
+    """The servers, with the code of their failure."""
+    causes = {name: found.settings.failure(name) for name in found.settings.servers}
+    return {name: None if cause is None else cause.code for name, cause in causes.items()}
 
 
 BAD: JsonObject = {
     "variables": {"command": "x", "envFile": ".env", "env": ["A=1"]},
     "no-command": {},
-    "both": {"command": "x", "url": "https://a.example"},
     "socket": {"type": "ws", "url": "wss://a.example"},
     "variable": {"command": "x", "env": {"A": "${NOT_SET}"}},
     "text": "x",
@@ -194,10 +196,12 @@ BAD: JsonObject = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_server_of_another_client_is_left_out_with_a_warning(name: str) -> None:
+def test_bad_server_of_another_client_has_failed_with_a_warning(name: str) -> None:
     found = loaded({"mcpServers": {name: BAD[name], "good": X}})
-    assert [*found.settings.servers] == ["good"]
+    causes = failures(found)
+    assert causes["good"] is None and causes[name] is not None
     assert found.warnings and all(own.path.startswith(f"mcpServers.{name}") for own in found.warnings)
+    assert any("(the server has failed)" in own.message and own.code == causes[name] for own in found.warnings)
     with pytest.raises(ConfigError):
         loaded({"mcpServers": {name: BAD[name]}})
 
@@ -207,7 +211,7 @@ def test_bad_server_of_ours_is_an_error_unless_the_rest_is_wanted() -> None:
     with pytest.raises(ConfigError):
         loaded(text, "servers.yaml")
     found = parse(text, "servers.yaml", ENV, Path("/base"), partly=True)
-    assert [*found.settings.servers] == ["good"]
+    assert failures(found) == {"bad": "unknown_key", "good": None}
     assert {own.path for own in found.warnings} == {"servers.bad.comand"}
     with pytest.raises(ConfigError):
         parse(f"hub: {{odd: 1}}\n{text}", "servers.yaml", ENV, Path("/base"), partly=True)

@@ -42,7 +42,7 @@ def test_commented_examples_of_the_shipped_file_load_too() -> None:
 def test_json_of_other_clients_is_the_same_configuration() -> None:
     body = '"git": {"type": "stdio", "command": "x", "args": ["-y"], "disabled": true}'
     as_json = loaded('{"$schema": "s.json", // a comment\n"mcpServers": {' + body + "}}", "c.json")
-    as_yaml = loaded("servers:\n  git: {command: x, args: [-y], enabled: false}")
+    as_yaml = loaded("servers:\n  git: {command: x, args: [-y], enabled: false, cwd: .}")
     assert as_json.settings == as_yaml.settings
 
 

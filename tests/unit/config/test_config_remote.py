@@ -86,7 +86,7 @@ def test_what_is_sent_is_secret_wherever_it_was_written() -> None:
         (f"{{url: '{URL}', headers: {{Mcp-Session-Id: c}}}}", "headers [conflicting_keys]"),
         (f"{{url: '{URL}', headers: {{A: b, a: c}}}}", "headers [conflicting_keys]"),
         (f'{{url: "{URL}", headers: {{A: "b\\r\\nC: d"}}}}', "headers [invalid_value]"),
-        (f"{{url: '{URL}', headers: {{A: 's3cr3t '}}}}", "headers [invalid_value]"),
+        (f"{{url: '{URL}', headers: {{A: 's3cr3t\u00e9'}}}}", "headers [invalid_value]"),
         (f"{{url: '{URL}', bearer: '${{SPACED}}'}}", "bearer [invalid_value]"),
         (f"{{url: '{URL}', bearer: Bearer s3cr3t}}", "bearer [invalid_value]"),
         (f"{{url: '{URL}', bearer: a, headers: {{authorization: b}}}}", "bearer [conflicting_keys]"),

@@ -1,0 +1,198 @@
+"""Texts of another client's server in our notation: each client has its own for values from outside. Pure.
+
+A text becomes literals and references of ours (`${VAR}`, `${VAR:-default}`, `${file:path}`). Nothing is looked up here
+but whether a variable is set.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePath
+from typing import Final
+
+import msgspec
+
+from mcp_hub.config.load.interpolate import Reference, Unresolved, escaped, is_variable_name, joined, split_text
+from mcp_hub.config.load.secrets import is_literal_secret
+from mcp_hub.types import JsonObject
+
+Part = str | Reference
+
+_BRACE: Final = r"\$(?P<escape>\$\{)|\$\{(?P<brace>[^{}$]*)\}"
+_SHELL: Final = r"\$(?P<shell>[A-Za-z_]\w*)|%(?P<percent>[A-Za-z_]\w*)%"
+_CURLY: Final = r"\{(?P<kind>env|file):(?P<text>[^{}]+)\}"
+_DOUBLE: Final = r"\$\{\{\s*(?:secrets|inputs|env)\.(?P<double>[A-Za-z_]\w*)\s*\}\}"
+_PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
+    **dict.fromkeys(("gemini", "qwen"), re.compile(f"{_BRACE}|{_SHELL}")),
+    "opencode": re.compile(f"{_BRACE}|{_CURLY}"),
+    "continue": re.compile(f"{_DOUBLE}|{_BRACE}"),
+    "": re.compile(_BRACE),
+}
+"""The notation of a client, by its name in the table of clients; empty for all others."""
+_WHOLE: Final = re.compile(r"\$(?P<shell>[A-Z_][A-Z0-9_]*)|%(?P<percent>[A-Z_][A-Z0-9_]*)%")
+"""A variable or header that is the name of a variable and nothing else, which is meant for one in any client."""
+_EXPANDS_ENV: Final = frozenset("cline cursor devin kilo roo vscode vscode-insiders".split())
+_EXPANDS_NAMES: Final = frozenset("amp claude-code copilot factory gemini librechat qwen".split())
+"""Clients that fill in `${env:VAR}`, or `${VAR}`, in arguments; others pass it on as it is written."""
+_WORKSPACE: Final = frozenset(("workspaceFolder", "workspaceRoot", "workspaceFolderBasename", "CLAUDE_PROJECT_DIR"))
+_LOOKUPS: Final = ("file:", "keyring:")
+_ASKED_OF_EDITOR: Final = ("command:", "config:", "workspaceFolder:")
+_SHELLS: Final = frozenset("sh bash dash zsh ksh ash fish pwsh powershell".split())
+_SCRIPT: Final = re.compile(r"-[A-Za-z]*c|-Command", re.IGNORECASE)
+_NAMES: Final = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_ALWAYS: Final = frozenset("PATH HOME USER LOGNAME SHELL LANG PWD TERM TZ TMPDIR".split())
+"""Variables that every server has."""
+_NO_WORKSPACE: Final = (
+    "${{{}}} is the folder that is open in the client, and this file belongs to no project. Write the folder"
+)
+
+
+class Notation(msgspec.Struct, frozen=True):
+    """The meaning of the texts of one server: the notation of its client, and where its values come from.
+
+    `names` are those of folders; `variables` the server's own, which go before those of the environment, `env`. `files`
+    is the folder that `{file:…}` starts from; None: it stays text. `ask` gives the text of ours for an input, `keep`
+    for a variable of the server. `note` is called for a place that stays text.
+    """
+
+    client: str
+    env: Mapping[str, str]
+    names: Mapping[str, str]
+    variables: Mapping[str, str]
+    files: Path | None
+    ask: Callable[[str], str]
+    keep: Callable[[str, str], str]
+    note: Callable[[str, str], None]
+
+    def server(self, entry: JsonObject) -> JsonObject:
+        """The server with all its texts in our notation.
+
+        Raises: Unresolved for a value that only the client can have.
+        """
+        script = script_of(entry)
+        done = {key: value if key == "args" else self._value(value, key) for key, value in entry.items()}
+        if isinstance(args := entry.get("args"), list):
+            texts = [arg if isinstance(arg, str) else None for arg in args]
+            done["args"] = [
+                args[index] if text is None else escaped(text) if index == script else self.text(text, "args")
+                for index, text in enumerate(texts)
+            ]
+            if script is not None and (passed := self._names_in(str(args[script]))):
+                present = entry.get("pass_env")
+                done["pass_env"] = list(dict.fromkeys([*(present if isinstance(present, list) else ()), *passed]))
+        return done
+
+    def _names_in(self, script: str) -> list[str]:
+        """The variables of the environment that a text for a shell names: the shell fills them in itself."""
+        names = dict.fromkeys(_NAMES.findall(script))
+        return [name for name in names if name in self.env and name not in self.variables and name not in _ALWAYS]
+
+    def _value(self, value: object, key: str) -> object:
+        if isinstance(value, str):
+            return self.text(value, key)
+        if isinstance(value, list):
+            return [self._value(item, key) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if key == "env":  # a variable is not its own value
+            return {name: self._without(name)._whole(item, key) for name, item in value.items()}
+        if key == "headers":
+            return {name: self._whole(item, key) for name, item in value.items()}
+        return {name: self._value(item, key) for name, item in value.items()}
+
+    def _whole(self, value: object, key: str) -> object:
+        match = _WHOLE.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
+            return self._value(value, key)
+        return joined(self._variable(match["shell"] or match["percent"], match[0], key, expands=True))
+
+    def _without(self, name: str) -> "Notation":
+        variables = {other: value for other, value in self.variables.items() if other != name}
+        return msgspec.structs.replace(self, variables=variables)
+
+    def text(self, text: str, key: str) -> str:
+        """A text under that key of the server. Raises: Unresolved."""
+        try:
+            return joined(self._parts(text, key))
+        except Unresolved as problem:
+            if problem.code != "invalid_placeholder":
+                raise
+            self.note(key, f"{problem}. It stays text")
+            return escaped(text)
+
+    def _parts(self, text: str, key: str) -> Iterator[Part]:
+        end = 0
+        for match in _PATTERNS.get(self.client, _PATTERNS[""]).finditer(text):
+            yield text[end : match.start()]
+            yield from self._part(match, key)
+            end = match.end()
+        yield text[end:]
+
+    def _part(self, match: re.Match[str], key: str) -> list[Part]:
+        groups = match.groupdict()
+        if groups["escape"]:
+            return ["${"]
+        if groups.get("kind") == "file":
+            return self._file(match[0], groups["text"])
+        bare = groups.get("shell") or groups.get("percent")
+        if bare is not None and bare not in self.variables and bare not in self.env and match[0] != match.string:
+            return [match[0]]
+        name = bare or groups.get("double") or (groups["text"] if groups.get("kind") else None)
+        if name is not None:
+            return self._variable(name, match[0], key, expands=True) if is_variable_name(name) else [match[0]]
+        return self._brace(groups["brace"], match[0], key)
+
+    def _brace(self, inside: str, written: str, key: str) -> list[Part]:
+        name = inside.partition(":-")[0]
+        if inside in self.names or name in self.names:
+            return [self.names[name if name in self.names else inside]]
+        if name in _WORKSPACE and inside == name and name != "CLAUDE_PROJECT_DIR":
+            raise Unresolved("workspace_unknown", _NO_WORKSPACE.format(name))
+        if inside.startswith("input:"):
+            return split_text(self.ask(inside.removeprefix("input:")))
+        if inside.startswith(_LOOKUPS):  # no other client looks anything up by these
+            return [written]
+        if inside.startswith(_ASKED_OF_EDITOR):
+            raise Unresolved("workspace_unknown", f"only the client has a value for {written}. Write the value")
+        plain = inside.removeprefix("env:")
+        if not is_variable_name(plain.partition(":-")[0]):
+            self.note(key, f"{written} stays text: it names no variable")
+            return [written]
+        clients = _EXPANDS_ENV if inside.startswith("env:") else _EXPANDS_NAMES
+        return self._variable(plain, written, key, expands=self.client in clients)
+
+    def _variable(self, reference: str, written: str, key: str, *, expands: bool) -> list[Part]:
+        """`reference` is the name, and the default if there is one."""
+        name, has_default, _ = reference.partition(":-")
+        if name in self.variables:
+            value = self.variables[name]
+            if is_literal_secret(name, value):
+                return split_text(self.keep(name, value))
+            return split_text(self._without(name).text(value, "env"))
+        if key == "args" and name not in self.env and not has_default and not expands:
+            self.note(key, f"{written} stays text: {name} is not set, and the client does not fill it in either")
+            return [written]
+        return [Reference(reference)]
+
+    def _file(self, written: str, text: str) -> list[Part]:
+        if self.files is None:
+            self.note("", "{file:…} stays text: a file of a project reads no files of yours. Set the value yourself")
+            return [written]
+        return [Reference(f"file:{text if text.startswith('~') else self.files / text}")]
+
+
+def script_of(entry: JsonObject) -> int | None:
+    """The index of the argument that is text for a shell, behind `sh -c`; None without one."""
+    args = entry.get("args")
+    words = [entry.get("command"), *(args if isinstance(args, list) else ())]
+    is_shell = False
+    for index, word in enumerate(words[:-1]):
+        if not isinstance(word, str):
+            continue
+        if is_shell and _SCRIPT.fullmatch(word):
+            return index  # of the next word, among the arguments
+        is_shell = is_shell and word.startswith("-") or _program(word) in _SHELLS
+    return None
+
+
+def _program(word: str) -> str:
+    return PurePath(word.replace("\\", "/")).name.lower().removesuffix(".exe")

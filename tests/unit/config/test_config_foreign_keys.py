@@ -1,0 +1,207 @@
+"""Keys of other clients, one at a time: what can be spared removes no server, and what limits it never widens it."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from mcp_hub.config.load.load import Loaded, parse
+
+X: Final = {"command": "x"}
+U: Final = {"url": "https://h.example/mcp"}
+
+
+def loaded(server: object, name: str = "c.json", base: str = "/base", **env: str) -> Loaded:
+    return parse(json.dumps({"mcpServers": {"a": server, "good": X}}), name, {"HOME": "/home/ann", **env}, Path(base))
+
+
+def read(server: object, name: str = "c.json", base: str = "/base", **env: str) -> Any:
+    """The server, which has not failed."""
+    found = loaded(server, name, base, **env)
+    assert found.settings.failure("a") is None, found.warnings
+    return found.settings.servers["a"]
+
+
+KINDS: Final[tuple[object, ...]] = ("STDIO", "local", "command", "stdio", 7)
+REMOTE_KINDS: Final[tuple[object, ...]] = ("ws", "streaming-http", "SSE", "http-stream", "stdio", [])
+TIMES: Final[tuple[object, ...]] = ({"connect": 5}, -1, 0, "soon", True, 1e30)
+SPARED: Final[list[dict[str, Any]]] = [
+    *({**X, "type": kind} for kind in KINDS),
+    *({**U, "type": kind} for kind in REMOTE_KINDS),
+    *({**X, "timeout": time} for time in TIMES),
+    *({**X, key: True} for key in ("restart", "logs", "local", "expose", "task", "retry", "idle_stop", "per_tool")),
+    *({**X, key: []} for key in ("skills", "rename", "cwd", "description", "headers", "env", "oauth", "hints")),
+    *({**X, key: "auto"} for key in ("start", "scope", "approval", "orphan", "rename", "restart", "era")),
+    *({**X, key: ""} for key in ("url", "cwd", "description", "prefix", "bearer")),
+    *({**U, key: ""} for key in ("command", "bearer", "type")),
+    {**U, "args": ["x"], "env": {"A": "1"}, "cwd": "/x"},
+    {**X, "oauth": {"clientId": "a"}, "headers": {"A": "b"}, "bearer": "t"},
+    {**U, "headers": {"Content-Type": "a", "Accept": "b", "Host": "c", "Connection": "d", "MCP-Protocol-Version": "e"}},
+    {**U, "headers": {"X-Name": "Zürich", "bad name": "x", "A": {"b": 1}}},
+    {**U, "headers": {"Authorization": "Basic eA=="}, "bearer": "t-1", "oauth": {}},
+    {**U, "oauth": "yes"},
+    {**U, "authProviderType": "google_credentials"},
+    {**X, "env": {"A": {"b": 1}, "": "c", "D=E": "f"}},
+]
+
+
+@pytest.mark.parametrize("server", SPARED, ids=lambda server: json.dumps(server)[:60])
+def test_a_key_that_can_be_spared_never_removes_a_server(server: dict[str, Any]) -> None:
+    found = read(server)
+    assert found.enabled and (found.command, found.url) == (server.get("command") or None, server.get("url") or None)
+
+
+@pytest.mark.parametrize(
+    ("server", "key", "value"),
+    [
+        ({**X, "args": "-y pkg 'a b'"}, "args", ["-y", "pkg", "a b"]),
+        ({**X, "args": ["-p", 3000, True, None]}, "args", ["-p", "3000", "true"]),
+        ({**X, "env": ["A=b=c"]}, "env", {"A": "b=c"}),
+        ({**X, **U}, "command", "x"),
+        ({**X, **U, "type": "http"}, "url", U["url"]),
+        ({"url": " https://h.example/mcp "}, "url", U["url"]),
+        ({"url": "https://u:p%40@h.example/mcp"}, "url", U["url"]),
+        ({**U, "bearer": "Bearer abc-123"}, "bearer", "abc-123"),
+        ({**X, "enabled": "true", "disabled": "false"}, "enabled", True),
+        ({**X, "timeout": "60 s"}, "timeout", 60.0),
+    ],
+)
+def test_other_forms_of_the_keys_that_decide_are_read(server: object, key: str, value: object) -> None:
+    found = getattr(read(server), key)
+    assert (found.get_secret_value() if key == "bearer" else found) == value
+
+
+def test_a_user_in_the_url_becomes_a_header_and_numbers_and_spaces_of_headers_are_taken() -> None:
+    assert read({"url": "https://u:p%40@h.example/mcp"}).sent_headers() == {"Authorization": "Basic dTpwQA=="}
+    headers = {"A": 5, "B": " ${TOK}", "Content-Type": "x"}
+    found = read({**U, "headers": headers}, TOK="tok-1234567 ")
+    assert found.sent_headers() == {"A": "5", "B": "tok-1234567"}
+    assert read({**U, "headers": [{"name": "A", "value": "b"}]}).sent_headers() == {"A": "b"}
+
+
+LIMITS: Final[list[dict[str, object]]] = [
+    {"disabled": "maybe"},
+    {"enabled": {}},
+    {"enabled": True, "disabled": True},
+    {"sandboxEnabled": True},
+    {"sandbox": {"network": {"allowedDomains": []}}},
+    {"enabledTools": "a"},
+    {"allowedTools": {"a": 1}},
+    {"disabledTools": [1]},
+    {"tools": {"only": ["a"]}},
+    {"tools": "read-only"},
+    {"tools": {"allow": 5}},
+    {"tools": {"include": ["a"], "allow": ["b"]}},
+    {"enabledTools": ["a"], "tools": {"allow": ["b"]}},
+    {"resources": 5},
+    {"prompts": "none"},
+]
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=json.dumps)
+def test_a_limit_that_cannot_be_read_leaves_the_server_disabled(limit: dict[str, object]) -> None:
+    found = loaded({**X, **limit})
+    assert not found.settings.servers["a"].enabled and found.settings.failure("a") is None
+    assert "enabled" in limit or any(
+        warning.path.startswith("mcpServers.a") and "disabled" in warning.message for warning in found.warnings
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "allowed", "denied"),
+    [
+        ({"tools": {"echo": True, "env": False}}, None, ["env"]),
+        ({"tools": {"include": ["a"], "exclude": ["b"]}}, ["a"], ["b"]),
+        ({"tools": False}, None, ["*"]),
+        ({"tools": True}, None, []),
+        ({"tools": "*"}, None, []),
+        ({"disallowedTools": ["x"]}, None, ["x"]),
+        ({"sandbox": {"a": 1}, "sandboxEnabled": False}, None, []),
+    ],
+)
+def test_limits_of_other_clients_are_limits_here(limit: dict[str, object], allowed: object, denied: object) -> None:
+    found = read({**X, **limit})
+    tools = found.tools
+    assert found.enabled and (tools.allow and [one.name for one in tools.allow], [o.name for o in tools.deny]) == (
+        allowed,
+        denied,
+    )
+    assert [one.name for one in read({**X, "prompts": False}).prompts.deny] == ["*"]
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "seconds"),
+    [
+        ("/p/.gemini/settings.json", 2000, 2.0),
+        ("/p/.mcp.json", 500, 0.5),
+        ("/p/opencode.json", 5000, 5.0),
+        ("/p/cline_mcp_settings.json", 3600, 3600.0),
+        ("/p/.roo/mcp.json", 60, 60.0),
+        ("/p/.cursor/mcp.json", 30000, 30.0),
+        ("/p/.cursor/mcp.json", 60, 60.0),
+        ("/p/.cursor/mcp.json", "45", 45.0),
+    ],
+)
+def test_a_timeout_is_in_the_unit_of_its_client(name: str, written: object, seconds: float) -> None:
+    assert read({**X, "timeout": written}, name, str(Path(name).parent)).timeout == seconds
+
+
+@pytest.mark.parametrize(
+    ("login", "expected"),
+    [
+        ({"oauth": False}, None),
+        ({"oauth": {"enabled": False, "clientId": "a"}}, None),
+        ({"oauth": True}, {}),
+        ({"auth": "oauth"}, {}),
+        ({"oauth": {"clientId": "a", "callbackPort": 8123, "scope": "x y", "tokenUrl": "https://t.example"}},
+         {"client_id": "a", "redirect_port": 8123, "scopes": ["x", "y"]}),
+        ({"auth": {"CLIENT_ID": "a", "CLIENT_SECRET": "s", "scopes": ["x"]}}, {"client_id": "a", "scopes": ["x"]}),
+    ],
+)  # fmt: skip
+def test_logins_of_other_clients_are_read(login: dict[str, object], expected: dict[str, object] | None) -> None:
+    found = read({**U, **login})
+    assert (found.oauth is None) == (expected is None)
+    if expected is not None:
+        shown = found.oauth.model_dump(exclude_defaults=True)
+        assert {key: value for key, value in shown.items() if key != "client_secret"} == expected
+
+
+def test_a_double_key_fails_its_server_and_no_other() -> None:
+    for middle in ('"a": {"command": "x", "command": "y"}', '"a": {"command": "x"}, "a": {"command": "y"}'):
+        text = f'{{"theme": 1, "theme": 2, // two\n"mcpServers": {{{middle}, "good": {{"command": "x"}},}}}}'
+        found = parse(text, "c.json", {}, Path("/base"))
+        cause = found.settings.failure("a")
+        assert cause is not None and cause.code == "duplicate_key" and found.settings.failure("good") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('{"mcp.servers": {"a": {"command": "x"}}, "editor.fontSize": 1}', "settings.json"),
+        ('{"mcp": {"servers": {"a": {"command": "x"}}}}', "settings.json"),
+        ('{"amp.mcpServers": {"a": {"command": "x"}}}', "settings.json"),
+        ('{"customizations": {"vscode": {"mcp": {"servers": {"a": {"command": "x"}}}}}}', "devcontainer.json"),
+        ("version: 1\ncache: true\nmcpServers:\n  a: {command: x, timeout: 60000, iconPath: /x}\n", "librechat.yaml"),
+        ("name: me\nschema: v1\nmcpServers:\n  - {name: a, command: x, connectionTimeout: 5000}\n", "config.yaml"),
+        ("extensions:\n  a: {type: stdio, cmd: x, envs: {A: b}, timeout: 300}\nGOOSE_MODEL: m\n", "config.yaml"),
+        ('[profiles.o3]\nm = "x"\n[mcp_servers.a]\ncommand = "x"\n[mcp_servers.a.tools.t]\napproval_mode = "auto"\n',
+         "config.toml"),
+        ('{"defaults": {"model": "x"}, "profiles": [], "mcpServers": {"a": {"command": "x"}}}', "c.json"),
+    ],
+)  # fmt: skip
+def test_files_of_every_client_give_their_servers(text: str, name: str) -> None:
+    found = parse(text, name, {}, Path("/base"))
+    assert found.settings.servers["a"].command == "x" and found.settings.failure("a") is None
+
+
+def test_rules_beside_the_servers_switch_them_off() -> None:
+    servers = {"a": X, "b": X}
+    for rules in ({"allowed": ["b"]}, {"excluded": ["a"]}, {"allowed": "b"}):
+        found = parse(json.dumps({"mcp": rules, "mcpServers": servers}), "c.json", {}, Path("/base"))
+        assert not found.settings.servers["a"].enabled
+
+
+def test_tools_that_codex_switches_off_are_denied() -> None:
+    text = '[mcp_servers.a]\ncommand="x"\n[mcp_servers.a.tools.rm]\nenabled=false\n[mcp_servers.a.tools.ls]\n'
+    assert [one.name for one in parse(text, "c.toml", {}, Path("/b")).settings.servers["a"].tools.deny] == ["rm"]

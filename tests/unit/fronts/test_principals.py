@@ -37,7 +37,7 @@ MARK: Final = {"x-mcp-hub": "1"}
 
 
 def access_token() -> str:
-    said = {"iss": ISSUER["issuer"], "aud": "https://hub.example.com/mcp", "sub": "alice", "exp": time.time() + 600}
+    said = {"iss": ISSUER["issuer"], "aud": "https://hub.example.com/mcp", "sub": "alice", "exp": time.time() + 86_400}
     return jwt.encode(said, KEY, algorithm="HS256", headers={"typ": "at+jwt"})
 
 

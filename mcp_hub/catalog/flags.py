@@ -8,11 +8,12 @@ selector behind a symbol, blanks between Braille. Source: Unicode 16, `Default_I
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Final, Literal
 
 import msgspec
 
-from mcp_hub.masking import hide_head, hide_part
+from mcp_hub.masking import hide_head, hide_part, hide_tail
 from mcp_hub.types import RawObject
 
 FlagKind = Literal["hidden", "bidi", "tags", "control", "order", "place", "other_tool", "lookalike"]
@@ -57,6 +58,8 @@ _SELECTORS = frozenset(map(chr, range(0xFE00, 0xFE10))) | frozenset(map(chr, ran
 _SYMBOLS = frozenset({"So", "Sm", "Sc", "Sk", "Po", "Pd", "Nd", "Lo"})
 _JOINED = frozenset({"Lo", "Mn", "Mc", "So", "Sk", "Sm", "Po"})
 _FIRST_JOINING_SCRIPT: Final = "\u0590"  # Latin, Greek and Cyrillic, below it, join nothing
+_PADDING: Final = re.compile(rf"[\s{_INVISIBLE}]{{40,}}")
+"""Blanks that only push what follows out of sight: indented code has fewer."""
 
 
 class Flag(msgspec.Struct, frozen=True):
@@ -198,3 +201,58 @@ def folded(name: str) -> str:
     """The look of a name: two names that a person may take for one another come to the same text."""
     wide = unicodedata.normalize("NFKC", name).casefold().translate(_LOOKALIKES)
     return re.sub(r"[\W_]+", "", wide).replace("rn", "m")
+
+
+def flags_of(fields: RawObject) -> list[Flag]:
+    """The findings in one definition by itself, without the names of others; at most `MOST_FLAGS`.
+
+    Half of them is left to orders and places, so that many hidden characters do not keep these out.
+    """
+    hidden: dict[Flag, None] = {}
+    orders: dict[Flag, None] = {}
+    for where, text in texts_of(fields):
+        for flags, looked in ((hidden, hidden_in), (orders, orders_in)):
+            if len(flags) < MOST_FLAGS:
+                flags.update(dict.fromkeys(islice(looked(where, text), 10 * MOST_FLAGS)))
+    few = MOST_FLAGS - min(len(orders), MOST_FLAGS // 2)
+    return [*list(hidden)[:few], *orders][:MOST_FLAGS]
+
+
+def flag_texts(fields: RawObject) -> list[str]:
+    """The findings in one definition as lines for people."""
+    return [f"{decoded(flag.where, 200)}: {flag.why}: {flag.text}" for flag in flags_of(fields)]
+
+
+def squeezed(text: str) -> str:
+    """`text` with each run of 40 blanks or more, also invisible ones, as its count: padding hides nothing then."""
+    return _PADDING.sub(_counted, text)
+
+
+def _counted(run: re.Match[str]) -> str:
+    breaks = run[0].count("\n")
+    return f"⟨{len(run[0])} blanks{f' with {breaks} line breaks' if breaks else ''}⟩"
+
+
+def ends_of(text: str, most: int) -> str:
+    """`text`; of one with more than `most` characters the first and the last, masked, and how many are between."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{hide_head(text, half)}⟨{len(text) - 2 * half} more characters⟩{hide_tail(text, half)}"
+
+
+def ends_of_members(members: Mapping[str, bytes], most: int) -> RawObject:
+    """Each member of a definition as one text of about `most` characters: blanks counted, its middle left out."""
+    return {name: as_json(ends_of(squeezed(_text_of(value)), most)) for name, value in members.items()}
+
+
+def as_json(text: str) -> msgspec.Raw:
+    """The text encoded; half a character is spelled out."""
+    return msgspec.Raw(msgspec.json.encode(text.encode("utf-8", "backslashreplace").decode()))
+
+
+def _text_of(value: bytes) -> str:
+    try:
+        return msgspec.json.decode(value, type=str)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return value.decode("utf-8", "replace")

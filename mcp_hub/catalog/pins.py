@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from mcp_hub.catalog.apps.metadata import app_members
 from mcp_hub.catalog.definitions import parse
 from mcp_hub.catalog.discovery.plain_text import MAX_PURPOSE, OPENING, first_sentence
+from mcp_hub.catalog.flags import as_json, ends_of_members, flag_texts
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import Kind, Origin, RawObject, Snapshot
@@ -46,9 +47,11 @@ _PREFIXED: Final = {Kind.PROMPT: "prompt:", Kind.TEMPLATE: "template:", Kind.RES
 _TOOL: Final = "tool:"
 _RESERVED: Final = (*_PREFIXED.values(), _TOOL, INSTRUCTIONS)
 MOST_TOOLS: Final = 20_000  # pins of one server: two full lists of the largest; what is new beyond is never approved
-MOST_DEFINITION: Final = 32 << 10  # bytes of a definition that is kept to be shown beside the next one
+MOST_DEFINITION: Final = 256 << 10  # bytes of a definition that is kept whole to be shown beside the next one
+_MOST_ENDS: Final = 8192  # characters of each member of a longer one
+_FEWEST_ENDS: Final = 1024  # the same where there is no room for more
+_MOST_SEARCHED: Final = 256 << 10  # characters of each member of a longer one that are searched for flags
 _MOST_TEXT: Final = 8 << 20  # bytes of all definitions that are kept of one server
-_MOST_INSTRUCTIONS: Final = 16_384  # characters of instructions that are kept to be shown
 _FIELD_HASH: Final = 16
 _WRITTEN_HASH: Final = 32  # hex digits: half of SHA-256, which nobody can meet on purpose either
 _VERSION: Final = 1
@@ -98,9 +101,10 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Fingerprint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A definition at one moment: its hash, those of its members, and, unless it is long, its text.
+    """A definition at one moment: its hash, those of its members, and its text.
 
-    `written` is the hash of the members as they were written, which is quick to compare; `since` in Unix seconds.
+    `written` is the hash of the members as they were written, which is quick to compare; `since` in Unix seconds. Of a
+    long one the text has the ends of its members alone: then `length` is its bytes, and `flags` are those of the whole.
     """
 
     digest: str
@@ -108,6 +112,8 @@ class Fingerprint(msgspec.Struct, frozen=True, omit_defaults=True):
     members: dict[str, str]
     since: float = 0.0
     definition: Raw | UnsetType = UNSET
+    length: int = 0
+    flags: tuple[str, ...] = ()
 
     @property
     def is_of_skill(self) -> bool:
@@ -186,15 +192,12 @@ def pinned_instructions(text: str) -> RawObject:
     """The instructions of a server as a pin is of them; half a character in them is spelled out.
 
     Those of another hub count up to its opening: the servers that it names after that come and go, and of them nothing
-    reaches a model. Of long ones the hash counts.
+    reaches a model.
     """
     before, opening, _ = text.partition(OPENING)
     if opening and first_sentence(before + opening, MAX_PURPOSE) == first_sentence(text, MAX_PURPOSE):
         text = before + opening
-    if len(text) > _MOST_INSTRUCTIONS:
-        digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        text = f"{len(text)} characters, too long to be kept; SHA-256 {digest}"
-    return {_INSTRUCTIONS: Raw(msgspec.json.encode(text.encode("utf-8", "backslashreplace").decode()))}
+    return {_INSTRUCTIONS: as_json(text)}
 
 
 def pinned_texts(snapshot: Snapshot) -> dict[str, RawObject]:
@@ -229,9 +232,20 @@ def fingerprint(fields: RawObject, known: Pin | None = None, *, is_ordered: bool
     texts = {name: bytes(own) for name, own in raw.items() if bytes(own) != b"null"}
     members = {name: _canonical(own) if is_ordered else own for name, own in texts.items()}
     whole = b",".join(b'"%s":%s' % (name.encode(), value) for name, value in members.items())
-    text = Raw(b"{%s}" % whole) if len(whole) < MOST_DEFINITION else UNSET
     hashes = {name: sha256(value).hexdigest()[:_FIELD_HASH] for name, value in members.items()}
-    return Fingerprint(sha256(whole).hexdigest(), written, hashes, definition=text)
+    own = Fingerprint(sha256(whole).hexdigest(), written, hashes, definition=Raw(b"{%s}" % whole))
+    if len(whole) < MOST_DEFINITION:
+        return own
+    return replace(_shortened(own, _MOST_ENDS), flags=tuple(flag_texts(ends_of_members(members, _MOST_SEARCHED))))
+
+
+def _shortened(own: Fingerprint, most: int) -> Fingerprint:
+    """With the ends of its members alone, `most` characters of each; the same if nothing is longer."""
+    if not isinstance(own.definition, Raw) or (fields := raw_object(own.definition)) is None:
+        return own
+    length = own.length or len(bytes(own.definition))
+    texts = ends_of_members({name: bytes(value) for name, value in fields.items()}, most)
+    return replace(own, definition=Raw(msgspec.json.encode(texts)), length=length)
 
 
 def _canonical(own: bytes) -> bytes:
@@ -336,7 +350,9 @@ def without_texts(record: Record) -> Record:
 
 
 def _bare(pin: Pin) -> Pin:
-    approved, offered = (own and replace(own, definition=UNSET) for own in (pin.approved, pin.offered))
+    approved, offered = (
+        own and replace(own, definition=UNSET, length=0, flags=()) for own in (pin.approved, pin.offered)
+    )
     return replace(pin, approved=approved, offered=offered)
 
 
@@ -357,15 +373,26 @@ def read(text: bytes | None) -> Record:
 
 
 def encoded(record: Record) -> bytes:
-    """The record as `read` reads it; texts of definitions only while there is room for them."""
-    room = _MOST_TEXT
-    tools: dict[str, Pin] = {}
-    for name, pin in record.tools.items():
-        size = _size(pin.approved) + _size(pin.offered)
-        room -= size
-        tools[name] = pin if room >= 0 or not size else _bare(pin)
+    """The record as `read` reads it. While there is room texts are whole, then ends of them, then left out.
+
+    Those of which something waits for approval come first.
+    """
+    whole, ends, tools = _MOST_TEXT, _MOST_TEXT // 2, dict(record.tools)
+    for name in sorted(tools, key=lambda name: record.tools[name].offered is None):
+        if (size := _size(tools[name])) <= whole:
+            whole -= size
+        elif (size := _size(short := _with_ends(tools[name]))) <= ends:
+            ends, tools[name] = ends - size, short
+        else:
+            tools[name] = _bare(short)
     return msgspec.json.encode(replace(record, tools=tools)) + b"\n"
 
 
-def _size(own: Fingerprint | None) -> int:
-    return len(own.definition) if own is not None and isinstance(own.definition, Raw) else 0
+def _with_ends(pin: Pin) -> Pin:
+    approved, offered = (own and _shortened(own, _FEWEST_ENDS) for own in (pin.approved, pin.offered))
+    return replace(pin, approved=approved, offered=offered)
+
+
+def _size(pin: Pin) -> int:
+    texts = (own for own in (pin.approved, pin.offered) if own is not None)
+    return sum(sum(map(len, own.flags), len(own.definition)) for own in texts if isinstance(own.definition, Raw))

@@ -6,9 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_hub.catalog.flags import decoded, folded, hidden_in
+from mcp_hub.catalog.flags import decoded, flags_of, folded, hidden_in
 from mcp_hub.catalog.pins import Record, encoded, findings_of, fingerprint, read, seen
-from mcp_hub.catalog.trust.scan import flags_of
 
 # what is invisible, what it hides among, and what makes it legitimate
 SPICE = (

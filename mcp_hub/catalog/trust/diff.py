@@ -8,16 +8,21 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from mcp_hub.catalog.flags import decoded
+from mcp_hub.catalog.flags import MOST_FLAGS, decoded, ends_of, flag_texts, squeezed
 from mcp_hub.catalog.pins import ALL_MEMBERS, Fingerprint, Pin
-from mcp_hub.catalog.trust.scan import flags_of
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import RawObject
 
 _LONGEST: Final = 2000
-"""Characters of a line that are shown."""
+"""Characters of a line that are shown: of a longer one the first and the last half."""
 _MOST_LINES: Final = 200
-"""Lines of one member that are shown, and that are compared on either side: time grows with their product."""
+"""Lines of one member that are shown, and that are compared on either side: time grows with their product. Of more the
+first and the last half."""
+
+_SHORT: Final = (
+    "{} bytes: too long to be kept. The beginning and the end of each member follow; flags are of the whole text. To "
+    "read all of it, put the server alone into another configuration and run: mcp-hub tools --json"
+)
 
 
 def diff_lines(pin: Pin) -> Iterator[tuple[str, str]]:
@@ -27,18 +32,25 @@ def diff_lines(pin: Pin) -> Iterator[tuple[str, str]]:
         return
     members = [name for name in ALL_MEMBERS if before is None or before.members.get(name) != now.members.get(name)]
     old, new = _fields(before), _fields(now)
+    if now.length:
+        yield f"  {_SHORT.format(now.length)}", "dim"
     for name in members:
         yield f"{name}:", "bold"
-        if new is None or (before is not None and old is None):
-            yield "  too long to be kept: only its hash was compared", "dim"
+        if new is None:
+            yield "  not kept: the texts of this server are too long together; only hashes were compared", "dim"
             continue
-        yield from _member(_lines(name, old or {}), _lines(name, new))
+        if before is not None and old is None:
+            yield "  the approved text was not kept; this is the whole text of now:", "dim"
+        lines = [*_member(_lines(name, old or {}), _lines(name, new))]
+        yield from lines or [("  differs only in the part that is not kept", "dim")]
 
 
 def flag_lines(pin: Pin) -> list[str]:
-    """The suspicious parts of the definition that the server offers now."""
-    fields = _fields(pin.offered) or {}
-    return [f"{decoded(flag.where, 200)}: {flag.why}: {flag.text}" for flag in flags_of(fields)]
+    """The suspicious parts of the definition that the server offers now, of a long one those of the whole text."""
+    if pin.offered is None:
+        return []
+    flags = (*pin.offered.flags, *flag_texts(_fields(pin.offered) or {}))
+    return list(dict.fromkeys(flags))[:MOST_FLAGS]
 
 
 def _fields(own: Fingerprint | None) -> RawObject | None:
@@ -52,17 +64,24 @@ def _lines(name: str, fields: RawObject) -> list[str]:
     try:
         value = msgspec.json.decode(fields[name])
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return [bytes(fields[name]).decode("utf-8", "replace")]
+        return squeezed(bytes(fields[name]).decode("utf-8", "replace")).split("\n")
     if isinstance(value, str):
-        return value.split("\n")
+        return squeezed(value).split("\n")
     return msgspec.json.format(fields[name], indent=2).decode("utf-8", "replace").split("\n")
 
 
 def _member(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
     most = _MOST_LINES
-    lines = islice(unified_diff(old[:most], new[:most], lineterm="", n=2), 2, None)
-    for line in islice(lines, most):
+    lines = islice(unified_diff(_few(old), _few(new), lineterm="", n=2), 2, None)
+    for line in islice(lines, 2 * most):
         style = {"+": "green", "-": "red"}.get(line[:1], "dim")
-        yield f"  {decoded(line, _LONGEST)}", style
+        yield f"  {decoded(ends_of(squeezed(line), _LONGEST), 2 * _LONGEST)}", style
     if max(len(old), len(new)) > most:
-        yield f"  … {len(old)} lines before, {len(new)} now: only the first {most} are compared", "dim"
+        yield f"  … {len(old)} lines before, {len(new)} now: only the first and last {most // 2} are compared", "dim"
+
+
+def _few(lines: list[str]) -> list[str]:
+    half = _MOST_LINES // 2
+    if len(lines) <= 2 * half:
+        return lines
+    return [*lines[:half], f"⟨{len(lines) - 2 * half} more lines⟩", *lines[-half:]]

@@ -15,12 +15,12 @@ import msgspec
 
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.entries import Entry
-from mcp_hub.catalog.flags import MOST_FLAGS, Flag, decoded, folded, hidden_in, orders_in, texts_of
+from mcp_hub.catalog.flags import MOST_FLAGS, Flag, decoded, flags_of, folded, hidden_in, orders_in, texts_of
 from mcp_hub.catalog.pins import INSTRUCTIONS, pin_name
 from mcp_hub.catalog.view import CatalogView
 from mcp_hub.masking import hide_part
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
-from mcp_hub.types import Kind, RawObject
+from mcp_hub.types import Kind
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _DISTINCT = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+)+|[a-z0-9]+(?:[A-Z][a-z0-9]+)+")
@@ -88,18 +88,6 @@ def inspected(view: CatalogView, upstreams: Mapping[str, Upstream]) -> tuple[lis
     snapshots = {name: upstream.snapshot() for name, upstream in upstreams.items() if (None, name) not in view.withheld}
     texts = {name: own.instructions for name, own in snapshots.items() if own is not None and own.instructions}
     return entries, {name: text[:_MOST_INSTRUCTIONS] for name, text in texts.items()}
-
-
-def flags_of(fields: RawObject) -> list[Flag]:
-    """The findings in one definition by itself, without the names of others."""
-    found: list[Flag] = []
-    for where, text in texts_of(fields):
-        for flag in _of_text(where, text):
-            if flag not in found:
-                found.append(flag)
-            if len(found) >= MOST_FLAGS:
-                return found
-    return found
 
 
 def _of_text(where: str, text: str) -> Iterator[Flag]:

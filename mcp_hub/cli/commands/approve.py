@@ -16,6 +16,7 @@ from mcp_hub.app.catalog_rules import confirmed_servers, policies
 from mcp_hub.app.limits import state_dir
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.pins import (
+    Fingerprint,
     Pin,
     Record,
     UnapprovedTool,
@@ -209,8 +210,16 @@ def _data(one: Waiting) -> JsonObject:
         "members": list(found.members),
         "since": timestamp(found.since),
         "held": found.is_held,
-        "approved": one.pin.approved and one.pin.approved.definition,
-        "offered": one.pin.offered and one.pin.offered.definition,
+        "approved": _definition(one.pin.approved),
+        "offered": _definition(one.pin.offered),
+        "is_whole": one.pin.offered is not None
+        and not one.pin.offered.length
+        and _definition(one.pin.offered) is not None,
         "diff": [line for line, _ in diff_lines(one.pin)],
         "flags": flag_lines(one.pin),
     }
+
+
+def _definition(own: Fingerprint | None) -> msgspec.Raw | None:
+    """The text that was kept: of a long definition the ends of its members; None without one."""
+    return own.definition if own is not None and isinstance(own.definition, msgspec.Raw) else None

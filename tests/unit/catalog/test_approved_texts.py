@@ -142,14 +142,15 @@ async def test_instructions_that_only_pretend_to_be_of_a_hub_are_compared_as_a_w
     assert hub.found() == {"server:instructions": "changed"}
 
 
-async def test_long_instructions_are_compared_to_their_end_and_kept_as_a_hash(tmp_path: Path) -> None:
+async def test_long_instructions_are_compared_to_their_end_and_kept_by_their_ends(tmp_path: Path) -> None:
     hub = Hub(tmp_path)
     asked(hub, listed(instructions="word " * 100_000))
     asked(hub, listed(instructions="word " * 100_000 + "\ud800"))
     assert hub.found() == {"server:instructions": "changed"}
     hub.approvals.close()
     pin = read(hub.store.read(record_key(CONFIG, "a"))).tools["server:instructions"]
-    assert pin.offered is not None and b"500001 characters" in bytes(pin.offered.definition)  # type: ignore[arg-type]
+    assert pin.offered is not None and pin.offered.length > 500_000
+    assert len(bytes(pin.offered.definition)) < 10_000  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("policy", ["warn", "off"])

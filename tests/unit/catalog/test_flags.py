@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.catalog.flags import MOST_FLAGS, decoded, folded, hidden_in, orders_in
+from mcp_hub.catalog.flags import MOST_FLAGS, decoded, flags_of, folded, hidden_in, orders_in
 from mcp_hub.catalog.rules import ServerRules, ViewRules
-from mcp_hub.catalog.trust.scan import Flagged, Inspector, flags_of
+from mcp_hub.catalog.trust.scan import Flagged, Inspector
 from mcp_hub.catalog.view import build
 from mcp_hub.types import Kind, RawObject, Snapshot
 from tests.unit.catalog import offers
@@ -137,6 +137,12 @@ def test_every_text_of_a_definition_is_looked_at_names_included() -> None:
     }
     for where, members in places.items():
         assert [flag.where for flag in flags_of(fields(members))] == [where]
+
+
+def test_hidden_characters_do_not_keep_orders_out() -> None:
+    text = "".join(f"{n}\u200b. " for n in range(1000)) + "<IMPORTANT>"
+    kinds = [flag.kind for flag in flags_of(fields({"name": "x", "description": text}))]
+    assert len(kinds) > MOST_FLAGS // 2 and kinds.count("order") == 1
 
 
 def test_flags_of_one_tool_are_bounded() -> None:

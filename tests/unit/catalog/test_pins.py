@@ -197,9 +197,20 @@ def test_a_record_is_read_as_it_was_written_and_texts_have_bounds(monkeypatch: p
     assert read(encoded(record)) == record
     kept = read(encoded(record)).tools["pay"].approved
     assert kept is not None and json.loads(bytes(kept.definition)) == TOOL  # type: ignore[arg-type]  # it is not UNSET
-    assert fingerprint(fields({**TOOL, "description": "x" * pins.MOST_DEFINITION})).definition is msgspec.UNSET
+    ends = fingerprint(fields({**TOOL, "description": "x" * pins.MOST_DEFINITION}))
+    assert len(bytes(ends.definition)) < 10_000 and ends.length > pins.MOST_DEFINITION  # type: ignore[arg-type]
     monkeypatch.setattr(pins, "_MOST_TEXT", 10)
     assert read(encoded(record)) == pins.without_texts(record)
+
+
+def test_texts_that_wait_for_approval_are_kept_first_and_others_by_their_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = {name: pinned(name=name, description=name * 5000) for name in "abc"}
+    record = seen(Record(server="bank"), long, "warn", 1.0)
+    record = seen(record, {"c": pinned(name="c", description="c" * 6000)}, "warn", 2.0)
+    monkeypatch.setattr(pins, "_MOST_TEXT", 12_000)
+    tools = read(encoded(record)).tools
+    assert list(tools) == ["a", "b", "c"] and tools["c"] == record.tools["c"]
+    assert all(own.approved and 5000 < own.approved.length < 6000 for own in (tools["a"], tools["b"]))
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"tools":3}', b'{"tools":{},"version":2}', b"\xff", b"[" * 5000])

@@ -124,6 +124,11 @@ async def test_calls_continue_while_overrides_are_written(peer: DashboardPeer, m
     assert 0 < len(threads) <= 200 and threading.get_ident() not in threads
 
 
+async def first_listed(peer: DashboardPeer) -> None:
+    """Returns once it is written what the server listed first: a lock comes before the record."""
+    await until(lambda: [name for name in files_of(peer) if "/approvals/" in name and name.endswith(".json")])
+
+
 UNKNOWN = ["none", "", "__proto__", "constructor", "hub", "../local"]
 
 
@@ -132,7 +137,7 @@ UNKNOWN = ["none", "", "__proto__", "constructor", "hub", "../local"]
 async def test_an_approval_of_what_does_not_wait_writes_nothing_and_says_so(
     peer: DashboardPeer, server: str, action: str
 ) -> None:
-    await until(lambda: any("/approvals/" in name for name in files_of(peer)))  # what was first listed
+    await first_listed(peer)
     before = files_of(peer)
     for tool in ("echo", "unknown", "prompt:x", "__proto__"):
         body = {"server": server, "tool": tool, "digest": "d", "action": action}
@@ -143,7 +148,7 @@ async def test_an_approval_of_what_does_not_wait_writes_nothing_and_says_so(
 
 @pytest.mark.parametrize("server", UNKNOWN)
 async def test_no_request_for_an_unknown_server_changes_anything(peer: DashboardPeer, server: str) -> None:
-    await until(lambda: any("/approvals/" in name for name in files_of(peer)))
+    await first_listed(peer)
     before = files_of(peer)
     problem(await peer.post("/overrides", {"servers": {server: {"x": {"hide": True}}}}), 404, "unknown_server")
     assert (await peer.post("/login", {"server": server})).status == 404

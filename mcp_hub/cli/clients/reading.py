@@ -63,7 +63,7 @@ def servers_of(data: object, place: Place) -> dict[str, JsonObject]:
     return {
         name: one
         for name, one in named.items()
-        if isinstance(one, dict) and one.get("type") not in _BUILT_IN and not is_hub(name, one)
+        if isinstance(one, dict) and str(one.get("type")) not in _BUILT_IN and not is_hub(name, one)
     }
 
 

@@ -135,7 +135,7 @@ def _client_by_form(data: Mapping[str, object]) -> str:
 
 def _has(servers: object, kinds: Collection[str]) -> bool:
     listed = servers.values() if isinstance(servers, dict) else ()
-    return any(isinstance(server, dict) and server.get("type") in kinds for server in listed)
+    return any(isinstance(server, dict) and str(server.get("type")) in kinds for server in listed)
 
 
 def _project_of(path: Path) -> Path:

@@ -322,7 +322,7 @@ def _server(
     def excuse(path: DataPath, text: str, problem: Unresolved) -> object:
         causes.append(Cause(problem.code, f"{problem}."))
         report.warn(path, problem.code, f"{problem} (the server {state})")
-        return text if path[2] in _PLACEHOLDERS_STAY else LEFT_OUT
+        return text if len(path) < 3 or path[2] in _PLACEHOLDERS_STAY else LEFT_OUT
 
     on_failure = excuse if is_disabled or failed is not None else refuse
     filled = interpolation.fill(server, path, on_failure)

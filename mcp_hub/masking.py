@@ -45,11 +45,19 @@ _LEVELS: Final = 3
 _WIDEST: Final = 12
 """Characters of an escape, escaped once more, for each byte of what it stands for."""
 _CONTROL: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff"
-    "\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
 )
 """Characters that a terminal obeys, those that turn the direction of a text or break its lines, halves of characters,
-which cannot be printed, and tags, which nobody sees."""
+which cannot be printed, and those that nobody sees (Unicode 16, `Default_Ignorable_Code_Point`)."""
+_PICTURE: Final = "\xa9\xae\u203c\u2049\u2122-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+_JOINED: Final = re.compile(
+    f"[#*0-9]\ufe0f\u20e3|[{_PICTURE}][\ufe0e\ufe0f]|[{_PICTURE}\ufe0f]\u200d[{_PICTURE}]"
+    "|[\u0620-\u06ff\u0750-\u077f\u08a0-\u0dff][\u200c\u200d][\u0620-\u06ff\u0750-\u077f\u08a0-\u0dff]"
+)
+"""One joiner or selector where it is a part of an emoji, or of a word in Arabic or Indic letters: it stays."""
+_JOINTS: Final = "\u200c\u200d\ufe0e\ufe0f"
 _BEARER: Final = "bearer"
 _LINE: Final = 16
 """Characters of a line that is a secret as the whole is."""
@@ -327,20 +335,30 @@ def hide_part(text: str, start: int, end: int) -> str:
 
 
 def visible(text: str) -> str:
-    """`text` with control characters spelled out, so that no terminal obeys it; line breaks and tabs stay."""
-    return _CONTROL.sub(lambda match: _escape(ord(match[0])), text.replace("\r\n", "\n"))
+    """`text` with control and invisible characters spelled out, so that no terminal obeys or hides it.
+
+    Line breaks and tabs stay, and so do joiners and selectors that are a part of an emoji or a word.
+    """
+    return _spelled(lambda char: _escape(ord(char)), text.replace("\r\n", "\n"))
 
 
 def visible_json(text: bytes) -> bytes:
-    """JSON with control characters as escapes of JSON: the same data, which no terminal obeys."""
-    shown_text = text.decode("utf-8", "replace")
-    return _CONTROL.sub(_json_escape, shown_text).encode()
+    """JSON with the characters that `visible` spells out as escapes of JSON: the same data."""
+    return _spelled(_json_escape, text.decode("utf-8", "replace")).encode()
 
 
-def _json_escape(match: re.Match[str]) -> str:
-    if match[0] == "\r":  # between values, where it is a blank
+def _spelled(spell: Callable[[str], str], text: str) -> str:
+    return _CONTROL.sub(lambda match: match[0] if _is_joint(match) else spell(match[0]), text)
+
+
+def _is_joint(match: re.Match[str]) -> bool:
+    return match[0] in _JOINTS and match.start() > 0 and _JOINED.match(match.string, match.start() - 1) is not None
+
+
+def _json_escape(char: str) -> str:
+    if char == "\r":  # between values, where it is a blank
         return " "
-    return "\\u007f" if match[0] == "\x7f" else json.dumps(match[0])[1:-1]
+    return "\\u007f" if char == "\x7f" else json.dumps(char)[1:-1]
 
 
 def _escape(code: int) -> str:
@@ -348,8 +366,8 @@ def _escape(code: int) -> str:
 
 
 def shown(text: str) -> str:
-    """The same as `hide`, with control characters spelled out as `<U+001B>`."""
-    return _CONTROL.sub(lambda found: f"<U+{ord(found[0]):04X}>", hide(text))
+    """The same as `hide`, with the characters that `visible` spells out as `<U+001B>`."""
+    return _spelled(lambda char: f"<U+{ord(char):04X}>", hide(text))
 
 
 def hide_within(value: object, hidden: Callable[[str], str] = hide) -> object:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.masking import visible, visible_json
+from mcp_hub.masking import shown, visible, visible_json
 from tests.unit.cli.command import COMMAND, command_env
 
 EVIL = (
@@ -27,19 +27,43 @@ def is_obeyed(char: str) -> bool:
 
 
 def test_what_a_terminal_obeys_is_spelled_out() -> None:
-    shown = visible(EVIL + "\ud800 plain é 中 \U0001f600\r\n\ttab")
-    assert not [char for char in shown if is_obeyed(char)]
-    assert shown.startswith("\\x1b[2J") and "\\u202e" in shown and "\\U000e0041" in shown and "\\ud800" in shown
-    assert shown.endswith(" plain é 中 \U0001f600\n\ttab")
-    assert visible(shown) == shown
+    seen = visible(EVIL + "\ud800 plain é 中 \U0001f600\r\n\ttab")
+    assert not [char for char in seen if is_obeyed(char)]
+    assert seen.startswith("\\x1b[2J") and "\\u202e" in seen and "\\U000e0041" in seen and "\\ud800" in seen
+    assert seen.endswith(" plain é 中 \U0001f600\n\ttab")
+    assert visible(seen) == seen
+
+
+UNSEEN = (
+    "\u200b \u200c \u200d \u2060 \u2061 \u2062 \u2063 \u2064 \xad \ufe00 \ufe0f \U000e0100 \u034f \u180e \u3164 \u206a"
+)
+
+
+def test_characters_that_nobody_sees_are_spelled_out() -> None:
+    for char in UNSEEN.split(" "):
+        for spelled in (
+            visible(f"pay{char}ee"),
+            shown(f"pay{char}ee"),
+            visible_json(f'"pay{char}ee"'.encode()).decode(),
+        ):
+            assert spelled.isprintable() and char not in spelled and f"{ord(char):x}"[-2:] in spelled.lower()
+        assert json.loads(visible_json(f'"pay{char}ee"'.encode())) == f"pay{char}ee"
+    assert "\ufe0f" not in visible("\u263a\ufe0f\ufe0f\ufe0f")[2:], "more than one selector is no emoji"
+
+
+@pytest.mark.parametrize(
+    "text", ["👩\u200d💻", "❤\ufe0f\u200d🔥", "1\ufe0f\u20e3", "☺\ufe0e", "می\u200cخواهم", "क\u094d\u200dष"]
+)
+def test_joiners_that_are_a_part_of_an_emoji_or_a_word_stay(text: str) -> None:
+    assert visible(text) == shown(text) == visible_json(text.encode()).decode() == text
 
 
 def test_json_on_a_terminal_is_the_same_data_without_control_characters() -> None:
     data = {EVIL: [EVIL, "é\n\t\\"], "a": 1}
     text = json.dumps(data, ensure_ascii=False, indent=1).replace("\n", "\r\n").encode()
-    shown = visible_json(text)
-    assert json.loads(shown) == data
-    assert not [char for char in shown.decode() if is_obeyed(char)]
+    escaped = visible_json(text)
+    assert json.loads(escaped) == data
+    assert not [char for char in escaped.decode() if is_obeyed(char)]
 
 
 def on_terminal(home: Path, *args: str, keys: bytes = b"") -> str:

@@ -45,8 +45,9 @@ def malformed(said: str) -> PostRefused:
 
 
 class ExecutorLimits(msgspec.Struct, frozen=True):
-    """Of the hub: `executors`, and `ended` calls that are remembered for late posts. Of an executor: `tools`, the bytes
-    of their `definitions`, calls `waiting` to be fetched and `running` at the worker.
+    """Of the hub: `executors`, and `ended` calls that are remembered for late posts. Of a principal: `own_executors`,
+    and `own_tools` of these together. Of an executor: `tools`, the bytes of their `definitions`, calls `waiting` to be
+    fetched and `running` at the worker.
 
     Of a call: `window`, events that may be ahead of the readers; `questions` whose answers were not fetched yet; bytes
     of one `event`, of a whole `post`, and of the `text` that becomes the result if the worker sends none. In seconds:
@@ -54,6 +55,8 @@ class ExecutorLimits(msgspec.Struct, frozen=True):
     is held because readers are behind, and until it is stored."""
 
     executors: int = 256
+    own_executors: int = 64
+    own_tools: int = 4000
     ended: int = 4096
     tools: int = 1000
     definitions: int = 1 << 20

@@ -81,10 +81,14 @@ class ExecutorUpstream(LocalSource):
         for other, executor in self._executors.items():
             if other != key and (taken := named.keys() & executor.tools.keys()):
                 raise _taken(min(taken), other[1] if other[0] == key[0] else None)
+        others = [own for own in self._executors if own != key]
+        mine = [own for own in others if own[0] == key[0]]
+        tools = sum(len(self._executors[own].tools) for own in mine) + len(named)
+        limits = self._limits
+        _check("tools of executors of one principal", "own_tools", tools, limits.own_tools)
+        _check("executors of one principal", "own_executors", len(mine) + 1, limits.own_executors)
+        _check("executors", "executors", len(others) + 1, limits.executors)
         if key not in self._executors:
-            if len(self._executors) >= self._limits.executors:
-                said = f"The hub already has {self._limits.executors} executors. Try again later."
-                raise PostRefused("busy", said)
             self._executors[key] = Executor(key)
         return self._executors[key]
 
@@ -258,6 +262,13 @@ class ExecutorUpstream(LocalSource):
 def _unknown(tool_call_id: str) -> PostRefused:
     """It is also another principal's: nobody can tell the two apart."""
     return PostRefused("unknown_executor_or_call", f'Tool call "{hide_head(tool_call_id, 200)}" is unknown.')
+
+
+def _check(unit: str, name: str, count: int, most: int) -> None:
+    """Refuses more than `most`; `name` is the limit's."""
+    if count > most:
+        said = f"The hub takes at most {most} {unit}. Remove one, or try again later."
+        raise PostRefused("busy", said, limit=name, most=most)
 
 
 def _taken(tool: str, holder: str | None) -> PostRefused:

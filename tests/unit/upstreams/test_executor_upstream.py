@@ -7,7 +7,16 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Post
-from mcp_hub.errors import Busy, ExecutorLost, HubRestarted, InvalidParams, MethodNotFound, RpcError, UnknownEntry
+from mcp_hub.errors import (
+    Busy,
+    ExecutorLost,
+    HubRestarted,
+    InvalidParams,
+    MethodNotFound,
+    PostRefused,
+    RpcError,
+    UnknownEntry,
+)
 from mcp_hub.events import Completed, Delta, Progressed
 from mcp_hub.upstreams.executors.registry import CancelOffer, InputOffer, Posted
 from tests.unit.fakes import Channel
@@ -143,6 +152,23 @@ async def test_queues_are_bounded(hub: Hub) -> None:
     hub.upstream.register("p", "f", [])
     with refusing("busy"):
         hub.upstream.register("p", "g", [])
+
+
+@played(own_executors=2, own_tools=3, executors=4)
+async def test_a_principal_has_no_more_than_its_part_of_executors_and_tools(hub: Hub) -> None:
+    def refused(principal: str, id_: str, *tools: bytes) -> object:
+        with pytest.raises(PostRefused) as refusal:
+            hub.upstream.register(principal, id_, tools)
+        assert refusal.value.code == "busy"
+        return refusal.value.members["limit"]
+
+    assert refused("p", "f", *(tool(f"p{n}") for n in range(3))) == "own_tools"
+    hub.upstream.register("p", "f", [tool("p0"), tool("p1")])
+    assert refused("p", "g") == "own_executors"
+    assert hub.upstream.register("p", "f", [tool("p1")]) == 2, "it may register again"
+    hub.upstream.register("q", "e", [tool("q0")])
+    hub.upstream.register("r", "e", [])
+    assert refused("s", "e") == "executors"
 
 
 @played(ended=1)

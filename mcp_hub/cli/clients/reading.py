@@ -12,6 +12,7 @@ from mcp_hub.config.load.locate import (
     half_findings,
     is_deep,
     json_mapping,
+    long_number,
     plain_json,
     read_document,
 )
@@ -44,6 +45,11 @@ def read_data(text: str, name: str) -> object:
     except json.JSONDecodeError as error:
         said = f"not valid JSON: {error.msg}. Correct the line."
         raise ConfigError(ConfigFinding("invalid_json", said, name, error.lineno, error.colno)) from None
+    except ValueError as error:
+        said = "not valid JSON. Correct it."
+        raise ConfigError(
+            long_number(error, blank, "invalid_json", name) or ConfigFinding("invalid_json", said, name)
+        ) from None
 
 
 def layout_of(data: object, place: Place) -> Layout:

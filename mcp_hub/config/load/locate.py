@@ -36,6 +36,7 @@ _LARGEST_WITH_LINES = 1 << 20  # characters; lines are a help, and cost far more
 _LARGEST_JSON5 = 1 << 17  # characters, which json5 reads in 3 s: it is written in Python
 
 
+_LONG_NUMBER = re.compile(r"\d[\d_]{4299,}")
 _SURROGATES = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 )
@@ -101,6 +102,15 @@ def line_of_half(text: bytes) -> int | None:
     return None if place is None else text.count(b"\n", 0, place) + 1
 
 
+def long_number(error: Exception, text: str, code: str, name: str) -> ConfigFinding | None:
+    """The finding for a number with more digits than Python reads; None where the error is another one."""
+    number = _LONG_NUMBER.search(text) if "integer string conversion" in str(error) else None
+    if number is None:
+        return None
+    line = text.count("\n", 0, number.start()) + 1
+    return ConfigFinding(code, "this number is too long. Put it in quotes.", name, line)
+
+
 def half_findings(tree: object, path: DataPath, text: str) -> list[Finding]:
     """An error for each text in `tree`, at `path` of the text of a file, that has half of a character."""
     paths = list(_halves(tree, path)) if "\\" in text else []
@@ -153,6 +163,8 @@ def _read_json(text: str, name: str) -> LocatedData:
             ConfigFinding("too_deep", f"nested deeper than {_DEEPEST} levels. Make it flatter.", name)
         ) from None
     except ValueError as error:
+        if finding := long_number(error, text, "invalid_json", name):
+            raise ConfigError(finding) from None
         found = re.match(r"<string>:(\d+) (.*) at column (\d+)", str(error), re.DOTALL)
         said = f"not valid JSON: {on_one_line(found[2] if found else getattr(error, 'msg', str(error)))}"
         place = (int(found[1]), int(found[3])) if found else _place_of(error)
@@ -172,6 +184,8 @@ def _read_toml(text: str, name: str) -> LocatedData:
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
+        if finding := long_number(error, text, "invalid_toml", name):
+            raise ConfigError(finding) from None
         place = _TOML_PLACE.search(str(error))
         said = f"not valid TOML: {on_one_line(_TOML_PLACE.sub('', str(error)))}. Correct the line."
         at = (int(place[1]), int(place[2])) if place and place[1] else (None, None)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mcp_hub.cli.clients.reading import read_data
 from mcp_hub.config.load.locate import read_document
 from mcp_hub.errors import ConfigError
 from tests.unit.config.faults import shown_all
@@ -107,3 +108,21 @@ def test_broken_json_is_refused_with_its_place() -> None:
 @pytest.mark.parametrize("text", ["[" * 100_000, "[" * 60 + "]" * 60, '{"a":' * 400 + "1" + "}" * 400])
 def test_deep_json_is_refused(text: str) -> None:
     assert "[too_deep]" in refusal(text, "c.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "code"),
+    [
+        ("a.json", '{\n"x": %s}', "invalid_json"),
+        ("a.json", '{\n"x": %s, // comment\n}', "invalid_json"),
+        ("a.toml", "y = 1\nx = %s", "invalid_toml"),
+        ("a.yaml", "y: 1\nx: %s", "invalid_yaml"),
+    ],
+)
+def test_numbers_that_are_too_long_are_named_by_their_line(name: str, text: str, code: str) -> None:
+    for read in (read_document, read_data):
+        with pytest.raises(ConfigError) as problem:
+            read(text % ("9" * 5000), name)
+        (finding,) = problem.value.findings
+        assert (finding.code, finding.line) == (code, 2) and "number is too long" in str(finding)
+        assert "sys" not in str(problem.value)

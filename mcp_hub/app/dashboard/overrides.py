@@ -15,6 +15,7 @@ from mcp_hub.config.schema.overrides import OVERRIDE_KEYS, OverrideSettings
 from mcp_hub.errors import ConfigError
 from mcp_hub.files import read_file
 from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.masking import visible
 from mcp_hub.protocol.rest.overview import ToolOverride
 from mcp_hub.types import JsonObject
 
@@ -33,6 +34,14 @@ def check_size(count: int, most: int, unit: str) -> None:
     if count > most:
         said = f"the overrides would have {count} {unit}, at most {most}. Take some back first."
         raise Problem(413, "overrides_too_large", said)
+
+
+def _written(overrides: JsonObject) -> str:
+    """The text of the file; with escapes if there are characters that nobody sees or an editor obeys."""
+    text: str = yaml.safe_dump(overrides, sort_keys=False, allow_unicode=True)
+    if visible(text) != text:
+        text = yaml.safe_dump(overrides, sort_keys=False)
+    return _HEAD + text
 
 
 class OverridesFile(msgspec.Struct):
@@ -80,7 +89,7 @@ class OverridesFile(msgspec.Struct):
             if (kept := {tool: keys for tool, keys in tools.items() if keys})
         }
         check_size(sum(len(own["per_tool"]) for own in shaped.values()), MOST_TOOLS, "tools")
-        text = (_HEAD + yaml.safe_dump({"servers": shaped}, sort_keys=False, allow_unicode=True)).encode()
+        text = _written({"servers": shaped}).encode()
         check_size(len(text), LARGEST, "bytes")
         try:
             parse_overrides(text.decode(), str(self.place))

@@ -86,6 +86,17 @@ async def test_an_unknown_server_and_a_file_that_cannot_be_used_are_named(peer: 
     assert "unknown key" in problem(response, 409, "invalid_configuration")["detail"]
 
 
+async def test_characters_that_nobody_sees_are_written_as_escapes(peer: DashboardPeer) -> None:
+    names = ("a\u202eb", "a\u200bb", "a\U000e0041b")
+    await override(peer, **{name: {"description": f"of {name}"} for name in names}, echo={"description": "größer"})
+    text = place(peer).read_text()
+    assert not set(text) & set("\u202e\u200b\U000e0041") and "\\u202E" in text
+    kept = yaml.safe_load(text)["servers"]["local"]["per_tool"]
+    assert kept["echo"] == {"description": "größer"} and {*names} < kept.keys()
+    await override(peer, **{name: {"description": None} for name in names})
+    assert "größer" in place(peer).read_text()
+
+
 async def test_too_many_overrides_change_nothing(peer: DashboardPeer) -> None:
     await override(peer, **{f"tool_{at}": {"hide": True} for at in range(1500)})
     before = place(peer).read_bytes()

@@ -8,6 +8,7 @@ import msgspec
 import yaml
 
 from mcp_hub.cli.clients.edit.splices import CannotEdit, Splice, line_end, line_start, newline_of
+from mcp_hub.masking import visible
 from mcp_hub.types import JsonObject
 
 _STEP: Final = "  "
@@ -182,8 +183,9 @@ def _key(key: str) -> str:
 
 def _flow(value: object) -> str:
     if isinstance(value, str):
-        shown: str = yaml.safe_dump(value, default_style='"', allow_unicode=True, width=_WIDEST)
-        return shown.strip()
+        is_seen = visible(value) == value  # else escapes show that there is something
+        text: str = yaml.safe_dump(value, default_style='"', allow_unicode=is_seen, width=_WIDEST)
+        return text.strip()
     if isinstance(value, list):
         return f"[{', '.join(map(_flow, value))}]"
     if isinstance(value, dict):

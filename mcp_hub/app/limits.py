@@ -16,8 +16,6 @@ from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
 from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.config.schema.clients import ClientRules
 from mcp_hub.config.schema.settings import Settings
-from mcp_hub.config.trust import untrusted_folders
-from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.stores import open as stores
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents.base import DocumentLimits, Documents
@@ -29,11 +27,6 @@ PER_CLIENT: Final = 4
 """Descriptors of a client of a background hub, or over HTTP."""
 _SESSIONS: Final = 16
 """Clients at a time that are provided for."""
-_FOLDERS: Final = (
-    *("approvals", "clients", "executors", "instances", "keys", "lists", "logs", "oauth"),
-    stores.DOCUMENTS,
-)
-"""The folders of the hub in its state folder."""
 
 
 class Current(msgspec.Struct):
@@ -76,17 +69,9 @@ def open_files(settings: Settings, *, is_shared: bool) -> int:
     return HUB + PER_SERVER * processes + (PER_CLIENT * _SESSIONS if is_shared else 0)
 
 
-def check_state(settings: Settings, env: Mapping[str, str]) -> None:
-    """Refuses folders for the hub's files that others may write: raises `ConfigError` with each."""
-    if found := untrusted_state(settings, env):
-        raise ConfigError(*(ConfigFinding("state_untrusted", said, str(folder)) for folder, said in found.items()))
-
-
-def untrusted_state(settings: Settings | None, env: Mapping[str, str]) -> dict[Path, str]:
-    """Folders for the hub's files that others may write, each with the reason; without settings, the state folder's."""
-    homes = {state_dir(env), *([] if settings is None else [_store_folder(settings, env)])}
-    folders = [folder for home in sorted(homes) for folder in (home, *(home / name for name in _FOLDERS))]
-    return dict(untrusted_folders(folders, env))
+def own_folders(settings: Settings | None, env: Mapping[str, str]) -> list[Path]:
+    """The folders for the hub's files: of its state and of its store; without settings, the first."""
+    return [state_dir(env), *([] if settings is None else [_store_folder(settings, env)])]
 
 
 def open_documents(settings: Settings, env: Mapping[str, str], store: EventStore) -> Documents:

@@ -30,7 +30,7 @@ from mcp_hub import __version__
 from mcp_hub.cli import lean as lean  # before anything that imports structlog
 from mcp_hub.cli.completion import VARIABLE
 from mcp_hub.cli.render.output import escape_unknown, kept_output
-from mcp_hub.cli.setup import EXIT_INTERRUPTED, EXIT_UNAVAILABLE, fail
+from mcp_hub.cli.setup import EXIT_INTERRUPTED, EXIT_UNAVAILABLE, check_state_folder, fail
 from mcp_hub.masking import visible
 
 _GROUPS: Final = {
@@ -84,6 +84,9 @@ _GROUPS: Final = {
 """Heading of the help → command → module in `commands` and function there."""
 _HIDDEN: Final = {"attached-hub": "running.attached:attached_hub"}
 """Commands that only the hub itself runs."""
+_STATELESS: Final = frozenset(("schema", "completion", "doctor"))
+"""Commands that read nothing of the state folder, and the one that makes it private again."""
+_HELPS: Final = frozenset(("-h", "--help"))
 _COMMANDS: Final = {name: place for group in _GROUPS.values() for name, place in group.items()}
 _NAME: Final = max(map(len, _COMMANDS))
 _HELP: Final = 80 - 2 - _NAME - 2 - 2
@@ -138,7 +141,10 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command, or an error that names the nearest one."""
-        if args[0] in _COMMANDS or args[0] in _HIDDEN or args[0].startswith("-") or ctx.resilient_parsing:
+        name = args[0]
+        if name in _COMMANDS and not (name in _STATELESS or ctx.resilient_parsing or _HELPS.intersection(args)):
+            check_state_folder()
+        if name in _COMMANDS or args[0] in _HIDDEN or args[0].startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
         from mcp_hub.config.findings import nearest, quoted
 
@@ -183,7 +189,7 @@ class _Commands(click.Group):
             raise SystemExit(EXIT_INTERRUPTED) from None
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, context_settings={"help_option_names": sorted(_HELPS)})
 @click.version_option(__version__, prog_name="mcp-hub")
 def main() -> None:
     """One MCP server in front of many.

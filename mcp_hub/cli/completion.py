@@ -44,9 +44,12 @@ def _completing(
 
 
 def _loaded(config: str | None) -> "Loaded | None":
+    from mcp_hub.attach.arguments import state_folder
     from mcp_hub.config.load.load import find_config, load
+    from mcp_hub.config.trust import check_state
     from mcp_hub.files import LARGEST_OWN, read_file
 
+    check_state([Path(state_folder(os.environ))], os.environ)
     path = find_config(config, Path.cwd(), os.environ)
     if b"${keyring:" in read_file(path, LARGEST_OWN).data:  # it could ask a person for its password
         return None

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub import logs
+from mcp_hub.attach.arguments import state_folder
 from mcp_hub.cli import completion
 from mcp_hub.cli.render.output import say
 from mcp_hub.errors import ConfigError
@@ -113,6 +114,16 @@ def output_options(default: Callable[[Mapping[str, Any]], str]) -> Callable[[Cal
 stream_argument: Callable[[Any], Any] = click.argument("stream", callback=_named, shell_complete=completion.streams)
 
 
+def check_state_folder() -> None:
+    """Exits with 2 if others may write the state folder. That of the store is checked with the configuration."""
+    from mcp_hub.config.trust import check_state
+
+    try:
+        check_state([Path(state_folder(os.environ))], os.environ)
+    except ConfigError as exc:
+        fail_with(exc)
+
+
 def config_path(path: str | None) -> Path:
     """The configuration file. Exits with 2 and a message if it does not exist."""
     from mcp_hub.config.load.load import find_config  # pydantic and YAML, which commands with --url do without
@@ -128,13 +139,14 @@ def read_config(path: str | None, *, partly: bool = False, lenient: bool = True)
 
     `partly` and `lenient` as in `load`.
     """
-    from mcp_hub.app.limits import check_state
+    from mcp_hub.app.limits import own_folders
     from mcp_hub.config.load.load import find_config, is_named, load
+    from mcp_hub.config.trust import check_state
 
     file = find_config(path, Path.cwd(), os.environ)
     is_chosen = is_named(path, file, Path.cwd(), os.environ)
     loaded = load(file, os.environ, partly=partly, lenient=lenient, is_named=is_chosen)
-    check_state(loaded.settings, os.environ)
+    check_state(own_folders(loaded.settings, os.environ), os.environ)
     return loaded
 
 

@@ -7,10 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from mcp_hub.errors import ConfigError, ConfigFinding
+
 OVERRIDE: Final = "MCP_HUB_TRUST_CONFIG"
 """Set to 1, any file is trusted: for containers, where files of the host belong to unknown users. It is a variable, and
 not a key of the file, because a file cannot vouch for itself.
 """
+
+STATE_FOLDERS: Final = (
+    *("approvals", "clients", "clients/acts", "clients/locks", "executors", "hubs", "instances", "keys", "lists"),
+    *("logs", "oauth", "results"),
+)
+"""The folders of the hub in its state folder, and in the folder of its store."""
 
 
 def problem_of_config(
@@ -39,8 +47,19 @@ def problem_of_config(
     return None
 
 
-def untrusted_folders(folders: Iterable[Path], env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    """Those of the folders that exist and that others may write, each with the problem and how to fix it."""
+def check_state(homes: Iterable[Path], env: Mapping[str, str]) -> None:
+    """Refuses folders for the hub's files that others may write: raises `ConfigError` with each."""
+    if found := untrusted_state(homes, env):
+        raise ConfigError(*(ConfigFinding("state_untrusted", said, str(folder)) for folder, said in found.items()))
+
+
+def untrusted_state(homes: Iterable[Path], env: Mapping[str, str]) -> dict[Path, str]:
+    """Folders that others may write, each with the problem and how to fix it; `homes` are state folders and stores."""
+    folders = [folder for home in sorted({*homes}) for folder in (home, *(home / name for name in STATE_FOLDERS))]
+    return dict(_untrusted(folders, env))
+
+
+def _untrusted(folders: Iterable[Path], env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     power = "read and replace what the hub remembers, logins and approvals among it"
     for folder in folders:
         try:

@@ -17,12 +17,13 @@ from msgspec import Raw
 from mcp_hub.aio import Bell
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.http import HttpFront, is_authenticated
-from mcp_hub.app.limits import check_state
+from mcp_hub.app.limits import own_folders
 from mcp_hub.app.readiness import all_settled, wait_until
 from mcp_hub.call import Call, Reader
 from mcp_hub.catalog.definitions import in_era
 from mcp_hub.catalog.entries import Entry
 from mcp_hub.config.load.load import Loaded
+from mcp_hub.config.trust import check_state
 from mcp_hub.errors import RpcError, UpstreamUnavailable
 from mcp_hub.events import CallEvent, Completed, Failed, InputRequired, Started
 from mcp_hub.fronts.http.response import Receive, Scope, Send
@@ -49,7 +50,7 @@ async def opened(loaded: Loaded, env: Mapping[str, str], profile: str | None, wa
 
     Raises `ConfigError` if others may write the hub's folders.
     """
-    check_state(loaded.settings, env)
+    check_state(own_folders(loaded.settings, env), env)
     async with anyio.create_task_group() as tasks:
         async with open_app(loaded, env, has_executors=True, owns_process=False) as app:
             inner = InnerHub(app, tasks, profile, wait)

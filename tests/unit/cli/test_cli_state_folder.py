@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 from click.testing import CliRunner, Result
 
-from mcp_hub.cli import main
+from mcp_hub.cli import _GROUPS, main
 from mcp_hub.config.trust import OVERRIDE
 from mcp_hub.errors import ConfigError
 from mcp_hub.library.hub import Hub
@@ -49,21 +49,32 @@ def test_a_private_folder_or_one_that_others_may_only_read_is_used(state: Path) 
     assert run("check", "--no-start").exit_code == 0
 
 
-_COMMANDS: Final = [("check", "--no-start"), ("doctor",), ("list",), ("streams",), ("serve",), ("approve",)]
+_COMMANDS: Final = [
+    *(("check", "--no-start"), ("install", "--undo"), ("open", "--print"), ("add", "x", "--command", "x")),
+    *((name,) for group in _GROUPS.values() for name in group if name not in ("schema", "completion")),
+]
+_PLACES: Final = ["state/oauth", "state/hubs", "state/clients/acts", "streams"]
 
 
 @pytest.mark.parametrize(
     ("place", "command"),
-    [*(("state", command) for command in _COMMANDS), *((place, _COMMANDS[0]) for place in ("state/oauth", "streams"))],
+    [*(("state", command) for command in _COMMANDS), *((place, _COMMANDS[0]) for place in _PLACES)],
 )
 def test_a_folder_that_others_may_write_is_refused_with_the_fix(
     state: Path, place: str, command: tuple[str, ...]
 ) -> None:
+    (state.parent / place).mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = open_to(state.parent / place, 0o077)
     refused = run(*command)
     said = " ".join(refused.output.split())
     assert refused.exit_code == 2 and "[state_untrusted]" in said
     assert f"{folder}: can be written by everybody on this machine" in said and "mcp-hub doctor --fix" in said
+
+
+@pytest.mark.parametrize("command", [("schema",), ("install", "--help"), ("--help",), ("--version",)])
+def test_a_command_that_uses_no_state_runs_beside_an_open_folder(state: Path, command: tuple[str, ...]) -> None:
+    open_to(state, 0o077)
+    assert run(*command).exit_code == 0
 
 
 @pytest.mark.processes

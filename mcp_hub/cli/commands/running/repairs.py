@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from mcp_hub.app.limits import state_dir, untrusted_state
+from mcp_hub.app.limits import own_folders, state_dir
 from mcp_hub.cli.access.running import dead_records
 from mcp_hub.cli.clients.files.written import WrittenEntry, lost_entries
 from mcp_hub.cli.clients.places import Where
@@ -25,7 +25,7 @@ from mcp_hub.config.load.foreign import place_of_servers
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.load.locate import read_document
 from mcp_hub.config.schema.servers import ServerSettings
-from mcp_hub.config.trust import close_folder
+from mcp_hub.config.trust import close_folder, untrusted_state
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
 from mcp_hub.stores.locks import remove
 from mcp_hub.upstreams.process import commands
@@ -62,7 +62,7 @@ def found_repairs(path: Path, env: Mapping[str, str]) -> Iterator[Repair]:
 
 
 def _rights(loaded: Loaded | None, env: Mapping[str, str]) -> Iterator[Repair]:
-    for folder in untrusted_state(None if loaded is None else loaded.settings, env):
+    for folder in untrusted_state(own_folders(None if loaded is None else loaded.settings, env), env):
         mode = stat.S_IMODE(folder.stat().st_mode)
         diff = [f"- {folder}: mode {mode:04o}", f"+ {folder}: mode {mode & ~_OTHERS:04o}"]
         said = f"{folder} can be written by other users, who could replace what the hub remembers"

@@ -6,6 +6,7 @@ clients with other values have another hub. docs/secrets.md has the table with i
 """
 
 import os
+import stat
 import sys
 
 from mcp_hub.attach.arguments import state_folder
@@ -53,7 +54,28 @@ _SWITCHES = ("MCP_HUB_TRUST_CONFIG", "MCP_HUB_DUMPABLE")
 _STATE = "MCP_HUB_STATE_DIR"
 _RUNTIME = "XDG_RUNTIME_DIR"
 _BUS = "DBUS_SESSION_BUS_ADDRESS"
-_USUAL_PATH = ("/usr/local/bin", "/opt/homebrew/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
+_SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
+"""Folders that belong to the system, and are on the path of every account."""
+SYSTEM_PLACES = (
+    *("/opt/homebrew/bin", "/usr/local/bin", "/home/linuxbrew/.linuxbrew/bin", "/opt/local/bin", "/snap/bin"),
+    *("/nix/var/nix/profiles/default/bin", "/run/current-system/sw/bin"),
+)
+HOME_PLACES = (
+    *(".local/bin", "bin", ".cargo/bin", "go/bin", ".nix-profile/bin", ".local/state/nix/profile/bin"),
+    *(".linuxbrew/bin", ".pixi/bin", ".rd/bin", ".orbstack/bin", ".docker/bin"),
+    *(".volta/bin", ".bun/bin", ".deno/bin", "n/bin", ".n/bin", ".nodebrew/current/bin", ".yarn/bin"),
+    *(".local/share/pnpm", ".local/share/pnpm/bin", "Library/pnpm", "Library/pnpm/bin", ".npm-global/bin"),
+    *(".local/share/fnm/aliases/default/bin", ".fnm/aliases/default/bin"),
+    "Library/Application Support/fnm/aliases/default/bin",
+    *(".local/share/mise/shims", ".asdf/shims", ".nodenv/shims", ".pyenv/shims", ".rbenv/shims", ".proto/shims"),
+    *(".proto/bin", ".rye/shims"),
+)
+"""Folders of version managers and installers below the home folder: of each the version that is the user's default."""
+NVM = ".nvm"
+NVM_VERSIONS = f"{NVM}/versions/node"
+_LONGEST_ALIAS = 100
+_ALIASES = 8
+"""Aliases of nvm that refer to one another: more are a circle."""
 _LOCALE = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"
 
 
@@ -97,12 +119,98 @@ def hub_environment(env: "Mapping[str, str]", names: "Collection[str]") -> dict[
     if env.get(_BUS):
         hub[_BUS] = env[_BUS]
     hub |= scope_values(env, names)
-    absolute = [entry for entry in env.get("PATH", "").split(os.pathsep) if os.path.isabs(entry)]
-    hub["PATH"] = os.pathsep.join(dict.fromkeys([*absolute, *filter(os.path.isdir, _USUAL_PATH)]))
+    hub["PATH"] = _search_path(env)
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     if os.path.basename(root) not in ("site-packages", "dist-packages"):  # run from its source
         hub["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [hub.get("PYTHONPATH")])])
     return hub
+
+
+def _search_path(env: "Mapping[str, str]") -> str:
+    """The folders of the account, which are the same whichever client starts the hub; then those of this client."""
+    home = env.get(_HOME, "")
+    usual = [folder for folder in home_places(home) if _is_private(folder)] if os.path.isabs(home) else []
+    usual += [folder for folder in _SYSTEM_PATH if os.path.isdir(folder)]
+    usual += [folder for folder in SYSTEM_PLACES if _is_private(folder)]
+    return os.pathsep.join(dict.fromkeys([*usual, *shared_folders(env.get("PATH", ""))]))
+
+
+def shared_folders(path: str) -> list[str]:
+    """The folders of a client's PATH whose programs servers of other clients may run.
+
+    Left out are folders that do not exist, relative ones, `node_modules` and virtual environments, which belong to a
+    project, and those that other users may write or that belong to them.
+    """
+    folders = (entry.rstrip(os.sep) for entry in path.split(os.pathsep) if os.path.isabs(entry))
+    return [folder for folder in dict.fromkeys(folders) if folder in _SYSTEM_PATH or _is_shared(folder)]
+
+
+def _is_shared(folder: str) -> bool:
+    real = os.path.realpath(folder)
+    if any("node_modules" in place.split(os.sep) for place in (folder, real)):
+        return False
+    return not any(_is_environment(os.path.dirname(place)) for place in (folder, real)) and _is_private(real)
+
+
+def _is_environment(folder: str) -> bool:
+    """Whether it is a virtual environment of Python, or one of conda that is not its base."""
+    if os.path.exists(os.path.join(folder, "conda-meta")):
+        return not os.path.exists(os.path.join(folder, "condabin"))
+    return os.path.exists(os.path.join(folder, "pyvenv.cfg"))
+
+
+def _is_private(folder: str) -> bool:
+    """Whether it is a folder of this user or of root, and neither it nor one above it can be replaced by everybody."""
+    place = os.path.realpath(folder)
+    try:
+        status = os.stat(place)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (0, os.geteuid()) or status.st_mode & stat.S_IWOTH:
+            return False
+        while place != os.path.dirname(place):
+            place = os.path.dirname(place)
+            mode = os.stat(place).st_mode
+            if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+                return False
+    except OSError:
+        return False
+    return True
+
+
+def home_places(home: str) -> list[str]:
+    """The folders of `HOME_PLACES` and nvm below this home, whether they exist or not."""
+    places = [os.path.join(home, place) for place in HOME_PLACES]
+    return places + _node_of_nvm(os.path.join(home, NVM), os.path.join(home, NVM_VERSIONS))
+
+
+def _node_of_nvm(nvm: str, versions: str) -> list[str]:
+    """The folder of the version that is nvm's default; without one that is installed, of the newest."""
+    import glob  # where a hub is started or a program searched, not in every client
+
+    folders = sorted(glob.glob(os.path.join(glob.escape(versions), "*", "bin")), key=_version)
+    default = _nvm_default(os.path.join(nvm, "alias"))
+    chosen = [folder for folder in folders if default and _version(folder)[: len(default)] == default]
+    return (chosen or folders)[-1:]
+
+
+def _nvm_default(aliases: str) -> tuple[int, ...]:
+    """The beginning of a version, such as (18,), that the alias `default` of nvm leads to; () if it names none."""
+    import re
+
+    name = "default"
+    for _ in range(_ALIASES):
+        try:
+            with open(os.path.join(aliases, *name.split("/")), encoding="utf-8", errors="replace") as file:
+                name = file.read(_LONGEST_ALIAS).strip()
+        except (OSError, ValueError):
+            break
+    return _version(f"{name}/bin") if re.fullmatch(r"v?\d+(\.\d+){0,2}", name) else ()
+
+
+def _version(folder: str) -> tuple[int, ...]:
+    """The numbers of a version's folder, which is above `bin`."""
+    import re
+
+    return tuple(int(part) for part in re.findall(r"\d+", os.path.basename(os.path.dirname(folder))))
 
 
 def _account(env: "Mapping[str, str]") -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The search path of a background hub: that of the client which started it, and behind it what the others have more.
+"""The search path of a background hub: the folders of the account, and behind them those that only clients have.
 
 A desktop application knows few folders, a terminal many: a server that one client could start is found for all.
 """
@@ -8,6 +8,7 @@ from collections.abc import MutableMapping
 from typing import Final
 
 from mcp_hub.app.build import App
+from mcp_hub.attach.environment import shared_folders
 
 _MOST: Final = 128
 """Folders in all."""
@@ -22,7 +23,7 @@ def widened(path: str, more: str) -> str:
 
 async def widen(app: App, env: MutableMapping[str, str], more: str) -> None:
     """Searches for programs of servers there, too, and starts those again that were not found before."""
-    path = widened(env.get("PATH", ""), more)
+    path = widened(env.get("PATH", ""), os.pathsep.join(shared_folders(more)))
     if path == env.get("PATH", ""):
         return
     env["PATH"] = path

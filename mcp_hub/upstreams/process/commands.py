@@ -5,36 +5,21 @@ Children inherit an allow-listed environment: a secret in the hub's own reaches 
 """
 
 import difflib
-import glob
 import os
 import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
 
-from mcp_hub.attach.environment import ACCESS, SESSION, SESSION_PREFIX, reaching
+from mcp_hub.attach.environment import (
+    ACCESS,
+    SESSION,
+    SESSION_PREFIX,
+    SYSTEM_PLACES,
+    home_places,
+    reaching,
+)
 from mcp_hub.errors import StartFailed
-
-SYSTEM_PLACES = (
-    *("/opt/homebrew/bin", "/usr/local/bin", "/home/linuxbrew/.linuxbrew/bin", "/opt/local/bin", "/snap/bin"),
-    *("/nix/var/nix/profiles/default/bin", "/run/current-system/sw/bin"),
-)
-HOME_PLACES = (
-    *(".local/bin", "bin", ".cargo/bin", "go/bin", ".nix-profile/bin", ".local/state/nix/profile/bin"),
-    *(".linuxbrew/bin", ".pixi/bin", ".rd/bin", ".orbstack/bin", ".docker/bin"),
-    *(".volta/bin", ".bun/bin", ".deno/bin", "n/bin", ".n/bin", ".nodebrew/current/bin", ".yarn/bin"),
-    *(".local/share/pnpm", ".local/share/pnpm/bin", "Library/pnpm", "Library/pnpm/bin", ".npm-global/bin"),
-    *(".local/share/fnm/aliases/default/bin", ".fnm/aliases/default/bin"),
-    "Library/Application Support/fnm/aliases/default/bin",
-    *(".local/share/mise/shims", ".asdf/shims", ".nodenv/shims", ".pyenv/shims", ".rbenv/shims", ".proto/shims"),
-    *(".proto/bin", ".rye/shims"),
-)
-"""Folders of version managers and installers below the home folder: of each the version that is the user's default."""
-NVM = ".nvm"
-NVM_VERSIONS = f"{NVM}/versions/node"
-_LONGEST_ALIAS = 100
-_ALIASES = 8
-"""Aliases of nvm that refer to one another: more are a circle."""
 
 HINTS = {
     "npx": "Install Node.js, which has npx: https://nodejs.org/en/download",
@@ -156,30 +141,4 @@ def _split_up(command: str) -> str:
 def _usual_places(home: str) -> list[str]:
     """The hub's own interpreter first: `pip install mcp-hub uv` in one environment makes `uvx` work."""
     places = [os.path.dirname(sys.executable), *SYSTEM_PLACES]
-    places += [os.path.join(home, place) for place in HOME_PLACES]
-    return places + _node_of_nvm(os.path.join(home, NVM), os.path.join(home, NVM_VERSIONS))
-
-
-def _node_of_nvm(nvm: str, versions: str) -> list[str]:
-    """The folder of the version that is nvm's default; without one that is installed, of the newest."""
-    folders = sorted(glob.glob(os.path.join(glob.escape(versions), "*", "bin")), key=_version)
-    default = _nvm_default(os.path.join(nvm, "alias"))
-    chosen = [folder for folder in folders if default and _version(folder)[: len(default)] == default]
-    return (chosen or folders)[-1:]
-
-
-def _nvm_default(aliases: str) -> tuple[int, ...]:
-    """The beginning of a version, such as (18,), that the alias `default` of nvm leads to; () if it names none."""
-    name = "default"
-    for _ in range(_ALIASES):
-        try:
-            with open(os.path.join(aliases, *name.split("/")), encoding="utf-8", errors="replace") as file:
-                name = file.read(_LONGEST_ALIAS).strip()
-        except (OSError, ValueError):
-            break
-    return _version(f"{name}/bin") if re.fullmatch(r"v?\d+(\.\d+){0,2}", name) else ()
-
-
-def _version(folder: str) -> tuple[int, ...]:
-    """The numbers of a version's folder, which is above `bin`."""
-    return tuple(int(part) for part in re.findall(r"\d+", os.path.basename(os.path.dirname(folder))))
+    return [*places, *home_places(home)]

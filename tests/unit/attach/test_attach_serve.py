@@ -9,7 +9,7 @@ import pytest
 
 from mcp_hub.attach import environment
 from mcp_hub.attach.arguments import HubWanted
-from mcp_hub.attach.environment import hub_environment, reaching, runtime_folder, why_not
+from mcp_hub.attach.environment import hub_environment, reaching, runtime_folder, shared_folders, why_not
 from mcp_hub.attach.serve import mode_in, serve_attached
 
 
@@ -71,7 +71,7 @@ def test_auto_does_not_attach_in_containers_and_ci(
 
 def test_a_hub_gets_the_variables_of_its_configuration_and_nothing_secret_else() -> None:
     client = {
-        "HOME": "/home/ann", "TOKEN": "named", "SECRET": "not named", "LC_ALL": "C", "PATH": "bin:/opt/x:",
+        "HOME": "/home/ann", "TOKEN": "named", "SECRET": "not named", "LC_ALL": "C", "PATH": "bin:/usr/bin:",
         "MCP_HUB_INSTANCE": "of another hub", "MCP_HUB_TOKEN": "t", "MCP_HUB_ATTACH": "always", "LANG": "tlh",
         "MCP_HUB_STATE_DIR": "/state",
     }  # fmt: skip
@@ -82,7 +82,64 @@ def test_a_hub_gets_the_variables_of_its_configuration_and_nothing_secret_else()
         "MCP_HUB_INSTANCE": None, "MCP_HUB_TOKEN": None, "MCP_HUB_ATTACH": None, "MCP_HUB_STATE_DIR": "/state",
     }  # fmt: skip
     assert hub["LANG"].endswith(".UTF-8")
-    assert path[0] == "/opt/x" and "/usr/bin" in path and all(map(os.path.isabs, path))
+    assert "/usr/bin" in path and all(map(os.path.isabs, path))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with the default version of nvm, and programs of its user."""
+    for place in (".nvm/versions/node/v22.1.0/bin", ".local/bin", "tools/bin"):
+        (tmp_path / "home" / place).mkdir(parents=True)
+    return tmp_path / "home"
+
+
+def searched(home: Path, *folders: str | Path) -> list[str]:
+    """The search path of a hub that a client with these folders starts."""
+    return hub_environment({"HOME": str(home), "PATH": ":".join(map(str, folders))}, [])["PATH"].split(":")
+
+
+def test_folders_of_the_account_come_before_those_of_the_client(home: Path) -> None:
+    path = searched(home, f"{home}/tools/bin/", "/usr/bin", home / ".local/bin")
+    order = [
+        str(home / ".local/bin"),
+        str(home / ".nvm/versions/node/v22.1.0/bin"),
+        "/usr/bin",
+        str(home / "tools/bin"),
+    ]
+    assert [folder for folder in path if folder in order] == order
+    assert searched(home)[: path.index(order[-1])] == path[: path.index(order[-1])]
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["proj/node_modules/.bin", "proj/node_modules/npm/bin", "proj/.venv/bin", "proj/env/bin", "link",
+     "conda/envs/x/bin", "open", "wide/bin", "missing", "file"],
+)  # fmt: skip
+def test_folders_of_a_project_or_of_others_are_not_searched(home: Path, place: str) -> None:
+    folder = home / place
+    (home / "proj/.venv/bin").mkdir(parents=True)
+    if place == "file":
+        folder.touch()
+    elif place == "link":
+        folder.symlink_to("proj/.venv/bin")
+    elif place != "missing":
+        folder.mkdir(parents=True, exist_ok=True)
+    for project in ("proj/.venv", "proj/env"):
+        if (home / project).exists():
+            (home / project / "pyvenv.cfg").touch()
+    if place.startswith("conda"):
+        (folder.parent / "conda-meta").mkdir()
+    if place in ("open", "wide/bin"):
+        (home / place.partition("/")[0]).chmod(0o777)
+    assert str(folder) not in searched(home, folder, "node_modules/.bin", ".", "", home / "tools/bin")
+    assert shared_folders(f"{folder}:{home}/tools/bin") == [str(home / "tools/bin")]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder to another user")
+def test_folders_of_another_user_are_not_searched(home: Path) -> None:
+    os.chown(home / "tools/bin", 65534, 65534)
+    os.chown(home / ".local/bin", 65534, 65534)
+    assert not {str(home / "tools/bin"), str(home / ".local/bin")} & {*searched(home, home / "tools/bin")}
 
 
 def test_a_hub_finds_the_session_of_a_client_that_passes_on_few_variables(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.attach.environment import ACCESS, REACH, REACH_PREFIX, SESSION, SESSION_PREFIX
+from mcp_hub.attach.environment import ACCESS, HOME_PLACES, REACH, REACH_PREFIX, SESSION, SESSION_PREFIX
 from mcp_hub.errors import StartFailed
-from mcp_hub.upstreams.process.commands import HOME_PLACES, child_env, resolve
+from mcp_hub.upstreams.process.commands import child_env, resolve
 
 
 def program(path: Path) -> str:

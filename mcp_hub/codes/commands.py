@@ -50,7 +50,7 @@ COMMANDS: Final = table(
         "Read what the command prints; if you trust it, add --allow-any-command.",
     ),
     variable_not_agreed=(
-        "A server.json asks for the value of a variable that is set here.",
+        "A server.json, or a file that is not your own, asks for the value of a variable that is set here.",
         "Add what the message shows to give it, or leave out --yes to be asked.",
     ),
     unsupported_package=(

@@ -41,7 +41,8 @@ _PROJECT_CLIENT: Final = "claude-code"
 class FoundServer(msgspec.Struct, frozen=True):
     """A server of another client: `source` is the client's title or the file, `left_out` its keys that we have not.
 
-    `file` and `place`: where its entry is, if the form of the file is known.
+    `file` and `place`: where its entry is, if the form of the file is known. `is_users`: the file is the user's own
+    configuration of that client; any other file may be of somebody else.
     """
 
     name: str
@@ -51,6 +52,7 @@ class FoundServer(msgspec.Struct, frozen=True):
     left_out: tuple[str, ...] = ()
     file: Path | None = None
     place: KeyPath = ()
+    is_users: bool = False
 
 
 class SkippedServer(msgspec.Struct, frozen=True):
@@ -155,9 +157,11 @@ def _take_file(found: FoundServers, file: ClientFile, source: str, where: Where,
     holder = held_at(data, layout_of(data, file.place).key)
     report.errors.extend(Finding(("servers", *path), "duplicate_key", _DOUBLED) for path in doubled_keys(holder))
     translator = Translator(origin, whole, where.env, places, report)
-    _take_servers(
-        found, raw, off, translator, source, client, lambda key: (file.path, _key_path(data, file.place, key))
-    )
+
+    def place_of(key: str) -> tuple[Path | None, KeyPath]:
+        return file.path, _key_path(data, file.place, key)
+
+    _take_servers(found, raw, off, translator, source, client, place_of, is_users=is_users)
 
 
 def _take_servers(
@@ -168,6 +172,8 @@ def _take_servers(
     source: str,
     client: str,
     place_of: Callable[[str], tuple[Path | None, KeyPath]] = lambda _: (None, ()),
+    *,
+    is_users: bool = False,
 ) -> None:
     """Takes the servers of a file; those that are `off`, by name with the reason, are skipped."""
     report = translator.report
@@ -185,7 +191,7 @@ def _take_servers(
         else:
             file, place = place_of(key)
             left_out = _left_out(report, key)
-            found.servers.append(FoundServer(key, _plain(entry), source, client, left_out, file, place))
+            found.servers.append(FoundServer(key, _plain(entry), source, client, left_out, file, place, is_users))
     found.problems += report.located(one for one in report.warnings if one.code != "ignored_key" or _is_told(one))
 
 

@@ -49,6 +49,11 @@ class TakenServer(msgspec.Struct, frozen=True):
         """The variables and files that it gets, without the secrets that the import keeps for it."""
         return [source for source in sources_of(self.own) if not source.startswith(f"file {FOLDER}/")]
 
+    @property
+    def is_users(self) -> bool:
+        """Whether a client of the user has it in the user's own configuration."""
+        return any(one.is_users for one in self.found)
+
     def proposed(self, env: Mapping[str, str]) -> list[str]:
         """The variables of this shell that its command is known to want and does not get: a proposal of `pass_env`."""
         entry = self.own

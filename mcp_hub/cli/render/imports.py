@@ -1,4 +1,4 @@
-"""An import for people: the servers to take, those that stay where they are and why, and the costs in tokens."""
+"""An import for people: the servers to take, what they get, those that stay where they are and why, and the costs."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,11 +7,12 @@ from msgspec.structs import asdict
 
 from mcp_hub.cli.imports.costs import MeasuredCosts
 from mcp_hub.cli.imports.plan import ImportPlan, TakenServer
+from mcp_hub.cli.registry.variables import decides_code
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.render.servers import described
 from mcp_hub.config.findings import on_one_line
-from mcp_hub.config.load.imported import target_of
+from mcp_hub.config.load.imported import sources_of, target_of
 from mcp_hub.masking import hide, hide_within, visible
 from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.process.commands import withheld
@@ -51,6 +52,49 @@ def _passing(taken: Sequence[TakenServer], env: Mapping[str, str]) -> Iterator[s
         yield f"set here, and passed to a server by pass_env only: {names}"
 
 
+def print_alerts(plan: ImportPlan, env: Mapping[str, str]) -> bool:
+    """Prints to stderr, in red, what a person should read before the answer; whether there is anything from a file that
+    is not the user's own.
+    """
+    is_strange = False
+    for one in plan.taken:
+        lines = list(_alerts(one, env))
+        is_strange |= bool(lines) and not one.is_users
+        for line in lines:
+            say(hide(on_one_line(f"{one.name}: {line}")), "red")
+    return is_strange
+
+
+def asked_variables(plan: ImportPlan, env: Mapping[str, str]) -> list[str]:
+    """The variables of this shell whose values go to servers of files that are not the user's own."""
+    strange = (one for one in plan.taken if not one.is_users)
+    names = (source[1:] for one in strange for source, _ in _sources(one.own) if source.startswith("$"))
+    return [name for name in dict.fromkeys(names) if name in env]
+
+
+def _alerts(one: TakenServer, env: Mapping[str, str]) -> Iterator[str]:
+    variables = one.own.get("env")
+    for name in variables if isinstance(variables, dict) else ():
+        if decides_code(name):
+            yield f"{name} decides what the program loads, or whom it talks to"
+    if one.is_users:
+        return
+    target = target_of(one.own.get("command"), one.own.get("url"))
+    sources = list(_sources(one.own))
+    if names := ", ".join(f"{name[1:]} ({key})" for name, key in sources if name[0] == "$" and name[1:] in env):
+        yield f"{target} gets the values of your variables: {names}"
+    if names := ", ".join(f"{name} ({key})" for name, key in sources if name[0] != "$"):
+        yield f"{target} gets these secrets: {names}"
+
+
+def _sources(own: JsonObject) -> Iterator[tuple[str, str]]:
+    """All that an entry takes from outside, as `sources_of` has it, each with the key that does."""
+    for key, value in own.items():
+        for label, text in value.items() if isinstance(value, dict) else [("", value)]:
+            for source in sources_of(text):
+                yield source, f"{key} {label}".strip()
+
+
 def data_of(plan: ImportPlan, *, written: bool, costs: MeasuredCosts | None) -> JsonObject:
     """The import as `--json` prints it."""
     taken = [
@@ -61,6 +105,7 @@ def data_of(plan: ImportPlan, *, written: bool, costs: MeasuredCosts | None) -> 
             "left_out": one.left_out,
             "pass_env": one.proposed(os.environ),
             "gets": one.sources_outside,
+            "alerts": [hide(line) for line in _alerts(one, os.environ)],
         }
         for one in plan.taken
     ]

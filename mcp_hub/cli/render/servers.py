@@ -94,13 +94,19 @@ def server_table(servers: Sequence[ServerInfo]) -> "Table":
 
 
 def described(own: JsonObject) -> str:
-    """The server on one line: its exact command, quoted as a shell would have it, or its URL and headers."""
+    """The server on one line: its exact command, quoted as a shell would have it, with its variables and its folder, or
+    its URL and all that is sent there.
+    """
     if "url" in own:
-        headers = " ".join(_settings(own.get("headers")))
-        return f"{own['url']} with {headers}" if headers else str(own["url"])
+        oauth = own.get("oauth")
+        login = {f"oauth.{name}": value for name, value in (oauth.items() if isinstance(oauth, dict) else ())}
+        login |= {"bearer": own["bearer"]} if "bearer" in own else {}
+        sent = " ".join([*_settings(own.get("headers")), *_settings(login)])
+        return f"{own['url']} with {sent}" if sent else str(own["url"])
     args = own.get("args")
     line = shlex.join([str(own.get("command")), *map(str, args if isinstance(args, list) else ())])
-    return " ".join([*_settings(own.get("env")), line])
+    folder = [f"(in {shlex.quote(str(own['cwd']))})"] if "cwd" in own else []
+    return " ".join([*_settings(own.get("env")), line, *folder])
 
 
 def _settings(values: object) -> list[str]:

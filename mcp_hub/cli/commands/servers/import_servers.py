@@ -18,7 +18,7 @@ from mcp_hub.cli.imports.costs import MeasuredCosts, measured
 from mcp_hub.cli.imports.found import FoundServers, of_clients, of_file
 from mcp_hub.cli.imports.plan import ImportPlan, planned
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.imports import data_of, print_costs, print_plan
+from mcp_hub.cli.render.imports import asked_variables, data_of, print_alerts, print_costs, print_plan
 from mcp_hub.cli.render.output import agrees, say
 from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets
 from mcp_hub.cli.servers_file.servers_file import ServersFile
@@ -38,6 +38,10 @@ from mcp_hub.errors import ConfigError
     "--count/--no-count", "counts", default=None,
     help="Start the imported servers once, to measure what their tools cost. Default: ask; with --yes, do it.",
 )  # fmt: skip
+@click.option(
+    "--variable", "agreed", metavar="NAME", multiple=True,
+    help="A variable of this shell that servers of a project's file may get. Repeatable.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @config_option
@@ -47,6 +51,7 @@ def import_servers(
     dry_run: bool,
     keyring: bool,
     counts: bool | None,
+    agreed: tuple[str, ...],
     as_json: bool,
     yes: bool,
     config: str | None,
@@ -64,10 +69,11 @@ def import_servers(
     plan = plan_of(sources, file, keyring=keyring)
     if not as_json:
         print_plan(plan)
+    is_strange = print_alerts(plan, os.environ)
     is_written = bool(plan.taken) and not dry_run
     costs = None
     if is_written:
-        confirm(f"Write {tables.plural(len(plan.taken), 'server')} to {file.path}?", yes=yes)
+        _confirm(plan, agreed, yes=yes, default=not is_strange)
         carry_out(plan)
         costs = _costs(plan) if counts or counts is None and _is_to_count(yes) else None
     if as_json:
@@ -76,6 +82,14 @@ def import_servers(
         print_costs(costs)
     if is_written and not as_json:
         tell_next(file, are_imported=True)
+
+
+def _confirm(plan: ImportPlan, agreed: Sequence[str], *, yes: bool, default: bool) -> None:
+    """Ends the command unless a person agrees: with `yes` also to each variable that is set here, by its name."""
+    if yes and (names := [name for name in asked_variables(plan, os.environ) if name not in agreed]):
+        options = " ".join(f"--variable {name}" for name in names)
+        fail("variable_not_agreed", f"The file asks for variables that are set here. To give them: {options}")
+    confirm(f"Write {tables.plural(len(plan.taken), 'server')} to {plan.file.path}?", yes=yes, default=default)
 
 
 def plan_of(sources: Sequence[str], file: ServersFile, *, keyring: bool = False) -> ImportPlan:

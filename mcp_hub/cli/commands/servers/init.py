@@ -10,7 +10,7 @@ from mcp_hub.cli.commands.servers.changed import end_with, report, tell_next
 from mcp_hub.cli.commands.servers.import_servers import carry_out, plan_of
 from mcp_hub.cli.imports.asked_inputs import is_anybody_there
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.imports import print_plan
+from mcp_hub.cli.render.imports import print_alerts, print_plan
 from mcp_hub.cli.render.output import agrees, answer, say
 from mcp_hub.cli.servers_file.servers_file import PutServer, ServersFile
 from mcp_hub.cli.setup import config_option, fail
@@ -42,6 +42,7 @@ def init(yes: bool, config: str | None) -> None:
     plan = plan_of((), file)
     if plan.taken:
         print_plan(plan)
+        print_alerts(plan, os.environ)
         if yes or agrees(f"Import {tables.plural(len(plan.taken), 'server')}?", default=True):
             carry_out(plan)
             tell_next(file, are_imported=True)

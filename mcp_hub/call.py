@@ -43,7 +43,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     as the client sent it. `takes_events`: its caller reads events, not messages. `result_tokens` are those above which
     its result is cut, 0 for never. `partials` is the form in which its client gets partial content as progress
     messages, if it does. `must_read`: it must not reach a tool that is not read-only. `people`
-    answer in place of its client, whose working directory is `directory`.
+    answer in place of its client, whose working directory is `directory`. `roots_changes` counts the changes of its
+    client's roots, of which its server hears before the call.
     """
 
     id: CallId
@@ -69,6 +70,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     must_read: bool = False
     people: People | None = None
     directory: str | None = None
+    roots_changes: int = 0
 
     def asks_client(self, method: str, params: RawJson) -> bool:
         """Whether a question of the call goes to its client; others are for `people`."""
@@ -184,6 +186,17 @@ class SentCall(Protocol):
         """The rest of `Upstream.call`. Raises as that does."""
 
 
+class CallerConnection(msgspec.Struct, frozen=True):
+    """The connection to a server that runs a caller's calls, where another one is listed for everybody.
+
+    Updates of resources are noted under `topic` in place of the server's name. `lists` are what this caller is to see,
+    None for the lists of everybody.
+    """
+
+    topic: str
+    lists: Snapshot | None = None
+
+
 class Upstream(Protocol):
     """Any tool source: a child process, a remote server, Python functions."""
 
@@ -206,6 +219,13 @@ class Upstream(Protocol):
     def snapshot(self) -> Snapshot | None:
         """The newest list; None if there never was one."""
 
+    def apart(self, call: Call) -> CallerConnection | None:
+        """The connection that runs calls of this caller, which it reads, lists and subscribes at, too.
+
+        None for the listed one.
+        """
+        return None
+
     def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
         """Reads the list of a kind again; None if its source announces changes, or lets it be kept for longer.
 
@@ -220,14 +240,15 @@ class Upstream(Protocol):
     def session_ended(self, session: str) -> None:
         """A handshake session is over; what was kept for it alone can go. Unknown ones are ignored."""
 
-    async def subscribe(self, uri: str) -> None:
-        """Takes a reference at once, then waits until updates of the resource are noted in `Changes`.
+    async def subscribe(self, uri: str, call: Call) -> None:
+        """Takes a reference at once, then waits until updates of the resource are noted in `Notices`.
 
-        `uri` is the source's own. Each call, also one that fails or is cancelled, needs an `unsubscribe`.
+        `uri` is the source's own, `call` is any one of the caller. Each of these, also one that fails or is cancelled,
+        needs an `unsubscribe` with a call of the same session.
         Raises `RpcError`: the source's error, `MethodNotFound` if it has no subscriptions, `UpstreamUnavailable`.
         """
 
-    def unsubscribe(self, uri: str) -> None:
+    def unsubscribe(self, uri: str, call: Call) -> None:
         """Gives a reference back; after the last one the source is unsubscribed as soon as possible."""
 
 

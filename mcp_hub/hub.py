@@ -24,7 +24,7 @@ from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.streams.stored import asked, own_name
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.apps.routing import AppRequests
-from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.catalog import Catalog, caller_lists
 from mcp_hub.catalog.costs.accounts import TokenAccounts
 from mcp_hub.catalog.discovery import definitions, meta_tools
 from mcp_hub.catalog.discovery.finding import ToolFinder, finding
@@ -45,7 +45,7 @@ from mcp_hub.protocol.rpc_errors import for_caller
 from mcp_hub.protocol.shape import tasks
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.sessions.stored import SessionStore
-from mcp_hub.sessions.subscriptions import SessionSubscriptions
+from mcp_hub.sessions.subscriptions import SessionSubscriptions, call_of
 from mcp_hub.types import HANDSHAKE, MODERN, OWN, ClientKind, Era, Kind, PartialForm, RawJson, RawObject, UpstreamStatus
 
 __all__ = [
@@ -116,7 +116,7 @@ class HubPort:
         self._upstreams = upstreams
         self.session_rules = session_rules
         self._pending_input = pending_input
-        self._subscriptions = SessionSubscriptions(upstreams)
+        self.subscriptions = SessionSubscriptions(upstreams, changes)
 
     def view(self, session: Session) -> CatalogView:
         """The view of the session's client: all that it is listed and can call."""
@@ -132,7 +132,8 @@ class HubPort:
             offer.renew(epoch)
         profile, client_kind = session.caller.profile, self.client_kind(session)
         is_settled = partial(self.catalog.is_settled, client_kind, came=offer.came)
-        view, deadline = self.catalog.exposed(profile, client_kind, offer.mode), client_kind.soft_deadline
+        lists, deadline = caller_lists(self._upstreams, call_of(session)), client_kind.soft_deadline
+        view = self.catalog.exposed(profile, client_kind, offer.mode, lists)
         facts = _Facts(
             self.changes.version,
             view,
@@ -246,11 +247,12 @@ class HubPort:
         """Where `find_tools` looks for the session, once a list could be answered."""
         profile = session.caller.profile
         await self.catalog.settled(self.client_kind(session), came=session.offer.came)
-        view, rules = self.catalog.view(profile).for_model, self.catalog.rules(profile)
+        lists = caller_lists(self._upstreams, call_of(session))
+        view, rules = self.catalog.view(profile, lists).for_model, self.catalog.rules(profile)
         renew(self._upstreams, rules.servers, Kind.TOOL)
         return ToolFinder(
             view=view,
-            search=partial(self.catalog.search, profile),
+            search=partial(self.catalog.search, profile, lists=lists),
             budget=self._most_tokens(session),
             servers=live(view, rules, self._upstreams),
             absent=absent(rules, self._upstreams),
@@ -320,7 +322,7 @@ class HubPort:
             await self.catalog.settled(self.client_kind(session), came=session.offer.came)
         server, own = self._origin(session, uri)
         try:
-            await self._subscriptions.add(session, (server, own), uri)
+            await self.subscriptions.add(session, (server, own), uri)
         except RpcError as error:
             raise for_caller(error, session.era, server, session.capabilities) from None
 
@@ -329,11 +331,11 @@ class HubPort:
         known = [origin for origin, name in session.subscriptions.items() if name == uri]
         origin = known[0] if known else self.view(session).resolve_uri(uri)
         if origin is not None:
-            self._subscriptions.remove(session, origin)
+            self.subscriptions.remove(session, origin)
 
     def end(self, session: Session) -> None:
         """The client is gone, and with it what it was subscribed to. Idempotent."""
-        self._subscriptions.clear(session)
+        self.subscriptions.clear(session)
         for upstream in self._upstreams.values():
             upstream.session_ended(session.id)
 
@@ -391,6 +393,7 @@ def _routed(
         must_read=meant.must_read,
         people=people,
         directory=session.caller.directory,
+        roots_changes=session.roots_changes,
     )
 
 

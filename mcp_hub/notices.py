@@ -152,3 +152,21 @@ class Notices:
         if self._event is not None:
             self._event.set()
             self._event = None
+
+
+class PartNotices(Notices):
+    """Those of a connection to a server beside the listed one. Its states and lists count here only.
+
+    What its callers are to hear goes to `whole`: updates under `topic`, and messages for a session.
+    """
+
+    def __init__(self, whole: Notices, topic: str) -> None:
+        super().__init__()
+        self._whole = whole
+        self._topic = topic
+
+    def note(self, origin: Origin, uri: str, params: bytes = b"{}") -> None:
+        self._whole.note((self._topic, origin[1]), uri, params)
+
+    def tell(self, session: str, frame: bytes) -> None:
+        self._whole.tell(session, frame)

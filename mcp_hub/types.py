@@ -142,7 +142,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """The lists of one server when they were last read: raw definitions in the upstream's own order.
 
     `warnings` say what is missing from the lists: pages that were cut off, a kind that could not be listed. `announced`
-    counts changes that the server announced and that these lists do not show.
+    counts changes that the server announced and that these lists do not show. `is_apart`: they are those of one caller,
+    whose connection lists something else than the one that everybody is listed.
     """
 
     server: str
@@ -153,6 +154,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     instructions: str | None = None
     warnings: tuple[str, ...] = ()
     announced: int = 0
+    is_apart: bool = False
 
 
 class Cause(NamedTuple):

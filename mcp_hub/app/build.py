@@ -305,7 +305,7 @@ def build(
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
     streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.take_up(row))
     documents = open_documents(settings, env, store)
-    seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way)
+    seen = Seen.of(kinds, loaded.path, records, lambda: registry.under_way, sources.client.meet)
     registry = _registry(settings, env, servers, streams, turn, seen.recent.ended if has_executors else None)
     durations, rules = time_limits(settings), _session_rules(settings, seen)
     catalog = _catalog(settings, servers, changes, approvals, owns_process=owns_process)

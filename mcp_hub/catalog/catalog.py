@@ -6,7 +6,7 @@ where the client is the hub's own, after the start.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
 import msgspec
@@ -38,7 +38,14 @@ _NOTHING: Final = ViewRules({}, shared=False, max_result_tokens=0)
 _MOST_LOGGED: Final = 20  # tools that are named in one line of the log
 _LONGEST_REASON: Final = 300  # characters of the reason why one was left out
 _LONGEST_PREFIX: Final = 256  # characters of an unknown name that are looked at
+_MOST_VIEWS: Final = 256  # views that are kept, beyond which those of single callers make room
 _MOST_GONE: Final = 1024  # profiles without rules that are remembered: sessions and streams may still have them
+
+CallerLists = tuple[Snapshot, ...]
+"""Lists of the caller's own connections, each in place of that of its server."""
+_Ids = tuple[int, ...]
+_View = tuple[CatalogView, CallerLists]
+_Key = TypeVar("_Key")
 
 
 class _FirstList(msgspec.Struct, frozen=True):
@@ -84,10 +91,10 @@ class Catalog:
         self._judged = judged
         self._verdict = Verdict()
         self._starting: tuple[str, ...] = ()
-        self._views: dict[str | None, CatalogView] = {}
+        self._views: dict[tuple[str | None, _Ids], _View] = {}
         self._names: dict[str | None, ExportedNames] = {}
         self._left_out: dict[str | None, set[Quarantined]] = {}
-        self._exposed: dict[tuple[str | None, ClientKind, Mode | None], CatalogView] = {}
+        self._exposed: dict[tuple[str | None, ClientKind, Mode | None, _Ids], _View] = {}
         self._modes: dict[tuple[str | None, ClientKind], Mode] = {}
         self._indexes = Indexes(aliases)
         self._remembered = Remembered()
@@ -109,22 +116,26 @@ class Catalog:
         """Goes up whenever something changed; see `wait_changed`."""
         return self._changes.version
 
-    def view(self, profile: str | None) -> CatalogView:
+    def view(self, profile: str | None, lists: CallerLists = ()) -> CatalogView:
         """All that a profile (None: everything) lets through, without the hub's own tools.
 
-        As all methods that take a profile, it raises `KeyError` for one that is not configured.
+        `lists` are those of the caller's own connections, in place of those that everybody is listed. Raises `KeyError`
+        for a profile that is not configured, as all methods that take one.
         """
         self._look()
-        view = self._views.get(profile)
-        if view is None:
+        built = self._views.get((profile, _ids(lists)))
+        if built is None:
             names = self._names.setdefault(profile, ExportedNames())
             rules, removed = self._rules[profile], names.removed
-            view = self._views[profile] = build(
-                self._snapshots, rules, self._remembered, self._verdict.held, removed, self._verdict.confirmed
-            )
-            names.note(view.tool_names(), profile)
-            self._note_left_out(profile, view)
-        return view
+            apart = {snapshot.server: snapshot for snapshot in lists}
+            snapshots = [apart.get(snapshot.server, snapshot) for snapshot in self._snapshots]
+            verdict = self._judged(snapshots) if lists else self._verdict
+            view = build(snapshots, rules, self._remembered, verdict.held, removed, verdict.confirmed)
+            built = _put(self._views, (profile, _ids(lists)), view, lists)
+            if not lists:
+                names.note(view.tool_names(), profile)
+                self._note_left_out(profile, view)
+        return built[0]
 
     def _note_left_out(self, profile: str | None, view: CatalogView) -> None:
         """Logs, once each, definitions that nobody is listed because they would break a client."""
@@ -139,15 +150,18 @@ class Catalog:
 
     search_tool = staticmethod(search_tool)
 
-    def exposed(self, profile: str | None, client: ClientKind, mode: Mode | None) -> CatalogView:
+    def exposed(
+        self, profile: str | None, client: ClientKind, mode: Mode | None, lists: CallerLists = ()
+    ) -> CatalogView:
         """The same as clients of this kind are listed it; `mode` None is what `auto` comes to now."""
         self._look()
-        view = self._exposed.get((profile, client, mode))
-        if view is None:
-            shown, rules, chosen = self.view(profile), self._rules[profile], mode or self.mode(profile, client)
+        key = profile, client, mode, _ids(lists)
+        built = self._exposed.get(key)
+        if built is None:
+            shown, rules, chosen = self.view(profile, lists), self._rules[profile], mode or self.mode(profile, client)
             view = exposed(shown, rules, client, chosen, is_partial=bool(self.starting(profile)))
-            self._exposed[profile, client, mode] = view
-        return view
+            built = _put(self._exposed, key, view, lists)
+        return built[0]
 
     def mode(self, profile: str | None, client: ClientKind) -> Mode:
         """The mode of exposure for a client that asks now for the first time."""
@@ -171,9 +185,11 @@ class Catalog:
         upstream = self._upstreams.get(server) if length else None
         return upstream.status() if upstream is not None and upstream.snapshot() is None else None
 
-    async def search(self, profile: str | None, query: str, limit: int, server: str | None = None) -> SearchAnswer:
+    async def search(
+        self, profile: str | None, query: str, limit: int, server: str | None = None, lists: CallerLists = ()
+    ) -> SearchAnswer:
         """The tools of the profile that fit the query."""
-        return await self._indexes.search(profile, self.view(profile).for_model, query, limit, server)
+        return await self._indexes.search(profile, self.view(profile, lists).for_model, query, limit, server)
 
     def rules(self, profile: str | None) -> ViewRules:
         return self._rules[profile]
@@ -199,15 +215,16 @@ class Catalog:
         What was read goes by the URI that it was asked for. A URI that nobody lists is remembered with its server; a
         hidden one is passed on, and reading it refused.
         """
+        view = self.view(profile, caller_lists(self._upstreams, call))
         asked = text(call.params, "uri", call.method) if "uri" in call.params else None
         own = asked if call.method == "resources/read" else None
 
         def exported(uri: str) -> str:
             if uri == own:
                 return call.exported_uri or uri
-            return self.view(profile).exported_uri(call.upstream, uri)
+            return view.exported_uri(call.upstream, uri)
 
-        done, resources = readdress(call.method, result, exported), self.view(profile).resources
+        done, resources = readdress(call.method, result, exported), view.resources
         if call.method != "skills/get" and (asked is None or not resources.is_of_skill(call.upstream, asked)):
             return done
         return of_skill(call.method, done, call.upstream, exported, lambda uri: resources.resolve(uri) is not None)
@@ -233,6 +250,24 @@ class Catalog:
     async def wait_changed(self, after: int) -> int:
         """The version of what the upstreams offer, as soon as it is above `after`."""
         return await self._changes.wait(after)
+
+
+def caller_lists(upstreams: Mapping[str, Upstream], call: Call) -> CallerLists:
+    """The lists of the connections that run this caller's calls, where they differ from those that all are listed."""
+    places = (upstream.apart(call) for upstream in upstreams.values())
+    return tuple(place.lists for place in places if place is not None and place.lists is not None)
+
+
+def _ids(lists: CallerLists) -> _Ids:
+    return tuple(map(id, lists))
+
+
+def _put(views: dict[_Key, _View], key: _Key, view: CatalogView, lists: CallerLists) -> _View:
+    """Keeps a view with the lists that it is of, so that no others get their ids; the oldest make room."""
+    if lists and len(views) >= _MOST_VIEWS:
+        views.pop(next((place for place, (_, of) in views.items() if of), key), None)
+    views[key] = view, lists
+    return views[key]
 
 
 def _is_awaited(upstream: Upstream) -> bool:

@@ -53,4 +53,4 @@ async def cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
 
 def open_for_many(loaded: Loaded, *, background: bool = False) -> AbstractAsyncContextManager[App]:
     """A hub for clients of both eras, and for workers."""
-    return open_app(loaded, os.environ, has_executors=True, client=ClientEra(), background=background)
+    return open_app(loaded, os.environ, has_executors=True, client=ClientEra(waits=background), background=background)

@@ -20,7 +20,7 @@ SUPERSET: Final[JsonObject] = {
 }
 """The capabilities for handshake servers of any version: all that some caller may be able to answer.
 
-Each question is checked against its own caller. No `listChanged`: one client's roots say nothing of the others'.
+Each question is checked against its own caller.
 """
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
@@ -47,7 +47,8 @@ class HubCapabilities(msgspec.Struct, frozen=True):
 
 
 WITHOUT_APPS: Final = HubCapabilities(
-    {**SUPERSET, "experimental": {STREAMS: {}}}, {"extensions": {TASKS: {}, STREAMS: {}, SKILLS: {}}}
+    {**SUPERSET, "roots": {"listChanged": True}, "experimental": {STREAMS: {}}},
+    {"extensions": {TASKS: {}, STREAMS: {}, SKILLS: {}}},
 )
 WITH_APPS: Final = HubCapabilities(
     {**WITHOUT_APPS.hello, "extensions": {APPS: APP_SETTINGS}},

@@ -15,6 +15,7 @@ from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import Kind, RawObject
 
 UPDATED: Final = "notifications/resources/updated"
+ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 CANCELLED: Final = "notifications/cancelled"
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"

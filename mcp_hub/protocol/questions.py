@@ -64,6 +64,16 @@ def can_answer(capabilities: JsonObject, version: str, method: str, params: RawJ
     return None if lack is None else f"the client did not declare {hide_head(lack, 100)}"
 
 
+def unasked(error: RpcError) -> str | None:
+    """The question that a server could not ask because its connection takes no requests; None for another error.
+
+    Source: `NoBackChannelError` of the Python SDK.
+    """
+    if error.raw is None or "no back-channel" not in error.message:
+        return None
+    return next((method for method in QUESTIONS if method in error.message), None)
+
+
 def for_version(method: str, params: RawJson, version: str, elicitation_id: str) -> RawJson:
     """The params of a question as a client of `version` has to get them; unknown members pass.
 

@@ -49,12 +49,17 @@ class SeenClient(msgspec.Struct):
 class ClientsSeen:
     """Finds the kind of a session's client by `kind_of`, and remembers that it came at the time `now`.
 
-    To be given to a hub in place of `kind_of`. `clock` is the hub's, in seconds.
+    To be given to a hub in place of `kind_of`. `clock` is the hub's, in seconds; `meet` gets the era of each client.
     """
 
     def __init__(
-        self, kind_of: Callable[[Session], ClientKind], now: Callable[[], float], clock: Callable[[], float]
+        self,
+        kind_of: Callable[[Session], ClientKind],
+        now: Callable[[], float],
+        clock: Callable[[], float],
+        meet: Callable[[Era], object] = lambda era: None,
     ) -> None:
+        self._meet = meet
         self._clock = clock
         self._came: OrderedDict[object, float] = OrderedDict()
         self._kind_of = kind_of
@@ -73,6 +78,7 @@ class ClientsSeen:
         client = self._clients.get(key)
         now = self._now()
         if client is None:
+            self._meet(session.era)
             version = _text(session.client_info.get("version"))
             client = self._clients[key] = SeenClient(name, version, session.era, session.caller, kind, now, now)
             client.session = ref(session) if is_lasting else None

@@ -81,7 +81,7 @@ class Session(msgspec.Struct, weakref=True):
     """One client in one era. `log_level` None: the client never asked (handshake) or wants none (modern).
 
     `subscriptions` holds resources by server and its own URI, with the URI that the client knows
-    (`SessionSubscriptions`).
+    (`SessionSubscriptions`). `roots_changes` counts the changes of its roots that the client has announced.
     """
 
     id: str
@@ -94,6 +94,11 @@ class Session(msgspec.Struct, weakref=True):
     subscriptions: dict[tuple[str, str], str] = msgspec.field(default_factory=dict)
     is_over: bool = False
     offer: ClientOffer = msgspec.field(default_factory=ClientOffer)
+    roots_changes: int = 0
+
+    def change_roots(self) -> None:
+        """The client has announced that its roots have changed."""
+        self.roots_changes += 1
 
     def set_log_level(self, level: str) -> None:
         """The client asked for messages of `level` and above."""

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from mcp_hub.call import Call, CallChannel
+from mcp_hub.call import Call, CallChannel, CallerConnection
 from mcp_hub.errors import HubRestarted, InvalidParams, MethodNotFound, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.types import Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
@@ -29,12 +29,16 @@ class LocalSource:
     def session_ended(self, session: str) -> None:
         """Ignored."""
 
-    async def subscribe(self, uri: str) -> None:
+    async def subscribe(self, uri: str, call: Call) -> None:
         """Raises `MethodNotFound`."""
         raise MethodNotFound(f'server "{self.name}" does not announce updates of resources.')
 
-    def unsubscribe(self, uri: str) -> None:
+    def unsubscribe(self, uri: str, call: Call) -> None:
         """Ignored."""
+
+    def apart(self, call: Call) -> CallerConnection | None:
+        """None: there is one source for all callers."""
+        return None
 
     def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
         """None: its lists are always of now."""
@@ -56,7 +60,7 @@ class DisabledUpstream(LocalSource):
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         raise self._disabled()
 
-    async def subscribe(self, uri: str) -> None:
+    async def subscribe(self, uri: str, call: Call) -> None:
         raise self._disabled()
 
     def status(self) -> UpstreamStatus:

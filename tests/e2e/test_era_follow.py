@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,14 +33,9 @@ def pids(journal: Path) -> list[int]:
     return [int(line) for line in journal.read_text().split()] if journal.exists() else []
 
 
-async def remembered(root: Path, *, compared: bool) -> None:
-    """Returns when the hub has written its lists; with `compared` those that it compared with the other era's."""
-
-    def are_written() -> bool:
-        files = (root / "state" / "lists").glob("*.json")
-        return any(not compared or json.loads(file.read_text())["kept"]["other"] for file in files)
-
-    await until(are_written)
+async def remembered(root: Path) -> None:
+    """Returns when the hub has written its lists."""
+    await until(lambda: any((root / "state" / "lists").glob("*.json")))
 
 
 def are_ready(client: StdioClient, count: int) -> bool:
@@ -64,47 +60,65 @@ async def test_a_question_of_an_sdk_server_reaches_a_handshake_client_over_stdio
         assert await client.close() == 0
 
 
-async def test_each_client_is_served_in_its_era_and_nothing_is_left_behind(tmp_path: Path) -> None:
+async def test_one_process_serves_clients_of_both_eras_and_asks_them(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     answers = Answers({"elicitation/create": form(name="Ann")})
     async with http_hub(config(journal), tmp_path) as hub:
-        async with connected(hub, HANDSHAKE, answers=answers) as old, connected(hub, MODERN) as new:
+        async with connected(hub, HANDSHAKE, answers=answers) as old, connected(hub, MODERN, answers=answers) as new:
             lists = [await peer.request("tools/list") for peer in (old, new)]
             assert lists[0].result["tools"] == lists[1].result["tools"]
-            assert (await old.call("asking_greet")).text == "hello Ann"
-            assert [await version_of(peer) for peer in (old, new, old)] == ["2025-11-25", "2026-07-28", "2025-11-25"]
+            for peer in (old, new):
+                assert (await peer.call("asking_greet")).text == "hello Ann"
+                assert await version_of(peer) == "2025-11-25"
             async with RestClient(hub) as rest:
                 called = (await rest.ask("POST", "/tools/asking_version/call", {"arguments": {}})).json()
                 assert called["result"]["content"][0]["text"] == "2025-11-25"
                 shown = (await rest.ask("GET", "/servers")).json()["servers"][0]
-                assert (shown["era"], shown["second"]["era"]) == (HANDSHAKE, MODERN)
-                assert [shown["pid"], shown["second"]["pid"]] == pids(journal)[1:]
+                assert shown["era"] == HANDSHAKE and "second" not in shown and shown["pid"] == pids(journal)[-1]
+    assert not any(map(is_alive, pids(journal)))
+
+
+async def test_a_second_process_is_for_the_questions_of_a_modern_one_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    answers = Answers({"elicitation/create": form(name="Ann")})
+    async with http_hub(config(journal), tmp_path) as hub:
+        async with connected(hub, MODERN) as new, AsyncExitStack() as stack:
+            assert await version_of(new) == "2026-07-28"
+            old = await stack.enter_async_context(connected(hub, HANDSHAKE, answers=answers))
+            assert await version_of(old) == "2026-07-28"
+            assert len(pids(journal)) == 1, "the probe needs no process of its own"
+            assert (await old.call("asking_greet")).text == "hello Ann"
+            assert [await version_of(peer) for peer in (old, new, old)] == ["2025-11-25", "2026-07-28", "2025-11-25"]
+            async with RestClient(hub) as rest:
+                shown = (await rest.ask("GET", "/servers")).json()["servers"][0]
+                assert (shown["era"], shown["second"]["era"]) == (MODERN, HANDSHAKE)
+                assert shown["second"]["reason"] == "for questions"
+                assert [shown["pid"], shown["second"]["pid"]] == pids(journal)
                 await rest.ask("POST", "/servers/asking/restart")
-            await until(lambda: not any(map(is_alive, pids(journal)[:3])))
-            assert [await version_of(peer) for peer in (old, new)] == ["2025-11-25", "2026-07-28"]
-            assert len(pids(journal)) == 5
+            await until(lambda: not any(map(is_alive, pids(journal)[:2])))
+            assert await version_of(new) == "2026-07-28"
     assert not any(map(is_alive, pids(journal)))
 
 
 @pytest.mark.parametrize(("first", "other"), [(HANDSHAKE, MODERN), (MODERN, HANDSHAKE)])
 @pytest.mark.first(1)
-async def test_hubs_of_clients_of_other_eras_list_the_same_bytes_and_come_to_need_one_process(
+async def test_hubs_of_clients_of_other_eras_list_the_same_bytes_and_need_one_process(
     tmp_path: Path, first: str, other: str
 ) -> None:
-    journal, lists = tmp_path / "journal", []
-    for era, processes in zip((first, other, other), (1, 2, 1), strict=True):
+    journal, lists, eras = tmp_path / "journal", [], []
+    for era in (first, other, other):
         before = len(pids(journal))
         async with stdio_hub(config(journal), tmp_path) as client, connected(client, era) as peer:
             if era == HANDSHAKE:
                 await client.initialize()
             lists.append((await peer.request("tools/list")).result["tools"])
             assert await version_of(peer) == ("2025-11-25" if era == HANDSHAKE else "2026-07-28")
-            # two: what the server lists in either era is compared
-            await until(partial(are_ready, client, processes))
-            await remembered(tmp_path, compared=processes == 2)
+            await until(partial(are_ready, client, 1))
+            await remembered(tmp_path)
             assert await client.close() == 0
-        probed = not lists[1:] and era == HANDSHAKE  # a process stays in the era of the probe
-        assert len(pids(journal)) - before == processes + probed
+        probed = era == HANDSHAKE and era not in eras  # a process stays in the era of the probe
+        eras.append(era)
+        assert len(pids(journal)) - before == 1 + probed
     assert all(one == lists[0] for one in lists)
 
 

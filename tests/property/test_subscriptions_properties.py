@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mcp_hub.call import Call
 from mcp_hub.errors import RpcError
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.sessions.subscriptions import SessionSubscriptions
@@ -83,7 +84,7 @@ class Clients:
     """Three sessions; one that has ended is followed by another."""
 
     def __init__(self, one: Following, era: Era, tasks: anyio.abc.TaskGroup) -> None:
-        self.subscriptions = SessionSubscriptions({"git": _Source(one)})
+        self.subscriptions = SessionSubscriptions({"git": _Source(one)}, one.changes)
         self.era = era
         self.tasks = tasks
         self.sessions = [self.fresh() for _ in range(3)]
@@ -127,10 +128,10 @@ class _Source(IdleUpstream):
         super().__init__("git")
         self._one = one
 
-    async def subscribe(self, uri: str) -> None:
+    async def subscribe(self, uri: str, call: Call) -> None:
         await self._one.subscribe(uri)
 
-    def unsubscribe(self, uri: str) -> None:
+    def unsubscribe(self, uri: str, call: Call) -> None:
         self._one.release(uri)
 
 

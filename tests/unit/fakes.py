@@ -98,10 +98,10 @@ class IdleUpstream(Upstream):
     def session_ended(self, session: str) -> None:
         """Nothing here belongs to a session."""
 
-    async def subscribe(self, uri: str) -> None:
+    async def subscribe(self, uri: str, call: Call) -> None:
         raise MethodNotFound("resources/subscribe")
 
-    def unsubscribe(self, uri: str) -> None:
+    def unsubscribe(self, uri: str, call: Call) -> None:
         """There was nothing to subscribe to."""
 
 

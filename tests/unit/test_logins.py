@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import msgspec
 import pytest
 
 from mcp_hub.app import logins
@@ -15,7 +16,7 @@ from mcp_hub.app.build import App, open_app
 from mcp_hub.app.logins import client_of, grant_store
 from mcp_hub.config.load.load import Loaded, parse
 from mcp_hub.errors import HttpRefused, UpstreamUnavailable
-from mcp_hub.types import UpstreamState
+from mcp_hub.types import Era, UpstreamState
 from mcp_hub.upstreams.auth.grants import ClientRegistration, Grant
 from mcp_hub.upstreams.auth.login import log_in, log_out
 from mcp_hub.upstreams.supervision import lifecycle
@@ -73,7 +74,7 @@ class Hub:
 
     async def call(self) -> None:
         with anyio.fail_after(WAIT):
-            await self.far.call(call(), Recorder())
+            await self.far.call(msgspec.structs.replace(call(), era=Era.HANDSHAKE), Recorder())
 
 
 @asynccontextmanager

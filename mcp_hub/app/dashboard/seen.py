@@ -13,7 +13,7 @@ from mcp_hub.clock import SystemClock, wall_time
 from mcp_hub.sessions.clients_seen import ClientsSeen
 from mcp_hub.sessions.session import Session
 from mcp_hub.stores.keyed_files import KeyedFiles
-from mcp_hub.types import ClientKind
+from mcp_hub.types import ClientKind, Era
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -32,7 +32,11 @@ class Seen(msgspec.Struct, frozen=True):
         config: Path,
         records: KeyedFiles,
         under_way: Callable[[], Iterable[CallRecord]],
+        meet: Callable[[Era], object],
     ) -> Self:
-        """Nobody has come yet. `kinds` finds the kind of a client, `under_way` are the calls that run."""
-        clients = ClientsSeen(kinds, wall_time, SystemClock().now)
+        """Nobody has come yet. `kinds` finds the kind of a client, `under_way` are the calls that run.
+
+        `meet` gets the era of each client that comes.
+        """
+        clients = ClientsSeen(kinds, wall_time, SystemClock().now, meet)
         return cls(clients, RecentCalls(clients), Operators(under_way), config, records)

@@ -110,13 +110,19 @@ class Approvals:
         self._changes.bump()
 
     def judged(self, snapshots: Iterable[Snapshot]) -> Verdict:
-        """The verdict on what these servers list."""
+        """The verdict on what these servers list; the lists of one caller are compared, and not recorded."""
         held: dict[Origin, UnapprovedTool] = {}
         confirmed: set[Origin] = set()
         for snapshot in snapshots:
             name = snapshot.server
             server = self._server(name)
             if server is None:
+                continue
+            if snapshot.is_apart:
+                self._load(server)
+                found = server.judged_apart(snapshot, self._now())
+                held |= {(name, tool): own for tool, own in found.items() if own.is_held}
+                confirmed |= {(name, tool) for tool in server.confirmed if name in self._confirms and tool not in found}
                 continue
             if server.snapshot is not snapshot:
                 server.snapshot = snapshot
@@ -296,8 +302,8 @@ class _Server:
         """Compares the list with the record; says so if there is something new to say."""
         before, offered = self.findings, {} if self.snapshot is None else _offered(self.snapshot, self.record)
         if self.is_unreadable:
-            held, names = self.policy == "block", {} if self.snapshot is None else pinned_texts(self.snapshot)
-            self.findings = {name: UnapprovedTool(self.name, name, "unreadable", is_held=held) for name in names}
+            names = {} if self.snapshot is None else pinned_texts(self.snapshot)
+            self.findings = {name: self._unreadable(name) for name in names}
         else:
             kinds = () if self.snapshot is None or not offered else compared_kinds(self.snapshot)
             after = seen(self.record, offered, self.policy, now, kinds)
@@ -324,10 +330,20 @@ class _Server:
         pin = None if self.is_unreadable else self.record.tools.get(pin_name(Kind.TOOL, own.key))
         return pin is not None and pin.confirms(fingerprint(pinned(Kind.TOOL, own.as_sent), pin))
 
+    def judged_apart(self, snapshot: Snapshot, now: float) -> dict[str, UnapprovedTool]:
+        """The findings for all that another process lists."""
+        if self.is_unreadable:
+            return {name: self._unreadable(name) for name in pinned_texts(snapshot)}
+        offered = _offered(snapshot, self.record)
+        return findings_of(self.name, seen(self.record, offered, self.policy, now), offered, self.policy)
+
+    def _unreadable(self, name: str) -> UnapprovedTool:
+        return UnapprovedTool(self.name, name, "unreadable", is_held=self.policy == "block")
+
     def judged(self, name: str, snapshot: Snapshot, now: float) -> UnapprovedTool | None:
         """The finding for a tool or a prompt as another process lists it."""
         if self.is_unreadable:
-            return UnapprovedTool(self.name, name, "unreadable", is_held=self.policy == "block")
+            return self._unreadable(name)
         listed = {key: fields for key, fields in pinned_texts(snapshot).items() if key == name}
         offered = {key: fingerprint(fields, self.record.tools.get(key)) for key, fields in listed.items()}
         return findings_of(self.name, seen(self.record, offered, self.policy, now), offered, self.policy).get(name)

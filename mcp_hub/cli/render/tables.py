@@ -130,9 +130,14 @@ def last_lines(status: UpstreamStatus) -> list[str]:
 
 
 def protocol(status: UpstreamStatus) -> str:
-    """`2025-11-25 (handshake)`, of both connections if there are two; Python functions have an era but no version."""
+    """`2025-11-25 (handshake)`; of a second connection also why there is one. Python functions have no version."""
     both = [own for own in (status, status.second) if own is not None and own.era is not None]
-    return ", ".join(f"{own.version} ({own.era})" if own.version else str(own.era) for own in both)
+    return ", ".join(f"{own.version} ({_era(own, status)})" if own.version else str(own.era) for own in both)
+
+
+def _era(own: UpstreamStatus, first: UpstreamStatus) -> str:
+    is_explained = own is first.second and own.reason and own.state is UpstreamState.READY
+    return f"{own.era} {own.reason}" if is_explained else str(own.era)
 
 
 def reasons(statuses: Sequence[UpstreamStatus]) -> list[tuple[str, str]]:

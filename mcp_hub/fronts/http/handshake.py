@@ -28,7 +28,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.batches import BATCHING, messages
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset, id_key, raw_object, result_frame
-from mcp_hub.protocol.notifications import given_reason
+from mcp_hub.protocol.notifications import ROOTS_CHANGED, given_reason
 from mcp_hub.protocol.rpc_errors import HEADER_MISMATCH
 from mcp_hub.sessions.session import Caller, Session, Sessions
 from mcp_hub.sessions.stored import ChangedElsewhere, StoredSession
@@ -107,6 +107,8 @@ class HandshakeHttp:
             return
         if request.message.method == "notifications/cancelled":
             await self._cancelled(client, request)
+        elif request.message.method == ROOTS_CHANGED:
+            client.session.change_roots()
         elif request.message.method is Unset:
             if not client.asking.take(request.message) and self._hub.durable.is_shared:
                 await self._pass_on(client, request.message)

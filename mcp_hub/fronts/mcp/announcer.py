@@ -71,7 +71,7 @@ class Announcer:
     def _updated(self) -> Iterator[bytes]:
         noted = self._place[1]
         for origin, known in self._session.subscriptions.items():
-            for uri, params in self._hub.changes.notices(origin, noted):
+            for uri, params in self._hub.subscriptions.updates(self._session, origin, noted):
                 if (shown := self._shown(origin, known, uri)) is not None:
                     yield notification_frame(UPDATED, self._readdressed(shown, params))
 

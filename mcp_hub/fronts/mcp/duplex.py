@@ -28,7 +28,7 @@ from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc import batches, envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, raw_object
 from mcp_hub.protocol.meta import RequestMeta, take_params
-from mcp_hub.protocol.notifications import given_reason
+from mcp_hub.protocol.notifications import ROOTS_CHANGED, given_reason
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era, RawJson
@@ -259,6 +259,8 @@ class Duplex:
         self._refuse(None if is_open else id_, error)
 
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
+        if message.method == ROOTS_CHANGED and self._session is not None:
+            self._session.change_roots()
         if message.method != "notifications/cancelled":
             return
         params = raw_object(message.params) or {}

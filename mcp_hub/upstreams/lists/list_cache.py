@@ -35,16 +35,12 @@ _OURS: Final = re.compile(r"[0-9a-f]{32}\.json(\.[0-9a-f]{16})?")
 
 
 class CachedList(msgspec.Struct, frozen=True):
-    """The lists of a server, its version and `serverInfo`, and when they were read (Unix seconds).
-
-    `other` identifies what it listed in its other era before.
-    """
+    """The lists of a server, its version and `serverInfo`, and when they were read (Unix seconds)."""
 
     snapshot: Snapshot
     version: str
     server_info: JsonObject
     at: float
-    other: str | None = None
 
     @property
     def era(self) -> Era:

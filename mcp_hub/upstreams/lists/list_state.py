@@ -20,6 +20,7 @@ from mcp_hub.protocol.kinds import KINDS
 from mcp_hub.types import CacheHint, Kind, Snapshot
 from mcp_hub.upstreams.lists.list_cache import CachedList, ListFile
 from mcp_hub.upstreams.lists.list_reader import Listed, ListLimits, list_kinds, prepared
+from mcp_hub.upstreams.lists.list_union import settled
 from mcp_hub.upstreams.lists.pacing import Doubt, ListAges, Pacer
 from mcp_hub.upstreams.peer.peer import Peer
 
@@ -55,22 +56,14 @@ class _Reads(msgspec.Struct):
 class ListState:
     """The lists of one server. They outlive the hub in `file`, whose content is offered from the beginning.
 
-    `other` identifies what the server lists in its other era now, None if that is not known.
+    A definition that says the same as the last one of its name keeps its bytes, in whatever era it is read.
     """
 
-    def __init__(
-        self,
-        name: str,
-        limits: ListLimits,
-        changes: Notices,
-        file: ListFile | None = None,
-        other: Callable[[], str | None] = lambda: None,
-    ) -> None:
+    def __init__(self, name: str, limits: ListLimits, changes: Notices, file: ListFile | None = None) -> None:
         self.name = name
         self._limits = limits
         self._changes = changes
         self._file = file
-        self._other = other
         self._is_unwritten = anyio.Event()
         self._reads = _Reads()
         self.last: CachedList | None = None
@@ -86,6 +79,11 @@ class ListState:
         """These lists stand until others are read."""
         if last is not None:
             self.last, self.snapshot = last, last.snapshot
+
+    @property
+    def fresh(self) -> Snapshot | None:
+        """The lists as this hub has read them, None if only an earlier one did."""
+        return self.snapshot if self.is_fresh else None
 
     @property
     def unsteady(self) -> tuple[str, ...]:
@@ -121,9 +119,6 @@ class ListState:
 
         Those that are `aged` stay as they are if nothing of them is new.
         """
-        other = self._other() if kinds == set(Kind) else None
-        if other is None and self.last is not None:
-            other = self.last.other
         began = anyio.current_time()
         found = await list_kinds(peer, kinds, self._limits, silence)
         read = {kind for kind, listed in found.items() if not listed.is_late}
@@ -131,14 +126,12 @@ class ListState:
             same = await self._without_news(found, aged & read)
             if same != kinds:
                 fresh = {kind: listed for kind, listed in found.items() if kind not in same}
-                await self._merge(peer, kinds - same, fresh, other)
+                await self._merge(peer, kinds - same, fresh)
             elif self.last is not None:
                 self.inherit(replace(self.last, at=wall_time()))
         self._reads.at.update(dict.fromkeys(read, began))
         for kind in read - aged:
             self._reads.ages.taken(kind, began)
-        if kinds == set(Kind) and self._other() not in (None, other):  # it listed something new meanwhile
-            peer.list_changes.announce(Kind)
 
     def refresh(self, peer: Peer, kind: Kind) -> Callable[[], Awaitable[None]] | None:
         """Reads a list that is older than the server lets it be kept; None if it is not, or there is none."""
@@ -155,11 +148,11 @@ class ListState:
                 with suppress(StartFailed):
                     await self.read(peer, {kind}, _REFRESH)
 
-    async def _merge(self, peer: Peer, kinds: set[Kind], found: dict[Kind, Listed], other: str | None) -> None:
+    async def _merge(self, peer: Peer, kinds: set[Kind], found: dict[Kind, Listed]) -> None:
         """Puts the lists that were read in the place of those that were known."""
         if late := {kind for kind, listed in found.items() if listed.is_late}:
             peer.list_changes.announce(late)
-        lists = {kind: tuple(listed.raws) for kind, listed in found.items()}
+        lists = await self._settled({kind: tuple(listed.raws) for kind, listed in found.items()})
         hints = {kind: listed.hint for kind, listed in found.items()}
         warnings = tuple(f"{kind.value}s: {text}" for kind, listed in found.items() for text in listed.warnings)
         if (old := self.snapshot) is not None:
@@ -173,7 +166,7 @@ class ListState:
         await prepared(fresh, self._limits)
         if Kind.TOOL in lists:
             peer.tasks.learn(info.capabilities, lists[Kind.TOOL])
-        self.inherit(CachedList(fresh if fresh != old else old, info.version, info.server_info, wall_time(), other))
+        self.inherit(CachedList(fresh if fresh != old else old, info.version, info.server_info, wall_time()))
         is_own = self.is_fresh and not self._reads.is_heard
         self.is_fresh, self._reads.is_heard = True, False
         self._is_unwritten.set()
@@ -196,6 +189,18 @@ class ListState:
             if self._reads.ages.judge(kind, *contents, now, is_urgent=is_urgent) != "news":
                 same.add(kind)
         return same
+
+    async def _settled(self, lists: dict[Kind, tuple[bytes, ...]]) -> dict[Kind, tuple[bytes, ...]]:
+        """The lists with the bytes that are known of what they say."""
+        before = {} if self.snapshot is None else self.snapshot.lists
+        if all(before.get(kind, raws) == raws for kind, raws in lists.items()):
+            return lists
+
+        def settle() -> dict[Kind, tuple[bytes, ...]]:
+            return {kind: settled(kind, before.get(kind, ()), raws) for kind, raws in lists.items()}
+
+        is_long = sum(map(len, lists.values())) >= self._limits.long
+        return await anyio.to_thread.run_sync(settle, abandon_on_cancel=True) if is_long else settle()
 
     async def follow(self, peer: Peer, patience: float) -> None:
         """Reads the lists that the server announces as changed, each time within `patience` seconds, until the end.

@@ -6,7 +6,7 @@ a log message may also go to every session that asked for its level, if all call
 HTTP one that comes within a second after the last call belongs to its session, if no other one called meanwhile.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -27,6 +27,8 @@ from mcp_hub.wire.base import Pending
 _MOST_LOGGED: Final = 64
 """Log messages that came as events and are remembered until they come as messages; the oldest makes room."""
 
+_MOST_ROOTS: Final = 1024
+"""Sessions whose changes of roots are remembered; the one that called least lately makes room."""
 
 _LATE: Final = 1.0
 """Seconds after the answer of a call in which its log messages may come, as on a stream of their own over HTTP."""
@@ -76,6 +78,7 @@ class Callers:
         self._abandoned = AbandonedCalls()
         self._logs = ServerLogs()
         self._logged: deque[tuple[int, object]] = deque(maxlen=_MOST_LOGGED)
+        self._roots: OrderedDict[str, int] = OrderedDict()
 
     def report_to(self, logs: ServerLogs) -> None:
         """From now on log messages are counted there and go by the rule there."""
@@ -106,6 +109,14 @@ class Callers:
     def answered(self, id_: int) -> None:
         """A call that was given up has been answered after all."""
         self._abandoned.answered(id_)
+
+    def has_new_roots(self, call: Call) -> bool:
+        """Whether the roots of a caller have changed since its last call here."""
+        is_new = self._roots.pop(call.session, 0) != call.roots_changes
+        self._roots[call.session] = call.roots_changes
+        if len(self._roots) > _MOST_ROOTS:
+            self._roots.popitem(last=False)
+        return is_new
 
     def late_listener(self, level: str) -> str | None:
         """The session that a log message of this level is for which comes just after a call; None if nobody's.

@@ -19,7 +19,6 @@ log = get_logger(__name__)
 
 _ASKS: Final = " asks"
 _ERAS: Final = " eras"
-_LISTED: Final = " listed"
 _NEEDED: Final = " needed"
 _SOFTWARE: Final = " software"
 _DOUBTED: Final = " doubted"
@@ -96,7 +95,7 @@ class EraCache:
         self._put(key + _ERAS, str(self.known(key).found(era, speaks=speaks)))
 
     def forget(self, key: str) -> None:
-        """Nothing is known of the eras of a server any more; that of its lists stays."""
+        """Nothing is known of the eras of a server any more."""
         if key + _ERAS in self._load():
             self._put(key + _ERAS, None)
 
@@ -113,15 +112,12 @@ class EraCache:
         self._put(key + _DOUBTED, None)
         return is_doubted
 
-    def listed(self, key: str) -> Era | None:
-        """The era that the lists of a server come from."""
-        return _era(self._load().get(key + _LISTED))
-
-    def put_listed(self, key: str, era: Era) -> None:
-        self._put(key + _LISTED, era.value)
+    def called(self, key: str) -> Era | None:
+        """The era in which this hub has called a server last."""
+        return self._needed.get(key)
 
     def needed(self, key: str) -> Era | None:
-        """The era in which a server was called last."""
+        """The era in which a server was called last, by this hub or an earlier one."""
         return self._needed.get(key) or _era(self._load().get(key + _NEEDED))
 
     def need(self, key: str, era: Era) -> None:

@@ -24,7 +24,7 @@ from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
 from mcp_hub.protocol.meta import PROGRESS_TOKEN, modern_meta
-from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, UPDATED, list_changed
+from mcp_hub.protocol.notifications import ACKNOWLEDGED, CANCELLED, ROOTS_CHANGED, UPDATED, list_changed
 from mcp_hub.protocol.questions import QUESTIONS, may_ask
 from mcp_hub.protocol.shape.produced import of_server
 from mcp_hub.protocol.shape.results import begins, is_complete
@@ -203,7 +203,9 @@ class Peer(WireHandler):
         return is_open and not (self.tasks.required and self.tasks.needs_task(call))
 
     def begin(self, call: Call, channel: CallChannel, headers: Mapping[str, str] | None = None) -> Pending:
-        """Sends the request of a call. Raises `WireClosed`."""
+        """Sends the request of a call, behind the news that its caller's roots have changed. Raises `WireClosed`."""
+        if call.roots_changes and self.info.era is HANDSHAKE and self.callers.has_new_roots(call):
+            self.wire.send(envelope.notification_frame(ROOTS_CHANGED))
         return self.wire.request(call.method, partial(self._params, call), (call, channel), headers)
 
     def result(self, pending: Pending) -> Completed | None:

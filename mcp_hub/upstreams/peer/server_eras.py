@@ -1,4 +1,4 @@
-"""The era of the next connection to a server that speaks both: that of its callers."""
+"""The era of the next connection to a server that speaks both: that of its first caller."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 import anyio
 import msgspec
 
-from mcp_hub.types import HANDSHAKE, MODERN, Era
+from mcp_hub.types import MODERN, Era
 from mcp_hub.upstreams.peer.era_cache import EraCache, KnownEras
 from mcp_hub.upstreams.peer.negotiation import Terms
 from mcp_hub.upstreams.peer.state import PeerInfo
@@ -16,24 +16,32 @@ _FIRST_WORD: Final = 1.0
 
 
 class ClientEra:
-    """The era of the client that a hub is for, if it is for one; `waits` until that client has spoken."""
+    """The era of the first client of a hub. `waits`: it is about to speak, and the hub may wait for it."""
 
     def __init__(self, era: Era | None = None, *, waits: bool = False) -> None:
         self._era = era
+        self._waits = waits
         self._has_spoken = anyio.Event()
-        if not waits:
+        if era is not None:
             self._has_spoken.set()
 
     def meet(self, era: Era) -> None:
-        """The client has sent a request of this era."""
-        self._era = era
-        self._has_spoken.set()
+        """A client has sent a request of this era."""
+        if self._era is None:
+            self._era = era
+            self._has_spoken.set()
 
     async def known(self) -> Era | None:
-        """None if there is not one client, or it is silent."""
-        if not self._has_spoken.is_set():
+        """None if nobody has spoken yet, or the one who is about to speak is silent."""
+        if self._waits and not self._has_spoken.is_set():
             with anyio.move_on_after(_FIRST_WORD):
                 await self._has_spoken.wait()
+        return self._era
+
+    async def first(self) -> Era:
+        """As soon as a client has spoken."""
+        await self._has_spoken.wait()
+        assert self._era is not None
         return self._era
 
 
@@ -53,13 +61,8 @@ class ServerEras(msgspec.Struct, frozen=True):
         known = self.cache.known(self.key)
         return KnownEras(known.speaks | self.guesses, known.refuses - self.guesses) if self.guesses else known
 
-    def listed(self, last: Era | None) -> Era | None:
-        """The era that the lists of the server come from, if that is settled; `last` is that of the known lists."""
-        return self.cache.listed(self.key) or last
-
-    def list_from(self, info: PeerInfo) -> None:
-        """From now on the lists come from this era: they always did, or the server no longer speaks the other one."""
-        self.cache.put_listed(self.key, info.era)
+    def see(self, info: PeerInfo) -> None:
+        """The server names itself and its version."""
         self.cache.see(self.key, " ".join(str(info.server_info.get(key, "")) for key in ("name", "version")))
 
     def need(self, era: Era) -> None:
@@ -102,8 +105,12 @@ class ServerEras(msgspec.Struct, frozen=True):
         return Terms(only, known, wish.era, self.learn)
 
     async def first(self) -> Era:
-        """The era to begin with: that of the hub's client, else the one last needed, else the handshake era."""
-        return await self.client.known() or self.cache.needed(self.key) or HANDSHAKE
+        """The era of the next connection: that of the last caller, else of the hub's first client.
+
+        Where there is neither it is that of the last caller of an earlier hub, else the modern one, in which the server
+        answers the probe: it costs no other process.
+        """
+        return self.cache.called(self.key) or await self.client.known() or self.cache.needed(self.key) or MODERN
 
 
 class EraWish(msgspec.Struct, frozen=True):

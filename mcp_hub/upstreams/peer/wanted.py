@@ -7,6 +7,7 @@ from collections import Counter
 
 import anyio
 
+from mcp_hub.call import Call
 from mcp_hub.errors import RpcError
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
@@ -40,25 +41,37 @@ class WantedResources:
         self._server = server
         self._changes = changes
         self.wanted: Counter[str] = Counter()
+        self._calls: dict[tuple[str, str], list[Call]] = {}
         self.watched: set[str] = set()
         self._attempts: dict[str, SubscribeAttempt] = {}
         self._missed: set[str] = set()
         self._touched: set[str] = set()
         self._news = anyio.Event()
 
-    def want(self, uri: str) -> None:
-        """Takes a reference, which `release` gives back."""
+    @property
+    def references(self) -> tuple[tuple[str, Call], ...]:
+        """Each reference: the resource, and a call of the session that wants it."""
+        return tuple((uri, call) for (uri, _), calls in self._calls.items() for call in calls)
+
+    def want(self, uri: str, call: Call) -> None:
+        """Takes a reference for the session of `call`, which `release` gives back."""
+        self._calls.setdefault((uri, call.session), []).append(call)
         self.wanted[uri] += 1
 
-    def release(self, uri: str) -> None:
-        """Gives a reference back; after the last one the subscription ends. An unknown reference is ignored."""
-        if uri not in self.wanted:  # it was taken before the server was disabled for a while
-            return
+    def release(self, uri: str, session: str) -> bool:
+        """Gives a reference of the session back; after the last one the subscription ends. False without one."""
+        calls = self._calls.get((uri, session))
+        if calls is None:  # it was taken before the server was disabled for a while
+            return False
+        calls.pop()
+        if not calls:
+            del self._calls[uri, session]
         self.wanted[uri] -= 1
         if not self.wanted[uri]:
             del self.wanted[uri]
             self._missed.discard(uri)
             self._touch(uri)
+        return True
 
     def attempt(self, uri: str) -> SubscribeAttempt:
         """Has the resource tried, unless that is under way."""

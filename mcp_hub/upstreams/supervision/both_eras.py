@@ -1,13 +1,10 @@
-"""`era: follow`: a server that speaks both eras is called in its caller's, over two connections if need be.
+"""`era: follow`: a server that speaks both eras has one connection for all callers, in the era of the first one.
 
-The *listed* connection has the era that the lists of this server come from, always the same one. The other one is made
-when a caller of its era comes. Each is stopped when it was idle for long while callers have needed the other one: one
-client costs one process, also if it is not of the listed era. The lists are then those of the last time, unless the
-other connection lists something else than it did at that time: then the listed one is started to be read again.
-Skills belong to the modern era, so their list is that of the modern connection.
+The hub translates for callers of the other era. A second connection is made only for what the first one cannot do: in
+the modern era, questions of servers that ask over a handshake connection only, as those built with the official SDK do;
+in the handshake era, skills.
 """
 
-import hashlib
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -15,23 +12,26 @@ from functools import partial
 from typing import Final, Self
 
 import anyio
-import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Gate, SentCall
 from mcp_hub.clock import Clock
-from mcp_hub.errors import UpstreamUnavailable
+from mcp_hub.errors import RpcError, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.capabilities import SKILLS
-from mcp_hub.types import HANDSHAKE, MODERN, Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.protocol.eras import SKILL_METHODS
+from mcp_hub.protocol.questions import unasked
+from mcp_hub.types import HANDSHAKE, MODERN, Cause, Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.lists.list_cache import ListFile
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras
 from mcp_hub.upstreams.peer.tasks import taken_up
 from mcp_hub.upstreams.supervision import lifecycle
 from mcp_hub.upstreams.supervision.connection import Connection
+from mcp_hub.upstreams.supervision.divided import Divided, SideConnection
+from mcp_hub.upstreams.supervision.lifecycle import Life
 from mcp_hub.upstreams.supervision.managed_upstream import Handover, ManagedUpstream
 from mcp_hub.upstreams.supervision.supervisor import NOT_STARTED, SupervisorRules
 
@@ -39,16 +39,20 @@ log = get_logger(__name__)
 
 Connect = Callable[[EraWish], Connection]
 _IDLE: Final = 600.0
-"""Seconds after which a connection is closed that nobody has used, while the other one was."""
+"""Seconds without a call after which the second connection is closed."""
 
 _MODERN_START: Final = 10.0
 """Seconds that a list of skills waits for a modern connection that is made for it."""
 
 _LEFT: Final = (UpstreamState.STARTING, UpstreamState.READY, UpstreamState.DRAINING)
+_SECOND: Final = "second"
+_OTHER_ERA: Final = Cause("restarted", "its first caller speaks the other era of the protocol")
+_FOR: Final = {HANDSHAKE: "for questions", MODERN: "for skills"}
+"""Why there is a second connection, by its era."""
 
 
-class BothEras(ManagedUpstream):
-    """The listed connection of a server, and the one of the other era."""
+class BothEras(Divided):
+    """The connection in the era of the first caller, and a second one for what takes the other era."""
 
     def __init__(
         self,
@@ -63,106 +67,127 @@ class BothEras(ManagedUpstream):
         lists: ListFile | None = None,
         gate: Gate | None = None,
     ) -> None:
-        asks, is_modern = eras.is_interactive, eras.listed(None) is MODERN  # it asks in the handshake era only
         super().__init__(
-            name, partial(connect, EraWish(self._listed_era)), rules, clock=clock, changes=changes, jitter=jitter,
-            lists=lists, takes_turns=asks and not is_modern, gate=gate, other_lists=self._lists_of_other,
+            name, partial(connect, EraWish(eras.first)), rules, clock=clock, changes=changes, jitter=jitter,
+            lists=lists, gate=gate,
         )  # fmt: skip
         self._eras = eras
-        self._whole_rules = rules
-        self._needed: Era | None = None  # the era of the last caller, or of the one who is expected
-        self._way: tuple[Era | None, bool] = None, False  # of the last call: its era, and whether it was for the other
-        self._other_changes = Notices()
-        self._with_skills: tuple[Snapshot, Snapshot, Snapshot] | None = None  # the lists, those of the other, and both
-        self._announced = 0  # changes of what the other connection lists, while it is up
-        self._other = ManagedUpstream(
-            name, partial(connect, EraWish(self._other_era, is_only=True)), _spare(rules), clock=clock,
-            changes=self._other_changes, jitter=jitter, takes_turns=asks and is_modern,
-            gate=None if gate is None else self._check_listed, starts=False, logs=self._logs,
+        self._last: Era | None = None  # of the last caller
+        self._home: Era | None = None  # of the connection, or of the last one
+        self._is_split = False  # whether some callers or requests may need the second connection
+        self._with_skills: tuple[Snapshot, Snapshot, Snapshot] | None = None  # the lists, the others, and both
+        second = ManagedUpstream(
+            name, partial(connect, EraWish(self._second_era, is_only=True)), _spare(rules), clock=clock,
+            changes=self._notices(_SECOND), jitter=jitter, gate=gate, starts=False, logs=self._logs,
         )  # fmt: skip
+        self._second = SideConnection(second)
+
+    @property
+    def _other(self) -> ManagedUpstream:
+        return self._second.supervisor
 
     # -- eras ---------------------------------------------------------------------------------------------------
 
-    @property
-    def _listed(self) -> Era | None:
-        """The era of the lists, as far as it is known yet."""
-        return self._connected.info.era if self._connected is not None else self._eras.listed(self._last_era)
+    async def _second_era(self) -> Era:
+        return HANDSHAKE if self._home is MODERN else MODERN
+
+    def _on_ready(self, peer: Peer) -> None:
+        super()._on_ready(peer)
+        if peer.info.era is not self._home:
+            self._home = peer.info.era
+            self._other._order(lifecycle.resting(Life(restarts=self._other._life.restarts), NOT_STARTED), _OTHER_ERA)
+        if not self._other._lists.is_fresh:
+            self._other._lists.inherit(self._lists.last)
+        self._eras.see(peer.info)
+        self._divide()
+
+    def _divide(self) -> None:
+        """Finds out who needs the second connection now; subscriptions go where the calls of their callers go."""
+        asks = self._home is MODERN and self._eras.is_interactive and self._eras.known.may(HANDSHAKE)
+        self._is_split = asks or (self._home is HANDSHAKE and self._skills is not None)
+        if self._eras.is_interactive:
+            (self._turns if self._home is HANDSHAKE else self._other._turns).switch_on()
+        here, there = self._subscriptions.resources, self._second.resources
+        for uri, call in here.references:
+            if self._key(call) is not None:
+                here.release(uri, call.session)
+                self._apart.want(uri, call)
+                there.want(uri, call)
+        for uri, call in self._apart.references:
+            if self._key(call) is None:
+                self._apart.release(uri, call.session)
+                there.release(uri, call.session)
+                here.want(uri, call)
+        if there.wanted:
+            self._other.wake()
+
+    def _is_for_second(self, call: Call) -> bool:
+        """Whether the second connection takes this call."""
+        if self._home is HANDSHAKE:
+            return call.method in SKILL_METHODS
+        return self._key(call) is not None
+
+    def _key(self, call: Call) -> str | None:
+        """The second connection for handshake callers of a server that asks, all of them, so that each has one."""
+        is_asked = self._is_split and self._home is MODERN and call.server_era is HANDSHAKE
+        return _SECOND if is_asked and self._other.may_get_ready else None
+
+    def _part(self, key: str) -> SideConnection:
+        return self._second
+
+    async def _begun(self, call: Call) -> SideConnection:
+        return self._second
+
+    def _meet(self, call: Call) -> None:
+        """Notes the era of a caller: that of the next connection, and of this one if nobody else has used it."""
+        is_first, self._last = self._last is None, call.server_era
+        self._eras.need(self._last)
+        if is_first:
+            self._turn_to(self._last)
 
     @property
-    def _last_era(self) -> Era | None:
-        return self._lists.last.era if self._lists.last is not None else None
+    def _is_used(self) -> bool:
+        return not self._turns.is_empty or self._turns.left > 0 or bool(self._subscriptions.resources.wanted)
 
-    async def _listed_era(self) -> Era:
-        return self._listed or await self._eras.first()
+    def _turn_to(self, era: Era) -> None:
+        """Begins anew in this era, if the connection is up in the other one and nobody has used it."""
+        may_turn = self._connected is not None and era is not self._home and self._eras.known.may(era)
+        if may_turn and not self._is_used:
+            self._eras.need(era)
+            self._order(lifecycle.woken(lifecycle.resting(self._life, _OTHER_ERA)), _OTHER_ERA)
 
-    async def _other_era(self) -> Era:
-        return HANDSHAKE if await self._listed_era() is MODERN else MODERN
-
-    def _is_for_other(self, call: Call) -> bool:
-        """Whether the call, and those after it in its era, go to the connection that is not listed."""
-        era, listed = call.server_era, self._listed
-        if listed is None:
-            return False
-        is_for_other = era is not listed and self._eras.known.may(era)
-        if era is not self._needed and (is_for_other or era is listed):
-            self._need(era, listed)
-        if is_for_other and not self._other.may_get_ready:
-            self._way = None, False  # until it may again
-            return False
-        self._way = era, is_for_other
-        return is_for_other
-
-    def _need(self, era: Era, listed: Era) -> None:
-        """Callers of this era are there: its connection goes by the rules of the server, the other one is spare."""
-        self._needed = era
-        self._eras.need(era)
-        self._share_rules(listed)
-
-    def _share_rules(self, listed: Era | None) -> None:
-        whole, spare = self._whole_rules, _spare(self._whole_rules)
-        is_listed = self._needed is None or self._needed is listed
-        self.adjust(whole if is_listed else spare)
-        self._other.adjust(spare if is_listed else whole)
+    async def _follow_client(self) -> None:
+        """Turns to the era of the hub's first client, if that came later than the connection."""
+        era = await self._eras.client.first()
+        while self._connected is None and not self._is_used:
+            await self._changes.wait(self._changes.version)
+        self._turn_to(era)
 
     # -- lists --------------------------------------------------------------------------------------------------
 
-    def _on_ready(self, peer: Peer) -> None:
-        """The listed connection is there."""
-        super()._on_ready(peer)
-        self._way = None, False
-        self._eras.list_from(peer.info)
-
-    async def _follow_other(self) -> None:
-        """Takes note of what becomes of the other connection, until cancelled.
-
-        The lists are read again when it lists something new, and the listed connection is used where it fails.
-        """
-        seen = None
+    async def _follow_second(self) -> None:
+        """Takes note of what becomes of the second connection, until cancelled."""
+        changes, seen = self._other._changes, None
         while True:
-            version = self._other_changes.version
-            await self._other_changes.wait(version)
-            known, last, listed = self._lists_of_other(), self._lists.last, self._listed
-            if known != seen and last is not None and last.other != known:
-                self._announced += seen is not None and known is not None
-                self._read_again()
-            seen = known
-            if listed is not None and self._needed is not listed and not self._other.may_get_ready:
-                self._need(listed, listed)
+            version = changes.version
+            state = self._other.snapshot(), self._other.may_get_ready
+            if state != seen:
+                seen = state
+                self._divide()
             self._changes.bump()
+            await changes.wait(version)
 
-    def _read_again(self) -> None:
-        """Has the lists read: a server may announce a change over one of its connections only."""
-        if self._connected is None:
-            self.wake()
-        else:
-            self._connected.list_changes.announce(Kind)
+    @property
+    def _skills(self) -> Snapshot | None:
+        """The lists of a modern second connection that has skills."""
+        lists = self._other._lists.fresh
+        return lists if lists is not None and lists.era is MODERN and Kind.SKILL in lists.lists else None
 
     def snapshot(self) -> Snapshot | None:
-        """Its last lists. A change that only the other connection shows is announced: its callers asked for it."""
-        last, other = super().snapshot(), self._other.snapshot()
-        if last is not None and other is not None and other.era is MODERN and Kind.SKILL in other.lists:
-            last = self._merged(last, other)
-        return last if last is None or not self._announced else replace(last, announced=self._announced)
+        """Its last lists, with the skills of a modern second connection."""
+        last, skills = super().snapshot(), self._skills
+        is_elsewhere = last is not None and skills is not None and self._home is HANDSHAKE
+        return self._merged(last, skills) if is_elsewhere else last  # type: ignore[arg-type]
 
     def _merged(self, last: Snapshot, other: Snapshot) -> Snapshot:
         """The lists with the skills of the other connection; the same object as long as neither changes."""
@@ -181,83 +206,72 @@ class BothEras(ManagedUpstream):
 
     def _refresh_skills(self) -> Callable[[], Awaitable[None]] | None:
         """The modern connection is made if its skills are not known yet."""
-        is_elsewhere = self._listed is HANDSHAKE and self._eras.known.may(MODERN) and self._other.may_get_ready
+        is_elsewhere = self._home is HANDSHAKE and self._eras.known.may(MODERN) and self._other.may_get_ready
         if not is_elsewhere:
             return super()._refresh_skills()
-        return self._meet_modern if self._other.snapshot() is None else self._other.refresh(Kind.SKILL)
+        return self._meet_modern if self._other._lists.fresh is None else self._other.refresh(Kind.SKILL)
 
     async def _meet_modern(self) -> None:
         with anyio.move_on_after(_MODERN_START), suppress(UpstreamUnavailable):
             await self._other._next_peer(_MODERN_START)
 
-    def _show(self, kind: Kind, *, is_new: bool) -> None:
-        """A list that is old is read again over the connection that is up."""
-        if self._peer is not None:
-            super()._show(kind, is_new=is_new)
-        else:
-            self._other.refresh(kind, is_new=is_new)
-
-    def _lists_of_other(self) -> str | None:
-        """Distinguishes the lists of the other connection, and the versions of the server."""
-        snapshot = self._other.snapshot()
-        if snapshot is None:
-            return None
-        lists = {kind: own for kind, own in snapshot.lists.items() if kind is not Kind.SKILL}
-        about = (lists, snapshot.capabilities, snapshot.instructions, self._other.status().server_info)
-        return hashlib.sha256(msgspec.json.encode(about, order="deterministic")).hexdigest()
-
-    def _check_listed(self, call: Call, snapshot: Snapshot, own: Snapshot) -> None:
-        """The `Gate` of the other connection: what is approved are the lists."""
-        if self._gate is not None:
-            self._gate(call, self._lists.snapshot or snapshot, own)
-
     # -- the owner task -----------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Supervises both until cancelled."""
+        self._begin_part(_SECOND, self._second)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._other.run)
-                tasks.start_soon(self._follow_other)
-                await self._begin()
+                tasks.start_soon(self._follow_second)
+                tasks.start_soon(self._follow_client)
                 await super().run()
         finally:
             self._eras.keep()
-
-    async def _begin(self) -> None:
-        """Starts with the connection that is needed first; the lists are known if that is not the listed one."""
-        listed = self._listed
-        if listed is None or self._lists.last is None or self._life.rests or not self._eras.known.are_both:
-            return
-        first = await self._eras.first()
-        if first is not listed and lifecycle.is_first_start(self._life):
-            self._become(lifecycle.resting(self._life, NOT_STARTED))
-            self._need(first, listed)
-            self._other.wake()
 
     # -- calls --------------------------------------------------------------------------------------------------
 
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
         """As `ManagedUpstream.begin`."""
-        era = HANDSHAKE if call.is_program else call.era
-        last, is_for_other = self._way
-        if is_for_other if era is last else self._is_for_other(call):
+        if (HANDSHAKE if call.is_program else call.era) is not self._last:
+            self._meet(call)
+        if self._is_split and self._is_for_second(call):
             return self._other.begin(call, channel)
         return super().begin(call, channel)
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """As `ManagedUpstream.call`; by the listed connection where the other one cannot be opened."""
-        if self._listed is None:
-            await self._first_start()
-        if self._is_for_other(call):
+        """As `ManagedUpstream.call`; by the first connection where the second one cannot be opened."""
+        if call.server_era is not self._last:
+            self._meet(call)
+        if self._connected is None and self._eras.is_interactive:
+            await self._first_start()  # whether the call needs the second connection is open
+        if self._is_split and self._is_for_second(call):
             try:
                 return await self._other.call(call, channel)
             except UpstreamUnavailable as exc:  # nothing was sent
                 log.warning("upstream_era_unavailable", upstream=self.name, reason=str(exc))
         return await super().call(call, channel)
 
+    async def _refused(self, call: Call, channel: CallChannel, error: RpcError) -> Completed:
+        """The result of a call that could not ask over the modern connection, by one over which it can.
+
+        It begins anew there, as in the modern era each call does that has asked. Raises `error` if that cannot help.
+        """
+        question = unasked(error) if self._home is MODERN else None
+        if question is None:
+            raise error
+        self._eras.put_interactive()
+        self._divide()
+        if self._key(call) is None or call.lack(question, b"{}") is not None:
+            raise error
+        log.info("upstream_asks_by_handshake", upstream=self.name)
+        try:
+            return await self._other.call(call, channel)
+        except UpstreamUnavailable:
+            raise error from None
+
     async def _first_start(self) -> None:
-        """Waits until it is known which era the server speaks."""
+        """Waits until it is known which era the connection has."""
         try:
             await self._next_peer(self._rules.ready_wait)
         except UpstreamUnavailable:
@@ -265,9 +279,13 @@ class BothEras(ManagedUpstream):
                 raise
 
     async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
-        """As `ManagedUpstream.resume`, by the connection of the era in which the task was made."""
-        era, listed = taken_up(call, channel, how).known.era, self._listed
-        if listed is not None and era is not listed and self._eras.known.may(era):
+        """As `ManagedUpstream.resume`, by a connection of the era in which the task was made."""
+        era = taken_up(call, channel, how).known.era
+        if self._home is None:
+            self._eras.need(era)
+            with suppress(UpstreamUnavailable):
+                await self._next_peer(None)
+        if self._home is not None and era is not self._home and self._eras.known.may(era):
             return await self._other.resume(call, channel, how)
         return await super().resume(call, channel, how)
 
@@ -288,8 +306,8 @@ class BothEras(ManagedUpstream):
             tasks.start_soon(self._other.drain, seconds, why)
 
     def use(self, twin: Self) -> None:
-        self._whole_rules = twin._whole_rules
-        self._share_rules(self._listed)
+        super().use(twin)
+        self._other.adjust(_spare(twin._rules))
 
     def hand_over(self, successor: CallHandler) -> Handover:
         self._other.hand_over(successor)
@@ -300,16 +318,21 @@ class BothEras(ManagedUpstream):
         self._other.set_log_level(level)
 
     def status(self) -> UpstreamStatus:
-        """That of the listed connection, or of the other one if only that is left; `second` is one that runs beside."""
+        """That of the first connection, or of the second one if only that is left.
+
+        `second` is one that runs beside, with the reason why.
+        """
         first, other = super().status(), self._other.status()
-        restarts = first.restarts + other.restarts
+        restarts, asks = first.restarts + other.restarts, first.asks or other.asks
         if first.state is UpstreamState.STOPPED and other.state in _LEFT:
             return replace(other, restarts=restarts, warnings=first.warnings, listed_at=first.listed_at)
-        asks = first.asks or other.asks
-        return replace(first, restarts=restarts, second=None if other.rests else other, asks=asks)
+        second = None if other.rests else other
+        if second is not None and second.state is UpstreamState.READY and second.era is not None:
+            second = replace(second, reason=_FOR[second.era])
+        return replace(first, restarts=restarts, second=second, asks=asks)
 
 
 def _spare(rules: SupervisorRules) -> SupervisorRules:
-    """The rules of a connection that was not needed last."""
+    """The rules of a connection that is made only when it is needed."""
     idle = _IDLE if rules.idle_stop is None else min(rules.idle_stop, _IDLE)
     return replace(rules, lazy=True, idle_stop=idle)

@@ -7,7 +7,7 @@ from typing import Final
 import anyio
 import msgspec
 
-from mcp_hub.call import Call, CallChannel, CallHandler, SentCall
+from mcp_hub.call import Call, CallChannel, CallHandler, SentCall, Upstream
 from mcp_hub.errors import HubRestarted, NotReadOnly, RpcError, StartFailed, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.masking import hide
@@ -28,14 +28,17 @@ _LISTED: Final = {"tools/call": Kind.TOOL, "prompts/get": Kind.PROMPT}
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """The lists, the log level and the references to resources with which the successor of an upstream begins."""
+    """The lists, the log level and the references to resources with which the successor of an upstream begins.
+
+    A reference is a resource and a call of the session that wants it.
+    """
 
     lists: CachedList | None
     log_level: str | None
-    wanted: tuple[str, ...]
+    wanted: tuple[tuple[str, Call], ...]
 
 
-class ManagedUpstream(Supervisor):
+class ManagedUpstream(Supervisor, Upstream):
     """An `Upstream` behind a connection that is kept up."""
 
     _log_level: str | None = None
@@ -89,9 +92,13 @@ class ManagedUpstream(Supervisor):
                 return self._looked_at(sent.call, await sent.peer.finish(sent.call, sent.channel, sent.pending))
             except TaskLeft as left:
                 return await self._follow(left.task, left)
-            except RpcError as refused:
-                self._doubt(sent.call, refused)
-                raise
+            except RpcError as error:
+                self._doubt(sent.call, error)
+                return await self._refused(sent.call, sent.channel, error)
+
+    async def _refused(self, call: Call, channel: CallChannel, error: RpcError) -> Completed:
+        """The result of a call that ended with this error, if there is a way to one. Raises the error."""
+        raise error
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """Relays a call, after a short wait if the upstream is on its way up.
@@ -137,7 +144,7 @@ class ManagedUpstream(Supervisor):
             except RpcError as refused:
                 self._doubt(call, refused)
                 if refused.code != HEADER_MISMATCH or peer.mirrors is None or is_retry:
-                    raise
+                    return await self._refused(call, channel, refused)
                 await self._learn_headers(peer, refused)
         raise self._unavailable(reason)
 
@@ -198,14 +205,14 @@ class ManagedUpstream(Supervisor):
     def hand_over(self, successor: CallHandler) -> Handover:
         """From now on `successor` takes the calls that this one cannot send; returns its state for the successor."""
         self._successor = successor
-        return Handover(self._lists.last, self._log_level, tuple(self._subscriptions.resources.wanted.elements()))
+        return Handover(self._lists.last, self._log_level, self._subscriptions.resources.references)
 
     def inherit(self, state: Handover) -> None:
         """Stands in for another one from the beginning, before it runs."""
         self._log_level = state.log_level
         self._lists.inherit(state.lists)
-        for uri in state.wanted:
-            self._subscriptions.resources.want(uri)
+        for uri, call in state.wanted:
+            self._subscriptions.resources.want(uri, call)
 
     def status(self) -> UpstreamStatus:
         life, last, connection, peer = self._life, self._lists.last, self._connection, self._connected
@@ -265,15 +272,19 @@ class ManagedUpstream(Supervisor):
     def session_ended(self, session: str) -> None:
         """Nothing is kept for one session."""
 
-    async def subscribe(self, uri: str) -> None:
+    async def subscribe(self, uri: str, call: Call) -> None:
         """As `Upstream.subscribe`, after a short wait if the upstream is on its way up."""
-        self._subscriptions.resources.want(uri)
+        self._subscriptions.resources.want(uri, call)
+        await self._watched(uri)
+
+    async def _watched(self, uri: str) -> None:
+        """Returns when the server watches a resource that is wanted. Raises as `subscribe`."""
         if self._peer is None or not self._peer.wire.can_send:
             await self._next_peer(self._rules.ready_wait)
         await self._subscriptions.confirmed(uri)
 
-    def unsubscribe(self, uri: str) -> None:
-        self._subscriptions.resources.release(uri)
+    def unsubscribe(self, uri: str, call: Call) -> None:
+        self._subscriptions.resources.release(uri, call.session)
 
     def _on_ready(self, peer: Peer) -> None:
         """Sends the log level. A server that has just died gets it when it is back: no other call fails with it."""

@@ -1,7 +1,9 @@
 """`scope: session` and `scope: call`: a process of its own for each session, or for each call, of one server.
 
-One more process is only listed: its lists stand for all of them. A handshake client is a session. The modern era does
-not have sessions, so its callers share one process per principal, unless each has a connection to a background hub.
+One more process is only listed: its lists stand for all of them, until the process of a session lists something else,
+which its session sees. Subscriptions of a session are at its process. A handshake client is a session. The modern era
+does not have sessions, so its callers share one process per principal, unless each has a connection to a background
+hub.
 """
 
 import math
@@ -20,11 +22,12 @@ from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubRestarted, RpcError, SessionElsewhere, StoreError, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.notices import Notices
-from mcp_hub.types import Era, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import Era, RawJson, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.lists.list_cache import ListFile
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras, wish
 from mcp_hub.upstreams.supervision.connection import Connection
+from mcp_hub.upstreams.supervision.divided import Divided, SideConnection
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 
@@ -36,10 +39,9 @@ _SWEEP: Final = 30.0
 """Seconds between two looks for idle processes, at most."""
 
 
-class _Member(msgspec.Struct, eq=False):
-    """One process: its supervisor and the scope that ends it; `is_last` if it ends with the calls that it runs."""
+class _Member(SideConnection, eq=False, kw_only=True):
+    """One process, and the scope that ends it; `is_last` if it ends with the calls that it runs."""
 
-    supervisor: ManagedUpstream
     idle_since: float
     busy: int = 0
     is_last: bool = False
@@ -69,7 +71,7 @@ class Holder(Protocol):
         """Any replica may have it."""
 
 
-class Scoped(ManagedUpstream):
+class Scoped(Divided):
     """The listed process of a server, and the processes that run its calls, one for each `scope`.
 
     `idle` is after how many seconds without a call a process is ended; the next call of its session starts another.
@@ -131,10 +133,8 @@ class Scoped(ManagedUpstream):
             return await self._successor(call, channel)
         if not self._lists.is_fresh:
             self.wake()  # its known lists may be old
-        key = self._key(call)
-        if self._members.holder is not None and call.era is Era.HANDSHAKE and key not in self._members:
-            await self._hold(self._members.holder, key)
-        member = self._members.get(key) or self._start(key, call)
+        key = self._process(call)
+        member = await self._begun(call)
         member.busy += 1
         member.is_last = self._of_each == "call"  # a session that was thought to be over is not
         is_over = member.supervisor.is_over
@@ -152,6 +152,16 @@ class Scoped(ManagedUpstream):
             if member.is_last and not member.busy and self._members.get(key) is member:
                 self._stop(key)
 
+    async def _begun(self, call: Call) -> _Member:
+        """The process for a call. Raises `SessionElsewhere`, `Busy`."""
+        key = self._process(call)
+        if self._members.holder is not None and call.era is Era.HANDSHAKE and key not in self._members:
+            await self._hold(self._members.holder, key)
+        return self._members.get(key) or self._start(key, call)
+
+    def _part(self, key: str) -> _Member | None:
+        return self._members.get(key)
+
     async def resume(self, call: Call, channel: CallChannel, how: RawJson) -> Completed:
         """Raises `HubRestarted`: the process of a session or a call ends with its hub, and all that ran in it."""
         raise HubRestarted(
@@ -159,7 +169,11 @@ class Scoped(ManagedUpstream):
             data={"upstream": {"server": self.name}, "outcome": "unknown"},
         )
 
-    def _key(self, call: Call) -> str:
+    def _key(self, call: Call) -> str | None:
+        """None where each call has a process: what is between calls is at the listed one."""
+        return None if self._of_each == "call" else self._process(call)
+
+    def _process(self, call: Call) -> str:
         if self._of_each == "call":
             return call.id
         if call.era is Era.HANDSHAKE:
@@ -170,11 +184,11 @@ class Scoped(ManagedUpstream):
 
     async def _listed_era(self) -> Era:
         last = self._lists.last
-        return self._eras.listed(last.era if last is not None else None) or await self._eras.first()
+        return last.era if last is not None else await self._eras.first()
 
     def _on_ready(self, peer: Peer) -> None:
         super()._on_ready(peer)
-        self._eras.list_from(peer.info)
+        self._eras.see(peer.info)
 
     async def _hold(self, holder: Holder, session: str) -> None:
         """Raises `SessionElsewhere`."""
@@ -194,51 +208,48 @@ class Scoped(ManagedUpstream):
             raise UpstreamUnavailable(f'server "{self.name}" is stopped.')
         if len(self._members) >= MOST_PROCESSES:
             self._make_room()
-        member = self._members[key] = _Member(self._supervisor(call.server_era, call.directory), self._clock.now())
-        if self._log_level is not None:
-            member.supervisor.set_log_level(self._log_level)
+        supervisor = self._supervisor(call.server_era, self._notices(key), call.directory)
+        member = self._members[key] = _Member(supervisor, idle_since=self._clock.now())
+        self._begin_part(key, member)
         self._tasks.start_soon(self._run, key, member, name=f"upstream {self.name} for {key}")
         return member
 
-    def _supervisor(self, era: Era, directory: str | None = None) -> ManagedUpstream:
+    def _supervisor(self, era: Era, changes: Notices, directory: str | None = None) -> ManagedUpstream:
         """A member's: its callers wait for it to start, and nobody else is notified of its changes."""
         rules = replace(self._rules, ready_wait=self._rules.start_timeout, lazy=False, idle_stop=None)
-        clock, changes, jitter = self._clock, Notices(), self._jitter
-        connect, gate = (
-            partial(self._connect_in(directory), wish(era)),
-            None if self._gate is None else self._check_member,
-        )
         asks = era is Era.HANDSHAKE and self._eras.is_interactive
         return ManagedUpstream(
-            self.name, connect, rules, clock=clock, changes=changes, jitter=jitter, takes_turns=asks, gate=gate,
-            logs=self._logs,
+            self.name, partial(self._connect_in(directory), wish(era)), rules, clock=self._clock, changes=changes,
+            jitter=self._jitter, takes_turns=asks, gate=self._gate, logs=self._logs,
         )  # fmt: skip
-
-    def _check_member(self, call: Call, snapshot: Snapshot, own: Snapshot) -> None:
-        """The `Gate` of a member; one of the other era lists the same tools in another form."""
-        listed = self._lists.snapshot
-        if self._gate is not None:
-            self._gate(call, snapshot if listed is None or listed.era is snapshot.era else listed, own)
 
     async def _run(self, key: str, member: _Member) -> None:
         with member.scope:
-            await member.supervisor.run()
+            async with anyio.create_task_group() as tasks:
+                if self._of_each == "session":
+                    tasks.start_soon(self._follow_part, member)
+                await member.supervisor.run()
+                tasks.cancel_scope.cancel()
         if self._members.get(key) is member:
             self._stop(key)
 
     def _make_room(self) -> None:
-        idle = [(member.idle_since, key) for key, member in self._members.items() if not member.busy]
+        idle = [
+            (bool(member.resources.wanted), member.idle_since, key)
+            for key, member in self._members.items()
+            if not member.busy
+        ]
         if not idle:
             raise Busy(
                 f'server "{self.name}" has {MOST_PROCESSES} busy processes (scope: {self._of_each}). Try again later.',
                 data={"upstream": {"server": self.name}, "processes": MOST_PROCESSES},
             )
-        self._stop(min(idle)[1])
+        self._stop(min(idle)[2])
 
     def _sweep(self) -> None:
         limit = self._clock.now() - self._idle
         for key, member in list(self._members.items()):
-            if not member.busy and member.idle_since < limit:
+            if not member.busy and member.idle_since < limit and not member.resources.wanted:
                 self._stop(key)
 
     def _stop(self, key: str) -> None:
@@ -276,7 +287,7 @@ class Scoped(ManagedUpstream):
         """Applies the limits of `twin` from now on, to all processes that run."""
         super().use(twin)
         self._connect, self._connect_in, self._idle = twin._connect, twin._connect_in, twin._idle
-        limits = self._supervisor(Era.MODERN)
+        limits = self._supervisor(Era.MODERN, Notices())
         for member in self._members.values():
             member.supervisor.use(limits)
 

@@ -85,7 +85,7 @@ class Supervisor:
 
     `lists` is the file in which its lists outlive the hub; its content is offered from the beginning. `takes_turns` if
     it is known to ask its callers questions. `gate` checks each call when it is sent, maybe long after it was let in.
-    Unless it `starts` it rests until it is needed, also if its lists are not known. `other_lists` as for `ListState`.
+    Unless it `starts` it rests until it is needed, also if its lists are not known.
     Connections of one server count its `logs` together.
     """
 
@@ -102,7 +102,6 @@ class Supervisor:
         takes_turns: bool = False,
         gate: Gate | None = None,
         starts: bool = True,
-        other_lists: Callable[[], str | None] = lambda: None,
         logs: ServerLogs | None = None,
     ) -> None:
         self.name = name
@@ -112,7 +111,7 @@ class Supervisor:
         self._clock = clock
         self._changes = changes
         self._jitter = jitter
-        self._lists = ListState(name, rules.lists, changes, lists, other_lists)
+        self._lists = ListState(name, rules.lists, changes, lists)
         self._turns = Turns(name, is_on=takes_turns)
         self._logs = logs or ServerLogs(rules.logs)
         self._subscriptions = ServerSubscriptions(name, changes)

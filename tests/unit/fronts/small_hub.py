@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from mcp_hub.call import Call
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.rules import CallLimits, SessionRules, StreamLimits
@@ -47,10 +48,10 @@ class Source(IdleUpstream):
     def snapshot(self) -> Snapshot:
         return Snapshot("git", Era.HANDSHAKE, self._lists, capabilities={"resources": {}})
 
-    async def subscribe(self, uri: str) -> None:
+    async def subscribe(self, uri: str, call: Call) -> None:
         self.subscribed.append(uri)
 
-    def unsubscribe(self, uri: str) -> None:
+    def unsubscribe(self, uri: str, call: Call) -> None:
         self.subscribed.remove(uri)
 
 

@@ -7,6 +7,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from mcp_hub.call import Call
 from mcp_hub.errors import Busy
 from mcp_hub.fronts.mcp import announcer as module
 from mcp_hub.fronts.mcp import subscriptions as listening_module
@@ -134,7 +135,7 @@ async def test_a_server_that_does_not_accept_in_time_is_not_acknowledged(
 ) -> None:
     monkeypatch.setattr(listening_module, "_PATIENCE", 0.01)
 
-    async def subscribe(uri: str) -> None:
+    async def subscribe(uri: str, call: Call) -> None:
         hub.source.subscribed.append(uri)
         await anyio.sleep_forever()
 

@@ -5,7 +5,9 @@ from collections import Counter
 import anyio
 import pytest
 
+from mcp_hub.call import Call
 from mcp_hub.errors import Busy, RpcError
+from mcp_hub.notices import Notices
 from mcp_hub.sessions.session import LOCAL, Session
 from mcp_hub.sessions.subscriptions import MOST_SUBSCRIPTIONS, SessionSubscriptions
 from mcp_hub.types import Era
@@ -25,14 +27,14 @@ class Source(IdleUpstream):
         self.answered = anyio.Event()
         self.error: RpcError | None = None
 
-    async def subscribe(self, uri: str) -> None:
+    async def subscribe(self, uri: str, call: Call) -> None:
         self.references[uri] += 1
         with anyio.fail_after(20):
             await self.answered.wait()
         if self.error is not None:
             raise self.error
 
-    def unsubscribe(self, uri: str) -> None:
+    def unsubscribe(self, uri: str, call: Call) -> None:
         self.references[uri] -= 1
         assert self.references[uri] >= 0
 
@@ -48,7 +50,7 @@ def source() -> Source:
 
 @pytest.fixture
 def of(source: Source) -> SessionSubscriptions:
-    return SessionSubscriptions({"git": source})
+    return SessionSubscriptions({"git": source}, Notices())
 
 
 async def test_one_session_has_one_reference_however_often_it_asks(of: SessionSubscriptions, source: Source) -> None:

@@ -97,8 +97,8 @@ def test_a_key_is_made_anew_and_lasts(tmp_path: Path) -> None:
 def test_an_era_is_remembered_again(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "eras.json")
     eras = EraCache(tmp_path / "eras.json")
-    returned(lambda: eras.put_listed("a", Era.MODERN))
-    assert EraCache(tmp_path / "eras.json").listed("a") is Era.MODERN
+    returned(lambda: eras.learn("a", Era.MODERN, speaks=True))
+    assert EraCache(tmp_path / "eras.json").known("a").may(Era.MODERN)
 
 
 def test_a_socket_and_a_link_to_a_device_are_set_aside_too(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import anyio
 import anyio.abc
 import msgspec
 
+from mcp_hub.call import Call
 from mcp_hub.errors import StartFailed
 from mcp_hub.notices import Notices
 from mcp_hub.types import HANDSHAKE, MODERN, Era, Kind, UpstreamState, UpstreamStatus
@@ -85,14 +86,27 @@ class Followed:
     tasks: anyio.abc.TaskGroup
 
     async def call(self, era: Era, *, is_program: bool = False, session: str = "s") -> Era | str:
-        """The era of the connection that took it, or the reason why there is none."""
-        call = msgspec.structs.replace(request("x"), era=era, is_program=is_program, session=session)
+        """The era of the connection that took it first, or the reason why there is none."""
+        call = self.caller(era, is_program=is_program, session=session)
         before = len(self.toys.called)
         try:
             await self.upstream.call(call, Recorder())
         except Exception as exc:
             return str(exc)
         return self.toys.called[before]
+
+    def caller(self, era: Era, *, is_program: bool = False, session: str = "s") -> Call:
+        """Some call of this caller, which can be asked."""
+        capabilities = {"elicitation": {"form": {}}}
+        more = {"version": "2025-11-25", "capabilities": capabilities}
+        return msgspec.structs.replace(request("x"), era=era, is_program=is_program, session=session, **more)
+
+    def seen(self, era: Era) -> list[str]:
+        """The names of the tools that a caller of this era is listed."""
+        place = self.upstream.apart(self.caller(era))
+        lists = place.lists if place is not None and place.lists is not None else self.upstream.snapshot()
+        assert lists is not None
+        return [msgspec.json.decode(raw)["name"] for raw in lists.lists[Kind.TOOL]]
 
     def begin(self, era: Era) -> list[str]:
         """The functions that are called for a call that is begun in place, up to its upstream."""

@@ -10,6 +10,7 @@ from mcp_hub.notices import Notices
 from mcp_hub.types import Era
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.subscriptions import ServerSubscriptions
+from tests.unit.upstreams.function_calls import request
 from tests.unit.upstreams.scripted import Script, Server, talking, together
 from tests.unit.wire.raw_lines import WAIT
 
@@ -32,12 +33,12 @@ class Following:
 
     async def subscribe(self, uri: str) -> None:
         """As an `Upstream` does it."""
-        self.subscriptions.resources.want(uri)
+        self.subscriptions.resources.want(uri, request("x"))
         with anyio.fail_after(2 * WAIT):
             await self.subscriptions.confirmed(uri)
 
     def release(self, uri: str) -> None:
-        self.subscriptions.resources.release(uri)
+        self.subscriptions.resources.release(uri, request("x").session)
 
     def noted(self, uri: str, after: int = 0) -> list[str]:
         """The URIs that were noted for this one."""

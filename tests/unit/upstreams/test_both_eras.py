@@ -1,4 +1,4 @@
-"""Servers that speak both eras: which connection a call takes, when it is made and ended, and where lists come from."""
+"""Servers that speak both eras: which connection a call takes, when it is made and ended, and what is listed there."""
 
 from functools import partial
 
@@ -15,23 +15,24 @@ from tests.unit.upstreams.era_toys import EraToys, following
 READY = UpstreamState.READY
 
 
-@virtual
-async def test_each_caller_gets_a_connection_of_its_era_and_one_client_costs_one_process() -> None:
-    async with following(EraToys()) as far:
-        await far.until(READY)
-        assert await far.call(HANDSHAKE) is HANDSHAKE
-        assert far.toys.begun == [HANDSHAKE]
-        assert await far.call(MODERN) is MODERN
-        assert await far.call(MODERN, is_program=True) is HANDSHAKE, "programs count as handshake callers"
-        assert far.toys.begun == [HANDSHAKE, MODERN]
-        assert (far.status.era, far.status.second and far.status.second.era) == (HANDSHAKE, MODERN)
+def asking() -> EraCache:
+    """It is known that the server asks its callers."""
+    cache = EraCache(None)
+    cache.put_interactive("toy")
+    return cache
 
 
-@virtual
-async def test_a_call_before_the_first_start_is_over_waits_until_the_era_is_known() -> None:
-    async with following(EraToys()) as far:
-        assert await far.call(MODERN) is MODERN
-        assert far.toys.begun == [HANDSHAKE, MODERN]
+@pytest.mark.parametrize("first", list(Era))
+def test_callers_of_both_eras_share_one_connection_in_the_era_of_the_first_one(first: Era) -> None:
+    @virtual
+    async def check() -> None:
+        async with following(EraToys(), client=ClientEra(first)) as far:
+            for era in (first, *Era):
+                assert await far.call(era) is first
+            assert await far.call(MODERN, is_program=True) is first
+            assert far.toys.begun == [first] and far.status.second is None
+
+    check()
 
 
 @pytest.mark.parametrize("spoken", list(Era))
@@ -42,7 +43,7 @@ def test_a_server_of_one_era_has_one_connection_for_all(spoken: Era) -> None:
             for era in (HANDSHAKE, MODERN, HANDSHAKE):
                 assert await far.call(era) is spoken
             await anyio.sleep(5000)
-            assert far.status.state is READY and far.toys.begun == [spoken]
+            assert far.status.state is READY and far.toys.running == [spoken]
 
     check()
 
@@ -58,7 +59,7 @@ def test_a_quick_call_takes_as_many_steps_in_either_era(eras: set[Era]) -> None:
                 far.toys.wire.is_pipe = True
                 far.begin(era)
                 steps[era] = far.begin(era)
-            assert far.toys.called == [HANDSHAKE] * 3 + [MODERN if MODERN in eras else HANDSHAKE] * 3
+            assert len(far.toys.called) == 6
             assert steps[HANDSHAKE] == steps[MODERN]
 
     check()
@@ -81,206 +82,227 @@ def test_the_client_of_a_hub_over_stdio_decides_with_which_era_its_servers_start
     check()
 
 
+@pytest.mark.parametrize("era", list(Era))
+def test_a_connection_that_nobody_has_used_begins_anew_in_the_era_of_the_first_client(era: Era) -> None:
+    @virtual
+    async def check() -> None:
+        client = ClientEra()
+        async with following(EraToys(), client=client) as far:
+            await far.until(READY)
+            client.meet(era)
+            await anyio.sleep(10)
+            assert far.toys.running == [era] and far.status.restarts == 0
+            assert far.toys.begun == ([MODERN] if era is MODERN else [MODERN, HANDSHAKE])
+            assert await far.call(era) is era
+
+    check()
+
+
+@virtual
+async def test_the_first_caller_decides_if_no_client_has_spoken() -> None:
+    async with following(EraToys()) as far:
+        await far.until(READY)
+        assert await far.call(HANDSHAKE) is HANDSHAKE
+        assert await far.call(MODERN) is HANDSHAKE
+        assert far.toys.begun == [MODERN, HANDSHAKE]
+
+
+@virtual
+async def test_a_connection_that_is_in_use_keeps_its_era() -> None:
+    client = ClientEra()
+    async with following(EraToys(), client=client) as far:
+        await far.call(MODERN)
+        client.meet(HANDSHAKE)
+        await anyio.sleep(10)
+        assert far.toys.begun == [MODERN]
+
+
 @virtual
 async def test_a_client_that_says_nothing_is_not_waited_for_and_the_era_needed_last_comes_first() -> None:
     cache = EraCache(None)
-    async with following(EraToys(), cache) as far:
-        assert await far.call(MODERN) is MODERN
-        lists = far.state()
-    async with following(EraToys(), cache, ClientEra(waits=True), lists) as far:
+    cache.need("toy", HANDSHAKE)
+    async with following(EraToys(), cache, ClientEra(waits=True)) as far:
         await far.until(READY)
-        assert far.toys.begun[0] is MODERN
-
-
-# -- idle connections
+        assert far.toys.begun == [HANDSHAKE]
 
 
 @virtual
-async def test_the_connection_that_was_not_needed_last_ends_after_ten_idle_minutes() -> None:
-    async with following(EraToys()) as far:
+async def test_the_next_connection_has_the_era_of_the_last_caller() -> None:
+    async with following(EraToys(), client=ClientEra(HANDSHAKE)) as far:
+        assert await far.call(HANDSHAKE) is HANDSHAKE
+        assert await far.call(MODERN) is HANDSHAKE
+        far.upstream.restart()
         assert await far.call(MODERN) is MODERN
-        await far.call(HANDSHAKE)
-        await anyio.sleep(700)
-        assert far.toys.running == [HANDSHAKE]
-        assert await far.call(MODERN) is MODERN
-        assert sorted(far.toys.running) == [HANDSHAKE, MODERN]
-        await anyio.sleep(700)
-        assert far.toys.running == [MODERN] and far.status.state is READY
-        assert far.status.era is MODERN and far.status.second is None and not far.status.rests
-        await anyio.sleep(5000)
-        assert far.toys.running == [MODERN], "what callers need is kept up"
-
-
-@virtual
-async def test_a_rule_for_idle_servers_holds_for_both_connections() -> None:
-    async with following(EraToys(), idle_stop=60.0) as far:
-        await far.call(HANDSHAKE)
-        assert await far.call(MODERN) is MODERN
-        await anyio.sleep(80)
-        assert far.toys.running == [] and far.status.rests
-
-
-# -- lists
-
-
-async def modern_hub_after(first: Era, cache: EraCache, toys: EraToys) -> tuple[list[bytes], Handover, list[Era]]:
-    """What a hub with a modern client lists, knows at its end, and has started; an earlier one had a `first` client."""
-    lists = None
-    for client in (first, MODERN, MODERN):
-        toys.begun.clear()
-        async with following(toys, cache, ClientEra(client), lists) as far:
-            await far.call(client)
-            await anyio.sleep(100)
-            tools, lists = far.tools, far.state()
-    assert lists is not None
-    return tools, lists, toys.begun
-
-
-@pytest.mark.parametrize("first", list(Era))
-def test_lists_are_those_of_the_first_era_whoever_comes_and_do_not_cost_another_process(first: Era) -> None:
-    @virtual
-    async def check() -> None:
-        toys = EraToys()
-        tools, _, begun = await modern_hub_after(first, EraCache(None), toys)
-        assert (b"modern" in tools[0]) is (first is MODERN)
-        assert begun == [MODERN], "its lists are those that are known: the handshake one need not be asked again"
-
-    check()
-
-
-@virtual
-async def test_lists_are_read_again_in_their_era_when_the_other_connection_lists_something_else() -> None:
-    cache, toys = EraCache(None), EraToys()
-    _, lists, _ = await modern_hub_after(HANDSHAKE, cache, toys)
-    toys.tools.append("y")
-    toys.begun.clear()
-    async with following(toys, cache, ClientEra(MODERN), lists) as far:
-        assert len(far.tools) == 1, "what is known is offered at once"
-        await far.until(READY)
-        await anyio.sleep(10)
-        assert len(far.tools) == 2 and b"modern" not in far.tools[0] and toys.begun == [MODERN, HANDSHAKE]
-        toys.tools.append("z")
-        toys.wire.announces(Kind.TOOL)
-        await anyio.sleep(700)
-        assert len(far.tools) == 3 and toys.running == [MODERN]
-        lists = far.state()
-    toys.begun.clear()
-    async with following(toys, cache, ClientEra(MODERN), lists) as far:
-        await anyio.sleep(100)
-        assert len(far.tools) == 3 and toys.begun == [MODERN, HANDSHAKE]
-
-
-@pytest.mark.parametrize("announced", [[], [HANDSHAKE], [HANDSHAKE, MODERN], [MODERN, HANDSHAKE]])
-def test_a_hub_starts_with_one_connection_when_an_earlier_one_has_read_the_lists_over_both(
-    announced: list[Era],
-) -> None:
-    @virtual
-    async def check() -> None:
-        cache, toys = EraCache(None), EraToys()
-        async with following(toys, cache) as far:
-            wires = {}
-            for era in Era:
-                await far.call(era)
-                wires[era] = toys.wire
-            await anyio.sleep(10)
-            toys.tools += ["y"] * (len(announced) == 2)
-            for era in announced:
-                wires[era].announces(Kind.TOOL)
-                await anyio.sleep(10)
-            lists = far.state()
-        toys.begun.clear()
-        async with following(toys, cache, ClientEra(MODERN), lists):
-            await anyio.sleep(100)
-        assert toys.begun == [MODERN]
-
-    check()
-
-
-@virtual
-async def test_a_change_that_only_the_other_connection_announces_is_seen_in_the_lists() -> None:
-    async with following(EraToys()) as far:
-        for era in Era:
-            await far.call(era)
-        far.toys.tools.append("y")
-        assert far.toys.wire.era is MODERN
-        far.toys.wire.announces(Kind.TOOL)
-        await anyio.sleep(10)
-        assert len(far.tools) == 2 and b"modern" not in far.tools[1]
-
-
-@virtual
-async def test_lists_change_their_era_only_when_the_server_stops_speaking_it() -> None:
-    cache, toys = EraCache(None), EraToys()
-    _, lists, _ = await modern_hub_after(HANDSHAKE, cache, toys)
-    toys.eras = {MODERN}
-    async with following(toys, cache, known=lists) as far:
-        assert await far.call(HANDSHAKE) is MODERN
-        assert b"modern" in far.tools[0] and cache.listed("toy") is MODERN
+        assert far.toys.begun == [HANDSHAKE, MODERN]
 
 
 # -- questions
 
 
-@pytest.mark.parametrize("listed", list(Era))
-def test_sessions_take_turns_at_the_handshake_connection_of_a_server_that_asks_and_not_at_the_modern_one(
-    listed: Era,
-) -> None:
-    @virtual
-    async def check() -> None:
-        cache = EraCache(None)
-        cache.put_interactive("toy")
-        cache.put_listed("toy", listed)
-        async with following(EraToys(calls=100.0), cache, ClientEra(listed)) as far:
-            await far.until(READY)
-            for era in Era:
-                for session in ("a", "b"):
-                    far.tasks.start_soon(partial(far.call, era, session=session))
-                await anyio.sleep(10)
-            assert sorted(far.toys.called) == [HANDSHAKE, MODERN, MODERN]
-
-    check()
-
-
-# -- failures
+@virtual
+async def test_handshake_callers_of_a_modern_server_that_asks_get_a_connection_over_which_it_can() -> None:
+    toys, cache = EraToys(asks=True), EraCache(None)
+    async with following(toys, cache, ClientEra(MODERN)) as far:
+        assert "back-channel" in str(await far.call(MODERN))
+        before = len(toys.called)
+        assert await far.call(HANDSHAKE) is HANDSHAKE and len(toys.called) == before + 1
+        assert toys.begun == [MODERN, HANDSHAKE] and cache.is_interactive("toy")
+        second = far.status.second
+        assert second is not None and (second.era, second.reason) == (HANDSHAKE, "for questions")
+        assert "back-channel" in str(await far.call(MODERN)), "modern callers stay where they are"
 
 
 @virtual
-async def test_where_the_other_connection_cannot_be_had_the_listed_one_takes_the_call() -> None:
-    toys = EraToys(broken={MODERN})
-    async with following(toys) as far:
+async def test_a_call_that_could_not_ask_begins_anew_over_the_connection_on_which_it_can() -> None:
+    async with following(EraToys(asks=True), client=ClientEra(MODERN)) as far:
         await far.until(READY)
-        assert await far.call(MODERN) is HANDSHAKE
-        assert await far.call(MODERN) is HANDSHAKE
+        assert far.upstream.apart(far.caller(HANDSHAKE)) is None
+        far.upstream._eras.need(MODERN)
+        far.upstream._last = MODERN
+        assert await far.call(HANDSHAKE) is MODERN
+        assert far.toys.called == [MODERN, HANDSHAKE]
+        assert await far.call(HANDSHAKE) is HANDSHAKE and far.toys.called[2:] == [HANDSHAKE]
+
+
+@virtual
+async def test_a_caller_that_cannot_be_asked_gets_the_error_of_the_server() -> None:
+    async with following(EraToys(asks=True), client=ClientEra(MODERN)) as far:
+        await far.until(READY)
+        far.upstream._last = MODERN
+        mute = far.caller(HANDSHAKE)
+        mute.capabilities.clear()
+        far.caller = lambda era, **more: mute  # type: ignore[method-assign,assignment]
+        assert "back-channel" in str(await far.call(HANDSHAKE)) and far.toys.called == [MODERN]
+
+
+@virtual
+async def test_a_handshake_connection_serves_both_eras_of_a_server_that_asks() -> None:
+    async with following(EraToys(asks=True), asking(), ClientEra(HANDSHAKE)) as far:
+        for era in Era:
+            assert await far.call(era) is HANDSHAKE
+        assert far.toys.begun == [HANDSHAKE]
+
+
+@virtual
+async def test_sessions_take_turns_at_the_connection_over_which_a_server_asks() -> None:
+    async with following(EraToys(calls=100.0), asking(), ClientEra(MODERN)) as far:
+        await far.call(MODERN)
+        far.toys.called.clear()
+        for era in Era:
+            for session in ("a", "b"):
+                far.tasks.start_soon(partial(far.call, era, session=session))
+            await anyio.sleep(10)
+        assert sorted(far.toys.called) == [HANDSHAKE, MODERN, MODERN]
+        far.tasks.cancel_scope.cancel()
+
+
+@virtual
+async def test_the_connection_for_questions_ends_after_ten_idle_minutes() -> None:
+    async with following(EraToys(), asking(), ClientEra(MODERN)) as far:
+        assert await far.call(MODERN) is MODERN
+        assert await far.call(HANDSHAKE) is HANDSHAKE
+        await anyio.sleep(800)
+        assert far.toys.running == [MODERN] and far.status.second is None
+        assert await far.call(HANDSHAKE) is HANDSHAKE
+        assert sorted(far.toys.running) == [HANDSHAKE, MODERN]
+
+
+@virtual
+async def test_a_rule_for_idle_servers_holds_for_both_connections() -> None:
+    async with following(EraToys(), asking(), ClientEra(MODERN), idle_stop=60.0) as far:
+        for era in (MODERN, HANDSHAKE):
+            assert await far.call(era) is era
+        await anyio.sleep(90)
+        assert far.toys.running == [] and far.status.rests
+
+
+# -- lists and subscriptions of callers at either connection
+
+
+@virtual
+async def test_each_caller_is_listed_what_the_connection_of_its_calls_lists() -> None:
+    async with following(EraToys(), asking(), ClientEra(MODERN)) as far:
+        wires = {}
+        for era in (MODERN, HANDSHAKE):
+            assert await far.call(era) is era
+            wires[era] = far.toys.wire
+        for era in Era:
+            version = far.upstream._changes.version
+            wires[era].more.append(era.value)
+            wires[era].announces(Kind.TOOL)
+            await anyio.sleep(10)
+            assert far.upstream._changes.version > version, "its caller hears of it"
+        assert far.seen(MODERN) == ["x", "modern"]
+        assert far.seen(HANDSHAKE) == ["x", "modern", "handshake"], "the union, in the order of the listed ones"
+        wires[HANDSHAKE].more.clear()
+        wires[HANDSHAKE].announces(Kind.TOOL)
+        await anyio.sleep(10)
+        assert far.seen(HANDSHAKE) == ["x", "modern"]
+
+
+@virtual
+async def test_updates_come_from_the_connection_of_the_callers_calls_also_if_that_changes() -> None:
+    async with following(EraToys(asks=True), client=ClientEra(MODERN)) as far:
+        old, new = far.caller(HANDSHAKE), far.caller(MODERN)
+        await far.upstream.subscribe("toy://r", new)
+        await far.upstream.subscribe("toy://r", old)
+        here, there = far.upstream._subscriptions.resources, far.upstream._other._subscriptions.resources
+        assert here.wanted["toy://r"] == 2
+        await far.call(HANDSHAKE)  # it has asked
+        await anyio.sleep(1)
+        assert (here.wanted["toy://r"], there.wanted["toy://r"]) == (1, 1)
+        place = far.upstream.apart(old)
+        assert place is not None and far.upstream.apart(new) is None
+        far.toys.wire.updates("toy://r")
+        changes = far.upstream._changes
+        assert changes.notices((place.topic, "toy://r"), 0) and not changes.notices(("toy", "toy://r"), 0)
+        assert [uri for uri, _ in far.state().wanted] == ["toy://r"] * 2
+        for caller in (old, new):
+            far.upstream.unsubscribe("toy://r", caller)
+        assert not here.wanted and not there.wanted and not far.state().wanted
+
+
+async def hub_after(first: Era, cache: EraCache, toys: EraToys, era: Era) -> tuple[list[bytes], Handover]:
+    """The lists of a hub with a client of this era; an earlier one had a `first` client."""
+    lists = None
+    for client in (first, era):
+        async with following(toys, cache, ClientEra(client), lists) as far:
+            await far.call(client)
+            tools, lists = far.tools, far.state()
+    return tools, lists
+
+
+@virtual
+async def test_lists_cost_no_second_process_whichever_era_the_next_client_speaks() -> None:
+    toys, cache = EraToys(), EraCache(None)
+    tools, _ = await hub_after(HANDSHAKE, cache, toys, MODERN)
+    assert toys.begun == [HANDSHAKE, MODERN] and b"modern" in tools[0], "they are those of the connection"
+
+
+# -- failures and operators
+
+
+@virtual
+async def test_the_first_connection_takes_the_calls_if_there_cannot_be_a_second_one() -> None:
+    toys = EraToys(broken={HANDSHAKE})
+    async with following(toys, asking(), ClientEra(MODERN)) as far:
+        assert await far.call(MODERN) is MODERN
+        assert await far.call(HANDSHAKE) is MODERN
         await anyio.sleep(5000)
-        assert far.status.state is READY and toys.running == [HANDSHAKE]
+        assert far.status.state is READY and toys.running == [MODERN]
         assert far.status.second is not None and far.status.second.state is UpstreamState.FAILED
 
 
 @virtual
-async def test_a_hub_that_begins_with_the_other_connection_has_the_listed_one_when_that_fails() -> None:
-    cache, toys = EraCache(None), EraToys()
-    _, lists, _ = await modern_hub_after(HANDSHAKE, cache, toys)
-    toys.broken.add(MODERN)
-    async with following(toys, cache, ClientEra(MODERN), lists) as far:
-        await far.until(READY)
-        assert far.toys.running == [HANDSHAKE]
-        assert await far.call(MODERN) is HANDSHAKE
-
-
-# -- operators
-
-
-@virtual
 async def test_a_restart_makes_both_connections_anew_and_a_drain_ends_both() -> None:
-    async with following(EraToys()) as far:
-        for era in Era:
-            assert await far.call(era) is era
+    async with following(EraToys(), asking(), ClientEra(MODERN)) as far:
+        for era in (HANDSHAKE, MODERN):
+            await far.call(MODERN)
+            await far.call(era)
         far.upstream.restart()
         await anyio.sleep(10)
         assert sorted(far.toys.begun) == [HANDSHAKE, HANDSHAKE, MODERN, MODERN]
         assert far.status.restarts == 2
-        for era in Era:
-            assert await far.call(era) is era
         await far.upstream.drain(5.0)
         assert far.toys.running == [] and far.status.state is UpstreamState.STOPPED
         assert "stopped" in str(await far.call(MODERN))
@@ -288,7 +310,7 @@ async def test_a_restart_makes_both_connections_anew_and_a_drain_ends_both() -> 
 
 @virtual
 async def test_a_restart_does_not_make_a_connection_that_nobody_needs() -> None:
-    async with following(EraToys()) as far:
+    async with following(EraToys(), client=ClientEra(HANDSHAKE)) as far:
         await far.call(HANDSHAKE)
         far.upstream.restart()
         await anyio.sleep(10)
@@ -297,23 +319,12 @@ async def test_a_restart_does_not_make_a_connection_that_nobody_needs() -> None:
 
 @virtual
 async def test_other_limits_and_the_log_level_reach_both_connections() -> None:
-    async with following(EraToys()) as far, following(EraToys(), idle_stop=60.0) as twin:
-        for era in Era:
+    async with following(EraToys(), asking(), ClientEra(MODERN)) as far, following(EraToys(), idle_stop=60.0) as twin:
+        for era in (MODERN, HANDSHAKE):
             await far.call(era)
         far.upstream.set_log_level("debug")
         await anyio.sleep(1)
         assert far.toys.levels == ["debug"], "the modern era asks with each call"
         far.upstream.use(twin.upstream)
-        await anyio.sleep(80)
+        await anyio.sleep(90)
         assert far.toys.running == []
-
-
-@virtual
-async def test_the_other_connection_is_checked_by_the_lists_that_are_approved() -> None:
-    seen: list[tuple[Era, Era]] = []
-    async with following(EraToys()) as far:
-        far.upstream._gate = lambda call, snapshot, own: seen.append((snapshot.era, own.era))
-        far.upstream._other._gate = far.upstream._check_listed
-        for era in Era:
-            await far.call(era)
-    assert sorted(seen) == [(HANDSHAKE, HANDSHAKE), (HANDSHAKE, MODERN)], "and by its own"

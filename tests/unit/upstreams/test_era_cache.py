@@ -45,25 +45,24 @@ def test_an_era_is_worth_a_try_unless_it_was_refused_or_never_shown(
     assert (known.may(HANDSHAKE), known.may(MODERN)) == (handshake, modern)
 
 
-def test_what_was_forgotten_stays_so_but_the_era_of_the_lists_does_not_change(tmp_path: Path) -> None:
+def test_forgotten_eras_stay_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "eras.json"
     memory = EraCache(path)
     memory.learn("a", HANDSHAKE, speaks=True)
-    memory.put_listed("a", HANDSHAKE)
     memory.forget("a")
     memory.forget("never known")
     for found in (memory, EraCache(path)):
-        assert found.known("a") == NOTHING and found.listed("a") is HANDSHAKE
+        assert found.known("a") == NOTHING
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"{", b"[]", b"5", b"null", b'{"a eras":5}', b'{"a eras":"+stone","a listed":"iron"}', b"\xff\xfe"]
+    "text", [b"", b"{", b"[]", b"5", b"null", b'{"a eras":5}', b'{"a eras":"+stone","a needed":"iron"}', b"\xff\xfe"]
 )
 def test_a_file_that_makes_no_sense_is_nothing_known(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "eras.json"
     path.write_bytes(text)
     memory = EraCache(path)
-    assert memory.known("a") == NOTHING and memory.listed("a") is None
+    assert memory.known("a") == NOTHING
     memory.learn("a", MODERN, speaks=True)
     assert EraCache(path).known("a").speaks == {MODERN}
 

@@ -196,4 +196,4 @@ async def test_what_is_no_call_of_a_tool_is_refused(hub: Hub) -> None:
     with pytest.raises(HubRestarted):
         await hub.upstream.resume(request("t"), Channel(), b"{}")
     with pytest.raises(MethodNotFound):
-        await hub.upstream.subscribe("x:y")
+        await hub.upstream.subscribe("x:y", request("x"))

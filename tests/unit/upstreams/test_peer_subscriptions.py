@@ -10,6 +10,7 @@ from mcp_hub.errors import DeadlineExceeded, MethodNotFound, RpcError, UpstreamL
 from mcp_hub.types import Era
 from mcp_hub.upstreams.peer import subscriptions as module
 from tests.unit.upstreams.following import UPDATED, Following, silent
+from tests.unit.upstreams.function_calls import request
 from tests.unit.upstreams.scripted import together
 
 pytestmark = pytest.mark.anyio
@@ -125,7 +126,7 @@ async def test_after_a_restart_everything_is_asked_for_again_and_counts_as_updat
         await together(server.answer(SUBSCRIBE, {}), one.subscribe("x:a"))
         await together(server.answer(SUBSCRIBE, {}), one.subscribe("x:gone"))
     one.release("x:gone")
-    one.subscriptions.resources.want("x:new")
+    one.subscriptions.resources.want("x:new", request("x"))
     with pytest.raises(UpstreamLost, match='server "git"'):
         await one.subscriptions.confirmed("x:new")
     assert one.noted("x:a") == []

@@ -115,7 +115,7 @@ async def test_a_server_in_another_version_is_asked_again_what_it_speaks() -> No
     for speaks, version, spoken in [("handshake", "1", HANDSHAKE), ("both", "2", HANDSHAKE), ("both", "2", MODERN)]:
         async with opened(speaks, eras, wish(MODERN)) as (peer, _):
             assert peer.info.era is spoken
-            eras.list_from(PeerInfo(spoken, "", {"name": "git", "version": version}))
+            eras.see(PeerInfo(spoken, "", {"name": "git", "version": version}))
 
 
 @asynccontextmanager

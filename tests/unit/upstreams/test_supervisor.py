@@ -8,6 +8,7 @@ from mcp_hub.types import UpstreamState
 from mcp_hub.upstreams.peer.negotiation import FreshNeeded, Incompatible
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
 from tests.unit.calls.virtual_time import virtual
+from tests.unit.upstreams.function_calls import request
 from tests.unit.upstreams.toy_servers import Toys, kept, up
 
 STARTING, READY, BACKING_OFF = UpstreamState.STARTING, UpstreamState.READY, UpstreamState.BACKING_OFF
@@ -43,12 +44,12 @@ async def test_a_call_that_runs_keeps_it_up_and_the_time_begins_with_its_end() -
 @virtual
 async def test_a_watched_resource_keeps_it_up_and_starts_it() -> None:
     async with kept(idle_stop=60.0) as far:
-        await far.supervisor.subscribe("x:1")
+        await far.supervisor.subscribe("x:1", request("x"))
         await anyio.sleep(1000)
         assert far.state is READY
-        far.supervisor.unsubscribe("x:1")
+        far.supervisor.unsubscribe("x:1", request("x"))
         await far.until(STOPPED)
-        await far.supervisor.subscribe("x:2")
+        await far.supervisor.subscribe("x:2", request("x"))
         assert far.state is READY and far.toys.starts == 2
 
 
@@ -85,7 +86,7 @@ async def test_process_that_ends_with_0_before_any_answer_is_started_ever_later(
 @virtual
 async def test_process_that_ends_with_0_is_started_again_for_a_watched_resource() -> None:
     async with up() as far:
-        await far.supervisor.subscribe("x:1")
+        await far.supervisor.subscribe("x:1", request("x"))
         far.toys.wire.die("ended")
         await far.until(UpstreamState.READY, starts=2)
 

@@ -47,6 +47,8 @@ class Toys:
     last: "ToyWire | None" = None
     levels: list[str] = field(default_factory=list)
     frozen: bool = False
+    asks: bool = False
+    """Whether its calls end with a question, which it can put over handshake connections only."""
     info: PeerInfo = PeerInfo(Era.HANDSHAKE, "2025-11-25", capabilities=OFFERS)
     called: list[Era] = field(default_factory=list)
     """The era of the connection of each call."""
@@ -113,6 +115,8 @@ class ToyWire:
         self.requests = Requests()
         self.can_send = True
         self.is_pipe = False
+        self.more: list[str] = []
+        """Tools that this process lists besides."""
         self._peer = peer
         self._toys = toys
 
@@ -129,17 +133,35 @@ class ToyWire:
             self._toys.levels.append(json.loads(params)["level"])
         if method == "tools/call":
             self._toys.called.append(self._peer.info.era)
+        if method == "subscriptions/listen" and not callable(params):
+            asyncio.get_running_loop().call_soon(self._acknowledge, pending.id, json.loads(params))
+            return pending
         form = {"title": "modern"} if self._peer.info.era is Era.MODERN else {}
-        tools = [{"name": name, "inputSchema": {"type": "object"}, **form} for name in self._toys.tools]
+        tools = [{"name": name, "inputSchema": {"type": "object"}, **form} for name in (*self._toys.tools, *self.more)]
         results = {
             "tools/list": {"tools": tools, "nextCursor": self._toys.cursor},
             "resources/list": {"resources": [{"uri": "toy://r", "name": "r"}]},
             "resources/templates/list": {"resourceTemplates": []},
         }
         result = json.dumps(results.get(method, {"content": []})).encode()
+        if method == "tools/call" and self._toys.asks and self._peer.info.era is Era.MODERN:
+            said = "Cannot send 'elicitation/create': this transport context has no back-channel for requests."
+            pending.settle(Envelope(error=msgspec.Raw(json.dumps({"code": -32600, "message": said}).encode())))
+            self.requests.pending.pop(pending.id)
+            return pending
         delay = self._toys.slow.get(method, self._toys.calls if method == "tools/call" else 0.0)
         asyncio.get_running_loop().call_later(delay, self._answered, pending, result)
         return pending
+
+    def _acknowledge(self, id_: int, params: JsonObject) -> None:
+        about = {"_meta": {"io.modelcontextprotocol/subscriptionId": id_}, "notifications": params["notifications"]}
+        method = "notifications/subscriptions/acknowledged"
+        self._peer.on_notification(Envelope(method=method, params=msgspec.Raw(json.dumps(about).encode())))
+
+    def updates(self, uri: str) -> None:
+        """One of its resources was updated."""
+        params = msgspec.Raw(json.dumps({"uri": uri}).encode())
+        self._peer.on_notification(Envelope(method="notifications/resources/updated", params=params))
 
     def _answered(self, pending: Pending, result: bytes) -> None:
         if not self._toys.frozen and self.requests.pending.pop(pending.id, None) is not None:

@@ -1,0 +1,133 @@
+"""A server with several connections: callers read, list and subscribe at the one that runs their calls.
+
+One connection is listed for everybody; each other one is a `SideConnection`, for some callers. The subclass says for
+whom, and when it is made.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from mcp_hub.call import Call, CallerConnection, CallHandler, Gate
+from mcp_hub.clock import Clock
+from mcp_hub.notices import Notices, PartNotices
+from mcp_hub.types import Snapshot
+from mcp_hub.upstreams.lists.list_cache import ListFile
+from mcp_hub.upstreams.lists.list_union import ListUnion
+from mcp_hub.upstreams.peer.wanted import WantedResources
+from mcp_hub.upstreams.supervision.connection import Connection
+from mcp_hub.upstreams.supervision.managed_upstream import Handover, ManagedUpstream
+from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
+
+
+class SideConnection(msgspec.Struct, eq=False):
+    """A connection beside the listed one; `union` makes what its callers are listed."""
+
+    supervisor: ManagedUpstream
+    union: ListUnion = msgspec.field(default_factory=ListUnion)
+
+    @property
+    def resources(self) -> WantedResources:
+        """The resources that are wanted there."""
+        return self.supervisor._subscriptions.resources
+
+
+class Divided(ManagedUpstream):
+    """The listed connection, and the parts. A part begins with the lists that are known, and keeps their bytes."""
+
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], Connection],
+        rules: SupervisorRules,
+        *,
+        clock: Clock,
+        changes: Notices,
+        jitter: Callable[[], float],
+        lists: ListFile | None,
+        gate: Gate | None,
+    ) -> None:
+        super().__init__(name, connect, rules, clock=clock, changes=changes, jitter=jitter, lists=lists, gate=gate)
+        self._apart = WantedResources(name, Notices())
+        """Resources wanted by callers whose calls run elsewhere, also while that connection is down."""
+
+    @abstractmethod
+    def _key(self, call: Call) -> str | None:
+        """The part that runs the calls of this caller; None for the listed connection."""
+
+    @abstractmethod
+    def _part(self, key: str) -> SideConnection | None:
+        """The part, if there is one now."""
+
+    @abstractmethod
+    async def _begun(self, call: Call) -> SideConnection:
+        """The part that runs the calls of this caller, started if need be. Raises `RpcError`."""
+
+    def _topic(self, key: str) -> str:
+        return f"{self.name}\0{key}"
+
+    def _notices(self, key: str) -> Notices:
+        """For the supervisor of a part."""
+        return PartNotices(self._changes, self._topic(key))
+
+    def _begin_part(self, key: str, part: SideConnection) -> None:
+        """The state with which a part begins."""
+        wanted = tuple(pair for pair in self._apart.references if self._key(pair[1]) == key)
+        part.supervisor.inherit(Handover(self._lists.last, self._log_level, wanted))
+
+    async def _follow_part(self, part: SideConnection) -> None:
+        """Has the lists of its callers looked at again whenever they change, until cancelled."""
+        changes = part.supervisor._changes
+        seen: Snapshot | None = None
+        while True:
+            version = changes.version
+            if (lists := self._lists_of(part)) is not seen:
+                seen = lists
+                self._changes.bump()
+            await changes.wait(version)
+
+    def _lists_of(self, part: SideConnection) -> Snapshot | None:
+        """The lists of its callers, where they differ from those of everybody."""
+        return part.union.of(self.snapshot(), part.supervisor._lists.fresh)
+
+    def apart(self, call: Call) -> CallerConnection | None:
+        """As `Upstream.apart`."""
+        key = self._key(call)
+        if key is None:
+            return None
+        part = self._part(key)
+        return CallerConnection(self._topic(key), None if part is None else self._lists_of(part))
+
+    async def subscribe(self, uri: str, call: Call) -> None:
+        """As `ManagedUpstream.subscribe`, at the connection that runs the calls of this caller."""
+        key = self._key(call)
+        if key is None:
+            await super().subscribe(uri, call)
+            return
+        self._apart.want(uri, call)
+        if (part := self._part(key)) is not None:
+            part.resources.want(uri, call)
+        part = await self._begun(call)  # a fresh one has it already
+        await part.supervisor._watched(uri)
+
+    def unsubscribe(self, uri: str, call: Call) -> None:
+        """Wherever it was subscribed."""
+        if not self._apart.release(uri, call.session):
+            super().unsubscribe(uri, call)
+            return
+        key = self._key(call)
+        if key is not None and (part := self._part(key)) is not None:
+            part.resources.release(uri, call.session)
+
+    def hand_over(self, successor: CallHandler) -> Handover:
+        state = super().hand_over(successor)
+        return replace(state, wanted=(*state.wanted, *self._apart.references))
+
+    def inherit(self, state: Handover) -> None:
+        """As `ManagedUpstream.inherit`; a part watches what its callers want as soon as it runs."""
+        apart = [pair for pair in state.wanted if self._key(pair[1]) is not None]
+        super().inherit(replace(state, wanted=tuple(pair for pair in state.wanted if self._key(pair[1]) is None)))
+        for uri, call in apart:
+            self._apart.want(uri, call)

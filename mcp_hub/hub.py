@@ -250,13 +250,9 @@ class HubPort:
         lists = caller_lists(self._upstreams, call_of(session))
         view, rules = self.catalog.view(profile, lists).for_model, self.catalog.rules(profile)
         renew(self._upstreams, rules.servers, Kind.TOOL)
-        return ToolFinder(
-            view=view,
-            search=partial(self.catalog.search, profile, lists=lists),
-            budget=self._most_tokens(session),
-            servers=live(view, rules, self._upstreams),
-            absent=absent(rules, self._upstreams),
-        )
+        search, most = partial(self.catalog.search, profile, lists=lists), self._most_tokens(session)
+        servers, missing = live(view, rules, self._upstreams), absent(rules, self._upstreams)
+        return ToolFinder(view=view, search=search, budget=most, servers=servers, absent=missing)
 
     def _most_tokens(self, session: Session) -> int:
         """Of an answer of the hub's own."""
@@ -393,7 +389,7 @@ def _routed(
         must_read=meant.must_read,
         people=people,
         directory=session.caller.directory,
-        roots_changes=session.roots_changes,
+        roots_changes=session.offer.roots_changes,
     )
 
 

@@ -43,7 +43,8 @@ class ClientOffer(msgspec.Struct):
     which it keeps. `lists` are the digests of the lists that it knows, if changes are announced to it at all. `apps`
     are the servers whose apps it has read, None where the session ends with its request. `facts` is what the hub
     derived from all this, its own, and `epoch` counts the settings that it was looked up in. `came` is when the client
-    came, by the hub's clock, 0 for one that has the hub for itself.
+    came, by the hub's clock, 0 for one that has the hub for itself. `roots_changes` counts the changes of its roots that
+    it has announced.
     """
 
     kind: ClientKind | None = None
@@ -53,6 +54,11 @@ class ClientOffer(msgspec.Struct):
     epoch: int = 0
     apps: dict[str, None] | None = None
     came: float = 0.0
+    roots_changes: int = 0
+
+    def change_roots(self) -> None:
+        """The client has announced that its roots have changed."""
+        self.roots_changes += 1
 
     def arrive(self, came: float) -> None:
         """The client came at this time."""
@@ -81,7 +87,7 @@ class Session(msgspec.Struct, weakref=True):
     """One client in one era. `log_level` None: the client never asked (handshake) or wants none (modern).
 
     `subscriptions` holds resources by server and its own URI, with the URI that the client knows
-    (`SessionSubscriptions`). `roots_changes` counts the changes of its roots that the client has announced.
+    (`SessionSubscriptions`).
     """
 
     id: str
@@ -94,11 +100,6 @@ class Session(msgspec.Struct, weakref=True):
     subscriptions: dict[tuple[str, str], str] = msgspec.field(default_factory=dict)
     is_over: bool = False
     offer: ClientOffer = msgspec.field(default_factory=ClientOffer)
-    roots_changes: int = 0
-
-    def change_roots(self) -> None:
-        """The client has announced that its roots have changed."""
-        self.roots_changes += 1
 
     def set_log_level(self, level: str) -> None:
         """The client asked for messages of `level` and above."""

@@ -108,7 +108,7 @@ class HandshakeHttp:
         if request.message.method == "notifications/cancelled":
             await self._cancelled(client, request)
         elif request.message.method == ROOTS_CHANGED:
-            client.session.change_roots()
+            client.session.offer.change_roots()
         elif request.message.method is Unset:
             if not client.asking.take(request.message) and self._hub.durable.is_shared:
                 await self._pass_on(client, request.message)

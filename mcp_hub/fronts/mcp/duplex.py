@@ -260,7 +260,7 @@ class Duplex:
 
     def on_notification(self, message: Envelope, source: Pending | None = None) -> None:
         if message.method == ROOTS_CHANGED and self._session is not None:
-            self._session.change_roots()
+            self._session.offer.change_roots()
         if message.method != "notifications/cancelled":
             return
         params = raw_object(message.params) or {}

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final, Self
 
 import anyio
+import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.call import Call, CallChannel, CallHandler, Gate, SentCall
@@ -22,8 +23,20 @@ from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.protocol.eras import SKILL_METHODS
+from mcp_hub.protocol.jsonrpc.envelope import read_as
 from mcp_hub.protocol.questions import unasked
-from mcp_hub.types import HANDSHAKE, MODERN, Cause, Era, Kind, RawJson, Snapshot, UpstreamState, UpstreamStatus
+from mcp_hub.types import (
+    HANDSHAKE,
+    MODERN,
+    Cause,
+    Era,
+    JsonObject,
+    Kind,
+    RawJson,
+    Snapshot,
+    UpstreamState,
+    UpstreamStatus,
+)
 from mcp_hub.upstreams.lists.list_cache import ListFile
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras
@@ -49,6 +62,11 @@ _SECOND: Final = "second"
 _OTHER_ERA: Final = Cause("restarted", "its first caller speaks the other era of the protocol")
 _FOR: Final = {HANDSHAKE: "for questions", MODERN: "for skills"}
 """Why there is a second connection, by its era."""
+
+
+class _Tool(msgspec.Struct):
+    name: str
+    annotations: JsonObject = {}
 
 
 class BothEras(Divided):
@@ -255,20 +273,28 @@ class BothEras(Divided):
     async def _refused(self, call: Call, channel: CallChannel, error: RpcError) -> Completed:
         """The result of a call that could not ask over the modern connection, by one over which it can.
 
-        It begins anew there, as in the modern era each call does that has asked. Raises `error` if that cannot help.
+        It begins anew there, as in the modern era each call does that has asked. Raises `error` if that cannot help, or
+        is not safe.
         """
         question = unasked(error) if self._home is MODERN else None
         if question is None:
             raise error
         self._eras.put_interactive()
         self._divide()
-        if self._key(call) is None or call.lack(question, b"{}") is not None:
+        if self._key(call) is None or call.lack(question, b"{}") is not None or self._is_destructive(call):
             raise error
         log.info("upstream_asks_by_handshake", upstream=self.name)
         try:
             return await self._other.call(call, channel)
         except UpstreamUnavailable:
             raise error from None
+
+    def _is_destructive(self, call: Call) -> bool:
+        """Whether the tool says that it destroys something, and more if it is called again."""
+        name, lists = read_as(call.params.get("name", b""), str), self._lists.snapshot
+        tools = [] if lists is None else [read_as(raw, _Tool) for raw in lists.lists.get(Kind.TOOL, ())]
+        hints = next((tool.annotations for tool in tools if tool is not None and tool.name == name), {})
+        return hints.get("destructiveHint") is True and hints.get("idempotentHint") is not True
 
     async def _first_start(self) -> None:
         """Waits until it is known which era the connection has."""

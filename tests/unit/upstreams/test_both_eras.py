@@ -5,7 +5,7 @@ from functools import partial
 import anyio
 import pytest
 
-from mcp_hub.types import HANDSHAKE, MODERN, Era, Kind, UpstreamState
+from mcp_hub.types import HANDSHAKE, MODERN, Era, JsonObject, Kind, UpstreamState
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.server_eras import ClientEra
 from mcp_hub.upstreams.supervision.managed_upstream import Handover
@@ -162,6 +162,27 @@ async def test_a_call_that_could_not_ask_begins_anew_over_the_connection_on_whic
         assert await far.call(HANDSHAKE) is MODERN
         assert far.toys.called == [MODERN, HANDSHAKE]
         assert await far.call(HANDSHAKE) is HANDSHAKE and far.toys.called[2:] == [HANDSHAKE]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "called"),
+    [
+        ({"destructiveHint": True}, [MODERN]),
+        ({"destructiveHint": True, "idempotentHint": True}, [MODERN, HANDSHAKE]),
+        ({"readOnlyHint": True}, [MODERN, HANDSHAKE]),
+    ],
+)
+def test_a_tool_that_destroys_something_does_not_begin_anew(annotations: JsonObject, called: list[Era]) -> None:
+    @virtual
+    async def check() -> None:
+        async with following(EraToys(asks=True, annotations=annotations), client=ClientEra(MODERN)) as far:
+            await far.until(READY)
+            far.upstream._last = MODERN
+            await far.call(HANDSHAKE)
+            assert far.toys.called == called
+            assert await far.call(HANDSHAKE) is HANDSHAKE, "the next call can ask"
+
+    check()
 
 
 @virtual

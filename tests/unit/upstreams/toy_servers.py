@@ -49,6 +49,7 @@ class Toys:
     frozen: bool = False
     asks: bool = False
     """Whether its calls end with a question, which it can put over handshake connections only."""
+    annotations: JsonObject = field(default_factory=dict)
     info: PeerInfo = PeerInfo(Era.HANDSHAKE, "2025-11-25", capabilities=OFFERS)
     called: list[Era] = field(default_factory=list)
     """The era of the connection of each call."""
@@ -136,7 +137,9 @@ class ToyWire:
         if method == "subscriptions/listen" and not callable(params):
             asyncio.get_running_loop().call_soon(self._acknowledge, pending.id, json.loads(params))
             return pending
-        form = {"title": "modern"} if self._peer.info.era is Era.MODERN else {}
+        form: JsonObject = {"title": "modern"} if self._peer.info.era is Era.MODERN else {}
+        if self._toys.annotations:
+            form["annotations"] = self._toys.annotations
         tools = [{"name": name, "inputSchema": {"type": "object"}, **form} for name in (*self._toys.tools, *self.more)]
         results = {
             "tools/list": {"tools": tools, "nextCursor": self._toys.cursor},

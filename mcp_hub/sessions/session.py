@@ -43,8 +43,8 @@ class ClientOffer(msgspec.Struct):
     which it keeps. `lists` are the digests of the lists that it knows, if changes are announced to it at all. `apps`
     are the servers whose apps it has read, None where the session ends with its request. `facts` is what the hub
     derived from all this, its own, and `epoch` counts the settings that it was looked up in. `came` is when the client
-    came, by the hub's clock, 0 for one that has the hub for itself. `roots_changes` counts the changes of its roots that
-    it has announced.
+    came, by the hub's clock, 0 for one that has the hub for itself. `roots_changes` counts the changes of its
+    roots that it has announced.
     """
 
     kind: ClientKind | None = None

@@ -61,7 +61,7 @@ def test_processes_of_a_scope_have_the_same_rule(more: str, first: float | None,
     upstream = made(f"{{command: x, scope: session{more}}}")
     assert isinstance(upstream, Scoped)
     assert (upstream._rules.idle_stop, upstream._idle) == (first, members)
-    member = upstream._supervisor(Era.MODERN)
+    member = upstream._supervisor(Era.MODERN, Notices())
     assert member._rules.idle_stop is None and not member._rules.lazy, "they are ended, not put to rest"
 
 
@@ -90,7 +90,7 @@ def test_a_server_and_all_its_connections_go_by_its_rule_for_logs(more: str) -> 
     default, upstream = made(f"{{{more}}}"), made(f"{{{more}, logs: shared}}")
     assert (default.status().logs, upstream.status().logs) == (LogFlow("hub"), LogFlow("shared"))
     inner = [upstream._other] if isinstance(upstream, BothEras) else []
-    inner += [upstream._supervisor(era) for era in Era] if isinstance(upstream, Scoped) else []
+    inner += [upstream._supervisor(era, Notices()) for era in Era] if isinstance(upstream, Scoped) else []
     assert all(one._logs is upstream._logs for one in inner)
     upstream.use(made(f"{{{more}, logs: turns}}"))
     assert upstream.status().logs == LogFlow("turns"), "a reload changes it at once"

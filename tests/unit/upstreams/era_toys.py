@@ -13,7 +13,7 @@ import msgspec
 from mcp_hub.call import Call
 from mcp_hub.errors import StartFailed
 from mcp_hub.notices import Notices
-from mcp_hub.types import HANDSHAKE, MODERN, Era, Kind, UpstreamState, UpstreamStatus
+from mcp_hub.types import HANDSHAKE, MODERN, Era, JsonObject, Kind, UpstreamState, UpstreamStatus
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.negotiation import Incompatible
 from mcp_hub.upstreams.peer.peer import Peer
@@ -97,8 +97,8 @@ class Followed:
 
     def caller(self, era: Era, *, is_program: bool = False, session: str = "s") -> Call:
         """Some call of this caller, which can be asked."""
-        capabilities = {"elicitation": {"form": {}}}
-        more = {"version": "2025-11-25", "capabilities": capabilities}
+        capabilities: JsonObject = {"elicitation": {"form": {}}}
+        more: JsonObject = {"version": "2025-11-25", "capabilities": capabilities}
         return msgspec.structs.replace(request("x"), era=era, is_program=is_program, session=session, **more)
 
     def seen(self, era: Era) -> list[str]:

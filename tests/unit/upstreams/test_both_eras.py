@@ -192,7 +192,7 @@ async def test_a_caller_that_cannot_be_asked_gets_the_error_of_the_server() -> N
         far.upstream._last = MODERN
         mute = far.caller(HANDSHAKE)
         mute.capabilities.clear()
-        far.caller = lambda era, **more: mute  # type: ignore[method-assign,assignment]
+        far.caller = lambda era, **more: mute  # type: ignore[method-assign]
         assert "back-channel" in str(await far.call(HANDSHAKE)) and far.toys.called == [MODERN]
 
 
@@ -283,20 +283,20 @@ async def test_updates_come_from_the_connection_of_the_callers_calls_also_if_tha
         assert not here.wanted and not there.wanted and not far.state().wanted
 
 
-async def hub_after(first: Era, cache: EraCache, toys: EraToys, era: Era) -> tuple[list[bytes], Handover]:
+async def hub_after(first: Era, cache: EraCache, toys: EraToys, era: Era) -> list[bytes]:
     """The lists of a hub with a client of this era; an earlier one had a `first` client."""
-    lists = None
+    lists: Handover | None = None
     for client in (first, era):
         async with following(toys, cache, ClientEra(client), lists) as far:
             await far.call(client)
             tools, lists = far.tools, far.state()
-    return tools, lists
+    return tools
 
 
 @virtual
 async def test_lists_cost_no_second_process_whichever_era_the_next_client_speaks() -> None:
     toys, cache = EraToys(), EraCache(None)
-    tools, _ = await hub_after(HANDSHAKE, cache, toys, MODERN)
+    tools = await hub_after(HANDSHAKE, cache, toys, MODERN)
     assert toys.begun == [HANDSHAKE, MODERN] and b"modern" in tools[0], "they are those of the connection"
 
 

@@ -249,3 +249,21 @@ async def test_a_call_that_waits_for_a_process_is_judged_by_what_that_lists(scop
             while any(tool["name"] == "odd_odd" for tool in (await rest.ask("GET", "/tools")).json()["tools"]):
                 await anyio.lowlevel.checkpoint()
     assert len(received(journal, "tools/call")) == 1
+
+
+async def test_list_that_was_remembered_before_approvals_were_forgotten_is_not_trusted(tmp_path: Path) -> None:
+    def offer(text: str) -> None:
+        tool = {"name": "odd", "description": text, "inputSchema": {"type": "object"}}
+        (tmp_path / "tools.json").write_text(json.dumps([tool]))
+
+    server = argv(name="odd", tools_json=tmp_path / "tools.json")
+    entries = {"odd": {"command": server[0], "args": server[1:]}}
+    (tmp_path / "servers.yaml").write_text(json.dumps({"defaults": {"approval": "block"}, "servers": entries}))
+    for text in ("The first.", "Never approved.", "The third."):
+        offer(text)
+        if text == "The third.":
+            await command(tmp_path, "approve", "odd", "--forget", "--yes")
+        await command(tmp_path, "list")
+    assert (await waiting(tmp_path)) == []
+    listed = json.loads((await command(tmp_path, "tools", "--json")).stdout)
+    assert "The third." in json.dumps(listed) and "Never approved." not in json.dumps(listed)

@@ -14,6 +14,7 @@ import msgspec
 
 from mcp_hub.app.catalog_rules import confirmed_servers, policies
 from mcp_hub.app.limits import state_dir
+from mcp_hub.app.upstream_factory import list_file
 from mcp_hub.catalog.flags import decoded
 from mcp_hub.catalog.pins import (
     Fingerprint,
@@ -195,6 +196,8 @@ def _forget(store: KeyedFiles, loaded: Loaded, server: str, yes: bool) -> None:
     if not yes and not _confirmed(f"Forget the approvals of {name}, and trust its next list?"):
         raise SystemExit(EXIT_TOOL)
     try:
+        # a remembered list may hold what nobody has approved: the next hub would take it for the first one
+        list_file(state_dir(os.environ) / "lists", server, loaded.settings.servers[server]).path.unlink(missing_ok=True)
         store.update(key, lambda text: encoded(Record(server=server, config=loaded.place)))
     except OSError as problem:
         _fail_to_write(store, key, problem)

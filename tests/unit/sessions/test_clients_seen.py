@@ -46,3 +46,12 @@ def test_clients_are_bounded_and_their_names_are_cut() -> None:
 def test_a_session_of_nobody_is_not_a_client() -> None:
     seen = ClientsSeen(lambda session: KIND, lambda: 0.0, lambda: 0.0)
     assert seen(session("")) is KIND and seen.newest() == []
+
+
+def test_the_era_of_each_client_is_handed_on_when_it_comes() -> None:
+    met: list[Era] = []
+    seen = ClientsSeen(lambda session: KIND, lambda: 0.0, lambda: 0.0, met.append)
+    for _ in range(2):
+        seen(session("http#1", era=Era.MODERN))
+        seen(session("1"))
+    assert met == [Era.MODERN, Era.HANDSHAKE]

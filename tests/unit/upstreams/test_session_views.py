@@ -1,0 +1,115 @@
+"""The processes of single sessions: each session subscribes and lists at its own. On virtual time."""
+
+import anyio
+import msgspec
+
+from mcp_hub.call import Call
+from mcp_hub.types import Era, Kind
+from tests.unit.calls.virtual_time import virtual
+from tests.unit.upstreams.function_calls import Recorder, request
+from tests.unit.upstreams.test_scoped import Sessions, made, sessions
+from tests.unit.upstreams.toy_servers import Toys
+
+URI = "toy://r"
+
+
+def of(session: str) -> Call:
+    return msgspec.structs.replace(request("x"), session=session, era=Era.HANDSHAKE)
+
+
+def names(far: Sessions, session: str) -> list[str]:
+    """The tools that a session is listed."""
+    place = far.scoped.apart(of(session))
+    assert place is not None
+    lists = place.lists or far.scoped.snapshot()
+    assert lists is not None
+    return [msgspec.json.decode(raw)["name"] for raw in lists.lists[Kind.TOOL]]
+
+
+def updates(far: Sessions, session: str) -> list[str]:
+    """The updates that a session hears of."""
+    place = far.scoped.apart(of(session))
+    assert place is not None
+    return [uri for uri, _ in far.scoped._changes.notices((place.topic, URI), 0)]
+
+
+@virtual
+async def test_a_session_hears_of_updates_at_its_own_process_and_of_no_others() -> None:
+    async with sessions() as far:
+        for session in ("a", "b"):
+            await far.scoped.subscribe(URI, of(session))
+        assert far.toys.starts == 3, "a subscription starts the process that the calls of its session take"
+        far.toys.wire.updates(URI)
+        assert (updates(far, "a"), updates(far, "b")) == ([], [URI])
+        assert await far.call("b") == "ok" and far.toys.starts == 3
+        for session in ("a", "b"):
+            far.scoped.unsubscribe(URI, of(session))
+        assert far.scoped.hand_over(far.scoped.call).wanted == ()
+
+
+@virtual
+async def test_a_process_with_subscriptions_stays_and_the_next_one_watches_the_same() -> None:
+    async with sessions(idle=100.0) as far:
+        await far.scoped.subscribe(URI, of("s"))
+        await anyio.sleep(300)
+        assert far.toys.alive == 2
+        before = len(updates(far, "s"))
+        far.toys.wire.die()
+        await anyio.sleep(10)
+        assert far.toys.alive == 2 and len(updates(far, "s")) > before, "it may have changed unseen"
+        far.scoped.unsubscribe(URI, of("s"))
+        await anyio.sleep(300)
+        assert far.toys.alive == 1
+
+
+@virtual
+async def test_subscriptions_of_the_predecessor_are_made_by_the_processes_of_their_sessions() -> None:
+    async with sessions() as old, sessions() as far:
+        await old.scoped.subscribe(URI, of("a"))
+        far.scoped.inherit(old.scoped.hand_over(far.scoped.call))
+        assert await far.call("b") == await far.call("a") == "ok"
+        await anyio.sleep(1)
+        far.toys.wire.updates(URI)
+        assert (updates(far, "a"), updates(far, "b")) == ([URI], [])
+
+
+@virtual
+async def test_a_session_is_listed_what_its_own_process_lists() -> None:
+    async with sessions() as far:
+        for session in ("a", "b"):
+            assert await far.call(session) == "ok"
+        assert names(far, "a") == names(far, "b") == ["x"]
+        version = far.scoped._changes.version
+        far.toys.wire.more.append("grown")
+        far.toys.wire.announces(Kind.TOOL)
+        await anyio.sleep(1)
+        assert far.scoped._changes.version > version
+        assert (names(far, "a"), names(far, "b")) == (["x"], ["x", "grown"])
+        far.toys.wire.more.clear()
+        far.toys.wire.announces(Kind.TOOL)
+        await anyio.sleep(1)
+        assert names(far, "b") == ["x"]
+
+
+@virtual
+async def test_messages_for_a_session_come_from_its_own_process() -> None:
+    async with sessions() as far:
+        await far.call("s")
+        far.toys.wire._peer._observer.on_message("s", b"{}")  # type: ignore[union-attr]
+        assert far.scoped._changes.messages("s", 0) == [b"{}"]
+
+
+@virtual
+async def test_a_process_of_a_single_call_has_no_subscriptions_and_no_lists() -> None:
+    toys = Toys()
+    scoped = made(toys)
+    scoped._of_each = "call"
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(scoped.run)
+        await anyio.sleep(1)
+        assert scoped.apart(of("s")) is None
+        await scoped.subscribe(URI, of("s"))
+        assert toys.starts == 1, "it is watched by the listed process"
+        await scoped.call(of("s"), Recorder())
+        scoped.unsubscribe(URI, of("s"))
+        tasks.cancel_scope.cancel()

@@ -127,25 +127,6 @@ async def test_an_answer_that_is_none_is_a_typed_error_that_names_the_server(ans
         assert caught.value.data == {"upstream": {"server": "git", "code": "unreadable_answer"}, "outcome": "unknown"}
 
 
-async def test_changed_roots_of_a_client_reach_the_server_once_before_its_next_call() -> None:
-    calls = [("a", 0, False), ("a", 1, True), ("a", 1, False), ("b", 0, False), ("b", 2, True), ("a", 1, False)]
-    async with talking() as (peer, server):
-        for session, changes, is_passed_on in [*calls, ("a", 2, True)]:
-
-            async def script(is_passed_on: bool = is_passed_on) -> None:
-                if is_passed_on:
-                    await server.expect("notifications/roots/list_changed")
-                await server.answer("tools/call", {"content": []})
-
-            await together(script(), peer.call(call(session=session, roots_changes=changes), Recorder()))
-
-
-async def test_changed_roots_are_nothing_to_a_modern_server() -> None:
-    async with talking(Era.MODERN) as (peer, server):
-        result = {"resultType": "complete", "content": []}
-        await together(server.answer("tools/call", result), peer.call(call(roots_changes=1), Recorder()))
-
-
 async def test_a_cancelled_call_is_cancelled_at_the_server_under_the_hubs_id() -> None:
     async with talking() as (peer, server), anyio.create_task_group() as tasks:
         calls = Calls(peer, tasks)

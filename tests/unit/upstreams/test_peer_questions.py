@@ -12,7 +12,8 @@ from mcp_hub.call import CallEnded
 from mcp_hub.errors import RpcError, UpstreamLost
 from mcp_hub.events import Completed
 from mcp_hub.types import Era, JsonObject
-from tests.unit.upstreams.scripted import Server, talking
+from tests.unit.upstreams.function_calls import Recorder
+from tests.unit.upstreams.scripted import Server, talking, together
 from tests.unit.upstreams.task_calls import HANDSHAKE, Running, call, calling, group
 from tests.upstreams.child import until
 
@@ -303,3 +304,26 @@ async def test_when_the_call_is_cancelled_its_questions_are_off() -> None:
         await server.answer("tools/call", wants("s", a=("roots/list", {})))
         await made.asked()
     assert not made.record.open_questions
+
+
+async def test_changed_roots_of_a_client_reach_the_server_once_before_its_next_call() -> None:
+    calls = [("a", 0, False), ("a", 1, True), ("a", 1, False), ("b", 0, False), ("b", 2, True), ("a", 1, False)]
+    async with talking() as (peer, server):
+        for session, changes, is_passed_on in [*calls, ("a", 2, True)]:
+
+            async def script(is_passed_on: bool = is_passed_on) -> None:
+                if is_passed_on:
+                    await server.expect("notifications/roots/list_changed")
+                await server.answer("tools/call", {"content": []})
+
+            await together(
+                script(), peer.call(msgspec.structs.replace(call(), session=session, roots_changes=changes), Recorder())
+            )
+
+
+async def test_changed_roots_are_nothing_to_a_modern_server() -> None:
+    async with talking(Era.MODERN) as (peer, server):
+        result = {"resultType": "complete", "content": []}
+        await together(
+            server.answer("tools/call", result), peer.call(msgspec.structs.replace(call(), roots_changes=1), Recorder())
+        )

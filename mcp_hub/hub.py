@@ -332,7 +332,7 @@ class HubPort:
     def end(self, session: Session) -> None:
         """The client is gone, and with it what it was subscribed to. Idempotent."""
         self.subscriptions.clear(session)
-        for upstream in self._upstreams.values():
+        for upstream in self._upstreams.values() if session.era is HANDSHAKE else ():
             upstream.session_ended(session.id)
 
     def _origin(self, session: Session, uri: str) -> Origin:

@@ -83,15 +83,22 @@ class Applier(msgspec.Struct, frozen=True):
         self.upstream_set.wake(server)
 
     def isolate(self, server: str) -> None:
-        """From now on a server that asks its callers has a process for each session; calls at the shared one may end.
+        """From now on a server that asks its callers has a process for each session that comes.
+
+        Clients that have called the shared one stay there until they end.
 
         Raises `KeyError` for one that is not configured.
         """
         settings = self.current.settings
         self.sources.put_interactive(settings.servers[server])
         seconds = settings.hub.limits.question_timeout
-        self._put(settings, {server: self.sources.make(settings, server)}, "it asks its callers", seconds)
+        fresh = {server: self.sources.make(settings, server)}
+        self._put(settings, fresh, "it asks its callers", seconds, stays=True)
 
-    def _put(self, settings: Settings, fresh: Mapping[str, Upstream], why: str, seconds: float | None = None) -> None:
-        stays = (*settings.servers, *([self.executor_name] if self.executor_name else ()))
-        self.upstream_set.put(fresh, stays, settings.hub.drain_timeout if seconds is None else seconds, why)
+    def _put(
+        self, settings: Settings, fresh: Mapping[str, Upstream], why: str, seconds: float | None = None, *,
+        stays: bool = False,
+    ) -> None:  # fmt: skip
+        order = (*settings.servers, *([self.executor_name] if self.executor_name else ()))
+        wait = settings.hub.drain_timeout if seconds is None else seconds
+        self.upstream_set.put(fresh, order, wait, why, stays=stays)

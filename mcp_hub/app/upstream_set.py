@@ -10,12 +10,14 @@ from typing import Final
 
 import anyio
 import anyio.abc
+from msgspec.structs import replace
 
 from mcp_hub.call import Upstream
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
 from mcp_hub.upstreams.executors.upstream import ExecutorUpstream
 from mcp_hub.upstreams.folders.upstream import FolderUpstream
+from mcp_hub.upstreams.supervision.divided import Divided
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.scoped import Scoped
 
@@ -49,10 +51,13 @@ class UpstreamSet:
             task_status.started()
             await anyio.sleep_forever()
 
-    def put(self, fresh: Mapping[str, Upstream], order: Iterable[str], seconds: float, why: str) -> None:
+    def put(
+        self, fresh: Mapping[str, Upstream], order: Iterable[str], seconds: float, why: str, *, stays: bool = False
+    ) -> None:
         """Puts `fresh` upstreams in the place of those of their names, beside the others; `order` names who stays.
 
-        An unnamed one is removed. Calls of an old one have `seconds` to end; `why` is the reason for a fresh one.
+        An unnamed one is removed. Calls of an old one have `seconds` to end; `why` is the reason for a fresh one. One
+        that `stays` does so until the clients that have called it are gone.
         One call of this is one change.
         """
         before, after = self.upstreams.copy(), self.upstreams
@@ -65,8 +70,8 @@ class UpstreamSet:
                 self._retire(old, seconds, _GONE)
         for name, new in fresh.items():
             if name in before:
-                _hand_over(before[name], new)
-                self._retire(before[name], seconds, why)
+                _hand_over(before[name], new, stays=stays)
+                self._retire(before[name], seconds, why, new if stays else None)
             self._start(new)
         self._changes.bump()
 
@@ -111,7 +116,7 @@ class UpstreamSet:
             await upstream.run()
         self._scopes.pop(upstream, None)
 
-    def _retire(self, old: Upstream, seconds: float, why: str) -> None:
+    def _retire(self, old: Upstream, seconds: float, why: str, new: Upstream | None = None) -> None:
         if old in self._old:
             return
         earlier = self._draining(old.name)
@@ -119,11 +124,16 @@ class UpstreamSet:
             earlier[0].cancel()
         self._old[old] = anyio.CancelScope()
         if self._tasks is not None:
-            self._tasks.start_soon(partial(self._end, old, seconds, why), name=f"end of upstream {old.name}")
+            self._tasks.start_soon(partial(self._end, old, seconds, why, new), name=f"end of upstream {old.name}")
 
-    async def _end(self, old: Upstream, seconds: float, why: str) -> None:
-        """Lets its calls end, then stops it; where nothing of it runs outside of the hub, there is nothing to stop."""
+    async def _end(self, old: Upstream, seconds: float, why: str, new: Upstream | None) -> None:
+        """Lets its calls end, then stops it; where nothing of it runs outside of the hub, there is nothing to stop.
+
+        It stays as long as clients of the `new` one need it.
+        """
         with self._old[old]:
+            if isinstance(new, Divided):
+                await new.outlived()
             if isinstance(old, ManagedUpstream):
                 await old.drain(seconds, why)
         if (scope := self._scopes.get(old)) is not None:
@@ -135,9 +145,9 @@ class UpstreamSet:
         log.info("upstream_retired", upstream=old.name, reason=why)
 
 
-def _hand_over(old: Upstream, new: Upstream) -> None:
+def _hand_over(old: Upstream, new: Upstream, *, stays: bool) -> None:
     """The new one takes over the subscriptions of clients; the old lists stay until it has its own."""
     if isinstance(old, ManagedUpstream):
         legacy = old.hand_over(new.call)
         if isinstance(new, ManagedUpstream):
-            new.inherit(legacy)
+            new.inherit(replace(legacy, shared=old) if stays else legacy)

@@ -41,6 +41,8 @@ class Client:
     peer: Peer
     era: str
     ear: Ear
+    pid: int
+    """The process that runs its calls at the server that asks, once it has asked."""
 
     async def facts(self, server: str) -> dict[str, Any]:
         """What the process that runs its calls says of itself."""
@@ -99,6 +101,7 @@ async def test_a_call_changes_what_its_caller_sees(
             assert [len(pids[server]) for server in KINDS] == [1, 1, 1, len(eras)], "a second one is for questions only"
         for client in clients:
             await check_roots(client)
+            assert await pid_of(client.peer, "a") == client.pid, "its calls stay at one process"
         await stack.aclose()
         for client in clients:
             await check_unwatched(client)
@@ -115,7 +118,12 @@ async def listening(peer: Peer) -> AsyncIterator[Client]:
         assert "back-channel" in (await peer.call("a_ask")).answer["error"]["message"]
     uris = [shown(await peer.names("resources/list", "resources", "uri"), name) for name in KINDS]
     async with hearing(peer, uris, "tools") as ear:
-        yield Client(peer, peer.era, ear)
+        yield Client(peer, peer.era, ear, await pid_of(peer, "a"))
+
+
+async def pid_of(peer: Peer, server: str) -> int:
+    pid: int = json.loads((await peer.call(f"{server}_facts")).text)["pid"]
+    return pid
 
 
 async def check_lists(client: Client, server: str, apart: Sequence[str]) -> None:

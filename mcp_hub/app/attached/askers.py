@@ -10,7 +10,8 @@ log = get_logger(__name__)
 def separate(app: App) -> None:
     """Gives each client its own process of a shared server that was seen to ask. `scope` in the configuration wins.
 
-    Calls that run stay where they are; those that wait for their turn move. It is remembered for the next hubs.
+    Clients that have called the shared one stay there, with what it keeps of them in memory, until they end; calls of
+    others that wait for their turn move. It is remembered for the next hubs.
     """
     for status in app.hub.statuses():
         server = app.settings.servers.get(status.server)

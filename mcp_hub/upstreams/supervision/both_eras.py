@@ -254,6 +254,8 @@ class BothEras(Divided):
         if (HANDSHAKE if call.is_program else call.era) is not self._last:
             self._meet(call)
         if self._is_split and self._is_for_second(call):
+            if call.directory is not None:
+                self._note_session(call.session)
             return self._other.begin(call, channel)
         return super().begin(call, channel)
 
@@ -264,6 +266,8 @@ class BothEras(Divided):
         if self._connected is None and self._eras.is_interactive:
             await self._first_start()  # whether the call needs the second connection is open
         if self._is_split and self._is_for_second(call):
+            if call.directory is not None:
+                self._note_session(call.session)
             try:
                 return await self._other.call(call, channel)
             except UpstreamUnavailable as exc:  # nothing was sent

@@ -52,6 +52,9 @@ class Divided(ManagedUpstream):
         super().__init__(name, connect, rules, clock=clock, changes=changes, jitter=jitter, lists=lists, gate=gate)
         self._apart = WantedResources(name, Notices())
         """Resources wanted by callers whose calls run elsewhere, also while that connection is down."""
+        self._predecessor: ManagedUpstream | None = None
+        self._shared_lists = ListUnion()
+        self._last_used = 0, clock.now()  # calls at the predecessor that were over at the last look, and its time
 
     @abstractmethod
     def _key(self, call: Call) -> str | None:
@@ -64,6 +67,42 @@ class Divided(ManagedUpstream):
     @abstractmethod
     async def _begun(self, call: Call) -> SideConnection:
         """The part that runs the calls of this caller, started if need be. Raises `RpcError`."""
+
+    def _shared(self, call: Call) -> ManagedUpstream | None:
+        """The predecessor that still runs the calls of this caller, if there is one. Without its process it is left."""
+        shared = self._predecessor
+        if shared is None or shared._sessions is None or call.session not in shared._sessions:
+            return None
+        if shared._peer is None:
+            self._leave_shared()
+            return None
+        return shared
+
+    def _leave_shared(self, session: str | None = None) -> None:
+        """The predecessor is not needed any more; with a `session`, if that was the last one there."""
+        if (shared := self._predecessor) is None:
+            return
+        if session is not None:
+            shared.session_ended(session)
+        if session is None or not shared._sessions:
+            self._predecessor = None
+            self._changes.bump()
+
+    def _leave_idle(self, limit: float) -> None:
+        """Leaves a predecessor that nobody has used since `limit`, a time of the clock."""
+        if (shared := self._predecessor) is None:
+            return
+        left, since = self._last_used
+        is_used = not shared._turns.is_empty or shared._subscriptions.resources.wanted or shared.status().second
+        if shared._turns.left != left or is_used:
+            self._last_used = shared._turns.left, self._clock.now()
+        elif since < limit:
+            self._leave_shared()
+
+    async def outlived(self) -> None:
+        """Returns when nobody is left at the predecessor."""
+        while self._predecessor is not None:
+            await self._changes.wait(self._changes.version)
 
     def _topic(self, key: str) -> str:
         return f"{self.name}\0{key}"
@@ -94,6 +133,9 @@ class Divided(ManagedUpstream):
 
     def apart(self, call: Call) -> CallerConnection | None:
         """As `Upstream.apart`."""
+        if (shared := self._shared(call)) is not None:
+            lists = self._shared_lists.of(self.snapshot(), shared.snapshot())
+            return shared.apart(call) or CallerConnection(self.name, lists)
         key = self._key(call)
         if key is None:
             return None
@@ -102,6 +144,9 @@ class Divided(ManagedUpstream):
 
     async def subscribe(self, uri: str, call: Call) -> None:
         """As `ManagedUpstream.subscribe`, at the connection that runs the calls of this caller."""
+        if (shared := self._shared(call)) is not None:
+            await shared.subscribe(uri, call)
+            return
         key = self._key(call)
         if key is None:
             await super().subscribe(uri, call)
@@ -114,6 +159,9 @@ class Divided(ManagedUpstream):
 
     def unsubscribe(self, uri: str, call: Call) -> None:
         """Wherever it was subscribed."""
+        if (shared := self._shared(call)) is not None:
+            shared.unsubscribe(uri, call)
+            return
         if not self._apart.release(uri, call.session):
             super().unsubscribe(uri, call)
             return
@@ -122,11 +170,23 @@ class Divided(ManagedUpstream):
             part.resources.release(uri, call.session)
 
     def hand_over(self, successor: CallHandler) -> Handover:
-        state = super().hand_over(successor)
-        return replace(state, wanted=(*state.wanted, *self._apart.references))
+        state, shared = super().hand_over(successor), self._predecessor
+        left = () if shared is None else shared._subscriptions.resources.references
+        apart = () if not isinstance(shared, Divided) else shared._apart.references
+        return replace(state, wanted=(*state.wanted, *self._apart.references, *left, *apart))
 
     def inherit(self, state: Handover) -> None:
-        """As `ManagedUpstream.inherit`; a part watches what its callers want as soon as it runs."""
+        """As `ManagedUpstream.inherit`; a part watches what its callers want as soon as it runs.
+
+        Clients that have called a predecessor which is `shared` stay there, with their subscriptions.
+        """
+        if (shared := state.shared) is not None and shared._sessions:
+            self._predecessor = shared
+            moved = tuple(pair for pair in state.wanted if pair[1].session not in shared._sessions)
+            for uri, call in moved:
+                shared.unsubscribe(uri, call)
+            shared._turns.dismiss(shared._sessions)
+            state = replace(state, wanted=moved)
         apart = [pair for pair in state.wanted if self._key(pair[1]) is not None]
         super().inherit(replace(state, wanted=tuple(pair for pair in state.wanted if self._key(pair[1]) is None)))
         for uri, call in apart:

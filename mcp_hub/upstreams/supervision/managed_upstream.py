@@ -25,17 +25,21 @@ from mcp_hub.wire.base import Pending, WireClosed
 
 _LISTED: Final = {"tools/call": Kind.TOOL, "prompts/get": Kind.PROMPT}
 """Methods whose requests name an entry of a list."""
+_MOST_SESSIONS: Final = 1024
+"""Clients that are remembered as callers; the one that came first makes room."""
 
 
 class Handover(msgspec.Struct, frozen=True):
     """The lists, the log level and the references to resources with which the successor of an upstream begins.
 
-    A reference is a resource and a call of the session that wants it.
+    A reference is a resource and a call of the session that wants it. `shared` is the old one, if it stays for the
+    clients that have called it.
     """
 
     lists: CachedList | None
     log_level: str | None
     wanted: tuple[tuple[str, Call], ...]
+    shared: "ManagedUpstream | None" = None
 
 
 class ManagedUpstream(Supervisor, Upstream):
@@ -44,6 +48,8 @@ class ManagedUpstream(Supervisor, Upstream):
     _log_level: str | None = None
     _successor: CallHandler | None = None
     """Takes the calls that this one cannot send any more."""
+    _sessions: dict[str, None] | None = None
+    """Clients of a background hub that have called it."""
 
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
         """As `Upstream.begin`; None while the upstream is not up, not free, or not behind a pipe."""
@@ -59,6 +65,8 @@ class ManagedUpstream(Supervisor, Upstream):
                 return None  # `call` refuses it where refusals are explained
         if not self._turns.enter_now(call.session, alone=call.log_level is not None and self._logs.rule == "turns"):
             return None
+        if call.directory is not None:
+            self._note_session(call.session)
         if call.log_level is not None:
             self.set_log_level(call.log_level)
         try:
@@ -122,9 +130,20 @@ class ManagedUpstream(Supervisor, Upstream):
         if not self._turns.enter_now(call.session, alone=alone):
             await self._turns.enter(call.session, call.principal, alone=alone)
         with self._in_turn(call, channel):
+            if call.directory is not None:
+                self._note_session(call.session)
             if call.log_level is not None:
                 self.set_log_level(call.log_level)
             yield
+
+    def _note_session(self, session: str) -> None:
+        """A client of a background hub calls it."""
+        if self._sessions is None:
+            self._sessions = {}
+        if session not in self._sessions:
+            self._sessions[session] = None
+            if len(self._sessions) > _MOST_SESSIONS:
+                del self._sessions[next(iter(self._sessions))]
 
     async def _call(self, call: Call, channel: CallChannel) -> Completed:
         reason = None
@@ -270,7 +289,9 @@ class ManagedUpstream(Supervisor, Upstream):
             self._on_ready(self._peer)
 
     def session_ended(self, session: str) -> None:
-        """Nothing is kept for one session."""
+        """It has not called any more."""
+        if self._sessions is not None:
+            self._sessions.pop(session, None)
 
     async def subscribe(self, uri: str, call: Call) -> None:
         """As `Upstream.subscribe`, after a short wait if the upstream is on its way up."""

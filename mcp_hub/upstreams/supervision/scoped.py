@@ -17,7 +17,7 @@ import anyio.abc
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.call import Call, CallChannel, Gate
+from mcp_hub.call import Call, CallChannel, Gate, SentCall
 from mcp_hub.clock import Clock
 from mcp_hub.errors import Busy, HubRestarted, RpcError, SessionElsewhere, StoreError, UpstreamUnavailable
 from mcp_hub.events import Completed
@@ -120,15 +120,20 @@ class Scoped(Divided):
                     self._sweep()
             finally:
                 self._tasks = None
+                self._leave_shared()
 
-    def begin(self, call: Call, channel: CallChannel) -> None:
-        """Never in place: the process may have to be started."""
+    def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
+        """In place at the shared process only: another one may have to be started."""
+        shared = self._shared(call)
+        return None if shared is None else shared.begin(call, channel)
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
         """Relays a call to its own process, started if need be.
 
         Raises `Busy`, `SessionElsewhere`, and as `ManagedUpstream.call`.
         """
+        if (shared := self._shared(call)) is not None:
+            return await shared.call(call, channel)
         if self._successor is not None:
             return await self._successor(call, channel)
         if not self._lists.is_fresh:
@@ -248,6 +253,7 @@ class Scoped(Divided):
 
     def _sweep(self) -> None:
         limit = self._clock.now() - self._idle
+        self._leave_idle(limit)
         for key, member in list(self._members.items()):
             if not member.busy and member.idle_since < limit and not member.resources.wanted:
                 self._stop(key)
@@ -304,7 +310,8 @@ class Scoped(Divided):
     # -- clients ------------------------------------------------------------------------------------------------
 
     def session_ended(self, session: str) -> None:
-        """Its process ends, once the calls that it runs have."""
+        """Its process ends, once the calls that it runs have; the shared one with the last session."""
+        self._leave_shared(session)
         if (member := self._members.get(session)) is not None and member.busy:
             member.is_last = True
         else:

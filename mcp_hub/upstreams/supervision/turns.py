@@ -6,12 +6,13 @@ Principals take turns, each with its sessions in order of arrival.
 """
 
 from collections import deque
+from collections.abc import Collection
 from typing import Final
 
 import anyio
 import msgspec
 
-from mcp_hub.errors import Busy
+from mcp_hub.errors import Busy, UpstreamUnavailable
 
 _WAIT: Final = 30.0
 """Seconds that a call waits for its turn."""
@@ -22,11 +23,12 @@ _MOST: Final = 1024
 
 
 class _Turn(msgspec.Struct, eq=False):
-    """A call that waits: `came` is set when it has entered."""
+    """A call that waits: `came` is set when it has entered, or `is_dismissed`."""
 
     session: str
     is_alone: bool
     came: anyio.Event
+    is_dismissed: bool = False
 
 
 class Turns:
@@ -74,7 +76,10 @@ class Turns:
         return True
 
     async def enter(self, session: str, principal: str = "", *, alone: bool = False) -> None:
-        """Waits for the turn. Raises `Busy` when it does not come in time or too many wait."""
+        """Waits for the turn.
+
+        Raises `Busy` when it does not come in time or too many wait, `UpstreamUnavailable` if it is dismissed.
+        """
         if self.enter_now(session, alone=alone):
             return
         line = self._waiting.get(principal, deque())
@@ -86,7 +91,7 @@ class Turns:
         try:
             await self._come(turn.came)
         except anyio.get_cancelled_exc_class():
-            if turn.came.is_set():  # it came, too late for this call
+            if turn.came.is_set() and not turn.is_dismissed:  # it came, too late for this call
                 self.leave(session)
             raise
         finally:
@@ -96,6 +101,8 @@ class Turns:
                 if not line:
                     del self._waiting[principal]
                 self._admit()
+        if turn.is_dismissed:
+            raise UpstreamUnavailable(f'server "{self._server}" has a process for each session now.')
         if not turn.came.is_set():
             raise self._busy(f"another session has been using it for {self._wait:g} s")
 
@@ -133,6 +140,16 @@ class Turns:
                 self._active[turn.session] = self._active.get(turn.session, 0) + 1
                 turn.came.set()
         self._waiting.clear()
+
+    def dismiss(self, stay: Collection[str]) -> None:
+        """Turns all away that wait, but for these sessions."""
+        for principal, line in list(self._waiting.items()):
+            for turn in [turn for turn in line if turn.session not in stay]:
+                turn.is_dismissed = True
+                turn.came.set()
+                line.remove(turn)
+            if not line:
+                del self._waiting[principal]
 
     def _is_free(self, session: str, alone: bool) -> bool:
         if not (self._is_on or alone):

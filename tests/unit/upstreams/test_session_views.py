@@ -4,8 +4,11 @@ import anyio
 import msgspec
 
 from mcp_hub.call import Call
+from mcp_hub.notices import Notices
 from mcp_hub.types import Era, Kind
-from tests.unit.calls.virtual_time import virtual
+from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
+from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
+from tests.unit.calls.virtual_time import LoopClock, virtual
 from tests.unit.upstreams.function_calls import Recorder, request
 from tests.unit.upstreams.test_scoped import Sessions, made, sessions
 from tests.unit.upstreams.toy_servers import Toys
@@ -112,4 +115,77 @@ async def test_a_process_of_a_single_call_has_no_subscriptions_and_no_lists() ->
         assert toys.starts == 1, "it is watched by the listed process"
         await scoped.call(of("s"), Recorder())
         scoped.unsubscribe(URI, of("s"))
+        tasks.cancel_scope.cancel()
+
+
+def attached(session: str) -> Call:
+    """A call of a client of a background hub."""
+    return msgspec.structs.replace(of(session), directory="/")
+
+
+@virtual
+async def test_clients_that_have_called_the_shared_process_stay_there_and_others_do_not() -> None:
+    toys, changes = Toys(), Notices()
+    shared = ManagedUpstream("toy", toys.connect, SupervisorRules(), clock=LoopClock(), changes=changes)
+    async with sessions() as far, anyio.create_task_group() as tasks:
+        tasks.start_soon(shared.run)
+        await shared.call(attached("old"), Recorder())
+        await shared.subscribe(URI, attached("old"))
+        await shared.subscribe(URI, attached("new"))
+        far.scoped.inherit(msgspec.structs.replace(shared.hand_over(far.scoped.call), shared=shared))
+        tasks.start_soon(far.scoped.outlived, name="outlived")
+        for session, calls in (("old", 2), ("new", 2), ("old", 3)):
+            await far.scoped.call(attached(session), Recorder())
+            assert len(toys.called) == calls
+        assert [call.session for _, call in shared._subscriptions.resources.references] == ["old"]
+        toys.wire.more.append("grown")
+        toys.wire.announces(Kind.TOOL)
+        await anyio.sleep(1)
+        place = far.scoped.apart(attached("old"))
+        assert place is not None and place.topic == "toy" and place.lists is not None
+        assert len(place.lists.lists[Kind.TOOL]) == 2
+        assert [call.session for _, call in far.scoped._apart.references] == ["new"]
+        far.scoped.session_ended("old")
+        with anyio.fail_after(10):
+            await far.scoped.outlived()
+        await far.scoped.call(attached("old"), Recorder())
+        assert len(toys.called) == 3, "whoever comes back has another process"
+        tasks.cancel_scope.cancel()
+
+
+@virtual
+async def test_a_shared_process_that_is_gone_or_idle_is_left() -> None:
+    for ends in ("dies", "idle"):
+        toys = Toys()
+        shared = ManagedUpstream("toy", toys.connect, SupervisorRules(), clock=LoopClock(), changes=Notices())
+        async with sessions(idle=100.0) as far, anyio.create_task_group() as tasks:
+            tasks.start_soon(shared.run)
+            await shared.call(attached("old"), Recorder())
+            far.scoped.inherit(msgspec.structs.replace(shared.hand_over(far.scoped.call), shared=shared))
+            if ends == "dies":
+                toys.wire.die()
+                await anyio.sleep(0.1)
+            else:
+                await anyio.sleep(300)
+            await far.scoped.call(attached("old"), Recorder())
+            assert far.scoped._predecessor is None and len(far.toys.called) == 1
+            tasks.cancel_scope.cancel()
+
+
+@virtual
+async def test_calls_that_wait_for_their_turn_at_a_shared_process_move() -> None:
+    toys = Toys(calls=100.0)
+    shared = ManagedUpstream(
+        "toy", toys.connect, SupervisorRules(), clock=LoopClock(), changes=Notices(), takes_turns=True
+    )
+    async with sessions() as far, anyio.create_task_group() as tasks:
+        tasks.start_soon(shared.run)
+        tasks.start_soon(shared.call, attached("old"), Recorder())
+        await anyio.sleep(5)
+        tasks.start_soon(shared.call, attached("new"), Recorder())
+        tasks.start_soon(shared.call, attached("old"), Recorder())
+        await anyio.sleep(5)
+        far.scoped.inherit(msgspec.structs.replace(shared.hand_over(far.scoped.call), shared=shared))
+        await anyio.sleep(5)
+        assert (len(toys.called), len(far.toys.called)) == (2, 1)
         tasks.cancel_scope.cancel()

@@ -78,6 +78,11 @@ class Divided(ManagedUpstream):
             return None
         return shared
 
+    def _take_waiting(self) -> None:
+        """Calls that wait for their turn at the predecessor come here, but for those of clients that stay there."""
+        if (shared := self._predecessor) is not None:
+            shared._turns.dismiss(shared._sessions or ())
+
     def _leave_shared(self, session: str | None = None) -> None:
         """The predecessor is not needed any more; with a `session`, if that was the last one there."""
         if (shared := self._predecessor) is None:
@@ -185,7 +190,6 @@ class Divided(ManagedUpstream):
             moved = tuple(pair for pair in state.wanted if pair[1].session not in shared._sessions)
             for uri, call in moved:
                 shared.unsubscribe(uri, call)
-            shared._turns.dismiss(shared._sessions)
             state = replace(state, wanted=moved)
         apart = [pair for pair in state.wanted if self._key(pair[1]) is not None]
         super().inherit(replace(state, wanted=tuple(pair for pair in state.wanted if self._key(pair[1]) is None)))

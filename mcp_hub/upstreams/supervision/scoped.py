@@ -113,6 +113,7 @@ class Scoped(Divided):
         """Supervises all processes until cancelled."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
+            self._take_waiting()
             tasks.start_soon(super().run)
             try:
                 while True:

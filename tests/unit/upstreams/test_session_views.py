@@ -178,14 +178,17 @@ async def test_calls_that_wait_for_their_turn_at_a_shared_process_move() -> None
     shared = ManagedUpstream(
         "toy", toys.connect, SupervisorRules(), clock=LoopClock(), changes=Notices(), takes_turns=True
     )
-    async with sessions() as far, anyio.create_task_group() as tasks:
+    toys_of_each = Toys(calls=100.0)
+    scoped = made(toys_of_each)
+    async with anyio.create_task_group() as tasks:
         tasks.start_soon(shared.run)
         tasks.start_soon(shared.call, attached("old"), Recorder())
         await anyio.sleep(5)
         tasks.start_soon(shared.call, attached("new"), Recorder())
         tasks.start_soon(shared.call, attached("old"), Recorder())
         await anyio.sleep(5)
-        far.scoped.inherit(msgspec.structs.replace(shared.hand_over(far.scoped.call), shared=shared))
+        scoped.inherit(msgspec.structs.replace(shared.hand_over(scoped.call), shared=shared))
+        tasks.start_soon(scoped.run)
         await anyio.sleep(5)
-        assert (len(toys.called), len(far.toys.called)) == (2, 1)
+        assert (len(toys.called), len(toys_of_each.called)) == (2, 1)
         tasks.cancel_scope.cancel()

@@ -228,7 +228,11 @@ async def _is_gone(client: StdioClient) -> None:
 
 
 async def _closes(client: StdioClient) -> None:
-    assert await client.close() == 0
+    """As the clients of the SDKs end a server: its input is closed, and it is asked to end if it still works."""
+    assert client.process.stdin is not None
+    await client.process.stdin.aclose()
+    client.process.terminate()
+    assert await client.wait() == 0
 
 
 async def _kills_the_hub(client: StdioClient) -> None:

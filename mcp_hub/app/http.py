@@ -52,15 +52,15 @@ _MCP = ("/mcp", "/sse", "/messages")
 class HttpFront:
     """Every HTTP endpoint of one hub: `/mcp`, `/sse`, `/v1`, health and metrics, behind one `HttpAuth`.
 
-    `endpoints` is the ASGI application. `profile` is that of callers whose token names none. `is_open`: executors need
-    no token, or everybody has one. `is_local`: callers without a token operate the hub, because only this machine
-    reaches it; as `is_open` unless given. `dashboard` is the mode of the dashboard where the settings name none,
+    `endpoints` is the ASGI application. `profile` is that of callers whose token names none. `is_local`:
+    callers without a token operate the hub and may execute tools, because by these settings only this machine reaches
+    it. `dashboard` is the mode of the dashboard where the settings name none,
     `operator` the token of this start, by which its user operates the hub. `installs` looks at the client programs of
     this machine, and blocks. `is_private`: only the user whose hub it is can reach the front.
     """
 
     def __init__(
-        self, app: App, profile: str | None, *, is_open: bool, is_local: bool | None = None,
+        self, app: App, profile: str | None, *, is_local: Callable[[Settings], bool],
         dashboard: DashboardMode = "off", installs: Callable[[], list[ClientInstall]] = list, is_private: bool = False,
     ) -> None:  # fmt: skip
         settings, http = app.settings, app.settings.hub.http
@@ -74,14 +74,13 @@ class HttpFront:
             app.hub, app.binding, max_body=body, max_sessions=most, sessions_per_principal=each, admission=admission
         )
         self.rest = RestApi(
-            app.hub, version=__version__, max_body=body, executors=app.executors, is_open=is_open,
+            app.hub, version=__version__, max_body=body, executors=app.executors,
+            is_open=lambda: is_private or is_authenticated(app.settings) or is_local(app.settings),
             is_private=is_private, limits=app.binding.limits, operator=app.operations, admission=admission,
             public_url=lambda: app.settings.hub.http.public_url,
         )  # fmt: skip
         self.operator = secrets.token_urlsafe(32)
-        self.auth = HttpAuthFactory(
-            profile, is_private=is_private, is_local=is_open if is_local is None else is_local, operator=self.operator
-        )
+        self.auth = HttpAuthFactory(profile, is_private=is_private, is_local=is_local, operator=self.operator)
         self.dashboard_mode = mode_of(app, dashboard)
         self.dashboard = dashboard_of(app, self.rest, self.dashboard_mode, installs)
         self.health, self.metrics = monitoring_of(app, self.mcp, self.legacy, admission)
@@ -144,15 +143,16 @@ class HttpAuthFactory:
     """Makes the guards of one HTTP front, whose settings may change, and keeps the keys of issuers between them."""
 
     def __init__(
-        self, profile: str | None, *, is_private: bool = False, is_local: bool = False, operator: str | None = None
-    ) -> None:
+        self, profile: str | None, *, is_private: bool = False,
+        is_local: Callable[[Settings], bool] = lambda settings: False, operator: str | None = None,
+    ) -> None:  # fmt: skip
         """`profile` is of callers whose token names none. Where it `is_private` nobody needs a token.
 
         `is_local`: callers without a token operate the hub. `operator` is the token of the user whose hub it is.
         """
         self._profile = profile
         self._is_private = is_private
-        self._default = Caller(profile=profile, is_operator=is_local or is_private)
+        self._is_local = is_local
         self._operator = None if operator is None else (operator, Caller(profile=profile, is_operator=True))
         self._ring: KeyRing | None = None
         self._has_ring = anyio.Event()
@@ -165,8 +165,9 @@ class HttpAuthFactory:
 
     def made(self, settings: Settings) -> HttpAuth:
         """The authentication that these settings ask for."""
+        default = Caller(profile=self._profile, is_operator=self._is_private or self._is_local(settings))
         if self._is_private:
-            return HttpAuth({}, default=self._default, profiles=settings.profiles, operator=self._operator)
+            return HttpAuth({}, default=default, profiles=settings.profiles, operator=self._operator)
         http = settings.hub.http
         tokens = {
             token.token.get_secret_value(): Caller(
@@ -182,7 +183,7 @@ class HttpAuthFactory:
             verifier = _verifier(http.oauth, settings.profiles, self._profile, self._keys())
             hosts.append(urlsplit(http.oauth.resource).hostname or "")
         return HttpAuth(
-            tokens, hosts, http.allowed_origins, self._default, settings.profiles, verifier, http.cors, self._operator
+            tokens, hosts, http.allowed_origins, default, settings.profiles, verifier, http.cors, self._operator
         )
 
     def key_states(self) -> list[str]:

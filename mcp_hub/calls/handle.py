@@ -89,9 +89,9 @@ class CallHandle(msgspec.Struct, gc=False):
         """Ends the call, at its upstream too. Idempotent."""
         self.record.cancel(reason)
 
-    def leave(self, back_within: float | None = None) -> None:
-        """The client is gone; the call continues as long as its tool may. One sent away is back in so many seconds."""
-        self.streams.leave(self.record, back_within)
+    def leave(self, back_within: float | None = None, *, is_final: bool = False) -> None:
+        """As `StreamPort.leave`: the client is gone, and the call continues as long as its tool may."""
+        self.streams.leave(self.record, back_within, is_final=is_final)
 
 
 class RemoteCall(CallHandle, gc=False):

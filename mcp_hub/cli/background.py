@@ -77,7 +77,7 @@ class BackgroundHttp:
 
         installs = partial(client_installs, os.environ)
         front = self._front = HttpFront(
-            self._app, None, is_open=True, dashboard="full", is_private=True, installs=installs
+            self._app, None, is_local=lambda settings: True, dashboard="full", is_private=True, installs=installs
         )
         self._tasks.start_soon(front.run)
         self._server = self._serving(front.endpoints, [])

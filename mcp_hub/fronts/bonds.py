@@ -77,8 +77,8 @@ class AttachedBond(ClientBond):
         self._say = say
 
     def left(self, call: CallHandle) -> None:
-        """The call is an orphan."""
-        call.leave()
+        """The call is an orphan; one that waits for its turn is cancelled."""
+        call.leave(is_final=True)
 
     def followed(self, id_: bytes, call: CallHandle) -> bytes:
         """The name of its stream."""

@@ -151,12 +151,10 @@ class InnerHub:
     async def serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one HTTP request, as the hub's own HTTP front does."""
         if self._http is None:
-            settings = self._app.settings
             self._http = HttpFront(
                 self._app,
                 self._caller.profile,
-                is_open=is_authenticated(settings),
-                is_local=not settings.hub.http.allow_public,  # without tokens others are refused before (`mounted`)
+                is_local=lambda settings: not settings.hub.http.allow_public,  # `mounted` refuses others without tokens
             )
             self._tasks.start_soon(self._http.run, name="library http front")
         await self._http.endpoints(scope, receive, send)

@@ -56,6 +56,23 @@ CHOOSE = """(selector, value) => {
     one.dispatchEvent(new Event('change', {bubbles: true}));
     return true;
 }"""
+ROWS = """(async () => {
+    const list = document.querySelector('[role=table] .tbody'), found = [];
+    for (let part = 0; part <= 10; part++) {
+        list.scrollTop = (list.scrollHeight - list.clientHeight) * part / 10;
+        await new Promise((done) => requestAnimationFrame(() => setTimeout(done, 60)));
+        found.push(document.querySelectorAll('.tr').length);
+    }
+    return found;
+})()"""
+HOLD = """{
+    const ask = window.fetch, held = new Promise((done) => { window.release = () => { window.fetch = ask; done(); }; });
+    window.fetch = async (...request) => {
+        const answer = await ask(...request);
+        if (request[1]?.method === 'POST') await held;
+        return answer;
+    };
+}"""
 EXEC = "import os, sys; a, b, *argv = sys.argv[1:]; os.dup2(int(a), 3); os.dup2(int(b), 4); os.execv(argv[0], argv)"
 """Puts the ends of the pipes where the browser looks for them, above any number that they may have now."""
 POLL = 0.05
@@ -158,6 +175,17 @@ class Page:
     async def sees(self, text: str) -> None:
         """Returns once a person can read this."""
         await self.until(f"document.body.innerText.includes({json.dumps(text)})")
+
+    async def rows(self) -> list[int]:
+        """The rows in the document at eleven places of the list that is shown, from its top to its end."""
+        return list(await self.js(ROWS))
+
+    @asynccontextmanager
+    async def holding_answers(self) -> AsyncIterator[None]:
+        """Answers to requests that change something come only when the block ends."""
+        await self.js(HOLD)
+        yield
+        await self.js("window.release()")
 
     async def misses(self, text: str) -> None:
         """Returns once a person can no longer read this."""

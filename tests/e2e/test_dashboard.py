@@ -266,6 +266,7 @@ async def test_tools_with_the_names_of_every_object_are_called_listed_and_hidden
     for one in EVERYWHERE:
         await page.fill(f"#call-{one}", f"text of {one}")
     await page.click("Call")
+    await page.sees("mcp-hub resume st_")
     await page.sees("text of __proto__")
     await page.go("#/tools?server=constructor", "constructor_toString")
     for name in EVERYWHERE:
@@ -280,6 +281,16 @@ async def test_tools_with_the_names_of_every_object_are_called_listed_and_hidden
         await page.sees(f"constructor_{name}")
 
 
+async def test_a_user_who_has_moved_on_is_not_pulled_back_by_a_late_answer(page: Page) -> None:
+    await page.go("#/tool/jobs_count_words", "Call it")
+    await page.fill("#call-text", "a b")
+    async with page.holding_answers():
+        await page.click("Call")
+        await page.go("#/tools?server=jobs", "jobs_run_job")
+    await page.sees("jobs_count_words was called: see Calls.")
+    assert await page.js("location.hash") == "#/tools?server=jobs"
+
+
 async def test_no_address_makes_the_page_throw(page: Page) -> None:
     for place in HASHES:
         await page.js(f"location.hash = {json.dumps(place)}; new Promise(requestAnimationFrame)")
@@ -287,21 +298,6 @@ async def test_no_address_makes_the_page_throw(page: Page) -> None:
         assert page.errors == [], place
     await page.go("#/constructor", "There is no such screen.")
     await page.go("#/tool/%zz", "There is no tool of this name, or it is hidden.")
-
-
-async def rows(page: Page) -> list[int]:
-    """The rows in the document at eleven places of the list, from its top to its end."""
-    return list(
-        await page.js("""(async () => {
-        const list = document.querySelector('[role=table] .tbody'), found = [];
-        for (let part = 0; part <= 10; part++) {
-            list.scrollTop = (list.scrollHeight - list.clientHeight) * part / 10;
-            await new Promise((done) => requestAnimationFrame(() => setTimeout(done, 60)));
-            found.push(document.querySelectorAll('.tr').length);
-        }
-        return found;
-    })()""")
-    )
 
 
 async def test_ten_thousand_calls_and_600_tools_have_few_rows_in_the_document(page: Page, hub: Hub) -> None:
@@ -318,10 +314,10 @@ async def test_ten_thousand_calls_and_600_tools_have_few_rows_in_the_document(pa
     await page.until(
         f"Number(document.querySelector('.head .dim').innerText.split(' ')[0].replace(',', '')) >= {count}"
     )
-    found = await rows(page)
+    found = await page.rows()
     assert min(found) > 5 and max(found) <= MOST_ROWS, found
     await page.go("#/tools", "a_add_prompt")
-    found = await rows(page)
+    found = await page.rows()
     assert min(found) > 5 and max(found) <= MOST_ROWS, found
     assert await page.js("document.querySelector('[role=table] .tbody').scrollTop") > 15_000, "at the end of 600 rows"
 

@@ -144,7 +144,7 @@ async def test_the_commands_know_remote_servers(running: Running, tmp_path: Path
 
     code, checked = await ran("check")
     assert code == 0 and checked["warnings"] == []
-    assert checked["servers"]["here"] == {"kind": "url", "enabled": True, "runs": url, "overrides": {}}
+    assert checked["servers"]["here"] == {"kind": "url", "enabled": True, "runs": url, "overrides": {}, "failure": None}
     code, listed = await ran("list")
     states = {server["server"]: server for server in listed["servers"]}
     assert code == 3 and states["here"]["state"] == "ready"

@@ -64,7 +64,10 @@ def project() -> Path:
     about = json.loads(npm("pack", "--json", "--loglevel=error", folder=folder))[0]
     packed = folder / "consumer" / "node_modules" / "mcp-hub-streams"
     with tarfile.open(folder / about["filename"]) as package:
-        package.extractall(packed.parent, filter="data")
+        if hasattr(tarfile, "data_filter"):
+            package.extractall(packed.parent, filter="data")
+        else:  # Python 3.11 before 3.11.4; the package is our own
+            package.extractall(packed.parent)
     if packed.exists():
         subprocess.run(["rm", "-r", str(packed)], check=True)
     (packed.parent / "package").rename(packed)

@@ -106,8 +106,8 @@ COMMANDS = {
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("make", [pipe, zeros, large])
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.first(len(COMMANDS) + 1)
+@pytest.mark.parametrize(("name", "make"), [(name, make) for make in (pipe, zeros, large) for name in COMMANDS])
 def test_no_command_waits_for_a_file_that_a_person_names(home: Path, name: str, make: Callable[[Path], None]) -> None:
     make(home / "x.json")
     env = {**command_env(home), "HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config")}

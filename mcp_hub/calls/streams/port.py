@@ -235,10 +235,12 @@ class StreamPort:
 
     # -- clients that leave
 
-    def leave(self, record: CallRecord, back_within: float | None = None) -> None:
+    def leave(self, record: CallRecord, back_within: float | None = None, *, is_final: bool = False) -> None:
         """The call's client is gone, which does not end the call by itself: it continues as long as its tool may.
 
-        A client that was sent away comes back within so many seconds: no tool is cancelled before.
+        A client that was sent away comes back within so many seconds: no tool is cancelled before. If the connection
+        is the client's only one (`is_final`), a call that was not sent yet is cancelled, unless an `orphan` setting
+        says otherwise: nobody has its stream's id, and nothing was done.
         """
         if record.log.ended or record.stopping is not None:
             return
@@ -247,7 +249,9 @@ class StreamPort:
         if policy == "cancel" and back_within is not None:
             if writer is not None:
                 writer.orphan(back_within)
-        elif (policy == "cancel" or call.upstream == OWN) and (writer is None or not writer.is_detached):
+        elif (policy == "cancel" or call.upstream == OWN or (is_final and policy is None and record.is_unsent)) and (
+            writer is None or not writer.is_detached
+        ):
             record.cancel("its client is gone")
         else:
             writer = self.table.begin(record)

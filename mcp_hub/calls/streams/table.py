@@ -27,7 +27,7 @@ from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import Busy, Fenced, HubError, KeyTaken, RpcError, StoreError, UnknownStream
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
-from mcp_hub.protocol.shape.stream_events import start_data
+from mcp_hub.protocol.shape.stream_events import LAST_MOMENT, start_data
 from mcp_hub.stores.base import EventStore, Message
 from mcp_hub.types import CallId, RawJson
 
@@ -43,8 +43,6 @@ _IDLE: Final = 0.5
 _HEARD: Final = 0.5
 _HEARD_LOOK: Final = 0.01
 """Seconds for an answer to reach its call at another hub, and between two looks whether it has."""
-_LAST_DEADLINE: Final = 253_402_300_799.0
-"""Unix seconds; what is later has no date."""
 
 
 class StreamTable:
@@ -95,7 +93,7 @@ class StreamTable:
         )
         arguments = call.params.get("arguments", b"{}")
         deadline = wall + record.times.limits.total - (self.clock.now() - record.times.started)
-        until = deadline if deadline < _LAST_DEADLINE else None
+        until = deadline if deadline < LAST_MOMENT else None
         start = start_data(call.upstream, own_name(call), row.name, arguments, 1, until)
         writer = StreamWriter(record, Stream(row, self.store), self, start)
         self._owned[call.id] = writer

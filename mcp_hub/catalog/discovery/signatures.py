@@ -5,6 +5,7 @@ Strangers wrote the definitions: every text is bounded and on one line, and what
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os.path import commonprefix
 from typing import Any, Final
@@ -35,6 +36,7 @@ _JSON_TYPES: Final[Mapping[type, str]] = {
 }
 _PLAIN: Final = re.compile(r"[\w.$@/+-]+")
 _WORDS: Final = re.compile(r"[^\W_]+")
+_WORD_END: Final = re.compile("[_-]")
 _decode = msgspec.json.Decoder(JsonObject).decode
 
 _Parameter = tuple[str, Any, bool]  # name, schema, and whether it is required
@@ -82,7 +84,8 @@ def parameter_lines(raw: bytes) -> list[str]:
 def all_names(groups: Mapping[str, Sequence[str]]) -> str:
     """The names of every server's tools, a line a server, such as `github_{create_issue list_issues}`.
 
-    After `git: ` where that does not begin with the server's name; spaces, since they are no tokens of their own.
+    Those without the beginning that most of a server's share (a shortened name) stand behind it. After `git: ` where
+    the line does not begin with the server's name; spaces, since they are no tokens of their own.
     """
     return "\n".join(_braced(server, names) for server, names in groups.items() if names)
 
@@ -104,12 +107,21 @@ def greatest(servers: Mapping[str, int], fits: Callable[[str], bool], form: str 
 
 
 def _braced(server: str, names: Sequence[str]) -> str:
-    shared = commonprefix(list(names)) if len(names) > 1 else ""
-    # whole words only: no name is cut in the middle of one
-    shared = shared[: max(shared.rfind("_"), shared.rfind("-")) + 1]
-    listed = " ".join(one_line(name[len(shared) :]) for name in names)
-    text = f"{one_line(shared)}{{{listed}}}" if shared else listed
+    shared = _shared(names) if len(names) > 1 else ""
+    listed = " ".join(one_line(name[len(shared) :]) for name in names if name.startswith(shared))
+    others = [one_line(name) for name in names if not name.startswith(shared)]
+    text = " ".join((f"{one_line(shared)}{{{listed}}}", *others)) if shared else listed
     return text if text.startswith(server) else f"{_server(server)}: {text}"
+
+
+def _shared(names: Sequence[str]) -> str:
+    """The beginning of all names, else the one that saves most among those of more than half; whole words only."""
+    ends = _WORD_END.finditer
+    if shared := [end.end() for end in ends(commonprefix(list(names)))]:
+        return names[0][: shared[-1]]
+    counts = Counter(name[: end.end()] for name in names for end in ends(name))
+    savings = {text: (count - 1) * len(text) for text, count in counts.items() if count * 2 > len(names)}
+    return max(sorted(savings), key=savings.__getitem__, default="")
 
 
 def _server(name: str) -> str:

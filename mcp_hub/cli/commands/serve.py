@@ -167,7 +167,7 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
 
 
 async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | None) -> None:
-    from mcp_hub.app.http import HttpFront, check_stays_authenticated, connections_of, is_authenticated
+    from mcp_hub.app.http import HttpFront, check_stays_authenticated, connections_of
     from mcp_hub.cli.clients.files.installed import client_installs
     from mcp_hub.cli.http_server import http_server
     from mcp_hub.fronts.http.connections import bounded, look_after
@@ -176,10 +176,9 @@ async def _serve_http(loaded: Loaded, listener: socket.socket, profile: str | No
     async with received_signals() as signals, open_for_many(loaded) as app:
         host = listener.getsockname()[0]
         is_local = is_loopback(host)
-        is_open = is_authenticated(loaded.settings) or is_local
         mode: DashboardMode = "full" if is_local else "read"
         installs = partial(client_installs, os.environ)
-        front = HttpFront(app, profile, is_open=is_open, is_local=is_local, dashboard=mode, installs=installs)
+        front = HttpFront(app, profile, is_local=lambda settings: is_local, dashboard=mode, installs=installs)
         application = behind_proxy(front.endpoints, lambda: app.settings.hub.http.root_path or "")
         server = http_server(application, bounded(connections_of(loaded.settings.hub.http)))
         connections = server.server_state.connections

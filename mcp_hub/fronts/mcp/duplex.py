@@ -117,8 +117,7 @@ class Duplex:
 
     def _take_message(self, frame: bytes) -> bool:
         """Sends a notification for the session, if the client reads."""
-        is_read = not (self._wire.is_congested or self._wire.is_closed)
-        if is_read:
+        if is_read := not (self._wire.is_congested or self._wire.is_closed):
             self._wire.send(frame)
         return is_read
 
@@ -134,7 +133,9 @@ class Duplex:
         return bool(self._open)
 
     def _abandon(self) -> None:
-        for followed in list(self._open.values()):
+        """Leaves the calls, and keeps nothing of them: what holds this object may live longer than their results."""
+        requests, self._open, self._ready = self._open, {}, {}
+        for followed in requests.values():
             if isinstance(followed, QuickCall | CallResponder):
                 followed.close()
                 self._bond.left(followed.call)

@@ -61,7 +61,7 @@ class RestApi:
         operator: Operator,
         admission: Admission | None = None,
         executors: Executors | None = None,
-        is_open: bool = False,
+        is_open: Callable[[], bool] = lambda: False,
         is_private: bool = False,
         public_url: Callable[[], str | None] = lambda: None,
     ) -> None:

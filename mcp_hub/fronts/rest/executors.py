@@ -71,9 +71,9 @@ class Executors(Protocol):
 
 
 class RestExecutors:
-    """Serves `/v1/executors` and `/v1/tool-results`; `is_open` if callers without a token may execute, too."""
+    """Serves `/v1/executors` and `/v1/tool-results`; `is_open`: callers without a token may execute, too."""
 
-    def __init__(self, executors: Executors | None, closing: Closing, *, is_open: bool) -> None:
+    def __init__(self, executors: Executors | None, closing: Closing, *, is_open: Callable[[], bool]) -> None:
         self._found = executors
         self._closing = closing
         self._is_open = is_open
@@ -81,7 +81,7 @@ class RestExecutors:
 
     def _executors(self, caller: Caller) -> Executors:
         check_unbound(caller, "Registered tools are listed in all profiles.")
-        if not self._is_open:
+        if not self._is_open():
             raise Problem(403, "token_required", "executors need a token (hub.tokens) unless the hub is on loopback")
         if self._found is None:
             raise Problem(404, "no_executors", "This hub does not accept executors.")

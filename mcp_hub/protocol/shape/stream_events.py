@@ -27,10 +27,13 @@ _IS_ERROR: Final = re.compile(rb'"isError"')
 _COUNT: Final = re.compile(rb"[1-9][0-9]{0,8}")
 """A count of merged progress; anything else under its key was not written here and stays where it is."""
 
+LAST_MOMENT: Final = 253_402_300_799.0
+"""Unix seconds: the end of the year 9999. What is later has no date."""
+
 
 def timestamp(seconds: float) -> str:
-    """Unix seconds as ISO 8601 in UTC, with milliseconds and `Z`."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    """Unix seconds as ISO 8601 in UTC, with milliseconds and `Z`; the end of the year 9999 for all that is later."""
+    return datetime.fromtimestamp(min(seconds, LAST_MOMENT), UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def start_data(server: str, tool: str, name: str, arguments: RawJson, attempt: int, deadline: float | None) -> bytes:

@@ -23,6 +23,8 @@ ACKNOWLEDGED: Final = b'{"resultType":"complete"}'
 
 _POLL: Final = 1000
 """Milliseconds between two polls: a look costs the hub little, and a person waits for the result."""
+_LONGEST: Final = 2**53 - 1
+"""Milliseconds: the largest integer that every JSON library reads exactly (RFC 8259 §6); a record may say more."""
 
 
 class TaskState(msgspec.Struct, frozen=True):
@@ -43,7 +45,7 @@ class TaskState(msgspec.Struct, frozen=True):
             "status": self.status,
             "createdAt": timestamp(self.created),
             "lastUpdatedAt": timestamp(self.updated),
-            "ttlMs": max(1, int(self.kept * 1000)),
+            "ttlMs": max(1, int(min(self.kept * 1000, _LONGEST))),
             "pollIntervalMs": _POLL,
         }
         if self.message is not None:

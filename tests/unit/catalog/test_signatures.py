@@ -140,6 +140,7 @@ def test_names_are_grouped_with_what_they_share_written_once() -> None:
         "time": ["time_now"],
         "clock": ["ring"],
         "mixed": ["one", "two"],
+        "most": ["mos_a_long_one", "most_a", "most_b", "most_b_c"],
         "none": [],
     }
     assert all_names(groups).split("\n") == [
@@ -148,6 +149,7 @@ def test_names_are_grouped_with_what_they_share_written_once() -> None:
         "time_now",
         "clock: ring",
         "mixed: one two",
+        "most_{a b b_c} mos_a_long_one",
     ]
 
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 async def test_readiness_ends_before_calls_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
     async with local_hub(tmp_path) as (app, _):
-        front = HttpFront(app, None, is_open=True)
+        front = HttpFront(app, None, is_local=lambda settings: True)
         health, metrics = front.health, front.metrics
         assert health.reasons() == [] and b"mcp_hub_ready 1.0" in metrics.rendered(None)[0]
         monkeypatch.setattr(front.mcp, "close", lambda: seen.append([reason.code for reason in health.reasons()]))

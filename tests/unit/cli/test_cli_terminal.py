@@ -7,6 +7,8 @@ import select
 import subprocess
 import sys
 import unicodedata
+from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -66,24 +68,30 @@ def test_json_on_a_terminal_is_the_same_data_without_control_characters() -> Non
     assert not [char for char in escaped.decode() if is_obeyed(char)]
 
 
-def on_terminal(home: Path, *args: str, keys: bytes = b"") -> str:
-    """What a terminal gets of the command; `keys` are typed once it asks."""
+def on_terminal(home: Path, *args: str, answers: Sequence[tuple[bytes, bytes]] = ()) -> str:
+    """What a terminal gets of the command. `answers` are questions and the keys that are typed once each is shown.
+
+    Keys that come before are lost where the answer is a secret: what is typed ahead is dropped then.
+    """
     leader, follower = pty.openpty()
     env = {**command_env(home), "HOME": str(home), "TERM": "xterm", "XDG_CONFIG_HOME": str(home / ".config")}
     with subprocess.Popen(
         [*COMMAND, *args], stdin=follower, stdout=follower, stderr=follower, env=env, cwd=home
     ) as run:
         os.close(follower)
-        os.write(leader, keys)
-        seen = b""
+        seen, asked, waiting = b"", 0, deque(answers)
         try:
             while select.select([leader], [], [], SECONDS)[0] and (part := os.read(leader, 65536)):
                 seen += part
+                if waiting and (place := seen.find(waiting[0][0], asked)) >= 0:
+                    asked = place + 1
+                    os.write(leader, waiting.popleft()[1])
         except OSError:  # the end of a terminal on Linux
             pass
         finally:
             run.kill()
             os.close(leader)
+    assert not waiting, (waiting, seen)
     return seen.decode("utf-8", "replace")
 
 
@@ -95,7 +103,7 @@ def test_question_of_a_file_is_only_text(tmp_path: Path, is_secret: bool) -> Non
     servers = {f"a {EVIL}": {"command": "x", "args": ["${input:key}", EVIL], "env": {f"B{EVIL}": EVIL}, EVIL: 1}}
     (tmp_path / ".vscode").mkdir()
     (tmp_path / ".vscode" / "mcp.json").write_text(json.dumps({"inputs": [asked], "servers": servers}))
-    seen = on_terminal(tmp_path, "import", ".vscode/mcp.json", "--no-count", keys=b"value\nn\n")
+    seen = on_terminal(tmp_path, "import", ".vscode/mcp.json", "--no-count", answers=[(b"Key", b"value\n")])
     assert "Key" in seen and "\\x1b]52" in seen
     ours = seen.replace("\r\n", "\n")
     for style in ("\x1b[0m", "\x1b[1m", "\x1b[31m"):

@@ -67,7 +67,7 @@ async def dashboard_hub(
         anyio.create_task_group() as tasks,
     ):
         installs = partial(client_installs, {"HOME": str(root), "MCP_HUB_STATE_DIR": str(root / "state")})
-        front = HttpFront(app, None, is_open=True, is_local=is_local, dashboard=mode, installs=installs)
+        front = HttpFront(app, None, is_local=lambda settings: is_local, dashboard=mode, installs=installs)
         peer = DashboardPeer(app, tools, front.rest, front.endpoints, tasks)
         peer.front = front
         await app.hub.catalog.settled()

@@ -191,7 +191,7 @@ async def rest_hub(
             limits=limits,
             operator=operator,
             executors=app.executors,
-            is_open=is_open,
+            is_open=lambda: is_open,
             admission=admission,
             public_url=lambda: public_url,
         )

@@ -17,7 +17,7 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.events import CallEvent, Completed, Progressed
-from mcp_hub.fronts.bonds import OwnHubBond
+from mcp_hub.fronts.bonds import ClientBond, OwnHubBond
 from mcp_hub.fronts.http.call_response import Housekeeper
 from mcp_hub.fronts.http.modern import ModernHttp
 from mcp_hub.fronts.http.request import HttpRequest
@@ -148,13 +148,15 @@ class Sent:
 class TaskHub:
     """`port` and what it is made of; `stopping` ends all calls as the hub does."""
 
-    def __init__(self, front: str, *, ends_with_pipe: bool = True) -> None:
+    def __init__(
+        self, front: str, *, bond: Callable[[HubPort], ClientBond] = lambda port: OwnHubBond(), running: int = 99
+    ) -> None:
         self.front = front
-        self._ends_with_pipe = ends_with_pipe
+        self._bond = bond
         self.clock = LoopClock()
         self.server = Server()
         self.streams = StreamTable(MemoryStore(), self.clock, StreamLimits(detached=3))
-        self.registry = CallRegistry(self.clock, CallLimits(99, 9), on_durable=self.streams.begin)
+        self.registry = CallRegistry(self.clock, CallLimits(running, 9), on_durable=self.streams.begin)
         upstreams: dict[str, Upstream] = {"git": self.server}
         changes = Notices()
         rules: dict[str | None, ViewRules] = {None: ViewRules({"git": ServerRules(prefix=None)})}
@@ -184,7 +186,7 @@ class TaskHub:
             self.binding,
             Caller("me"),
             lambda meta: modern_session(Caller("me"), meta, f"m{self._sent}"),
-            bond=OwnHubBond() if self._ends_with_pipe else None,
+            bond=self._bond(self.port),
         )
         broken: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, about: broken.append(about))

@@ -5,14 +5,20 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from msgspec import Raw
 
+from mcp_hub.call import StreamInfo
 from mcp_hub.errors import StoreError
 from mcp_hub.fronts import following
+from mcp_hub.fronts.mcp.tasks import task_of
 from mcp_hub.fronts.rest import follow
+from mcp_hub.fronts.rest.info import status_of
 from mcp_hub.protocol.meta import take_meta
+from mcp_hub.protocol.shape.tasks import created
 from mcp_hub.sessions.session import Caller, Session
+from mcp_hub.stores.base import damage
 from mcp_hub.types import CallId, Era
 from tests.unit.fronts.rest_peer import BOB, NARROW, RestPeer, problem, rest_hub
 from tests.upstreams.child import WAIT
@@ -29,6 +35,17 @@ async def finished(peer: RestPeer, n: int = 3) -> tuple[str, list[bytes]]:
     peer.tools.go.set()
     response = await peer.call("steps", {"n": n}, headers=SSE).ended()
     return json.loads(response.lines[0])["stream"], response.lines
+
+
+@pytest.mark.parametrize("expires", [253_402_300_799.9999, 1e12, 1e300])
+def test_stream_that_is_kept_beyond_the_year_9999_names_the_last_moment_that_has_a_date(expires: float) -> None:
+    row = StreamInfo(
+        CallId(UNKNOWN), "me", "hub", "git", "tools/call", "push", 1.0, 2.0, last=2, status="completed", expires=expires
+    )  # fmt: skip
+    assert damage(row) == "", "a shared store may hold such a record"
+    assert status_of(row).expires == "9999-12-31T23:59:59.000Z"
+    task = msgspec.json.decode(created(task_of(msgspec.structs.replace(row, ttl=expires))))
+    assert task["ttlMs"] <= 2**53 - 1 and task["status"] == "completed"
 
 
 async def test_every_form_has_the_exact_suffix_from_any_place(peer: RestPeer) -> None:

@@ -15,6 +15,7 @@ from mcp_hub.calls.streams.stored import fetched
 from mcp_hub.clock import SystemClock
 from mcp_hub.errors import MethodNotFound, StoreError
 from mcp_hub.events import Completed, Failed, Started
+from mcp_hub.fronts.bonds import ClientBond, OwnHubBond
 from mcp_hub.fronts.mcp.binding import Deferred
 from mcp_hub.fronts.mcp.results import result_for
 from mcp_hub.hub import HubPort
@@ -55,7 +56,7 @@ async def test_with_its_pipe_the_hub_ends_and_that_is_what_becomes_of_a_call(end
         await hub.call("slow")
         hub.close()
 
-    hub = TaskHub("pipe", ends_with_pipe=ends_hub)
+    hub = TaskHub("pipe", bond=lambda port: OwnHubBond() if ends_hub else ClientBond())
     await hub.serve(leaves)
     await sleep(1)
     assert [call.is_cancelled for call in hub.server.calls] == [False, not ends_hub]

@@ -13,7 +13,7 @@ READY = UpstreamState.READY
 
 @virtual
 async def test_a_server_whose_list_breaks_off_is_ready_with_what_was_read_and_a_later_list_has_to_be_whole() -> None:
-    async with up(Toys(cursor=5)) as far:
+    async with up(Toys(cursor="next")) as far:
         first = far.supervisor.snapshot()
         assert first is not None and len(first.lists[Kind.TOOL]) == 1
         assert len(far.status.warnings) == 1 and "stopped after 1 entries" in far.status.warnings[0]

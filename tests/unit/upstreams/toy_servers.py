@@ -25,13 +25,15 @@ from tests.unit.upstreams.function_calls import Recorder, request
 
 OFFERS: JsonObject = {"tools": {}, "logging": {}, "resources": {"subscribe": True}}
 
+_NO_PAGE = msgspec.Raw(b'{"code": -32602, "message": "unknown cursor"}')
+
 
 @dataclass
 class Toys:
     """Every start of one server. `fails` has the reasons of the starts that do not work, None for one that does.
 
-    `cursor` is that of the next page of tools, if there is to be one. `slow` is how long a method takes. While it is
-    `frozen` nothing is answered.
+    `cursor` is that of the next page of tools, if there is to be one; reading that page fails. `slow` is how long a
+    method takes. While it is `frozen` nothing is answered.
     """
 
     starting: float = 0.5
@@ -153,7 +155,9 @@ class ToyWire:
             self.requests.pending.pop(pending.id)
             return pending
         delay = self._toys.slow.get(method, self._toys.calls if method == "tools/call" else 0.0)
-        asyncio.get_running_loop().call_later(delay, self._answered, pending, result)
+        is_next_page = method == "tools/list" and not callable(params) and b"cursor" in bytes(params)
+        answer = Envelope(error=_NO_PAGE) if is_next_page else Envelope(result=msgspec.Raw(result))
+        asyncio.get_running_loop().call_later(delay, self._answered, pending, answer)
         return pending
 
     def _acknowledge(self, id_: int, params: JsonObject) -> None:
@@ -166,9 +170,9 @@ class ToyWire:
         params = msgspec.Raw(json.dumps({"uri": uri}).encode())
         self._peer.on_notification(Envelope(method="notifications/resources/updated", params=params))
 
-    def _answered(self, pending: Pending, result: bytes) -> None:
+    def _answered(self, pending: Pending, answer: Envelope) -> None:
         if not self._toys.frozen and self.requests.pending.pop(pending.id, None) is not None:
-            pending.settle(Envelope(result=msgspec.Raw(result)))
+            pending.settle(answer)
 
     async def answer(self, pending: Pending, cancellation: object) -> Envelope:
         try:

@@ -16,6 +16,12 @@ export function link(screen, name = '', query = {}) {
 
 export const go = (...place) => { location.hash = link(...place); };
 
+// Whether a screen is the one that is shown: an answer that comes late takes nobody away from another one.
+export function isShown(screen, name) {
+  const route = parse();
+  return route.screen === screen && route.name === name;
+}
+
 // Changes filters in place: they are in the address, and not in the history.
 export function refine(change) {
   const now = parse();

@@ -1,7 +1,7 @@
 // One tool: what it says of itself, and a form that calls it.
 import { html, useState } from '../lib/ui.js';
 import { ask, segment } from '../lib/api.js';
-import { go, link } from '../lib/router.js';
+import { go, isShown, link } from '../lib/router.js';
 import { count, member, plain, quoted } from '../lib/format.js';
 import { mayChange, operates, toast, useStore } from '../lib/store.js';
 import { hints, useTools } from '../lib/tools.js';
@@ -18,13 +18,14 @@ export function Tool({ name }) {
   const tool = tools?.find((one) => one.name === name);
   if (!tool) return html`<div class="screen"><h1>${plain(name)}</h1><${Empty}>${problem || (tools ? 'There is no tool of this name, or it is hidden.' : 'Loading…')}<//></div>`;
   const own = member(member(overrides, tool.server), tool.tool) ?? {};
-  const listed = (isGone) => { reload(); if (isGone) go('tools', '', { server: tool.server }); };
+  const listed = (isGone) => { reload(); if (isGone && isShown('tool', name)) go('tools', '', { server: tool.server }); };
   const call = async (values) => {
     setBusy(true);
     setGiven(values);
     try {
       const made = await ask('POST', `v1/tools/${segment(name)}/call`, { arguments: values }, { headers: { prefer: 'wait=0' } });
-      go('stream', made.stream);
+      if (isShown('tool', name)) go('stream', made.stream);
+      else toast(`${plain(name)} was called: see Calls.`);
     } catch (error) {
       toast(error.message);
     }

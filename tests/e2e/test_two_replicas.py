@@ -16,7 +16,7 @@ from tests.e2e.three_hubs import TASKS
 from tests.interaction.replicas import Replicas, replicas
 from tests.redis_server import NO_SERVER, binary
 from tests.upstreams.child import WAIT, until
-from tests.upstreams.launch import entry, events
+from tests.upstreams.launch import entry, events, received
 from tests.upstreams.messages import Message, modern
 
 pytestmark = pytest.mark.anyio
@@ -64,10 +64,14 @@ async def b(pair: Replicas) -> AsyncIterator[RestClient]:
         yield client
 
 
+def journal_of(pair: Replicas) -> Path:
+    """The messages and events of the server."""
+    return Path(pair.server.folder).parent / "journal"
+
+
 def cancelled(pair: Replicas, nonce: str) -> bool:
     """Whether the server was told to give up."""
-    journal = Path(pair.server.folder).parent / "journal"
-    return any(event.get("nonce") == nonce for event in events(journal, "cancelled"))
+    return any(event.get("nonce") == nonce for event in events(journal_of(pair), "cancelled"))
 
 
 async def seen(client: RestClient, stream: str, after: int = 0) -> list[Any]:
@@ -100,6 +104,7 @@ async def test_a_stream_of_another_principal_is_unknown_on_every_replica(pair: R
 
 async def test_a_call_is_cancelled_through_the_other_replica(pair: Replicas, a: RestClient, b: RestClient) -> None:
     stream = await a.started("wait_cancel", {"nonce": "rest"})
+    await until(lambda: '"rest"' in json.dumps(received(journal_of(pair), "tools/call")))
     assert (await b.ask("DELETE", f"/streams/{stream}")).status_code in (200, 202)
     assert (await b.until(stream, "cancelled"))["status"] == "cancelled"
     await until(lambda: cancelled(pair, "rest"))

@@ -58,7 +58,10 @@ async def read(stream: SseStream, count: int) -> bool:
 
 
 async def test_a_client_that_does_not_read_delays_nobody(client: HttpClient, front: tuple[Hub, Path]) -> None:
-    """More waits for it than the machine's own buffers hold; it may come back for all of it."""
+    """More waits for it than the machine's own buffers hold; it may come back for all of it.
+
+    How much of it is merged depends on when the others are served; each value is there or is counted.
+    """
     message = progress(client, 3000)
     message["params"]["arguments"]["nonce"] = "x" * 2000
     head = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -78,7 +81,12 @@ async def test_a_client_that_does_not_read_delays_nobody(client: HttpClient, fro
         (place,) = {line[4:] for line in begun.splitlines() if line.startswith("id: ") and line.endswith(":0")}
         async with client.listen(place) as stream:
             rest = await stream.rest(30)
-    assert [event.message["params"]["progress"] for event in part(stream)[:-1]] == list(range(1, 3001))
+    count = 0
+    for event in part(stream)[:-1]:
+        params = event.message["params"]
+        count += 1 + params.get("_meta", {}).get("dev.mcp-hub/coalesced", 0)
+        assert params["progress"] == count
+    assert count == 3000
     assert "result" in rest.last
 
 

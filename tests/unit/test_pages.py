@@ -3,6 +3,7 @@
 import html
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import yaml
 
 from bench.picture import PICTURES
 from mcp_hub.cli import main
+from mcp_hub.codes import CODES
+from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.clients import ClientSettings
 from mcp_hub.config.schema.defaults import Defaults
 from mcp_hub.config.schema.hub import HttpSettings, HubSettings, LogSettings, StoreSettings, TokenSettings
@@ -22,12 +25,16 @@ from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import ProfileSettings, Settings
 from mcp_hub.config.schema.telemetry import TelemetrySettings
 from mcp_hub.config.schema.tools import ToolSettings
+from mcp_hub.config.trust import STATE_FOLDERS
+from mcp_hub.stores.open import DOCUMENTS
+from mcp_hub.stores.sqlite.store import FILE as SQLITE_FILE
 from mcp_hub.upstreams.functions.registry import Registry
 from tests.unit.formats.sdk_types import RESPONSES, fits
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
-PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")), *DOCS]
+OTHERS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md", "clients/typescript/README.md")
+PAGES = [*(ROOT / name for name in OTHERS), *sorted((ROOT / ".github").glob("*.md")), *DOCS]
 PROVIDERS = {path.name for path in (ROOT / "docs/providers").iterdir()}
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -95,6 +102,107 @@ def test_commands_of_the_pictures_exist_and_are_in_them(name: str) -> None:
 
 def test_the_readme_shows_the_pictures() -> None:
     assert {f"docs/{name}.svg" for name in PICTURES} <= set(LINK.findall(text("README.md")))
+
+
+def console_lines() -> Iterator[tuple[str, str]]:
+    """Lines that are typed in the pages, with the page's name; a backslash joins the next one."""
+    for page, block in blocks("console"):
+        for line in re.findall(r"^\$ ((?:[^\n]*\\\n)*[^\n]*)", block, re.MULTILINE):
+            yield page, line.replace("\\\n", " ")
+
+
+def hub_commands(line: str) -> Iterator[list[str]]:
+    """The arguments of each `mcp-hub` that a line of a shell runs: at its start, behind `uvx` or a pipe."""
+    words = shlex.split(line, comments=True)
+    breaks = [place for place, word in enumerate(words) if word in ("|", "&&", ";", ">")]
+    for first, last in zip([0, *(place + 1 for place in breaks)], [*breaks, len(words)], strict=True):
+        part = words[first + 1 if words[first] == "uvx" else first : last]
+        if part and part[0].rpartition("/")[2] == "mcp-hub":
+            yield part[1:]
+
+
+def test_command_lines_of_the_pages_are_accepted_by_the_commands() -> None:
+    lines = [(page, line, args) for page, line in console_lines() for args in hub_commands(line)]
+    assert len(lines) > 60
+    for page, line, args in lines:
+        try:
+            _, command, left = main.resolve_command(click.Context(main), args)
+            if isinstance(command, click.Group):
+                _, command, left = command.resolve_command(click.Context(command), left)
+            assert command is not None
+            command.make_context(command.name, left)
+        except click.ClickException as error:
+            pytest.fail(f"{page}: {line}: {error.format_message()}")
+
+
+def test_the_table_of_commands_has_each_command() -> None:
+    table = text("docs/cli.md").partition("\n## ")[0]
+    listed = set(re.findall(r"\[`([a-z]+)`\]\(#", table))
+    assert listed == {name for name, _ in commands() if " " not in name}
+
+
+def solutions() -> dict[str, str]:
+    """The entries of docs/solves.md by their titles."""
+    titles, *entries = re.split(r"^### ", text("docs/solves.md"), flags=re.MULTILINE)
+    assert "**Yes**" in titles
+    return {title: entry for title, _, entry in (entry.partition("\n") for entry in entries)}
+
+
+def test_each_solution_has_a_verdict_at_most_four_lines_and_a_page() -> None:
+    entries = solutions()
+    assert len(entries) >= 25
+    for title, entry in entries.items():
+        verdicts = re.findall(r"\*\*(Yes|Partly|No)\b", entry)
+        typed = [line for block in re.findall(r"^```\w+\n(.*?)^```", entry, re.M | re.S) for line in block.splitlines()]
+        assert len(verdicts) == 1 and len(typed) <= 4, title
+        assert re.search(r"^→ \[[\w-]+\.md\]\(", entry, re.MULTILINE), title
+
+
+def test_yaml_of_the_solutions_is_accepted_by_the_loader(tmp_path: Path) -> None:
+    (tmp_path / "secrets").mkdir()
+    for name in ("team-token", "secrets/search.API_KEY"):
+        (tmp_path / name).write_text("t" * 20)
+        (tmp_path / name).chmod(0o600)
+    servers = "servers: {browser: {command: b}, git: {command: g}, database: {command: d}}\n"
+    blocks_of_page = [block for page, block in blocks("yaml") if page == "solves.md"]
+    assert len(blocks_of_page) >= 12
+    for block in blocks_of_page:
+        whole = block if block.startswith("servers:") else block + servers
+        loaded = parse(whole, "servers.yaml", {"HUB_TOKEN": "x" * 20}, tmp_path)
+        assert [str(finding) for finding in loaded.warnings] == [], block
+
+
+def test_messages_and_codes_of_the_symptoms_exist() -> None:
+    page = text("docs/troubleshooting.md")
+    sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "mcp_hub").rglob("*.py"))
+    literals = re.sub(r'"\s*\n\s*f?"', "", sources)
+    quoted = [part.strip() for words in re.findall(r'"([^"\n]+)"', page) for part in words.split("…")]
+    codes = {word for word in re.findall(r"`([a-z]+(?:_[a-z]+)+)`", page) if "tool" not in word}
+    settings = {"start_timeout", "pass_env", "max_result_tokens", "hub_wait", "read_result"}
+    assert len(quoted) > 10 and len(codes) > 20
+    assert [words for words in quoted if words not in literals] == []
+    assert codes - settings <= set(CODES)
+
+
+def test_every_folder_of_the_state_is_on_the_page_of_files() -> None:
+    named = set(re.findall(r"`([\w./-]+)`", section(text("docs/files.md"), "The state folder")))
+    assert set(STATE_FOLDERS) | {SQLITE_FILE, DOCUMENTS, "eras.json", "attach"} <= named
+
+
+def test_the_readme_shows_six_solutions_with_their_verdicts() -> None:
+    rows = re.findall(r"\[(yes|partly|no)[^\]]*\]\(docs/solves\.md#([\w-]+)\)", text("README.md"))
+    verdicts = {next(iter(anchors(f"# {title}"))): entry for title, entry in solutions().items()}
+    assert len(rows) == 6
+    assert [anchor for verdict, anchor in rows if f"**{verdict.title()}" not in verdicts[anchor]] == []
+
+
+def test_the_readme_begins_with_commands_that_need_no_published_package() -> None:
+    typed = [line for block in re.findall(r"^```console\n(.*?)^```", text("README.md"), re.M | re.S)
+             for line in re.findall(r"^\$ (\S+ \S+)", block, re.M)]  # fmt: skip
+    targets = set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
+    assert typed[:2] == ["make run", "make test"] and {"run", "test"} <= targets
+    before = text("README.md").partition("Once it is published")[0]
+    assert not re.search(r"(pipx|uv tool|pip) install '?mcp-hub|uvx mcp-hub", before)
 
 
 def test_every_command_and_option_is_described() -> None:

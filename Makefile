@@ -127,6 +127,7 @@ fuzz: $(STAMP)
 
 clients: $(STAMP)
 	$(BIN)/python -m rigs.clients $(CLIENTS)
+	$(BIN)/python -m rigs.clients.deep
 	$(BIN)/python -m rigs.definitions
 	$(BIN)/python -m rigs.clients.apps
 	$(BIN)/python -m rigs.clients.record

@@ -68,10 +68,10 @@ def python_library(module: str, package: str, python: Callable[[], Path]) -> Lib
     )
 
 
-def node_library(file: str, requirement: str) -> Library:
+def node_library(file: str, requirement: str, folder_name: str = "") -> Library:
     return Library(
-        lambda: [str(node()), str(DRIVERS / file), str(node_package(requirement))],
-        lambda: node_version(node_package(requirement)),
+        lambda: [str(node()), str(DRIVERS / file), str(node_package(requirement, folder_name))],
+        lambda: node_version(node_package(requirement, folder_name)),
     )
 
 
@@ -105,6 +105,18 @@ mcp_2 = python_library("mcp_v2", "mcp", own_python)
 fastmcp = python_library("fastmcp_client", "fastmcp", fastmcp_python)
 sdk_1 = node_library("sdk_v1.mjs", "@modelcontextprotocol/sdk@1")
 client_2 = node_library("client_v2.mjs", "@modelcontextprotocol/client@2")
+ai_sdk = node_library("ai_sdk.mjs", "@ai-sdk/mcp@2", "ai-sdk-2")
+pydantic_ai = python_library(
+    "pydantic_ai_client", "pydantic-ai-slim", lambda: python_with("pydantic-ai-slim[mcp]>=2,<3", "pydantic-ai")
+)
+langchain = python_library(
+    "langchain_client",
+    "langchain-mcp-adapters",
+    lambda: python_with("langchain-mcp-adapters>=0.3,<1", "langchain"),
+)
+openai_agents = python_library(
+    "openai_agents_client", "openai-agents", lambda: python_with("openai-agents>=0.24,<1", "openai-agents")
+)
 inspector = Library(python_library("inspector", "", own_python).argv, lambda: node_version(node_package(INSPECTOR)))
 # driven by the one client on stdio that has no fault of its own there
 remote = Library(mcp_2.argv, lambda: node_version(node_package(MCP_REMOTE)))

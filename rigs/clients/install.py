@@ -49,10 +49,10 @@ def node() -> Path:
 
 
 @cache
-def node_package(requirement: str) -> Path:
+def node_package(requirement: str, folder_name: str = "") -> Path:
     """The folder of this npm package, `name@version`; beside it is what it depends on. Raises: `NotInstalled`."""
     name = requirement.rpartition("@")[0]
-    folder = SIDE / requirement.rpartition("/")[2].replace("@", "-")
+    folder = SIDE / (folder_name or requirement.rpartition("/")[2].replace("@", "-"))
     with _alone(folder):
         if not _is_there(folder, requirement):
             folder.mkdir(parents=True)

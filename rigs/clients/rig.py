@@ -23,6 +23,9 @@ from tests.upstreams.child import GRACE
 from tests.upstreams.launch import argv
 
 NAMES = {"handshake": "h", "modern": "m"}
+BOTH = "both"
+"""In place of an era: the reference server, alone, with the settings that every hub has."""
+REFERENCE = "r"
 MARKER = "cut-here"
 # seconds between the notifications: a client that is asked to wait 5 s comes back when a few are still to come
 RESUME_DELAY = 0.15
@@ -41,9 +44,9 @@ class Rig:
 class HttpHub:
     """A hub on a port that it keeps when it is started again; its life is a task of its own."""
 
-    def __init__(self, root: Path, tasks: TaskGroup) -> None:
+    def __init__(self, root: Path, tasks: TaskGroup, era: str) -> None:
         self.url = ""
-        self._root, self._tasks = root, tasks
+        self._root, self._tasks, self._era = root, tasks, era
 
     @property
     def port(self) -> int:
@@ -59,7 +62,7 @@ class HttpHub:
 
     async def _live(self, *, task_status: TaskStatus[None]) -> None:
         port = ["--port", str(self.port)]
-        async with http_hub(config(self._root), self._root, *port) as hub:
+        async with http_hub(config(self._root, era=self._era), self._root, *port) as hub:
             self.url = hub.url
             task_status.started()
             await self._stopping.wait()
@@ -67,12 +70,26 @@ class HttpHub:
 
 
 def server(root: Path, era: str) -> list[str]:
+    if era == BOTH:
+        return [*reference(REFERENCE, root / f"{REFERENCE}.journal"), "--stdio"]
     name = NAMES[era]
     return argv(name=name, era=era, journal=root / f"{name}.journal")
 
 
-def config(root: Path, attach: str = "never") -> str:
-    """With the gap that the hub's rules for clients of the TypeScript SDKs have (docs/clients.md)."""
+def reference(name: str, journal: Path) -> list[str]:
+    """The command line of the reference server, over HTTP."""
+    return [sys.executable, "-m", "rigs.clients.reference", "--name", name, "--journal", str(journal)]
+
+
+def config(root: Path, attach: str = "never", era: str = "") -> str:
+    """With the gap that the hub's rules for clients of the TypeScript SDKs have (docs/clients.md).
+
+    For the era `BOTH` there is the reference server alone; results are not cut, and a busy machine may take its time.
+    """
+    if era == BOTH:
+        here = {"cwd": str(ROOT), **entry(server(root, BOTH))}
+        hub: dict[str, Any] = {"attach": attach, "max_result_tokens": 0, "first_list_wait": "20s"}
+        return json.dumps({"hub": hub, "servers": {REFERENCE: here}}, indent=2)
     hub = {"clients": {"mcp-hub": {"result_gap": "5ms"}}, "attach": attach}
     servers = {name: entry(server(root, era)) for era, name in NAMES.items()}
     return json.dumps({"hub": hub, "servers": servers}, indent=2)
@@ -101,26 +118,26 @@ async def arranged(client: Client, front: str, era: str, root: Path) -> AsyncIte
     `direct`, over stdio to the server of this era itself; or `direct-http`, to a server over HTTP that has nothing to
     do with the hub.
     """
-    name = NAMES[era]
+    name = NAMES.get(era, REFERENCE)
     task = {"name": name, "prefix": f"{name}_", "journal": str(root / f"{name}.journal")}
     if front == "direct":
         command, *args = server(root, era)
         yield Rig({**task, "prefix": "", "target": {"command": command, "args": args, "env": {}}})
     elif front in ("stdio", "attached"):
-        (root / "servers.yaml").write_text(config(root, "always" if front == "attached" else "never"))
-        args = ["-m", "mcp_hub", "serve", "--client", "mcp-hub", "--config", str(root / "servers.yaml")]
+        (root / "servers.yaml").write_text(config(root, "always" if front == "attached" else "never", era))
+        kind = [] if era == BOTH else ["--client", "mcp-hub"]
+        args = ["-m", "mcp_hub", "serve", *kind, "--config", str(root / "servers.yaml")]
         yield Rig({**task, "target": {"command": sys.executable, "args": args, "env": state(root)}})
     elif front == "http":
         async with anyio.create_task_group() as tasks:
-            hub = HttpHub(root, tasks)
+            hub = HttpHub(root, tasks, era)
             await hub.start()
             async with over_http(client, hub.url) as rig:
                 yield replace(rig, task={**rig.task, **task}, hub=hub)
             await hub.stop()
     else:
-        listening = [sys.executable, "-m", "rigs.clients.reference", "--name", name, "--journal", task["journal"]]
-        async with Hub(listening, cwd=ROOT) as reference:
-            url = (await reference.wait_stderr(r"http://127\.0\.0\.1:\d+/mcp")).group()
+        async with Hub(reference(name, Path(task["journal"])), cwd=ROOT) as listening:
+            url = (await listening.wait_stderr(r"http://127\.0\.0\.1:\d+/mcp")).group()
             async with over_http(client, url) as rig:
                 yield replace(rig, task={**rig.task, **task, "prefix": ""})
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from fnmatch import fnmatch
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ from rigs.attacks.cases import ATTACKS
 from rigs.attacks.run import run_attacks
 from rigs.attacks.table import tables, with_tables
 from rigs.clients.clients import CLIENTS
+from rigs.clients.deep import CHECKS, DEEP, DIRECT, MODES, PAGE, Difference, Measured, complaints, documented, table
 from rigs.clients.install import NotInstalled
 from rigs.clients.known import KNOWN
 from rigs.clients.matrix import Choice, measure
@@ -36,8 +38,8 @@ from tests.upstreams import faults
 
 pytestmark = pytest.mark.anyio
 
-PAGE = Path(__file__).parents[2] / "docs" / "hostile.md"
-ATTACKS_PAGE = PAGE.with_name("attacks.md")
+HOSTILE_PAGE = Path(__file__).parents[2] / "docs" / "hostile.md"
+ATTACKS_PAGE = HOSTILE_PAGE.with_name("attacks.md")
 QUICK = {
     "confused", "overlap", "rebound", "shadow", "samename", "lookalike", "page", "environment", "neighbour", "writable",
     "rugtool", "rugprompt", "explicit", "explicitlater", "midsession",
@@ -67,7 +69,7 @@ def test_every_mode_of_the_fixture_and_every_sort_of_garbage_is_a_bad_server() -
 
 
 def test_documented_table_of_bad_servers_has_these_rows() -> None:
-    text = PAGE.read_text("utf-8")
+    text = HOSTILE_PAGE.read_text("utf-8")
     shown = [line.split(" | ")[0].removeprefix("| ") for line in text.splitlines() if line.startswith("| ")]
     assert shown == [COLUMNS[0], "---", *(row.case.name for row in usual_rows())]
 
@@ -128,6 +130,56 @@ def test_a_failure_of_a_client_is_excused_only_if_it_is_known_and_shows_without_
     shown = {(row.client.name, fault)} if is_shown else set()
     failed = Outcome("cancel", False, detail)
     assert failures({row: [failed]}, shown) == [(row, failed)]
+
+
+def _deep(*failing: tuple[str, str], client: str = "fastmcp") -> Measured:
+    """A run in which all checks of this client passed, but for these, by front and check."""
+    results = {
+        (client, front): [
+            Outcome(check, (front, check) not in failing, "lost") for check in (*CHECKS, "ends") if check != "ping"
+        ]
+        for front in (*DIRECT.values(), *MODES.values())
+    }
+    return Measured(dict(results))
+
+
+@pytest.mark.parametrize(
+    ("failing", "differences", "verdict"),
+    [
+        ([], [], ""),
+        ([("http", "updates")], [], "fastmcp, http, updates: lost"),
+        ([("attached", "ends")], [], "fastmcp, attached, ends: lost"),
+        ([("http", "updates")], [Difference("updates", ("fast*",), ("http",), "lost")], ""),
+        ([("http", "updates")], [Difference("updates", ("fast*",), ("own",), "lost")], "fastmcp, http, updates: lost"),
+        ([("http", "updates")], [Difference("updates", ("*",), ("http",), "wrong")], "fastmcp, http, updates: lost"),
+        ([("http", "updates")], [Difference("log", ("*",), ("http",), "lost")], "fastmcp, http, updates: lost"),
+        ([("direct", "log"), ("stdio", "log")], [], "fastmcp, direct, log: lost"),
+    ],
+)
+def test_a_deep_check_that_is_worse_through_the_hub_is_a_fault_unless_the_page_names_it(
+    failing: list[tuple[str, str]], differences: list[Difference], verdict: str
+) -> None:
+    measured = _deep(*failing)
+    assert complaints(measured, differences) == ([verdict] if verdict else [])
+    assert ("FAIL" in "".join(table(measured, differences))) == ("direct" not in verdict and bool(verdict))
+
+
+def test_a_deep_check_that_fails_by_chance_without_the_hub_too_is_not_a_fault() -> None:
+    measured = _deep(("stdio", "progress"))
+    measured.chance.add(("fastmcp", "direct", "progress"))
+    assert complaints(measured, []) == []
+    measured.missing["fastmcp"] = "no network"
+    assert complaints(measured, []) == ["not installed: fastmcp: no network"]
+
+
+def test_differences_that_the_page_names_are_of_checks_clients_and_modes_that_exist() -> None:
+    page = PAGE.read_text("utf-8")
+    rows = documented(page)
+    assert rows and page.count("<!-- deep -->") == 1
+    for row in rows:
+        assert row.check in CHECKS and set(row.modes) <= MODES.keys() and row.says
+        assert all(any(fnmatch(client.name, pattern) for client in DEEP) for pattern in row.clients)
+    assert all(client.lacks <= set(CHECKS) for client in DEEP) and len(DEEP) == 9
 
 
 def test_each_line_of_both_sides_is_recorded_with_placeholders_for_what_changes(tmp_path: Path) -> None:

@@ -99,18 +99,27 @@ async function progress(session, task) {
   return "";
 }
 
-async function error(session, task) {
+async function refused(session, task) {
   for (const code of [4242, -32603]) {
     const sent = { code, message: `no ${code} ✓`, data: { deep: [1, null] } };
-    const answer = await session.call(task.prefix + "error", sent).catch((refused) => refused);
+    const answer = await session.call(task.prefix + "error", sent).catch((refusal) => refusal);
     check(answer instanceof Refused, `instead of an error: ${answer.stack ?? JSON.stringify(answer)}`);
     check(answer.message.endsWith(sent.message), `message ${answer.message}`);
     check(answer.code === code, `code ${answer.code} instead of ${code}`);
     check(same(answer.data, sent.data), `data ${JSON.stringify(answer.data)}`);
   }
+  return "";
+}
+
+async function failed(session, task) {
   const answer = await session.call(task.prefix + "tool_error", { text: "no ✓" });
   check(answer.isError && answer.text === "no ✓", `isError came as ${JSON.stringify(answer)}`);
   return "";
+}
+
+async function error(session, task) {
+  await refused(session, task);
+  return failed(session, task);
 }
 
 async function large(session, task) {
@@ -137,6 +146,133 @@ async function cancel(session, task) {
   check((await outcome) === "an error", "a cancelled call was answered");
   check(await until(() => journal(task).some(isCancelled), 5000), "the server was not told");
   return echo(session, task);
+}
+
+// -- the deep checks, as in deep.py: they need the reference server, and a session that also has `news`,
+// `prompt(name, args)`, `read(uri)`, `complete(prompt, argument, typed)`, `ping()`, `setLevel(level)` and
+// `watch(uris, work)`, which does the work while it is subscribed
+
+const WATCHED = "test://watched-resource";
+const LOGGED = ["log first", "log second ✓", "log third"];
+const TOGETHER = 20;
+const NEWS_MS = 5000;
+const QUIET_MS = 300;
+export const TOOLS_CHANGED = "tools changed";
+let grown = 0;
+
+async function lists(session, task) {
+  const listed = await session.names();
+  const named = (names) => names.map((name) => task.prefix + name);
+  const expected = {
+    tools: named(["echo", "progress", "big", "ask_form", "test_simple_text"]),
+    prompts: named(["test_simple_prompt", "test_prompt_with_arguments"]),
+    resources: ["test://static-text", WATCHED],
+    templates: ["test://template/{id}/data"],
+  };
+  for (const [kind, names] of Object.entries(expected)) {
+    const missing = names.filter((name) => !listed[kind].includes(name));
+    check(missing.length === 0, `${kind} lack ${missing}`);
+    check(new Set(listed[kind]).size === listed[kind].length, `${kind} are listed twice: ${listed[kind]}`);
+  }
+  return Object.keys(expected).map((kind) => `${listed[kind].length} ${kind}`).join(", ");
+}
+
+async function prompt(session, task) {
+  const text = await session.prompt(task.prefix + "test_prompt_with_arguments", { arg1: "å", arg2: "b" });
+  check(text === "Prompt with arguments: arg1='å', arg2='b'", `it says ${text}`);
+  return "";
+}
+
+async function read(session) {
+  for (const [uri, part] of [["test://static-text", "static text"], ["test://template/7/data", "Data for ID: 7"]]) {
+    const text = await session.read(uri);
+    check(text.includes(part), `${uri} says ${text.slice(0, 200)}`);
+  }
+  return "";
+}
+
+async function complete(session, task) {
+  const values = await session.complete(task.prefix + "test_prompt_with_arguments", "arg1", "par");
+  check(same(values, ["paris", "park", "party"]), `it proposes ${values}`);
+  return "";
+}
+
+async function log(session, task) {
+  await session.setLevel("info");
+  session.news.length = 0;
+  await session.call(task.prefix + "log", {});
+  const logged = () => session.news.filter((text) => text.startsWith("log "));
+  await until(() => logged().length >= LOGGED.length, NEWS_MS);
+  check(same(logged(), LOGGED), `it heard ${session.news}`);
+  return "";
+}
+
+async function changed(session, task) {
+  const name = `grown_${++grown}`;
+  await session.watch([], async () => {
+    session.news.length = 0;
+    const before = (await session.names()).tools;
+    check(!before.includes(task.prefix + name), "it was listed before");
+    await session.call(task.prefix + "grow", { name });
+    check(await until(() => session.news.includes(TOOLS_CHANGED), NEWS_MS), `it heard ${session.news}`);
+    const after = (await session.names()).tools;
+    const counts = `${before.length} before, ${after.length} after`;
+    check(after.includes(task.prefix + name), `the new tool is not listed: ${counts}`);
+    const answer = await session.call(task.prefix + name, { a: 1 });
+    check(!answer.isError, `the new tool answers ${JSON.stringify(answer)}`);
+  });
+  return "";
+}
+
+// Changes the resource, and reads what was written.
+async function touch(session, task) {
+  const { text: count } = await session.call(task.prefix + "touch", {});
+  const text = await session.read(WATCHED);
+  check(text === `touched ${count} times`, `a read after the ${count}th change says ${text}`);
+}
+
+async function updates(session, task) {
+  const update = `updated ${WATCHED}`;
+  await session.watch([WATCHED], async () => {
+    for (let i = 0; i < 2; i++) {
+      session.news.length = 0;
+      await touch(session, task);
+      check(await until(() => session.news.includes(update), NEWS_MS), `it heard ${session.news}`);
+    }
+    const heard = session.news.filter((text) => text === update).length;
+    check(heard === 1, `one change was announced ${heard} times`);
+  });
+  session.news.length = 0;
+  await touch(session, task);
+  check(!(await until(() => session.news.includes(update), QUIET_MS)), "an update came after it unsubscribed");
+  return "";
+}
+
+async function written(session, task) {
+  for (let i = 0; i < 3; i++) await touch(session, task);
+  return "";
+}
+
+async function unknown(session, task) {
+  const answer = await session.call(task.prefix + "no_such_tool", {}).catch((refusal) => refusal);
+  if (answer instanceof Error) {
+    check(answer instanceof Refused && answer.code === -32602, `code ${answer.code}: ${answer.stack}`);
+    check(answer.message.includes("no_such_tool"), `message ${answer.message}`);
+  } else {
+    check(answer.isError && answer.text.includes("no_such_tool"), `a call of it brings ${JSON.stringify(answer)}`);
+  }
+  return "";
+}
+
+async function ping(session) {
+  for (let i = 0; i < 3; i++) await session.ping();
+  return "";
+}
+
+async function together(session, task) {
+  const sent = range(TOGETHER).map((number) => ({ number, delay: (TOGETHER - number) / 100 }));
+  await Promise.all(sent.map((args) => echo(session, task, args)));
+  return "";
 }
 
 // -- steps with sessions of their own
@@ -198,6 +334,19 @@ const SESSION_STEPS = {
   sample: ask("ask_sampling", ANSWER),
   roots: ask("ask_roots", ROOT),
   cancel,
+  lists,
+  prompt,
+  read,
+  complete,
+  log,
+  changed,
+  updates,
+  written,
+  refused,
+  failed,
+  unknown,
+  ping,
+  together,
 };
 const OWN_STEPS = { reconnect: again, restart, resume, moved };
 

@@ -25,7 +25,7 @@ from bench.relays import HUBS, RELAYS
 from bench.replicas import measured
 from bench.report import machine_lines, tables
 from bench.streams import measure_streams
-from bench.trace import traced, written
+from bench.trace import TraceFailed, traced, written
 from rigs.clients.install import NotInstalled
 
 # a thousand connections on each side of a socket, and room for the rest
@@ -97,7 +97,11 @@ def replicas(hub: dict[str, object], quick: bool, say: Callable[[str], None]) ->
 def main() -> int:
     given = arguments()
     if given.trace:
-        print(written(traced()))
+        try:
+            print(written(traced()))
+        except TraceFailed as failed:
+            print(f"no trace: {failed}", file=sys.stderr)
+            return 1
         return 0
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < OPEN_FILES <= hard:

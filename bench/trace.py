@@ -13,12 +13,13 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 
@@ -29,10 +30,17 @@ from mcp_hub.fronts.stdio import StdioFront
 from mcp_hub.sessions.session import Caller
 
 PACKAGE = f"{Path(mcp_hub.__file__).parent}{os.sep}"
+ECHO = (sys.executable, str(Path(__file__).with_name("echo_server.py")))
 COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
 WARM, LOOKS, PASSES = 49, 10, 1000
+START = "40s"
+"""The time for the server to start, on a busy machine, too: longer than clients usually wait for the first list."""
 QUIET = 0.002
 """Seconds after an answer in which the hub may still tidy up; the next timer of an idle hub is later."""
+
+
+class TraceFailed(Exception):
+    """A run without a trace: the server did not start, or the hub answered with an error or not at all."""
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -85,13 +93,16 @@ class _Client:
         self._write, self._read = write, read
         self._id = 0
 
-    def ask(self, method: str, params: object) -> dict[str, object]:
+    def ask(self, method: str, params: object) -> dict[str, Any]:
+        """The answer to a request. Raises: `TraceFailed` if the hub ends without one."""
         self._id += 1
         frame = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
         self._write.write(json.dumps(frame).encode() + b"\n")
         self._write.flush()
         while True:
-            answer: dict[str, object] = json.loads(self._read.readline())
+            if not (line := self._read.readline()):
+                raise TraceFailed(f"the hub ended without an answer to {method}")
+            answer: dict[str, Any] = json.loads(line)
             if answer.get("id") == self._id:
                 return answer
 
@@ -103,19 +114,22 @@ class _Client:
         self._write.close()
 
 
-def _drive(client: _Client, recorder: _Recorder, result: list[Trace]) -> None:
+def _drive(client: _Client, recorder: _Recorder) -> Trace:
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "trace", "version": "1"}}
     client.ask("initialize", hello)
     client.tell("notifications/initialized")
-    client.ask("tools/list", {})
+    listed = client.ask("tools/list", {})
+    if "echo" not in str(listed):
+        raise TraceFailed(f"the server did not start within {START}, so that its tool is not listed")
     call = {"name": "echo", "arguments": {"text": "hello"}}
     for _ in range(WARM):
-        answer = client.ask("tools/call", call)
+        client.ask("tools/call", call)
     found = []
     for _ in range(LOOKS):
         with recorder.recording():
             answer = client.ask("tools/call", call)
-        assert "result" in answer, answer
+        if "result" not in answer:
+            raise TraceFailed(f"the hub answered a call with an error: {answer['error']}")
         found.append(tuple(recorder.found))
     functions = min(found, key=len)  # a timer of the hub may ring during one of them
     passes = []
@@ -123,8 +137,7 @@ def _drive(client: _Client, recorder: _Recorder, result: list[Trace]) -> None:
         before = recorder.passes
         client.ask("tools/call", call)
         passes.append(recorder.passes - before)
-    result.append(Trace(functions, statistics.median(passes)))
-    client.close()
+    return Trace(functions, statistics.median(passes))
 
 
 class _CountingLoop(asyncio.SelectorEventLoop):
@@ -163,24 +176,33 @@ def written(trace: Trace) -> str:
     return "\n".join([*lines, "", sums])
 
 
-def traced() -> Trace:
-    """Runs a hub with the echo server, whose tool `echo` is called, and a client in another thread."""
-    server = [sys.executable, str(Path(__file__).with_name("echo_server.py"))]
-    recorder, result = _Recorder(), list[Trace]()
+def _outcome(client: _Client, recorder: _Recorder, outcome: "Future[Trace]") -> None:
+    """Runs the client. The hub's input is closed in any case: a hub whose client fails would wait for ever."""
+    try:
+        outcome.set_result(_drive(client, recorder))
+    except Exception as problem:
+        outcome.set_exception(problem)
+    finally:
+        client.close()
+
+
+def traced(server: Sequence[str] = ECHO) -> Trace:
+    """Runs a hub with a server, whose tool `echo` is called, and a client in another thread. Raises: `TraceFailed`."""
+    recorder, outcome = _Recorder(), Future[Trace]()
     (in_read, in_write), (out_read, out_write) = os.pipe(), os.pipe()
-    client = _Client(os.fdopen(in_write, "wb"), os.fdopen(out_read, "rb"))
-    config = json.dumps({"servers": {"echo": {"command": server[0], "args": server[1:]}}})
+    answers = os.fdopen(out_read, "rb")
+    client = _Client(os.fdopen(in_write, "wb"), answers)
+    servers = {"echo": {"command": server[0], "args": list(server[1:])}}
+    config = json.dumps({"hub": {"first_list_wait": START}, "servers": servers})
     loop = _CountingLoop()
     loop.recorder = recorder
-    driver = threading.Thread(target=_drive, args=(client, recorder, result), daemon=True)
-    driver.start()
-    with TemporaryDirectory() as folder:
+    threading.Thread(target=_outcome, args=(client, recorder, outcome), daemon=True).start()
+    files = os.fdopen(in_read, "rb", buffering=0), os.fdopen(out_write, "wb", buffering=0)
+    with TemporaryDirectory() as folder, files[0], files[1], answers:
         sys.setprofile(recorder)
         try:
-            files = os.fdopen(in_read, "rb", buffering=0), os.fdopen(out_write, "wb", buffering=0)
             loop.run_until_complete(_serve(config, *files, Path(folder)))
         finally:
             sys.setprofile(None)
             loop.close()
-    driver.join(10)
-    return result[0]
+        return outcome.result(10)

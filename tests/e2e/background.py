@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -14,6 +13,7 @@ from typing import Any
 from mcp_hub.attach.folder import LOCK, RECORD
 from mcp_hub.attach.join import NotJoined, request
 from mcp_hub.attach.locks import is_alive
+from tests.fork_server import forked_command
 from tests.interaction.fronts import stdio_hub
 from tests.upstreams.child import until
 from tests.upstreams.stdio_client import StdioClient
@@ -52,7 +52,7 @@ class Background:
     def command(self, name: str, *args: str) -> dict[str, Any]:
         """The JSON document that a command prints about this configuration."""
         own = {"MCP_HUB_STATE_DIR": str(self.root / "state"), "XDG_RUNTIME_DIR": str(self.runtime)}
-        line = [sys.executable, "-m", "mcp_hub", name, "--config", str(self.root / "servers.yaml"), *args]
+        line = [*forked_command(), name, "--config", str(self.root / "servers.yaml"), *args]
         done = subprocess.run(line, env={**os.environ, **own}, capture_output=True, check=False, timeout=20)
         found: dict[str, Any] = json.loads(done.stdout)
         return found

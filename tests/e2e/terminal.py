@@ -6,12 +6,12 @@ import pty
 import select
 import struct
 import subprocess
-import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.fork_server import forked_command
 from tests.unit.cli.command import SECONDS, command_env
 
 
@@ -66,9 +66,8 @@ def terminal(folder: Path, *args: str, columns: int = 100) -> Iterator[Terminal]
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     env = {**command_env(folder), "TERM": "xterm-256color"}
     env.pop("NO_COLOR", None)
-    run = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.executable, sys.argv[1:])"
     process = subprocess.Popen(
-        [sys.executable, "-c", run, sys.executable, "-m", "mcp_hub", *args],
+        [*forked_command(), *args],
         stdin=slave, stdout=slave, stderr=slave, env=env, cwd=folder, start_new_session=True,
     )  # fmt: skip
     os.close(slave)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.terminal import terminal
-from tests.unit.cli.command import COMMAND, JOBS, SECONDS, command_env, hub
+from tests.fork_server import forked_command
+from tests.unit.cli.command import JOBS, SECONDS, command_env, hub
 from tests.upstreams.launch import argv, events, received
 
 
@@ -54,7 +55,7 @@ def test_images_are_saved_where_the_user_says(folder: Path, form: str) -> None:
 
 
 def test_text_goes_into_a_pipe_as_it_comes(folder: Path) -> None:
-    call = [*COMMAND, "call", "jobs_run_job", "steps=10000", "seconds=3600"]
+    call = [*forked_command(), "call", "jobs_run_job", "steps=10000", "seconds=3600"]
     with subprocess.Popen(call, env=command_env(folder), cwd=folder, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert select.select([process.stdout], [], [], SECONDS)[0]
@@ -94,7 +95,7 @@ def test_bad_arguments_end_with_2_and_start_nothing(folder: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_cancels_the_call_upstream(folder: Path, number: signal.Signals) -> None:
-    call = [*COMMAND, "call", "fix_progress", "--json", '{"n": 100000, "delay": 0.01}']
+    call = [*forked_command(), "call", "fix_progress", "--json", '{"n": 100000, "delay": 0.01}']
     pipe = subprocess.PIPE
     with subprocess.Popen(call, env=command_env(folder), cwd=folder, stdout=pipe, stderr=pipe) as process:
         assert process.stdout is not None

@@ -12,8 +12,9 @@ from click.testing import CliRunner
 
 from mcp_hub.cli import main
 from tests.e2e.client import HttpClient
+from tests.fork_server import forked_command
 from tests.interaction.fronts import http_hub, stdio_hub
-from tests.unit.cli.command import COMMAND, command_env
+from tests.unit.cli.command import command_env
 from tests.unit.upstreams.authorization import Authorization, browse
 from tests.unit.wire.http_server import HttpServer, serving
 from tests.upstreams.messages import Message
@@ -45,7 +46,9 @@ async def ran(folder: Path, *args: str, **env: str) -> "subprocess.CompletedProc
 
     def run() -> "subprocess.CompletedProcess[str]":
         settings = {**command_env(folder), **env}
-        return subprocess.run([*COMMAND, *args], capture_output=True, text=True, env=settings, cwd=folder, timeout=60)
+        return subprocess.run(
+            [*forked_command(), *args], capture_output=True, text=True, env=settings, cwd=folder, timeout=60
+        )
 
     return await anyio.to_thread.run_sync(run)
 
@@ -109,7 +112,7 @@ async def test_without_a_browser_the_place_is_printed_for_programs_and_people(tm
     async with serving(guard) as server:
         (tmp_path / "servers.yaml").write_text(configured(server))
         env = {**command_env(tmp_path), "BROWSER": "false"}
-        argv = [*COMMAND, "login", "far", "--no-browser"]
+        argv = [*forked_command(), "login", "far", "--no-browser"]
         async with await anyio.open_process(argv, env=env, cwd=tmp_path) as process:
             assert process.stdout is not None and process.stderr is not None
             with anyio.fail_after(30):

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.terminal import terminal
-from tests.unit.cli.command import COMMAND, SECONDS, command_env, hub
+from tests.fork_server import forked_command
+from tests.unit.cli.command import SECONDS, command_env, hub
 
 pytestmark = pytest.mark.processes
 
@@ -55,7 +56,7 @@ def test_following_goes_on_with_the_next_hub_until_ctrl_c(folder: Path) -> None:
     with terminal(folder, "logs", "one", "-f") as seen:
         seen.until("There is no log")
         for _ in range(2):
-            subprocess.run([*COMMAND, "list"], env=command_env(folder), timeout=SECONDS, capture_output=True)
+            subprocess.run([*forked_command(), "list"], env=command_env(folder), timeout=SECONDS, capture_output=True)
             seen.until("hello from one")
             seen.until("upstream_state")
         seen.type("\x03")

@@ -12,8 +12,9 @@ from tests.e2e.bad_input import ALICE, TOKENS
 from tests.e2e.client import Hub
 from tests.e2e.rest_client import RestClient
 from tests.e2e.terminal import terminal
+from tests.fork_server import forked_command
 from tests.interaction.fronts import http_hub
-from tests.unit.cli.command import COMMAND, SECONDS, command_env
+from tests.unit.cli.command import SECONDS, command_env
 from tests.upstreams.launch import entry
 from tests.upstreams.surface import PNG
 
@@ -32,7 +33,7 @@ class Place:
         more = ["--url", self.hub.url] if where == "running" else ["--local"]
         env = command_env(self.root, MCP_HUB_TOKEN=ALICE)
         with anyio.fail_after(SECONDS):
-            return await anyio.run_process([*COMMAND, *args, *more], check=False, env=env, cwd=self.root)
+            return await anyio.run_process([*forked_command(), *args, *more], check=False, env=env, cwd=self.root)
 
 
 @pytest.fixture(scope="module")

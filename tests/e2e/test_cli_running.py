@@ -14,8 +14,9 @@ import pytest
 from mcp_hub.cli.access.running import recorded, running_hub
 from tests.e2e.client import Hub
 from tests.e2e.rest_client import RestClient
+from tests.fork_server import forked_command
 from tests.interaction.fronts import http_hub
-from tests.unit.cli.command import COMMAND, SECONDS, command_env
+from tests.unit.cli.command import SECONDS, command_env
 from tests.upstreams.child import until
 from tests.upstreams.launch import entry, events, received
 
@@ -43,7 +44,7 @@ async def run(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
     def blocking() -> subprocess.CompletedProcess[str]:
         env = {name: value for name, value in command_env(folder).items() if name != "MCP_HUB_TOKEN"}
-        line = [*COMMAND, *args]
+        line = [*forked_command(), *args]
         return subprocess.run(line, capture_output=True, text=True, env=env, cwd=folder, timeout=SECONDS)
 
     return await anyio.to_thread.run_sync(blocking)

@@ -194,7 +194,7 @@ DOCTORED = {
     "list-hangs": (command(*argv(mode="hang-list"), start_timeout="1s"), "start_timeout"),
     "cat": (command("cat"), "not_mcp"),
     "echo": (command("echo", "usage: see --help"), "not_mcp"),
-    "banner": (command("sh", "-c", "echo listening; exec sleep 600", start_timeout="1s"), "not_mcp"),
+    "banner": (command("sh", "-c", "echo listening; exec sleep 600", start_timeout="3s"), "not_mcp"),
     "too-new": (command(*argv(era="modern"), era="handshake"), "era_mismatch"),
     "too-old": (command(*argv(era="handshake"), era="modern"), "era_mismatch"),
     "refusing": (answering(initialize={"error": {"code": -1, "message": "no licence"}}), "handshake_failed"),

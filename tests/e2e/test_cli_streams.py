@@ -17,8 +17,9 @@ from tests.e2e.bad_input import ALICE, TOKENS
 from tests.e2e.client import Hub
 from tests.e2e.cutting_proxy import cutting_proxy
 from tests.e2e.rest_client import RestClient
+from tests.fork_server import forked_command
 from tests.interaction.fronts import http_hub
-from tests.unit.cli.command import COMMAND, SECONDS, command_env
+from tests.unit.cli.command import SECONDS, command_env
 from tests.upstreams.child import until
 from tests.upstreams.launch import entry, received
 
@@ -37,7 +38,7 @@ class Place:
     async def run(self, *args: str, url: bool = False) -> CompletedProcess[bytes]:
         more = ["--url", self.hub.url] if url else ["--local"]
         with anyio.fail_after(SECONDS):
-            return await anyio.run_process([*COMMAND, *args, *more], check=False, env=self.env, cwd=self.root)
+            return await anyio.run_process([*forked_command(), *args, *more], check=False, env=self.env, cwd=self.root)
 
     async def detached(self, tool: str, **arguments: object) -> str:
         """The stream of a call that nobody follows, made without a command."""
@@ -47,7 +48,7 @@ class Place:
     @asynccontextmanager
     async def running(self, *args: str) -> AsyncIterator[Process]:
         with anyio.fail_after(SECONDS):
-            async with await anyio.open_process([*COMMAND, *args], env=self.env, cwd=self.root) as process:
+            async with await anyio.open_process([*forked_command(), *args], env=self.env, cwd=self.root) as process:
                 yield process
 
     @property
@@ -228,7 +229,7 @@ async def test_options_that_do_not_fit_are_usage_errors(place: Place, tmp_path: 
 async def test_looking_makes_no_store(place: Place, tmp_path: Path) -> None:
     env = {**place.env, "MCP_HUB_STATE_DIR": str(tmp_path / "none")}
     with anyio.fail_after(SECONDS):
-        done = await anyio.run_process([*COMMAND, "streams"], env=env, cwd=place.root)
+        done = await anyio.run_process([*forked_command(), "streams"], env=env, cwd=place.root)
     assert done.stdout == b"No durable calls are stored.\n"
     assert not (tmp_path / "none").exists()
 
@@ -309,7 +310,7 @@ async def through(place: Place, cuts: list[int], *args: str) -> tuple[CompletedP
     """One run of a command over connections that are cut there, and how many bytes each of them brought."""
     with anyio.fail_after(SECONDS):
         async with cutting_proxy(place.hub.url, iter(cuts)) as proxy:
-            command = [*COMMAND, *args, "--url", proxy.url]
+            command = [*forked_command(), *args, "--url", proxy.url]
             done = await anyio.run_process(command, check=False, env=place.env, cwd=place.root)
     return done, proxy.passed
 

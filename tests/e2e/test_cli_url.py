@@ -13,8 +13,9 @@ import pytest
 
 from tests.e2e.bad_input import ALICE, TOKENS
 from tests.e2e.client import Hub
+from tests.fork_server import forked_command
 from tests.interaction.fronts import http_hub
-from tests.unit.cli.command import COMMAND, SECONDS
+from tests.unit.cli.command import SECONDS
 from tests.upstreams.child import until
 from tests.upstreams.launch import argv, received
 
@@ -63,7 +64,7 @@ def environment(token: str | None) -> dict[str, str]:
 async def run(*args: str, token: str | None = ALICE) -> subprocess.CompletedProcess[bytes]:
     """One run of the command, without any configuration."""
     with anyio.fail_after(SECONDS):
-        return await anyio.run_process([*COMMAND, *args], check=False, env=environment(token), cwd="/")
+        return await anyio.run_process([*forked_command(), *args], check=False, env=environment(token), cwd="/")
 
 
 def lines(done: subprocess.CompletedProcess[bytes]) -> list[dict[str, Any]]:
@@ -174,7 +175,8 @@ async def test_list_is_of_the_servers_of_the_hub(hub: Hub) -> None:
     done = await run("list", "--url", hub.url)
     rows = {line.split()[0]: line.split() for line in done.stdout.decode().splitlines()}
     assert rows["jobs"] == ["jobs", "ready", "handshake", "3", "0", "0"]
-    assert rows["fix"][:4] == ["fix", "ready", "2025-11-25", "(handshake)"]
+    fix = servers["fix"]
+    assert rows["fix"][:4] == ["fix", "ready", fix["version"], f"({fix['era']})"]
 
 
 async def test_list_of_a_hub_says_why_a_server_is_down_and_ends_with_3(tmp_path: Path) -> None:
@@ -216,7 +218,7 @@ async def test_options_about_own_servers_are_refused(hub: Hub) -> None:
 async def test_interrupt_cancels_the_call_upstream(hub: Hub, journal: Path, number: signal.Signals) -> None:
     nonce = f"by {number.name}"
     arguments = json.dumps({"n": 100_000, "delay": 0.01, "nonce": nonce})
-    command = [*COMMAND, "call", "fix_progress", "--json", arguments, "--url", hub.url]
+    command = [*forked_command(), "call", "fix_progress", "--json", arguments, "--url", hub.url]
     with anyio.fail_after(SECONDS):
         async with await anyio.open_process(command, env=environment(ALICE)) as process:
             assert process.stdout is not None
@@ -236,7 +238,15 @@ async def test_interrupt_cancels_the_call_upstream(hub: Hub, journal: Path, numb
 async def test_hub_that_stops_answers_the_call_first(tmp_path: Path) -> None:
     servers = {"jobs": {"local": "mcp_hub.examples.jobs:registry"}}
     async with http_hub(json.dumps({"servers": servers}), tmp_path) as running:
-        command = [*COMMAND, "call", "jobs_run_job", "--json", '{"steps": 100, "seconds": 600}', "--url", running.url]
+        command = [
+            *forked_command(),
+            "call",
+            "jobs_run_job",
+            "--json",
+            '{"steps": 100, "seconds": 600}',
+            "--url",
+            running.url,
+        ]
         with anyio.fail_after(SECONDS):
             async with await anyio.open_process(command, env=environment(None)) as process:
                 assert process.stdout is not None

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.e2e.background import background
+from tests.fork_server import forked_command
 
 pytestmark = [pytest.mark.processes, pytest.mark.anyio]
 
@@ -41,7 +42,7 @@ def run(home: Path, umask: int, *args: str) -> str:
     for name in ("servers.yaml", "claude_desktop_config.json"):
         (home / name).chmod(0o600)
     env = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
-    line = [sys.executable, "-m", "mcp_hub", *args]
+    line = [*forked_command(), *args]
     done = subprocess.run(
         line, env=env, cwd=home, umask=umask, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL
     )

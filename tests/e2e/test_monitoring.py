@@ -22,6 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.e2e.client import Hub
 from tests.e2e.rest_client import RestClient
 from tests.e2e.sse_client import SseClient
+from tests.fork_server import forked_command
 from tests.interaction.fronts import HANDSHAKE, MODERN, connected, http_hub, stdio_hub
 from tests.upstreams.child import WAIT
 from tests.upstreams.launch import argv, entry, servers_yaml
@@ -267,6 +268,6 @@ def _parent_of(meta: dict[str, Any]) -> str:
 async def test_telemetry_that_has_no_place_to_go_stops_the_hub_before_it_starts(tmp_path: Path) -> None:
     config = tmp_path / "servers.yaml"
     config.write_text("hub:\n  telemetry:\n    enabled: true\nservers: {}\n")
-    done = await anyio.run_process([sys.executable, "-m", "mcp_hub", "check", "--config", str(config)], check=False)
+    done = await anyio.run_process([*forked_command(), "check", "--config", str(config)], check=False)
     said = (done.stdout + done.stderr).decode()
     assert done.returncode == 2 and "servers.yaml:3: hub.telemetry.enabled: " in said and "[missing_key]" in said

@@ -108,33 +108,41 @@ def _exchanged(process: "subprocess.Popen[bytes]", line: object, id_: int | None
 
 
 MACHINES: dict[str, dict[str, Any]] = {
+    "HOME of another user": {"user": STRANGER, "HOME": "/root"},
+    "HOME below a file": {"user": STRANGER, "HOME": "/etc/passwd/home"},
+    "all of it": {"user": STRANGER, "HOME": None, "cwd": "deleted", "files": (96, 96)},
+    "C locale": {"LC_ALL": "C", "LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+    "Latin-1 terminal": {"PYTHONIOENCODING": "latin-1"},
+    "odd variables": {
+        **{"LC_ALL": "xx_YY.zz", "TERM": "zz", "TZ": "No/Where", "COLUMNS": "0", "TMPDIR": "/does/not/exist"},
+        **{"XDG_STATE_HOME": "here", "XDG_CONFIG_HOME": "here", "XDG_RUNTIME_DIR": "here", "PATH": ""},
+        "files": (96, 4096),
+    },
     "deleted working directory": {"cwd": "deleted"},
     "HOME unset, no account": {"user": STRANGER, "HOME": None},
     "HOME empty, no account": {"user": STRANGER, "HOME": ""},
     "HOME relative, no account": {"user": STRANGER, "HOME": "here"},
     "HOME is /": {"user": STRANGER, "HOME": "/"},
-    "HOME of another user": {"user": STRANGER, "HOME": "/root"},
-    "HOME below a file": {"user": STRANGER, "HOME": "/etc/passwd/home"},
-    "all of it": {"user": STRANGER, "HOME": None, "cwd": "deleted", "files": (96, 96)},
     "96 files": {"files": (96, 4096)},
     "96 files at most": {"files": (96, 96)},
-    "C locale": {"LC_ALL": "C", "LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
-    "Latin-1 terminal": {"PYTHONIOENCODING": "latin-1"},
     "ASCII terminal": {"PYTHONIOENCODING": "ascii"},
     "unknown locale, terminal and zone": {"LC_ALL": "xx_YY.zz", "TERM": "zz", "TZ": "No/Where", "COLUMNS": "0"},
     "no TMPDIR": {"TMPDIR": "/does/not/exist"},
     "relative XDG folders": {"XDG_STATE_HOME": "here", "XDG_CONFIG_HOME": "here", "XDG_RUNTIME_DIR": "here"},
     "empty PATH": {"PATH": ""},
 }
+"""The first `SHORT` of them are those of `make test`; "all of it" and "odd variables" join what others have alone."""
+SHORT = 6
+ATTACHED = [(attach, machine) for attach in ("always", "never") for machine in MACHINES]
 
 
 WITH_COMMANDS = [
-    *("deleted working directory", "HOME unset, no account", "HOME of another user", "HOME below a file", "all of it"),
-    *("C locale", "Latin-1 terminal", "unknown locale, terminal and zone"),
+    *("all of it", "C locale", "deleted working directory", "HOME unset, no account", "HOME of another user"),
+    *("HOME below a file", "Latin-1 terminal", "unknown locale, terminal and zone"),
 ]
 
 
-@pytest.fixture(params=MACHINES)
+@pytest.fixture
 def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
     about = dict(MACHINES[request.param])
     user, files, cwd = about.pop("user", 0), about.pop("files", None), about.pop("cwd", "")
@@ -169,13 +177,15 @@ for line in sys.stdin.buffer:
 """
 
 
-@pytest.mark.parametrize("attach", ["never", "always"])
+@pytest.mark.first(SHORT)
+@pytest.mark.parametrize(("attach", "machine"), ATTACHED, indirect=["machine"])
 def test_serve_works_on_an_odd_machine(machine: Machine, attach: str) -> None:
     answer, errors = machine.serve(attach)
     assert "東京" in answer and "Traceback" not in errors, (answer, errors)
     assert len([line for line in errors.splitlines() if line.startswith("mcp-hub:")]) <= 2, errors
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("machine", WITH_COMMANDS, indirect=True)
 def test_commands_work_on_an_odd_machine(machine: Machine) -> None:
     for args in COMMANDS:
@@ -184,6 +194,7 @@ def test_commands_work_on_an_odd_machine(machine: Machine) -> None:
         assert code == 0 or args[0] in ("status", "import"), (args, output)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "ascii"])
 def test_json_stays_whole_on_a_terminal_that_lacks_its_characters(tmp_path: Path, encoding: str) -> None:
     machine = Machine(tmp_path, {"HOME": str(tmp_path), "PYTHONIOENCODING": encoding}, 0, None, "")

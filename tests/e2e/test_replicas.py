@@ -36,7 +36,7 @@ async def replicas(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
     (root / "a").mkdir()
     (root / "b").mkdir()
     journal = root / "journal"
-    store = {"url": shared_server().url, "prefix": f"{root.name}:", "lease": 2}
+    store = {"url": shared_server().url, "prefix": f"{root.name}:", "lease": 10}
     servers = {"x": argv(journal=journal), "asks": argv(era="handshake", journal=journal), "own": argv(era="handshake")}
     settings = json.loads(servers_yaml(servers, hub={"store": store, "task_after": 0.3}))
     settings["servers"]["own"]["scope"] = "session"
@@ -185,7 +185,7 @@ async def test_a_session_that_was_ended_at_one_replica_is_over_at_the_other(repl
         call = {"name": "x_wait_cancel", "arguments": {"nonce": "ended"}}
         async with at_b.stream(at_b.message("tools/call", call)) as running:
             assert (await at_a.delete()).status == 204
-            with anyio.fail_after(1):
+            with anyio.fail_after(WAIT):
                 while (await at_b.request("ping")).status != 404:
                     pass
             await running.rest()
@@ -203,7 +203,7 @@ async def test_a_level_that_is_set_at_one_replica_holds_at_the_other(replicas: R
 
         for level, is_wanted in (("debug", True), ("error", False), ("info", True)):
             assert "result" in (await at_a.request("logging/setLevel", {"level": level})).last
-            with anyio.fail_after(1):
+            with anyio.fail_after(WAIT):
                 while await is_told() is not is_wanted:
                     pass
 
@@ -235,8 +235,9 @@ async def test_lists_that_change_at_one_replica_are_read_again_at_the_other(repl
     """The server of the other one may have changed as well, and not say so."""
     async with HttpClient(replicas.a.url) as client, RestClient(replicas.b) as b:
         await client.initialize()
+        await client.request("tools/list")
         assert (await b.call("asks_echo", {"text": "it runs"})).status_code == 200
         before = len(received(replicas.journal, "tools/list"))
         added = {"name": "asks_add_tool", "arguments": {"name": "new"}}
         assert "result" in (await client.request("tools/call", added)).last
-        await until(lambda: len(received(replicas.journal, "tools/list")) == before + 2)
+        await until(lambda: len(received(replicas.journal, "tools/list")) >= before + 2)

@@ -15,7 +15,8 @@ from tests.e2e.rest_client import RestClient
 from tests.e2e.three_hubs import STREAMS, Fleet, config, ending, fleet, ndjson, said, whole
 from tests.e2e.ways_to_read import check_rest, every_way, read_page
 from tests.e2e.ways_to_start import TAKES
-from tests.unit.cli.command import COMMAND, SECONDS
+from tests.fork_server import forked_command
+from tests.unit.cli.command import SECONDS
 from tests.upstreams.child import WAIT
 from tests.upstreams.launch import entry
 from tests.upstreams.messages import Message, modern
@@ -55,7 +56,7 @@ async def done(a: RestClient) -> tuple[str, int]:
 async def resume(hubs: Fleet, *args: str, token: str | None = None) -> tuple[int, str, str]:
     env = hubs.env if token is None else {**hubs.env, "MCP_HUB_TOKEN": token}
     with anyio.fail_after(SECONDS):
-        done = await anyio.run_process([*COMMAND, "resume", *args], check=False, env=env)
+        done = await anyio.run_process([*forked_command(), "resume", *args], check=False, env=env)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -230,7 +231,7 @@ async def test_call_is_cancelled_from_another_hub(hubs: Fleet, a: RestClient, b:
             assert "result" in await hubs.c.request("tasks/cancel", params)
         case "command":
             with anyio.fail_after(SECONDS):
-                await anyio.run_process([*COMMAND, "cancel", id_], env=hubs.env)
+                await anyio.run_process([*forked_command(), "cancel", id_], env=hubs.env)
     assert ending(await whole(hubs.b, id_))["outcome"] == "cancelled"
     assert (await a.ask("GET", f"/streams/{id_}")).json()["status"] == "cancelled"
     assert (await b.ask("DELETE", f"/streams/{id_}")).status_code == 200

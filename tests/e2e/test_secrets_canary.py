@@ -23,6 +23,7 @@ import pytest
 
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient
+from tests.fork_server import forked_command
 from tests.interaction.fronts import children, http_hub
 from tests.unit.fronts.oauth_tokens import token
 from tests.upstreams.child import until
@@ -205,7 +206,7 @@ async def visit(scene: Scene, tokens: tuple[str | None, ...]) -> None:
 def command(root: Path, secrets: dict[str, Any], *args: str) -> str:
     """What a command of the same configuration says."""
     env = {**os.environ, **secrets, "MCP_HUB_STATE_DIR": str(root / "state-of-commands")}
-    line = [sys.executable, "-m", "mcp_hub", *args, "--config", str(root / "servers.yaml")]
+    line = [*forked_command(), *args, "--config", str(root / "servers.yaml")]
     done = subprocess.run(line, env=env, cwd=root, capture_output=True, timeout=60, check=False)
     assert b"Traceback" not in done.stderr, done.stderr
     return (done.stdout + done.stderr).decode("utf-8", "replace")

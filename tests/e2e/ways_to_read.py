@@ -13,7 +13,8 @@ import msgspec
 from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient
 from tests.e2e.three_hubs import STREAMS, Fleet, ndjson
-from tests.unit.cli.command import COMMAND, SECONDS
+from tests.fork_server import forked_command
+from tests.unit.cli.command import SECONDS
 from tests.upstreams.messages import Message, Params, modern
 from tests.upstreams.stdio_client import StdioClient
 
@@ -183,7 +184,7 @@ def _taken(page: Page, after: int, most: int | None) -> list[Shown]:
 
 def _command(env: Mapping[str, str]) -> Read:
     async def read(stream: str, after: int, most: int | None) -> list[Shown]:
-        command = [*COMMAND, "resume", stream, "--json", "--after", str(after)]
+        command = [*forked_command(), "resume", stream, "--json", "--after", str(after)]
         with anyio.fail_after(SECONDS):
             done = await anyio.run_process(command, check=False, env=env)
         return [_as_stored(json.loads(line)) for line in done.stdout.splitlines()]

@@ -17,7 +17,8 @@ from mcp_hub.config.load.load import load
 from mcp_hub.config.load.locate import read_document
 from mcp_hub.errors import ConfigError
 from mcp_hub.files import LARGEST_OF_CLIENTS, LARGEST_OWN, FileTooLarge, read_file
-from tests.unit.cli.command import COMMAND, command_env
+from tests.fork_server import forked_command
+from tests.unit.cli.command import command_env
 
 SECONDS = 60
 """A command that is killed after this has read without a bound."""
@@ -113,7 +114,7 @@ def test_no_command_waits_for_a_file_that_a_person_names(home: Path, name: str, 
     env = {**command_env(home), "HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config")}
     args = [word.format("x.json") for word in COMMANDS[name]]
     done = subprocess.run(
-        [*COMMAND, *args], input="", capture_output=True, text=True, env=env, cwd=home, timeout=SECONDS
+        [*forked_command(), *args], input="", capture_output=True, text=True, env=env, cwd=home, timeout=SECONDS
     )
     assert done.returncode in (1, 2, 3), done.stdout + done.stderr
     assert "Traceback" not in done.stderr

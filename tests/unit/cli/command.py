@@ -6,7 +6,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.fork_server import forked_command
+
 COMMAND = [sys.executable, "-m", "mcp_hub"]
+"""A real start; most tests need none, and use `forked_command`."""
 JOBS = {"local": "mcp_hub.examples.jobs:registry"}
 SECONDS = 60
 
@@ -20,7 +23,7 @@ def command_env(folder: Path, **more: str) -> Mapping[str, str]:
 def hub(folder: Path, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """One run of the command to its end."""
     return subprocess.run(
-        [*COMMAND, *args],
+        [*forked_command(), *args],
         input=stdin,
         capture_output=True,
         text=True,

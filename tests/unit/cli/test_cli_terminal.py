@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.masking import shown, visible, visible_json
-from tests.unit.cli.command import COMMAND, command_env
+from tests.fork_server import forked_command
+from tests.unit.cli.command import command_env
 
 EVIL = (
     "\x1b[2J\x1b]0;title\x07\x1b]8;;https://evil.example\x1b\\link\x1b]8;;\x1b\\\x1b]52;c;ZXZpbA==\x07\x9b31m\x9d0;t\x9c"
@@ -76,7 +77,7 @@ def on_terminal(home: Path, *args: str, answers: Sequence[tuple[bytes, bytes]] =
     leader, follower = pty.openpty()
     env = {**command_env(home), "HOME": str(home), "TERM": "xterm", "XDG_CONFIG_HOME": str(home / ".config")}
     with subprocess.Popen(
-        [*COMMAND, *args], stdin=follower, stdout=follower, stderr=follower, env=env, cwd=home
+        [*forked_command(), *args], stdin=follower, stdout=follower, stderr=follower, env=env, cwd=home
     ) as run:
         os.close(follower)
         seen, asked, waiting = b"", 0, deque(answers)

@@ -13,7 +13,7 @@ from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry
 from mcp_hub.stores.server_logs.reader import last_records
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
 from tests.unit.fronts.rest_peer import ALICE, problem
-from tests.upstreams.child import until
+from tests.upstreams.child import WAIT, until
 
 pytestmark = pytest.mark.anyio
 
@@ -118,18 +118,29 @@ async def test_too_many_overrides_change_nothing(peer: DashboardPeer) -> None:
 async def test_calls_continue_while_overrides_are_written(peer: DashboardPeer, monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes long is done by worker threads, and is bounded: to look for tools with a name like those."""
     threads: list[int] = []
+    replacing, calls_ended, replace = threading.Event(), threading.Event(), Path.replace
 
     def look(*_: object, **__: object) -> list[str]:
         threads.append(threading.get_ident())
         return []
 
+    def replace_later(file: Path, target: Path) -> Path:
+        if target == place(peer):
+            threads.append(threading.get_ident())
+            replacing.set()
+            assert calls_ended.wait(WAIT)
+        return replace(file, target)
+
     monkeypatch.setattr(difflib, "get_close_matches", look)
+    monkeypatch.setattr(Path, "replace", replace_later)
     tools = {f"tool_{at}": {"hide": True} for at in range(2000)}
     written = peer.page("POST", "/overrides", {"servers": {"local": tools}})
-    calls = 0
-    while not written.is_complete:
-        calls += (await peer.call("echo", {"text": "x"}, token=None).ended()).status == 200
-    assert (await written.ended()).status == 204 and calls > 1
+    await until(replacing.is_set)
+    for _ in range(3):
+        assert (await peer.call("echo", {"text": "x"}, token=None).ended()).status == 200
+    assert not written.is_complete
+    calls_ended.set()
+    assert (await written.ended()).status == 204
     assert len((await peer.get("/state"))["servers"]["unmatched"]) == 100
     assert (await peer.get("/settings"))["settings"]
     assert 0 < len(threads) <= 200 and threading.get_ident() not in threads

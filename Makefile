@@ -19,7 +19,7 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
 .PHONY: run check lint test test-fast proof fmt bench likeness picture dashboard-pictures long conformance clients chaos followers \
-	attach orphans hostile attacks poison soak fuzz scale replicas dist clean
+	attach orphans hostile attacks poison soak fuzz scale replicas docs audit dist clean
 
 run: $(HUB)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -55,6 +55,7 @@ proof: check
 	$(MAKE) soak SOAK='--calls 20000 $(SOAK)'
 	$(MAKE) fuzz FUZZ='--seconds 20 $(FUZZ)'
 	$(MAKE) clients
+	$(MAKE) docs
 
 fmt: $(STAMP)
 	$(BIN)/ruff format .
@@ -133,6 +134,15 @@ clients: $(STAMP)
 	$(BIN)/python -m rigs.clients.record
 	$(BIN)/python -m rigs.clients.first
 
+# the pages as a site in build/docs, with a search that needs no network; a dead link or anchor fails
+docs: $(STAMP) $(VENV)/docs/.installed
+	$(BIN)/python -m rigs.site $(VENV)/docs/bin/zensical build/docs
+
+# licences and known weaknesses of what the hub needs, a list of it (SBOM), and .github/; it fails for findings (error 1), and
+# if something could not be checked (error 3), such as weaknesses without network
+audit: $(STAMP) $(VENV)/audit/.installed $(VENV)/audited/.installed
+	$(BIN)/python -m rigs.audit $(VENV)/audit/bin $(VENV)/audited/bin/python build/sbom.json
+
 # wheel, sdist, bundles and plugins into dist/, then the wheel installed and started without network;
 # DIST=--outside: with the linters of others, too
 dist: $(STAMP)
@@ -152,6 +162,19 @@ $(STAMP): $(HUB)
 $(VENV)/bench/.installed: $(STAMP)
 	$(PYTHON) -m venv $(VENV)/bench
 	$(VENV)/bench/bin/python -m pip install --quiet --disable-pip-version-check 'fastmcp>=4.1,<5'
+	touch $@
+
+# the generator of the site, the tools of the audit, and the hub with all extras, each in an environment of its own
+$(VENV)/docs/.installed $(VENV)/audit/.installed: $(VENV)/%/.installed: $(HUB)
+	$(PYTHON) -m venv $(VENV)/$*
+	$(BIN)/uv pip install --quiet --python $(VENV)/$*/bin/python --group $* || \
+		$(BIN)/python -m pip --python $(VENV)/$*/bin/python install --quiet --group $*
+	touch $@
+
+$(VENV)/audited/.installed: $(HUB)
+	$(PYTHON) -m venv --without-pip $(VENV)/audited
+	$(BIN)/uv pip install --quiet --python $(VENV)/audited/bin/python '.[redis,keyring,uvx,socks,top,otel]' || \
+		$(BIN)/python -m pip --python $(VENV)/audited/bin/python install --quiet '.[redis,keyring,uvx,socks,top,otel]'
 	touch $@
 
 clean:

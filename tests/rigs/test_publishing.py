@@ -1,0 +1,153 @@
+"""What is published beside the code: the site of the pages, `llms.txt`, the audit, and the workflow of a release."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rigs import audit, site
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+WORKFLOW: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text("utf-8"))
+REPOSITORY = "https://forge.example/hub"
+
+
+def pages_of_docs() -> set[str]:
+    return {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")}
+
+
+def tree(root: Path, **pages: str) -> Path:
+    """A small repository with an index that names no page."""
+    rows = "\n".join(f"## {heading}\n\n| | |\n" for heading in site.SECTIONS.values())
+    for name, text in {"README": "# Hub\n[docs](docs/README.md)\n", "docs__README": rows, **pages}.items():
+        path = root / f"{name.replace('__', '/')}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_the_site_reaches_every_page_and_the_pictures() -> None:
+    pages, files = site.reached(ROOT)
+    assert pages_of_docs() | {"CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md"} <= set(pages)
+    assert {"docs/first.svg", "docs/dashboard-overview.png", "servers.yaml"} <= set(files)
+
+
+def test_the_navigation_has_every_page_of_docs_once() -> None:
+    nav = site.settings(ROOT, "hub", "a hub")["nav"]
+    places = re.findall(r'"([^"]+\.md)"', json.dumps(nav))
+    assert pages_of_docs() <= set(places) and len(places) == len(set(places))
+
+
+def test_a_link_to_a_file_that_is_gone_ends_the_build(tmp_path: Path) -> None:
+    root = tree(tmp_path, docs__a="# A\n```\n[no link](in-code.md)\n```\n[gone](b.md)\n")
+    (root / "README.md").write_text("# Hub\n[a](docs/a.md)\n")
+    with pytest.raises(FileNotFoundError, match=r"docs/a\.md: b\.md"):
+        site.reached(root)
+
+
+def test_links_to_folders_and_hidden_files_lead_to_the_repository(tmp_path: Path) -> None:
+    root = tree(tmp_path, docs__a="[f](../examples) [s](../.github/S.md#x) [b](b.md#y) [w](https://e.example/)")
+    (root / "examples").mkdir()
+    assert site.staged(root, "docs/a.md", REPOSITORY) == (
+        f"[f]({REPOSITORY}/tree/main/examples) [s]({REPOSITORY}/blob/main/.github/S.md) [b](b.md#y) [w](https://e.example/)"
+    )
+
+
+def test_llms_txt_lists_every_page_with_its_purpose() -> None:
+    text = site.llms_txt(ROOT, "mcp-hub", "One server.")
+    assert text.startswith("# mcp-hub\n\n> One server.\n\n")
+    rows = re.findall(r"^- \[([^\]\n]+)\]\(([^)\s]+)\): ([^\[\]`\n]{3,})$", text, re.MULTILINE)
+    assert len(rows) == len(re.findall("^- ", text, re.MULTILINE))
+    assert pages_of_docs() - {"docs/README.md"} <= {path for _, path, _ in rows}
+
+
+def test_the_newest_version_is_the_first_one_listed(tmp_path: Path) -> None:
+    for name in ("0.9", "0.10", "0.1"):
+        (tmp_path / name).mkdir()
+    site.write_versions(tmp_path)
+    listed = json.loads((tmp_path / "versions.json").read_text())
+    assert [(entry["version"], entry["aliases"]) for entry in listed] == [
+        ("0.10", ["latest"]),
+        ("0.9", []),
+        ("0.1", []),
+    ]
+    assert 'url=0.10/index.html"' in (tmp_path / "index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("stated", "passes"),
+    [
+        ([{"license": {"id": "MIT"}}], True),
+        ([{"expression": "Apache-2.0 OR GPL-3.0-only"}], True),
+        ([{"expression": "MIT AND (GPL-3.0-only OR AGPL-3.0-only)"}], False),
+        ([{"license": {"id": "GPL-3.0-only"}}], False),
+        ([{"license": {"name": "License :: OSI Approved :: BSD License"}}], True),
+        ([{"license": {"name": "Proprietary"}}], False),
+        ([], False),
+    ],
+)
+def test_licences_that_do_not_fit_are_findings(stated: list[dict[str, Any]], passes: bool) -> None:
+    outcome = audit.licences([{"name": "some", "version": "1", "licenses": stated}])
+    assert (outcome.findings == ()) is passes
+
+
+def test_packages_that_pip_audit_skips_were_not_checked() -> None:
+    report = {"dependencies": [
+        {"name": "fine", "version": "1", "vulns": []},
+        {"name": "bad-one", "version": "2", "vulns": [{"id": "PYSEC-1"}]},
+        {"name": "skipped", "skip_reason": "not in the index"},
+    ]}  # fmt: skip
+    outcome = audit.weaknesses(json.dumps(report), ["fine", "Bad_One", "skipped", "unnamed"])
+    assert outcome.findings == ("Bad_One 2: PYSEC-1",)
+    assert outcome.unchecked == ("2 packages: skipped, unnamed",)
+    assert audit.weaknesses("no network", ["fine"]).unchecked
+
+
+def test_exit_code_tells_findings_from_what_was_not_checked() -> None:
+    fine, gap, bad = audit.Outcome("a"), audit.Outcome("b", (), ("x",)), audit.Outcome("c", ("y",))
+    assert [audit.exit_code(each) for each in ([fine], [fine, gap], [gap, bad])] == [0, 3, 1]
+
+
+def steps() -> list[dict[str, Any]]:
+    return [step for job in WORKFLOW["jobs"].values() for step in job["steps"]]
+
+
+def test_the_workflow_runs_targets_that_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    lines = [line for step in steps() for line in re.findall(r"^make ([a-z -]+)", step.get("run", ""), re.MULTILINE)]
+    called = {word for line in lines for word in line.split()}
+    assert {"test", "audit", "docs", "dist"} <= called <= targets
+
+
+def test_the_workflow_pins_actions_and_grants_each_job_what_it_needs() -> None:
+    text = (ROOT / ".github/workflows/release.yml").read_text("utf-8")
+    uses = re.findall(r"uses: (.*)", text)
+    assert uses and all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line) for line in uses)
+    writes = {name: {key for key, right in job["permissions"].items() if right == "write"}
+              for name, job in WORKFLOW["jobs"].items()}  # fmt: skip
+    assert WORKFLOW["permissions"] == {}
+    assert writes == {
+        **dict.fromkeys(("test", "others", "audit"), set()),
+        **dict.fromkeys(("build", "image"), {"id-token", "attestations"}),
+        **{"publish": {"id-token"}, "release": {"contents"}},
+    }
+    assert WORKFLOW["jobs"]["others"]["continue-on-error"] is True
+    assert "secrets." not in json.dumps(WORKFLOW["jobs"]["publish"])
+
+
+def test_the_audit_looks_at_every_extra() -> None:
+    (extras,) = set(re.findall(r"'\.\[([a-z,]+)\]'", (ROOT / "Makefile").read_text("utf-8"))) - {"uvx"}
+    assert set(extras.split(",")) == set(PROJECT["optional-dependencies"])
+
+
+def test_addresses_of_the_project_lead_to_files_that_exist() -> None:
+    urls: dict[str, str] = PROJECT["urls"]
+    files = [url.partition("/blob/main/")[2] for url in urls.values() if "/blob/main/" in url]
+    assert len(files) >= 3 and [file for file in files if not (ROOT / file).is_file()] == []
+    lowest = PROJECT["requires-python"].removeprefix(">=")
+    assert f"Programming Language :: Python :: {lowest}" in PROJECT["classifiers"]

@@ -35,6 +35,9 @@ RELAY = (
     Reason("errors, to a modern client", "`-320[2-9][0-9]` → `-32603`, the original in `data`", MODERN),
     Reason("invalid text", "lone surrogates → U\\+FFFD"),
     Reason("definitions that would break a client", "left out"),
+    Reason("results that would break a client", "`content` added"),
+    Reason("results that would break a client", "`structuredContent` dropped", HANDSHAKE, HANDSHAKE),
+    Reason("results that would break a client", "`structuredContent` dropped", MODERN, HANDSHAKE),
 )
 """Rules that are rows of docs/relay.md."""
 BESIDES = (

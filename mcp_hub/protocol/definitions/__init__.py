@@ -1,8 +1,8 @@
-"""Definitions in lists as clients read them: what their schemas refuse, and what of it can be put right.
+"""Definitions in lists, and results, as clients read them: what their schemas refuse, and what of it can be put right.
 
-In: the members of one definition, encoded, and its kind.
+In: the members of one definition, encoded, and its kind; or the result of a call, and its method.
 
-Out: a verdict with its reason, or the members in a form that every client reads.
+Out: a verdict with its reason, or the members or the result in a form that every client reads.
 
 Held together by `models`, the strictest schemas of clients; what decodes into them is never changed. `repair` changes
 what loses nothing. `output_schemas` says why a client could not compile a tool's output schema, which breaks its whole

@@ -1,18 +1,19 @@
-"""Definitions as the strictest clients read them: one that decodes into these does not break a list.
+"""Definitions and results as the strictest clients read them: what decodes into these, no client refuses.
 
-Values are thrown away and unknown members never looked at: decoding gives the verdict and its reason in one pass.
+Values are thrown away and unknown members never looked at: decoding gives the verdict and its reason in one pass. Texts
+of results stay encoded: a long one costs less than its way through the hub.
 Source: the schemas of the TypeScript SDKs 1 and 2 and of the Python SDKs 1 and 2, which `rigs.clients.definitions`
 plays against these models.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Final, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, Raw, UnsetType
 
 from mcp_hub.protocol.skills import SkillEntry
-from mcp_hub.types import Kind, RawObject
+from mcp_hub.types import MODERN, Era, Kind, RawJson, RawObject
 
 _DAY: Final = (
     r"(?:(?:\d\d[2468][048]|\d\d[13579][26]|\d\d0[48]|[02468][048]00|[13579][26]00)-02-29|\d{4}-(?:(?:0[13578]|1[02])-"
@@ -25,6 +26,8 @@ Timestamp = Annotated[str, Meta(pattern=rf"\A{_DAY}T{_TIME}(?::[0-5]\d(?:\.\d+)?
 """With its time zone: the TypeScript SDKs refuse others, though ISO 8601 has them."""
 Size = Annotated[float, Meta(multiple_of=1, ge=-(2**63), le=2**63)]
 Theme = Literal["light", "dark"]
+MOST_COMPLETIONS: Final = 100
+"""Values of one completion (specification 2025-11-25, server/utilities/completion)."""
 
 
 class Icon(msgspec.Struct, rename="camel"):
@@ -47,7 +50,7 @@ class ListedDefinition(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class _Property(msgspec.Struct):
-    """The schema of an argument: an object with whatever members."""
+    """An object with whatever members, as the schema of an argument."""
 
 
 class _InputSchema(msgspec.Struct):
@@ -122,3 +125,147 @@ CHECKS: Final[Mapping[Kind, Callable[[bytes], ListedDefinition | SkillEntry]]] =
     Kind.SKILL: msgspec.json.Decoder(SkillEntry).decode,
 }
 """Decode a definition of each kind. Raise: `msgspec.DecodeError` with the reason why a client would refuse it."""
+
+
+class _Contents(msgspec.Struct, rename="camel"):
+    """A resource that was read, or that is part of a result: a text, or a blob."""
+
+    uri: str
+    text: Raw | UnsetType = UNSET
+    blob: Raw | UnsetType = UNSET
+    mime_type: str | UnsetType = UNSET
+    meta: _Property | UnsetType = msgspec.field(name="_meta", default=UNSET)
+
+    @property
+    def is_readable(self) -> bool:
+        return _is_text(self.text) or is_base64(self.blob)
+
+
+class _Text(msgspec.Struct, kw_only=True, tag_field="type", tag="text"):
+    text: Raw
+    annotations: _Annotations | UnsetType = UNSET
+    meta: _Property | UnsetType = msgspec.field(name="_meta", default=UNSET)
+
+    @property
+    def is_readable(self) -> bool:
+        return _is_text(self.text)
+
+
+class _Media(msgspec.Struct, kw_only=True, rename="camel", tag_field="type", tag="image"):
+    data: Raw
+    mime_type: str
+    annotations: _Annotations | UnsetType = UNSET
+    meta: _Property | UnsetType = msgspec.field(name="_meta", default=UNSET)
+
+    @property
+    def is_readable(self) -> bool:
+        return is_base64(self.data)
+
+
+class _Audio(_Media, tag="audio"):
+    pass
+
+
+class _Link(_Resource, kw_only=True, tag_field="type", tag="resource_link"):
+    is_readable = True
+
+
+class _Embedded(msgspec.Struct, kw_only=True, tag_field="type", tag="resource"):
+    resource: _Contents
+    annotations: _Annotations | UnsetType = UNSET
+    meta: _Property | UnsetType = msgspec.field(name="_meta", default=UNSET)
+
+    @property
+    def is_readable(self) -> bool:
+        return self.resource.is_readable
+
+
+_Block = _Text | _Media | _Audio | _Link | _Embedded
+
+
+class _Result(msgspec.Struct, kw_only=True, rename="camel"):
+    meta: _Property | UnsetType = msgspec.field(name="_meta", default=UNSET)
+
+    @property
+    def parts(self) -> "Sequence[_Block | _Contents]":
+        """The parts with texts that are not decoded."""
+        return ()
+
+
+class _ModernToolResult(_Result, kw_only=True):
+    """Its structured content may be any value."""
+
+    content: list[_Block]
+    is_error: bool | UnsetType = UNSET
+
+    @property
+    def parts(self) -> list[_Block]:
+        return self.content
+
+
+class _ToolResult(_ModernToolResult, kw_only=True):
+    structured_content: _Property | UnsetType = UNSET
+
+
+class _Message(msgspec.Struct):
+    role: Literal["user", "assistant"]
+    content: _Block
+
+
+class _PromptResult(_Result, kw_only=True):
+    messages: list[_Message]
+    description: str | UnsetType = UNSET
+
+    @property
+    def parts(self) -> list[_Block]:
+        return [message.content for message in self.messages]
+
+
+class _ResourceResult(_Result, kw_only=True):
+    contents: list[_Contents]
+
+    @property
+    def parts(self) -> list[_Contents]:
+        return self.contents
+
+
+class _Completion(msgspec.Struct, rename="camel"):
+    values: Annotated[list[str], Meta(max_length=MOST_COMPLETIONS)]
+    total: Size | UnsetType = UNSET
+    has_more: bool | UnsetType = UNSET
+
+
+class _CompletionResult(_Result, kw_only=True):
+    completion: _Completion
+
+
+def _is_text(raw: Raw | UnsetType) -> bool:
+    return raw is not UNSET and bytes(memoryview(raw)[:1]) == b'"'
+
+
+def is_base64(raw: Raw | UnsetType) -> bool:
+    """Whether it is a text in the alphabet of base64 that all clients read, as far as a look at it shows."""
+    return raw is not UNSET and _is_text(raw) and not any(sign in bytes(raw) for sign in (b"-", b"_", b"data:"))
+
+
+_RESULTS: Final = {
+    "tools/call": msgspec.json.Decoder(_ToolResult).decode,
+    "prompts/get": msgspec.json.Decoder(_PromptResult).decode,
+    "resources/read": msgspec.json.Decoder(_ResourceResult).decode,
+    "completion/complete": msgspec.json.Decoder(_CompletionResult).decode,
+}
+_MODERN_RESULTS: Final = {**_RESULTS, "tools/call": msgspec.json.Decoder(_ModernToolResult).decode}
+
+
+def is_readable(method: str, result: RawJson, era: Era) -> bool:
+    """Whether every client reads this result of a server of this era; of methods that are not here, any."""
+    decode = (_MODERN_RESULTS if era is MODERN else _RESULTS).get(method)
+    if decode is None:
+        return True
+    try:
+        for part in decode(result).parts:
+            if not part.is_readable:
+                return False
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True

@@ -14,10 +14,12 @@ import anyio
 import msgspec
 
 from mcp_hub.call import Call
-from mcp_hub.events import Log
+from mcp_hub.events import Completed, Log
+from mcp_hub.protocol.definitions.repair import repaired_result
 from mcp_hub.protocol.eras import level_admits
+from mcp_hub.protocol.extensions import has_mark, without_mark
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset
-from mcp_hub.types import Era, LogFlow, LogRule
+from mcp_hub.types import Era, LogFlow, LogRule, RawJson
 from mcp_hub.upstreams.peer.questions import PARKABLE, Asker
 from mcp_hub.upstreams.peer.state import SignsOfLife
 from mcp_hub.upstreams.peer.stray_messages import AbandonedCalls
@@ -229,3 +231,10 @@ def context(pending: Pending) -> Asker:
     asker = pending.context
     assert isinstance(asker, tuple)
     return asker
+
+
+def completed(call: Call, result: RawJson, era: Era) -> Completed:
+    """The result of a call to a server of this era, without a mark of the server's, in a form that clients read."""
+    unmarked = result if has_mark(result) is None else without_mark(result)
+    is_modern = call.era is Era.MODERN
+    return Completed(repaired_result(call.method, unmarked, era, call.params, is_modern_caller=is_modern), era)

@@ -18,7 +18,6 @@ from mcp_hub.events import Completed, Log, Progressed, reason_of_client
 from mcp_hub.masking import hide
 from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.capabilities import to_modern
-from mcp_hub.protocol.extensions import has_mark, without_mark
 from mcp_hub.protocol.headers import Mirrors
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
@@ -29,7 +28,7 @@ from mcp_hub.protocol.questions import QUESTIONS, may_ask
 from mcp_hub.protocol.shape.produced import of_server
 from mcp_hub.protocol.shape.results import begins, is_complete
 from mcp_hub.types import HANDSHAKE, MODERN, Cause, JsonObject, Kind, RawJson, RawObject
-from mcp_hub.upstreams.peer.callers import Callers, context
+from mcp_hub.upstreams.peer.callers import Callers, completed, context
 from mcp_hub.upstreams.peer.input_questions import follow_up
 from mcp_hub.upstreams.peer.modern_tasks import made_task
 from mcp_hub.upstreams.peer.questions import (
@@ -178,14 +177,14 @@ class Peer(WireHandler):
             pending = self._send_call(asked, channel)
             done = await self.finish(asked, channel, pending, may_follow=False)
             result = await self.tasks.run(asked, channel, done.result, pending.id, self._line(call))
-            return Completed(result, self.info.era)
+            return completed(call, result, self.info.era)
         return await self.finish(call, channel, self._send_call(call, channel))
 
     async def follow(self, task: TaskPoll) -> Completed:
         """Continues a task of this server, of this hub or another. Raises `RpcError`, as `TaskPoll.follow`."""
         if task.known.era is not self.info.era:
             raise task.unknown("it speaks another version of the protocol now")
-        return Completed(await self.tasks.follow(task, self._line(task.call)), self.info.era)
+        return completed(task.call, await self.tasks.follow(task, self._line(task.call)), self.info.era)
 
     def _line(self, call: Call) -> TaskConnection:
         """The requests about a task of this call: with its caller's capabilities."""
@@ -218,7 +217,7 @@ class Peer(WireHandler):
         self.said += 1
         if self.signs.failures:
             self.signs.answered()
-        return Completed(message.result if has_mark(message.result) is None else without_mark(message.result), era)
+        return completed(context(pending)[0], message.result, era)
 
     def abandon(self, call: Call, pending: Pending) -> None:
         """Cancels the request of a call that was begun; its server may still log or ask for it for a while."""
@@ -238,8 +237,7 @@ class Peer(WireHandler):
             self.callers.abandon(call, pending.id)
             raise
         try:
-            result = self._result(message)
-            done = Completed(without_mark(result) if has_mark(result) else result, self.info.era)
+            done = completed(call, self._result(message), self.info.era)
         except RpcError as error:
             self._elicitations.refused(call, error)
             raise

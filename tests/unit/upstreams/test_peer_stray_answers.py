@@ -126,13 +126,15 @@ async def test_a_broken_answer_to_one_call_raises_no_doubt_in_another() -> None:
 async def test_the_answer_of_the_only_call_may_come_behind_noise_which_is_counted_and_reported() -> None:
     async def answering(server: Server) -> None:
         await server.expect("tools/call")
-        await server.write(b'{"jsonrpc":"2.0","result":{"content":[}\n{"jsonrpc":"2.0","id":1,"result":{"n":1}}\n')
+        await server.write(
+            b'{"jsonrpc":"2.0","result":{"content":[}\n{"jsonrpc":"2.0","id":1,"result":{"content":[]}}\n'
+        )
 
     channel = Doubting()
     async with talking() as (peer, server):
         with structlog.testing.capture_logs() as told:
             done = await together(answering(server), peer.call(CALL, channel))
-        assert bytes(done.result) == b'{"n":1}' and channel.doubts == 1
+        assert bytes(done.result) == b'{"content":[]}' and channel.doubts == 1
         assert "are not messages: 1, the last is stdout: a message" in str(peer.strays.summary)
     assert [entry["upstream"] for entry in told if entry["event"] == "upstream_noise"] == ["git"]
 

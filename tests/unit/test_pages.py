@@ -4,6 +4,7 @@ import html
 import json
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import click
 import pytest
 import yaml
 
+from bench.__main__ import arguments
 from bench.picture import PICTURES
 from mcp_hub.cli import main
 from mcp_hub.codes import CODES
@@ -133,6 +135,15 @@ def test_command_lines_of_the_pages_are_accepted_by_the_commands() -> None:
             command.make_context(command.name, left)
         except click.ClickException as error:
             pytest.fail(f"{page}: {line}: {error.format_message()}")
+
+
+def test_benchmarks_of_the_pages_name_cases_and_relays_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    for page in PAGES:
+        for options in re.findall(
+            r"(?:-m bench|make bench BENCH='?)((?: ?--[a-z]+(?: [\w,=-]+)?)+)", page.read_text("utf-8")
+        ):
+            monkeypatch.setattr(sys, "argv", ["bench", *options.replace("--replicas", "").split()])
+            arguments()
 
 
 def test_the_table_of_commands_has_each_command() -> None:

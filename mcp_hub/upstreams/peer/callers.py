@@ -89,11 +89,11 @@ class Callers:
     def any_in_flight(self) -> bool:
         return any(pending.context is not None for pending in self._requests())
 
-    def may_ask(self) -> list[Call]:
-        """The calls in flight that may ask; none while a call that was given up may still do so."""
-        if any(self._abandoned.calls(anyio.current_time(), is_question=True)):
-            return []
-        return [call for call, _ in self._in_flight(with_tasks=False) if call.method in PARKABLE]
+    def may_ask(self, since: float) -> list[Call]:
+        """The calls in flight that may have asked at that time; none if a call that was given up may have done so."""
+        calls = [call for call, _ in self._in_flight(with_tasks=False) if call.method in PARKABLE]
+        gone = self._abandoned.asking(anyio.current_time(), since, {call.principal for call in calls})
+        return [] if gone else calls
 
     def other(self, call: Call) -> Asker | None:
         """The newest other call in flight of the same session that may ask."""
@@ -111,6 +111,10 @@ class Callers:
     def answered(self, id_: int) -> None:
         """A call that was given up has been answered after all."""
         self._abandoned.answered(id_)
+
+    def read(self, id_: int) -> None:
+        """The server has read the cancellation of a call that was given up."""
+        self._abandoned.read(id_, anyio.current_time())
 
     def has_new_roots(self, call: Call) -> bool:
         """Whether the roots of a caller have changed since its last call here."""
@@ -131,7 +135,7 @@ class Callers:
             return None
         if len(self._just_answered(now)) != 1 or any(self._in_flight(with_tasks=True)):
             return None
-        sessions = {given_up.session for given_up in self._abandoned.calls(now, is_question=False)}
+        sessions = {given_up.session for given_up in self._abandoned.logging(now)}
         if sessions - {call.session} or not (call.log_level is None or level_admits(call.log_level, level)):
             return None
         self._late = call, count + 1
@@ -183,11 +187,14 @@ class Callers:
 
     def _sole_asker(self, *, is_question: bool) -> Asker | None:
         """The newest call, one that may ask before any other, if all calls in flight are of one session."""
-        sessions = {call.session for call in self._abandoned.calls(anyio.current_time(), is_question=is_question)}
+        now, in_flight = anyio.current_time(), list(self._in_flight(with_tasks=not is_question))
+        principals = {call.principal for call, _ in in_flight}
+        gone = self._abandoned.asking(now, now, principals) if is_question else self._abandoned.logging(now)
+        sessions = {call.session for call in gone}
         if not (is_question or self.is_ordered):
-            sessions |= self._just_answered(anyio.current_time())
+            sessions |= self._just_answered(now)
         found: Asker | None = None
-        for asker in self._in_flight(with_tasks=not is_question):
+        for asker in in_flight:
             sessions.add(asker[0].session)
             if len(sessions) > 1:
                 return None
@@ -206,7 +213,7 @@ class Callers:
         """The newest call of each session that asked for the level, if all calls in flight are of one principal."""
         if self._logs.rule != "shared":
             return []
-        principals = {call.principal for call in self._abandoned.calls(anyio.current_time(), is_question=False)}
+        principals = {call.principal for call in self._abandoned.logging(anyio.current_time())}
         found: dict[str, Asker] = {}
         for asker in self._in_flight(with_tasks=True):
             call = asker[0]

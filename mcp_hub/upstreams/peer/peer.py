@@ -5,6 +5,7 @@ Progress is matched by token, always the hub's own (the request id). A log messa
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -31,14 +32,7 @@ from mcp_hub.types import HANDSHAKE, MODERN, Cause, JsonObject, Kind, RawJson, R
 from mcp_hub.upstreams.peer.callers import Callers, completed, context
 from mcp_hub.upstreams.peer.input_questions import follow_up
 from mcp_hub.upstreams.peer.modern_tasks import made_task
-from mcp_hub.upstreams.peer.questions import (
-    PARKABLE,
-    RETRY,
-    Elicitations,
-    OpenRequests,
-    UnclearQuestions,
-    with_retry,
-)
+from mcp_hub.upstreams.peer.questions import PARKABLE, RETRY, Elicitations, OpenRequests, UnclearQuestions, with_retry
 from mcp_hub.upstreams.peer.state import (
     CLIENT_INFO,
     NOT_SETTLED,
@@ -223,7 +217,15 @@ class Peer(WireHandler):
         """Cancels the request of a call that was begun; its server may still log or ask for it for a while."""
         if self.wire.requests.abandon(pending):
             self.wire.send(_cancellation(pending.id, context(pending)[1]))
-        self.callers.abandon(call, pending.id)
+        self._give_up(call, pending.id)
+
+    def _give_up(self, call: Call, id_: int) -> None:
+        """A call has been cancelled. Over a pipe the answer to a ping shows that the server has read this."""
+        self.callers.abandon(call, id_)
+        if self.callers.is_ordered and self.info.era is HANDSHAKE and call.method in PARKABLE:
+            with suppress(WireClosed):
+                self.wire.requests.abandon(ping := self.wire.request("ping", b"{}"))  # nobody waits for it
+                self.wire.requests.when_late(ping, lambda _: self.callers.read(id_))
 
     async def finish(self, call: Call, channel: CallChannel, pending: Pending, *, may_follow: bool = True) -> Completed:
         """The rest of a call that was begun. `may_follow`: questions in the answer are put to the caller here."""
@@ -234,7 +236,7 @@ class Peer(WireHandler):
         except WireClosed:
             raise await self._lost() from None
         except anyio.get_cancelled_exc_class():
-            self.callers.abandon(call, pending.id)
+            self._give_up(call, pending.id)
             raise
         try:
             done = completed(call, self._result(message), self.info.era)
@@ -302,8 +304,7 @@ class Peer(WireHandler):
             return
         if source is None:  # on a stream of its own a question says whose it is
             self.is_interactive |= self.callers.any_in_flight()
-        asker = self.callers.asker(message, source)
-        self._asked.take(message, asker, may_wait=source is None)
+        self._asked.take(message, self.callers.asker(message, source), may_wait=source is None)
 
     def _take_nameless(self, message: Envelope, source: Pending | None) -> None:
         """A request without a usable id, which cannot be answered: the call that it belongs to may wait forever."""

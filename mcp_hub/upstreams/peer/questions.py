@@ -50,8 +50,9 @@ def with_retry(call: Call) -> RawObject:
 
 
 class _Unclear(msgspec.Struct):
-    """A question that is held `until` then, for a call of this principal."""
+    """A question that came `since` then and is held `until` then, for a call of this principal."""
 
+    since: float
     until: float
     principal: str
     message: Envelope
@@ -63,10 +64,11 @@ class UnclearQuestions:
 
     A call that has asked waits for the answer, and calls of other sessions wait for their turn from the first question
     on: the calls in flight end, and the last of them has asked. Once a call is given up, this is not certain.
-    `calls` are those in flight that may ask, none while it is not sure; `find` looks for the call of a question.
+    `calls` are those in flight that may have asked at a time, none while it is not sure; `find` looks for the call of a
+    question.
     """
 
-    def __init__(self, calls: Callable[[], list[Call]], find: Callable[[Envelope], Asker | None]) -> None:
+    def __init__(self, calls: Callable[[float], list[Call]], find: Callable[[Envelope], Asker | None]) -> None:
         self._calls = calls
         self._find = find
         self._held: dict[int | str, _Unclear] = {}
@@ -77,14 +79,15 @@ class UnclearQuestions:
 
         False if that is of no use: every call in flight may be waiting for an answer, or it may be another principal's.
         """
-        key, calls = id_key(envelope.usable_id(message.id) or b""), self._calls()
+        now = anyio.current_time()
+        key, calls = id_key(envelope.usable_id(message.id) or b""), self._calls(now)
         is_question = message.method in questions.QUESTIONS and key not in self._held
         if not is_question or len(self._held) + 1 >= min(len(calls), MOST_QUESTIONS):
             return False
         principals = {call.principal for call in calls}
         if len(principals) > 1:
             return False
-        self._held[key] = _Unclear(anyio.current_time() + _UNCLEAR, principals.pop(), message, take)
+        self._held[key] = _Unclear(now, now + _UNCLEAR, principals.pop(), message, take)
         self._look_later()
         return True
 
@@ -106,7 +109,7 @@ class UnclearQuestions:
         self._timer = None
         now = anyio.current_time()
         for key, held in list(self._held.items()):
-            calls = self._calls()
+            calls = self._calls(held.since)
             is_sure = bool(calls) and all(call.principal == held.principal for call in calls)
             asker = self._find(held.message) if is_sure else None
             if asker is not None or not is_sure or now >= held.until:

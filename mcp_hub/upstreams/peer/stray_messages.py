@@ -1,6 +1,7 @@
 """Messages of a server for no call in flight: unreadable lines, logs, and those of calls that were given up."""
 
 import re
+from collections.abc import Collection
 from typing import Final
 
 import anyio
@@ -117,6 +118,11 @@ class _Abandoned(msgspec.Struct):
     call: Call
     logs_until: float
     asks_until: float
+    read_at: float | None = None
+
+    def is_over(self, since: float, principals: Collection[str]) -> bool:
+        """Whether it had been cancelled at that time, among calls of these principals."""
+        return self.read_at is not None and self.read_at <= since and {self.call.principal} == set(principals)
 
 
 class AbandonedCalls:
@@ -132,14 +138,26 @@ class AbandonedCalls:
     def answered(self, id_: int) -> None:
         self._calls.pop(id_, None)
 
-    def calls(self, now: float, *, is_question: bool) -> list[Call]:
-        """Those that a message that comes now may belong to. A log message prolongs the wait for them all."""
+    def read(self, id_: int, now: float) -> None:
+        """The server has read the cancellation of this one."""
+        if id_ in self._calls:
+            self._calls[id_].read_at = now
+
+    def logging(self, now: float) -> list[Call]:
+        """Those that a log message which comes now may belong to. It prolongs the wait for them all."""
         self._drop_old(now)
-        if is_question:  # sessions have waited for this long before their turn (`Turns`)
-            return [one.call for one in self._calls.values() if one.asks_until > now]
         for one in self._calls.values():
             one.logs_until = now + _ECHO
         return [one.call for one in self._calls.values()]
+
+    def asking(self, now: float, since: float, principals: Collection[str]) -> list[Call]:
+        """Those that may have asked a question which came at `since`, beside calls of these principals.
+
+        Once the server has read a cancellation, its call does not ask any more. That holds among calls of one
+        principal; a server that ignores cancellations must not ask another one.
+        """
+        self._drop_old(now)  # sessions have waited for as long before their turn (`Turns`)
+        return [one.call for one in self._calls.values() if one.asks_until > now and not one.is_over(since, principals)]
 
     def _drop_old(self, now: float) -> None:
         self._calls = {id_: one for id_, one in self._calls.items() if one.logs_until > now}

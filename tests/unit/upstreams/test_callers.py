@@ -61,6 +61,8 @@ class Scene:
     async def give_up(self, name: str) -> None:
         self._scopes[name].cancel()
         await self._server.expect("notifications/cancelled")
+        if self._peer.callers.is_ordered:
+            await self._server.expect("ping")
 
     async def hear(self, **differs: object) -> str:
         """The names of those who get this log message."""

@@ -154,17 +154,41 @@ async def test_a_question_is_not_held_where_it_may_be_that_of_another_principal(
         assert not any(one.record.open_questions for one in made)
 
 
-async def test_a_question_is_declined_once_a_call_that_may_have_asked_is_given_up() -> None:
+@pytest.mark.parametrize(("principal", "is_read", "is_asked"), [("p", 1, 1), ("p", 0, 0), ("q", 1, 0)])
+async def test_a_question_after_a_cancellation_that_the_server_has_read_is_that_of_the_call_in_flight(
+    principal: str, is_read: int, is_asked: int
+) -> None:
     async with talking() as (peer, server), group() as tasks:
-        made = [Running(tasks, peer.call, call(session=who, **HANDSHAKE)) for who in "ab"]
+        gone = Running(tasks, peer.call, call(session="a", principal=principal, **HANDSHAKE))
+        await server.expect("tools/call")
+        gone.scope.cancel()
+        await server.expect("notifications/cancelled")
+        ping = await server.expect("ping")
+        if is_read:
+            await server.send(id=ping["id"], result={})
+        other = Running(tasks, peer.call, call(session="b", principal="p", **HANDSHAKE))
+        await server.expect("tools/call")
+        await server.send(id=1, method="elicitation/create", params=FORM)
+        if is_asked:
+            assert await other.asked()
+        else:
+            assert "nobody to ask" in (await declined(server, 1))["message"] and not other.record.open_questions
+
+
+@pytest.mark.parametrize("sessions", ["ab", "abc"])
+async def test_a_question_is_declined_once_a_call_that_may_have_asked_is_given_up(sessions: str) -> None:
+    async with talking() as (peer, server), group() as tasks:
+        made = [Running(tasks, peer.call, call(session=who, **HANDSHAKE)) for who in sessions]
         for _ in made:
             await server.expect("tools/call")
         await server.send(id=1, method="elicitation/create", params=FORM)
         await until(lambda: peer.is_interactive)
         made[0].scope.cancel()
         await server.expect("notifications/cancelled")
+        ping = await server.expect("ping")
+        await server.send(id=ping["id"], result={})
         assert "nobody to ask" in (await declined(server, 1))["message"]
-        assert not made[1].record.open_questions
+        assert not any(one.record.open_questions for one in made)
 
 
 async def test_a_question_that_stays_unclear_is_declined_and_one_that_is_withdrawn_is_forgotten(

@@ -83,9 +83,10 @@ async def test_a_flood_is_logged_once(told: list[Any]) -> None:
     assert sum(entry["event"] == "upstream_log_floods" for entry in told) == 2
 
 
-def heard(calls: AbandonedCalls, now: float, session: str | None = "b", *, is_question: bool = False) -> bool:
+def heard(calls: AbandonedCalls, now: float, session: str = "b", *, is_question: bool = False) -> bool:
     """Whether a message that comes now may belong to a call of another session that was given up."""
-    return any(one.session != session for one in calls.calls(now, is_question=is_question))
+    gone = calls.asking(now, now, {"p"}) if is_question else calls.logging(now)
+    return any(one.session != session for one in gone)
 
 
 def test_for_five_seconds_what_is_said_may_be_for_another_session() -> None:
@@ -105,6 +106,21 @@ def test_each_log_message_begins_the_time_anew_but_not_for_questions() -> None:
     assert all(heard(calls, now) for now in (14.0, 18.0, 22.0))
     assert not heard(calls, 22.0, is_question=True)
     assert heard(calls, 26.9) and not heard(calls, 31.9)
+
+
+@pytest.mark.parametrize(
+    ("since", "principals", "may_ask"),
+    [(10.9, "p", True), (11.0, "p", False), (11.0, "q", True), (11.0, "pq", True), (11.0, "", True)],
+)
+def test_one_whose_cancellation_was_read_asks_no_more_beside_calls_of_its_principal(
+    since: float, principals: str, may_ask: bool
+) -> None:
+    calls = AbandonedCalls()
+    calls.add(1, call(session="a", principal="p"), 10.0)
+    calls.read(2, 10.5)
+    calls.read(1, 11.0)
+    assert bool(calls.asking(12.0, since, set(principals))) == may_ask
+    assert calls.logging(12.0), "it may still log"
 
 
 def test_one_that_is_answered_after_all_says_no_more() -> None:

@@ -1,6 +1,6 @@
 """The settings of lists, as the rules that the catalog takes: part of the composition root."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain, count
 
 import msgspec
@@ -14,7 +14,10 @@ from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.config.schema.filters import FilterSettings, SelectorSettings, ToolFilterSettings, ToolSelector
 from mcp_hub.config.schema.settings import ProfileSettings, Settings
 from mcp_hub.config.schema.tools import ToolSettings
-from mcp_hub.types import RawObject
+from mcp_hub.globs import first_match
+from mcp_hub.protocol.jsonrpc.envelope import read_as
+from mcp_hub.types import RawJson, RawObject
+from mcp_hub.upstreams.supervision.supervisor import Repetition
 
 
 def view_rules(settings: Settings, executor_name: str | None = None) -> dict[str | None, ViewRules]:
@@ -98,6 +101,32 @@ def _override(own: ToolSettings) -> Override:
         supplied=Supplied(_encoded(own.arguments), _encoded(own.fixed)),
         hints=HintClaims(**{name: getattr(own.annotations, wire) for name, wire in HINTS.items()}),
     )
+
+
+class _Tool(msgspec.Struct):
+    annotations: dict[str, object] | None = None
+
+
+def repetition(settings: Settings, server: str) -> Callable[[str, RawJson], Repetition]:
+    """The rule of a server's tools. Hints that take an approval do not count here."""
+    per_tool, trusts = settings.servers[server].per_tool, settings.effective(server).hints == "trust"
+
+    def rule(tool: str, definition: RawJson) -> Repetition:
+        if settings.tool_rules(server, tool).idempotent:
+            return "safe"
+        listed = read_as(definition, _Tool) if trusts else None
+        annotations = (None if listed is None else listed.annotations) or {}
+        sent = {name: annotations.get(wire) for name, wire in HINTS.items()}
+        pattern = first_match(tool, per_tool)
+        user = HintClaims() if pattern is None else _override(per_tool[pattern]).hints
+        server_claims = HintClaims(**{name: hint if isinstance(hint, bool) else None for name, hint in sent.items()})
+        claims = server_claims.under(user)
+        hints = claims.hints()
+        if hints.read_only or hints.idempotent:
+            return "safe"
+        return "never" if claims.destructive is True else "agreed"
+
+    return rule
 
 
 def _encoded(arguments: Mapping[str, JsonValue]) -> RawObject:

@@ -16,6 +16,7 @@ import msgspec
 
 from mcp_hub.aio import Turn
 from mcp_hub.app.attached.isolation import default_scope
+from mcp_hub.app.catalog_rules import repetition
 from mcp_hub.app.logins import Logins
 from mcp_hub.call import Gate, Upstream
 from mcp_hub.catalog.definitions import prepare
@@ -237,6 +238,7 @@ def _supervisor_rules(settings: Settings, name: str) -> SupervisorRules:
         lazy=own.start == "lazy",
         idle_stop=_idle_stop(own, None if own.start == "eager" else _IDLE),
         logs=settings.servers[name].logs or "hub",
+        repetition=repetition(settings, name),
     )
 
 

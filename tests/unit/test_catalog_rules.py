@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mcp_hub.app.catalog_rules import confirmed_servers, executor_server, policies, view_rules
+from mcp_hub.app.catalog_rules import confirmed_servers, executor_server, policies, repetition, view_rules
 from mcp_hub.catalog.filters import Filter, Selector
 from mcp_hub.catalog.hints import HintClaims
 from mcp_hub.catalog.overrides import Override, Supplied
@@ -146,3 +146,31 @@ def test_hints_that_mean_nothing_or_contradict_each_other_are_a_mistake(server: 
 def test_hints_that_wait_for_approvals_which_nobody_records_are_warned_of(text: str, place: str) -> None:
     (warning,) = parse(text, "servers.yaml", {}, Path("/base")).warnings
     assert (warning.path, warning.code) == (place, "conflicting_keys")
+
+
+@pytest.mark.parametrize(
+    ("entry", "annotations", "rule"),
+    [
+        ("", None, "agreed"),
+        ("", {"readOnlyHint": True}, "safe"),
+        ("", {"idempotentHint": True}, "safe"),
+        ("", {"destructiveHint": True, "idempotentHint": True}, "safe"),
+        ("", {"destructiveHint": True}, "never"),
+        ("", {"readOnlyHint": True, "destructiveHint": True}, "never"),
+        ("", {"destructiveHint": False}, "agreed"),
+        ("", {"readOnlyHint": "yes", "idempotentHint": 1}, "agreed"),
+        ("", "odd", "agreed"),
+        ("idempotent: true", {"destructiveHint": True}, "safe"),
+        ("hints: ignore", {"readOnlyHint": True}, "agreed"),
+        ("hints: approved", {"readOnlyHint": True}, "agreed"),
+        ("per_tool: {x: {idempotent: true}}", None, "safe"),
+        ("per_tool: {y: {idempotent: true}}", None, "agreed"),
+        ("per_tool: {x: {annotations: {readOnlyHint: true}}}", {"destructiveHint": True}, "safe"),
+        ("per_tool: {x: {annotations: {destructiveHint: true}}}", {"readOnlyHint": True}, "never"),
+        ("hints: ignore, per_tool: {x: {annotations: {idempotentHint: true}}}", None, "safe"),
+    ],
+)
+def test_a_tool_may_run_twice_by_its_settings_and_hints(entry: str, annotations: object, rule: str) -> None:
+    configured = settings(f"servers: {{s: {{command: x, {entry}}}}}")
+    definition = {"name": "x", "annotations": annotations} if annotations is not None else {"name": "x"}
+    assert repetition(configured, "s")("x", msgspec.json.encode(definition)) == rule

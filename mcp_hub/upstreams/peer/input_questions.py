@@ -13,7 +13,7 @@ from mcp_hub.call import Call, CallChannel, CallHandler, Question
 from mcp_hub.errors import RpcError
 from mcp_hub.events import Completed
 from mcp_hub.protocol import questions
-from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
 from mcp_hub.types import JsonObject, RawJson, RawObject
 from mcp_hub.upstreams.peer.questions import MOST_QUESTIONS
 
@@ -50,6 +50,21 @@ async def _ask_all(call: Call, channel: CallChannel, wanted: Wanted) -> RawObjec
         return answers
     finally:
         asked.close()
+
+
+class _Answer(msgspec.Struct):
+    action: str
+
+
+async def agrees(call: Call, channel: CallChannel, message: str) -> bool:
+    """Whether the caller accepts what the hub itself asks, by an elicitation without fields."""
+    params = object_bytes({"message": message, "requestedSchema": {"type": "object", "properties": {}}})
+    try:
+        answers = await _ask_all(call, channel, {"agreement": (questions.ELICIT, params)})
+    except RpcError:
+        return False
+    answer = read_as(answers["agreement"], _Answer)
+    return answer is not None and answer.action == "accept"
 
 
 class InputQuestions:

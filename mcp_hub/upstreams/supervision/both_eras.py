@@ -20,6 +20,7 @@ from mcp_hub.clock import Clock
 from mcp_hub.errors import RpcError, UpstreamUnavailable
 from mcp_hub.events import Completed
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.capabilities import SKILLS
 from mcp_hub.protocol.eras import SKILL_METHODS
@@ -30,7 +31,6 @@ from mcp_hub.types import (
     MODERN,
     Cause,
     Era,
-    JsonObject,
     Kind,
     RawJson,
     Snapshot,
@@ -38,6 +38,7 @@ from mcp_hub.types import (
     UpstreamStatus,
 )
 from mcp_hub.upstreams.lists.list_cache import ListFile
+from mcp_hub.upstreams.peer.input_questions import agrees
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.server_eras import EraWish, ServerEras
 from mcp_hub.upstreams.peer.tasks import taken_up
@@ -64,9 +65,14 @@ _FOR: Final = {HANDSHAKE: "for questions", MODERN: "for skills"}
 """Why there is a second connection, by its era."""
 
 
+_AGAIN: Final = (
+    "{tool} stopped before a question, because the server cannot ask over the connection that ran the call. "
+    "mcp-hub can run it again over another one. It then does again what it did before the question. Run it again?"
+)
+
+
 class _Tool(msgspec.Struct):
     name: str
-    annotations: JsonObject = {}
 
 
 class BothEras(Divided):
@@ -277,28 +283,42 @@ class BothEras(Divided):
     async def _refused(self, call: Call, channel: CallChannel, error: RpcError) -> Completed:
         """The result of a call that could not ask over the modern connection, by one over which it can.
 
-        It begins anew there, as in the modern era each call does that has asked. Raises `error` if that cannot help, or
-        is not safe.
+        Raises `error` if that cannot help, and as `_permit`.
         """
         question = unasked(error) if self._home is MODERN else None
         if question is None:
             raise error
         self._eras.put_interactive()
         self._divide()
-        if self._key(call) is None or call.lack(question, b"{}") is not None or self._is_destructive(call):
+        if self._key(call) is None or call.lack(question, b"{}") is not None:
             raise error
+        await self._permit(call, channel, question)
         log.info("upstream_asks_by_handshake", upstream=self.name)
         try:
             return await self._other.call(call, channel)
         except UpstreamUnavailable:
             raise error from None
 
-    def _is_destructive(self, call: Call) -> bool:
-        """Whether the tool says that it destroys something, and more if it is called again."""
-        name, lists = read_as(call.params.get("name", b""), str), self._lists.snapshot
-        tools = [] if lists is None else [read_as(raw, _Tool) for raw in lists.lists.get(Kind.TOOL, ())]
-        hints = next((tool.annotations for tool in tools if tool is not None and tool.name == name), {})
-        return hints.get("destructiveHint") is True and hints.get("idempotentHint") is not True
+    async def _permit(self, call: Call, channel: CallChannel, question: str) -> None:
+        """Returns if the call may begin anew: it is safe to repeat, or its caller agrees. Raises `RpcError`."""
+        if call.method != "tools/call":
+            return
+        name = read_as(call.params.get("name", b""), str) or ""
+        lists = self._lists.snapshot
+        tools = () if lists is None else lists.lists.get(Kind.TOOL, ())
+        definitions = [raw for raw in tools if (tool := read_as(raw, _Tool)) is not None and tool.name == name]
+        rules = {self._rules.repetition(name, raw) for raw in definitions or [b""]}
+        if rules == {"safe"}:
+            return
+        about = f'The tool "{hide_head(name, 100)}" of the server "{self.name}"'
+        if "never" not in rules and await agrees(call, channel, _AGAIN.format(tool=about)):
+            return
+        raise RpcError(
+            f"{about} stopped before its question ({question}), because the server cannot ask over the connection that "
+            "ran the call. What the tool did before that is done. Call it again if that does no harm: from now on "
+            "your calls use a connection over which the server can ask.",
+            data={"upstream": {"server": self.name, "question": question}, "outcome": "unknown"},
+        )
 
     async def _first_start(self) -> None:
         """Waits until it is known which era the connection has."""

@@ -6,7 +6,7 @@
 import math
 import random
 from collections.abc import Callable
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 import anyio
 import anyio.abc
@@ -18,7 +18,7 @@ from mcp_hub.errors import StartFailed, UpstreamUnavailable
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
 from mcp_hub.notices import Notices
-from mcp_hub.types import Cause, Kind, LogRule, UpstreamState, condition
+from mcp_hub.types import Cause, Kind, LogRule, RawJson, UpstreamState, condition
 from mcp_hub.upstreams.lists.list_cache import ListFile
 from mcp_hub.upstreams.lists.list_reader import ListLimits
 from mcp_hub.upstreams.lists.list_state import ListState
@@ -54,13 +54,21 @@ _AT_START: Final = {"crashed": "start_crashed", "ended": "not_mcp", "closed_outp
 """Codes of an end that mean something else before the server was ready."""
 
 
+Repetition = Literal["safe", "agreed", "never"]
+"""Whether the hub may run a tool twice in one call: in any case, if the caller agrees, or never."""
+
+
+def _by_agreement(tool: str, definition: RawJson) -> Repetition:
+    return "agreed"
+
+
 class SupervisorRules(msgspec.Struct, frozen=True):
     """Limits of one upstream; times in seconds.
 
     `ready_wait` is how long a call waits for an upstream that is about to be started again; for its first start it
     waits as long as that may take. `lazy`: not started before it is needed, if its lists are known. `idle_stop`:
     without a call or a subscription for so long it is stopped until it is needed; None: never. `logs` is the rule for
-    log messages that name no call.
+    log messages that name no call. `repetition` takes the name of a tool and its definition.
     """
 
     start_timeout: float = 60.0
@@ -71,6 +79,7 @@ class SupervisorRules(msgspec.Struct, frozen=True):
     lazy: bool = False
     idle_stop: float | None = None
     logs: LogRule = "hub"
+    repetition: Callable[[str, RawJson], Repetition] = _by_agreement
 
 
 class _Ended(msgspec.Struct, frozen=True):

@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import Any
 
 import anyio
 import anyio.abc
 import msgspec
 
-from mcp_hub.call import Call
+from mcp_hub.call import Call, Question
 from mcp_hub.errors import StartFailed
 from mcp_hub.notices import Notices
 from mcp_hub.types import HANDSHAKE, MODERN, Era, JsonObject, Kind, UpstreamState, UpstreamStatus
@@ -77,6 +78,19 @@ class EraConnection(ToyConnection):
 
 
 @dataclass
+class Caller(Recorder):
+    """Its caller answers questions with an `action`. `questions` has the params of each."""
+
+    action: str = "accept"
+    questions: list[JsonObject] = field(default_factory=list)
+
+    def ask(self, question: Question) -> str:
+        self.questions.append(msgspec.json.decode(question.params))
+        question.answered(msgspec.Raw(msgspec.json.encode({"action": self.action, "content": {}})))
+        return "q"
+
+
+@dataclass
 class Followed:
     """The upstream of one hub."""
 
@@ -85,12 +99,14 @@ class Followed:
     eras: ServerEras
     tasks: anyio.abc.TaskGroup
 
-    async def call(self, era: Era, *, is_program: bool = False, session: str = "s") -> Era | str:
+    async def call(
+        self, era: Era, *, is_program: bool = False, session: str = "s", channel: Caller | None = None
+    ) -> Era | str:
         """The era of the connection that took it first, or the reason why there is none."""
         call = self.caller(era, is_program=is_program, session=session)
         before = len(self.toys.called)
         try:
-            await self.upstream.call(call, Recorder())
+            await self.upstream.call(call, channel or Caller())
         except Exception as exc:
             return str(exc)
         return self.toys.called[before]
@@ -152,11 +168,11 @@ async def following(
     cache: EraCache | None = None,
     client: ClientEra | None = None,
     known: Handover | None = None,
-    **rules: object,
+    **rules: Any,
 ) -> AsyncIterator[Followed]:
     """A hub with this one server, from its start on; `known` is what an earlier one knew of it."""
     eras = ServerEras(cache or EraCache(None), "toy", client or ClientEra())
-    limits = msgspec.convert(rules, SupervisorRules)
+    limits = SupervisorRules(**rules)
     upstream = BothEras(
         "toy", lambda wish: toys.connect_as(eras, wish), limits, eras, clock=LoopClock(), changes=Notices(),
         jitter=lambda: 0.0,

@@ -1,18 +1,23 @@
 """Servers that speak both eras: which connection a call takes, when it is made and ended, and what is listed there."""
 
+from contextlib import nullcontext
 from functools import partial
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
-from mcp_hub.types import HANDSHAKE, MODERN, Era, JsonObject, Kind, UpstreamState
+from mcp_hub.errors import RpcError
+from mcp_hub.types import HANDSHAKE, MODERN, Era, Kind, UpstreamState
 from mcp_hub.upstreams.peer.era_cache import EraCache
 from mcp_hub.upstreams.peer.server_eras import ClientEra
 from mcp_hub.upstreams.supervision.managed_upstream import Handover
+from mcp_hub.upstreams.supervision.supervisor import Repetition
 from tests.unit.calls.virtual_time import virtual
-from tests.unit.upstreams.era_toys import EraToys, following
+from tests.unit.upstreams.era_toys import Caller, EraToys, following
 
 READY = UpstreamState.READY
+ABOUT = {"server": "toy", "question": "elicitation/create"}
 
 
 def asking() -> EraCache:
@@ -165,24 +170,46 @@ async def test_a_call_that_could_not_ask_begins_anew_over_the_connection_on_whic
 
 
 @pytest.mark.parametrize(
-    ("annotations", "called"),
+    ("method", "repetition", "action", "questions", "called"),
     [
-        ({"destructiveHint": True}, [MODERN]),
-        ({"destructiveHint": True, "idempotentHint": True}, [MODERN, HANDSHAKE]),
-        ({"readOnlyHint": True}, [MODERN, HANDSHAKE]),
+        ("tools/call", "safe", "decline", 0, [MODERN, HANDSHAKE]),
+        ("tools/call", "agreed", "accept", 1, [MODERN, HANDSHAKE]),
+        ("tools/call", "agreed", "decline", 1, [MODERN]),
+        ("tools/call", "never", "accept", 0, [MODERN]),
+        ("prompts/get", "never", "decline", 0, [MODERN, HANDSHAKE]),
+        ("resources/read", "never", "decline", 0, [MODERN, HANDSHAKE]),
     ],
 )
-def test_a_tool_that_destroys_something_does_not_begin_anew(annotations: JsonObject, called: list[Era]) -> None:
+def test_a_call_that_could_not_ask_begins_anew_only_if_that_is_safe_or_its_caller_agrees(
+    method: str, repetition: Repetition, action: str, questions: int, called: list[Era]
+) -> None:
     @virtual
     async def check() -> None:
-        async with following(EraToys(asks=True, annotations=annotations), client=ClientEra(MODERN)) as far:
+        toys, channel = EraToys(asks=True), Caller(action=action)
+        async with following(toys, client=ClientEra(MODERN), repetition=lambda *_: repetition) as far:
             await far.until(READY)
             far.upstream._last = MODERN
-            await far.call(HANDSHAKE)
-            assert far.toys.called == called
-            assert await far.call(HANDSHAKE) is HANDSHAKE, "the next call can ask"
+            call = replace(far.caller(HANDSHAKE), method=method)
+            with nullcontext() if len(called) == 2 else pytest.raises(RpcError, match="Call it again") as failed:
+                await far.upstream.call(call, channel)
+            assert toys.called == called and len(channel.questions) == questions
+            assert all("toy" in asked["message"] for asked in channel.questions)
+            if failed is not None:
+                assert failed.value.is_outcome_unknown and failed.value.about_upstream == ABOUT
+            assert await far.call(HANDSHAKE) is HANDSHAKE and toys.called == [*called, HANDSHAKE], "it can ask now"
 
     check()
+
+
+@virtual
+async def test_a_caller_that_only_samples_is_not_asked_whether_its_call_may_begin_anew() -> None:
+    toys, channel = EraToys(asks=True, question="sampling/createMessage"), Caller()
+    async with following(toys, client=ClientEra(MODERN)) as far:
+        await far.until(READY)
+        far.upstream._last = MODERN
+        with pytest.raises(RpcError, match="Call it again"):
+            await far.upstream.call(replace(far.caller(HANDSHAKE), capabilities={"sampling": {}}), channel)
+        assert toys.called == [MODERN] and not channel.questions
 
 
 @virtual

@@ -50,6 +50,7 @@ class Toys:
     levels: list[str] = field(default_factory=list)
     frozen: bool = False
     asks: bool = False
+    question: str = "elicitation/create"
     """Whether its calls end with a question, which it can put over handshake connections only."""
     annotations: JsonObject = field(default_factory=dict)
     info: PeerInfo = PeerInfo(Era.HANDSHAKE, "2025-11-25", capabilities=OFFERS)
@@ -134,7 +135,7 @@ class ToyWire:
         pending = self.requests.expect(method, context)
         if method == "logging/setLevel" and not callable(params):
             self._toys.levels.append(json.loads(params)["level"])
-        if method == "tools/call":
+        if context is not None:
             self._toys.called.append(self._peer.info.era)
         if method == "subscriptions/listen" and not callable(params):
             asyncio.get_running_loop().call_soon(self._acknowledge, pending.id, json.loads(params))
@@ -149,8 +150,8 @@ class ToyWire:
             "resources/templates/list": {"resourceTemplates": []},
         }
         result = json.dumps(results.get(method, {"content": []})).encode()
-        if method == "tools/call" and self._toys.asks and self._peer.info.era is Era.MODERN:
-            said = "Cannot send 'elicitation/create': this transport context has no back-channel for requests."
+        if self._toys.asks and context is not None and self._peer.info.era is Era.MODERN:
+            said = f"Cannot send '{self._toys.question}': this transport context has no back-channel for requests."
             pending.settle(Envelope(error=msgspec.Raw(json.dumps({"code": -32600, "message": said}).encode())))
             self.requests.pending.pop(pending.id)
             return pending

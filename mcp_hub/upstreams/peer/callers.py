@@ -77,7 +77,7 @@ class Callers:
         self._late: tuple[Call | None, int] = None, 0  # log messages that came after a call
         self._requests = requests
         self._tasks = tasks
-        self._abandoned = AbandonedCalls()
+        self.abandoned = AbandonedCalls()
         self._logs = ServerLogs()
         self._logged: deque[tuple[int, object]] = deque(maxlen=_MOST_LOGGED)
         self._roots: OrderedDict[str, int] = OrderedDict()
@@ -92,7 +92,7 @@ class Callers:
     def may_ask(self, since: float) -> list[Call]:
         """The calls in flight that may have asked at that time; none if a call that was given up may have done so."""
         calls = [call for call, _ in self._in_flight(with_tasks=False) if call.method in PARKABLE]
-        gone = self._abandoned.asking(anyio.current_time(), since, {call.principal for call in calls})
+        gone = self.abandoned.asking(anyio.current_time(), since, {call.principal for call in calls})
         return [] if gone else calls
 
     def other(self, call: Call) -> Asker | None:
@@ -106,15 +106,7 @@ class Callers:
 
     def abandon(self, call: Call, id_: int) -> None:
         """The caller has given the call up; its server may still log or ask for it for a while."""
-        self._abandoned.add(id_, call, anyio.current_time())
-
-    def answered(self, id_: int) -> None:
-        """A call that was given up has been answered after all."""
-        self._abandoned.answered(id_)
-
-    def read(self, id_: int) -> None:
-        """The server has read the cancellation of a call that was given up."""
-        self._abandoned.read(id_, anyio.current_time())
+        self.abandoned.add(id_, call, anyio.current_time())
 
     def has_new_roots(self, call: Call) -> bool:
         """Whether the roots of a caller have changed since its last call here."""
@@ -135,7 +127,7 @@ class Callers:
             return None
         if len(self._just_answered(now)) != 1 or any(self._in_flight(with_tasks=True)):
             return None
-        sessions = {given_up.session for given_up in self._abandoned.logging(now)}
+        sessions = {given_up.session for given_up in self.abandoned.logging(now)}
         if sessions - {call.session} or not (call.log_level is None or level_admits(call.log_level, level)):
             return None
         self._late = call, count + 1
@@ -189,7 +181,7 @@ class Callers:
         """The newest call, one that may ask before any other, if all calls in flight are of one session."""
         now, in_flight = anyio.current_time(), list(self._in_flight(with_tasks=not is_question))
         principals = {call.principal for call, _ in in_flight}
-        gone = self._abandoned.asking(now, now, principals) if is_question else self._abandoned.logging(now)
+        gone = self.abandoned.asking(now, now, principals) if is_question else self.abandoned.logging(now)
         sessions = {call.session for call in gone}
         if not (is_question or self.is_ordered):
             sessions |= self._just_answered(now)
@@ -213,7 +205,7 @@ class Callers:
         """The newest call of each session that asked for the level, if all calls in flight are of one principal."""
         if self._logs.rule != "shared":
             return []
-        principals = {call.principal for call in self._abandoned.logging(anyio.current_time())}
+        principals = {call.principal for call in self.abandoned.logging(anyio.current_time())}
         found: dict[str, Asker] = {}
         for asker in self._in_flight(with_tasks=True):
             call = asker[0]

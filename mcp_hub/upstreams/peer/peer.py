@@ -225,7 +225,7 @@ class Peer(WireHandler):
         if self.callers.is_ordered and self.info.era is HANDSHAKE and call.method in PARKABLE:
             with suppress(WireClosed):
                 self.wire.requests.abandon(ping := self.wire.request("ping", b"{}"))  # nobody waits for it
-                self.wire.requests.when_late(ping, lambda _: self.callers.read(id_))
+                self.wire.requests.when_late(ping, lambda _: self.callers.abandoned.read(id_, anyio.current_time()))
 
     async def finish(self, call: Call, channel: CallChannel, pending: Pending, *, may_follow: bool = True) -> Completed:
         """The rest of a call that was begun. `may_follow`: questions in the answer are put to the caller here."""
@@ -370,7 +370,7 @@ class Peer(WireHandler):
 
     def on_late_answer(self, id_: int) -> None:
         self.said += 1
-        self.callers.answered(id_)
+        self.callers.abandoned.answered(id_)
 
     def on_bad_line(self, bad: BadMessage, line: bytes, source: Pending | None = None) -> None:
         key = envelope.id_key(bad.id) if bad.id is not None else None

@@ -106,12 +106,15 @@ async def negotiate(peer: Peer, terms: Terms) -> PeerInfo:
     return await _found_out(peer, terms)
 
 
-async def _ask(peer: Peer, era: Era, terms: Terms) -> PeerInfo:
-    """A session of this era; what is certain about it is learned. Raises as `_discover` and `_initialize`."""
+async def _ask(peer: Peer, era: Era, terms: Terms, *, is_locked: bool = False) -> PeerInfo:
+    """A session of this era; what is certain about it is learned. Raises as `_discover` and `_initialize`.
+
+    A refusal says nothing if the process `is_locked`: it may be bound to the era of an earlier request.
+    """
     try:
         info = await (_discover(peer) if era is Era.MODERN else _initialize(peer))
     except StartFailed as exc:
-        if _is_refused(exc):
+        if not is_locked and _is_refused(exc):
             terms.learn(era, False)
         raise
     terms.learn(era, True)
@@ -143,9 +146,14 @@ async def _preferred(peer: Peer, terms: Terms) -> PeerInfo:
 
 
 async def _found_out(peer: Peer, terms: Terms) -> PeerInfo:
-    """The session with a server of which not enough is known: it is probed, then asked to initialise."""
+    """The session with a server of which not enough is known: it is probed, then asked to initialise.
+
+    Raises `FreshNeeded` as `_turned`, also if the server was too slow for the probe and refuses to initialise after it.
+    """
+    is_locked = False
     try:
         found = await (_discover(peer) if Era.MODERN in terms.known.speaks else _probed(peer, terms))
+        is_locked = found is None and peer.wire.is_pipe
     except _NotModern as exc:
         found = None
         if exc.is_certain:
@@ -159,8 +167,11 @@ async def _found_out(peer: Peer, terms: Terms) -> PeerInfo:
             return found
         return await _turned(peer, found, terms)
     try:
-        return await _ask(peer, Era.HANDSHAKE, terms)
-    except _IsModern:  # it was only slow to answer the probe
+        return await _ask(peer, Era.HANDSHAKE, terms, is_locked=is_locked)
+    except _IsModern as exc:  # it was only slow to answer the probe
+        if is_locked and await terms.prefer() is Era.HANDSHAKE:
+            terms.learn(Era.MODERN, True)
+            raise FreshNeeded(*exc.cause) from None
         return await _ask(peer, Era.MODERN, terms)
     except StartFailed:
         _blame_probe(peer)

@@ -145,6 +145,28 @@ async def test_a_silent_server_is_asked_to_initialise_and_its_late_answer_says_w
     assert learned == [(MODERN, True)] * is_modern + [(HANDSHAKE, True)]
 
 
+@pytest.mark.parametrize("prefer", [MODERN, HANDSHAKE])
+async def test_a_server_too_slow_for_the_probe_is_not_taken_for_one_that_refuses_the_handshake(prefer: Era) -> None:
+    """It refuses `initialize` because it has been probed. Another process shows whether it speaks both eras."""
+
+    async def script(server: Server) -> None:
+        probe = await server.expect("server/discover")
+        hello = await server.expect("initialize")
+        await server.send(id=probe["id"], result=DISCOVERED)
+        error = {"code": -32022, "message": "no", "data": {"supported": ["2026-07-28"]}}
+        await server.send(id=hello["id"], error=error)
+        if prefer is MODERN:
+            await server.answer("server/discover", DISCOVERED)
+
+    learned: list[tuple[Era, bool]] = []
+    if prefer is MODERN:
+        assert (await settled(script, learned=learned)).era is MODERN
+    else:
+        with pytest.raises(FreshNeeded):
+            await settled(script, prefer=HANDSHAKE, learned=learned)
+    assert set(learned) == {(MODERN, True)}
+
+
 async def test_the_time_of_the_probe_begins_when_the_server_runs() -> None:
     runs = anyio.Event()
 

@@ -15,7 +15,7 @@ from tests.e2e.client import HttpClient, Hub
 from tests.e2e.rest_client import RestClient
 from tests.interaction.fronts import http_hub
 from tests.redis_server import shared_server
-from tests.upstreams.child import until
+from tests.upstreams.child import WAIT, until
 from tests.upstreams.launch import argv, events, received, servers_yaml
 from tests.upstreams.messages import PREFIX, Message, modern
 

@@ -1,13 +1,12 @@
 """The servers in a client's file, as the client has them. Pure; nothing is resolved, translated or started."""
 
 import json
-import re
 from collections.abc import Mapping
-from typing import Final
 
 from mcp_hub.cli.clients.entries import HUB
 from mcp_hub.cli.clients.model import Layout, Place
 from mcp_hub.config.findings import Findings
+from mcp_hub.config.load import foreign
 from mcp_hub.config.load.locate import (
     half_findings,
     is_deep,
@@ -19,10 +18,6 @@ from mcp_hub.config.load.locate import (
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import JsonObject
 
-_PROGRAM: Final = re.compile(r"(?:^|[/\\\\])mcp-hub(?:\.exe)?(?:@\S+)?$")
-_BUILT_IN: Final = {"builtin", "platform", "frontend", "inline_python"}
-"""Types of extensions of Goose that are parts of it."""
-
 
 def read_data(text: str, name: str) -> object:
     """The plain data of a file with this name (its suffix says the format); None for a text without any.
@@ -31,7 +26,10 @@ def read_data(text: str, name: str) -> object:
     """
     text = text.removeprefix("\ufeff")
     if name.endswith((".toml", ".yaml", ".yml")):
-        return read_document(text, name).data
+        document = read_document(text, name)
+        if document.findings and name.endswith(".toml"):  # the client itself does not read it
+            raise ConfigError(*Findings(name, document.lines, errors=list(document.findings)).failure().findings)
+        return document.data
     try:  # not `read_document`: files of a client may have megabytes
         return json.loads(text, object_pairs_hook=json_mapping)
     except (ValueError, RecursionError):
@@ -69,7 +67,7 @@ def servers_of(data: object, place: Place) -> dict[str, JsonObject]:
     return {
         name: one
         for name, one in named.items()
-        if isinstance(one, dict) and str(one.get("type")) not in _BUILT_IN and not is_hub(name, one)
+        if isinstance(one, dict) and not foreign.is_built_in(one) and not is_hub(name, one)
     }
 
 
@@ -87,12 +85,7 @@ def check_texts(servers: Mapping[str, object], text: str, key: tuple[str, ...], 
 
 def is_hub(name: str, entry: Mapping[str, object]) -> bool:
     """Whether an entry is this hub, by its name or by the program that it starts."""
-    nested = entry.get("transport")
-    own = nested if isinstance(nested, dict) else entry
-    argv = [own.get("command", own.get("cmd")), own.get("args")]
-    words = [word for part in argv for word in (part if isinstance(part, list) else [part]) if isinstance(word, str)]
-    starts_hub = any(_PROGRAM.search(word) for word in words[:2])
-    return name == HUB or starts_hub and "serve" in words[:3]
+    return name == HUB or foreign.is_hub(entry)
 
 
 def read_servers(text: str, name: str, place: Place) -> dict[str, JsonObject]:

@@ -11,12 +11,13 @@ from mcp_hub.cli.clients.find import ClientFile, client_files
 from mcp_hub.cli.clients.model import Client, Place
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.plan import KeyPath
-from mcp_hub.cli.clients.reading import check_texts, held_at, layout_of, read_data, servers_of
+from mcp_hub.cli.clients.reading import check_texts, held_at, is_hub, layout_of, read_data, servers_of
 from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.config.findings import Finding, Findings
-from mcp_hub.config.load.foreign import is_foreign, origin_of, place_of_servers, sections, switched_off
+from mcp_hub.config.load.foreign import DOUBLED, doubled_names, is_foreign, origin_of, place_of_servers, sections
+from mcp_hub.config.load.foreign_limits import switched_off
 from mcp_hub.config.load.imported import Translator, ValuePlaces, is_whole
-from mcp_hub.config.load.locate import doubled_keys, half_findings, read_document
+from mcp_hub.config.load.locate import LocatedData, doubled_keys, half_findings, read_document
 from mcp_hub.config.load.texts import read_text_file
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.errors import ConfigError, ConfigFinding
@@ -30,7 +31,7 @@ _NOISE: Final = frozenset(
 them."""
 _DISABLED: Final = "it is disabled there"
 _FAILED: Final = "it has failed"
-_DOUBLED: Final = "duplicate key. Remove one of them."
+_NO_SERVER: Final = "it has failed: expected a mapping (key: value)"
 _SOURCES: Final = frozenset(("command", "url"))
 _NO_SOURCE: Final = (
     "it has failed: it has neither a command nor a URL. Functions and skills are for the hub's own configuration"
@@ -98,9 +99,20 @@ def of_file(path: Path, where: Where, places: ValuePlaces) -> FoundServers:
     found = FoundServers()
     if (file := _known(path, where)) is not None:
         _take_file(found, file, str(path), where, places)
-        if found.problems and not found.servers and not found.skipped:
-            raise ConfigError(*found.problems)
+        if found.servers or found.skipped:
+            return found
+    held = FoundServers()
+    try:
+        _take_document(held, path, where, places)
+    except ConfigError:
+        if found.problems or file is None:
+            raise
         return found
+    return held
+
+
+def _take_document(found: FoundServers, path: Path, where: Where, places: ValuePlaces) -> None:
+    """Takes the servers of a file by its form. Raises `ConfigError`."""
     text = read_text_file(path, LARGEST_OF_CLIENTS).text
     document = read_document(text, str(path))
     data = document.data
@@ -115,14 +127,22 @@ def of_file(path: Path, where: Where, places: ValuePlaces) -> FoundServers:
     if halves := half_findings(servers, ("servers",), text):
         report.errors.extend(halves)
         raise report.failure()
+    report.excuse(lambda error: error.code == "duplicate_key" and error.path[:1] != ("servers",))
     if any(error.path[:1] != ("servers",) or len(error.path) < 2 for error in report.errors):
         raise report.failure()
     found.files.append(path)
+    servers = {
+        name: server for name, server in servers.items() if not (isinstance(server, dict) and is_hub(name, server))
+    }
     off = {name: _DISABLED for name, server in servers.items() if isinstance(server, dict) and _is_disabled(server)}
     off |= switched_off(data, servers)
-    origin = origin_of(path, data, where.env)
-    _take_servers(found, servers, off, Translator(origin, data, where.env, places, report), str(path), path.stem)
-    return found
+    file = _known(path, where)
+    is_users = file is not None and _is_users(file, where)
+    origin = origin_of(path, data, where.env, is_users=is_users)
+    translator = Translator(origin, data, where.env, places, report)
+    if origin.client == _PROJECT_CLIENT and path.name == ".mcp.json":
+        off |= dict(_not_approved(servers, path, where))
+    _take_servers(found, servers, off, translator, str(path), origin.client or path.stem, is_users=is_users)
 
 
 def _known(path: Path, where: Where) -> ClientFile | None:
@@ -137,12 +157,17 @@ def _known(path: Path, where: Where) -> ClientFile | None:
     return None
 
 
+def _is_users(file: ClientFile, where: Where) -> bool:
+    """Whether the file is the user's own configuration of its client."""
+    return any(row.path == file.path.absolute() for row in client_files(file.client, where))
+
+
 def _take_file(found: FoundServers, file: ClientFile, source: str, where: Where, places: ValuePlaces) -> None:
     name, client = str(file.path), file.client.name
-    report = Findings(name)
     try:
         text = read_text_file(file.path, file.place.largest).text
-        data = read_data(text, name)
+        document = _read(text, name)
+        data = document.data
         raw = servers_of(data, file.place)
         check_texts(raw, text, layout_of(data, file.place).key, name)
     except ConfigError as error:
@@ -152,16 +177,38 @@ def _take_file(found: FoundServers, file: ClientFile, source: str, where: Where,
     whole = data if isinstance(data, dict) else {}
     off = _switched_off(whole, raw, client, file, where)
     found.skipped += _of_projects(whole, client, file.place, source)
-    is_users = any(row.path == file.path.absolute() for row in client_files(file.client, where))
+    is_users = _is_users(file, where)
     origin = origin_of(file.path, whole, where.env, client, is_users=is_users)
-    holder = held_at(data, layout_of(data, file.place).key)
-    report.errors.extend(Finding(("servers", *path), "duplicate_key", _DOUBLED) for path in doubled_keys(holder))
+    key = layout_of(data, file.place).key
+    holder = held_at(data, key)
+    if isinstance(holder, dict):
+        empty = [name for name, server in holder.items() if not isinstance(server, dict)]
+        found.skipped += (SkippedServer(name, source, _NO_SERVER) for name in empty)
+    report = Findings(name, errors=[*_doubles(document, key, holder)])
     translator = Translator(origin, whole, where.env, places, report)
 
     def place_of(key: str) -> tuple[Path | None, KeyPath]:
         return file.path, _key_path(data, file.place, key)
 
     _take_servers(found, raw, off, translator, source, client, place_of, is_users=is_users)
+
+
+def _doubles(document: LocatedData, key: KeyPath, holder: object) -> Iterator[Finding]:
+    """An error for each key that is there twice in the servers, which `holder` is, at `key` of the document."""
+    size = len(key)
+    for error in document.findings:
+        if error.path[:size] == key and len(error.path) > size:
+            yield Finding(("servers", *error.path[size:]), error.code, error.message)
+    yield from (Finding(("servers", *path), "duplicate_key", DOUBLED) for path in doubled_keys(holder))
+    names = doubled_names(holder) if isinstance(holder, list) else ()
+    yield from (Finding(("servers", name), "duplicate_key", DOUBLED) for name in names)
+
+
+def _read(text: str, name: str) -> LocatedData:
+    """The data of a client's file, with its double keys where the format tells them."""
+    if name.endswith((".toml", ".yaml", ".yml")):
+        return read_document(text, name)
+    return LocatedData(read_data(text, name))
 
 
 def _take_servers(

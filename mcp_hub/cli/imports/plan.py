@@ -1,25 +1,41 @@
 """The plan of an import: the servers to take and under which names, and those that are not taken, with the reason."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
+from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.app.limits import state_dir
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.cli.clients.files.acts import Acts, FileChange
 from mcp_hub.cli.clients.files.replace import FileRefused
 from mcp_hub.cli.imports.found import FoundServer, FoundServers, SkippedServer
-from mcp_hub.cli.imports.merge import MergedServer, identity, merged
 from mcp_hub.cli.servers_file.kept_secrets import FOLDER, KeptSecrets, without_secrets
 from mcp_hub.cli.servers_file.servers_file import EditRefused, PutServer, ServersFile
 from mcp_hub.config.load.imported import sources_of
+from mcp_hub.config.load.interpolate import Unresolved, resolve
 from mcp_hub.config.load.load import load
 from mcp_hub.config.schema.remote import is_this_machine
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.process.commands import proposed_variables
+
+_SAME: Final = ("command", "args", "cwd", "env", "url", "headers", "bearer", "local", "skills")
+"""Keys that make a server what it is: entries that differ in `env` or `headers` may be two accounts."""
+_LONGEST: Final = 64
+
+
+class MergedServer(msgspec.Struct):
+    """One server, however many clients have it."""
+
+    name: str
+    own: JsonObject
+    found: list[FoundServer]
 
 
 class TakenServer(msgspec.Struct, frozen=True):
@@ -81,6 +97,23 @@ class ImportPlan(msgspec.Struct, frozen=True):
     def puts(self) -> list[PutServer]:
         return [PutServer(one.name, one.own) for one in self.taken]
 
+    def asked(self, env: Mapping[str, str]) -> list[str]:
+        """Values of this machine that servers of files get which are not the user's own, as far as they are set now.
+
+        Names of variables, and the insides of `${file:…}` and `${keyring:…}`, but for values that the import keeps.
+        """
+        sources = dict.fromkeys(source for one in self.taken if not one.is_users for source in sources_of(one.own))
+        names = [source.removeprefix("$") if source[0] == "$" else source.replace(" ", ":", 1) for source in sources]
+        return [name for name in names if _has_value(name, env, self.file.folder) and not self.secrets.keeps(name)]
+
+    def passing(self, names: Mapping[str, Collection[str]]) -> "ImportPlan":
+        """The plan with these variables in `pass_env` of the servers, by the name of the server."""
+        taken = []
+        for one in self.taken:
+            passed = list(dict.fromkeys([*one.own.get("pass_env", ()), *names.get(one.name, ())]))
+            taken.append(replace(one, own={**one.own, "pass_env": passed}) if passed else one)
+        return replace(self, taken=tuple(taken))
+
     def carry_out(self, env: Mapping[str, str]) -> None:
         """Writes the secrets, then the configuration, in one act that can be undone. Raises `ConfigError`."""
         self.secrets.store_in_keyring()
@@ -132,7 +165,7 @@ def planned(found: FoundServers, file: ServersFile, secrets: KeptSecrets, probe:
         else:
             own = without_secrets(one.name, one.own, secrets.keep)
             if (reason := _refusal(file, PutServer(one.name, own))) is not None:
-                skipped += _skipped(one, reason)
+                skipped += _skipped(one, f"it has failed: {reason}")
             else:
                 taken.append(TakenServer(one.name, own, tuple(one.found)))
     sources = dict.fromkeys(one.source for one in found.servers)
@@ -140,6 +173,54 @@ def planned(found: FoundServers, file: ServersFile, secrets: KeptSecrets, probe:
     return ImportPlan(
         file, secrets, tuple(taken), tuple(there), tuple(skipped), tuple(found.problems), tuple(sources), doubles
     )
+
+
+def merged(servers: Iterable[FoundServer], taken: Collection[str]) -> list[MergedServer]:
+    """Each server once. Names that are `taken`, or that another server has, get the name of a client behind them."""
+    done: dict[str, MergedServer] = {}
+    names = set(taken)
+    for one in servers:
+        key = identity(one.own)
+        if (known := done.get(key)) is not None:
+            known.found.append(one)
+            continue
+        name = _free(clean(one.name), one.client, names)
+        names.add(name)
+        done[key] = MergedServer(name, one.own, [one])
+    return list(done.values())
+
+
+def identity(own: JsonObject) -> str:
+    """The same text for the same server."""
+    same = {key: own[key] for key in _SAME if own.get(key)}
+    if isinstance(url := same.get("url"), str):
+        same["url"] = url.rstrip("/")
+    return json.dumps(same, sort_keys=True, default=str)
+
+
+def clean(name: str) -> str:
+    """A name that the hub takes: without control characters, and not too long."""
+    shown = "".join(char if char.isprintable() else " " for char in name).strip()
+    return shown[:_LONGEST].rstrip() or "server"
+
+
+def _free(name: str, client: str, names: Collection[str]) -> str:
+    if name not in names:
+        return name
+    for tail in (f"-{client}", *(f"-{client}-{number}" for number in range(2, 1000))):
+        tried = name[: _LONGEST - len(tail)] + tail
+        if tried not in names:
+            return tried
+    raise AssertionError("a thousand servers of one name")
+
+
+def _has_value(name: str, env: Mapping[str, str], folder: Path) -> bool:
+    if ":" not in name:
+        return bool(env.get(name))
+    try:
+        return bool(resolve(f"${{{name}}}", env, folder).text)
+    except Unresolved:
+        return False
 
 
 def _skipped(one: MergedServer, reason: str) -> list[SkippedServer]:

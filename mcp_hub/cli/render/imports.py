@@ -47,7 +47,7 @@ def _passing(taken: Sequence[TakenServer], env: Mapping[str, str]) -> Iterator[s
             target = target_of(one.own.get("command"), one.own.get("url"))
             yield f"{one.name}: gets {', '.join(sources)} of this machine, for {target}"
         if names := ", ".join(one.proposed(env)):
-            yield f"{one.name}: may need {names} of this shell. If it does, add to its entry: pass_env: [{names}]"
+            yield f"{one.name}: may need {names} of this shell, which it does not get without pass_env: [{names}]"
     if any("command" in one.own for one in taken) and (names := ", ".join(withheld(env))):
         yield f"set here, and passed to a server by pass_env only: {names}"
 
@@ -63,13 +63,6 @@ def print_alerts(plan: ImportPlan, env: Mapping[str, str]) -> bool:
         for line in lines:
             say(hide(on_one_line(f"{one.name}: {line}")), "red")
     return is_strange
-
-
-def asked_variables(plan: ImportPlan, env: Mapping[str, str]) -> list[str]:
-    """The variables of this shell whose values go to servers of files that are not the user's own."""
-    strange = (one for one in plan.taken if not one.is_users)
-    names = (source[1:] for one in strange for source, _ in _sources(one.own) if source.startswith("$"))
-    return [name for name in dict.fromkeys(names) if name in env]
 
 
 def _alerts(one: TakenServer, env: Mapping[str, str]) -> Iterator[str]:

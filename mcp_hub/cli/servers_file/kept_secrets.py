@@ -47,6 +47,12 @@ class KeptSecrets:
         self._kept[place] = value
         return f"${{file:{FOLDER}/{place}}}" if self._keyring is None else f"${{keyring:{SERVICE}/{place}}}"
 
+    def keeps(self, reference: str) -> bool:
+        """Whether `${reference}` stands for a value that is kept here, and not for one that was there before."""
+        kind, _, place = reference.partition(":")
+        folder = FOLDER if kind == "file" else SERVICE
+        return place.partition("/")[0] == folder and place.partition("/")[2] in self._kept
+
     def store(self, env: Mapping[str, str]) -> None:
         """Writes the values. Raises `ConfigError`."""
         self.store_in_keyring()

@@ -6,7 +6,9 @@ keys are errors. Works on any shape of data.
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from itertools import product
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -14,7 +16,8 @@ import msgspec
 from pydantic import ValidationError
 
 from mcp_hub.config.findings import DataPath, Finding, Findings, nearest, quoted
-from mcp_hub.config.load.foreign_server import LISTS, SOURCES
+from mcp_hub.config.load.foreign_limits import is_approval, is_list_of_tools
+from mcp_hub.config.load.foreign_server import SOURCES, flat
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.types import JsonObject
 
@@ -25,13 +28,15 @@ _HOLDERS: Final[tuple[DataPath, ...]] = (
     ("amp.mcpServers",),
     ("mcp", "servers"),  # settings of VS Code, OpenCode
     ("customizations", "vscode", "mcp", "servers"),  # devcontainer.json
+    ("settings", "mcp", "servers"),  # *.code-workspace of VS Code
+    ("augment.advanced", "mcpServers"),
     ("mcp",),  # OpenCode
 )
 _INPUTS: Final[tuple[DataPath, ...]] = (("inputs",), ("mcp", "inputs"), ("mcp.inputs",))
 _VS_CODE: Final = "mcp.json"
 _CLIENTS: Final = (
     (r"\.vscode/mcp\.json|User/(profiles/[^/]+/)?mcp\.json|User/settings\.json|\.vscode/settings\.json", "vscode"),
-    (r"devcontainer\.json", "vscode"),
+    (r"devcontainer\.json|[^/]+\.code-workspace", "vscode"),
     (r"\.cursor/mcp\.json", "cursor"),
     (r"\.mcp\.json|\.claude\.json|managed-mcp\.json", "claude-code"),
     (r"claude_desktop_config\.json", "claude-desktop"),
@@ -56,10 +61,6 @@ _CLIENTS: Final = (
     (r"\.factory/mcp\.json", "factory"),
 )
 """Ends of the paths of files, and the names of their clients in the table of clients."""
-_OF_USER: Final = frozenset(
-    ("claude_desktop_config.json", ".claude.json", "cline_mcp_settings.json", "mcp_settings.json", "mcp-config.json")
-)
-"""Names of files that no project has."""
 _USERS_FOLDERS: Final = (
     *("XDG_CONFIG_HOME", "APPDATA", "LOCALAPPDATA", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "COPILOT_HOME", "CLINE_DIR"),
     "CLINE_DATA_DIR",
@@ -68,14 +69,15 @@ _USERS_FOLDERS: Final = (
 _SYSTEM: Final = frozenset(("Library", "AppData"))
 _OF_CLIENT: Final = re.compile(r"\.[a-z][a-z0-9_-]*")
 """The folder in a project that is a client's: `.vscode`, `.cursor`."""
+_BUILT_IN: Final = frozenset(("builtin", "platform", "frontend", "inline_python"))
+_PROGRAM: Final = re.compile(r"(?:^|[/\\])mcp-hub(?:\.exe)?(?:@\S+)?$")
+DOUBLED: Final = "duplicate key. Remove one of them."
 _APPROVES: Final = "the client asks before a call, not the hub. Set this in the client."
 _OF_OTHERS: Final = {
-    **dict.fromkeys(("autoApprove", "alwaysAllow", "trust"), _APPROVES),
     "envFile": "expected the path of a file of variables",
     **dict.fromkeys(("auth", "authorization"), "to log in to a remote server, set oauth: {} or bearer"),
     "authProviderType": "the hub does not support logins of this provider. Set oauth: {} or bearer",
     "headersHelper": "the hub runs no command for headers. Set headers or bearer",
-    **dict.fromkeys(LISTS, "set tools.allow or tools.deny"),
     "inputs": "a value for ${input:NAME} comes from the environment variable NAME, in capitals and with _ for -",
 }
 """Advice for keys that other clients know: they are not misspelled keys of ours, however similar."""
@@ -84,12 +86,14 @@ _OF_OTHERS: Final = {
 class ForeignFile(msgspec.Struct, frozen=True):
     """A file of another client. `client` is its name in the table of clients, empty if it is not known.
 
-    `project` is the folder of the project that the file belongs to; None for a file of the user.
+    `project` is the folder of the project that the file belongs to; None if it lies where no project is. `is_users`: it
+    is surely the user's own.
     """
 
     file: Path
     client: str = ""
     project: Path | None = None
+    is_users: bool = False
 
     @property
     def base(self) -> Path:
@@ -104,8 +108,8 @@ def origin_of(
     path = file.absolute()
     name = client or client_of(path, data)
     folder = _project_of(path)
-    is_users = is_users or path.name in _OF_USER or _is_of_user(path, folder, env)
-    return ForeignFile(path, name, None if is_users else folder)
+    project = None if is_users or _is_outside_projects(path, folder, env) else folder
+    return ForeignFile(path, name, project, is_users)
 
 
 def client_of(path: PurePath, data: object) -> str:
@@ -147,21 +151,25 @@ def _project_of(path: Path) -> Path:
     return path.parent
 
 
-def _is_of_user(path: Path, folder: Path, env: Mapping[str, str]) -> bool:
-    """Whether a file is in a folder for the user's files, or right in the home, where no project is."""
+def _is_outside_projects(path: Path, folder: Path, env: Mapping[str, str]) -> bool:
+    """Whether a file is in a folder for the user's files, or right in the home, where no project is.
+
+    `folder` is that of its project, if it has one. A client's folder for projects, and `.mcp.json`, belong to what is
+    around them, wherever that lies.
+    """
     home = env.get("HOME") or env.get("USERPROFILE")
+    homes = {Path(home), _real(Path(home))} if home else set()
+    if any(above.is_relative_to(folder) or above.is_relative_to(_real(folder)) for above in homes):
+        return True
     places = [Path(env[name]) for name in _USERS_FOLDERS if env.get(name)]
+    if folder != path.parent or path.name == ".mcp.json" and path.parent.parent not in homes:
+        return path.parent in places
     if any(path.is_relative_to(place) for place in places):
         return True
-    if not home:
-        return False
-    for above in {Path(home), _real(Path(home))}:
-        if above.is_relative_to(folder) or above.is_relative_to(_real(folder)):
+    for above, each in product(homes, {path, _real(path)}):
+        parts = each.relative_to(above).parts if each.is_relative_to(above) else ()
+        if len(parts) > 1 and (parts[0].startswith(".") or parts[0] in _SYSTEM):
             return True
-        for each in {path, _real(path)}:
-            parts = each.relative_to(above).parts if each.is_relative_to(above) else ()
-            if len(parts) > 1 and (parts[0].startswith(".") or parts[0] in _SYSTEM):
-                return True
     return False
 
 
@@ -179,7 +187,8 @@ def place_of_servers(data: Mapping[str, object], *, is_yaml: bool) -> DataPath:
     if is_yaml:
         return ("extensions",) if _is_goose(data) else ("servers",)
     for place in _HOLDERS if "hub" not in data else ():
-        if isinstance(at(data, place), dict | list):
+        held = at(data, place)
+        if isinstance(held, list) or isinstance(held, dict) and (len(place) == 1 or not _is_server(held)):
             return place
     is_bare = not Settings.model_fields.keys() & data.keys() and any(map(_is_server, data.values()))
     return () if is_bare else ("servers",)
@@ -214,10 +223,33 @@ def sections(data: JsonObject, place: DataPath, report: Findings) -> JsonObject:
         report.written.clear()
         return tree
     if isinstance(servers, list):  # each with its name
+        for name in doubled_names(servers):
+            report.error(("servers", name), "duplicate_key", DOUBLED)
         servers = {str(server.get("name")): _without_name(server) for server in servers if isinstance(server, dict)}
     elif not place:
         servers = {key: value for key, value in data.items() if key != "$schema"}
+    if isinstance(servers, dict):
+        servers = {name: server for name, server in servers.items() if not is_built_in(server)}
     return {**tree, "servers": servers}
+
+
+def doubled_names(servers: list[object]) -> list[str]:
+    """The names that two servers of a list have."""
+    named = Counter(str(server.get("name")) for server in servers if isinstance(server, dict))
+    return [name for name, number in named.items() if number > 1]
+
+
+def is_built_in(server: object) -> bool:
+    """Whether an entry is a part of its client (Goose), not a server."""
+    return isinstance(server, dict) and str(server.get("type")) in _BUILT_IN and not _is_server(server)
+
+
+def is_hub(server: object) -> bool:
+    """Whether an entry starts this hub."""
+    entry = flat(server) if isinstance(server, dict) else {}
+    argv = [entry.get("command", entry.get("cmd")), entry.get("args")]
+    words = [word for part in argv for word in (part if isinstance(part, list) else [part]) if isinstance(word, str)]
+    return any(_PROGRAM.search(word) for word in words[:2]) and "serve" in words[:3]
 
 
 def without_foreign_sections(tree: JsonObject, report: Findings) -> JsonObject:
@@ -238,7 +270,7 @@ def own_keys(section: JsonObject, path: DataPath, known: Collection[str], report
     for key in section:
         if key in known:
             continue
-        about, guess = _OF_OTHERS.get(key), nearest(key, known)
+        about, guess = _OF_OTHERS.get(key) or _advice(key), nearest(key, known)
         if about is None and guess:
             report.slips.append(Finding((*path, key), "unknown_key", f"unknown key {quoted(key)}{guess}"))
         said = f"ignored: {about}" if about else f"ignored: the hub does not have this key{guess}"
@@ -246,26 +278,17 @@ def own_keys(section: JsonObject, path: DataPath, known: Collection[str], report
     return {key: value for key, value in section.items() if key in known}
 
 
+def _advice(key: str) -> str | None:
+    if is_approval(key):
+        return _APPROVES
+    return "set tools.allow or tools.deny" if is_list_of_tools(key) else None
+
+
 def inputs_of(data: JsonObject) -> Iterator[JsonObject]:
     """The entries of `inputs`, which say what VS Code asks for."""
     for place in _INPUTS:
         listed = at(data, place)
         yield from (entry for entry in listed if isinstance(entry, dict)) if isinstance(listed, list) else ()
-
-
-def switched_off(data: Mapping[str, object], servers: Collection[str]) -> dict[str, str]:
-    """Servers that rules beside the list of servers exclude (Gemini CLI and Qwen Code), with the reason.
-
-    A rule that cannot be read excludes all of them: it limits.
-    """
-    rules = data.get("mcp")
-    if "mcpServers" not in data or not isinstance(rules, dict):
-        return {}
-    allowed, excluded = rules.get("allowed"), rules.get("excluded")
-    if any(rule is not None and not isinstance(rule, list) for rule in (allowed, excluded)):
-        return dict.fromkeys(servers, "mcp.allowed or mcp.excluded cannot be read")
-    off = {name: "it is not among mcp.allowed there" for name in servers if allowed and name not in allowed}
-    return off | {name: "it is excluded there" for name in servers if name in (excluded or ())}
 
 
 def at(data: object, place: DataPath) -> object:

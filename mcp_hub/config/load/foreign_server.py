@@ -1,27 +1,26 @@
 """One server as other clients write it, in the keys of ours. Pure; keys that fit nowhere stay as they are.
 
 Only `command`, `url`, `args` and `env` decide whether there is a server. What cannot be read elsewhere is left out with
-a note; of a key that limits the server (its tools, a sandbox, whether it is on) the server is disabled, never wider.
+a note. `foreign_limits` has the keys that limit the server.
 """
 
 import re
 import shlex
 from base64 import b64encode
-from collections.abc import Callable
 from typing import Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from mcp_hub.config.load.foreign_limits import Note, limited, plain_key
 from mcp_hub.config.load.interpolate import is_variable_name
 from mcp_hub.config.quantities import LONGEST, as_flag, parse_duration
 from mcp_hub.config.schema.remote import TRANSPORTS, is_transport_header
 from mcp_hub.types import JsonObject
 
-Note = Callable[[str, str], None]
-"""Called with a key of the server, and why it is not used, or not as it is written."""
-
 _SAME: Final = {
     "serverUrl": "url",
-    "httpUrl": "url",
+    "serverURL": "url",
+    "baseUrl": "url",
+    "endpoint": "url",
     "uri": "url",
     "cmd": "command",
     "environment": "env",
@@ -33,12 +32,6 @@ _SAME: Final = {
 }
 """Keys with the one of ours that means the same."""
 SOURCES: Final = ("command", "cmd", "url", "uri", "serverUrl", "httpUrl")
-LISTS: Final = {
-    **dict.fromkeys(("disabledTools", "disabled_tools", "excludeTools", "excludedTools", "disallowedTools"), "deny"),
-    **dict.fromkeys(("enabledTools", "enabled_tools", "includeTools", "allowedTools", "allowed_tools"), "allow"),
-    "available_tools": "allow",
-}
-"""Lists of tool names in other clients' files, and the key of `tools` that each stands for."""
 _TYPES: Final = {
     **{re.sub(r"[-_]", "", name.lower()): kind for name, kind in TRANSPORTS.items()},
     **dict.fromkeys(("streaminghttp", "httpstream", "streamable", "httpstreamable"), "http"),
@@ -47,15 +40,16 @@ _MILLISECONDS: Final = frozenset("claude-code copilot continue gemini kiro libre
 _SECONDS: Final = frozenset("cline codex goose kilo roo vibe".split())
 """Clients by the unit of their `timeout`. In files of others, 1000 and more are milliseconds: no client waits hours."""
 _LEAST_MILLISECONDS: Final = 1000
-_TIMES: Final = {
-    "timeout": ("timeout", ""),
-    "tool_timeout_sec": ("timeout", "s"),
-    "startup_timeout_sec": ("start_timeout", "s"),
-    "startup_timeout_ms": ("start_timeout", "ms"),
-    "initTimeout": ("start_timeout", "ms"),
-    "connectionTimeout": ("start_timeout", "ms"),
-}
-"""Keys of times: the one of ours, and the unit; empty for that of the client."""
+_RUNNERS: Final = frozenset("npx npm node bunx bun deno uvx uv pipx python python3 docker podman".split())
+"""Programs that people write with their arguments into `command`."""
+_TIME: Final = re.compile(
+    r"(?:(?P<start>start|startup|init|initialization|initialize|connect|connection|handshake)|tool|call|toolcall|request)?"
+    r"timeout(?:in)?(?P<unit>ms|millis|milliseconds|s|sec|secs|seconds)?"
+)
+"""Keys of times, without the characters by which clients differ."""
+_OWN_TIMES: Final = frozenset(("timeout", "request_timeout", "start_timeout"))
+_PARTS_OF_TIMES: Final = {"startup": "start_timeout", "execution": "timeout", "catalog": "request_timeout"}
+"""Members of `timeout` of OpenCode."""
 _OAUTH: Final = {
     "clientId": "client_id",
     "CLIENT_ID": "client_id",
@@ -65,12 +59,13 @@ _OAUTH: Final = {
     "scope": "scopes",
 }
 _OAUTH_OURS: Final = frozenset(("client_id", "client_secret", "redirect_port", "scopes", "issuer", "grant"))
-_UNREADABLE: Final = "cannot be read. It limits the server, so the server is disabled"
 
 
 def translated(server: JsonObject, client: str, note: Note) -> JsonObject:
     """The `flat` server in our keys, with its texts as they are. `client` is its name in the table of clients."""
     entry = {key: value for key, value in server.items() if value is not None}
+    if entry.get("httpUrl"):  # Gemini CLI prefers it to `url`, which is for the older transport
+        entry["url"] = entry.pop("httpUrl")
     for theirs, ours in _SAME.items():
         if theirs in entry and not entry.get(ours):
             entry[ours] = entry.pop(theirs)
@@ -82,9 +77,7 @@ def translated(server: JsonObject, client: str, note: Note) -> JsonObject:
     _times(entry, client, note)
     _login(entry, note)
     _refer(entry)
-    _filter(entry, client, note)
-    _switch(entry, note)
-    return entry
+    return limited(entry, client, note)
 
 
 def is_name(value: object) -> bool:
@@ -111,6 +104,8 @@ def _arguments(entry: JsonObject) -> None:
         args = _words(args)
     if isinstance(command := entry.get("command"), list) and command:
         entry["command"], args = command[0], [*command[1:], *(args if isinstance(args, list) else ())]
+    elif isinstance(command, str) and not args and command.partition(" ")[0] in _RUNNERS:
+        entry["command"], *args = _words(command)  # no program has such a name with a blank
     if isinstance(args, list):
         entry["args"] = [_text(arg) for arg in args if arg is not None]
 
@@ -200,25 +195,32 @@ def _pair(name: str, value: object, key: str, note: Note) -> str | None:
 
 def _times(entry: JsonObject, client: str, note: Note) -> None:
     times: JsonObject = {}
-    for key, (ours, unit) in _TIMES.items():
-        if key not in entry:
+    if isinstance(parts := entry.get("timeout"), dict) and parts.keys() <= _PARTS_OF_TIMES.keys():
+        del entry["timeout"]
+        times = {_PARTS_OF_TIMES[key]: _duration(value, _unit(value, client)) for key, value in parts.items()}
+    for key in [*entry]:
+        named = _TIME.fullmatch(plain_key(key))
+        if named is None or key in _OWN_TIMES - {"timeout"}:
             continue
         value = entry.pop(key)
-        if (duration := _duration(value, unit or _unit(value, client))) is None:
+        unit = named["unit"] or ("ms" if named["start"] in ("init", "connection") else "")
+        if (duration := _duration(value, unit[:1].replace("m", "ms") or _unit(value, client))) is None:
             note(key, "ignored: expected a time that is longer than 0")
         else:
-            times.setdefault(ours, duration)
+            times.setdefault("start_timeout" if named["start"] else "timeout", duration)
             if not unit and client not in _SECONDS | _MILLISECONDS and _unit(value, client) == "ms":
                 note(key, "is taken for milliseconds")
     for ours, duration in times.items():
-        entry.setdefault(ours, duration)
+        if duration is not None:
+            entry.setdefault(ours, duration)
 
 
 def _unit(value: object, client: str) -> str:
     if client in _MILLISECONDS:
         return "ms"
-    is_large = isinstance(value, int | float) and value >= _LEAST_MILLISECONDS
-    return "ms" if is_large and client not in _SECONDS else "s"
+    text = str(value)
+    number = value if isinstance(value, int | float) else int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0
+    return "ms" if number >= _LEAST_MILLISECONDS and client not in _SECONDS else "s"
 
 
 def _duration(value: object, unit: str) -> str | None:
@@ -240,6 +242,7 @@ def _login(entry: JsonObject, note: Note) -> None:
         entry["bearer"] = re.sub(r"(?i)^\s*bearer\s+", "", bearer).strip()
         if not entry["bearer"]:
             del entry["bearer"]
+    _take_key(entry)
     if entry.get("auth") == "oauth" or isinstance(entry.get("auth"), dict) and "oauth" not in entry:
         auth = entry.pop("auth")
         entry.setdefault("oauth", {} if auth == "oauth" else auth)
@@ -252,6 +255,21 @@ def _login(entry: JsonObject, note: Note) -> None:
             return
         oauth = {}
     entry["oauth"] = _oauth({key: value for key, value in oauth.items() if value is not None}, note)
+
+
+def _take_key(entry: JsonObject) -> None:
+    """The `apiKey` of LibreChat becomes a header."""
+    theirs = entry.get("apiKey")
+    key = theirs.get("key") if isinstance(theirs, dict) else None
+    if not isinstance(theirs, dict) or not isinstance(key, str) or "url" not in entry:
+        return
+    del entry["apiKey"]
+    kind = theirs.get("authorization_type")
+    own = theirs.get("custom_header") if kind == "custom" else None
+    header = (
+        {own: key} if isinstance(own, str) else {"Authorization": f"{'Basic' if kind == 'basic' else 'Bearer'} {key}"}
+    )
+    entry["headers"] = {**header, **_mapping(entry.get("headers"))}
 
 
 def _oauth(theirs: JsonObject, note: Note) -> JsonObject:
@@ -276,84 +294,13 @@ def _refer(entry: JsonObject) -> None:
         entry["headers"] = {**_mapping(entry.get("headers")), **{key: f"${{{name}}}" for key, name in names.items()}}
         del entry["env_http_headers"]
     if isinstance(passed := entry.get("env_vars"), list):
-        listed = [item.get("name") if isinstance(item, dict) else item for item in passed]
+        here = [item for item in passed if not isinstance(item, dict) or item.get("source", "local") == "local"]
+        listed = [item.get("name") if isinstance(item, dict) else item for item in here]
         if names := [name for name in listed if is_name(name) and name not in _mapping(entry.get("env"))]:
             entry["pass_env"] = names
         del entry["env_vars"]
     if isinstance(keys := entry.get("env_keys"), list):  # Goose has their values in its own keyring
         entry["env"] = {**{key: f"${{{key}}}" for key in keys if is_name(key)}, **_mapping(entry.get("env"))}
-
-
-def _filter(entry: JsonObject, client: str, note: Note) -> None:
-    """Lists and tables of tools become filters."""
-    for key in ("tools", "prompts", "resources"):
-        if key in entry:
-            _limit(entry, key, _filters(entry.pop(key), client), note)
-    if client == "goose" and entry.get("available_tools") == []:  # all of them
-        del entry["available_tools"]
-    for key, target in LISTS.items():
-        if key in entry:
-            names, tools = entry.pop(key), entry.pop("tools", {})
-            _limit(entry, "tools", _filtered(tools, target, names), note, key)
-
-
-def _limit(entry: JsonObject, key: str, filters: JsonObject | None, note: Note, written: str = "") -> None:
-    """Sets filters; if there are none, because they cannot be read, the server is disabled."""
-    if filters is None:
-        entry["enabled"] = False
-        note(written or key, f"{_UNREADABLE}. Set {key}.allow or {key}.deny")
-    elif filters:
-        entry[key] = filters
-
-
-def _filters(value: object, client: str) -> JsonObject | None:
-    """`tools` of another client as filters; None if it cannot be read."""
-    if value is True or value == "*":
-        return {}
-    if value is False:
-        return {"deny": ["*"]}
-    if isinstance(value, list):  # `["*"]` is all, `[]` none
-        return ({"allow": value} if value else {"deny": ["*"]}) if _are_names(value) else None
-    if not isinstance(value, dict):
-        return None
-    if value and all(isinstance(item, bool) for item in value.values()):
-        return {"deny": denied} if (denied := [name for name, is_on in value.items() if not is_on]) else {}
-    if client == "codex" and all(isinstance(item, dict) for item in value.values()):
-        flags = {name: as_flag(item.get("enabled", True)) for name, item in value.items()}
-        return {"deny": denied} if (denied := [name for name, is_on in flags.items() if not is_on]) else {}
-    renamed: JsonObject = {{"include": "allow", "exclude": "deny"}.get(key) or key: value[key] for key in value}
-    return renamed if renamed.keys() <= {"allow", "deny"} and len(renamed) == len(value) else None
-
-
-def _are_names(names: list[object]) -> bool:
-    return all(isinstance(name, str) and name for name in names)
-
-
-def _filtered(tools: object, target: str, names: object) -> JsonObject | None:
-    """`tools` with these names denied, or allowed if nothing else is; None if they cannot be put there."""
-    if not (isinstance(names, list) and _are_names(names) and isinstance(tools, dict)):
-        return None
-    there = tools.get(target)
-    if there is not None and (target == "allow" or not isinstance(there, list)):
-        return None  # a second allow list would let more through
-    return {**tools, target: [*(there or []), *names]}
-
-
-def _switch(entry: JsonObject, note: Note) -> None:
-    """Whether the server is on: off if one of the keys says so, or cannot be read."""
-    is_on = True
-    for key, off in (("enabled", False), ("disabled", True)):
-        if key in entry:
-            flag = as_flag(entry.pop(key))
-            is_on = is_on and flag is not None and flag is not off
-            if flag is None:
-                note(key, f"{_UNREADABLE}. Expected true or false")
-    sandbox, is_boxed = entry.pop("sandbox", None), entry.pop("sandboxEnabled", None)
-    if as_flag(is_boxed) is not False and (is_boxed is not None or sandbox):
-        is_on = False
-        note("sandboxEnabled" if sandbox is None else "sandbox", "the hub has no sandbox, so the server is disabled")
-    if not is_on:
-        entry["enabled"] = False
 
 
 def _mapping(value: object) -> JsonObject:

@@ -8,17 +8,17 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from mcp_hub.config.findings import DataPath, Findings
+from mcp_hub.config.findings import DataPath, Finding, Findings
 from mcp_hub.config.load.check import READ_AS_OTHERS_WRITE, STAND_IN, refused_keys
-from mcp_hub.config.load.env_file import variables_of
 from mcp_hub.config.load.foreign import (
     ForeignFile,
     inputs_of,
+    is_hub,
     origin_of,
     own_keys,
-    switched_off,
     without_foreign_sections,
 )
+from mcp_hub.config.load.foreign_limits import narrowed, switched_off
 from mcp_hub.config.load.foreign_server import flat, translated
 from mcp_hub.config.load.interpolate import (
     Interpolation,
@@ -32,6 +32,7 @@ from mcp_hub.config.load.interpolate import (
 )
 from mcp_hub.config.load.notations import Notation
 from mcp_hub.config.load.public import is_taken_for_secret
+from mcp_hub.config.load.texts import variables_of
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.types import JsonObject
 
@@ -81,15 +82,18 @@ class Translator(msgspec.Struct, frozen=True):
     def servers(self, servers: JsonObject) -> JsonObject:
         """The servers by name, as they would be written in our file."""
         done: JsonObject = {}
-        for name, server in servers.items():
+        for name, server in narrowed(self.data, servers, self.origin.client).items():
             path: DataPath = ("servers", name)
             if not isinstance(server, dict):
                 self.report.error(path, "wrong_type", "expected a mapping (key: value)")
                 continue
+            before = len(self.report.errors)
             try:
-                done[name] = self._server(name, server, path)
+                entry = self._server(name, server, path)
             except Unresolved as problem:
                 self.report.error(path, problem.code, str(problem))
+            if len(self.report.errors) == before:
+                done[name] = entry
         return done
 
     def _server(self, name: str, server: JsonObject, path: DataPath) -> JsonObject:
@@ -119,7 +123,7 @@ class Translator(msgspec.Struct, frozen=True):
             env=self.env,
             names=_names(self.origin, self.env),
             variables=variables if isinstance(variables, dict) else {},
-            files=None if self.is_confined and self.origin.project is not None else self.origin.file.parent,
+            files=None if self.is_confined and not self.origin.is_users else self.origin.file.parent,
             ask=lambda wanted: self.places.ask(self._inputs().get(wanted, Input(wanted))),
             keep=partial(self.places.keep, name),
             note=partial(self._note, path, "invalid_placeholder"),
@@ -128,11 +132,10 @@ class Translator(msgspec.Struct, frozen=True):
     def _inputs(self) -> dict[str, Input]:
         inputs: dict[str, Input] = {}
         for entry in inputs_of(self.data):
-            try:
-                item = msgspec.convert(entry, Input)
-            except msgspec.ValidationError:
-                continue  # without an id
-            inputs[item.id] = item
+            id_, default, text = entry.get("id"), entry.get("default"), entry.get("description")
+            if isinstance(id_, str):
+                known = str(default) if isinstance(default, str | int | float) else None
+                inputs[id_] = Input(id_, text if isinstance(text, str) else "", known, entry.get("password") is True)
         return inputs
 
     def _place(self, entry: JsonObject) -> None:
@@ -154,14 +157,12 @@ class Translator(msgspec.Struct, frozen=True):
         try:
             place = resolve(text, self.env, base).text
             if self.is_confined and not self._is_inside(base / expand_home(place, self.env)):
-                said = f"a file of a project has no files outside of {self.origin.project}: set the variables"
-                raise Unresolved("file_unreadable", said)
+                said = f"a file of a project has no files outside of {base}: set the variables (left out)"
+                self.report.warn((*path, "envFile"), "file_unreadable", said)
+                return
             variables, warnings = variables_of(place, self.env, base)
         except Unresolved as problem:
-            if not self.is_confined:
-                self.report.error((*path, "envFile"), problem.code, str(problem))
-            else:
-                self.report.warn((*path, "envFile"), problem.code, f"{problem} (left out)")
+            self.report.error((*path, "envFile"), problem.code, str(problem))
             return
         for code, said in warnings:
             self.report.warn((*path, "envFile"), code, said)
@@ -171,11 +172,11 @@ class Translator(msgspec.Struct, frozen=True):
             entry["env"] = {**values, **present}
 
     def _is_inside(self, file: Path) -> bool:
-        """Whether the file behind all links is in the project; any is, if there is no project."""
-        if self.origin.project is None:
+        """Whether the file behind all links is in the project; any is for the user's own file."""
+        if self.origin.is_users:
             return True
         try:
-            return file.resolve().is_relative_to(self.origin.project.resolve())
+            return file.resolve().is_relative_to(self.origin.base.resolve())
         except (OSError, ValueError, RuntimeError):
             return False
 
@@ -221,8 +222,13 @@ def _is_lookup(reference: str) -> bool:
 
 def _names(origin: ForeignFile, env: Mapping[str, str]) -> dict[str, str]:
     """The values of other clients' own `${…}`: folders."""
-    names = {"pathSeparator": os.sep, "/": os.sep, "CLAUDE_PLUGIN_ROOT": str(origin.file.parent)}
+    folder = str(origin.file.parent)
+    names = {"pathSeparator": os.sep, "/": os.sep, "CLAUDE_PLUGIN_ROOT": folder}
+    if origin.file.name == "gemini-extension.json":
+        names["extensionPath"] = folder
     if origin.project is not None:
+        if origin.client.startswith("vscode"):
+            names |= dict.fromkeys(("cwd", "localWorkspaceFolder"), str(origin.project))
         names |= dict.fromkeys(("workspaceFolder", "workspaceRoot", "CLAUDE_PROJECT_DIR"), str(origin.project))
         names["workspaceFolderBasename"] = origin.project.name
     if home := env.get("HOME") or env.get("USERPROFILE"):
@@ -252,14 +258,15 @@ def in_our_form(
     origin = origin_of(file, data, interpolation.env)
     translator = Translator(origin, data, interpolation.env, places, report, is_confined=not is_named)
     done = translator.servers({name: server for name, server in servers.items() if is_whole(name, report)})
-    for name, reason in switched_off(data, done).items():
+    off = {name: "it is this hub" for name in done if is_hub(servers[name])} | switched_off(data, done)
+    for name, reason in off.items():
         done[name]["enabled"] = False
         report.warn(("servers", name), "ignored_key", f"{reason}, so the server is disabled")
-    sources = {name: (*sources_of(entry), *_file_of_variables(servers[name])) for name, entry in done.items()}
+    sources = {name: (*sources_of(done.get(name)), *_file_of_variables(server)) for name, server in servers.items()}
     for name, taken in sources.items() if not is_named else ():
         if taken:
             said = f"nobody has named this file, so the server does not get {', '.join(taken)}. Name it by --config"
-            report.error(("servers", name), "file_not_named", said)
+            report.errors.insert(0, Finding(("servers", name), "file_not_named", said))
     return {**tree, "servers": {name: done.get(name, STAND_IN) for name in servers}}, sources
 
 
@@ -295,8 +302,8 @@ def sources_of(entry: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _file_of_variables(server: JsonObject) -> tuple[str, ...]:
-    file = server.get("envFile")
+def _file_of_variables(server: object) -> tuple[str, ...]:
+    file = server.get("envFile") if isinstance(server, dict) else None
     return (f"file {file}",) if isinstance(file, str) else ()
 
 

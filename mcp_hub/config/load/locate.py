@@ -7,7 +7,6 @@ tables only.
 
 import json
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -17,6 +16,7 @@ import msgspec
 import yaml
 
 from mcp_hub.config.findings import DataPath, Finding, on_one_line
+from mcp_hub.config.load.toml_data import TomlError, toml_data
 from mcp_hub.errors import ConfigError, ConfigFinding
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -26,9 +26,6 @@ _LONGEST_NUMBER = 400  # 1:1:1:… is a number of base 60, which takes minutes t
 _MOST_MERGES = 200  # as above; also bounds a chain of them, which is followed recursively
 _SUFFIXES = {"json": True, "jsonc": True, "json5": True, "yaml": False, "yml": False}
 _TAG = "tag:yaml.org,2002:"
-_TABLE = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]")
-_TABLE_KEY = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([\w-]+))\s*(?:\.|$)""")
-_TOML_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _JSON_TOKEN = re.compile(r'("(?:[^"\\]++|\\.)*+"?)|//[^\n]*|/\*.*?(?:\*/|\Z)|\t', re.DOTALL)
 """Each character is looked at once: a string or a comment without an end is the rest of the text."""
 _LAST_COMMA = re.compile(r'("(?:[^"\\]++|\\.)*+"?)|,(?=\s*[}\]])', re.DOTALL)
@@ -182,21 +179,16 @@ def _place_of(error: ValueError) -> tuple[int | None, int | None]:
 
 def _read_toml(text: str, name: str) -> LocatedData:
     try:
-        data = tomllib.loads(text)
+        data, lines, findings = toml_data(text)
     except (ValueError, RecursionError) as error:
         if finding := long_number(error, text, "invalid_toml", name):
             raise ConfigError(finding) from None
-        place = _TOML_PLACE.search(str(error))
-        said = f"not valid TOML: {on_one_line(_TOML_PLACE.sub('', str(error)))}. Correct the line."
-        at = (int(place[1]), int(place[2])) if place and place[1] else (None, None)
-        raise ConfigError(ConfigFinding("invalid_toml", said, name, *at)) from None
+        place = (error.line, error.column) if isinstance(error, TomlError) else (None, None)
+        said = f"not valid TOML: {on_one_line(str(error))}. Correct the line."
+        raise ConfigError(ConfigFinding("invalid_toml", said, name, *place)) from None
     if is_deep(data):
         raise ConfigError(ConfigFinding("too_deep", f"nested deeper than {_DEEPEST} levels. Make it flatter.", name))
-    lines: dict[DataPath, int] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if table := _TABLE.match(line):
-            lines[tuple("".join(key) for key in _TABLE_KEY.findall(table[1]))] = number
-    return LocatedData(data, lines, is_yaml=False)
+    return LocatedData(data, lines, findings, is_yaml=False)
 
 
 def _json_of(text: str) -> object:

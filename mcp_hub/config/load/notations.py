@@ -36,6 +36,14 @@ _EXPANDS_NAMES: Final = frozenset("amp claude-code copilot factory gemini librec
 _WORKSPACE: Final = frozenset(("workspaceFolder", "workspaceRoot", "workspaceFolderBasename", "CLAUDE_PROJECT_DIR"))
 _LOOKUPS: Final = ("file:", "keyring:")
 _ASKED_OF_EDITOR: Final = ("command:", "config:", "workspaceFolder:")
+_OF_EDITOR: Final = re.compile(
+    r"(relative)?[fF]ile([A-Z]\w*)?|relativeFileDirname|cwd|execPath|lineNumber|columnNumber|selectedText"
+    r"|defaultBuildTask|container\w+|localWorkspaceFolder\w*"
+)
+"""Names that VS Code and Dev Containers give what is open in them."""
+_EDITORS: Final = frozenset(("vscode", "vscode-insiders"))
+_READS_FILES: Final = frozenset(("devin",))
+"""Clients that fill in `${file:path}`."""
 _SHELLS: Final = frozenset("sh bash dash zsh ksh ash fish pwsh powershell".split())
 _SCRIPT: Final = re.compile(r"-[A-Za-z]*c|-Command", re.IGNORECASE)
 _NAMES: Final = re.compile(r"\$\{?([A-Za-z_]\w*)")
@@ -145,14 +153,18 @@ class Notation(msgspec.Struct, frozen=True):
         name = inside.partition(":-")[0]
         if inside in self.names or name in self.names:
             return [self.names[name if name in self.names else inside]]
-        if name in _WORKSPACE and inside == name and name != "CLAUDE_PROJECT_DIR":
+        if name in _WORKSPACE and inside == name and not (name == "CLAUDE_PROJECT_DIR" and name in self.env):
             raise Unresolved("workspace_unknown", _NO_WORKSPACE.format(name))
         if inside.startswith("input:"):
             return split_text(self.ask(inside.removeprefix("input:")))
-        if inside.startswith(_LOOKUPS):  # no other client looks anything up by these
+        if inside.startswith("file:") and self.client in _READS_FILES:
+            return self._file(written, inside.removeprefix("file:"))
+        if inside.startswith(_LOOKUPS):  # other clients look nothing up by these
             return [written]
-        if inside.startswith(_ASKED_OF_EDITOR):
+        if inside.startswith(_ASKED_OF_EDITOR) or self.client in _EDITORS and _OF_EDITOR.fullmatch(inside):
             raise Unresolved("workspace_unknown", f"only the client has a value for {written}. Write the value")
+        if inside.startswith("localEnv:"):  # of Dev Containers, where a default stands behind another colon
+            inside = re.sub(r"^localEnv:([^:]*):", r"env:\1:-", inside).replace("localEnv:", "env:", 1)
         plain = inside.removeprefix("env:")
         if not is_variable_name(plain.partition(":-")[0]):
             self.note(key, f"{written} stays text: it names no variable")
@@ -175,7 +187,7 @@ class Notation(msgspec.Struct, frozen=True):
 
     def _file(self, written: str, text: str) -> list[Part]:
         if self.files is None:
-            self.note("", "{file:…} stays text: a file of a project reads no files of yours. Set the value yourself")
+            self.note("", f"{written} stays text: a file of a project reads no files of yours. Set the value yourself")
             return [written]
         return [Reference(f"file:{text if text.startswith('~') else self.files / text}")]
 

@@ -1,15 +1,27 @@
-"""Text files that people and documents name, read with bounds; every fault is a `ConfigError` with its line."""
+"""Text files that people and documents name, read with bounds; every fault is a `ConfigError` with its line.
 
+Files of variables (`envFile`) have `NAME=value` lines, with `export`, quotes and comments as shells have them.
+"""
+
+import re
+from collections.abc import Mapping
 from os import stat_result
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from mcp_hub.config.load.interpolate import expand_home, read_text
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import FileTooLarge, read_file
 
 BYTE_ORDER_MARK: Final = "\ufeff"
 NOT_UTF8: Final = "the text is not UTF-8. Save the file as UTF-8."
 UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+_NAME: Final = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=[ \t]*")
+_SINGLE: Final = re.compile(r"'([^']*)'|`([^`]*)`")
+_DOUBLE: Final = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_END: Final = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
+_BLANK: Final = re.compile(r"[ \t]*(?:#[^\n]*)?")
+_ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 class TextFile(NamedTuple):
@@ -55,3 +67,58 @@ def decoded(content: bytes, name: str) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(ConfigFinding("invalid_text", NOT_UTF8, name, line)) from None
+
+
+def variables_of(text: str, env: Mapping[str, str], base: Path) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+    """The variables in the file at `text`, and warnings about it, each with its code.
+
+    A value in quotes may have several lines. The file is UTF-8, UTF-16 with a byte order mark, or else Latin-1. Lines
+    that set no variable are skipped, with a warning. Raises `Unresolved`; no message has a value.
+    """
+    read = read_text(text, env, base, decode=_decoded)
+    path = base / expand_home(text, env)
+    warnings = [("secret_readable", warning) for warning in read.warnings]
+    variables, skipped = _parsed(re.sub(r"\r\n?", "\n", read.text))
+    if skipped:
+        places = ", ".join(map(str, skipped[:5])) + (", …" if len(skipped) > 5 else "")
+        warnings.append(("line_skipped", f"{path}:{places}: expected NAME=value, so the line is skipped"))
+    return variables, tuple(warnings)
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return text_of(content)
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def _parsed(text: str) -> tuple[dict[str, str], list[int]]:
+    """The variables, and the numbers of the lines that set none."""
+    variables: dict[str, str] = {}
+    skipped: list[int] = []
+    at, line = 0, 1
+    while at < len(text):
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        if (name := _NAME.match(text, at, end)) is not None:
+            variables[name[1]], end = _value(text, name.end(), end)
+        elif not _BLANK.fullmatch(text, at, end):
+            skipped.append(line)
+        line += text.count("\n", at, end) + 1
+        at = end + 1
+    return variables, skipped
+
+
+def _value(text: str, start: int, end: int) -> tuple[str, int]:
+    """The value that begins at `start`, and the end of its last line; `end` is that of its first."""
+    for pattern in (_SINGLE, _DOUBLE):
+        quoted = pattern.match(text, start)
+        after = None if quoted is None else _END.match(text, quoted.end())
+        if quoted is not None and after is not None:
+            inside = quoted[1] if quoted.lastindex in (None, 1) else quoted[2]
+            if pattern is _DOUBLE:
+                inside = re.sub(r"(?s)\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), inside)
+            last = text.find("\n", quoted.end())
+            return inside, len(text) if last < 0 else last
+    plain = text[start:end].rstrip()
+    return "" if plain.startswith("#") else re.split(r"\s+#", plain, maxsplit=1)[0], end

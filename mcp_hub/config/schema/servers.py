@@ -15,7 +15,6 @@ from mcp_hub.config.schema.scalars import (
     ExportedName,
     HintRule,
     IdleStop,
-    Line,
     Lines,
     Orphan,
     PositiveDuration,
@@ -70,7 +69,7 @@ class ServerSettings(Section):
     url: Text | None = Field(default=None, repr=False)
     local: Reference | None = None
     skills: TextLine | None = None
-    args: list[Line] = Field(default=[], repr=False)
+    args: list[Lines] = Field(default=[], repr=False)
     env: dict[VariableName, Lines] = Field(default={}, repr=False)
     pass_env: list[VariableName] = []
     cwd: TextLine | None = None

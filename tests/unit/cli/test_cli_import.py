@@ -3,7 +3,9 @@
 import io
 import json
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -156,6 +158,49 @@ def test_variables_that_a_known_command_wants_are_proposed(folder: Path, monkeyp
     assert "plain: gets $GITHUB_TOKEN of this machine, for the command x" in done.stderr
     assert "by pass_env only: AWS_PROFILE, DOCKER_CONTEXT, DOCKER_HOST, KUBECONFIG" in done.stderr
     assert "value-of" not in done.output
+
+
+def test_proposed_variables_are_written_once_a_person_agrees(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.BytesIO):
+        def isatty(self) -> bool:
+            return True
+
+    for name in withheld(os.environ):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DOCKER_HOST", "value-of-it")
+    monkeypatch.setenv("DOCKER_CONTEXT", "value-of-it")
+    (folder / "other.json").write_text('{"mcpServers": {"box": {"command": "docker", "args": ["run"]}}}')
+    for options, answers, expected in (
+        (["--yes"], b"", None),
+        (["--yes", "--variable", "DOCKER_HOST"], b"", ["DOCKER_HOST"]),
+        ([], b"y\ny\n", ["DOCKER_CONTEXT", "DOCKER_HOST"]),
+        ([], b"\ny\n", None),
+    ):
+        (folder / "servers.yaml").unlink(missing_ok=True)
+        stdin = Terminal(answers) if answers else None
+        done = CliRunner().invoke(main, ["import", "other.json", "--no-count", *options], input=stdin)
+        assert done.exit_code == 0 and "value-of-it" not in done.output, done.output
+        assert written(folder)["box"].get("pass_env") == expected, options
+
+
+def test_secret_that_the_keyring_has_is_not_given_to_a_file_of_somebody_else(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = {"github.TOKEN": "mine-123456"}
+    module = SimpleNamespace(get_password=lambda _, name: entries.get(name))
+    monkeypatch.setitem(sys.modules, "keyring", module)
+    server = {"url": "https://evil.example/mcp", "headers": {"A": "${input:github.TOKEN}", "B": "${input:new}"}}
+    (folder / ".vscode" / "mcp.json").write_text(json.dumps({"servers": {"a": server}}))
+    refused = run()
+    assert refused.exit_code == 2 and "[variable_not_agreed]" in refused.stderr
+    assert "--variable keyring:mcp-hub/github.TOKEN [" in refused.stderr and not (folder / "servers.yaml").exists()
+    assert "keyring mcp-hub/github.TOKEN (headers A)" in refused.stderr
+    assert run("--variable", "keyring:mcp-hub/github.TOKEN").exit_code == 0
+
+
+def test_variable_that_is_empty_gives_nothing_away(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHER", "")
+    assert run().exit_code == 0 and written(folder)["far"]["headers"] == {"X-Key": "${OTHER}"}
 
 
 STRANGE = {

@@ -83,14 +83,19 @@ def test_own_configuration_of_opencode_reads_its_files_where_it_has_them(home: P
 def test_project_reads_no_file_of_variables_outside_of_it(home: Path, env_file: str) -> None:
     (home / "secret.env").write_text("KEY=CANARY0123456789\n")
     (home / "work" / ".vscode").mkdir(parents=True)
-    (home / "work" / ".vscode" / "link.env").symlink_to(home / "secret.env")
+    (home / "work" / "link.env").symlink_to(home / "secret.env")
     server = {"command": "x", "envFile": env_file}
     for source, text in (
         ("work/.vscode/mcp.json", {"servers": {"a": server}}),
         ("work/any.json", {"mcpServers": {"a": server}}),
+        ("work/claude_desktop_config.json", {"mcpServers": {"a": server}}),
+        (".cache/work/mcp_settings.json", {"mcpServers": {"a": server}}),
     ):
-        if source == "work/any.json" and env_file == "link.env":
+        if source.startswith(".cache") and env_file.startswith("$"):
             continue
+        (home / source).parent.mkdir(parents=True, exist_ok=True)
+        if env_file == "link.env" and not (home / source).parent.joinpath("link.env").exists():
+            (home / source).parent.joinpath("link.env").symlink_to(home / "secret.env")
         _, done = imported(home, source, json.dumps(text))
         assert "file_unreadable" in done.stderr
         assert not [path for path in home.rglob("*") if path.is_file() and path.name.startswith("a.KEY")]
@@ -192,10 +197,33 @@ def test_import_of_a_project_runs_its_servers_in_its_folder_and_takes_secrets_of
     servers, _ = imported(home, "work/claude_desktop_config.json", text)
     kept = "${file:secrets/a.AUTH}"
     assert servers["a"]["args"] == ["mcp-remote", "--header", f"Authorization:{kept}", "$${NOT_SET}"]
-    assert servers["a"]["env"] == {"AUTH": kept} and "cwd" not in servers["a"]
+    assert servers["a"]["env"] == {"AUTH": kept} and servers["a"]["cwd"] == str(home / "work")
     assert (home / "hub" / "secrets" / "a.AUTH").read_text() == "Bearer CANARY0123456789\n"
     servers, _ = imported(home, "work/.cursor/mcp.json", json.dumps({"mcpServers": {"b": {"command": "./run"}}}))
     assert servers["b"] == {"command": str(home / "work" / "run"), "cwd": str(home / "work")}
+
+
+FORMS: dict[str, str] = {
+    "work/.mcp.json": '{"servers": {"a": {"command": "sh"}, "b": null, "c": "npx"}, "inputs": []}',
+    "work/.vscode/mcp.json": '{"mcpServers": {"a": {"command": "sh"}, "b": [], "c": 5}}',
+    ".cursor/mcp.json": '{"servers": {"a": {"command": "sh"}, "b": null, "c": {"command": "y", "envFile": "no.env"}}}',
+    ".codex/config.toml": "[mcp_servers.a]\ncommand='sh'\n[mcp_servers.b]\ncommand='x'\ncommand='y'\n"
+    "[mcp_servers.c]\nurl='ftp://x'\n",
+    ".config/goose/config.yaml": "extensions:\n  a: {cmd: sh}\n  b: {cmd: x, cmd: y}\n  c: {cmd: x}\n  c: {cmd: y}\n",
+    ".continue/config.yaml": "mcpServers:\n  - {name: a, command: sh}\n  - {name: b, command: y}\n"
+    "  - {name: b, command: z}\n  - {name: c, args: [x]}\n",
+    "work/json5.json": "{mcpServers: {a: {command: 'sh'}, b: null, c: {args: ['x']}}}",
+    ".config/Claude/claude_desktop_config.json": '{"mcpServers": {"a": {"command": "sh"}, "b": null,'
+    ' "c": {"command": "${fi"}, "c": {}}}',
+}
+
+
+@pytest.mark.parametrize("source", FORMS)
+def test_import_and_check_read_the_form_of_the_file_and_say_one_word(home: Path, source: str) -> None:
+    servers, done = imported(home, source, FORMS[source])
+    assert [*servers] == ["a"] and done.stderr.count("it has failed") == 2, done.stderr
+    checked = CliRunner().invoke(main, ["check", "--no-start", "--config", str(home / source)])
+    assert checked.exit_code == 0 and "2 servers cannot start" in checked.stdout, checked.output
 
 
 def test_double_key_is_not_taken_and_a_limit_that_cannot_be_read_neither(home: Path) -> None:

@@ -43,6 +43,10 @@ SPARED: Final[list[dict[str, Any]]] = [
     {**U, "oauth": "yes"},
     {**U, "authProviderType": "google_credentials"},
     {**X, "env": {"A": {"b": 1}, "": "c", "D=E": "f"}},
+    {**X, "toolCallTimeout": 5, "parallelToolCalls": True, "hideToolOutput": True, "toolPermissions": {}, "enabled": 1},
+    {**X, "enableTools": True, "blockedTools": [], "disablePrompts": False, "isActive": True, "state": "on"},
+    {**X, "sandbox": "none", "status": "connected", "autoApproveTools": "x", "trustedTools": 5},
+    {**U, "apiKey": {"source": "user"}, "auth": "chatgpt", "experimental_environment": "local"},
 ]
 
 
@@ -65,11 +69,41 @@ def test_a_key_that_can_be_spared_never_removes_a_server(server: dict[str, Any])
         ({**U, "bearer": "Bearer abc-123"}, "bearer", "abc-123"),
         ({**X, "enabled": "true", "disabled": "false"}, "enabled", True),
         ({**X, "timeout": "60 s"}, "timeout", 60.0),
+        ({"command": "npx -y 'a b'"}, "args", ["-y", "a b"]),
+        ({"command": "/opt/My App/run"}, "command", "/opt/My App/run"),
+        ({"command": "sh", "args": ["-c", "a\nb"]}, "args", ["-c", "a\nb"]),
+        ({"baseUrl": U["url"]}, "url", U["url"]),
+        ({"url": "https://h.example/sse", "httpUrl": U["url"]}, "url", U["url"]),
+        ({**X, "timeout": "60000"}, "timeout", 60.0),
+        ({**X, "timeoutMs": 500}, "timeout", 0.5),
+        ({**X, "timeout_seconds": 2000}, "timeout", 2000.0),
+        ({**X, "toolTimeout": 90}, "timeout", 90.0),
+        ({**X, "startupTimeout": 20000}, "start_timeout", 20.0),
+        ({**X, "startup_timeout_ms": 1500}, "start_timeout", 1.5),
+        ({**X, "timeout": {"startup": 5000, "execution": 7}}, "start_timeout", 5.0),
     ],
 )
 def test_other_forms_of_the_keys_that_decide_are_read(server: object, key: str, value: object) -> None:
     found = getattr(read(server), key)
     assert (found.get_secret_value() if key == "bearer" else found) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "header"),
+    [
+        ("bearer", {"Authorization": "Bearer k-1"}),
+        ("basic", {"Authorization": "Basic k-1"}),
+        ("custom", {"X-K": "k-1"}),
+    ],
+)
+def test_a_key_of_librechat_becomes_a_header(kind: str, header: dict[str, str]) -> None:
+    key = {"source": "admin", "key": "k-1", "authorization_type": kind, "custom_header": "X-K"}
+    assert read({**U, "apiKey": key}).sent_headers() == header
+
+
+def test_variables_of_another_machine_are_not_passed() -> None:
+    text = '[mcp_servers.a]\ncommand="x"\nenv_vars=["A", {name="B", source="remote"}, {name="C", source="local"}]\n'
+    assert parse(text, "c.toml", {}, Path("/b")).settings.servers["a"].pass_env == ["A", "C"]
 
 
 def test_a_user_in_the_url_becomes_a_header_and_numbers_and_spaces_of_headers_are_taken() -> None:
@@ -96,6 +130,20 @@ LIMITS: Final[list[dict[str, object]]] = [
     {"enabledTools": ["a"], "tools": {"allow": ["b"]}},
     {"resources": 5},
     {"prompts": "none"},
+    *({key: False} for key in ("isActive", "active", "is_enabled", "enable", "IsEnabled")),
+    *({key: True} for key in ("disable", "isDisabled", "DISABLED")),
+    {"isActive": "perhaps"},
+    {"status": "Disabled"},
+    {"blockedTools": "x"},
+    {"deny-tools": {}},
+    {"tool_filter": ["a"]},
+    {"allowTools": 3},
+    {"disableTools": True},
+    {"disabledPrompts": 3},
+    {"tools": {"x": {"enabled": "perhaps"}}},
+    {"tools": {"x": {"mode": "read"}}},
+    {"sandboxed": {"image": "x"}},
+    {"experimental_environment": "remote"},
 ]
 
 
@@ -103,7 +151,7 @@ LIMITS: Final[list[dict[str, object]]] = [
 def test_a_limit_that_cannot_be_read_leaves_the_server_disabled(limit: dict[str, object]) -> None:
     found = loaded({**X, **limit})
     assert not found.settings.servers["a"].enabled and found.settings.failure("a") is None
-    assert "enabled" in limit or any(
+    assert any(flag is False or flag is True or flag == "Disabled" for flag in limit.values()) or any(
         warning.path.startswith("mcpServers.a") and "disabled" in warning.message for warning in found.warnings
     )
 
@@ -117,6 +165,11 @@ def test_a_limit_that_cannot_be_read_leaves_the_server_disabled(limit: dict[str,
         ({"tools": True}, None, []),
         ({"tools": "*"}, None, []),
         ({"disallowedTools": ["x"]}, None, ["x"]),
+        ({"blocked_tools": ["x"], "excludeTools": ["y"]}, None, ["x", "y"]),
+        ({"includedTools": ["x"]}, ["x"], []),
+        ({"toolsAllowlist": ["x"]}, ["x"], []),
+        ({"enabledTools": []}, [], []),
+        ({"tools": {"a": {"enabled": "no"}, "b": {"disabled": True}, "c": {"enabled": 1}}}, None, ["a", "b"]),
         ({"sandbox": {"a": 1}, "sandboxEnabled": False}, None, []),
     ],
 )
@@ -181,6 +234,9 @@ def test_a_double_key_fails_its_server_and_no_other() -> None:
         ('{"mcp.servers": {"a": {"command": "x"}}, "editor.fontSize": 1}', "settings.json"),
         ('{"mcp": {"servers": {"a": {"command": "x"}}}}', "settings.json"),
         ('{"amp.mcpServers": {"a": {"command": "x"}}}', "settings.json"),
+        ('{"settings": {"mcp": {"servers": {"a": {"command": "x"}}}, "folders": []}}', "p.code-workspace"),
+        ('{"augment.advanced": {"mcpServers": [{"name": "a", "command": "x"}]}}', "settings.json"),
+        ('{"mcp": {"servers": {"command": "y"}, "a": {"type": "local", "command": ["x"]}}}', "opencode.json"),
         ('{"customizations": {"vscode": {"mcp": {"servers": {"a": {"command": "x"}}}}}}', "devcontainer.json"),
         ("version: 1\ncache: true\nmcpServers:\n  a: {command: x, timeout: 60000, iconPath: /x}\n", "librechat.yaml"),
         ("name: me\nschema: v1\nmcpServers:\n  - {name: a, command: x, connectionTimeout: 5000}\n", "config.yaml"),
@@ -195,11 +251,72 @@ def test_files_of_every_client_give_their_servers(text: str, name: str) -> None:
     assert found.settings.servers["a"].command == "x" and found.settings.failure("a") is None
 
 
-def test_rules_beside_the_servers_switch_them_off() -> None:
-    servers = {"a": X, "b": X}
-    for rules in ({"allowed": ["b"]}, {"excluded": ["a"]}, {"allowed": "b"}):
-        found = parse(json.dumps({"mcp": rules, "mcpServers": servers}), "c.json", {}, Path("/base"))
-        assert not found.settings.servers["a"].enabled
+OFF: Final = "off"
+
+
+@pytest.mark.parametrize(
+    ("name", "holder", "rules", "expected"),
+    [
+        ("c.json", "mcpServers", {"mcp": {"allowed": ["b"]}}, OFF),
+        ("c.json", "mcpServers", {"mcp": {"excluded": ["a"]}}, OFF),
+        ("c.json", "mcpServers", {"mcp": {"allowed": "b"}}, OFF),
+        ("c.json", "mcpServers", {"excludeMCPServers": ["a"]}, OFF),
+        ("c.json", "mcpServers", {"allowMCPServers": ["b"]}, OFF),
+        ("c.json", "mcpServers", {"allowMCPServers": ["a"], "mcp": {"excluded": []}}, []),
+        ("settings.json", "mcp.servers", {"chat.mcp.access": "none"}, OFF),
+        ("opencode.json", "mcp", {"tools": {"a*": False}}, OFF),
+        ("opencode.json", "mcp", {"tools": {"a_*": False, "a_ok": True}}, OFF),
+        ("opencode.json", "mcp", {"tools": {"*": False, "a_*": True}}, []),
+        ("opencode.json", "mcp", {"tools": {"a_rm": False, "b_x": False, "*_drop": False}}, ["rm", "*_drop", "drop"]),
+        ("opencode.json", "mcp", {"permission": {"a_*": "deny", "edit": "ask"}}, OFF),
+        ("opencode.json", "mcp", {"permission": {"a_*": "ask", "bash": {"*": "deny"}}}, []),
+        ("/h/.aws/amazonq/agents/default.json", "mcpServers", {"tools": ["@b", "fs_read"]}, OFF),
+        ("/h/.aws/amazonq/agents/default.json", "mcpServers", {"tools": ["@a"], "allowedTools": ["fs_read"]}, []),
+        ("/h/.aws/amazonq/agents/default.json", "mcpServers", {"tools": "fs_read"}, OFF),
+        ("amp/settings.json", "amp.mcpServers", {"amp.tools.disable": ["mcp__a__rm", "builtin:x"]}, ["rm"]),
+    ],
+)
+def test_rules_beside_the_servers_limit_them(name: str, holder: str, rules: dict[str, Any], expected: object) -> None:
+    text = json.dumps({**rules, holder: {"a": {**X, "type": "local"}, "b": X}})
+    server = parse(text, name, {}, Path(name).parent).settings.servers["a"]
+    assert (OFF if not server.enabled else [one.name for one in server.tools.deny]) == expected
+
+
+def test_one_tool_of_a_server_may_be_all_that_an_agent_has() -> None:
+    text = json.dumps({"tools": ["@a/read"], "mcpServers": {"a": X, "b": X}})
+    found = parse(text, "/h/.aws/amazonq/agents/default.json", {}, Path("/h/.aws/amazonq/agents")).settings.servers
+    assert [one.name for one in found["a"].tools.allow or ()] == ["read"] and not found["b"].enabled
+
+
+TOML: Final = "[mcp_servers.good]\ncommand='x'\n"
+LIST: Final = "name: n\nversion: 1\nschema: v1\nmcpServers:\n  - {name: good, command: x}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("config.toml", f"model='x'\nmodel='y'\n[mcp_servers.a]\ncommand='x'\ncommand='y'\n{TOML}"),
+        ("config.toml", f"[mcp_servers.a]\ncommand='x'\n{TOML}[mcp_servers.a]\ncommand='y'\nargs=['z']\n"),
+        ("config.toml", f'[mcp_servers.a]\ncommand=\'x\'\n[mcp_servers.a.env]\nA=\'1\'\nA="""2\n3"""\n{TOML}'),
+        ("config.toml", f"[mcp_servers.a]\ncommand='x'\nenv={{A='1',A='2'}}\n{TOML}"),
+        ("config.toml", f"[mcp_servers.a]\ncommand='x'\nenv={{A='1'}}\n[mcp_servers.a.env]\nB='2'\n{TOML}"),
+        ("config.toml", "mcp_servers.a.command='x'\nmcp_servers.a.command='y'\nmcp_servers.good.command='x'\n"),
+        (".continue/config.yaml", f"{LIST}  - {{name: a, command: x}}\n  - {{name: a, command: y}}\n"),
+        ("config.yaml", "A: 1\nA: 2\nextensions:\n  a: {cmd: x, cmd: y}\n  good: {cmd: x}\n"),
+    ],
+)
+def test_a_double_key_of_any_format_fails_its_server_and_no_other(name: str, text: str) -> None:
+    found = parse(text, name, {}, Path("/base")).settings
+    cause = found.failure("a")
+    assert cause is not None and cause.code == "duplicate_key" and found.failure("good") is None
+    assert found.servers["good"].command == "x"
+
+
+def test_the_entry_of_the_hub_is_not_started_and_parts_of_a_client_are_no_servers() -> None:
+    found = loaded({"command": "/opt/bin/mcp-hub", "args": ["serve", "--config", "c.json"]})
+    assert not found.settings.servers["a"].enabled and any("it is this hub" in one.message for one in found.warnings)
+    text = "extensions:\n  dev: {type: builtin, bundled: true}\n  py: {type: inline_python, code: x}\n  a: {cmd: x}\n"
+    assert [*parse(text, "config.yaml", {}, Path("/base")).settings.servers] == ["a"]
 
 
 def test_tools_that_codex_switches_off_are_denied() -> None:

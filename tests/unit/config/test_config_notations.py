@@ -51,6 +51,46 @@ def test_a_text_means_what_the_client_of_the_file_means(file: str, text: str, ex
     assert args(file, text, KEY="v") == [expected]
 
 
+VSCODE, DEVCONTAINER, EXTENSION = (
+    "/p/.vscode/mcp.json",
+    "/p/.devcontainer/devcontainer.json",
+    "/e/gemini-extension.json",
+)
+INPUTS: Final = [{"id": "n", "default": 80, "description": None, "password": None}, {"type": "x"}, 5]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "expected"),
+    [
+        (DEVCONTAINER, "${localEnv:KEY}", "v"),
+        (DEVCONTAINER, "${localEnv:NOPE:d}", "d"),
+        (DEVCONTAINER, "${localWorkspaceFolder}/x", "/p/x"),
+        (VSCODE, "${cwd}/x", "/p/x"),
+        (EXTENSION, "${extensionPath}${/}x", "/e/x"),
+        *((VSCODE, f"${{{name}}}", None) for name in ("file", "fileDirname", "execPath", "containerWorkspaceFolder")),
+        (f"{HOME}/.config/Code/User/mcp.json", "${cwd}", None),
+        (f"{HOME}/.claude.json", "${CLAUDE_PROJECT_DIR}", None),
+        (f"{HOME}/.claude.json", "${CLAUDE_PROJECT_DIR:-.}", "."),
+        (VSCODE, "${input:n}", "80"),
+    ],
+)
+def test_names_of_editors_and_extensions_stand_for_their_folders(file: str, text: str, expected: str | None) -> None:
+    data = json.dumps({"inputs": INPUTS, "mcpServers": {"a": {**X, "args": [text]}, "good": X}})
+    found = parse(data, file, {"HOME": HOME, "KEY": "v"}, Path(file).parent, lenient=True).settings
+    cause = found.failure("a")
+    assert (None if cause else found.servers["a"].args) == (None if expected is None else [expected])
+    assert cause is None or cause.code == "workspace_unknown"
+
+
+def test_notation_of_windsurf_and_its_files(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("from-a-file\n")
+    file = tmp_path / ".codeium" / "windsurf" / "mcp_config.json"
+    server = {"serverUrl": "https://h.example/mcp", "headers": {"A": "${file:~/key}", "B": f"${{file:{tmp_path}/key}}"}}
+    text = json.dumps({"mcpServers": {"a": server}})
+    found = parse(text, str(file), {"HOME": str(tmp_path)}, file.parent).settings.servers["a"]
+    assert found.sent_headers() == {"A": "from-a-file", "B": "from-a-file"}
+
+
 def test_notation_of_opencode_and_its_files(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("from-a-file\n")
     server = {"type": "local", "command": ["x", "{env:KEY}"], "environment": {"F": "{file:./key}"}}
@@ -96,7 +136,7 @@ def test_an_unset_variable_that_the_client_would_fill_in_fails_the_server() -> N
         *(f"{HOME}/{name}" for name in (".cursor/mcp.json", ".config/Code/User/mcp.json", "mcp.json", ".mcp.json")),
         *(f"{HOME}/{name}" for name in (".codeium/windsurf/mcp_config.json", "Library/Application Support/x/mcp.json")),
         *(f"{HOME}/{name}" for name in ("AppData/Roaming/Code/User/mcp.json", ".claude.json")),
-        *("/home/.mcp.json", "/x/claude_desktop_config.json", "/xdg/Code/User/mcp.json"),
+        *("/home/.mcp.json", f"{HOME}/.config/Claude/claude_desktop_config.json", "/xdg/Code/User/mcp.json"),
     ],
 )
 def test_a_file_of_the_user_has_no_workspace_and_no_working_directory(file: str) -> None:
@@ -114,6 +154,9 @@ def test_a_file_of_the_user_has_no_workspace_and_no_working_directory(file: str)
         ("/p/.vscode/mcp.json", "/p"),
         ("/p/.mcp.json", "/p"),
         ("/p/mcp.json", "/p"),
+        ("/p/claude_desktop_config.json", "/p"),
+        (f"{HOME}/.cache/p/.vscode/mcp.json", f"{HOME}/.cache/p"),
+        (f"{HOME}/.cache/p/.mcp.json", f"{HOME}/.cache/p"),
     ],
 )
 def test_servers_of_a_project_run_in_its_folder(file: str, folder: str) -> None:

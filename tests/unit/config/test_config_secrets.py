@@ -221,10 +221,10 @@ def test_a_variable_that_is_not_set_is_named_with_its_place_and_no_value() -> No
     assert "s3cr3t" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["a\\0b", "a\\nb"])
-def test_an_argument_is_one_line_without_nul(text: str) -> None:
+def test_an_argument_has_no_nul_and_may_have_several_lines() -> None:
     with pytest.raises(ConfigError, match=r"servers\.a\.args\[0\]: .*\[invalid_value\]$"):
-        loaded(f'servers: {{a: {{command: x, args: ["{text}"]}}}}')
+        loaded('servers: {a: {command: x, args: ["a\\0b"]}}')
+    assert loaded('servers: {a: {command: sh, args: [-c, "a\\nb"]}}').settings.servers["a"].args == ["-c", "a\nb"]
 
 
 def keyring(get: Callable[[str, str], Any]) -> SimpleNamespace:

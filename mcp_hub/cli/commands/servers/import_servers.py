@@ -1,6 +1,7 @@
 """`mcp-hub import`: takes the servers of other clients, or of a file, into the configuration of the hub."""
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from mcp_hub.cli.imports.costs import MeasuredCosts, measured
 from mcp_hub.cli.imports.found import FoundServers, of_clients, of_file
 from mcp_hub.cli.imports.plan import ImportPlan, planned
 from mcp_hub.cli.render import tables
-from mcp_hub.cli.render.imports import asked_variables, data_of, print_alerts, print_costs, print_plan
+from mcp_hub.cli.render.imports import data_of, print_alerts, print_costs, print_plan
 from mcp_hub.cli.render.output import agrees, say
 from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets
 from mcp_hub.cli.servers_file.servers_file import ServersFile
@@ -40,7 +41,7 @@ from mcp_hub.errors import ConfigError
 )  # fmt: skip
 @click.option(
     "--variable", "agreed", metavar="NAME", multiple=True,
-    help="A variable of this shell that servers of a project's file may get. Repeatable.",
+    help="A variable of this shell that servers may get: of a project's file, or by pass_env. Repeatable.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
@@ -73,6 +74,7 @@ def import_servers(
     is_written = bool(plan.taken) and not dry_run
     costs = None
     if is_written:
+        plan = plan.passing(_passed(plan, agreed, yes=yes))
         _confirm(plan, agreed, yes=yes, default=not is_strange)
         carry_out(plan)
         costs = _costs(plan) if counts or counts is None and _is_to_count(yes) else None
@@ -86,10 +88,25 @@ def import_servers(
 
 def _confirm(plan: ImportPlan, agreed: Sequence[str], *, yes: bool, default: bool) -> None:
     """Ends the command unless a person agrees: with `yes` also to each variable that is set here, by its name."""
-    if yes and (names := [name for name in asked_variables(plan, os.environ) if name not in agreed]):
-        options = " ".join(f"--variable {name}" for name in names)
-        fail("variable_not_agreed", f"The file asks for variables that are set here. To give them: {options}")
+    if yes and (names := [name for name in plan.asked(os.environ) if name not in agreed]):
+        options = shlex.join(word for name in names for word in ("--variable", name))
+        fail(
+            "variable_not_agreed", f"The file asks for variables or secrets that are set here. To give them: {options}"
+        )
     confirm(f"Write {tables.plural(len(plan.taken), 'server')} to {plan.file.path}?", yes=yes, default=default)
+
+
+def _passed(plan: ImportPlan, agreed: Sequence[str], *, yes: bool) -> dict[str, list[str]]:
+    """The variables that a person lets servers have by `pass_env`, of those that the plan proposes."""
+    done: dict[str, list[str]] = {}
+    for one in plan.taken:
+        names = one.proposed(os.environ)
+        done[one.name] = [name for name in names if name in agreed]
+        others = [name for name in names if name not in agreed]
+        said = f"Pass {', '.join(others)} of this shell to {one.name}, which may need it (pass_env)?"
+        if others and not yes and sys.stdin.isatty() and agrees(said, default=False):
+            done[one.name] = names
+    return done
 
 
 def plan_of(sources: Sequence[str], file: ServersFile, *, keyring: bool = False) -> ImportPlan:

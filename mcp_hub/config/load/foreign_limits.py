@@ -1,0 +1,267 @@
+"""Limits of a server in another client's file: whether it is on, its tools, a sandbox, rules beside the servers. Pure.
+
+A limit is read however its key is spelled. One that cannot be read leaves the server disabled, never wider.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from mcp_hub.config.quantities import as_flag
+from mcp_hub.types import JsonObject
+
+Note = Callable[[str, str], None]
+"""Called with a key of the server, and why it is not used, or not as it is written."""
+
+_SWITCHES: Final = {
+    **dict.fromkeys(("enabled", "enable", "isenabled", "active", "isactive"), False),
+    **dict.fromkeys(("disabled", "disable", "isdisabled", "inactive"), True),
+}
+"""Keys in small letters without `-` and `_` that say whether a server is on, and the value that switches it off."""
+_OFF: Final = frozenset(("disabled", "inactive", "off"))
+"""The values of `status` and `state` that switch a server off."""
+_LISTED: Final = re.compile(r"(tool|prompt|resource)")
+_APPROVALS: Final = re.compile(r"always|auto|approv|trust|confirm")
+"""Keys that decide who asks before a call, not which tools there are."""
+_NO_LIMITS: Final = re.compile(r"time|parallel|prefix|output|choice|search|permission")
+_DENIES: Final = re.compile(r"disallow|disabl|exclud|deny|denied|block|forbid|blacklist|hidden|ignor")
+_ALLOWS: Final = re.compile(r"allow|enabl|includ|permit|whitelist|available|only|select")
+_UNREADABLE: Final = "cannot be read. It limits the server, so the server is disabled"
+_NO_SANDBOX: Final = frozenset(("", "none", "off", "false"))
+
+
+def plain_key(key: str) -> str:
+    """The key in small letters, without the characters by which clients differ."""
+    return re.sub(r"[-_. ]", "", key).lower()
+
+
+def is_approval(key: str) -> bool:
+    """Whether a key of another client says which calls it makes without a question."""
+    return _APPROVALS.search(plain_key(key)) is not None
+
+
+def is_list_of_tools(key: str) -> bool:
+    """Whether a key of another client lists tools, prompts or resources that a server may offer, or may not."""
+    return _list_of(key) is not None
+
+
+def limited(entry: JsonObject, client: str, note: Note) -> JsonObject:
+    """The server with its limits in our keys: filters, and `enabled: false` if it is off or a limit is not clear."""
+    done = dict(entry)
+    for key in ("tools", "prompts", "resources"):
+        if key in done:
+            _limit(done, key, _filters(done.pop(key), client), note)
+    if client == "goose" and done.get("available_tools") == []:  # all of them
+        del done["available_tools"]
+    for key in [*done]:
+        if (place := _list_of(key)) is not None:
+            kind, target = place
+            names, present = done.pop(key), done.pop(kind, {})
+            _limit(done, kind, _filtered(present, target, names), note, key)
+    if not _is_on(done, note):
+        done["enabled"] = False
+    return done
+
+
+def _list_of(key: str) -> tuple[str, str] | None:
+    """The section and the key of filters that a list of another client stands for; the key is empty if not clear."""
+    plain = plain_key(key)
+    kind = _LISTED.search(plain)
+    if kind is None or plain in ("tools", "prompts", "resources") or is_approval(key) or _NO_LIMITS.search(plain):
+        return None
+    if _DENIES.search(plain):
+        return f"{kind[1]}s", "deny"
+    if _ALLOWS.search(plain):
+        return f"{kind[1]}s", "allow"
+    return (f"{kind[1]}s", "") if "filter" in plain else None
+
+
+def _limit(entry: JsonObject, key: str, filters: JsonObject | None, note: Note, written: str = "") -> None:
+    """Sets filters; if there are none, because they cannot be read, the server is disabled."""
+    if filters is None:
+        entry["enabled"] = False
+        note(written or key, f"{_UNREADABLE}. Set {key}.allow or {key}.deny")
+    elif filters:
+        entry[key] = filters
+
+
+def _filters(value: object, client: str) -> JsonObject | None:
+    """`tools` of another client as filters; None if it cannot be read."""
+    if value is True or value == "*":
+        return {}
+    if value is False:
+        return {"deny": ["*"]}
+    if isinstance(value, list):  # `["*"]` is all, `[]` none
+        return ({"allow": value} if value else {"deny": ["*"]}) if _are_names(value) else None
+    if not isinstance(value, dict):
+        return None
+    if value and value.keys() <= {"allow", "deny", "include", "exclude"}:
+        renamed: JsonObject = {{"include": "allow", "exclude": "deny"}.get(key) or key: value[key] for key in value}
+        return renamed if len(renamed) == len(value) else None
+    return _denied_by_flags(value, client)
+
+
+def _denied_by_flags(tools: JsonObject, client: str) -> JsonObject | None:
+    """The filters of a table of tools, each with a flag, or with a table that may have one; None for any other."""
+    denied = []
+    for name, value in tools.items():
+        if isinstance(value, dict):
+            flags = {_flag(item) if off is False else _opposite(_flag(item)) for _, off, item in _switches(value)}
+            is_readable = None not in flags and (bool(flags) or client == "codex" or all(map(is_approval, value)))
+            is_on = False not in flags
+        else:
+            is_readable, is_on = isinstance(value, bool), bool(value)
+        if not is_readable:
+            return None
+        denied += [] if is_on else [name]
+    return {"deny": denied} if denied else {}
+
+
+def _switches(table: JsonObject) -> Iterator[tuple[str, bool, object]]:
+    """The keys of a table that say whether it is on, each with the value that says no, and its own value."""
+    for key, value in table.items():
+        if (off := _SWITCHES.get(plain_key(key))) is not None:
+            yield key, off, value
+
+
+def _flag(value: object) -> bool | None:
+    return bool(value) if value in (0, 1) and isinstance(value, int) else as_flag(value)
+
+
+def _opposite(flag: bool | None) -> bool | None:
+    return None if flag is None else not flag
+
+
+def _are_names(names: list[object]) -> bool:
+    return all(isinstance(name, str) and name for name in names)
+
+
+def _filtered(section: object, target: str, names: object) -> JsonObject | None:
+    """The filters with these names denied, or allowed if nothing else is; None if they cannot be put there."""
+    if names is (target == "allow"):  # "enable all", "disable none"
+        return section if isinstance(section, dict) else None
+    if not (target and isinstance(names, list) and _are_names(names) and isinstance(section, dict)):
+        return None
+    there = section.get(target)
+    if there is not None and (target == "allow" or not isinstance(there, list)):
+        return None  # a second allow list would let more through
+    return {**section, target: [*(there or []), *names]}
+
+
+def _is_on(entry: JsonObject, note: Note) -> bool:
+    """Whether the server is on, without the keys that say so: off if one of them does, or cannot be read."""
+    is_on = True
+    for key, off, value in [*_switches(entry)]:
+        del entry[key]
+        flag = _flag(value)
+        is_on = is_on and flag is not None and flag is not off
+        if flag is None:
+            note(key, f"{_UNREADABLE}. Expected true or false")
+    for key in ("status", "state"):
+        is_on = is_on and not (isinstance(value := entry.get(key), str) and value.lower() in _OFF)
+    if entry.get("experimental_environment", "local") != "local":
+        note("experimental_environment", "the hub runs servers on this machine only, so the server is disabled")
+        return False
+    if box := _sandbox(entry):
+        note(box, "the hub has no sandbox, so the server is disabled")
+        return False
+    return is_on
+
+
+def _sandbox(entry: JsonObject) -> str | None:
+    """The key by which the server is to run in a sandbox, all of which are taken out; None without one."""
+    boxes = {key: entry.pop(key) for key in [*entry] if "sandbox" in plain_key(key)}
+    switches = [key for key in boxes if plain_key(key) == "sandboxenabled"]
+    if any(_flag(boxes[key]) is False for key in switches):
+        return None
+    boxed = [key for key, value in boxes.items() if value and str(value).strip().lower() not in _NO_SANDBOX]
+    return next(iter([*switches, *boxed]), None)
+
+
+def switched_off(data: Mapping[str, object], servers: Iterable[str]) -> dict[str, str]:
+    """Servers that rules beside the list of servers exclude (Gemini CLI, Qwen Code, VS Code), with the reason.
+
+    A rule that cannot be read excludes all of them: it limits.
+    """
+    names = list(servers)
+    if data.get("chat.mcp.access") == "none" or data.get("chat.mcp.enabled") is False:
+        return dict.fromkeys(names, "MCP is switched off there")
+    rules = data.get("mcp")
+    if "mcpServers" not in data:
+        return {}
+    beside = rules if isinstance(rules, dict) else {}
+    off: dict[str, str] = {}
+    for allows, excludes, said in (
+        (beside.get("allowed"), beside.get("excluded"), "mcp.allowed"),
+        (data.get("allowMCPServers"), data.get("excludeMCPServers"), "allowMCPServers"),
+    ):
+        if any(rule is not None and not isinstance(rule, list) for rule in (allows, excludes)):
+            other = "mcp.excluded" if "." in said else "excludeMCPServers"
+            return dict.fromkeys(names, f"{said} or {other} cannot be read")
+        if isinstance(allows, list) and allows:
+            off |= {name: f"it is not among {said} there" for name in names if name not in allows}
+        if isinstance(excludes, list):
+            off |= {name: "it is excluded there" for name in names if name in excludes}
+    return off
+
+
+def narrowed(data: Mapping[str, object], servers: JsonObject, client: str) -> JsonObject:
+    """The servers with the limits that rules beside the list of servers set to their tools: OpenCode, Amp, Kiro."""
+    return {
+        name: server if not isinstance(server, dict) else {**server, **_beside(data, name, client)}
+        for name, server in servers.items()
+    }
+
+
+def _beside(data: Mapping[str, object], name: str, client: str) -> JsonObject:
+    tools = data.get("tools")
+    if client == "opencode":
+        permission = data.get("permission")
+        rules = [*(tools.items() if isinstance(tools, dict) else ())]
+        rules += [(key, value != "deny") for key, value in _mapping(permission).items() if isinstance(value, str)]
+        return _ruled(rules, f"{re.sub(r'[^A-Za-z0-9_-]', '_', name)}_")
+    if client == "amp" and isinstance(off := data.get("amp.tools.disable"), list):
+        return _ruled([(glob, False) for glob in off], f"mcp__{name}__")
+    if client == "kiro" and "mcpServers" in data and tools is not None:
+        if not isinstance(tools, list):
+            return {"enabled": False}
+        if "*" in tools or f"@{name}" in tools:
+            return {}
+        own = [tool.removeprefix(f"@{name}/") for tool in tools if str(tool).startswith(f"@{name}/")]
+        return {"allowedTools": own} if own else {"enabled": False}
+    return {}
+
+
+def _ruled(rules: Iterable[tuple[object, object]], prefix: str) -> JsonObject:
+    """The limits that globs of names set to the tools that begin with the prefix: the last rule that fits wins."""
+    is_on = True
+    denied: dict[str, None] = {}
+    for glob, value in rules:
+        parts = _behind(glob, prefix) if isinstance(glob, str) else set()
+        if "*" in parts:
+            is_on, denied = value is not False, {}
+        elif value is False:
+            denied |= dict.fromkeys(sorted(parts - {""}))
+        else:
+            denied = {part: None for part in denied if part not in parts}
+    return {"enabled": False} if not is_on else {"disallowedTools": [*denied]} if denied else {}
+
+
+def _behind(glob: str, prefix: str) -> set[str]:
+    """The globs of the texts that the glob matches behind the prefix."""
+    left = {re.sub(r"\*+", "*", glob)}
+    for char in prefix:
+        left = {after for part in left for after in _after(part, char)}
+    return left
+
+
+def _after(glob: str, char: str) -> Iterator[str]:
+    if glob.startswith("*"):
+        yield glob
+        yield from _after(glob[1:], char)
+    elif glob[:1] in ("?", char):
+        yield glob[1:]
+
+
+def _mapping(value: object) -> JsonObject:
+    return value if isinstance(value, dict) else {}

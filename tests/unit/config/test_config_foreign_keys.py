@@ -114,7 +114,7 @@ def test_a_user_in_the_url_becomes_a_header_and_numbers_and_spaces_of_headers_ar
     assert read({**U, "headers": [{"name": "A", "value": "b"}]}).sent_headers() == {"A": "b"}
 
 
-LIMITS: Final[list[dict[str, object]]] = [
+LIMITS: Final[list[dict[str, Any]]] = [
     {"disabled": "maybe"},
     {"enabled": {}},
     {"enabled": True, "disabled": True},

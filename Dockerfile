@@ -7,7 +7,9 @@ FROM python:3.13-slim AS build
 WORKDIR /src
 RUN python -m venv /opt/mcp-hub
 # what the hub needs changes seldom, its sources often
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE NOTICE ./
+COPY licenses licenses
+COPY docs/specification/vectors docs/specification/vectors
 RUN mkdir mcp_hub && touch mcp_hub/__init__.py \
     && /opt/mcp-hub/bin/pip install --no-cache-dir '.[uvx,otel,redis]'
 COPY mcp_hub mcp_hub

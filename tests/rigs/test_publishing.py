@@ -12,7 +12,8 @@ import yaml
 from rigs import audit, site
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT = PYPROJECT["project"]
 WORKFLOW: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text("utf-8"))
 REPOSITORY = "https://forge.example/hub"
 
@@ -143,6 +144,26 @@ def test_the_workflow_pins_actions_and_grants_each_job_what_it_needs() -> None:
 def test_the_audit_looks_at_every_extra() -> None:
     (extras,) = set(re.findall(r"'\.\[([a-z,]+)\]'", (ROOT / "Makefile").read_text("utf-8"))) - {"uvx"}
     assert set(extras.split(",")) == set(PROJECT["optional-dependencies"])
+
+
+def copied_into_the_image() -> list[str]:
+    """The sources of the first stage of the Dockerfile that .dockerignore lets in."""
+    stage = (ROOT / "Dockerfile").read_text("utf-8").partition("\nFROM node")[0]
+    sources = [word for line in re.findall(r"^COPY (.*)$", stage, re.MULTILINE) for word in line.split()[:-1]]
+    let_in = re.findall(r"^!(.*)$", (ROOT / ".dockerignore").read_text("utf-8"), re.MULTILINE)
+    return [source for source in sources if any(source == name or source.startswith(f"{name}/") for name in let_in)]
+
+
+def test_the_image_is_built_from_every_file_that_the_package_needs() -> None:
+    wheel = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    needed = {
+        "pyproject.toml",
+        PROJECT["readme"],
+        *PROJECT["license-files"],
+        *wheel["packages"],
+        *wheel["force-include"],
+    }
+    assert {name.removesuffix("/*") for name in needed} - set(copied_into_the_image()) == set()
 
 
 def test_addresses_of_the_project_lead_to_files_that_exist() -> None:

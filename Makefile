@@ -19,7 +19,7 @@ install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
 .PHONY: run check lint test test-fast proof fmt bench likeness picture dashboard-pictures long conformance clients chaos followers \
-	attach orphans hostile attacks poison soak fuzz scale replicas docs audit dist clean
+	attach orphans hostile attacks poison soak fuzz scale replicas busy docs audit dist clean
 
 run: $(HUB)
 	$(BIN)/mcp-hub serve --http --config servers.yaml
@@ -119,6 +119,10 @@ hostile: $(STAMP)
 # ATTACKS='--write docs/attacks.md': replaces the tables of the page, which has to say the same otherwise
 attacks: $(STAMP)
 	$(BIN)/python -m rigs.attacks $(if $(findstring --,$(ATTACKS)),,--check docs/attacks.md) $(ATTACKS)
+
+# the tests with processes, 20 times beside a load of 8; BUSY='--runs 3 tests/e2e/test_rest.py': fewer runs of some
+busy: $(STAMP)
+	$(BIN)/python -m rigs.busy $(BUSY)
 
 soak: $(STAMP)
 	$(BIN)/python -m rigs.soak $(SOAK)

@@ -16,6 +16,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -33,6 +35,7 @@ _IMPORTED: Final = ("mcp_hub.__main__", "mcp_hub.app.http")
 """Beside the modules of the commands."""
 _OPTIONAL: Final = "mcp_hub.cli.commands.browser.top"
 """A module that needs what may not be installed."""
+_STAND_IN: Final = "forked_command.py"
 _MOST: Final = 4 << 20
 """Bytes of a request: the environment and the arguments of a process."""
 
@@ -198,7 +201,19 @@ def forked_command() -> tuple[str, ...]:
     server = subprocess.Popen([sys.executable, __file__, path], stdin=pipe, stdout=pipe, cwd=ROOT)
     atexit.register(_stop, server, folder)
     assert server.stdout is not None and server.stdout.readline() == b"ready\n"
-    return (sys.executable, "-I", "-S", str(Path(__file__).with_name("forked_command.py")), path)
+    return (sys.executable, "-I", "-S", str(Path(__file__).with_name(_STAND_IN)), path)
+
+
+def forked_pid(line: Sequence[str], pid: int) -> int:
+    """The process of the command that a process with this command line stands for; itself for any other."""
+    if len(line) < 5 or not line[3].endswith(_STAND_IN):
+        return pid
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        with suppress(FileNotFoundError):
+            return int(Path(f"{line[4]}.{pid}").read_text())
+        time.sleep(0.001)
+    return pid
 
 
 def _stop(server: "subprocess.Popen[bytes]", folder: str) -> None:

@@ -31,6 +31,14 @@ def _line(connection: socket.socket) -> bytes:
     return line
 
 
+def _record(path: str, pid: int) -> None:
+    """Writes whose process this one stands for, into a file beside the socket."""
+    name = f"{path}.{os.getpid()}"
+    with open(f"{name}.new", "w") as file:
+        file.write(str(pid))
+    os.rename(f"{name}.new", name)
+
+
 def _forked(path: str, arguments: list[str]) -> int | None:
     """The exit status of the command, as wait(2) has it; None if it was not started."""
     with socket.socket(socket.AF_UNIX) as connection:
@@ -44,6 +52,10 @@ def _forked(path: str, arguments: list[str]) -> int | None:
             return None
         if not pid:
             return None
+        _record(path, pid)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):  # they are those of the command: who reads them sees their end
+            os.dup2(nothing, stream)
         for number in SIGNALS:
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, lambda number, _: os.kill(pid, number))
@@ -55,10 +67,12 @@ def main() -> None:
     """Ends as the command ends."""
     status = _forked(sys.argv[1], sys.argv[2:])
     if status is None:
+        _record(sys.argv[1], os.getpid())
         os.execv(sys.executable, [sys.executable, "-m", "mcp_hub", *sys.argv[2:]])
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code)
 

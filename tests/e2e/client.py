@@ -304,5 +304,5 @@ class Hub(Child):
     async def stop(self, grace: float = GRACE) -> None:
         """SIGTERM first, so that it can take its own children along even when a test failed."""
         with suppress(ProcessLookupError):
-            self.process.send_signal(signal.SIGTERM)
+            self.send_signal(signal.SIGTERM)
         await super().stop(grace)

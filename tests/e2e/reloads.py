@@ -60,7 +60,7 @@ async def running(file: File) -> AsyncIterator[StdioClient]:
 
 
 def reload(hub: StdioClient | Hub) -> None:
-    hub.process.send_signal(signal.SIGHUP)
+    hub.send_signal(signal.SIGHUP)
 
 
 async def reloaded(hub: StdioClient | Hub, count: int = 1) -> dict[str, Any]:

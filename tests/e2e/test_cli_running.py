@@ -185,7 +185,7 @@ async def test_hub_that_was_killed_leaves_nothing_to_find(tmp_path: Path) -> Non
 
 
 async def killed(hub: Hub) -> None:
-    hub.process.send_signal(signal.SIGKILL)
+    hub.send_signal(signal.SIGKILL)
     await hub.process.wait()
 
 

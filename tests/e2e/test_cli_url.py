@@ -251,7 +251,7 @@ async def test_hub_that_stops_answers_the_call_first(tmp_path: Path) -> None:
             async with await anyio.open_process(command, env=environment(None)) as process:
                 assert process.stdout is not None
                 seen = await process.stdout.receive()
-                running.process.send_signal(signal.SIGTERM)
+                running.send_signal(signal.SIGTERM)
                 async for part in process.stdout:
                     seen += part
                 assert await process.wait() == 3

@@ -131,7 +131,7 @@ async def test_hub_stops_in_time_with_streams_open(tmp_path: Path) -> None:
             id_ = await busy.send_request("tools/call", {"name": "h_wait_cancel", "arguments": {"nonce": "x"}})
             await until(lambda: "wait_cancel" in str(received(tmp_path / "journal", "tools/call")))
             async with paced(hub.pid) as pace:
-                hub.process.send_signal(signal.SIGTERM)
+                hub.send_signal(signal.SIGTERM)
                 assert (await busy.response(id_))["error"]["code"] == 1005
                 await idle.wait_closed()
                 await busy.wait_closed()

@@ -158,7 +158,7 @@ async def _check_reload(hub: Hub, http: httpx2.AsyncClient, root: Path) -> None:
     assert (await http.get("/healthz")).status_code == 200
     found = await samples(http)
     assert (found["mcp_hub_ready{}"], found["mcp_hub_reloads_total{outcome=applied}"]) == (0, 1)
-    hub.process.send_signal(signal.SIGTERM)
+    hub.send_signal(signal.SIGTERM)
 
 
 class Collector:

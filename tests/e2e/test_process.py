@@ -56,7 +56,9 @@ async def line(child: Child) -> str:
     text = b""
     while not text.endswith(b"\n"):
         await anyio.wait_readable(child.stdout)
-        text += child.stdout.read(100) or b""  # the loop may have made it non-blocking
+        part = child.stdout.read(100)  # None: the loop may have made it non-blocking
+        assert part != b"", "the child ended before the line did"
+        text += part or b""
     return text.decode().splitlines()[0]
 
 

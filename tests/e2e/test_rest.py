@@ -73,7 +73,7 @@ async def test_hub_that_stops_tells_its_followers_and_keeps_the_ending(tmp_path:
         id_ = await client.started("run_job", SLOW)
         async with client.events(f"/streams/{id_}/events") as stream:
             first = await cut(stream, 1)
-            hub.process.send_signal(signal.SIGTERM)
+            hub.send_signal(signal.SIGTERM)
             events = (await stream.rest()).events
         assert await hub.wait() == 0
     told = lines(events)

@@ -50,7 +50,7 @@ async def end(running: StdioClient | Hub, way: str) -> float:
             assert running.process.stdin is not None
             await running.process.stdin.aclose()
         else:
-            running.process.send_signal(getattr(signal, way))
+            running.send_signal(getattr(signal, way))
         assert await running.wait() == 0, running.stderr
     return pace.seconds
 
@@ -116,7 +116,7 @@ async def test_running_calls_over_stdio_get_exactly_one_error_each(way: str, era
 async def test_calls_of_a_killed_client_end_in_time(attach: str, tmp_path: Path) -> None:
     """The system closes both pipes of a killed client; one that only closes its input still gets its answers."""
     log = tmp_path / "journal"
-    hub = {"attach": attach, "attach_idle": "1s"}
+    hub = {"attach": attach, "attach_idle": "1s", **PATIENT}
     config = private_config(tmp_path, servers_yaml({"a": argv(name="a", journal=log)}, hub=hub))
     with started(config, tmp_path) as client:
         assert client.stdin is not None and client.stdout is not None
@@ -180,7 +180,7 @@ async def test_impatient_second_signal_does_no_harm(tmp_path: Path) -> None:
     async with serving("stdio", servers_yaml({"a": argv(mode="ignore-term")}), tmp_path, "a") as (running, _):
         pids = children(running.pid)
         for _ in range(3):
-            running.process.send_signal(signal.SIGTERM)
+            running.send_signal(signal.SIGTERM)
         assert await end(running, "SIGINT") < GUARD
         await until(lambda: not any(map(is_alive, pids)))
 
@@ -255,6 +255,10 @@ def started(config: Path, root: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(serving_command(config), stdin=PIPE, stdout=PIPE, env=clean_env(root))
 
 
+PATIENT = {"first_list_wait": "60s"}
+"""On a busy machine a server starts later than a client usually waits for."""
+
+
 def clean_env(root: Path) -> dict[str, str]:
     return {"MCP_HUB_STATE_DIR": str(root / "state"), "PATH": "/usr/bin:/bin", "HOME": str(root)}
 
@@ -266,11 +270,9 @@ def lines(*requests: Request) -> bytes:
 
 def piped(root: Path, *requests: Request, **hub: str) -> dict[Any, dict[str, Any]]:
     """The answers of a hub to these lines and the end of its input, by id; each once. `hub`: settings of the hub."""
-    config = private_config(root, servers_yaml({"a": argv()}, hub=hub))
-    done = subprocess.run(
-        serving_command(config), input=lines(*requests), capture_output=True, timeout=WAIT, check=True,
-        env=clean_env(root),
-    )  # fmt: skip
+    config = private_config(root, servers_yaml({"a": argv()}, hub={**PATIENT, **hub}))
+    line, env = serving_command(config), clean_env(root)
+    done = subprocess.run(line, input=lines(*requests), capture_output=True, timeout=3 * WAIT, check=True, env=env)
     messages = [json.loads(line) for line in done.stdout.split(b"\n") if line]
     answers = [message for message in messages if "id" in message]
     assert len({answer["id"] for answer in answers}) == len(answers)

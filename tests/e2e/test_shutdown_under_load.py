@@ -73,7 +73,7 @@ async def test_hub_under_load_ends_without_a_traceback(tmp_path: Path) -> None:
         for _ in range(4):
             tasks.start_soon(repeat)
         await until(lambda: len(received(log, "tools/call")) > 2 * EACH + 20)
-        hub.process.send_signal(signal.SIGTERM)
+        hub.send_signal(signal.SIGTERM)
         with anyio.fail_after(WAIT):
             assert await hub.wait() == 0, hub.stderr
         assert "Traceback" not in hub.stderr, hub.stderr

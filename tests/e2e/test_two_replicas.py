@@ -227,11 +227,11 @@ async def test_a_client_s_cancellation_that_comes_to_the_other_replica_ends_the_
 
 @contextmanager
 def stopped(hub: Hub) -> Iterator[None]:
-    hub.process.send_signal(signal.SIGSTOP)
+    hub.send_signal(signal.SIGSTOP)
     try:
         yield
     finally:
-        hub.process.send_signal(signal.SIGCONT)
+        hub.send_signal(signal.SIGCONT)
 
 
 async def test_a_replica_that_wakes_up_behind_its_lease_writes_nothing_more_and_cancels_its_calls(

@@ -1,6 +1,7 @@
 """A job started on each front by a client that is gone before it ends, and what that client had seen of it."""
 
 import json
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -231,7 +232,7 @@ async def _closes(client: StdioClient) -> None:
     """As the clients of the SDKs end a server: its input is closed, and it is asked to end if it still works."""
     assert client.process.stdin is not None
     await client.process.stdin.aclose()
-    client.process.terminate()
+    client.send_signal(signal.SIGTERM)
     assert await client.wait() == 0
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ import yaml
 
 from tests.e2e.answers import Answers, follow_input
 from tests.e2e.client import HttpClient, Hub
+from tests.fork_server import forked_command
 from tests.interaction.hub_process import hub_process, written
 from tests.interaction.replicas import replicas
 from tests.upstreams.child import WAIT, HttpUpstream
@@ -160,7 +160,7 @@ async def stdio_hub(
     """
     own = {"MCP_HUB_STATE_DIR": str(root / "state")}
     chosen = [] if client is None else ["--client", client]
-    argv = [sys.executable, "-m", "mcp_hub", "serve", "--config", str(written(root, config_text)), *chosen, *args]
+    argv = [*forked_command(), "serve", "--config", str(written(root, config_text)), *chosen, *args]
     async with StdioClient(argv, {**own, **env}) as running:
         yield running
 

@@ -1,11 +1,11 @@
 """One process of a hub over HTTP."""
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.e2e.client import Hub
+from tests.fork_server import forked_command
 from tests.upstreams.child import PeerClosed
 
 
@@ -26,7 +26,7 @@ async def hub_process(text: str, root: Path, *args: str, name: str = "state", **
     home = root if name == "state" else root / name
     own = {f"XDG_{kind}_HOME": str(home / kind.lower()) for kind in ("CONFIG", "CACHE", "DATA", "STATE")}
     own["MCP_HUB_STATE_DIR"] = str(home / "state")
-    argv = [sys.executable, "-m", "mcp_hub", "serve", "--http", "--port", "0", "--config", str(config), *args]
+    argv = [*forked_command(), "serve", "--http", "--port", "0", "--config", str(config), *args]
     async with Hub(argv, {**own, **env}) as hub:
         try:
             hub.url = (await hub.wait_stderr(r"http://127\.0\.0\.1:\d+/mcp")).group()

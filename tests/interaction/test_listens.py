@@ -132,14 +132,14 @@ async def test_when_the_hub_stops_every_listen_is_answered(front: str, tmp_path:
         if isinstance(peer.wire, StdioClient):
             await peer.wire.send_request("subscriptions/listen", params, id="l")
             await Ear(peer.wire, "l").next(ACKNOWLEDGED)
-            peer.wire.process.send_signal(signal.SIGTERM)
+            peer.wire.send_signal(signal.SIGTERM)
             assert (await peer.wire.response("l"))["result"] == result
             assert await peer.wire.wait() == 0
             return
         assert isinstance(peer.wire, HttpClient) and isinstance(hub.wire, Hub)
         async with peer.wire.stream(peer.wire.message("subscriptions/listen", params, id="l")) as stream:
             await stream.next_event()
-            hub.wire.process.send_signal(signal.SIGTERM)
+            hub.wire.send_signal(signal.SIGTERM)
             assert (await stream.rest()).messages[-1] == {"jsonrpc": "2.0", "id": "l", "result": result}
         assert await hub.wire.wait() == 0
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from rigs.busy import load, process_tests, run
 from rigs.chaos.chaos import chaos
 from rigs.chaos.replicas import Plan as ReplicaPlan
 from rigs.chaos.replicas import replicas
@@ -91,3 +92,13 @@ def test_a_fault_of_the_hub_is_found_and_a_server_that_crashed_is_not_one() -> N
         FAULT,
         "Traceback (most recent call last):",
     ]
+
+
+def test_a_test_that_fails_beside_a_load_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "test_of_two.py"
+    file.write_text("def test_good():\n    pass\n\ndef test_bad():\n    assert not 1\n")
+    with load(2, 60):
+        names, report = run([str(file), "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path)], 0, 60)
+    assert [name.rpartition("/")[2] for name in names] == ["test_of_two.py::test_bad"], report
+    assert {"tests/e2e", "tests/unit/stores/test_killed_hubs.py"} <= set(process_tests())
+    assert not any(name.startswith("tests/unit/formats/") for name in process_tests())

@@ -11,6 +11,7 @@ from typing import Any, Self
 import anyio
 from anyio.abc import ByteReceiveStream, TaskGroup
 
+from tests.fork_server import forked_pid
 from tests.upstreams.launch import argv
 
 WAIT = 20.0
@@ -60,7 +61,8 @@ class Child:
 
     @property
     def pid(self) -> int:
-        return self.process.pid
+        """That of the hub, if a process that was started for it stands for it."""
+        return forked_pid(self.argv, self.process.pid)
 
     @property
     def returncode(self) -> int | None:
@@ -98,7 +100,7 @@ class Child:
     async def terminate(self, seconds: float = GRACE) -> int:
         """Send SIGTERM to it alone; its exit code. Raises: `AssertionError`, with its stderr, when it takes longer."""
         with suppress(ProcessLookupError):
-            self.process.send_signal(signal.SIGTERM)
+            self.send_signal(signal.SIGTERM)
         try:
             return await self.wait(seconds)
         except TimeoutError:
@@ -106,13 +108,19 @@ class Child:
 
     async def kill_alone(self) -> None:
         """Send SIGKILL to it and none of its children, and wait for its end."""
-        self.process.send_signal(signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
         assert await self.wait() == -signal.SIGKILL
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to it alone. Raises: `ProcessLookupError` once it has ended."""
+        if self.process.returncode is not None:
+            raise ProcessLookupError(self.process.pid)
+        os.kill(self.pid, number)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send a signal to the whole group, grandchildren included."""
         with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
+            os.killpg(self.pid, number)
 
     async def _collect_stderr(self) -> None:
         async for chunk in Chunks(self.process.stderr):

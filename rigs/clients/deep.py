@@ -1,8 +1,9 @@
 """The deep checks: the newest client libraries, each against one reference server, without and with the hub.
 
-`python -m rigs.clients.deep` runs every check without the hub (over a pipe and over HTTP), then through a hub process
-of the client's own, attached to the background hub, and over HTTP. A check that passes without the hub and not through
-it is a fault, unless the table in docs/clients.md names it. Exit code 1 for a fault or a client that is not installed;
+`python -m rigs.clients.deep` runs every check without the hub (over a pipe and over HTTP), then in the `MODES`: through
+a hub process of the client's own, attached to the background hub, over HTTP, through a hub that reaches the server over
+HTTP, and through one that speaks the other era with the server. A check that passes without the hub and not through it
+is a fault, unless the table in docs/clients.md names it. Exit code 1 for a fault or a client that is not installed;
 2 for a usage error.
 """
 
@@ -28,30 +29,38 @@ CHECKS = (
     *("connect", "lists", "call", "prompt", "read", "complete", "progress", "log", "elicit", "sample", "roots"),
     *("cancel", "changed", "updates", "written", "refused", "failed", "unknown", "large", "together", "ping"),
 )
-MODES = {"own": "stdio", "attached": "attached", "http": "http"}
-"""The front that each mode of the table is."""
-DIRECT = {"own": "direct", "attached": "direct", "http": "direct-http"}
-"""What each mode is compared with."""
+MODES = {"own": "stdio", "attached": "attached", "http": "http", "remote": "remote", "bridged": "bridged"}
+"""The front of each mode."""
+DIRECT = {"own": "direct", "attached": "direct", "http": "direct-http", "remote": "direct", "bridged": "direct"}
+"""The front that each mode is compared with."""
 AT_ONCE = 2
 TRIES = 3
 """How often a check is tried again without the hub, where only one side fails: some faults are of chance."""
 
 MODERN_LACKS = frozenset({"ping"})
-"""What the modern era does not have."""
+"""Checks for which the modern era has no message."""
 FASTMCP_LACKS = MODERN_LACKS | {"updates", "changed"}
 """It has no `subscriptions/listen`, and hears nothing by itself in the modern era."""
 PYDANTIC_LACKS = FASTMCP_LACKS | {"complete"}
 CALLER_LACKS = frozenset({"progress", "log", "sample", "roots", "updates", "changed", "ping"})
-"""What a library that only lists and calls has no way to do."""
+"""Checks that a library cannot do which only lists and calls."""
 OPENAI_LACKS = CALLER_LACKS | {"complete", "elicit"}
 NO_CANCEL = frozenset({"cancel"})
 """It forgets a request that is cancelled, and never sends `notifications/cancelled`."""
-PIPE_LACKS = {"ai-sdk": NO_CANCEL}
-"""Over stdio, besides: over HTTP the end of the request is the cancellation."""
+SMALL_EVENTS = frozenset({"large"})
+"""It refuses events over 1 MiB, as which the server sends its result; the hub has to send it as plain JSON."""
+FRONT_LACKS = {
+    **{("ai-sdk", front): NO_CANCEL for front in ("direct", "stdio", "attached", "remote", "bridged")},
+    **{(name, "direct-http"): SMALL_EVENTS for name in ("python-mcp-2-legacy", "fastmcp-legacy")},
+}
+"""Checks that a client cannot do on one front. Over HTTP the end of a request is its cancellation."""
 
 DEEP = (
     Client("python-mcp-2", clients.mcp_2, "auto", MODERN_VERSION, MODERN_LACKS, has_large_integers=True),
     Client("python-mcp-1", clients.mcp_1, lacks=NO_CANCEL, has_large_integers=True),
+    Client("python-mcp-2-legacy", clients.mcp_2, has_large_integers=True),
+    Client("fastmcp-legacy", clients.fastmcp, has_large_integers=True),
+    Client("typescript-client-2-legacy", clients.client_2),
     Client("fastmcp", clients.fastmcp, "auto", MODERN_VERSION, FASTMCP_LACKS, has_large_integers=True),
     Client("pydantic-ai", clients.pydantic_ai, "auto", MODERN_VERSION, PYDANTIC_LACKS, has_large_integers=True),
     Client("openai-agents", clients.openai_agents, "auto", MODERN_VERSION, OPENAI_LACKS, has_large_integers=True),
@@ -80,8 +89,10 @@ class Difference:
     says: str
 
     def covers(self, cell: "Cell") -> bool:
-        is_client = any(fnmatch(cell.client, pattern) for pattern in self.clients)
-        return self.check == cell.check and is_client and cell.mode in self.modes and self.says in cell.detail
+        return cell.mode in self.modes and self.is_of(cell.client, cell.check, cell.detail)
+
+    def is_of(self, client: str, check: str, detail: str) -> bool:
+        return self.check == check and self.says in detail and any(fnmatch(client, name) for name in self.clients)
 
 
 @dataclass(frozen=True)
@@ -113,7 +124,7 @@ def documented(page: str) -> list[Difference]:
 
 
 def judged(results: Results, differences: Sequence[Difference], chance: Chance = frozenset()) -> Iterator[Cell]:
-    """Every cell. What fails without the hub too counts as nothing, and so does what is of `chance` there."""
+    """Every cell. A check that fails without the hub too does not count, nor does one of `chance` there."""
     for (client, front), outcomes in results.items():
         mode = next((mode for mode, name in MODES.items() if name == front), None)
         if mode is None:
@@ -121,17 +132,17 @@ def judged(results: Results, differences: Sequence[Difference], chance: Chance =
         direct = {outcome.step: outcome.ok for outcome in results[client, DIRECT[mode]]}
         for outcome in outcomes:
             cell = Cell(client, mode, outcome.step, "ok", outcome.detail)
-            if outcome.step != ENDS and not direct.get(outcome.step, False):
-                yield replace(cell, verdict="–")
-            elif outcome.ok or (client, DIRECT[mode], outcome.step) in chance:
+            if outcome.ok or (client, DIRECT[mode], outcome.step) in chance:
                 yield cell
+            elif outcome.step != ENDS and not direct.get(outcome.step, True):
+                yield replace(cell, verdict="–")
             else:
                 is_named = any(difference.covers(cell) for difference in differences)
                 yield replace(cell, verdict="named" if is_named else "FAIL")
 
 
 def complaints(measured: Measured, differences: Sequence[Difference]) -> list[str]:
-    """What is worse than without the hub and not named, and what a client failed to do without it."""
+    """Cells that are worse than without the hub and not named; checks that failed without it; missing clients."""
     cells = judged(measured.results, differences, measured.chance)
     lines = [f"{cell.client}, {cell.mode}, {cell.check}: {cell.detail}" for cell in cells if cell.verdict == "FAIL"]
     lines += [
@@ -140,6 +151,7 @@ def complaints(measured: Measured, differences: Sequence[Difference]) -> list[st
         if front in DIRECT.values()
         for outcome in outcomes
         if not outcome.ok and (client, front, outcome.step) not in measured.chance
+        if not any(difference.is_of(client, outcome.step, outcome.detail) for difference in differences)
     ]
     return [*lines, *(f"not installed: {name}: {reason}" for name, reason in measured.missing.items())]
 
@@ -154,8 +166,8 @@ def table(measured: Measured, differences: Sequence[Difference]) -> list[str]:
 
 
 def possible(client: Client, front: str) -> list[str]:
-    """The checks of what the library has a way to do there."""
-    lacks = client.lacks | (frozenset() if "http" in front else PIPE_LACKS.get(client.name, frozenset()))
+    """The checks that the library can do on that front."""
+    lacks = client.lacks | FRONT_LACKS.get((client.name, front), frozenset())
     return [check for check in CHECKS if check not in lacks]
 
 
@@ -178,25 +190,32 @@ async def measure(
             wrong = [outcome.step for outcome in outcomes if not outcome.ok]
             say(f"{it.name}, {front}: {'not ok: ' + ', '.join(wrong) if wrong else 'ok'}")
 
-    there = [it for it in chosen if _is_installed(it, measured)]
+    installed = [it for it in chosen if _is_installed(it, measured)]
     async with anyio.create_task_group() as tasks:
-        for it in there:
+        for it in installed:
             tasks.start_soon(client, it)
-    for it in there:
+    for it in installed:
         await _see_chance(it, modes, measured)
     return measured
 
 
 async def _see_chance(client: Client, modes: Sequence[str], measured: Measured) -> None:
-    """Tries again, without the hub, what failed on one side only."""
-    for mode in modes:
-        direct = {outcome.step: outcome.ok for outcome in measured.results[client.name, DIRECT[mode]]}
-        through = {outcome.step: outcome.ok for outcome in measured.results[client.name, MODES[mode]]}
-        odd = [step for step in direct if step != ENDS and direct[step] != through[step]]
-        for _ in range(TRIES if odd else 0):
-            for outcome in await run(Row(client, DIRECT[mode], BOTH), odd):
-                if outcome.step in odd and outcome.ok != direct[outcome.step]:
-                    measured.chance.add((client.name, DIRECT[mode], outcome.step))
+    """Tries checks again, without the hub, that failed on one side only."""
+
+    def passed(front: str) -> dict[str, bool]:
+        return {outcome.step: outcome.ok for outcome in measured.results[client.name, front]}
+
+    for front in {DIRECT[mode] for mode in modes}:
+        direct = passed(front)
+        through = [passed(MODES[mode]) for mode in modes if DIRECT[mode] == front]
+        uneven = {step for step in direct for hub in through if step != ENDS and direct[step] != hub.get(step, True)}
+        for _ in range(TRIES):
+            if not uneven:
+                break
+            for outcome in await run(Row(client, front, BOTH), sorted(uneven, key=CHECKS.index)):
+                if outcome.step in uneven and outcome.ok != direct[outcome.step]:
+                    measured.chance.add((client.name, front, outcome.step))
+                    uneven.discard(outcome.step)
 
 
 def _is_installed(client: Client, measured: Measured) -> bool:

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from rigs.clients.clients import Client
+from rigs.clients.clients import MODERN_VERSION, Client
 from rigs.clients.install import ROOT
 from tests.e2e.client import Hub
 from tests.e2e.cutting_proxy import Cutter, cutter
@@ -26,6 +26,7 @@ NAMES = {"handshake": "h", "modern": "m"}
 BOTH = "both"
 """In place of an era: the reference server, alone, with the settings that every hub has."""
 REFERENCE = "r"
+NO_KEYS: Mapping[str, str] = {}
 MARKER = "cut-here"
 # seconds between the notifications: a client that is asked to wait 5 s comes back when a few are still to come
 RESUME_DELAY = 0.15
@@ -81,15 +82,17 @@ def reference(name: str, journal: Path) -> list[str]:
     return [sys.executable, "-m", "rigs.clients.reference", "--name", name, "--journal", str(journal)]
 
 
-def config(root: Path, attach: str = "never", era: str = "") -> str:
+def config(root: Path, attach: str = "never", era: str = "", reference_keys: Mapping[str, str] = NO_KEYS) -> str:
     """With the gap that the hub's rules for clients of the TypeScript SDKs have (docs/clients.md).
 
-    For the era `BOTH` there is the reference server alone; results are not cut, and a busy machine may take its time.
+    For the era `BOTH` there is the reference server alone, as a process unless the keys of its entry have a `url`;
+    results are not cut, and a busy machine may take its time.
     """
     if era == BOTH:
-        here = {"cwd": str(ROOT), **entry(server(root, BOTH))}
+        process = {} if "url" in reference_keys else {"cwd": str(ROOT), **entry(server(root, BOTH))}
+        servers = {REFERENCE: {**process, **reference_keys}}
         hub: dict[str, Any] = {"attach": attach, "max_result_tokens": 0, "first_list_wait": "20s"}
-        return json.dumps({"hub": hub, "servers": {REFERENCE: here}}, indent=2)
+        return json.dumps({"hub": hub, "servers": servers}, indent=2)
     hub = {"clients": {"mcp-hub": {"result_gap": "5ms"}}, "attach": attach}
     servers = {name: entry(server(root, era)) for era, name in NAMES.items()}
     return json.dumps({"hub": hub, "servers": servers}, indent=2)
@@ -115,8 +118,9 @@ async def stop_attached(root: Path) -> None:
 @asynccontextmanager
 async def arranged(client: Client, front: str, era: str, root: Path) -> AsyncIterator[Rig]:
     """For a client on `stdio` or `http` of a hub; or `attached`, over stdio to a hub that goes on without it; or
-    `direct`, over stdio to the server of this era itself; or `direct-http`, to a server over HTTP that has nothing to
-    do with the hub.
+    `remote`, over stdio to a hub that reaches the reference server over HTTP; or `bridged`, over stdio to a hub that
+    speaks the other era with the reference server; or `direct`, over stdio to the server of this era itself; or
+    `direct-http`, to a server over HTTP that has nothing to do with the hub.
     """
     name = NAMES.get(era, REFERENCE)
     task = {"name": name, "prefix": f"{name}_", "journal": str(root / f"{name}.journal")}
@@ -125,9 +129,15 @@ async def arranged(client: Client, front: str, era: str, root: Path) -> AsyncIte
         yield Rig({**task, "prefix": "", "target": {"command": command, "args": args, "env": {}}})
     elif front in ("stdio", "attached"):
         (root / "servers.yaml").write_text(config(root, "always" if front == "attached" else "never", era))
-        kind = [] if era == BOTH else ["--client", "mcp-hub"]
-        args = ["-m", "mcp_hub", "serve", *kind, "--config", str(root / "servers.yaml")]
-        yield Rig({**task, "target": {"command": sys.executable, "args": args, "env": state(root)}})
+        yield Rig({**task, "target": piped_hub(root, [] if era == BOTH else ["--client", "mcp-hub"])})
+    elif front == "bridged":
+        other_era = "handshake" if client.version == MODERN_VERSION else "modern"
+        (root / "servers.yaml").write_text(config(root, era=era, reference_keys={"era": other_era}))
+        yield Rig({**task, "target": piped_hub(root)})
+    elif front == "remote":
+        async with listening(name, task) as url:
+            (root / "servers.yaml").write_text(config(root, era=era, reference_keys={"url": url}))
+            yield Rig({**task, "target": piped_hub(root)})
     elif front == "http":
         async with anyio.create_task_group() as tasks:
             hub = HttpHub(root, tasks, era)
@@ -136,10 +146,21 @@ async def arranged(client: Client, front: str, era: str, root: Path) -> AsyncIte
                 yield replace(rig, task={**rig.task, **task}, hub=hub)
             await hub.stop()
     else:
-        async with Hub(reference(name, Path(task["journal"])), cwd=ROOT) as listening:
-            url = (await listening.wait_stderr(r"http://127\.0\.0\.1:\d+/mcp")).group()
-            async with over_http(client, url) as rig:
-                yield replace(rig, task={**rig.task, **task, "prefix": ""})
+        async with listening(name, task) as url, over_http(client, url) as rig:
+            yield replace(rig, task={**rig.task, **task, "prefix": ""})
+
+
+def piped_hub(root: Path, options: Sequence[str] = ()) -> dict[str, Any]:
+    """How a client starts the hub with the configuration in this folder."""
+    args = ["-m", "mcp_hub", "serve", *options, "--config", str(root / "servers.yaml")]
+    return {"command": sys.executable, "args": args, "env": state(root)}
+
+
+@asynccontextmanager
+async def listening(name: str, task: dict[str, Any]) -> AsyncIterator[str]:
+    """The URL of the reference server."""
+    async with Hub(reference(name, Path(task["journal"])), cwd=ROOT) as process:
+        yield (await process.wait_stderr(r"http://127\.0\.0\.1:\d+/mcp")).group()
 
 
 @asynccontextmanager

@@ -172,6 +172,13 @@ def test_a_deep_check_that_fails_by_chance_without_the_hub_too_is_not_a_fault() 
     assert complaints(measured, []) == ["not installed: fastmcp: no network"]
 
 
+def test_a_deep_check_that_a_library_cannot_do_without_the_hub_counts_through_it() -> None:
+    measured = _deep(("http", "large"))
+    direct = measured.results["fastmcp", "direct-http"]
+    measured.results["fastmcp", "direct-http"] = [outcome for outcome in direct if outcome.step != "large"]
+    assert complaints(measured, []) == ["fastmcp, http, large: lost"]
+
+
 def test_differences_that_the_page_names_are_of_checks_clients_and_modes_that_exist() -> None:
     page = PAGE.read_text("utf-8")
     rows = documented(page)
@@ -179,7 +186,8 @@ def test_differences_that_the_page_names_are_of_checks_clients_and_modes_that_ex
     for row in rows:
         assert row.check in CHECKS and set(row.modes) <= MODES.keys() and row.says
         assert all(any(fnmatch(client.name, pattern) for client in DEEP) for pattern in row.clients)
-    assert all(client.lacks <= set(CHECKS) for client in DEEP) and len(DEEP) == 9
+    assert all(client.lacks <= set(CHECKS) for client in DEEP)
+    assert len({id(client.library) for client in DEEP}) == 9
 
 
 def test_each_line_of_both_sides_is_recorded_with_placeholders_for_what_changes(tmp_path: Path) -> None:

@@ -146,6 +146,15 @@ def test_the_audit_looks_at_every_extra() -> None:
     assert set(extras.split(",")) == set(PROJECT["optional-dependencies"])
 
 
+def test_every_extra_is_described_and_no_other_is_named() -> None:
+    extras = set(PROJECT["optional-dependencies"])
+    table = (ROOT / "docs/deploy.md").read_text("utf-8").partition("\n## Extras\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == extras
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        named = re.findall(r"(?:mcp-hub|'\.)\[([a-z,]+)\]", page.read_text("utf-8"))
+        assert {extra for names in named for extra in names.split(",")} <= extras, page
+
+
 def copied_into_the_image() -> list[str]:
     """The sources of the first stage of the Dockerfile that .dockerignore lets in."""
     stage = (ROOT / "Dockerfile").read_text("utf-8").partition("\nFROM node")[0]

@@ -87,6 +87,13 @@ class EventParser:
         """Bytes that are kept of an event that has not ended."""
         return self._size
 
+    @property
+    def unended(self) -> Event | None:
+        """The event whose blank line is missing when the stream ends, if it has data."""
+        line = _data_of(b"".join(self._parts))
+        data = None if self._data is None else [*self._data, *([] if line is None else [line])]
+        return Event(self._type or b"message", b"\n".join(data)) if data else None
+
     def end(self) -> None:
         """The stream has ended: lets go of what has not."""
         self._parts, self._data, self._size = [], [], 0

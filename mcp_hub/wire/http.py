@@ -17,7 +17,9 @@ from mcp_hub.logs import get_logger
 from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.headers import request_headers
 from mcp_hub.protocol.jsonrpc import envelope
+from mcp_hub.protocol.jsonrpc.batches import in_body
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
+from mcp_hub.protocol.jsonrpc.repair import Placeholder, placeholder
 from mcp_hub.protocol.rpc_errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR
 from mcp_hub.protocol.sse import EventParser
 from mcp_hub.types import Era, RawJson
@@ -42,19 +44,19 @@ log = get_logger(__name__)
 _DISCOVER: Final = "server/discover"
 _UNKNOWN: Final = "the server no longer knows the session"
 _CLIENT_FAULTS: Final = (400, 404, 405)
-"""Statuses of refusals."""
 _NOT_BEGUN: Final = (400, 404)
 """Statuses by which a server that does not know the session refuses a request before it acts on it."""
 _CHECKS: Final = ("initialize", "ping")
 """Requests that show whether a session lives: their own refusal starts no further check."""
+_ANSWERED: Final = (200, 201, 202, 203)
+"""Statuses with which servers answer, whatever they say of the type of the answer."""
 _MODERN_FAULTS: Final = (METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR, PARSE_ERROR)
 """Codes that modern servers have for these; the reserved ones besides."""
 _SURE: Final = 5.0
 """Seconds for which a server that was asked is known to be modern."""
 _PAUSE: Final = 1.0
 """Seconds before a stream that broke off is asked for again, where the server names no pause of its own."""
-_SHORTEST: Final = 0.05
-_LONGEST: Final = 30.0
+_SHORTEST, _LONGEST = 0.05, 30.0
 """Bounds of that pause in seconds, when it is the hub's choice; a longer one of the server's is kept."""
 _DOUBLINGS: Final = 10
 """From the shortest pause past the longest."""
@@ -148,22 +150,35 @@ class HttpWire(RemoteWire):
     async def _take_whole(self, response: httpx2.Response, pending: Pending) -> None:
         """An answer that is not a stream: a message with any status, or a refusal."""
         status = response.status_code
-        body = await self._body(response) if kind_of(response) == JSON and status not in DENIED else b""
-        message = envelope.decode(envelope.one_line(body)) if body else None
-        if self._may_be_lost(pending) and isinstance(message, Envelope) and _error(message) is not None:
-            if status not in OVERLOADED:
+        is_json = kind_of(response) == JSON
+        body = await self._body(response) if (is_json or status in _ANSWERED) and status not in DENIED else b""
+        message = self._take_several(body, pending) if body else None
+        if not is_json and (not isinstance(message, Envelope) or message.result is message.error is Unset):
+            message = None
+        if self._may_be_lost(pending) and isinstance(message, Envelope) and status not in OVERLOADED:
+            if _error(message) is not None or (status == 200 and message.result is message.error is Unset):
                 raise Refused(status, message)
         if await self._is_another_now(status, message, pending):
             raise self._forget("the server no longer speaks the era that was settled on", "era_changed")
         if status in OVERLOADED and (error := _error(message)) is not None and error.raw is not None:
             raise refusal(self._server, response, error.message, error.raw)
-        if isinstance(message, Envelope) and message.method is Unset and (status == 200 or _code(message) is not None):
+        if isinstance(message, Envelope) and message.method is Unset and (status in _ANSWERED or _code(message)):
             self._begin(response, pending)
             self._settle_whole(pending, message)
         elif isinstance(message, BadMessage) and status == 200:
-            self._settle_bad(pending, message, envelope.one_line(body))
+            answer = placeholder(message, envelope.one_line(body), pending.method)
+            if self._may_be_lost(pending) and isinstance(answer, Placeholder):
+                raise Refused(status, answer)
+            self._settle_whole(pending, answer)
         else:
             raise await self._refusal(response)
+
+    def _take_several(self, body: bytes, pending: Pending) -> Envelope | BadMessage:
+        """The answer in a body that may hold several messages; takes those before it."""
+        *others, last = in_body(envelope.one_line(body))
+        for data in others:
+            self._take(data, pending)
+        return envelope.decode(last)
 
     async def _is_another_now(self, status: int, message: Envelope | BadMessage | None, pending: Pending) -> bool:
         """Whether the modern server has made room for one of the handshake era, which refuses what it is sent.
@@ -231,7 +246,7 @@ class HttpWire(RemoteWire):
             return refusal
         if refusal.status in _NOT_BEGUN:
             return gone
-        error = _error(refusal.answer) if isinstance(refusal, Refused) else refusal
+        error = (_error(refusal.answer) or "not an answer") if isinstance(refusal, Refused) else refusal
         return self._lost(f"lost the session and refused the request: {error}", code="session_lost")
 
     async def _check_session(self, *, is_explicit: bool = True) -> None:

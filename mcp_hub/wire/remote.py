@@ -301,6 +301,9 @@ class RemoteWire(ABC):
                             return
                     if not fits(parser.held):
                         raise self._too_much()
+                last = parser.unended if source is not None else None
+                if last is not None and not isinstance(_message(last), BadMessage):
+                    self._take_event(last, source)
 
     def _too_long(self) -> UpstreamLost:
         return self._lost(f"sent a message over the limit of {self._limit} bytes", code="unreadable_answer")
@@ -391,3 +394,7 @@ class RemoteWire(ABC):
     def _settle_bad(self, pending: Pending, bad: BadMessage, data: bytes = b"") -> None:
         self.requests.pending.pop(pending.id, None)
         pending.settle(placeholder(bad, data, pending.method))
+
+
+def _message(event: Event) -> Envelope | BadMessage:
+    return envelope.decode(envelope.one_line(event.data))

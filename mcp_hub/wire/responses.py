@@ -84,9 +84,9 @@ def _retry_after(response: httpx2.Response) -> int | None:
 
 
 def kind_of(response: httpx2.Response) -> str:
-    """The media type, without parameters."""
+    """The media type, without parameters; the first of several."""
     kind: str = response.headers.get("content-type", "")
-    return kind.partition(";")[0].strip().lower()
+    return kind.partition(";")[0].partition(",")[0].strip().lower()
 
 
 def _content_type(response: httpx2.Response) -> str:

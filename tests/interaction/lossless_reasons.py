@@ -36,8 +36,7 @@ RELAY = (
     Reason("invalid text", "lone surrogates → U\\+FFFD"),
     Reason("definitions that would break a client", "left out"),
     Reason("results that would break a client", "`content` added"),
-    Reason("results that would break a client", "`structuredContent` dropped", HANDSHAKE, HANDSHAKE),
-    Reason("results that would break a client", "`structuredContent` dropped", MODERN, HANDSHAKE),
+    Reason("results that would break a client", "`structuredContent` dropped", "", HANDSHAKE),
 )
 """Rules that are rows of docs/relay.md."""
 BESIDES = (

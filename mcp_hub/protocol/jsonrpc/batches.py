@@ -57,6 +57,20 @@ def messages(text: bytes, most: int) -> list[Envelope | BadMessage]:
     return [decode(part) for part in parts(text, most)]
 
 
+def in_body(text: bytes) -> list[bytes]:
+    """The messages of a body that should hold one: of an array, or of several lines on one; the text where unclear."""
+    message = decode(text)
+    if not isinstance(message, BadMessage):
+        return [text]
+    if is_array(text):
+        try:
+            return parts(text, _MOST)
+        except RpcError:
+            return [text]
+    found, bad = several(text, message)
+    return found if found and bad is None else [text]
+
+
 def several(line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:
     """The messages of a line that is none as a whole, and its unreadable rest: why it cannot be read, and its bytes."""
     parts: list[bytes] = []

@@ -32,8 +32,6 @@ _MODERN_CODES: Final = frozenset(
 )
 _VERSION: Final = re.compile(r"[!-~]{1,64}")
 """A version: over HTTP it goes into a header of every request."""
-_NOT_ADMITTED: Final = (401, 403)
-"""HTTP statuses that say nothing of the era."""
 _REFUSALS: Final = (400, 404, 405)
 """Statuses by which servers refuse an unknown request without a message."""
 _CLIENT_FAULTS: Final = frozenset({rpc_errors.INVALID_REQUEST, rpc_errors.METHOD_NOT_FOUND, rpc_errors.INVALID_PARAMS})
@@ -289,9 +287,8 @@ async def _discover(peer: Peer, sent: Callable[[Pending], object] = _ignored) ->
     try:
         raw = await _asked_twice(peer, sent)
     except UpstreamLost as exc:
-        says_nothing = isinstance(exc, HttpRefused) and exc.status in _NOT_ADMITTED
         failure = f"server/discover failed: {exc}"
-        if says_nothing or peer.ending.closed.is_set():
+        if peer.ending.closed.is_set():
             raise StartFailed(_code(exc, "handshake_failed"), failure) from None
         raise _NotModern(_code(exc, "era_mismatch"), failure, is_certain=False) from None
     except RpcError as exc:

@@ -51,6 +51,7 @@ async def test_a_modern_server_is_found_by_one_request_and_has_no_session() -> N
 
 HANDSHAKE_ONLY = {"code": -32022, "message": "no", "data": {"supported": ["2025-11-25"]}}
 REFUSALS = {
+    **{f"a status of who asks: {status}": answering(status) for status in (401, 403)},
     "not found": answering(404),
     "a web page": answering(200),
     "server error": answering(500),
@@ -238,14 +239,15 @@ async def test_an_endpoint_elsewhere_is_refused_with_its_address() -> None:
 
 
 @pytest.mark.parametrize(("status", "transport"), [(401, None), (403, "http"), (401, "sse")])
-async def test_a_server_that_wants_credentials_is_asked_once_and_the_setting_is_named(
+async def test_a_server_that_wants_credentials_is_asked_once_a_way_and_the_setting_is_named(
     status: int, transport: str | None
 ) -> None:
     async with serving(answering(status)) as server:
         error, can_retry = await failing(server, transport=transport)
         assert (error.code, can_retry) == ("not_admitted", False)
         assert all(own in str(error) for own in (f"127.0.0.1:{server.port}", '"bearer"', '"headers"', str(status)))
-        assert len(server.seen) == 1
+        ways = [None] if transport == "sse" else ["server/discover", "initialize"]
+        assert [request.rpc if request.body else None for request in server.seen] == ways
 
 
 async def test_credentials_go_with_every_request_and_into_no_message() -> None:

@@ -6,13 +6,14 @@ from typing import Any
 import anyio
 import pytest
 
+from mcp_hub.errors import HttpRefused, UpstreamLost
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.types import Era
 from mcp_hub.wire import remote
 from mcp_hub.wire.base import WireClosed
 from mcp_hub.wire.remote import AT_ONCE
 from tests.unit.wire.http_server import Reply, Request
-from tests.unit.wire.http_wires import echo, refuses, wired, with_session
+from tests.unit.wire.http_wires import echo, refuses, says, wired, with_session
 from tests.unit.wire.raw_lines import WAIT
 from tests.upstreams.child import until
 
@@ -85,6 +86,42 @@ async def test_an_answer_arrives_however_slowly_it_trickles() -> None:
 
     async with wired(script) as talk:
         assert json.loads(bytes((await talk.ask()).result)) == {"text": "ü" * 20}  # type: ignore[arg-type]  # set
+
+
+ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"n":1}}'
+LOG = b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}'
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "before"),
+    [
+        *((200, ANSWER, kind, 0) for kind in (None, "text/plain", "text/html", "application/octet-stream")),
+        (200, ANSWER, "application/json, application/json", 0),
+        *((status, ANSWER, "application/json", 0) for status in (201, 202, 203)),
+        (200, b"[" + ANSWER + b"]", "application/json", 0),
+        (200, b"[" + LOG + b"," + ANSWER + b"]", "application/json", 1),
+        (200, LOG + b"\n" + ANSWER + b"\n", "application/x-ndjson", 1),
+        (200, b"event: message\ndata: " + ANSWER + b"\n\n", "text/plain", 0),
+        *((200, b"data: " + ANSWER + end, "text/event-stream", 0) for end in (b"", b"\n", b"\r\n")),
+    ],
+)
+async def test_answer_counts_in_whatever_form_it_comes(status: int, body: bytes, kind: str | None, before: int) -> None:
+    async with wired(says(status, body, kind)) as talk:
+        assert bytes((await talk.ask()).result) == b'{"n":1}'  # type: ignore[arg-type]  # set
+        assert len(talk.told.sources) == before
+
+
+@pytest.mark.parametrize("body", [b'{"n":1}', b'{"jsonrpc":"2.0","id":1}', b"<p>", ANSWER[:-1], b"[]"])
+async def test_text_without_an_answer_is_none(body: bytes) -> None:
+    async with wired(says(200, body, "text/plain")) as talk:
+        with pytest.raises(HttpRefused, match="text/plain in place of a message"):
+            await talk.ask()
+
+
+async def test_half_an_event_is_no_answer() -> None:
+    async with wired(says(200, b"data: " + ANSWER[:-1], "text/event-stream")) as talk:
+        with pytest.raises(UpstreamLost, match="ended its answer without a result"):
+            await talk.ask()
 
 
 @pytest.mark.parametrize("status", [400, 404, 500])

@@ -6,12 +6,9 @@ MCP. Uses asyncio directly: a memory stream and a task for each message cost 12 
 
 import asyncio
 import contextlib
-import re
 from collections import deque
 from collections.abc import Callable
 from typing import IO, cast
-
-import msgspec
 
 from mcp_hub.aio import Turn
 from mcp_hub.protocol.jsonrpc import envelope
@@ -31,7 +28,6 @@ _SLICE = 128
 _LAST_ANSWERS, _ALL_ANSWERS = 1.0, 5.0
 """Seconds for answers of a peer that closed its input: since the last it wrote, and in all."""
 _GRACE = 0.5  # seconds for the answer behind an error that may have been it
-_INTEGRAL = re.compile(rb"(\d{1,18})\.0+")
 _CLOSED_OUTPUT = Cause("closed_output", "the peer closed its output")
 
 
@@ -288,14 +284,13 @@ class Pipe(asyncio.Protocol):
             self._handler.on_bad_line(*rest)
 
     def _take_answer(self, message: Envelope, line: bytes) -> None:
-        id_ = envelope.usable_id(message.id)
-        if id_ is None:
+        key = envelope.answer_key(message.id)
+        if key is None:
             self._take_nameless(message, line, "the id is neither a string nor an integer")
             return
         if message.result is Unset and message.error is Unset and message.jsonrpc is Unset:
             self._take_bad(BadMessage(INVALID_REQUEST, "neither a method nor a result"), line)
             return
-        key = envelope.id_key(id_)
         pending = self.requests.pending.pop(key, None) if type(key) is int else None
         if pending is not None:
             pending.settle(message)
@@ -313,8 +308,8 @@ class Pipe(asyncio.Protocol):
         Some peers refuse notifications like that: the answer may still come. The hub's own requests, without a
         `context`, wait a moment for it.
         """
-        bad = BadMessage(INVALID_REQUEST, reason, _integral(message.id))
-        sole = self.requests.sole() if bad.id is None and message.error is not Unset else None
+        bad = BadMessage(INVALID_REQUEST, reason)
+        sole = self.requests.sole() if message.error is not Unset else None
         if sole is not None and sole.context is sole.doubtful is None:
             sole.doubt(placeholder(bad, line, sole.method))
             self._loop.call_later(_GRACE, self._settle_doubtful, sole)
@@ -376,12 +371,6 @@ class Pipe(asyncio.Protocol):
             self.close(f"it has not read its input for {self._patience:g} s", "not_reading")
         else:
             self._loop.call_later(self._patience, self._look_at_peer, self._waiting)
-
-
-def _integral(id_: msgspec.Raw | msgspec.UnsetType) -> bytes | None:
-    """The integer that an id of the form `7.0` means."""
-    found = None if id_ is Unset else _INTEGRAL.fullmatch(id_)
-    return None if found is None else found[1]
 
 
 class _WriteSide(asyncio.Protocol):

@@ -338,8 +338,7 @@ class RemoteWire(ABC):
         self._handler.on_request(message, source)
 
     def _take_answer(self, message: Envelope, data: bytes, source: Pending | None) -> None:
-        text = envelope.usable_id(message.id)
-        key = envelope.id_key(text) if text is not None else None
+        key = envelope.answer_key(message.id)
         if source is not None and key != source.id:
             self._take_odd_answer(message, data, source)
             return

@@ -215,6 +215,14 @@ def number_key(text: bytes) -> int | None:
     return int(number) if number is not None and number.is_integer() and abs(number) <= _SAFE else None
 
 
+def answer_key(raw: msgspec.Raw | msgspec.UnsetType) -> int | str | None:
+    """The correlation key of an answer's id, which may be `7.0` for `7`; None where it cannot be a request's."""
+    if raw is Unset:
+        return None
+    text = usable_id(raw)
+    return number_key(bytes(raw)) if text is None else id_key(text)
+
+
 def raw_object(raw: RawJson | msgspec.UnsetType) -> RawObject | None:
     """The members of an encoded object, still encoded; an absent one is empty; None if it is not an object."""
     if raw is Unset:

@@ -102,6 +102,7 @@ LOG = b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}'
         (200, b"[" + LOG + b"," + ANSWER + b"]", "application/json", 1),
         (200, LOG + b"\n" + ANSWER + b"\n", "application/x-ndjson", 1),
         (200, b"event: message\ndata: " + ANSWER + b"\n\n", "text/plain", 0),
+        (200, b"data: " + ANSWER.replace(b"1", b"1.0", 1) + b"\n\n", "text/event-stream", 0),
         *((200, b"data: " + ANSWER + end, "text/event-stream", 0) for end in (b"", b"\n", b"\r\n")),
     ],
 )

@@ -48,8 +48,9 @@ class _Request(NamedTuple):
 
 
 def _text(env: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """The variables that Python itself reads at its start."""
-    return {key: value for key, value in env.items() if key.startswith((b"PYTHON", b"LC_", b"LANG"))}
+    """The variables that Python itself reads at its start, but for the folders of modules."""
+    read = (b"PYTHON", b"LC_", b"LANG")
+    return {key: value for key, value in env.items() if key.startswith(read) and key != b"PYTHONPATH"}
 
 
 def _read(connection: socket.socket) -> tuple[_Request, list[int]]:
@@ -84,7 +85,8 @@ def _become(request: _Request, streams: list[int]) -> NoReturn:
     sys.stdin = sys.__stdin__ = open(0, encoding=text, closefd=False)  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = open(1, "w", encoding=text, closefd=False)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = open(2, "w", 1, text, "backslashreplace", closefd=False)  # type: ignore[misc]
-    sys.path[0] = os.fsdecode(request.folder)  # as `python -m` does
+    folders = os.fsdecode(request.env.get(b"PYTHONPATH", b"")).split(os.pathsep)
+    sys.path[:1] = [os.fsdecode(request.folder), *filter(None, folders)]  # as `python -m` does
     sys.argv = [str(ROOT / "mcp_hub" / "__main__.py"), *request.arguments]
     program = sys.modules["__main__"] = import_module("mcp_hub.__main__")
     program.main()

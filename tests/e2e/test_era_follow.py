@@ -122,6 +122,7 @@ async def test_hubs_of_clients_of_other_eras_list_the_same_bytes_and_need_one_pr
     assert all(one == lists[0] for one in lists)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(("era", "version"), [("handshake", "2025-11-25"), ("modern", "2026-07-28")])
 async def test_a_pinned_era_holds_for_all_callers(tmp_path: Path, era: str, version: str) -> None:
     journal = tmp_path / "journal"

@@ -202,14 +202,14 @@ class Mortal:
 
 
 @asynccontextmanager
-async def mortals(root: Path) -> AsyncIterator[tuple[dict[str, Mortal], HttpClient]]:
-    """Those servers, and a client of the hub in front of them."""
-    servers = {name: Mortal(kind, root / f"{name}.journal") for name, (kind, _) in MORTALS.items()}
+async def mortals(root: Path, *names: str) -> AsyncIterator[tuple[dict[str, Mortal], HttpClient]]:
+    """The servers of these names, by default all, and a client of the hub in front of them."""
+    servers = {name: Mortal(MORTALS[name][0], root / f"{name}.journal") for name in names or MORTALS}
     async with anyio.create_task_group() as tasks:
         for server in servers.values():
             tasks.start_soon(server.live)
         await each(servers, Mortal.switch)
-        settings = config({name: {"url": servers[name].url, **more} for name, (_, more) in MORTALS.items()})
+        settings = config({name: {"url": server.url, **MORTALS[name][1]} for name, server in servers.items()})
         async with (
             http_hub(settings, root) as started,
             HttpClient(started.url, seconds=30) as client,
@@ -264,8 +264,12 @@ async def test_calls_fail_typed_when_a_server_dies_and_work_again_when_it_is_bac
             assert back["result"]["content"][0]["text"] == "c"
 
 
-async def test_a_server_that_was_started_anew_between_two_calls_is_used_as_if_nothing_had_been(tmp_path: Path) -> None:
-    async with mortals(tmp_path) as (servers, client):
+@pytest.mark.first(1)
+@pytest.mark.parametrize("names", [("handshake",), ("modern", "silent", "sse")], ids="-".join)
+async def test_a_server_that_was_started_anew_between_two_calls_is_used_as_if_nothing_had_been(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    async with mortals(tmp_path, *names) as (servers, client):
         await anyio.sleep(1.1)  # a session that lasts no second is not begun anew at once
         await each(servers, Mortal.switch)
         await each(servers, Mortal.switch)

@@ -75,7 +75,7 @@ async def test_the_hub_passes_over_sse(hub: Hub, scenario: Scenario) -> None:
     assert (outcome.verdict, outcome.why) == ("passed", "")
 
 
-@pytest.mark.first(3)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("era", Era)
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 async def test_the_hub_passes_over_stdio(scenario: Scenario, era: Era, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ async def test_the_hub_passes_over_stdio(scenario: Scenario, era: Era, tmp_path:
     assert (outcome.verdict, outcome.why) == ("passed", "") or scenario.name == "foreign"
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("era", Era)
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 async def test_a_server_built_with_the_sdk_passes(scenario: Scenario, era: Era) -> None:
@@ -94,7 +94,7 @@ async def test_a_server_built_with_the_sdk_passes(scenario: Scenario, era: Era) 
     assert (outcome.verdict, outcome.why) == ("passed", "") or scenario.name == "foreign"
 
 
-@pytest.mark.first(3)
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("mutant", "scenario"),
     [

@@ -5,7 +5,6 @@ told to go on, so that what happens before surely happens in the middle of it.
 """
 
 import json
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import anyio
 import httpx2
 
 from tests.e2e.client import Hub
+from tests.fork_server import forked_command
 from tests.interaction.fronts import http_hub, stdio_hub
 from tests.upstreams.child import WAIT
 from tests.upstreams.messages import PREFIX, Message, modern
@@ -89,7 +89,7 @@ class Fleet:
 
     def stdio(self) -> StdioClient:
         """A client with a hub of its own, not yet started."""
-        command = [sys.executable, "-m", "mcp_hub", "serve", "--config", str(self.root / "servers.yaml")]
+        command = [*forked_command(), "serve", "--config", str(self.root / "servers.yaml")]
         return StdioClient([*command, "--client", "mcp-hub"], self.env)
 
     @property

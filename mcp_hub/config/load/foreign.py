@@ -182,7 +182,7 @@ def _real(path: Path) -> Path:
 
 def place_of_servers(data: Mapping[str, object], *, is_yaml: bool) -> DataPath:
     """The path of the mapping of servers; empty if the file is nothing else."""
-    if "mcpServers" in data:
+    if data.get("mcpServers", ()) is not None and "mcpServers" in data:
         return ("mcpServers",)
     if is_yaml:
         return ("extensions",) if _is_goose(data) else ("servers",)
@@ -218,6 +218,8 @@ def sections(data: JsonObject, place: DataPath, report: Findings) -> JsonObject:
     servers = at(data, place)
     tree = {key: value for key, value in data.items() if place and key not in ("$schema", place[0])}
     report.read_at("servers", place)
+    if not tree.get("servers", True):
+        del tree["servers"]  # it is empty
     if "servers" in tree:
         report.error(place, "conflicting_keys", 'means the same as "servers". Keep one of them.')
         report.written.clear()

@@ -254,6 +254,8 @@ def _login(entry: JsonObject, note: Note) -> None:
             note("oauth", "ignored: expected a mapping (key: value)")
             return
         oauth = {}
+    if isinstance(scopes := entry.pop("scopes", None), list):  # Codex
+        oauth = {"scopes": scopes, **oauth}
     entry["oauth"] = _oauth({key: value for key, value in oauth.items() if value is not None}, note)
 
 

@@ -129,7 +129,8 @@ class Notation(msgspec.Struct, frozen=True):
 
     def _parts(self, text: str, key: str) -> Iterator[Part]:
         end = 0
-        for match in _PATTERNS.get(self.client, _PATTERNS[""]).finditer(text):
+        client = "gemini" if (self.client, key) == ("goose", "headers") else self.client
+        for match in _PATTERNS.get(client, _PATTERNS[""]).finditer(text):
             yield text[end : match.start()]
             yield from self._part(match, key)
             end = match.end()

@@ -101,6 +101,10 @@ def test_a_key_of_librechat_becomes_a_header(kind: str, header: dict[str, str]) 
     assert read({**U, "apiKey": key}).sent_headers() == header
 
 
+def test_scopes_beside_the_login_of_codex_belong_to_it() -> None:
+    assert read({**U, "oauth": {"client_id": "c"}, "scopes": ["a"]}).oauth.scopes == ["a"]
+
+
 def test_variables_of_another_machine_are_not_passed() -> None:
     text = '[mcp_servers.a]\ncommand="x"\nenv_vars=["A", {name="B", source="remote"}, {name="C", source="local"}]\n'
     assert parse(text, "c.toml", {}, Path("/b")).settings.servers["a"].pass_env == ["A", "C"]
@@ -237,6 +241,8 @@ def test_a_double_key_fails_its_server_and_no_other() -> None:
         ('{"settings": {"mcp": {"servers": {"a": {"command": "x"}}}, "folders": []}}', "p.code-workspace"),
         ('{"augment.advanced": {"mcpServers": [{"name": "a", "command": "x"}]}}', "settings.json"),
         ('{"mcp": {"servers": {"command": "y"}, "a": {"type": "local", "command": ["x"]}}}', "opencode.json"),
+        ('{"mcpServers": {"a": {"command": "x"}}, "servers": {}, "mcp": null}', "c.json"),
+        ('{"mcpServers": null, "servers": {"a": {"command": "x"}}, "inputs": []}', "mcp.json"),
         ('{"customizations": {"vscode": {"mcp": {"servers": {"a": {"command": "x"}}}}}}', "devcontainer.json"),
         ("version: 1\ncache: true\nmcpServers:\n  a: {command: x, timeout: 60000, iconPath: /x}\n", "librechat.yaml"),
         ("name: me\nschema: v1\nmcpServers:\n  - {name: a, command: x, connectionTimeout: 5000}\n", "config.yaml"),

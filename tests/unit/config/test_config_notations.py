@@ -82,6 +82,15 @@ def test_names_of_editors_and_extensions_stand_for_their_folders(file: str, text
     assert cause is None or cause.code == "workspace_unknown"
 
 
+def test_goose_fills_in_headers_and_nothing_else() -> None:
+    text = (
+        "extensions:\n  a: {uri: 'https://h.example/mcp', headers: {A: Bearer $TOK}, env_keys: [TOK]}\n"
+        "  b: {cmd: x, args: [$TOK]}\n"
+    )
+    found = parse(text, "config.yaml", {"TOK": "t-1"}, Path("/h/.config/goose")).settings.servers
+    assert (found["a"].sent_headers(), found["b"].args) == ({"A": "Bearer t-1"}, ["$TOK"])
+
+
 def test_notation_of_windsurf_and_its_files(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("from-a-file\n")
     file = tmp_path / ".codeium" / "windsurf" / "mcp_config.json"

@@ -178,6 +178,8 @@ class BothEras(Divided):
         may_turn = self._connected is not None and era is not self._home and self._eras.known.may(era)
         if may_turn and not self._is_used:
             self._eras.need(era)
+            if era is HANDSHAKE and era not in self._eras.known.speaks:
+                self._eras.guess(era)  # a process that is probed first would not show it
             self._order(lifecycle.woken(lifecycle.resting(self._life, _OTHER_ERA)), _OTHER_ERA)
 
     async def _follow_client(self) -> None:

@@ -42,7 +42,7 @@ def hub_folder(config: str, names: "Collection[str]", env: "Mapping[str, str]") 
     """
     problems: list[str] = []
     for base in _bases(env):
-        if len(os.fsencode(os.path.join(base, "x" * _SCOPE, HTTP_SOCKET))) > _LONGEST:
+        if not _fits(base):
             problems.append(f"{base} is too long for a socket's path")
             continue
         try:
@@ -56,12 +56,21 @@ def hub_folder(config: str, names: "Collection[str]", env: "Mapping[str, str]") 
     raise Untrusted("; ".join(problems))
 
 
+def base_folders(env: "Mapping[str, str]") -> list[str]:
+    """The folders in which hubs may have theirs, the preferred one first; they may not exist."""
+    return [base for base in _bases(env) if _fits(base)]
+
+
 def _bases(env: "Mapping[str, str]") -> list[str]:
     runtime, state = runtime_folder(env) or "", state_folder(env)
     bases = [os.path.join(state, "attach"), os.path.join(SHORT, f"mcp-hub-{os.geteuid()}")]
     if os.path.isabs(runtime) and problem_of(runtime) is None:
         bases.insert(0, os.path.join(runtime, "mcp-hub"))
     return bases
+
+
+def _fits(base: str) -> bool:
+    return len(os.fsencode(os.path.join(base, "x" * _SCOPE, HTTP_SOCKET))) <= _LONGEST
 
 
 def scope_of(config: str, names: "Collection[str]", env: "Mapping[str, str]", key: bytes) -> str:

@@ -39,6 +39,7 @@ _GROUPS: Final = {
         "import": "servers.import_servers:import_servers",
         "install": "clients.install:install",
         "uninstall": "clients.uninstall:uninstall",
+        "leave": "clients.leave:leave",
         "serve": "serve:serve",
     },
     "Servers": {
@@ -73,6 +74,7 @@ _GROUPS: Final = {
     },
     "Operate": {
         "status": "running.status:status",
+        "paths": "running.paths:paths",
         "stop": "running.stop:stop",
         "open": "browser.open:open_dashboard",
         "top": "browser.top:top",

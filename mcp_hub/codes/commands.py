@@ -96,8 +96,11 @@ COMMANDS: Final = table(
         "Install the hub, or put uvx on the PATH.",
     ),
     dangling_link=("The file of a client is a link to nothing.", "Remove the link, or create the file."),
-    nothing_to_undo=("No install, uninstall, import or export is recorded.", "Nothing to do."),
-    undo_drift=("A file was changed after the hub changed it.", "Edit the file, or use the backup beside it."),
+    nothing_to_undo=("No install, uninstall, leave, import or export is recorded.", "Nothing to do."),
+    undo_drift=(
+        "A file was changed after the hub changed it, and something in it cannot be turned back.",
+        "Correct the line, and undo again; or take it from the saved copy.",
+    ),
     no_dashboard=("The running hub does not have a dashboard.", "Set `hub.http.dashboard`."),
     no_display=("`mcp-hub top` needs a terminal.", "Use `mcp-hub list --json` or `mcp-hub streams --json`."),
     no_textual=("`mcp-hub top` needs Textual.", "Install it with `pip install 'mcp-hub[top]'`."),

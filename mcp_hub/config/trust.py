@@ -15,7 +15,18 @@ not a key of the file, because a file cannot vouch for itself.
 """
 
 STATE_FOLDERS: Final = (
-    *("approvals", "clients", "clients/acts", "clients/locks", "executors", "hubs", "instances", "keys", "lists"),
+    *(
+        "approvals",
+        "clients",
+        "clients/acts",
+        "clients/locks",
+        "clients/saved",
+        "executors",
+        "hubs",
+        "instances",
+        "keys",
+        "lists",
+    ),
     *("logs", "oauth", "results"),
 )
 """The folders of the hub in its state folder, and in the folder of its store."""

@@ -33,6 +33,7 @@ class HubRecord(msgspec.Struct, frozen=True):
 
     `started` are Unix seconds. `operator` is the token of its user over HTTP, empty without that; `has_dashboard`:
     there is a page for it. `folder` is that of a background hub (`attach.folder`), which serves HTTP on a socket in it.
+    `place` is its configuration.
     """
 
     url: str
@@ -43,6 +44,7 @@ class HubRecord(msgspec.Struct, frozen=True):
     operator: str = ""
     folder: str = ""
     has_dashboard: bool = True
+    place: str = ""
 
     @property
     def endpoint(self) -> str:
@@ -79,7 +81,7 @@ def recorded(
         make_folder(path.parent)
         file = _locked(path)
         os.ftruncate(file, 0)
-        record = HubRecord(url, os.getpid(), wall_time(), __version__, client, operator, folder, has_dashboard)
+        record = HubRecord(url, os.getpid(), wall_time(), __version__, client, operator, folder, has_dashboard, place)
         os.write(file, msgspec.json.encode(record))
     except OSError as problem:  # the hub serves anyway, and commands do not find it
         log.warning("hub_not_recorded", path=str(path), reason=problem.strerror or str(problem))
@@ -100,10 +102,13 @@ def running_hub(place: str, env: Mapping[str, str], *, over_http: bool = False) 
     return next((hub for hub in hubs if hub.url), hubs[0] if hubs else None)
 
 
-def running_hubs(place: str, env: Mapping[str, str]) -> list[HubRecord]:
-    """The hubs of the configuration at `place`, the youngest first. Removes records of dead hubs."""
+def running_hubs(place: str | None, env: Mapping[str, str]) -> list[HubRecord]:
+    """The hubs of the configuration at `place`, which may be gone, or with None of all; the youngest first.
+
+    Removes records of dead hubs.
+    """
     found: list[tuple[float, HubRecord]] = []
-    for path in _folder(env).glob(f"{_key(place)}-*.json"):
+    for path in _folder(env).glob("*.json" if place is None else f"{_key(place)}-*.json"):
         with suppress(OSError, ValueError, RecursionError):  # msgspec's errors are of the second
             file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
             try:

@@ -9,11 +9,12 @@ from pathlib import Path
 import msgspec
 
 from mcp_hub.cli.clients import own_cli
-from mcp_hub.cli.clients.edit.entry import with_hub, without_entry, without_hub
+from mcp_hub.cli.clients.edit.entry import names_in, with_hub, without_entry, without_hub
 from mcp_hub.cli.clients.edit.splices import CannotEdit
 from mcp_hub.cli.clients.entries import HUB, Command, Endpoint, filled
 from mcp_hub.cli.clients.files.acts import FileChange
 from mcp_hub.cli.clients.files.replace import FileRefused, content_of, target_of
+from mcp_hub.cli.clients.files.restore import EntryPath, FileState, Restored, names_back, restored
 from mcp_hub.cli.clients.find import ClientFile
 from mcp_hub.cli.clients.model import Client, Layout
 from mcp_hub.cli.clients.reading import held_at, layout_of, read_data, servers_of
@@ -63,7 +64,8 @@ class Source(msgspec.Struct, frozen=True):
 class Step(msgspec.Struct, frozen=True):
     """The change of one file. `after` is the hub's entry then, None if it is removed; `problem`: nothing is changed.
 
-    `others` is the number of the client's own servers that stay in the file.
+    `others` is the number of the client's own servers that stay in the file. `back`: servers that come back into it;
+    `problems`: what does not, with the line.
     """
 
     file: ClientFile
@@ -74,6 +76,8 @@ class Step(msgspec.Struct, frozen=True):
     problem: FileRefused | None = None
     moved: Sequence[KeyPath] = ()
     others: int = 0
+    back: Sequence[str] = ()
+    problems: Sequence[str] = ()
 
     @property
     def only_moves(self) -> bool:
@@ -83,7 +87,7 @@ class Step(msgspec.Struct, frozen=True):
     @property
     def is_needed(self) -> bool:
         """Whether the file is to be different."""
-        return bool(self.moved) or self.before != self.after
+        return bool(self.moved) or bool(self.back) or self.before != self.after
 
 
 def plan_install(file: ClientFile, source: Source, env: Mapping[str, str], moved: Sequence[KeyPath] = ()) -> Step:
@@ -110,8 +114,9 @@ def plan_install(file: ClientFile, source: Source, env: Mapping[str, str], moved
             raise FileRefused("client_file_unclear", said) from None
         return made.encode()
 
-    run = _run_to_add(file, text, layout, after, moved, env)
-    step = Step(file, layout, before, after, FileChange(file.path, edited, run), moved=moved, others=others)
+    entries = [*_entry_paths(data, moved), (*layout.key, HUB)]
+    change = FileChange(file.path, edited, _run_to_add(file, text, layout, after, moved, env), entries)
+    step = Step(file, layout, before, after, change, moved=moved, others=others)
     return _checked(step, text)
 
 
@@ -128,37 +133,85 @@ def plan_move(file: ClientFile, moved: Sequence[KeyPath]) -> Step:
             raise FileRefused("client_file_unclear", f"{file.path}: {problem}. Remove {names} yourself.") from None
         return None if found is None else found.encode()
 
-    step = Step(file, file.place.layouts[-1], change=FileChange(file.path, edited), moved=moved)
-    try:
-        return _checked(step, _text(file.path, content_of(target_of(file.path), file.place.largest)))
-    except FileRefused as problem:
-        return Step(file, step.layout, problem=problem)
-
-
-def plan_uninstall(file: ClientFile, env: Mapping[str, str]) -> Step:
-    """The step that takes the hub out of the file."""
-    layout = file.place.layouts[-1]
+    step = Step(file, file.place.layouts[-1], moved=moved)
     try:
         text = _text(file.path, content_of(target_of(file.path), file.place.largest))
+        change = FileChange(file.path, edited, entries=_entry_paths(_data(text, file), moved))
+    except FileRefused as problem:
+        return Step(file, step.layout, problem=problem)
+    return _checked(msgspec.structs.replace(step, change=change), text)
+
+
+def plan_uninstall(
+    file: ClientFile, env: Mapping[str, str], states: Sequence[FileState] = (), *, as_before: bool = False
+) -> Step:
+    """The step that takes the hub out of the file, and turns back the changes `states` of it, the last one first.
+
+    `as_before`: a file that the client has not changed gets its bytes, also an entry of the hub that somebody had
+    written there before.
+    """
+    layout = file.place.layouts[-1]
+    try:
+        content = content_of(target_of(file.path), file.place.largest)
+        text = _text(file.path, content)
         data = _data(text, file)
         layout = layout_of(data, file.place)
-        before = _entry_in(data, layout)
+        result = turned_back(content, states)
+        is_whole = as_before and bool(states) and result.is_exact
+        old = _entry_in(_data(_text(file.path, result.content), file), layout) if is_whole else None
     except FileRefused as problem:
         return Step(file, layout, problem=problem)
 
     def edited(content: bytes | None) -> bytes | None:
-        found = _text(file.path, content)
-        if found is None:
-            return None
-        try:
-            made = without_hub(found, file.path.name, file.place)
-        except CannotEdit as problem:
-            said = f'{file.path}: {problem}. Remove the entry "{HUB}" yourself.'
-            raise FileRefused("client_file_unclear", said) from None
-        return None if made is None else made.encode()
+        result = turned_back(content, states)
+        if as_before and states and result.is_exact:
+            return result.content
+        found = _text(file.path, result.content)
+        return None if found is None else _hub_out(found, file)
 
-    run = _run_to_remove(file, text, env)
-    return _checked(Step(file, layout, before, None, FileChange(file.path, edited, run)), text)
+    if is_whole and result.content == content:
+        return Step(file, layout)
+    run = None if result.back else _run_to_remove(file, text, env)
+    entries = [*(path for state in states for path in state.entries), (*layout.key, HUB)]
+    change = FileChange(file.path, edited, run, entries)
+    back = [*result.back, *([HUB] if old is not None else [])]
+    step = Step(file, layout, _entry_in(data, layout), None, change, back=back, problems=result.problems)
+    return _checked(step, text)
+
+
+def _hub_out(text: str, file: ClientFile) -> bytes | None:
+    try:
+        made = without_hub(text, file.path.name, file.place)
+    except CannotEdit as problem:
+        said = f'{file.path}: {problem}. Remove the entry "{HUB}" yourself.'
+        raise FileRefused("client_file_unclear", said) from None
+    return None if made is None else made.encode()
+
+
+def turned_back(content: bytes | None, states: Sequence[FileState]) -> Restored:
+    """The content without several changes, the last one first; `back` are the entries that come into it by that."""
+    result = Restored(content)
+    problems: list[str] = []
+    is_exact = True
+    for state in states:
+        result = restored(result.content, state)
+        problems += result.problems
+        is_exact = is_exact and result.is_exact
+    back = (name for state in states for name in names_back(state, content, result.content))
+    return Restored(result.content, list(dict.fromkeys(back)), problems, is_exact)
+
+
+def _entry_paths(data: object, places: Sequence[KeyPath]) -> list[EntryPath]:
+    """The paths of entries with the name of one in a list for its index."""
+    done: list[EntryPath] = []
+    for place in places:
+        keys = tuple(str(key) for key in place[:-1])
+        holder = held_at(data, keys)
+        name = (
+            names_in(holder)[place[-1]] if isinstance(holder, list) and isinstance(place[-1], int) else str(place[-1])
+        )
+        done.append((*keys, name))
+    return done
 
 
 def entry_in(file: ClientFile) -> object:

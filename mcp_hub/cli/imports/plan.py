@@ -134,7 +134,8 @@ class ImportPlan(msgspec.Struct, frozen=True):
         Secrets of the keyring are not among them: `secrets.store_in_keyring` writes those, and an undo leaves them.
         """
         done = [FileChange(path, partial(_content, content)) for path, content in self.secrets.files().items()]
-        return [*done, FileChange(self.file.path, self._edited)] if self.taken else []
+        entries = [(self.file.holder(), one.name) for one in self.taken]
+        return [*done, FileChange(self.file.path, self._edited, entries=entries)] if self.taken else []
 
     def _edited(self, before: bytes | None) -> bytes:
         try:

@@ -88,6 +88,11 @@ class ServersFile(msgspec.Struct, frozen=True):
         content = self._content()
         return {} if content is None else self._read(self._decoded(content))[1]
 
+    def holder(self) -> str:
+        """The key that holds the servers."""
+        content = self._content()
+        return "servers" if content is None else self._read(self._decoded(content))[0]
+
     def secret_files(self) -> set[Path]:
         """The files of secrets that the file refers to (`kept_secrets`); none if it cannot be read."""
         try:

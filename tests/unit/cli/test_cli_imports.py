@@ -260,9 +260,7 @@ def test_servers_move_with_the_install_and_one_undo_brings_every_byte_back(
 
 
 @pytest.mark.parametrize("text", [None, "# mine\nservers:\n  time: {command: uvx, args: [mcp-server-time]} # c\n"])
-def test_an_import_is_taken_back_with_its_secrets_unless_the_file_was_changed_since(
-    home: Path, text: str | None
-) -> None:
+def test_an_import_is_taken_back_with_its_secrets_and_what_was_added_since_stays(home: Path, text: str | None) -> None:
     path = home / "hub" / "servers.yaml"
     if text is not None:
         path.parent.mkdir()
@@ -271,8 +269,8 @@ def test_an_import_is_taken_back_with_its_secrets_unless_the_file_was_changed_si
     assert "mcp-hub install --undo" in import_all().stderr
     assert (home / "hub" / "secrets").stat().st_mode & 0o077 == 0
     imported = path.read_text()
-    path.write_text(f"{imported}# mine too\n")
-    assert "[undo_drift]" in run("install", "--undo", code=1).stderr and "mine too" in path.read_text()
-    path.write_text(imported)
-    assert "Undone: import into" in run("install", "--undo").stdout
+    path.write_text(f"{imported}\n# mine too\nhub: {{log: {{level: info}}}}\n")
+    assert "Undone: import into" in run("install", "--undo").stdout and "mine too" in path.read_text()
+    assert "github" not in path.read_text()
+    path.unlink() if text is None else path.write_text(text)
     assert {name: content for name, content in snapshot(home).items() if "/state/" not in name} == before

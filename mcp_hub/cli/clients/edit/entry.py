@@ -84,6 +84,84 @@ def without_entry(text: str, file: str, path: Sequence[str | int]) -> str:
     return _proven(text, file, change, wanted)
 
 
+def with_entry_of(text: str, file: str, path: Sequence[str], source: str) -> str:
+    """The text with the entry at the path as `source`, an older text of the file, writes it: comments, order and form.
+
+    It comes behind the neighbour that it followed there. Where only the text does not fit, its value is written anew.
+    An entry of a list is that of its `name`. Raises `CannotEdit`.
+    """
+    before, old = _data(text, file), _data(source, file)
+    holder, siblings = held_at(before, tuple(path[:-1])), held_at(old, tuple(path[:-1]))
+    value = entry_at(old, path)
+    names, listed = names_in(siblings), names_in(holder)
+    after = next((name for name in reversed(names[: names.index(path[-1])]) if name in listed), None)
+    wanted: Any = copy(before) if isinstance(before, dict) else {}
+    at = wanted
+    for key in path[:-2]:
+        at[key] = copy(at.get(key) or {})
+        at = at[key]
+    form, plain_source = form_of(file), source.removeprefix(_MARK)
+    if isinstance(siblings, list):
+        index = 0 if after is None else listed.index(after) + 1
+        items = list(holder) if isinstance(holder, list) else []
+        at[path[-2]] = [*items[:index], value, *items[index:]]
+        new: list[str | int] = [*path[:-1], index]
+        here: list[str | int] = [*path[:-1], names.index(path[-1])]
+        last = None if after is None else index - 1
+        return _proven(text, file, lambda plain: yaml_text.copy_entry(plain, new, plain_source, here, last), wanted)
+    at[path[-2]] = {**(holder if isinstance(holder, dict) else {}), path[-1]: value}
+
+    def change(plain: str) -> list[Splice]:
+        if form == "yaml":
+            return yaml_text.copy_entry(plain, path, plain_source, path, after)
+        if form == "toml":
+            return toml_text.copy_table(plain, path, plain_source)
+        return json_text.copy_member(plain, path, plain_source, after)
+
+    try:
+        return _proven(text, file, change, wanted)
+    except CannotEdit:
+        return with_entry(text, file, path, value)
+
+
+def entry_at(data: object, path: Sequence[str]) -> Any:
+    """The entry at a path of keys, in a list that of its `name`; None if there is nothing."""
+    holder = held_at(data, tuple(path[:-1]))
+    if isinstance(holder, list):
+        return next((item for item in holder if isinstance(item, dict) and item.get("name") == path[-1]), None)
+    return holder.get(path[-1]) if isinstance(holder, dict) else None
+
+
+def place_of(data: object, path: Sequence[str]) -> tuple[str | int, ...]:
+    """The path with the index of an entry that is in a list."""
+    holder = held_at(data, tuple(path[:-1]))
+    return (*path[:-1], names_in(holder).index(path[-1])) if isinstance(holder, list) else tuple(path)
+
+
+def names_in(holder: object) -> list[str]:
+    """The names of the entries in a mapping or a list, in their order."""
+    if isinstance(holder, list):
+        return [str(item.get("name")) if isinstance(item, dict) else "" for item in holder]
+    return [*holder] if isinstance(holder, dict) else []
+
+
+def line_of(text: str, file: str, path: Sequence[str]) -> int | None:
+    """The line, from 1, on which the entry at the path begins; None if the text does not say."""
+    plain = text.removeprefix(_MARK)
+    try:
+        form = form_of(file)
+        if form == "yaml":
+            return yaml_text.line_of(plain, place_of(_data(text, file), path))
+        return (toml_text.line_of if form == "toml" else json_text.line_of)(plain, path)
+    except (CannotEdit, ValueError):
+        return None
+
+
+def same_data(data: object, expected: object, file: str) -> bool:
+    """Whether two values of a file's data are equal: 1, 1.0 and true differ."""
+    return _shape(data, file) == _shape(expected, file)
+
+
 def _proven(text: str, file: str, change: Callable[[str], list[Splice]], wanted: object) -> str:
     """The changed text, whose data is what was wanted and nothing else."""
     mark = _MARK if text.startswith(_MARK) else ""

@@ -5,7 +5,7 @@ Accepts what clients call JSONC, which is less than JSON5: names in double quote
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -16,6 +16,7 @@ from mcp_hub.types import JsonObject
 
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]|//[^\n]*|/\*.*?\*/)*+", re.DOTALL)
 _COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TAIL: Final = re.compile(r"(?:[ \t]|/\*[^\n]*?\*/)*+(?://[^\r\n]*+)?(?=\r?\n)")
 _STRING: Final = re.compile(r'"(?:\\.|[^"\\\n])*+"')
 _SCALAR: Final = re.compile(r"-?[0-9][0-9.eE+-]*|true|false|null")
 _DEEPEST: Final = 200
@@ -51,7 +52,10 @@ def set_member(text: str, path: Sequence[str], value: JsonObject) -> list[Splice
         return [
             Splice(place.start, place.end, _rendered(value, text, _indent_at(text, found.start), _is_flat(text, at)))
         ]
-    return _inserted(text, at, rest[0], _nested(rest[1:], value))
+    inner_value = _nested(rest[1:], value)
+    name = json.dumps(rest[0], ensure_ascii=False)
+    flat = _is_flat(text, at)
+    return _inserted(text, at, lambda inner: f"{name}: {_rendered(inner_value, text, inner, flat)}")
 
 
 def remove_member(text: str, path: Sequence[str]) -> list[Splice]:
@@ -78,6 +82,73 @@ def remove_member(text: str, path: Sequence[str]) -> list[Splice]:
     before = members[place - 1] if place else None
     behind = at.start + 1 if before is None else before.value.end if before.comma is None else before.comma + 1
     return [*splices, Splice(_end_of_blanks(text, behind, start, end), end)]
+
+
+def copy_member(text: str, path: Sequence[str], source: str, after: str | None) -> list[Splice]:
+    """Inserts the member at the path as `source` writes it, comments included: behind the member `after`, or first.
+
+    The object around it exists in both texts. Raises `CannotEdit`.
+    """
+    member, at = _member(source, path), _above(text, path)
+    written = source[member.start : member.value.end].replace("\r\n", "\n")
+    indent = _indent_at(source, member.start)
+
+    def at_indent(inner: str) -> str:
+        first, *more = written.split("\n")
+        moved = [inner + line.removeprefix(indent) if line.strip() else line for line in more]
+        return newline_of(text).join([first, *moved])
+
+    members = _members(at)
+    if not members:
+        return _inserted(text, at, at_indent)
+    flat, head = _is_flat(text, at), next(iter(members.values()))
+    sibling = members[after] if after is not None else None
+    inner = _inner_indent(text, at, sibling or head)
+    entry = at_indent(inner)
+    old = _above(source, path)
+    blank = " " if ", " in source[old.start : old.end] else ""
+    before = blank if flat else newline_of(text) + inner
+    if sibling is None:
+        return [Splice(at.start + 1, at.start + 1, f"{entry},{blank}")] if flat else [
+            Splice(place, place, f"{before}{entry},") for place in [_end_of_line(text, at.start + 1)]
+        ]  # fmt: skip
+    if sibling.comma is not None:
+        place = _end_of_line(text, sibling.comma + 1)
+        return [Splice(place, place, f"{before}{entry},")]
+    place = _end_of_line(text, sibling.value.end)
+    if place == sibling.value.end:
+        return [Splice(place, place, f",{before}{entry}")]
+    return [Splice(sibling.value.end, sibling.value.end, ","), Splice(place, place, before + entry)]
+
+
+def line_of(text: str, path: Sequence[str]) -> int:
+    """The line, from 1, on which the member at the path begins. Raises `CannotEdit`."""
+    return _line(text, _member(text, path).start)
+
+
+def _above(text: str, path: Sequence[str]) -> Span:
+    """The object that holds the member at the path."""
+    at = _scanned(text, path)
+    for key in path[:-1]:
+        if at is None or key not in _members(at):
+            raise CannotEdit(f"it does not have {key}")
+        at = _members(at)[key].value
+    if at is None:
+        raise CannotEdit("it is empty")
+    return at
+
+
+def _member(text: str, path: Sequence[str]) -> Member:
+    members = _members(_above(text, path))
+    if path[-1] not in members:
+        raise CannotEdit(f"it does not have {path[-1]}")
+    return members[path[-1]]
+
+
+def _end_of_line(text: str, place: int) -> int:
+    """The end of the line of a place if only comments follow there, else the place."""
+    found = _TAIL.match(text, place)
+    return found.end() if found is not None else place
 
 
 def _scanned(text: str, path: Sequence[str]) -> Span | None:
@@ -176,15 +247,20 @@ def _new_document(text: str, path: Sequence[str], value: JsonObject) -> Splice:
     return Splice(len(text), len(text), f"{before}{_rendered(_nested(path, value), text, '', flat=False)}{newline}")
 
 
-def _inserted(text: str, at: Span, name: str, value: JsonObject) -> list[Splice]:
-    """As the last member, behind the comments that follow the one that was last."""
+def _inner_indent(text: str, at: Span, member: Member | None) -> str:
+    """The indentation of members of an object: that of this member, if it begins a line."""
+    if member is not None and not text[line_start(text, member.start) : member.start].strip():
+        return _indent_at(text, member.start)
+    return _indent_at(text, at.start) + indent_of(text)
+
+
+def _inserted(text: str, at: Span, entry: Callable[[str], str]) -> list[Splice]:
+    """As the last member, behind the comments that follow the one that was last. `entry` writes it, at an indent."""
     members = list(_members(at).values())
     flat = _is_flat(text, at)
     outer = _indent_at(text, at.start)
-    inner = outer + indent_of(text)
-    if members and not text[line_start(text, members[-1].start) : members[-1].start].strip():
-        inner = _indent_at(text, members[-1].start)
-    written = f"{json.dumps(name, ensure_ascii=False)}: {_rendered(value, text, inner, flat)}"
+    inner = _inner_indent(text, at, members[-1] if members else None)
+    written = entry(inner)
     newline = newline_of(text)
     before = " " if flat else newline + inner
     last = members[-1] if members else None

@@ -69,6 +69,40 @@ def remove_table(text: str, path: Sequence[str]) -> list[Splice]:
     return splices
 
 
+def copy_table(text: str, path: Sequence[str], source: str) -> list[Splice]:
+    """Inserts the table at the path with its sub-tables as `source` writes it, behind the table that it followed there.
+
+    Raises `CannotEdit`.
+    """
+    newline = newline_of(text)
+    listed, sections = list(_sections(source)), list(_sections(text))
+    own = _own(listed, path)
+    if not own:
+        raise CannotEdit(f"the entry is not a table [{'.'.join(path)}] of its own")
+    first = listed.index(own[0])
+    is_whole = listed[first : first + len(own)] == own
+    parts = [source[own[0].start : own[-1].end]] if is_whole else [source[one.start : one.end] for one in own]
+    table = newline.join(part.replace("\r\n", "\n").rstrip("\n").replace("\n", newline) + newline for part in parts)
+    ends = {one.path: one.end for one in sections}
+    above = [ends[one.path] for one in listed[:first] if one.path in ends]
+    if not above and sections:
+        return [Splice(sections[0].start, sections[0].start, table + newline)]
+    place = above[-1] if above else len(text)
+    if not text[:place].strip():
+        return [Splice(place, place, table)]
+    if text[:place].endswith("\n"):
+        return [Splice(place, place, newline + table)]
+    return [Splice(place, place, newline + newline + table.removesuffix(newline))]
+
+
+def line_of(text: str, path: Sequence[str]) -> int:
+    """The line, from 1, on which the table at the path begins. Raises `CannotEdit`."""
+    own = _own(list(_sections(text)), path)
+    if not own:
+        raise CannotEdit(f"the entry is not a table [{'.'.join(path)}] of its own")
+    return text.count("\n", 0, own[0].start) + 1
+
+
 def _own(sections: Sequence[TomlTable], path: Sequence[str]) -> list[TomlTable]:
     return [one for one in sections if one.path[: len(path)] == tuple(path)]
 

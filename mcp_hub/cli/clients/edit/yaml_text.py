@@ -75,6 +75,85 @@ def remove_entry(text: str, path: Sequence[str | int]) -> list[Splice]:
     return splices
 
 
+def copy_entry(
+    text: str, path: Sequence[str | int], source: str, old: Sequence[str | int], after: str | int | None
+) -> list[Splice]:
+    """Inserts the lines of the entry that `source` has at the path `old`, behind the entry `after`, or first.
+
+    Raises `CannotEdit`.
+    """
+    lines, newline = _copied(source, old), newline_of(text)
+    at = root = _composed(text)
+    above = None
+    for key in path[:-1]:
+        above = None if at is None else _pair(at, key)
+        at = None if above is None else above.value
+    if above is None or at is None:
+        return _new_holder(text, root, path, lines)
+    if not isinstance(at, yaml.CollectionNode) or not at.value:
+        return _into_empty(text, above, lines)
+    if at.flow_style:
+        raise CannotEdit("the servers are written on one line")
+    entry = _indented(lines, at.start_mark.column, newline)
+    sibling = None if after is None else _pair(at, after)
+    place = line_start(text, next(_pairs(at))[1].key.start_mark.index) if sibling is None else _lines(text, sibling)[1]
+    if place and not text[:place].endswith("\n"):
+        return [Splice(place, place, newline + entry.removesuffix(newline))]
+    return [Splice(place, place, entry)]
+
+
+def _new_holder(text: str, root: yaml.Node | None, path: Sequence[str | int], lines: Sequence[str]) -> list[Splice]:
+    """The key that holds the entry, at the end of the text, with the entry below it."""
+    if len(path) != 2 or not (root is None or isinstance(root, yaml.MappingNode) and not root.flow_style):
+        raise CannotEdit(f"it does not have {path[0]}")
+    newline = newline_of(text)
+    before = newline if text.strip() and not text.endswith("\n") else ""
+    entry = f"{_key(str(path[0]))}:{newline}{_indented(lines, len(_STEP), newline)}"
+    return [Splice(len(text), len(text), before + entry)]
+
+
+def _into_empty(text: str, above: _Pair, lines: Sequence[str]) -> list[Splice]:
+    """The first entry, below the line of its key; the empty brackets there go."""
+    newline = newline_of(text)
+    colon, end = text.index(":", above.key.end_mark.index) + 1, above.value.end_mark.index
+    emptied = [Splice(colon, end)] if end > colon else []
+    place = line_end(text, max(end, colon))
+    entry = _indented(lines, above.key.start_mark.column + len(_STEP), newline)
+    return [*emptied, Splice(place, place, entry if text[:place].endswith("\n") else newline + entry)]
+
+
+def _indented(lines: Sequence[str], column: int, newline: str) -> str:
+    return "".join((" " * column + line if line else line) + newline for line in lines)
+
+
+def line_of(text: str, path: Sequence[str | int]) -> int:
+    """The line, from 1, on which the entry at the path begins. Raises `CannotEdit`."""
+    return int(_walked(text, path)[1].key.start_mark.line) + 1
+
+
+def _walked(text: str, path: Sequence[str | int]) -> tuple[yaml.Node, _Pair]:
+    """The collection that holds the entry at the path, and the entry."""
+    at, pair = _composed(text), None
+    above = at
+    for key in path:
+        above = at
+        pair = None if at is None else _pair(at, key)
+        at = None if pair is None else pair.value
+    if above is None or pair is None:
+        raise CannotEdit("the entry was not found in the text")
+    return above, pair
+
+
+def _copied(source: str, path: Sequence[str | int]) -> list[str]:
+    """The lines of an entry in a block, without its indentation and without line ends."""
+    above, pair = _walked(source, path)
+    if isinstance(above, yaml.CollectionNode) and above.flow_style:
+        raise CannotEdit("the entry is written on one line with others")
+    start, end = _lines(source, pair)
+    indent = " " * above.start_mark.column
+    return [line.removeprefix(indent).rstrip("\r") for line in source[start:end].removesuffix("\n").split("\n")]
+
+
 def document(value: JsonObject, newline: str = "\n") -> str:
     """A new text of YAML with these keys, one a line; lists with one entry a line."""
     lines = []

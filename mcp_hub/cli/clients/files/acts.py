@@ -1,7 +1,8 @@
-"""Acts: several files changed together, each with its content before, so that the last act can be undone."""
+"""Acts: several files changed together, each with its content before, so that they can be undone."""
 
-import base64
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Collection, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,6 @@ from mcp_hub.cli.clients.files.replace import (
     FileRefused,
     back_up,
     content_of,
-    digest,
     drop_backup,
     locked,
     replace,
@@ -22,39 +22,29 @@ from mcp_hub.cli.clients.files.replace import (
     unreadable,
     unwritable,
 )
+from mcp_hub.cli.clients.files.restore import EntryPath, FileState, Restored, composed, digest, restored, state_of
 from mcp_hub.stores.locks import remove
 
 _MOST: Final = 20
-"""Acts that are kept to be undone."""
+"""Acts that are kept to be undone; those before them are kept as one change of each file, for the way out."""
+_SAVED: Final = 100
+"""Copies of files that could not be restored as they were."""
 _LARGEST: Final = 4 * LARGEST
 """Bytes of a record, which has the content of each file in Base64."""
-_UNKNOWN: Final = "?"
-"""The digest of a file that another program writes, until it has."""
 
 
 class FileChange(msgspec.Struct, frozen=True):
     """A file and its change: `edit` makes the new content of the present one; None stands for no file.
 
     `edit` is called again if the file changes meanwhile. It may raise `FileRefused`. `run` lets another program change
-    the file instead; False if it could not, then `edit` does. It may raise `FileRefused`, too.
+    the file instead; False if it could not, then `edit` does. It may raise `FileRefused`, too. `entries`: those that it
+    sets or removes, so that they can be turned back when the file was changed since.
     """
 
     path: Path
     edit: Callable[[bytes | None], bytes | None]
     run: Callable[[], bool] | None = None
-
-
-class FileState(msgspec.Struct):
-    """A file in the record of an act: content before, and the digest of the one after."""
-
-    path: str
-    before: str | None
-    """In Base64."""
-    after: str | None
-
-    def content(self) -> bytes | None:
-        """The content before."""
-        return None if self.before is None else base64.b64decode(self.before)
+    entries: Sequence[EntryPath] = ()
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -76,10 +66,30 @@ class _Planned(msgspec.Struct):
 
 
 class Act(msgspec.Struct):
-    """The files that a command changed, and its title."""
+    """The files that a command changed, and its title. `was_tried`: an undo could not restore those that are left."""
 
     title: str
     files: list[FileState]
+    was_tried: bool = False
+
+
+class UndoneFile(msgspec.Struct, frozen=True):
+    """A file of an act that was undone. `is_open`: it could not be done now, and the next undo tries again.
+
+    `saved`: the copy of what was not restored.
+    """
+
+    path: Path
+    result: Restored
+    is_open: bool = False
+    saved: Path | None = None
+
+
+class Undone(msgspec.Struct, frozen=True):
+    """An act that was undone, with each of its files."""
+
+    title: str
+    files: Sequence[UndoneFile]
 
 
 class Acts:
@@ -88,6 +98,8 @@ class Acts:
     def __init__(self, state: Path) -> None:
         self._folder = state / "clients" / "acts"
         self._locks = state / "clients" / "locks"
+        self._copies = state / "clients" / "saved"
+        self._origin = self._folder / "origin.json"
 
     def do(self, title: str, changes: Sequence[FileChange], first: Sequence[FileChange] = ()) -> list[Done]:
         """Changes the files, and records it under this title; those that need no change are not in the result.
@@ -123,35 +135,100 @@ class Acts:
         self._end(record, act)
         return done
 
-    def undo(self) -> Act | None:
-        """Gives the files of the last act their content from before it; None if there is no act.
+    def undo(
+        self, only: Collection[Path] | None = None, refusal: Callable[[Path], FileRefused | None] = lambda _: None
+    ) -> Undone | None:
+        """Turns back the last act, or its part that changed files of `only`; None if there is none.
 
-        Raises `FileRefused` if one of them has been changed since; then all stay as they are.
+        A file that was changed since keeps all but the entries of the act (`restore`). No file keeps another one from
+        being restored. `refusal` says why a file is not to be written now. An act that could not be undone before is
+        passed over once nothing of it can be undone again. Raises `FileRefused` for a record that cannot be read.
         """
+        title, files = "", list[UndoneFile]()
         with locked(self._folder, self._locks):
-            return self._undone()
+            for record in self._records():
+                act = self._read(record)
+                if act is None or not (chosen := [one for one in act.files if only is None or Path(one.path) in only]):
+                    continue
+                was_tried = act.was_tried
+                tried = self._undone(record, act, chosen, refusal)
+                title = act.title
+                files += tried
+                if not was_tried or any(not file.is_open for file in tried):
+                    break
+        return Undone(title, files) if title else None
 
-    def _undone(self) -> Act | None:
-        record = self._path(self._last())
-        act = self._read(record)
-        if act is None:
-            return None
-        paths = [Path(state.path) for state in act.files]
-        present = {path: content_of(path) for path in paths}
-        wanted = dict(present)
-        for path, state in reversed([*zip(paths, act.files, strict=True)]):  # links of two clients may meet in one file
-            if digest(wanted[path]) not in (state.after, digest(state.content())):
-                said = f"{path} has been changed since, so nothing was undone. Edit it, or use the backup beside it."
-                raise FileRefused("undo_drift", said)
-            wanted[path] = state.content()
-        for path, before in wanted.items():
+    def states(self, path: Path) -> list[FileState]:
+        """All changes of a file that `target_of` found, the last one first. Raises `FileRefused`."""
+        acts = [act for record in [*self._records(), self._origin] if (act := self._read(record)) is not None]
+        return [state for act in acts for state in reversed(act.files) if state.path == str(path)]
+
+    def paths(self) -> list[Path]:
+        """All files that acts have changed. Raises `FileRefused`."""
+        acts = [act for record in [*self._records(), self._origin] if (act := self._read(record)) is not None]
+        return list(dict.fromkeys(Path(state.path) for act in acts for state in act.files))
+
+    def save(self, name: str, content: bytes) -> Path:
+        """Keeps a copy of what could not be restored, for nobody else's eyes; the last hundred are kept."""
+        path = self._copies / name
+        make_folder(self._copies)
+        replace(path, content_of(path), content)
+        for old in sorted(self._copies.iterdir(), key=lambda one: one.stat().st_mtime)[:-_SAVED]:
+            remove(old)
+        return path
+
+    def _undone(
+        self, record: Path, act: Act, chosen: Sequence[FileState], refusal: Callable[[Path], FileRefused | None]
+    ) -> list[UndoneFile]:
+        files: list[UndoneFile] = []
+        texts: list[bytes] = []
+        for state in reversed(chosen):  # links of two clients may meet in one file
+            path = Path(state.path)
+            needed = state.before is None and any(f"/{path.name}}}".encode() in text for text in texts)
+            file = UndoneFile(path, Restored(None)) if needed else self._turned_back(record, state, refusal)
+            if not file.result.is_exact and file.result.content is not None:
+                texts.append(file.result.content)
+            if not needed:
+                files.append(file)
+            if not file.is_open:
+                act.files = [one for one in act.files if one is not state]
+        act.was_tried = bool(files) and all(file.is_open for file in files)
+        self._end(record, act)
+        return files
+
+    def _turned_back(self, record: Path, state: FileState, refusal: Callable[[Path], FileRefused | None]) -> UndoneFile:
+        path = Path(state.path)
+        is_open = False
+        try:
             with locked(path, self._locks):
-                if present[path] != before:
-                    _swap(path, present[path], before)
-        for state in act.files:
-            drop_backup(Path(state.path), state.content())
-        remove(record)
-        return act
+                present, result = self._swapped(path, state, refusal)
+            is_open = result.is_open
+        except FileRefused as problem:
+            present, result, is_open = None, Restored(None, problems=[str(problem)]), True
+        lost = (
+            state.content() if result.problems else present if result.content is None and not result.is_exact else None
+        )
+        if lost is not None:
+            return UndoneFile(path, result, is_open, self.save(_copy_name(record, path), lost))
+        drop_backup(path, state.content())
+        return UndoneFile(path, result, is_open)
+
+    def _swapped(
+        self, path: Path, state: FileState, refusal: Callable[[Path], FileRefused | None]
+    ) -> tuple[bytes | None, Restored]:
+        for _ in range(2):
+            present = content_of(path)
+            result = restored(present, state)
+            if result.content == present:
+                return present, result
+            if (problem := refusal(path)) is not None:
+                raise problem
+            try:
+                replace(path, present, result.content)
+            except Changed:
+                continue
+            return present, result
+        raise _busy(path)
 
     def _do_one(self, planned: _Planned, record: Callable[[], None]) -> None:
         """Changes one file; if it has changed since it was read, once more from its new content."""
@@ -160,7 +237,7 @@ class Acts:
             before = content_of(target)
             if before != state.content():
                 fresh = _state(change, target, before)
-                state.before, state.after = fresh.before, fresh.after
+                state.become(fresh)
                 record()
             if before is not None:
                 back_up(target, before)
@@ -170,7 +247,7 @@ class Acts:
                 before = content_of(target)
             after = change.edit(before)
             if state.after != digest(after):
-                state.after = digest(after)
+                state.change_to(after)
                 record()
             try:
                 replace(target, before, after)
@@ -184,11 +261,15 @@ class Acts:
         try:
             return run()
         finally:
-            state.after = digest(content_of(target))
+            state.change_to(content_of(target))
             record()
 
+    def _records(self) -> list[Path]:
+        """The records of acts, the last one first."""
+        return sorted(self._folder.glob("[0-9]*.json"), reverse=True)
+
     def _last(self) -> int:
-        return max((int(path.stem) for path in self._folder.glob("[0-9]*.json")), default=0)
+        return max((int(path.stem) for path in self._records()), default=0)
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:08}.json"
@@ -213,8 +294,23 @@ class Acts:
             self._write(record, act)
         else:
             remove(record)
-        for path in sorted(self._folder.glob("[0-9]*.json"))[:-_MOST]:
+        for path in reversed(self._records()[_MOST:]):
+            self._into_origin(path)
             remove(path)
+
+    def _into_origin(self, record: Path) -> None:
+        """Adds an act to the changes that are kept as one of each file."""
+        act, origin = self._read(record), self._read(self._origin) or Act("earlier changes", [])
+        for state in act.files if act is not None else ():
+            if not state.entries:
+                continue
+            older = next((one for one in origin.files if one.path == state.path), None)
+            if older is None:
+                origin.files.append(state)
+            else:
+                origin.files[origin.files.index(older)] = composed(older, state)
+        if origin.files:
+            self._write(self._origin, origin)
 
 
 def _planned(change: FileChange, *, is_first: bool) -> _Planned:
@@ -223,15 +319,16 @@ def _planned(change: FileChange, *, is_first: bool) -> _Planned:
 
 
 def _state(change: FileChange, target: Path, before: bytes | None) -> FileState:
-    after = digest(change.edit(before)) if change.run is None else _UNKNOWN
-    return FileState(str(target), None if before is None else base64.b64encode(before).decode(), after)
+    state = state_of(target, before, change.entries)
+    if change.run is None:
+        state.change_to(change.edit(before))
+    else:
+        state.expect_other()
+    return state
 
 
-def _swap(path: Path, present: bytes | None, before: bytes | None) -> None:
-    try:
-        replace(path, present, before)
-    except Changed:
-        raise _busy(path) from None
+def _copy_name(record: Path, path: Path) -> str:
+    return f"{record.stem}-{sha256(os.fsencode(path)).hexdigest()[:6]}-{path.name}"
 
 
 def _busy(path: Path) -> FileRefused:

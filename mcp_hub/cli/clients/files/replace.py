@@ -64,11 +64,6 @@ def content_of(path: Path, largest: int = LARGEST) -> bytes | None:
         raise unreadable(path, problem) from None
 
 
-def digest(content: bytes | None) -> str | None:
-    """Distinguishes one content from another; None if there is no file."""
-    return None if content is None else sha256(content).hexdigest()
-
-
 @contextmanager
 def locked(path: Path, folder: Path) -> Iterator[None]:
     """Keeps other processes of the hub from changing the file; the lock is in `folder`. Raises `FileRefused`."""

@@ -24,6 +24,11 @@ class WrittenEntry(msgspec.Struct, frozen=True):
     path: str
     args: tuple[str, ...] = ()
 
+    @property
+    def config(self) -> str | None:
+        """The configuration of the hub that the entry starts or reaches."""
+        return self.args[self.args.index("--config") + 1] if "--config" in self.args[:-1] else None
+
 
 class WrittenEntries:
     """The record of all entries of this user, in the state folder. Its methods raise `OSError`."""

@@ -54,7 +54,8 @@ class Options(msgspec.Struct, frozen=True):
 @click.option(
     "--undo",
     is_flag=True,
-    help="Undo the last install, uninstall, import or export. Refused if a file was changed since.",
+    help="Undo the last install, uninstall, leave, import or export; with CLIENT, its part in that client's file. "
+    "What a client has changed since stays.",
 )
 @click.option("--wait", "waits", is_flag=True, help="Wait until a client that would undo the change has been quit.")
 @click.option("--link", is_flag=True, help="Print links that install the hub by a click; change nothing.")
@@ -76,11 +77,11 @@ def install(
     all of them. The command adds one entry to the client's file and changes nothing else in it; a backup is kept beside
     the file. Exit code 1 if a client could not be changed.
     """
-    if undo:
-        if clients or every or over_http or imports or dry_run or link:
-            fail("usage", "--undo takes no other options: it undoes the last change.")
-        raise SystemExit(common.undo())
     where = Where.here(os.environ)
+    if undo:
+        if every or over_http or imports or dry_run or link:
+            fail("usage", "--undo takes no other options: it undoes the last change, of CLIENT if you name one.")
+        raise SystemExit(common.undo(clients, where))
     loaded = _configuration(config, may_be_new=imports)
     if link:
         raise SystemExit(_print_links(clients, every, loaded, where))

@@ -1,17 +1,18 @@
 """The common part of `install` and `uninstall`: which clients are meant, what is planned, and how it went."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from mcp_hub.app.limits import state_dir
+from mcp_hub.cli.access.background import end_hubs_of
 from mcp_hub.cli.clients import running
-from mcp_hub.cli.clients.files.acts import Acts, Done, FileChange
+from mcp_hub.cli.clients.files.acts import Acts, Done, FileChange, UndoneFile
 from mcp_hub.cli.clients.files.replace import FileRefused
-from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry
-from mcp_hub.cli.clients.find import is_present
+from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry, has_hub
+from mcp_hub.cli.clients.find import client_files, is_present
 from mcp_hub.cli.clients.model import Client
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.plan import Step
@@ -68,6 +69,7 @@ def show(steps: Iterable[Step]) -> None:
             continue
         lines = [(f"{step.file.client.title}: {visible(str(step.file.path))}", "bold")]
         lines += [(f"  - {visible(hide(str(path[-1])))} (moves to the hub)", "red") for path in step.moved]
+        lines += [(f"  + {visible(hide(name))} (comes back)", "green") for name in step.back]
         for line in difference(step.file.path.name, step.layout, step.before, step.after):
             style = {"+": "green", "-": "red"}.get(line[0], "dim")
             lines.append((f"  {visible(line)}", style))
@@ -110,21 +112,70 @@ def tell_others(steps: Iterable[Step]) -> None:
         say(f"{said} To move these into the hub: mcp-hub install --import {names}")
 
 
-def undo() -> int:
-    """Undoes the last act; the exit code."""
+def undo(names: Sequence[str], where: Where) -> int:
+    """Undoes the last act, or for these clients its part in their files; the exit code."""
     state = state_dir(os.environ)
+    owners = {path: client for client in CLIENTS.values() for path in _targets(client, where)}
+    clients = list(map(_found, names))
+    only = {path for path, client in owners.items() if client in clients} if names else None
+    configs = installed_configs(state)
+
+    def refusal(path: Path) -> FileRefused | None:
+        return running_refusal(owners[path], where) if path in owners else None
+
     try:
-        act = Acts(state).undo()
+        act = Acts(state).undo(only, refusal)
+        for file in act.files if act is not None else ():
+            _tell_undone(file, owners.get(file.path))
+            if not file.is_open and not (file.path in owners and has_hub(file.path, owners[file.path])):
+                WrittenEntries(state).remove(file.path)
     except FileRefused as problem:
         fail(problem.code, str(problem), EXIT_TOOL)
+    except OSError as problem:
+        fail("state_unwritable", f"{state}: {problem.strerror}. Check its permissions.", EXIT_TOOL)
     if act is None:
-        fail("nothing_to_undo", "There is nothing to undo.", EXIT_TOOL)
-    written = WrittenEntries(state)
-    for file in act.files:
-        put(f"restored {visible(file.path)}" if file.before is not None else f"removed {visible(file.path)}")
-        written.remove(Path(file.path))
-    put(f"Undone: {act.title}")
-    return 0
+        who = f" for {', '.join(client.title for client in clients)}" if names else ""
+        fail("nothing_to_undo", f"There is nothing to undo{who}.", EXIT_TOOL)
+    failed = any(file.result.problems for file in act.files)
+    put(f"{'Undone in part' if failed or names else 'Undone'}: {act.title}")
+    gone = {str(file.path) for file in act.files if not os.path.lexists(file.path)}
+    end_unused({*configs, *gone} - installed_configs(state))
+    return EXIT_TOOL if failed else 0
+
+
+def installed_configs(state: Path) -> set[str]:
+    """The configurations whose hub some client has in its file, as far as the hub wrote it."""
+    try:
+        return {entry.config for entry in WrittenEntries(state).all() if entry.config is not None}
+    except OSError:
+        return set()
+
+
+def end_unused(configs: Iterable[str]) -> None:
+    """Ends the background hubs of configurations that are gone, or that no client uses any more."""
+    for place in end_hubs_of(configs):
+        put(f"Stopped the background hub of {visible(place)}.")
+
+
+def _targets(client: Client, where: Where) -> Iterator[Path]:
+    for file in client_files(client, where):
+        yield file.path
+        yield Path(os.path.realpath(file.path))
+
+
+def _tell_undone(file: UndoneFile, client: Client | None) -> None:
+    result, path = file.result, visible(str(file.path))
+    who = path if client is None else f"{client.title}: {path}"
+    if result.is_exact:
+        put(f"restored {path}" if result.content is not None else f"removed {path}")
+    elif not result.problems or result.back:
+        back = f", {tables.plural(len(result.back), 'server')} back: {', '.join(result.back)}" if result.back else ""
+        is_out = "the hub is out" if client is not None else "what the hub put there is out"
+        put(visible(f"{who} has been changed since: {is_out}{back}; all else is untouched"))
+    for problem in result.problems:
+        say(visible(hide(f"{problem} [undo_drift]")))
+    if file.saved is not None:
+        say(f"  Its content from before is in {visible(str(file.saved))}")
 
 
 def tell_problems(steps: Iterable[Step]) -> int:
@@ -169,5 +220,9 @@ def _tell(step: Step, problem: FileRefused | None) -> None:
         put(f"{client.title}: {'the hub is already there' if step.after else 'the hub is not there'}")
     else:
         done = "the hub is installed" if step.after else "the hub is removed"
+        if step.back:
+            done += f", {tables.plural(len(step.back), 'server')} back: {visible(hide(', '.join(step.back)))}"
         restart = f". Next: {client.restart}" if client.restart and step.after else ""
         put(f"{client.title}: {done}{restart}.")
+    for line in step.problems:
+        say(visible(hide(f"{client.title}: {line} [undo_drift]")))

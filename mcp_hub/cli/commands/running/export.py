@@ -126,7 +126,9 @@ def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> 
         edited(content_of(target_of(file.path), file.place.largest))
         for name in added:
             say(visible(f"+ {'.'.join(layout.key)}.{name}"))
-        results = Acts(state_dir(os.environ)).do(f"export to {file.client.title}", [FileChange(file.path, edited)])
+        entries = [(*layout.key, name) for name in added]
+        change = FileChange(file.path, edited, entries=entries)
+        results = Acts(state_dir(os.environ)).do(f"export to {file.client.title}", [change])
         for done in results:
             if done.problem is not None:
                 raise done.problem

@@ -69,15 +69,20 @@ def install(dry_run: bool, config: str | None) -> None:
 @service.command()
 def uninstall() -> None:
     """Stop the service and remove its file."""
-    made = _plan("")
-    if not os.path.exists(made.file):
-        say("There is no service of mcp-hub.")
-        return
+    file = stop_service()
+    say("There is no service of mcp-hub." if file is None else f"Removed {file}")
+
+
+def stop_service() -> Path | None:
+    """Stops the service and removes its file, which is the result; None if there is none. Exits as the command."""
+    made = None if sys.platform == "win32" else _plan("")
+    if made is None or not os.path.exists(made.file):
+        return None
     _check_ours(made.file)
     if _has(made) and _run(made.asks).returncode == 0:
         _run_all(made.stops)
     made.file.unlink()
-    say(f"Removed {made.file}")
+    return made.file
 
 
 @service.command()

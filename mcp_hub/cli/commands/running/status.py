@@ -11,11 +11,13 @@ import msgspec
 
 from mcp_hub import __version__
 from mcp_hub.attach.folder import variables_of
+from mcp_hub.cli.access.background import hubs_of
 from mcp_hub.cli.access.hub import Reach, run_with_client
-from mcp_hub.cli.access.running import HubRecord, running_hubs
+from mcp_hub.cli.access.running import HubRecord
+from mcp_hub.cli.commands.running.paths import HubPath, hub_paths, path_lines
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.results import with_code
-from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, config_path
+from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, fail_with
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import ConfigError, RpcError
 from mcp_hub.masking import hide, visible
@@ -39,6 +41,7 @@ class HubReport(msgspec.Struct, frozen=True):
     servers: Sequence[ServerInfo] = ()
     problem: str = ""
     variables: Mapping[str, Mapping[str, bool]] = {}
+    paths: Sequence[HubPath] = ()
 
 
 @click.command()
@@ -48,13 +51,17 @@ def status(as_json: bool, config: str | None) -> None:
     """Show the running hubs of the configuration.
 
     Shows address, process, version and uptime of hubs on this machine, over HTTP, stdio and in the background, and the
-    states of the servers of one that is not a single client's. Exit code 3 if none runs.
+    states of the servers of one that is not a single client's; without a configuration, all hubs of this user. Exit
+    code 3 if none runs.
     """
-    place = os.path.abspath(config_path(config))
-    hubs = running_hubs(place, os.environ)
+    try:
+        place, hubs = hubs_of(config)
+        paths = hub_paths(config, os.environ)
+    except ConfigError as error:
+        fail_with(error)
     scopes = {hub.folder: variables_of(hub.folder, os.environ) for hub in hubs if hub.folder}
-    report = HubReport(place, hubs, variables=scopes)
-    if any(hub.endpoint for hub in hubs):
+    report = HubReport(place, hubs, variables=scopes, paths=paths)
+    if place and os.path.isfile(place) and any(hub.endpoint for hub in hubs):
         reach = Reach(None, None, config)
         run_with_client(reach, lambda client: _ask(client, report, as_json), operates=True)
     raise SystemExit(_print(report, as_json))
@@ -88,13 +95,15 @@ def report_data(found: HubReport, now: float) -> JsonObject:
             "uptime": round(max(0.0, now - hub.started)),
             "client": hub.client or None,
             "folder": hub.folder or None,
+            "config": hub.place or found.place or None,
             "variables": found.variables.get(hub.folder),
         }
         for hub in found.hubs
     ]
     states = [{"server": own.server, "state": own.state, "code": own.code or None} for own in found.servers]
     problem = hide(found.problem) or None
-    return {"running": bool(hubs), "config": found.place, "hubs": hubs, "servers": states, "problem": problem}
+    return {"running": bool(hubs), "config": found.place or None, "hubs": hubs, "servers": states, "problem": problem,
+            "paths": {one.name: str(one.path) for one in found.paths}}  # fmt: skip
 
 
 def _other(hub: HubRecord) -> str:
@@ -113,8 +122,9 @@ def _variables(scope: Mapping[str, bool]) -> list[tuple[str, str]]:
 def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
     """The report for people: lines and their styles."""
     if not found.hubs:
-        said = f"No hub runs for {found.place}. Start one with mcp-hub serve --http, or in the background with "
-        return [(visible(f"{said}mcp-hub service install."), "yellow")]
+        said = "Start one with mcp-hub serve --http, or in the background with mcp-hub service install."
+        who = f" for {found.place}" if found.place else ""
+        return [(visible(f"No hub runs{who}. {said}"), "yellow"), *_paths(found)]
     lines: list[tuple[str, str]] = []
     for hub in found.hubs:
         who = f" for {hub.client}" if hub.client else ""
@@ -124,7 +134,11 @@ def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
             (f"  process: {hub.pid}, for {tables.age(hub.started, now)}, version {hub.version}{_other(hub)}", ""),
             *_variables(found.variables.get(hub.folder, {})),
         ]
-    lines.append((f"config:  {found.place}", ""))
+        if not found.place:
+            gone = "" if os.path.lexists(hub.place) else ", which is gone. End it with: mcp-hub stop"
+            lines.append((f"  config:  {hub.place}{gone}", ""))
+    if found.place:
+        lines.append((f"config:  {found.place}", ""))
     if found.problem:
         lines.append((f"servers: unknown: {found.problem}", "yellow"))
     elif found.servers:
@@ -135,4 +149,9 @@ def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
             for own in found.servers
             if own.state in _GIVEN_UP
         ]
-    return [(visible(hide(text)), style) for text, style in lines]
+    return [*((visible(hide(text)), style) for text, style in lines), *_paths(found)]
+
+
+def _paths(found: HubReport) -> list[tuple[str, str]]:
+    """The folders of the hub, without the configuration, which stands above."""
+    return path_lines([one for one in found.paths if one.name != "configuration"]) if found.paths else []

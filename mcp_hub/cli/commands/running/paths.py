@@ -1,0 +1,77 @@
+"""`mcp-hub paths`: where everything of the hub is on this machine."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+import msgspec
+
+from mcp_hub.app.limits import own_folders, state_dir
+from mcp_hub.attach.folder import base_folders
+from mcp_hub.cli.render import tables
+from mcp_hub.cli.servers_file.kept_secrets import FOLDER
+from mcp_hub.cli.servers_file.servers_file import ServersFile
+from mcp_hub.cli.setup import config_option, fail_with
+from mcp_hub.config.load.load import load
+from mcp_hub.errors import ConfigError
+from mcp_hub.masking import visible
+from mcp_hub.stores.server_logs.files import log_folder
+
+
+class HubPath(msgspec.Struct, frozen=True):
+    """A file or folder of the hub, which may not exist yet."""
+
+    name: str
+    path: Path
+    about: str
+
+    @property
+    def exists(self) -> bool:
+        return os.path.lexists(self.path)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@config_option
+def paths(as_json: bool, config: str | None) -> None:
+    """Show where the hub keeps its files.
+
+    Configuration, secrets, state, cache, logs and sockets, also those that do not exist yet.
+    """
+    try:
+        found = hub_paths(config, os.environ)
+    except ConfigError as error:
+        fail_with(error)
+    if as_json:
+        tables.print_json({one.name: {"path": str(one.path), "exists": one.exists} for one in found})
+    else:
+        tables.print_lines(path_lines(found))
+
+
+def hub_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:
+    """All of them, the configuration first. Raises `ConfigError` for a configuration that cannot be named."""
+    file = ServersFile.find(config, env)
+    try:
+        settings = load(file.path, env, partly=True, lenient=True).settings if file.exists else None
+    except ConfigError:  # `check` and `doctor` say so
+        settings = None
+    state = state_dir(env)
+    stores = own_folders(settings, env)
+    place = os.path.abspath(file.path)
+    found = [
+        HubPath("configuration", Path(place), "servers and settings"),
+        HubPath("secrets", file.folder / FOLDER, "a file for each secret that was moved out of the configuration"),
+        HubPath("state", state, "streams, results, approvals, logins, undo records"),
+        *(HubPath("store", path, "streams and results (hub.store.path)") for path in stores[1:] if path != state),
+        HubPath("cache", state / "lists", "last lists of the servers; made again"),
+        HubPath("logs", log_folder(state, place), "stderr and log of the servers"),
+    ]
+    return [*found, HubPath("sockets", Path(base_folders(env)[0]), "background hubs")]
+
+
+def path_lines(found: list[HubPath]) -> list[tuple[str, str]]:
+    """A line for each, and its style."""
+    widest = max(len(one.name) for one in found) + 1
+    lines = ((f"{one.name + ':':{widest}} {one.path}{'' if one.exists else ' (not there yet)'}", one) for one in found)
+    return [(visible(line), "" if one.exists else "dim") for line, one in lines]

@@ -1,0 +1,186 @@
+"""The way out by commands: `install --undo CLIENT`, `uninstall --restore`, `leave`; hubs without a configuration."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mcp_hub import masking
+from mcp_hub.cli import main
+from mcp_hub.cli.access.running import recorded
+from mcp_hub.cli.clients import running
+from mcp_hub.cli.clients.files import acts
+from mcp_hub.cli.commands.clients import install as install_command
+from mcp_hub.cli.commands.clients import leave as leave_command
+from tests.unit.cli.homes import CANARIES, FILES, make_home
+
+CLIENTS = {"claude-desktop": 0, "cursor": 1, "codex": 2, "gemini": 3}
+PATHS = [*FILES]
+
+
+class Moved:
+    """A home whose four clients have moved into the hub, and the bytes of their files before."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.config = folder / ".config/mcp-hub/servers.yaml"
+        self.before = self.contents()
+
+    def contents(self) -> dict[str, bytes | None]:
+        files = {name: self.folder / name for name in FILES}
+        return {name: path.read_bytes() if path.exists() else None for name, path in files.items()}
+
+    def run(self, *args: str, code: int = 0, stdin: str | None = None) -> Result:
+        try:
+            done = CliRunner().invoke(main, args, input=stdin)
+        finally:
+            masking.forget()
+        assert done.exit_code == code and not any(canary in done.output for canary in CANARIES), done.output
+        return done
+
+    def edit(self, number: int, old: str, new: str) -> None:
+        path = self.folder / PATHS[number]
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new, 1))
+
+
+@pytest.fixture
+def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Moved:
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "MCP_HUB_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state/mcp-hub"))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(running, "_names", lambda system: iter(()))
+    monkeypatch.setattr(install_command, "_start_once", lambda *args: None)  # the servers are not there
+    monkeypatch.setattr(leave_command, "stop_service", lambda: None)  # that of the machine stays
+    make_home(tmp_path)
+    home = Moved(tmp_path)
+    home.run("install", "--all", "--import")
+    assert all(home.contents()[name] != text for name, text in home.before.items())
+    return home
+
+
+def test_leave_gives_every_file_its_bytes_and_lists_the_rest(moved: Moved) -> None:
+    assert "Would stay" in moved.run("leave", "--dry-run").stdout and moved.contents() != moved.before
+    said = moved.run("leave").stdout
+    assert moved.contents() == moved.before
+    for path in (moved.config, moved.folder / "state/mcp-hub", moved.config.parent / "secrets/db.arg2"):
+        assert f"  {path} (" in said, said
+    assert "Still there" in moved.run("leave").stdout and moved.contents() == moved.before
+    moved.run("leave", "--purge")
+    left = [path for path in moved.folder.rglob("*") if path.is_file()]
+    assert sorted(str(path.relative_to(moved.folder)) for path in left) == sorted(FILES) and not moved.config.exists()
+
+
+def test_leave_after_more_acts_than_are_kept_and_after_changes_of_clients(
+    moved: Moved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acts, "_MOST", 1)
+    moved.edit(1, "// mine", "// my own")
+    moved.edit(3, '"theme": "x"', '"theme": "y"')
+    moved.run("install", "--all", "--http", code=0)
+    moved.run("install", "--all")
+    moved.run("uninstall", "cursor", "--keep")
+    moved.run("leave")
+    edits = {1: (b"// mine", b"// my own"), 3: (b'"theme": "x"', b'"theme": "y"')}
+    expected = {
+        name: (text or b"").replace(*edits.get(number, (b"", b""))) if number in edits else text
+        for number, (name, text) in enumerate(moved.before.items())
+    }
+    assert moved.contents() == expected
+
+
+def test_leave_purges_nothing_while_a_client_is_not_restored(moved: Moved) -> None:
+    path = moved.folder / PATHS[2]
+    path.write_text("[broken\n")
+    said = moved.run("leave", "--purge", code=1)
+    assert f"{path}: line 1" in said.output and "Nothing is removed" in said.output and moved.config.exists()
+    assert moved.contents() == {**moved.before, PATHS[2]: b"[broken\n"}
+    path.unlink()
+    for output in (said.output, moved.run("leave", code=1).output):
+        saved = re.search(r"from before is in (\S+)", output)
+        assert saved is not None and Path(saved[1]).read_bytes() == moved.before[PATHS[2]] and not path.exists()
+
+
+def test_undo_of_one_client_leaves_the_others_and_the_last_undo_the_rest(moved: Moved) -> None:
+    installed = moved.contents()
+    moved.edit(1, "// mine", "// my own")
+    said = moved.run("install", "--undo", "cursor").stdout
+    assert "Cursor" in said and "2 servers back: clock, github" not in said
+    cursor = (moved.before[PATHS[1]] or b"").replace(b"// mine", b"// my own")
+    assert moved.contents() == {**installed, PATHS[1]: cursor}
+    moved.run("install", "--undo", "cursor", code=1)
+    moved.run("install", "--undo")
+    assert moved.contents() == {**moved.before, PATHS[1]: cursor} and not moved.config.exists()
+
+
+def test_undo_names_what_it_cannot_restore_and_tries_it_again(moved: Moved) -> None:
+    codex, gemini = (moved.folder / PATHS[number] for number in (2, 3))
+    installed = codex.read_text()
+    codex.write_text(f"{installed}\n= 1\n")
+    gemini.unlink()
+    said = moved.run("install", "--undo", code=1)
+    assert f"{codex}:{installed.count(chr(10)) + 2}: " in said.output and f"{gemini} is gone" in said.output
+    saved = [Path(path).read_bytes() for path in re.findall(r"from before is in (\S+)", said.output)]
+    assert saved == [moved.before[PATHS[3]], moved.before[PATHS[2]]]
+    assert moved.contents()[PATHS[1]] == moved.before[PATHS[1]]
+    codex.write_text(installed)
+    moved.run("install", "--undo")
+    assert moved.contents() == {**moved.before, PATHS[3]: None}
+
+
+def test_server_that_was_edited_in_the_hub_stays_there_with_its_secret(moved: Moved) -> None:
+    text = moved.config.read_text()
+    moved.config.write_text(text.replace("db-mcp", "db-mcp-2") + "  mine: {command: x}\n")
+    said = moved.run("install", "--undo", code=1)
+    line = next(number for number, one in enumerate(text.splitlines(), 1) if one.startswith("  db:"))
+    assert re.search(rf"{moved.config}:\d+: db has been changed since", said.output) and line
+    left = moved.config.read_text()
+    assert "db-mcp-2" in left and "mine: {command: x}" in left and "github" not in left
+    assert [path.name for path in (moved.config.parent / "secrets").iterdir()] == ["db.arg2"]
+    assert moved.contents() == moved.before
+
+
+@pytest.mark.parametrize(("answer", "comes_back"), [("--restore", True), ("--keep", False)])
+def test_uninstall_says_what_would_be_lost(moved: Moved, answer: str, comes_back: bool) -> None:
+    installed = moved.contents()
+    refused = moved.run("uninstall", "codex", code=2)
+    assert "3 servers would be only in the hub: " in refused.output and "--keep" in refused.output
+    assert moved.contents() == installed
+    said = moved.run("uninstall", "codex", answer)
+    assert ("mcp-hub export codex --write" in said.output) is not comes_back
+    codex = moved.contents()[PATHS[2]] or b""
+    assert b"mcp-hub" not in codex and (codex == moved.before[PATHS[2]]) is comes_back
+    assert moved.contents() == {**installed, PATHS[2]: codex}
+    moved.run("install", "--undo")
+    assert moved.contents() == installed
+
+
+def test_hub_is_found_without_a_configuration(moved: Moved) -> None:
+    moved.run("stop", code=3)
+    with recorded(str(moved.config), "http://127.0.0.1:9/mcp", os.environ):
+        moved.config.unlink()
+        shown = moved.run("status").stdout
+        (hub,) = json.loads(moved.run("status", "--json").stdout)["hubs"]
+    assert f"{moved.config}, which is gone" in shown and hub["config"] == str(moved.config)
+
+
+def test_paths_name_every_place_of_the_hub(moved: Moved) -> None:
+    found = json.loads(moved.run("paths", "--json").stdout)
+    assert {name: one["path"] for name, one in found.items()} == {
+        "configuration": str(moved.config),
+        "secrets": str(moved.config.parent / "secrets"),
+        "state": str(moved.folder / "state/mcp-hub"),
+        "cache": str(moved.folder / "state/mcp-hub/lists"),
+        "logs": found["logs"]["path"],
+        "sockets": found["sockets"]["path"],
+    }
+    shown = moved.run("paths").stdout
+    assert str(moved.config) in shown and "not there yet" in shown and shown.count("\n") == len(found)
+    assert json.loads(moved.run("status", "--json", code=3).stdout)["paths"]["configuration"] == str(moved.config)

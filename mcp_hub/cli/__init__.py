@@ -68,14 +68,14 @@ _GROUPS: Final = {
     "Configuration": {
         "edit": "servers.edit:edit",
         "check": "check:check",
-        "schema": "running.schema:schema",
+        "schema": "running.editors:schema",
         "export": "running.export:export",
-        "completion": "running.completion:completion",
+        "completion": "running.editors:completion",
     },
     "Operate": {
         "status": "running.status:status",
         "paths": "running.paths:paths",
-        "stop": "running.stop:stop",
+        "stop": "running.status:stop",
         "open": "browser.open:open_dashboard",
         "top": "browser.top:top",
         "reload": "reload:reload",

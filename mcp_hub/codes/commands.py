@@ -68,6 +68,14 @@ COMMANDS: Final = table(
         "Applications that start from the desktop do not find the program of a server.",
         "Run `mcp-hub doctor --fix`, or set `command` to its full path.",
     ),
+    path_missing=(
+        "The configuration names a file or folder that is not on this machine.",
+        "Create or copy it, or correct the path with `mcp-hub edit`.",
+    ),
+    login_missing=(
+        "The configuration has a login for a server, and nobody has logged in on this machine.",
+        "Run `mcp-hub login` with the name of the server.",
+    ),
     stale_record=("A hub was killed and has left its record.", "Run `mcp-hub doctor --fix`, or ignore it."),
     client_entry_lost=(
         "A client does not have the hub in its file any more.",

@@ -16,6 +16,7 @@ from mcp_hub.app.upstream_factory import find_program
 from mcp_hub.cli import completion
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.access.hub import Reach, ReachedHub, Selection, own_wait_options, run_with_hub
+from mcp_hub.cli.commands.running.missing import missing_parts
 from mcp_hub.cli.commands.running.repairs import Repair, found_repairs
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.diagnosis import Diagnosis, diagnose
@@ -66,12 +67,13 @@ def doctor(servers: tuple[str, ...], as_json: bool, patience: float | None, fixe
 
 def _repaired(path: Path, fixes: bool) -> list[tuple[Repair, str]]:
     """Problems beside the servers, each with "fixed", nothing if it was not tried, or the reason why it failed."""
-    found = [(repair, "") for repair in found_repairs(path, os.environ)]
+    left = [(repair, "") for repair in missing_parts(path, os.environ)]
+    found = list(found_repairs(path, os.environ))
     if not fixes:
-        return found
+        return [*((repair, "") for repair in found), *left]
     done: list[tuple[Repair, str]] = []
     with redirect_stdout(sys.stderr):  # where --json prints its document, nothing else is printed
-        for repair, _ in found:
+        for repair in found:
             for line in (repair.problem, *(f"  {line}" for line in repair.diff)):
                 say(hide(line))
             try:
@@ -80,7 +82,7 @@ def _repaired(path: Path, fixes: bool) -> list[tuple[Repair, str]]:
             except (ConfigError, OSError) as problem:
                 done.append((repair, str(problem)))
             say(hide(f"  {done[-1][1]}"))
-    return done
+    return [*done, *left]
 
 
 def _only(loaded: Loaded, names: Collection[str]) -> Loaded:

@@ -14,6 +14,7 @@ from mcp_hub import masking
 from mcp_hub.cli import main
 from mcp_hub.cli.access.running import recorded
 from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry
+from mcp_hub.cli.commands.running.missing import missing_parts
 from mcp_hub.cli.commands.running.repairs import found_repairs
 from mcp_hub.errors import ConfigError
 from mcp_hub.upstreams.process import commands
@@ -160,3 +161,22 @@ def test_variables_that_a_failed_server_may_lack_are_named(
         "lost": ["KUBECONFIG", "SSH_AUTH_SOCK"], "passed": [], "gone": []
     }  # fmt: skip
     assert "pass_env: [KUBECONFIG, SSH_AUTH_SOCK]" in run("lost", "--wait", "10").stdout
+
+
+def test_paths_and_logins_that_are_not_on_this_machine_are_named(env: Mapping[str, str], tmp_path: Path) -> None:
+    there, gone = tmp_path / "servers.yaml", "/nowhere/of-the-old/machine"
+    args = f"[--root={gone}/data, {there}, /mcp, x]"
+    volumes = f"[run, -v, '{gone}/in:/data/in', '--mount=type=bind,src={gone}/b,dst=/b/c', /in/box]"
+    there.write_text(
+        "servers:\n"
+        f"  tool: {{command: {gone}/tool, cwd: {gone}/work, args: {args}, env: {{A: {gone}/db}}}}\n"
+        f'  far: {{url: "https://x.example.com/{gone}", bearer: "${{file:{gone}/token}}"}}\n'
+        '  mail: {url: "https://m.example.com/mcp", oauth: {client_id: me}}\n'
+        f"  box: {{command: docker, args: {volumes}}}\n"
+        f"  off: {{command: {gone}/off, enabled: false}}\n"
+    )
+    parts = [(part.code, part.problem) for part in missing_parts(there, env)]
+    names = [problem.partition(f"{gone}/")[2].partition(" ")[0] for code, problem in parts if code == "path_missing"]
+    assert names == ["tool", "work", "data", "db", "token", "in", "b"] and "servers.tool.args[0]" in parts[2][1]
+    assert parts[-1] == ("login_missing", 'server "mail" has no login on this machine. Run mcp-hub login mail')
+    masking.forget()

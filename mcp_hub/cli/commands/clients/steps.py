@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -23,6 +24,8 @@ from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_TOOL, fail
 from mcp_hub.config.findings import nearest
 from mcp_hub.masking import hide, visible
+
+_DRIFT: Final = "undo_drift"
 
 
 def chosen_clients(names: Sequence[str], every: bool, where: Where) -> list[Client]:
@@ -173,7 +176,7 @@ def _tell_undone(file: UndoneFile, client: Client | None) -> None:
         is_out = "the hub is out" if client is not None else "what the hub put there is out"
         put(visible(f"{who} has been changed since: {is_out}{back}; all else is untouched"))
     for problem in result.problems:
-        say(visible(hide(f"{problem} [undo_drift]")))
+        say(visible(hide(f"{problem} [{_DRIFT}]")))
     if file.saved is not None:
         say(f"  Its content from before is in {visible(str(file.saved))}")
 
@@ -225,4 +228,4 @@ def _tell(step: Step, problem: FileRefused | None) -> None:
         restart = f". Next: {client.restart}" if client.restart and step.after else ""
         put(f"{client.title}: {done}{restart}.")
     for line in step.problems:
-        say(visible(hide(f"{client.title}: {line} [undo_drift]")))
+        say(visible(hide(f"{client.title}: {line} [{_DRIFT}]")))

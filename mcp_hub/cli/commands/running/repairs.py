@@ -38,7 +38,7 @@ _OTHERS: Final = 0o022
 class Repair(msgspec.Struct, frozen=True):
     """A problem with its change; `apply` makes it. Raises `ConfigError` and `OSError`.
 
-    `is_problem`: something does not work now, so that the exit code says so.
+    `is_problem`: something does not work now, so that the exit code says so. `is_fixable`: `doctor --fix` applies it.
     """
 
     code: str
@@ -46,6 +46,12 @@ class Repair(msgspec.Struct, frozen=True):
     diff: Sequence[str]
     apply: Callable[[], None]
     is_problem: bool = True
+    is_fixable: bool = True
+
+
+def by_hand(code: str, problem: str) -> Repair:
+    """A problem that only a person can fix, such as a folder that is not on this machine."""
+    return Repair(code, problem, (), lambda: None, is_problem=False, is_fixable=False)
 
 
 def found_repairs(path: Path, env: Mapping[str, str]) -> Iterator[Repair]:

@@ -5,8 +5,8 @@ In: names of clients and options.
 Out: changed files of clients, each shown as a difference and recorded to be undone; an exit code of 1 if a client could
 not be changed.
 
-Held together by `steps`, which finds the files, shows what is planned, does it and says how it went. `install` and
-`uninstall` are the commands.
+Held together by `steps`, which finds the files, shows what is planned, does it, undoes it and says how it went.
+`install`, `uninstall` and `leave` are the commands.
 
 Not here: all that is known about clients (`cli.clients`).
 """

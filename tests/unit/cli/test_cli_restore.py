@@ -82,7 +82,7 @@ def changed(*pairs: tuple[str, str]) -> Callable[[str], str]:
     return change
 
 
-ROWS: Final = {
+ROWS: Final[dict[str, tuple[str, str, str, Callable[[str], str]]]] = {
     "claude code reorders": ("claude-code", ".claude.json", CLAUDE, reordered),
     "vs code, another key": ("vscode", "mcp.json", VSCODE, changed(('"inputs": []', '"inputs": [{"id": "x"}]'))),
     "vs code, beside it": ("vscode", "mcp.json", VSCODE, changed(('"y"}', '"z"}'), ("// mine", "// my own"))),

@@ -5,7 +5,7 @@ the reason.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -29,6 +29,9 @@ _KEPT: Final = {
 }
 """Keys of a server that are carried over, or have no meaning elsewhere."""
 _VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}")
+_SECRET: Final = re.compile(r"\$\{(?:file|keyring):[^}]*\}")
+Secret = Callable[[str], str | None]
+"""The value for a `${…}`; None if it cannot be read."""
 _ENV: Final = {"goose": "envs", "opencode": "environment"}
 """The key of variables where it is not `env`."""
 _HEADERS: Final = {"goose": "headers", "copilot": "headers", "codex": "http_headers"}
@@ -48,8 +51,14 @@ class ExportedServer(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def exported(client: Client, layout: Layout, name: str, own: Mapping[str, object]) -> ExportedServer:
-    """The entry for `own`, a server as `servers.yaml` writes it."""
+def exported(
+    client: Client, layout: Layout, name: str, own: Mapping[str, object], secret: Secret | None = None
+) -> ExportedServer:
+    """The entry for `own`, a server as `servers.yaml` writes it.
+
+    `secret` gives the value for a `${file:…}` or `${keyring:…}`, which no other client understands; without it they
+    stay, with a note.
+    """
     if own.get("enabled") is False or own.get("disabled") is True:
         return ExportedServer(name, None, ("it is disabled",))
     if "local" in own:
@@ -60,9 +69,11 @@ def exported(client: Client, layout: Layout, name: str, own: Mapping[str, object
     if template is None:
         return ExportedServer(name, None, (f"{client.title} does not take the URL of a server in its file",))
     notes = [f"left out: {', '.join(sorted(own.keys() - _KEPT))}"] if own.keys() - _KEPT else []
-    fill = _Placeholders(client)
+    fill = _Placeholders(client, secret)
     made = _remote(client, template, own, fill, name) if "url" in own else _process(client, template, own, fill, name)
     notes += [f"{client.title} takes no headers in its file: the server will refuse it"] if fill.lost_headers else []
+    if fill.lost:
+        return ExportedServer(name, None, (f"these cannot be read: {', '.join(sorted(fill.lost))}",))
     if fill.left:
         notes.append(f"{client.title} does not fill these in, set them yourself: {', '.join(sorted(fill.left))}")
     return ExportedServer(name, made, tuple(notes))
@@ -71,7 +82,9 @@ def exported(client: Client, layout: Layout, name: str, own: Mapping[str, object
 class _Placeholders:
     """Rewrites `${…}` for a client, and keeps those that it does not understand."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, secret: Secret | None) -> None:
+        self._secret = secret
+        self.lost: set[str] = set()
         self._form = None if client.name in _NO_PLACEHOLDERS else client.token
         self.left: set[str] = set()
         self.lost_headers = False
@@ -84,8 +97,16 @@ class _Placeholders:
         if not isinstance(value, str):
             return value
         done = _VARIABLE.sub(self._variable, value)
-        self.left.update(found[0] for found in re.finditer(r"\$\{(?:file|keyring):[^}]*\}", done))
+        if self._secret is not None:
+            return _SECRET.sub(self._value, done)
+        self.left.update(found[0] for found in _SECRET.finditer(done))
         return done
+
+    def _value(self, found: re.Match[str]) -> str:
+        value = None if self._secret is None else self._secret(found[0])
+        if value is None:
+            self.lost.add(found[0])
+        return value or ""
 
     def _variable(self, found: re.Match[str]) -> str:
         if self._form is None:

@@ -15,6 +15,7 @@ from mcp_hub.cli.clients.entries import HUB, Command, Endpoint, filled
 from mcp_hub.cli.clients.files.acts import FileChange
 from mcp_hub.cli.clients.files.replace import FileRefused, content_of, target_of
 from mcp_hub.cli.clients.files.restore import EntryPath, FileState, Restored, names_back, restored
+from mcp_hub.cli.clients.files.written import ImportedServer
 from mcp_hub.cli.clients.find import ClientFile
 from mcp_hub.cli.clients.model import Client, Layout
 from mcp_hub.cli.clients.reading import held_at, layout_of, read_data, servers_of
@@ -29,12 +30,13 @@ class Moved(msgspec.Struct, frozen=True):
     """Servers that go from files of clients into the configuration of the hub, in the same act.
 
     `taken`: the keys of the entries to remove from each file, those of a list from its end to its beginning.
-    `changes`: of the files of the hub. `lines`: what to tell the person.
+    `changes`: of the files of the hub. `lines`: what to tell the person. `origins`: the servers with their clients.
     """
 
     taken: Mapping[Path, Sequence[KeyPath]] = {}
     changes: Sequence[FileChange] = ()
     lines: Sequence[str] = ()
+    origins: Sequence[ImportedServer] = ()
 
 
 Moves = Callable[[Sequence[ClientFile], Path], Moved]

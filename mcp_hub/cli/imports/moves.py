@@ -29,7 +29,7 @@ def moved_servers(files: Sequence[ClientFile], config: Path) -> Moved:
     places = ValuePlaces(AskedInputs(secrets.keep_as).ask, secrets.keep)
     plan = planned(of_files(files, Where.here(os.environ), places), file, secrets, KeptSecrets(file.folder))
     gone = [*plan.there, *(found for one in plan.taken for found in one.found)]
-    return Moved(_places(gone), plan.changes(), [hide(on_one_line(line)) for line in _lines(plan)])
+    return Moved(_places(gone), plan.changes(), [hide(on_one_line(line)) for line in _lines(plan)], plan.origins())
 
 
 def _places(gone: Sequence[FoundServer]) -> dict[Path, list[KeyPath]]:

@@ -1,7 +1,8 @@
 """The plan of an import: the servers to take and under which names, and those that are not taken, with the reason."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ from mcp_hub.app.limits import state_dir
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.cli.clients.files.acts import Acts, FileChange
 from mcp_hub.cli.clients.files.replace import FileRefused
+from mcp_hub.cli.clients.files.written import ImportedServer, ImportedServers
 from mcp_hub.cli.imports.found import FoundServer, FoundServers, SkippedServer
 from mcp_hub.cli.servers_file.kept_secrets import FOLDER, KeptSecrets, without_secrets
 from mcp_hub.cli.servers_file.servers_file import EditRefused, PutServer, ServersFile
@@ -92,6 +94,14 @@ class ImportPlan(msgspec.Struct, frozen=True):
     problems: tuple[ConfigFinding, ...]
     sources: tuple[str, ...]
     doubles: int
+    named: Mapping[str, Sequence[FoundServer]] = {}
+    """The servers in `there` by their names in the hub."""
+
+    def origins(self) -> list[ImportedServer]:
+        """Each server that the hub has then, once for each client that has it."""
+        config = os.path.abspath(self.file.path)
+        every = [*((one.name, one.found) for one in self.taken), *self.named.items()]
+        return [ImportedServer(one.client, config, name, one.name) for name, found in every for one in found]
 
     @property
     def puts(self) -> list[PutServer]:
@@ -122,6 +132,7 @@ class ImportPlan(msgspec.Struct, frozen=True):
             for change in changes:
                 make_folder(change.path.parent)
             Acts(state_dir(env)).do(f"import into {self.file.path}", (), first=changes)
+            ImportedServers(state_dir(env)).add(self.origins())
         except FileRefused as refused:
             raise ConfigError(ConfigFinding(refused.code, str(refused))) from None
         except OSError as problem:
@@ -154,12 +165,14 @@ def planned(found: FoundServers, file: ServersFile, secrets: KeptSecrets, probe:
     ports = _ports(file)
     taken: list[TakenServer] = []
     there: list[FoundServer] = []
+    named: dict[str, list[FoundServer]] = {}
     skipped = list(found.skipped)
     every = merged(found.servers, servers)
     for one in every:
         same = (known.get(identity(without_secrets(name, one.own, probe.keep))) for name in servers)
         if (name := next(filter(None, same), None)) is not None:
             there += one.found
+            named.setdefault(name, []).extend(one.found)
             skipped += _skipped(one, f"the hub has it already, as {name}")
         elif _is_at(one.own.get("url"), ports):
             skipped += _skipped(one, "it is this hub")
@@ -172,7 +185,15 @@ def planned(found: FoundServers, file: ServersFile, secrets: KeptSecrets, probe:
     sources = dict.fromkeys(one.source for one in found.servers)
     doubles = sum(len(one.found) - 1 for one in every)
     return ImportPlan(
-        file, secrets, tuple(taken), tuple(there), tuple(skipped), tuple(found.problems), tuple(sources), doubles
+        file,
+        secrets,
+        tuple(taken),
+        tuple(there),
+        tuple(skipped),
+        tuple(found.problems),
+        tuple(sources),
+        doubles,
+        named,
     )
 
 

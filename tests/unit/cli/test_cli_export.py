@@ -105,14 +105,14 @@ def test_servers_are_written_beside_those_that_are_there_and_the_change_can_be_u
     file.parent.mkdir()
     before = '{\n  // mine\n  "mcpServers": {"files": {"command": "own"}},\n}\n'
     file.write_text(before)
-    done = run("cursor", "--write")
+    done = run("cursor", "--write", "--all")
     assert done.exit_code == 0 and "1 server added" in done.stderr and "canary" not in done.output
     after = file.read_text()
     assert after.startswith('{\n  // mine\n  "mcpServers": {"files": {"command": "own"}')
     held = read_data(after, "mcp.json")
     assert held_at(held, ("mcpServers", "files")) == {"command": "own"}
     assert held_at(held, ("mcpServers", "far", "url")) == "https://example.com/mcp"
-    assert "0 servers added" in run("cursor", "--write").stderr and file.read_text() == after
+    assert "0 servers added" in run("cursor", "--write", "--all").stderr and file.read_text() == after
     assert CliRunner().invoke(main, ["install", "--undo"]).exit_code == 0
     assert file.read_text() == before
 
@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_edited_is_left_alone(home: Path) -> None:
     file = home / ".cursor" / "mcp.json"
     file.parent.mkdir()
     file.write_text('{"mcpServers": [')
-    done = run("cursor", "--write")
+    done = run("cursor", "--write", "--all")
     assert done.exit_code != 0 and file.read_text() == '{"mcpServers": ['
     refused = run("continue", "--write")
     assert refused.exit_code == 1 and "client_file_unclear" in refused.output

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -13,6 +14,7 @@ from mcp_hub.cli import main
 from mcp_hub.cli.access.running import recorded
 from mcp_hub.cli.clients import running
 from mcp_hub.cli.clients.files import acts
+from mcp_hub.cli.clients.reading import read_data
 from mcp_hub.cli.commands.clients import install as install_command
 from mcp_hub.cli.commands.clients import leave as leave_command
 from tests.unit.cli.homes import CANARIES, FILES, make_home
@@ -184,3 +186,35 @@ def test_paths_name_every_place_of_the_hub(moved: Moved) -> None:
     shown = moved.run("paths").stdout
     assert str(moved.config) in shown and "not there yet" in shown and shown.count("\n") == len(found)
     assert json.loads(moved.run("status", "--json", code=3).stdout)["paths"]["configuration"] == str(moved.config)
+
+
+def test_export_writes_what_came_from_the_client_with_the_values_of_its_secrets(moved: Moved) -> None:
+    moved.config.write_text(moved.config.read_text() + "  added: {command: x}\n")
+    for number, client in ((0, "claude-desktop"), (1, "cursor"), (2, "codex")):
+        moved.run("uninstall", client, "--keep")
+        said = moved.run("export", client, "--write")
+        text = moved.contents()[PATHS[number]] or b""
+        assert b"${file:" not in text and b"added" not in text and "server" in said.output
+        before, now = (_servers(content or b"", client) for content in (moved.before[PATHS[number]], text))
+        before.pop("mcp-hub", None)
+        secrets = [{name: _variables(one) for name, one in servers.items()} for servers in (before, now)]
+        assert secrets[0] == secrets[1]
+    (moved.config.parent / "secrets/github.GITHUB_TOKEN").unlink()
+    moved.run("install", "--undo", "claude-desktop")
+    assert "not exported, these cannot be read" in moved.run("export", "claude-desktop", "--write").output
+    assert "came from Warp" in moved.run("export", "warp", "--write").output
+    assert "added" in json.dumps(_servers((moved.folder / _written(moved)).read_bytes(), "warp"))
+
+
+def _variables(server: dict[str, Any]) -> object:
+    return server.get("env") or server.get("headers") or server.get("http_headers")
+
+
+def _written(moved: Moved) -> str:
+    moved.run("export", "warp", "--write", "--all")
+    return ".warp/.mcp.json"
+
+
+def _servers(text: bytes, client: str) -> dict[str, Any]:
+    data: Any = read_data(text.decode(), "x.toml" if client == "codex" else "x.json")
+    return dict(data["mcp_servers" if client == "codex" else "mcpServers"])

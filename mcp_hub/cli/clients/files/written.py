@@ -1,6 +1,7 @@
 """The entries that the hub wrote into files of clients, so that one that a client has lost is noticed."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,9 @@ from mcp_hub.errors import ConfigError
 from mcp_hub.stores.keyed_files import KeyedFiles
 
 _KEY: Final = "written"
+_IMPORTED: Final = "imported"
+_MOST: Final = 2000
+"""Imported servers that are remembered, the last ones."""
 
 
 class WrittenEntry(msgspec.Struct, frozen=True):
@@ -49,6 +53,36 @@ class WrittenEntries:
         self._files.update(_KEY, lambda text: _encoded(_without(_decoded(text), str(path))))
 
 
+class ImportedServer(msgspec.Struct, frozen=True):
+    """A server of a configuration that came from a client, and its name there."""
+
+    client: str
+    config: str
+    server: str
+    name: str
+
+
+class ImportedServers:
+    """The record of all servers that came from clients, in the state folder. Its methods raise `OSError`."""
+
+    def __init__(self, state: Path) -> None:
+        self._files = KeyedFiles(state / "clients")
+
+    def names(self, client: str, config: str) -> dict[str, str]:
+        """The names in the client by those in the configuration."""
+        every = _imported(self._files.read(_IMPORTED))
+        return {one.server: one.name for one in every if (one.client, one.config) == (client, config)}
+
+    def add(self, servers: Sequence[ImportedServer]) -> None:
+        """Remembers servers, and forgets the oldest of too many."""
+
+        def added(text: bytes | None) -> bytes:
+            return msgspec.json.encode([*(one for one in _imported(text) if one not in servers), *servers][-_MOST:])
+
+        if servers:
+            self._files.update(_IMPORTED, added)
+
+
 def lost_entries(state: Path) -> list[WrittenEntry]:
     """The entries that are not in their files any more, though the folder of the client is. Raises `OSError`."""
     return [one for one in WrittenEntries(state).all() if one.client in CLIENTS and _is_lost(one, CLIENTS[one.client])]
@@ -75,6 +109,13 @@ def _holds_hub(data: object, place: Place) -> bool:
     if isinstance(held, list):
         return any(isinstance(one, dict) and one.get("name") == HUB for one in held)
     return isinstance(held, dict) and HUB in held
+
+
+def _imported(text: bytes | None) -> list[ImportedServer]:
+    try:
+        return [] if text is None else msgspec.json.decode(text, type=list[ImportedServer])
+    except (ValueError, RecursionError):
+        return []  # the next import is written anew
 
 
 def _decoded(text: bytes | None) -> list[WrittenEntry]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -9,11 +10,13 @@ import click
 import msgspec
 
 from mcp_hub.app.build import App, open_app
+from mcp_hub.app.limits import state_dir
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.running import running_hub
 from mcp_hub.cli.access.warm import warm
 from mcp_hub.cli.clients.command import Installation, NoCommand, hub_command, serve_args
 from mcp_hub.cli.clients.entries import Command
+from mcp_hub.cli.clients.files.written import ImportedServers
 from mcp_hub.cli.clients.find import ClientFile, client_files, hub_files
 from mcp_hub.cli.clients.links import LINKED, install_link
 from mcp_hub.cli.clients.model import Client
@@ -116,6 +119,8 @@ def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, option
     planned = [common.unless_running(step, where, options.waits) for step in planned]
     args = (*(("--http",) if options.over_http else ()), "--config", loaded.place)
     code = common.do("install into", planned, args, moved.changes)
+    with suppress(OSError):  # `export` then wants --all
+        ImportedServers(state_dir(os.environ)).add(moved.origins)
     if options.moves is None:
         common.tell_others(planned)
     return code, any(step.is_needed and step.problem is None for step in planned)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ from mcp_hub.cli.clients.edit.splices import CannotEdit
 from mcp_hub.cli.clients.exported import ExportedServer, exported
 from mcp_hub.cli.clients.files.acts import Acts, FileChange
 from mcp_hub.cli.clients.files.replace import FileRefused, content_of, target_of
+from mcp_hub.cli.clients.files.written import ImportedServers
 from mcp_hub.cli.clients.find import ClientFile, hub_files
 from mcp_hub.cli.clients.model import Layout
 from mcp_hub.cli.clients.places import Where
@@ -26,8 +28,9 @@ from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with, load_config
 from mcp_hub.config.findings import nearest
+from mcp_hub.config.load.interpolate import Unresolved, resolve
 from mcp_hub.errors import ConfigError
-from mcp_hub.masking import hide, visible
+from mcp_hub.masking import hide, learn, visible
 
 _WRITTEN: Final = [client.name for client in CLIENTS.values() if client.is_written]
 
@@ -35,25 +38,33 @@ _WRITTEN: Final = [client.name for client in CLIENTS.values() if client.is_writt
 @click.command()
 @click.argument("client", metavar="CLIENT", required=False, shell_complete=completion.applications)
 @click.option("--write", "writes", is_flag=True, help="Put the servers into the client's file, beside those it has.")
+@click.option("--all", "every", is_flag=True, help="With --write: all servers, not only those that came from CLIENT.")
 @config_option
-def export(client: str | None, writes: bool, config: str | None) -> None:
+def export(client: str | None, writes: bool, every: bool, config: str | None) -> None:
     """Print the servers in the form of another client.
 
-    With --write they go into the file of CLIENT; a server that the client already has is not changed, and
-    `mcp-hub install --undo` takes the change back. Then `mcp-hub uninstall` removes the hub. Secrets that are written
-    in the configuration itself are masked in the output.
+    With --write those that came from CLIENT go back into its file, under the names that they had there and with the
+    values of their secrets; a server that the client already has is not changed, and `mcp-hub install --undo` takes the
+    change back. Then `mcp-hub uninstall` removes the hub. Secrets are masked in the output.
     """
     if client is None:
         fail("usage", f"Name a CLIENT: {', '.join(_WRITTEN)}.")
     file = _file_of(client)
     load_config(config, partly=True)  # its secrets are masked from here on
     try:
-        servers = ServersFile.find(config, os.environ).servers()
+        source = ServersFile.find(config, os.environ)
+        servers = source.servers()
         text = _text(file.path)
         layout = layout_of(None if text is None else read_data(text, file.path.name), file.place)
     except ConfigError as error:
         fail_with(error)
-    made = [exported(file.client, layout, name, own) for name, own in servers.items() if isinstance(own, dict)]
+    names = {name: name for name in servers} if every or not writes else _origins(file, source)
+    secret = partial(_secret, source.folder) if writes else None
+    made = [
+        exported(file.client, layout, names[name], own, secret)
+        for name, own in servers.items()
+        if isinstance(own, dict) and name in names
+    ]
     for one in made:
         for note in one.notes:
             say(hide(f"{one.name}: {'' if one.entry is not None else 'not exported, '}{note}"))
@@ -61,6 +72,23 @@ def export(client: str | None, writes: bool, config: str | None) -> None:
         _write(file, layout, made)
     else:
         put(hide(_document(file.path.name, layout, made)))
+
+
+def _origins(file: ClientFile, source: ServersFile) -> dict[str, str]:
+    """The servers that came from the client, with their names there. Says so if there are none."""
+    names = ImportedServers(state_dir(os.environ)).names(file.client.name, os.path.abspath(source.path))
+    if not names:
+        say(visible(f"No server of {source.path} came from {file.client.title}. To write all of them: add --all"))
+    return names
+
+
+def _secret(folder: Path, reference: str) -> str | None:
+    try:
+        resolved = resolve(reference, {}, folder)
+    except Unresolved:
+        return None
+    learn(resolved.secrets)
+    return resolved.text
 
 
 def _file_of(name: str) -> ClientFile:

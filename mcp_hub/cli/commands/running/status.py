@@ -136,7 +136,8 @@ def report_lines(found: HubReport, now: float) -> list[tuple[str, str]]:
             *_variables(found.variables.get(hub.folder, {})),
         ]
         if not found.place:
-            gone = "" if os.path.lexists(hub.place) else ", which is gone. End it with: mcp-hub stop"
+            advice = ". End it with: mcp-hub stop" if hub.folder else ""
+            gone = "" if os.path.lexists(hub.place) else f", which is gone{advice}"
             lines.append((f"  config:  {hub.place}{gone}", ""))
     if found.place:
         lines.append((f"config:  {found.place}", ""))

@@ -135,3 +135,25 @@ async def test_without_a_hub_stop_says_so(tmp_path_factory: pytest.TempPathFacto
     async with Place(tmp_path_factory.mktemp("none")) as place:
         done = await place.command("stop")
         assert done.returncode == 3 and "no hub" in done.stderr.lower(), done
+
+
+@pytest.mark.proof
+async def test_hub_ends_once_no_client_has_it_and_is_found_without_its_file(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    nowhere = {"MCP_HUB_CONFIG": ""}
+    async with Place(tmp_path_factory.mktemp("out"), servers=("a",)) as place:
+        (place.root / "home/.cursor").mkdir(parents=True)
+        await place.command("install", "cursor")
+        async with place.joined():
+            done = await place.command("uninstall", "cursor")
+            assert (done.returncode, "Stopped the background hub" in done.stdout) == (0, True), done
+            await until(lambda: not place.hubs())
+        async with place.joined():
+            text = place.config.read_text()
+            place.config.unlink()
+            shown = await place.command("status", env=nowhere)
+            assert (shown.returncode, f"{place.config}, which is gone" in shown.stdout) == (0, True), shown
+            done = await place.command("stop", env=nowhere)
+            assert (done.returncode, str(place.config) in done.stderr) == (0, True), done
+            place.config.write_text(text)

@@ -9,11 +9,13 @@ import msgspec
 
 from mcp_hub.app.limits import own_folders, state_dir
 from mcp_hub.attach.folder import base_folders
+from mcp_hub.cli.commands.running.units import ENVIRONMENT
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.servers_file.kept_secrets import FOLDER
 from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import config_option, fail_with
 from mcp_hub.config.load.load import load
+from mcp_hub.config.load.overrides import overrides_of
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import visible
 from mcp_hub.stores.server_logs.files import log_folder
@@ -59,8 +61,13 @@ def hub_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:
     state = state_dir(env)
     stores = own_folders(settings, env)
     place = os.path.abspath(file.path)
+    optional = [
+        HubPath("overrides", overrides_of(Path(place)), "settings that were made in the dashboard"),
+        HubPath("environment", Path.home() / ENVIRONMENT, "variables of the service"),
+    ]
     found = [
         HubPath("configuration", Path(place), "servers and settings"),
+        *(one for one in optional if one.exists),
         HubPath("secrets", file.folder / FOLDER, "a file for each secret that was moved out of the configuration"),
         HubPath("state", state, "streams, results, approvals, logins, undo records"),
         *(HubPath("store", path, "streams and results (hub.store.path)") for path in stores[1:] if path != state),

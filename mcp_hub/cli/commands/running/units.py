@@ -13,6 +13,8 @@ import msgspec
 MARK: Final = "Written by: mcp-hub service install"
 """In every file of ours; no other file is replaced or removed."""
 LABEL: Final = "mcp-hub"
+ENVIRONMENT: Final = ".config/mcp-hub/environment"
+"""The file with the variables of the service of Linux, in the home folder."""
 _UNIT: Final = """\
 # {mark}
 [Unit]
@@ -85,7 +87,7 @@ def _systemd(own: HubService) -> ServicePlan:
         title=own.config.replace("%", "%%"),
         start=" ".join(map(_quoted, own.line)),
         path=_quoted(f"PATH={own.path}", has_variables=False),
-        variables=str(folder / "mcp-hub" / "environment").replace("%", "%%"),
+        variables=str(PurePosixPath(own.home) / ENVIRONMENT).replace("%", "%%"),
     )
     control = ("systemctl", "--user")
     return ServicePlan(

@@ -1,9 +1,9 @@
 """`python -m bench --trace`: the way of one quick call over stdio, function by function, and the passes of the loop.
 
 The hub runs in this process between two pipes, on plain asyncio, with the echo server as a child. Counted are calls of
-functions of `mcp_hub`, frames of comprehensions left out, for the 50th of equal calls (Python 3.11; the shortest of
-ten, since timers may ring), and how often the event loop turns between the bytes of a call and those of its answer, as
-the median of 1,000 calls.
+functions of `mcp_hub`, frames of comprehensions left out, for the 50th of equal calls (Python 3.11; the shortest of a
+hundred, since timers may ring), and how often the event loop turns between the bytes of a call and those of its answer,
+as the median of 1,000 calls.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from mcp_hub.sessions.session import Caller
 PACKAGE = f"{Path(mcp_hub.__file__).parent}{os.sep}"
 ECHO = (sys.executable, str(Path(__file__).with_name("echo_server.py")))
 COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
-WARM, LOOKS, PASSES = 49, 10, 1000
+WARM, LOOKS, PASSES = 49, 100, 1000
 START = "40s"
 """The time for the server to start, on a busy machine, too: longer than clients usually wait for the first list."""
 QUIET = 0.002

@@ -3,6 +3,7 @@
 A test that fails here asserts what a slow machine may do otherwise, or shows a fault that only a slow machine shows.
 """
 
+import os
 import subprocess
 import sys
 import time
@@ -19,7 +20,12 @@ TESTS: Final = Path("tests")
 FOLDERS: Final = [str(TESTS / name) for name in ("e2e", "interaction", "rigs")]
 LIMIT: Final = 3600
 """Seconds that one run may take; the load ends by itself then, whatever becomes of this program."""
-_BUSY: Final = "import signal, sys\nsignal.alarm(int(sys.argv[1]))\nwhile True: pass"
+_BUSY: Final = """
+import os, signal, sys
+signal.alarm(int(sys.argv[1]))
+while os.getppid() == int(sys.argv[2]): pass
+"""
+"""It ends with the program that started it, too."""
 
 
 def process_tests() -> list[str]:
@@ -31,7 +37,8 @@ def process_tests() -> list[str]:
 @contextmanager
 def load(count: int, seconds: int) -> Iterator[None]:
     """So many processes that do nothing but use a core, for so many seconds at most."""
-    running = [subprocess.Popen([sys.executable, "-I", "-S", "-c", _BUSY, str(seconds)]) for _ in range(count)]
+    line = [sys.executable, "-I", "-S", "-c", _BUSY, str(seconds), str(os.getpid())]
+    running = [subprocess.Popen(line) for _ in range(count)]
     try:
         yield
     finally:

@@ -184,6 +184,7 @@ _Block = _Text | _Media | _Audio | _Link | _Embedded
 
 
 class _Result(msgspec.Struct, kw_only=True, rename="camel"):
+    result_type: str | UnsetType = UNSET
     meta: _Property | UnsetType = msgspec.field(name="_meta", default=UNSET)
 
     @property

@@ -175,9 +175,9 @@ def repaired_result(
     if len(result) > _LONGEST or is_readable(method, result, era):
         return result
     fields = raw_object(result)
-    if fields is None or "task" in fields or fields.get("resultType", _COMPLETE) != _COMPLETE:
+    if fields is None or "task" in fields or fields.get("resultType", _COMPLETE) not in (_COMPLETE, _MISSING):
         return result
-    shapes = {**_RESULTS[method], "_meta": _META}
+    shapes = {**_RESULTS[method], "_meta": _META, "resultType": _PLAIN}
     if method == "resources/read":
         shapes["contents"] = _listing(lambda raw: [_contents(raw, params.get("uri", _MISSING))])
     changed = _members(fields, shapes, "", [])

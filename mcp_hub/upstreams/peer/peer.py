@@ -53,6 +53,7 @@ _CHANGED: Final = {
     list_changed(Kind.PROMPT): (Kind.PROMPT,),
     list_changed(Kind.RESOURCE): (Kind.RESOURCE, Kind.TEMPLATE, Kind.SKILL),
 }
+_OPTIONAL: Final = ("message", "_meta")
 _ON_LISTEN: Final = frozenset({UPDATED, ACKNOWLEDGED, CANCELLED})
 
 
@@ -351,6 +352,7 @@ class Peer(WireHandler):
                     self.callers.logged(key, event)
             return
         progress, total = _number(params.pop("progress")), params.pop("total", None)
+        params = {name: own for name, own in params.items() if name not in _OPTIONAL or bytes(own) != b"null"}
         found[1].send(Progressed(progress, _number(total) if total is not None else None, params or None))
 
     def _log_message(self, message: Envelope, source: Pending | None) -> None:

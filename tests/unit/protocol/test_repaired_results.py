@@ -48,7 +48,7 @@ EMPTY: tuple[Any, ...] = (None, {}, [None])
 TRUE: tuple[Any, ...] = ("true", "True", "yes", "1", 1)
 FALSE: tuple[Any, ...] = ("false", "NO", "0", "", 0)
 REPAIRED: list[tuple[str, Any, dict[str, Any]]] = [
-    *((TOOL, {**PLAIN, member: None, "x": None}, {**PLAIN, "x": None}) for member in ("_meta", "isError")),
+    *((TOOL, {**PLAIN, name: None, "x": None}, {**PLAIN, "x": None}) for name in ("_meta", "isError", "resultType")),
     (TOOL, {**PLAIN, "structuredContent": None}, PLAIN),
     (TOOL, {**PLAIN, "structuredContent": []}, {**PLAIN, "structuredContent": {}}),
     (TOOL, {**PLAIN, "structuredContent": [1]}, PLAIN),

@@ -216,9 +216,10 @@ async def test_progress_reaches_the_call_that_its_token_names() -> None:
         first, second = await server.expect("tools/call"), await server.expect("tools/call")
         progress = {"progress": 1, "total": 2.5, "message": "m", "x": {"y": 1}}
         await server.send(method="notifications/progress", params={"progressToken": second["id"], **progress})
-        await server.send(method="notifications/progress", params={"progressToken": str(first["id"]), "progress": 7})
+        absent = {"progressToken": str(first["id"]), "progress": 7, "message": None, "_meta": None, "y": None}
+        await server.send(method="notifications/progress", params=absent)
         await server.flush()
-        assert one.sent == [Progressed(7)]
+        assert one.sent == [Progressed(7, None, raws({"y": None}))]
         assert two.sent == [Progressed(1, 2.5, raws({"message": "m", "x": {"y": 1}}))]
         tasks.cancel_scope.cancel()
 

@@ -39,6 +39,8 @@ _MOST_LOGGED: Final = 20  # tools that are named in one line of the log
 _LONGEST_REASON: Final = 300  # characters of the reason why one was left out
 _LONGEST_PREFIX: Final = 256  # characters of an unknown name that are looked at
 _MOST_VIEWS: Final = 256  # views that are kept, beyond which those of single callers make room
+CALL_WAIT: Final = 30.0
+"""Seconds that a call by name waits for a server on its first way up: clients wait longer for calls than for lists."""
 _MOST_GONE: Final = 1024  # profiles without rules that are remembered: sessions and streams may still have them
 
 CallerLists = tuple[Snapshot, ...]
@@ -228,6 +230,17 @@ class Catalog:
         if call.method != "skills/get" and (asked is None or not resources.is_of_skill(call.upstream, asked)):
             return done
         return of_skill(call.method, done, call.upstream, exported, lambda uri: resources.resolve(uri) is not None)
+
+    def is_starting(self, server: str) -> bool:
+        """Whether this server is on its first way up, so that calls of its tools have to wait (`listed`)."""
+        upstream = self._upstreams.get(server)
+        return upstream is not None and _on_first_way_up(upstream)
+
+    async def listed(self, server: str) -> None:
+        """Waits until this server is listed or its first start has failed, `CALL_WAIT` seconds at most."""
+        with anyio.move_on_after(CALL_WAIT):
+            while self.is_starting(server):
+                await self._changes.wait(self._changes.version)
 
     def is_settled(self, client: ClientKind | None = None, kind: Kind | None = None, came: float = 0.0) -> bool:
         """Whether a list may be answered now, to a client of this kind; one of some `kind` must not be outdated.

@@ -25,8 +25,8 @@ from rigs.clients.rig import BOTH
 from rigs.clients.run import ENDS, Outcome, Row, run
 
 PAGE = ROOT / "docs" / "clients.md"
-CHECKS = (
-    *("connect", "lists", "call", "prompt", "read", "complete", "progress", "log", "elicit", "sample", "roots"),
+CHECKS = (  # in this order: the first call comes before any list
+    *("connect", "call", "lists", "prompt", "read", "complete", "progress", "log", "elicit", "sample", "roots"),
     *("cancel", "changed", "updates", "written", "refused", "failed", "unknown", "large", "together", "ping"),
 )
 MODES = {"own": "stdio", "attached": "attached", "http": "http", "remote": "remote", "bridged": "bridged"}

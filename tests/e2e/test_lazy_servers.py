@@ -197,3 +197,26 @@ async def test_a_warmed_hub_lists_all_servers_while_none_has_started(tmp_path: P
         await client.initialize()
         assert await names(client) == ["a_one", "b_one", "c_one"]
         assert await client.close() == 0
+
+
+async def test_call_without_a_list_waits_for_its_server_on_its_first_way_up(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    text = servers_yaml({"a": argv(), "b": [*HELD, str(gate), *argv(name="b")]}, hub={"first_list_wait": 0})
+    async with stdio_hub(text, tmp_path) as client:
+        await client.initialize()
+        calls = [{"name": "b_echo", "arguments": {"n": 1}}, {"name": "b_greet", "arguments": {"who": "you"}}]
+        with anyio.fail_after(AT_ONCE):
+            async with anyio.create_task_group() as tasks:
+                answers: dict[str, Any] = {}
+
+                async def ask(method: str, params: dict[str, Any]) -> None:
+                    answers[method] = await client.request(method, params)
+
+                tasks.start_soon(ask, "tools/call", calls[0])
+                tasks.start_soon(ask, "prompts/get", calls[1])
+                assert "error" in await client.request("tools/call", {"name": "c_echo"}), "of no server that starts"
+                assert answers == {}
+                gate.touch()
+        assert answers["tools/call"]["result"]["structuredContent"] == {"n": 1}
+        assert answers["prompts/get"]["result"]["messages"]
+        assert await client.close() == 0

@@ -110,9 +110,12 @@ class Binding:
         try:
             return self._hub.call(session, method, params, meta)
         except UnknownEntry as problem:
+            call = partial(self._call, session, method, params, meta)
+            if self._hub.catalog.is_starting(server := str(problem.about_upstream.get("server"))):
+                return Deferred(self._listed(server, call))
             if not self._is_settled(session):
                 # its server may be on its way up: wait as long as a list would
-                return Deferred(self._settled(session, partial(self._call, session, method, params, meta)))
+                return Deferred(self._settled(session, call))
             if isinstance(problem, ToolRemoved):
                 return _removed(problem, session.era)
             raise
@@ -155,6 +158,10 @@ class Binding:
         self, session: Session, answer: Callable[[], bytes | CallHandle], kind: Kind | None = None
     ) -> bytes | CallHandle:
         await self._hub.catalog.settled(self._hub.client_kind(session), kind, session.offer.came)
+        return answer()
+
+    async def _listed(self, server: str, answer: Callable[[], bytes | CallHandle]) -> bytes | CallHandle:
+        await self._hub.catalog.listed(server)
         return answer()
 
     def _list(self, session: Session, kind: Kind, params: RawObject) -> Reply:

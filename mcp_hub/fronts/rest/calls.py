@@ -140,7 +140,9 @@ class RestCalls:
         """The stream of the call, which is a new one unless it may be joined; to be let go by its follower."""
         hub, principal, digest = self._hub, session.caller.principal, asked.digest
         if not self._is_known(session, asked, asked.name):
-            await hub.catalog.settled()  # its server may be on its way up: wait as long as a list would
+            # its server may be on its way up; if nobody knows which that is, wait as long as a list would
+            unlisted = hub.catalog.unlisted(session.caller.profile, asked.name)
+            await (hub.catalog.settled() if unlisted is None else hub.catalog.listed(unlisted.server))
         joined = None
         if self._is_hidden(session, asked):
             key = None  # it names a call of another of the principal's tokens, if any

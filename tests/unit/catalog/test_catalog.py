@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from mcp_hub.call import Upstream
-from mcp_hub.catalog.catalog import Catalog
+from mcp_hub.catalog.catalog import CALL_WAIT, Catalog
 from mcp_hub.catalog.filters import Filter
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.notices import Notices
@@ -159,6 +159,29 @@ async def test_each_kind_of_client_waits_for_its_own_time_since_the_process_was_
     for server in (world.git, world.ci):
         server.becomes(UpstreamState.FAILED)
     assert await listing == pytest.approx(1.0)
+
+
+async def waited_for(world: World, server: str) -> float:
+    """How long a call of a server's tool had to wait."""
+    began = LoopClock().now()
+    await world.catalog.listed(server)
+    return LoopClock().now() - began
+
+
+@virtual
+async def test_call_waits_for_its_own_server_alone_and_longer_than_a_list() -> None:
+    world = World()
+    await sleep(WAIT)
+    calls = [asyncio.create_task(waited_for(world, server)) for server in ("git", "ci")]
+    await sleep(WAIT + 1)
+    world.git.lists(offer("git", "log"))
+    assert await calls[0] == pytest.approx(WAIT + 1) and not calls[1].done()
+    assert await calls[1] == pytest.approx(CALL_WAIT) and world.catalog.is_starting("ci")
+    late = asyncio.create_task(waited_for(world, "ci"))
+    await sleep(1)
+    world.ci.becomes(UpstreamState.FAILED)
+    assert await late == pytest.approx(1)
+    assert await waited_for(world, "nobody") == await waited_for(world, "git") == 0
 
 
 @virtual

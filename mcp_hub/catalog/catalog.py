@@ -231,17 +231,6 @@ class Catalog:
             return done
         return of_skill(call.method, done, call.upstream, exported, lambda uri: resources.resolve(uri) is not None)
 
-    def is_starting(self, server: str) -> bool:
-        """Whether this server is on its first way up, so that calls of its tools have to wait (`listed`)."""
-        upstream = self._upstreams.get(server)
-        return upstream is not None and _on_first_way_up(upstream)
-
-    async def listed(self, server: str) -> None:
-        """Waits until this server is listed or its first start has failed, `CALL_WAIT` seconds at most."""
-        with anyio.move_on_after(CALL_WAIT):
-            while self.is_starting(server):
-                await self._changes.wait(self._changes.version)
-
     def is_settled(self, client: ClientKind | None = None, kind: Kind | None = None, came: float = 0.0) -> bool:
         """Whether a list may be answered now, to a client of this kind; one of some `kind` must not be outdated.
 
@@ -252,8 +241,18 @@ class Catalog:
             return False
         return kind is None or not outdated(self._upstreams.values(), kind)
 
-    async def settled(self, client: ClientKind | None = None, kind: Kind | None = None, came: float = 0.0) -> None:
-        """Waits until a list may be answered, as `is_settled`; lists of a `kind` are read again in need."""
+    async def settled(
+        self, client: ClientKind | None = None, kind: Kind | None = None, came: float = 0.0, server: str | None = None
+    ) -> None:
+        """Waits until a list may be answered, as `is_settled`; lists of a `kind` are read again in need.
+
+        With a `server`: until that one is listed or its first start has failed, `CALL_WAIT` seconds at most.
+        """
+        if server is not None:
+            with anyio.move_on_after(CALL_WAIT):
+                while server in self._upstreams and _on_first_way_up(self._upstreams[server]):
+                    await self._changes.wait(self._changes.version)
+            return
         with anyio.move_on_after(self._first_list.left(client, came)):
             while not self.is_settled(client, came=came):
                 await self._changes.wait(self._changes.version)

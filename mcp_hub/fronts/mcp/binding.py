@@ -111,8 +111,8 @@ class Binding:
             return self._hub.call(session, method, params, meta)
         except UnknownEntry as problem:
             call = partial(self._call, session, method, params, meta)
-            if self._hub.catalog.is_starting(server := str(problem.about_upstream.get("server"))):
-                return Deferred(self._listed(server, call))
+            if problem.about_upstream.get("state") == "starting":
+                return Deferred(self._listed(str(problem.about_upstream["server"]), call))
             if not self._is_settled(session):
                 # its server may be on its way up: wait as long as a list would
                 return Deferred(self._settled(session, call))
@@ -161,7 +161,7 @@ class Binding:
         return answer()
 
     async def _listed(self, server: str, answer: Callable[[], bytes | CallHandle]) -> bytes | CallHandle:
-        await self._hub.catalog.listed(server)
+        await self._hub.catalog.settled(server=server)
         return answer()
 
     def _list(self, session: Session, kind: Kind, params: RawObject) -> Reply:

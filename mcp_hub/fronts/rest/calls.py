@@ -142,7 +142,7 @@ class RestCalls:
         if not self._is_known(session, asked, asked.name):
             # its server may be on its way up; if nobody knows which that is, wait as long as a list would
             unlisted = hub.catalog.unlisted(session.caller.profile, asked.name)
-            await (hub.catalog.settled() if unlisted is None else hub.catalog.listed(unlisted.server))
+            await hub.catalog.settled(server=None if unlisted is None else unlisted.server)
         joined = None
         if self._is_hidden(session, asked):
             key = None  # it names a call of another of the principal's tokens, if any

@@ -33,7 +33,7 @@ async def test_tokens_and_profiles_of_the_http_front_follow_the_file(tmp_path: P
                 await until(lambda: '"upstream_ready"' in hub.stderr)
                 assert "a_echo" in await alice.names() and "a_echo" in await bob.names()
                 assert (await in_p.initialize()).status == 200
-                starts = file.starts("a")
+                alive = [pid for pid in file.pids("a") if is_alive(pid)]
                 file.hub["tokens"] = [BOB]
                 file.more["profiles"] = {"q": {"tools": {"deny": ["a_echo"]}}}
                 file.write()
@@ -48,7 +48,7 @@ async def test_tokens_and_profiles_of_the_http_front_follow_the_file(tmp_path: P
             await in_q.initialize()
             listed = (await in_q.request("tools/list")).last["result"]["tools"]
             assert "a_echo" not in {tool["name"] for tool in listed} and listed
-        assert file.starts("a") == starts
+        assert any(map(is_alive, alive)), "no server is started anew"
 
 
 async def test_rest_restarts_one_server_and_reloads_the_file(tmp_path: Path) -> None:
@@ -57,11 +57,11 @@ async def test_rest_restarts_one_server_and_reloads_the_file(tmp_path: Path) -> 
         await until(lambda: hub.stderr.count('"upstream_ready"') == 2)
         stream = await rest.started("a_slow", {"seconds": 1, "nonce": "x"})
         await until(lambda: received(tmp_path / "a.journal", "tools/call"))
-        starts = file.starts("a")
+        starts, alive = file.starts("a"), [pid for pid in file.pids("b") if is_alive(pid)]
         answer = await rest.ask("POST", "/servers/a/restart")
         assert (answer.status_code, answer.json()["server"]) == (202, "a")
         assert (await rest.until(stream, "completed", "failed"))["status"] == "completed"
-        assert file.starts("a") > starts and file.starts("b") == 1
+        assert file.starts("a") > starts and any(map(is_alive, alive))
         unknown = await rest.ask("POST", "/servers/c/restart")
         assert (unknown.status_code, unknown.json()["code"]) == (404, "unknown_server")
         (tmp_path / "servers.yaml").write_text("servers: [")

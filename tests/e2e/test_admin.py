@@ -33,6 +33,7 @@ async def test_tokens_and_profiles_of_the_http_front_follow_the_file(tmp_path: P
                 await until(lambda: '"upstream_ready"' in hub.stderr)
                 assert "a_echo" in await alice.names() and "a_echo" in await bob.names()
                 assert (await in_p.initialize()).status == 200
+                await until(lambda: any(map(is_alive, file.pids("a"))))
                 alive = [pid for pid in file.pids("a") if is_alive(pid)]
                 file.hub["tokens"] = [BOB]
                 file.more["profiles"] = {"q": {"tools": {"deny": ["a_echo"]}}}
@@ -48,7 +49,7 @@ async def test_tokens_and_profiles_of_the_http_front_follow_the_file(tmp_path: P
             await in_q.initialize()
             listed = (await in_q.request("tools/list")).last["result"]["tools"]
             assert "a_echo" not in {tool["name"] for tool in listed} and listed
-        assert any(map(is_alive, alive)), "no server is started anew"
+        assert any(map(is_alive, alive)), "a reload starts no server anew"
 
 
 async def test_rest_restarts_one_server_and_reloads_the_file(tmp_path: Path) -> None:

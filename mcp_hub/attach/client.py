@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _LONGEST_PATH = 1 << 14
 """Characters of a search path in a hello."""
 _INTERRUPTED = 130
+_LOST = 1
 
 
 def attach(
@@ -51,6 +52,9 @@ def attach(
         raise SystemExit(_INTERRUPTED) from None
     except BrokenPipeError:
         os._exit(0)  # the client is gone
+    except OSError as problem:
+        warn(f"the connection to the client is lost: {problem.strerror}")
+        raise SystemExit(_LOST) from None
     return None
 
 

@@ -126,6 +126,8 @@ class Shim:
 
     def _take_from_client(self, data: bytes) -> None:
         if not data:
+            if self._from_client.size:  # its last line, which it has not ended
+                self._ask(self._from_client.whole(b"\n"))
             self._state.end()
             self._flush()
         elif lines := self._from_client.whole(data):

@@ -288,7 +288,10 @@ HTTP: Final = table(
     too_large=("A post of an executor is over the limit.", "Send less, or raise `hub.limits.event`."),
     malformed_request=("The request is not HTTP/1.1.", "Correct the client."),
     request_timeout=("The request did not arrive in time.", "Send it faster, or raise the limit."),
-    unsupported_media_type=("The Content-Type is not supported.", "Send `Content-Type: application/json`."),
+    unsupported_media_type=(
+        "The Content-Type is not supported.",
+        "Send `Content-Type: application/json`, and no `Content-Encoding`.",
+    ),
     not_acceptable=("Accept names nothing that can be sent.", "Name the media type of the message."),
     method_not_allowed=("The path does not take this method.", "Use one that `Allow` names."),
     not_found=("There is nothing at this path.", "See /v1/openapi.json; the MCP endpoint is /mcp."),

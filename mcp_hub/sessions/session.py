@@ -105,6 +105,11 @@ class Session(msgspec.Struct, weakref=True):
         """The client asked for messages of `level` and above."""
         self.log_level = level
 
+    def agree(self, version: str, capabilities: JsonObject, client_info: JsonObject) -> None:
+        """The client has introduced itself again; requests that are open keep what held when they came."""
+        self.version, self.capabilities, self.client_info = version, capabilities, client_info
+        self.offer.derive(None)
+
     def end(self) -> None:
         """The client is gone."""
         self.is_over = True

@@ -91,6 +91,9 @@ async def test_media_types_that_cannot_work_are_refused(hub: Hub, alice: HttpCli
     assert (await alice.post(line(1), {**good, "content-type": "application/json; charset=utf-8"})).status == 200
     assert (await alice.post(line(1), {**good, "accept": "*/*"})).status == 200
     assert (await alice.post(line(1), {**good, "accept": "Application/JSON;q=0.9,text/event-stream"})).status == 200
+    compressed = await alice.post(line(1), {**good, "content-encoding": "gzip"})
+    assert compressed.status == 415 and "Content-Encoding" in compressed.text
+    assert (await alice.post(line(1), {**good, "content-encoding": "identity"})).status == 200
     bare = {key: value for key, value in good.items() if value is not None and key != "accept"}
     no_accept = await send(hub, "POST", bearer(**{"content-type": "application/json", **bare}), line(1))
     assert no_accept.status_code in (200, 406)

@@ -1,5 +1,8 @@
 """Bodies over HTTP: which kinds a client takes, and the message that it POSTs, read within a limit."""
 
+import re
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 import anyio
@@ -9,23 +12,46 @@ from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope
 from mcp_hub.protocol.rpc_errors import PARSE_ERROR
 
+COMPRESSED: Final = "The hub reads no compressed bodies. Send the body without Content-Encoding."
 _HUGE: Final = 19
 """Digits of a Content-Length that no limit has."""
+_QUALITY_ZERO: Final = re.compile(r"q\s*=\s*0?(?:\.0*)?")
+_USUAL: Final = 200
+"""Bytes of an Accept header whose meaning is remembered."""
 _DISCARD: Final = 1.0
 """Seconds that the rest of a body over the limit is read and thrown away."""
 
 
 def accepts(headers: Headers) -> tuple[bool, bool]:
-    """Whether the client takes JSON, and SSE. No Accept header takes anything (RFC 9110 §12.5.1)."""
-    accept = headers.get(b"accept")
-    if accept is None:
-        return True, True
-    accept = accept.lower()
-    anything = b"*/*" in accept
-    return (
-        anything or b"application/json" in accept or b"application/*" in accept,
-        anything or b"text/event-stream" in accept or b"text/*" in accept,
-    )
+    """Whether the client takes JSON, and SSE. No Accept header, or an empty one, takes anything."""
+    accept = headers.get(b"accept", b"")
+    return _json_and_sse(accept) if len(accept) <= _USUAL else _json_and_sse.__wrapped__(accept)
+
+
+@lru_cache(maxsize=64)
+def _json_and_sse(accept: bytes) -> tuple[bool, bool]:
+    ranges = media_ranges(accept.decode("latin-1")) or {"*/*": True}
+    return _takes(ranges, "application/json"), _takes(ranges, "text/event-stream")
+
+
+def _takes(ranges: Mapping[str, bool], media: str) -> bool:
+    """Whether the range that describes the media type most closely is taken."""
+    names = (media, media.partition("/")[0] + "/*", "*/*")
+    return next((ranges[name] for name in names if name in ranges), False)
+
+
+def media_ranges(accept: str) -> dict[str, bool]:
+    """The media ranges of an Accept header, False for those of quality 0 (RFC 9110 §12.5.1).
+
+    `*` counts as `*/*`: Java's own client sends it.
+    """
+    ranges: dict[str, bool] = {}
+    for part in accept.lower().split(","):
+        media, *parameters = (piece.strip() for piece in part.split(";"))
+        if media:
+            is_taken = not any(_QUALITY_ZERO.fullmatch(parameter) for parameter in parameters)
+            ranges["*/*" if media == "*" else media] = is_taken
+    return ranges
 
 
 def media_type(headers: Headers) -> bytes:
@@ -33,11 +59,18 @@ def media_type(headers: Headers) -> bytes:
     return headers.get(b"content-type", b"").partition(b";")[0].strip(b" \t").lower()
 
 
+def is_compressed(encoding: str) -> bool:
+    """Whether this value of Content-Encoding says so; the hub reads no such bodies."""
+    return encoding.strip(" \t").lower() not in ("", "identity")
+
+
 async def read_text(http: HttpExchange, max_body: int) -> bytes:
     """The body of a POST, on one line. Raises `ErrorResponse` 415 and 413, `ClientGone`."""
     headers = http.headers
     if media_type(headers) != b"application/json":
         raise ErrorResponse(415, "unsupported_media_type", "Content-Type must be application/json")
+    if is_compressed(headers.get(b"content-encoding", b"").decode("latin-1")):
+        raise ErrorResponse(415, "unsupported_media_type", COMPRESSED)
     declared = headers.get(b"content-length", b"0")
     body = await read_body(http.receive, max_body) if len(declared) < _HUGE and int(declared) <= max_body else None
     if body is None:

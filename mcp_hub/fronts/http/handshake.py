@@ -16,6 +16,7 @@ from mcp_hub.errors import Busy, RpcError, StoreError
 from mcp_hub.events import BY_CLIENT, cancelled_by_client
 from mcp_hub.fronts.http.admission import Rate
 from mcp_hub.fronts.http.batches import answer_batch
+from mcp_hub.fronts.http.body import accepts
 from mcp_hub.fronts.http.call_response import Housekeeper
 from mcp_hub.fronts.http.request import HttpRequest, begin
 from mcp_hub.fronts.http.response import ErrorResponse, HttpExchange, Receive, Send, StreamedResponse, respond, stream
@@ -174,7 +175,7 @@ class HandshakeHttp:
         if named is None:
             said = "Mcp-Session-Id header is required. Send initialize first."
             raise ErrorResponse(400, "session_required", said)
-        id_ = named.decode("latin-1")
+        id_ = named.decode("latin-1").strip(" \t")
         session = self._sessions.find(id_, http.caller)
         if session is not None:
             return self._clients[session.id]
@@ -238,7 +239,7 @@ class HandshakeHttp:
 
         With `Last-Event-ID`, the rest of a request's stream.
         """
-        if b"text/event-stream" not in http.headers.get(b"accept", b"").lower():
+        if not accepts(http.headers)[1]:
             raise ErrorResponse(406, "not_acceptable", "Accept must name text/event-stream")
         client = await self._client(http)
         if (named := http.headers.get(b"last-event-id")) is not None:

@@ -78,16 +78,14 @@ class Binding:
 
         A member of `params` that is absent or not of its type counts as empty, so every client gets an answer.
         """
-        version = eras.negotiate(_lenient(params.get("protocolVersion"), str, ""))
-        capabilities, client_info = (_lenient(params.get(key), dict, {}) for key in ("capabilities", "clientInfo"))
-        capabilities = {name: settings or {} for name, settings in capabilities.items() if settings is not None}
-        session = Session(
-            new_session_id(), caller, Era.HANDSHAKE, version, capabilities, client_info, offer=ClientOffer(apps={})
-        )
+        agreement = _agreement(params, "", {}, {})
+        session = Session(new_session_id(), caller, Era.HANDSHAKE, *agreement, offer=ClientOffer(apps={}))
         return session, self._introduction(session)
 
     def _introduction(self, session: Session) -> bytes:
-        """The result of `initialize`. Each further `initialize` of a session gets it, too: some clients send two."""
+        """The result of `initialize`. Each further `initialize` of a session gets it, too: some clients send two, and
+        some proxies put several clients on one connection. The last one holds, as with the SDKs.
+        """
         result: JsonObject = {
             "protocolVersion": session.version,
             "capabilities": _capabilities(session),
@@ -149,6 +147,8 @@ class Binding:
             case "ping":
                 return b"{}"
             case _:  # a further initialize
+                agreement = _agreement(params, session.version, session.capabilities, session.client_info)
+                session.agree(*agreement)
                 return self._introduction(session)
 
     def _is_settled(self, session: Session, kind: Kind | None = None) -> bool:
@@ -244,6 +244,16 @@ def _decoded(params: RawObject, shape: type[_T], what: str) -> _T:
         return msgspec.json.decode(object_bytes(params), type=shape)
     except (msgspec.DecodeError, RecursionError) as exc:
         raise InvalidParams(f"{what}: {exc}") from None
+
+
+def _agreement(
+    params: RawObject, version: str, capabilities: JsonObject, client_info: JsonObject
+) -> tuple[str, JsonObject, JsonObject]:
+    """Version, capabilities and name of a client by its `initialize`, with these in place of what it leaves out."""
+    requested = _lenient(params.get("protocolVersion"), str, version)
+    declared = _lenient(params.get("capabilities"), dict, capabilities)
+    declared = {name: settings or {} for name, settings in declared.items() if settings is not None}
+    return eras.negotiate(requested), declared, _lenient(params.get("clientInfo"), dict, client_info)
 
 
 def _lenient(raw: RawJson | None, kind: type[_T], absent: _T) -> _T:

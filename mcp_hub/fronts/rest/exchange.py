@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mcp_hub.fronts.http.body import discard, read_body
+from mcp_hub.fronts.http.body import COMPRESSED, discard, is_compressed, media_ranges, read_body
 from mcp_hub.fronts.http.response import SSE_HEADERS, Fields, Receive, Scope, Send, StreamedResponse, until_disconnect
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.rest.problem import Problem
@@ -66,7 +66,8 @@ class RestRequest(Request):
         A client that names nothing takes the first. Raises `Problem` 406.
         """
         accept = self.header("accept")
-        wanted = _media_ranges(accept if accept is not None else "*/*")
+        ranges = media_ranges(accept if accept is not None else "*/*")
+        wanted = {media for media, is_taken in ranges.items() if is_taken}
         named = [media for media in offered if media in wanted]
         if named:
             return named
@@ -114,6 +115,8 @@ class RestRequest(Request):
 
     async def shaped(self, shape: type[T], limit: float = math.inf) -> T:
         """The JSON body; none at all is an empty object. Raises `Problem` 415, 413, 400, `ClientGone`."""
+        if is_compressed(self.header("content-encoding") or ""):
+            raise Problem(415, "unsupported_media_type", COMPRESSED)
         text = await self._read(int(min(limit, self.max_body)))
         media = self.media
         if media != JSON and (text or media) and not (self._is_marked and media in ("", _OF_CURL)):
@@ -153,16 +156,6 @@ class RestRequest(Request):
 def _unsupported() -> Problem:
     said = f"Send the header Content-Type: {JSON}. With a Bearer token or an X-MCP-Hub header no type is needed."
     return Problem(415, "unsupported_media_type", said)
-
-
-def _media_ranges(accept: str) -> set[str]:
-    """The media ranges of an Accept header, without those of quality 0 (RFC 9110 §12.5.1)."""
-    ranges = set()
-    for part in accept.lower().split(","):
-        media, *parameters = (piece.strip() for piece in part.split(";"))
-        if not any(re.fullmatch(r"q\s*=\s*0(\.0*)?", parameter) for parameter in parameters):
-            ranges.add(media)
-    return ranges
 
 
 def answer(shape: object, status: int = 200) -> Response:

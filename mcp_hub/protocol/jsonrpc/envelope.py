@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from mcp_hub.protocol.jsonrpc.framing import foreign
 from mcp_hub.protocol.jsonrpc.salvage import salvage_id
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 from mcp_hub.types import RawJson, RawObject
@@ -90,7 +91,7 @@ def decode(line: bytes) -> Envelope | BadMessage:
         if not _OBJECTS.match(line) and (message := _after_stray_text(line)) is not None:
             return message
         reason = _ARRAY if line.lstrip().startswith(b"[") else str(exc)
-        return BadMessage(INVALID_REQUEST, f"not a JSON-RPC message: {reason}", salvage_id(line))
+        return _bad(INVALID_REQUEST, f"not a JSON-RPC message: {reason}", line)
     except msgspec.DecodeError as exc:
         return _decode_repaired(line, str(exc))
     except RecursionError:
@@ -118,7 +119,13 @@ def _decode_repaired(line: bytes, reason: str) -> Envelope | BadMessage:
                 pass
         if (message := _after_stray_text(repaired)) is not None:
             return message
-    return BadMessage(PARSE_ERROR, f"malformed JSON: {reason}", salvage_id(line))
+    return _bad(PARSE_ERROR, f"malformed JSON: {reason}", line)
+
+
+def _bad(code: int, reason: str, line: bytes) -> BadMessage:
+    if (framing := foreign(line)) is not None:
+        reason = f"{reason}. Over stdio each message is one line of JSON, not {framing}"
+    return BadMessage(code, reason, salvage_id(line))
 
 
 def without_lone_surrogates(text: bytes) -> bytes:

@@ -3,12 +3,25 @@
 Source: specification, transports/stdio ("messages are delimited by newlines").
 """
 
+import re
 from collections.abc import Iterable
 
 import msgspec
 
 _HEAD = 4096
 """Bytes kept of a line that is too long: enough to read its id, which every writer we know puts first."""
+
+
+_LENGTH = re.compile(rb"\s*Content-(?:Length|Type)\s*:", re.IGNORECASE)
+
+
+def foreign(line: bytes) -> str | None:
+    """The framing that a line which is not a message belongs to, if it is one that other protocols use."""
+    if _LENGTH.match(line):
+        return "Content-Length before each message, as language servers do"
+    if line[:_HEAD].lstrip()[:1] in (b"{", b'"') and line[-_HEAD:].rstrip()[-1:] in (b"{", b"[", b",", b":"):
+        return "JSON over several lines"
+    return None
 
 
 class TooLong(msgspec.Struct, frozen=True):

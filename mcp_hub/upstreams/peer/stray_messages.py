@@ -1,6 +1,5 @@
 """Messages of a server for no call in flight: unreadable lines, logs, and those of calls that were given up."""
 
-import re
 from collections.abc import Collection
 from typing import Final
 
@@ -13,6 +12,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head, shown
 from mcp_hub.protocol.eras import LOG_LEVELS
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, read_as
+from mcp_hub.protocol.jsonrpc.framing import foreign
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, METHOD_NOT_FOUND
 from mcp_hub.types import LAST_LINE, RawObject
 
@@ -27,7 +27,6 @@ _MOST: Final = {True: 20, False: 200}
 """Messages of one connection within a minute that are logged, by whether they are grave."""
 _MINUTE: Final = 60.0
 _SHOWN: Final = 500
-_LENGTH: Final = re.compile(rb"\s*Content-(?:Length|Type)\s*:", re.IGNORECASE)
 _STRAY: Final = 200
 """Characters of a line that are kept."""
 _ECHO: Final = 5.0
@@ -37,7 +36,7 @@ _ECHO: Final = 5.0
 class StrayMessages:
     """The last `lines` that could not be read, of `count` in all, and the hub's log of messages of no call.
 
-    `framing` says how the lines are framed, if that is not MCP's one line a message. Of log messages of `warning` and
+    `framing` is that of the lines, if it is not MCP's one line a message. Of log messages of `warning` and
     above the log has 20 a minute, of others 200 as `debug`; more are only mentioned.
     """
 
@@ -55,7 +54,7 @@ class StrayMessages:
         A broken request is not one, nor is the error of some servers for a notification that they do not know.
         """
         head = line[:_HEAD]
-        self.framing = self.framing or _framing(line[-_HEAD:] if len(line) > _HEAD else line, head)
+        self.framing = self.framing or foreign(line)
         is_message = b'"jsonrpc"' in head or b'"result"' in head  # its content is for one caller, stray text is for all
         self._keep(f"a message ({bad.reason})" if is_message else hide_head(line, _STRAY))
         return is_message and b'"method"' not in head and _NO_METHOD not in head
@@ -96,15 +95,6 @@ class StrayMessages:
             write("upstream_log", upstream=self._server, severity=hide_head(severity, 20), **said)
         elif self._logged[is_grave] == _MOST[is_grave] + 1:
             write("upstream_log_floods", upstream=self._server, severity=hide_head(severity, 20))
-
-
-def _framing(tail: bytes, head: bytes) -> str | None:
-    """The way in which a server frames its messages, by one line that is not a message."""
-    if _LENGTH.match(head):
-        return "it writes Content-Length before each message, as language servers do"
-    if head.lstrip()[:1] == b"{" and tail.rstrip()[-1:] in (b"{", b"[", b",", b":"):
-        return "it writes JSON over several lines"
-    return None
 
 
 def _text(raw: msgspec.Raw) -> str:

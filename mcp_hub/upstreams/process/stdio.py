@@ -209,7 +209,7 @@ class StdioConnection:
     def _with_output(self, reason: str) -> str:
         framing = self.peer.strays.framing if self.peer is not None else None
         if framing is not None:
-            reason = f"{reason}: {framing}, but MCP over stdio has each message on one line"
+            reason = f"{reason}: it writes {framing}, but MCP over stdio has each message on one line"
         return with_output(reason, [*(self.peer.strays.lines if self.peer else ()), *self.stderr])
 
     async def close(self) -> None:

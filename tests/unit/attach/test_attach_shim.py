@@ -163,6 +163,18 @@ def test_half_a_line_waits_for_its_rest_on_both_sides(client: Client) -> None:
     client.leave(again)
 
 
+def test_last_line_of_a_client_that_closes_its_side_needs_no_end(client: Client) -> None:
+    hub = client.begin()
+    os.write(client.write, b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+    os.close(client.write)
+    assert hub.read()["method"] == "ping" and hub.has_ended
+    hub.answer(1)
+    assert client.read()["id"] == 1
+    hub.die()
+    client.thread.join(WAIT)
+    client.close()
+
+
 def test_half_a_line_of_the_hub_is_passed_on_with_its_rest(client: Client) -> None:
     hub = client.begin()
     hub.write(b'{"jsonrpc":"2.0",')

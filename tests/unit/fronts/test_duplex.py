@@ -105,12 +105,22 @@ async def test_only_ping_is_served_before_the_handshake(hub: tuple[App, Tools]) 
         assert [tool["name"] for tool in (await wire.ask(4, "tools/list"))["result"]["tools"]][0] == "echo"
 
 
-async def test_further_initialize_gets_the_answer_of_the_first(hub: tuple[App, Tools]) -> None:
+async def test_further_initialize_is_answered_as_the_first_and_the_last_one_holds(hub: tuple[App, Tools]) -> None:
     async with serving(hub[0]) as wire:
         first = (await wire.ask(1, "initialize", hello("2025-03-26")))["result"]
-        assert (await wire.ask(2, "initialize", hello()))["result"] == first
+        asks = {
+            **hello("2025-11-25"),
+            "capabilities": {"elicitation": {}},
+            "clientInfo": {"name": "second", "version": "2"},
+        }
+        second = (await wire.ask(2, "initialize", asks))["result"]
+        assert second == {**first, "protocolVersion": "2025-11-25"}
         assert [tool["name"] for tool in (await wire.ask(3, "tools/list"))["result"]["tools"]][0] == "echo"
-        assert (await wire.ask(4, "initialize", {}))["result"] == first
+        for id_, sloppy in ((4, {}), (5, {"protocolVersion": None, "capabilities": [], "clientInfo": "x"})):
+            assert (await wire.ask(id_, "initialize", sloppy))["result"] == second
+        session = wire.duplex._session
+        assert session is not None and session.client_info["name"] == "second"
+        assert session.capabilities == {"elicitation": {}}
 
 
 @pytest.mark.parametrize(

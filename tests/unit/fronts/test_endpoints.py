@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from mcp_hub.errors import RpcError
 from mcp_hub.fronts.http.auth import HttpAuth, Refusal
+from mcp_hub.fronts.http.body import accepts
 from mcp_hub.fronts.http.endpoints import Endpoints, Mount
 from mcp_hub.fronts.http.response import HttpExchange, respond
 from mcp_hub.sessions.session import Caller
@@ -244,3 +245,28 @@ async def test_a_page_of_cors_may_read_every_answer_and_no_other_page(
     assert found == status and shown[b"access-control-allow-origin"] == PAGE
     assert b"Mcp-Session-Id" in shown[b"access-control-expose-headers"]
     assert await headers_for(LOCAL_PAGE, path, headers, "POST") == (status, {})
+
+
+@pytest.mark.parametrize(
+    ("accept", "taken"),
+    [
+        (None, (True, True)),
+        (b"", (True, True)),
+        (b"*/*", (True, True)),
+        (b"*", (True, True)),
+        (b"text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2", (True, True)),
+        (b"Application/JSON ;charset=utf-8,\tTEXT/event-stream, ", (True, True)),
+        (b"application/*, text/*", (True, True)),
+        (b"application/json;q=0, text/event-stream", (False, True)),
+        (b"application/json, text/event-stream; q = 0.0", (True, False)),
+        (b"*/*, text/event-stream;q=0", (True, False)),
+        (b"text/*;q=0, */*;q=0.1", (True, False)),
+        (b"text/event-stream", (False, True)),
+        (b"application/json", (True, False)),
+        (b"text/html, application/jsonx" + b", image/png" * 100, (False, False)),
+    ],
+)
+def test_accept_names_the_kinds_of_answers_by_its_closest_ranges(
+    accept: bytes | None, taken: tuple[bool, bool]
+) -> None:
+    assert accepts({} if accept is None else {b"accept": accept}) == taken

@@ -93,3 +93,9 @@ def test_a_long_line_that_is_broken_is_given_up_at_once(escape: bytes) -> None:
     message = decode(line)
     assert isinstance(message, BadMessage) and message.id == b"7"
     assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("line", [b"Content-Length: 85\r", b"{", b'  "jsonrpc": "2.0",', b'  "id": 1,', b'"params": {'])
+def test_a_line_of_another_framing_is_refused_with_the_framing_that_is_right(line: bytes) -> None:
+    message = decode(line)
+    assert isinstance(message, BadMessage) and "each message is one line of JSON, not" in message.reason

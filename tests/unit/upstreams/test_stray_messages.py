@@ -143,6 +143,7 @@ def test_one_that_is_answered_after_all_says_no_more() -> None:
         (b"content-type: application/vscode-jsonrpc; charset=utf-8\r", "Content-Length"),
         (b"listening on port 80, and {", None),
         (b'{"jsonrpc": "2.0"} and more', None),
+        (b'  "params": {', "JSON over several lines"),
         (b"}", None),
         (b"", None),
     ],

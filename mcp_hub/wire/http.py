@@ -158,11 +158,11 @@ class HttpWire(RemoteWire):
         if self._may_be_lost(pending) and isinstance(message, Envelope) and status not in OVERLOADED:
             if _error(message) is not None or (status == 200 and message.result is message.error is Unset):
                 raise Refused(status, message)
-        if await self._is_another_now(status, message, pending):
-            raise self._forget("the server no longer speaks the era that was settled on", "era_changed")
         if status in OVERLOADED and (error := _error(message)) is not None and error.raw is not None:
             raise refusal(self._server, response, error.message, error.raw)
         if isinstance(message, Envelope) and message.method is Unset and (status in _ANSWERED or _code(message)):
+            if self._may_be_another(status, _code(message), pending):
+                raise Refused(status, message)
             self._begin(response, pending)
             self._settle_whole(pending, message)
         elif isinstance(message, BadMessage) and status == 200:
@@ -180,15 +180,18 @@ class HttpWire(RemoteWire):
             self._take(data, pending)
         return envelope.decode(last)
 
-    async def _is_another_now(self, status: int, message: Envelope | BadMessage | None, pending: Pending) -> bool:
-        """Whether the modern server has made room for one of the handshake era, which refuses what it is sent.
+    def _may_be_another(self, status: int | None, code: int | None, pending: Pending) -> bool:
+        """Whether this refusal may be that of a server of the handshake era in place of the modern one.
 
         Source: specification 2026-07-28, basic/versioning "Backward Compatibility": what fails is probed again.
         """
         if self._still_modern is None or not self._is_settled(pending) or status not in _CLIENT_FAULTS:
             return False
-        if (code := _code(message)) in _MODERN_FAULTS or (code is not None and rpc_errors.is_reserved(code)):
-            return False
+        return code not in _MODERN_FAULTS and (code is None or not rpc_errors.is_reserved(code))
+
+    async def _is_another_now(self) -> bool:
+        """Whether that is so. One request of all that wait asks, which needs a connection: they have left theirs."""
+        assert self._still_modern is not None
         async with self._asking:
             if not self.is_forgotten and anyio.current_time() >= self._sure_until and await self._still_modern():
                 self._sure_until = anyio.current_time() + _SURE
@@ -229,6 +232,10 @@ class HttpWire(RemoteWire):
 
     async def _refused(self, pending: Pending, refusal: Exception) -> None:
         """Finds out whether the session is the reason. If so the request is `NotSent`, or its outcome is unknown."""
+        status = refusal.status if isinstance(refusal, Refused | HttpRefused) else None
+        code = _code(refusal.answer) if isinstance(refusal, Refused) else None
+        if self._may_be_another(status, code, pending) and await self._is_another_now():
+            raise self._forget("the server no longer speaks the era that was settled on", "era_changed")
         if self._may_be_lost(pending) and not _is_overload(refusal):
             is_explicit = _names_session(refusal)
             is_lost = self.is_forgotten or await self._is_lost(is_explicit)

@@ -1,6 +1,6 @@
 """A wire to a scripted server, and a handler that keeps what it is told and on whose behalf."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,13 +59,19 @@ class Talk:
 
 
 @asynccontextmanager
-async def wired(script: Script, era: Era = Era.HANDSHAKE, limit: int = LIMIT) -> AsyncIterator[Talk]:
+async def wired(
+    script: Script, era: Era = Era.HANDSHAKE, limit: int = LIMIT, still_modern: Callable[[HttpWire], Any] | None = None
+) -> AsyncIterator[Talk]:
     spoken = (era, "2026-07-28" if era is Era.MODERN else "2025-06-18")
     async with serving(script) as server, anyio.create_task_group() as tasks:
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
         async with httpx2.AsyncClient(timeout=None, limits=limits, trust_env=False, verify=False) as http:
             told = Sourced()
-            wire = HttpWire(told, http, tasks, lambda: spoken, server="far", url=server.url, limit=limit)
+            wire: HttpWire
+            wire = HttpWire(
+                told, http, tasks, lambda: spoken, server="far", url=server.url, limit=limit,
+                still_modern=None if still_modern is None else lambda: still_modern(wire),
+            )  # fmt: skip
             try:
                 yield Talk(wire, told, server, http)
             finally:

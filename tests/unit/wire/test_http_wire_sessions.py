@@ -3,9 +3,12 @@
 import anyio
 import pytest
 
+from mcp_hub.errors import HttpRefused
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.types import Era
+from mcp_hub.wire import remote
 from mcp_hub.wire.base import NotSent
+from mcp_hub.wire.http import HttpWire
 from tests.unit.wire.http_server import Reply, Request, Script
 from tests.unit.wire.http_wires import bare_not_found, refuses, wired, with_session
 from tests.unit.wire.raw_lines import WAIT
@@ -83,6 +86,34 @@ async def test_a_modern_probe_that_is_refused_by_version_is_answered() -> None:
     async with wired(refuses(-32022, "no", 1), Era.MODERN) as talk:
         assert (await talk.ask("server/discover")).error
         assert not talk.wire.is_forgotten
+
+
+@pytest.mark.parametrize("is_modern", [True, False])
+@pytest.mark.parametrize("answer", [bare_not_found, refuses(-32000, "no session")])
+async def test_requests_that_wait_for_the_era_leave_the_network_to_the_probe(
+    monkeypatch: pytest.MonkeyPatch, is_modern: bool, answer: Script
+) -> None:
+    monkeypatch.setattr(remote, "AT_ONCE", 2)
+    probes = []
+
+    async def script(request: Request, reply: Reply) -> None:
+        await (reply.result(request, {}) if request.rpc == "server/discover" else answer(request, reply))
+
+    async def probe(wire: HttpWire) -> bool:
+        probes.append(await wire.answer(wire.request("server/discover", b"{}"), None))
+        return is_modern
+
+    async with wired(script, Era.MODERN, still_modern=probe) as talk:
+        sent = [talk.wire.request("tools/call", b'{"name":"x"}') for _ in range(4)]
+        with anyio.fail_after(WAIT):
+            await talk.wire.settled()
+        for request in sent:
+            if is_modern and answer is not bare_not_found:
+                assert (await talk.answer(request)).error
+            else:
+                with pytest.raises(HttpRefused if is_modern else NotSent):
+                    await talk.answer(request)
+        assert len(probes) == 1 and talk.wire.is_forgotten is not is_modern
 
 
 @pytest.mark.parametrize("lost", [True, False])

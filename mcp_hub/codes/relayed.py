@@ -63,7 +63,7 @@ SERVERS: Final = table(
     handshake_failed=("The server refused to begin a session.", "Read its message, and try a newer version of it."),
     era_mismatch=(
         "The hub and the server have no protocol version in common.",
-        "Set `era: auto`, or use a version of the server with a protocol that the hub speaks.",
+        "Set `era: follow`, or use a version of the server with a protocol that the hub speaks.",
     ),
     list_failed=("The server started but cannot list its tools.", "Read its message, and report it to its authors."),
     no_tools=("The server offers nothing.", "Its arguments may switch features on, or it may need credentials."),

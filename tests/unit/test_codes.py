@@ -4,14 +4,20 @@
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import pytest
+import yaml
+from pydantic import BaseModel
 
 from mcp_hub import errors
+from mcp_hub.cli import _COMMANDS as COMMANDS
 from mcp_hub.codes import CODES, GROUPS, SERVERS
+from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import RpcError
 
 ROOT: Final = Path(__file__).parents[2]
@@ -154,6 +160,30 @@ def test_a_code_is_in_one_group_and_says_what_to_do() -> None:
         assert code.replace("_", "").isalpha() and code.islower(), code
         assert advice.meaning.endswith(".") and advice.fix.endswith("."), code
         assert "|" not in advice.meaning + advice.fix, code
+
+
+def _fields(kind: object) -> dict[str, object]:
+    """The settings of a model, or of one that is among several types, with their types."""
+    models = [kind, *get_args(kind)]
+    model = next(one for one in models if isinstance(one, type) and issubclass(one, BaseModel))
+    return {name: field.annotation for name, field in model.model_fields.items()}
+
+
+def test_advice_names_commands_settings_and_values_that_exist() -> None:
+    quoted = {text for advice in CODES.values() for text in re.findall("`([^`]+)`", advice.fix)}
+    assert {"era: follow", "mcp-hub doctor", "hub.http.cors"} <= quoted
+    for text in quoted:
+        name, _, value = text.partition(": ")
+        if text.startswith("mcp-hub "):
+            assert text.split()[1] in COMMANDS, text
+        elif name.startswith("hub."):
+            kind: object = Settings
+            for part in name.split("."):
+                kind = _fields(kind)[part]
+            assert not value or f"'{value}'" in str(kind), text
+        elif name in ServerSettings.model_fields and value.isidentifier():
+            entry = ServerSettings.model_validate({"command": "x", name: yaml.safe_load(value)})
+            assert getattr(entry, name) == yaml.safe_load(value), text
 
 
 def test_the_page_of_codes_is_up_to_date() -> None:

@@ -281,7 +281,7 @@ def find_program(server: ServerSettings, env: Mapping[str, str], folder: str) ->
 
 def _command(server: ServerSettings, env: Mapping[str, str], folder: str) -> str:
     path = server.env.get("PATH", env.get("PATH"))
-    return commands.resolve(server.command or "", path, str(Path.home()), folder)
+    return commands.resolve(server.command or "", path, str(Path.home()), folder, env)
 
 
 def _is_module(top: str, folder: str) -> bool:

@@ -71,8 +71,24 @@ HOME_PLACES = (
     *(".proto/bin", ".rye/shims"),
 )
 """Folders of version managers and installers below the home folder: of each the version that is the user's default."""
-NVM = ".nvm"
-NVM_VERSIONS = f"{NVM}/versions/node"
+MOVED_PLACES = {
+    **dict.fromkeys(("GOBIN", "UV_TOOL_BIN_DIR", "PIPX_BIN_DIR", "XDG_BIN_HOME"), ("",)),
+    **dict.fromkeys(
+        ("GOPATH", "CARGO_HOME", "VOLTA_HOME", "BUN_INSTALL", "DENO_INSTALL", "DENO_INSTALL_ROOT"), ("bin",)
+    ),
+    **dict.fromkeys(("N_PREFIX", "PIXI_HOME", "NPM_CONFIG_PREFIX", "HOMEBREW_PREFIX"), ("bin",)),
+    **dict.fromkeys(("ASDF_DATA_DIR", "MISE_DATA_DIR"), ("shims",)),
+    **dict.fromkeys(("NODENV_ROOT", "PYENV_ROOT", "RBENV_ROOT", "RYE_HOME"), ("shims",)),
+    "PROTO_HOME": ("shims", "bin"),
+    "NODEBREW_ROOT": ("current/bin",),
+    "PNPM_HOME": ("", "bin"),
+    "FNM_DIR": ("aliases/default/bin",),
+    "XDG_DATA_HOME": ("pnpm", "pnpm/bin", "fnm/aliases/default/bin", "mise/shims"),
+}
+"""Variables by which users move the folders of `HOME_PLACES`, with the places below; `NVM_DIR` is nvm's."""
+_NVM_DIR = "NVM_DIR"
+NVM_PLACES = (".nvm", ".config/nvm")
+NVM_VERSIONS = "versions/node"
 _LONGEST_ALIAS = 100
 _ALIASES = 8
 """Aliases of nvm that refer to one another: more are a circle."""
@@ -127,12 +143,16 @@ def hub_environment(env: "Mapping[str, str]", names: "Collection[str]") -> dict[
 
 
 def _search_path(env: "Mapping[str, str]") -> str:
-    """The folders of the account, which are the same whichever client starts the hub; then those of this client."""
+    """The folders of the account, which are the same whichever client starts the hub; then those of this client.
+
+    A folder that a variable moves is the client's: the variable may be a project's.
+    """
     home = env.get(_HOME, "")
     usual = [folder for folder in home_places(home) if _is_private(folder)] if os.path.isabs(home) else []
     usual += [folder for folder in _SYSTEM_PATH if os.path.isdir(folder)]
     usual += [folder for folder in SYSTEM_PLACES if _is_private(folder)]
-    return os.pathsep.join(dict.fromkeys([*usual, *shared_folders(env.get("PATH", ""))]))
+    of_client = os.pathsep.join([*moved_places(env), env.get("PATH", "")])
+    return os.pathsep.join(dict.fromkeys([*usual, *shared_folders(of_client)]))
 
 
 def shared_folders(path: str) -> list[str]:
@@ -179,21 +199,35 @@ def _is_private(folder: str) -> bool:
 def home_places(home: str) -> list[str]:
     """The folders of `HOME_PLACES` and nvm below this home, whether they exist or not."""
     places = [os.path.join(home, place) for place in HOME_PLACES]
-    return places + _node_of_nvm(os.path.join(home, NVM), os.path.join(home, NVM_VERSIONS))
+    return places + [folder for nvm in NVM_PLACES for folder in _node_of_nvm(os.path.join(home, nvm))]
 
 
-def _node_of_nvm(nvm: str, versions: str) -> list[str]:
-    """The folder of the version that is nvm's default; without one that is installed, of the newest."""
+def moved_places(env: "Mapping[str, str]") -> list[str]:
+    """The folders of version managers that these variables have moved, whether they exist or not."""
+    places = []
+    for name, below in MOVED_PLACES.items():
+        roots = (root.rstrip(os.sep) for root in env.get(name, "").split(os.pathsep) if os.path.isabs(root))
+        places += [os.path.join(root, place) if place else root for root in roots for place in below]
+    return places + (_node_of_nvm(env[_NVM_DIR]) if os.path.isabs(env.get(_NVM_DIR, "")) else [])
+
+
+def _node_of_nvm(nvm: str) -> list[str]:
+    """The folder of the version that is nvm's default, unless that is the system's; without one, of the newest."""
     import glob  # where a hub is started or a program searched, not in every client
 
-    folders = sorted(glob.glob(os.path.join(glob.escape(versions), "*", "bin")), key=_version)
+    folders = sorted(glob.glob(os.path.join(glob.escape(nvm), NVM_VERSIONS, "*", "bin")), key=_version)
     default = _nvm_default(os.path.join(nvm, "alias"))
+    if default is None:
+        return []
     chosen = [folder for folder in folders if default and _version(folder)[: len(default)] == default]
     return (chosen or folders)[-1:]
 
 
-def _nvm_default(aliases: str) -> tuple[int, ...]:
-    """The beginning of a version, such as (18,), that the alias `default` of nvm leads to; () if it names none."""
+def _nvm_default(aliases: str) -> tuple[int, ...] | None:
+    """The beginning of a version, such as (18,), that the alias `default` of nvm leads to.
+
+    () if it names none, None if it names the program of the system.
+    """
     import re
 
     name = "default"
@@ -203,6 +237,8 @@ def _nvm_default(aliases: str) -> tuple[int, ...]:
                 name = file.read(_LONGEST_ALIAS).strip()
         except (OSError, ValueError):
             break
+    if name == "system":
+        return None
     return _version(f"{name}/bin") if re.fullmatch(r"v?\d+(\.\d+){0,2}", name) else ()
 
 

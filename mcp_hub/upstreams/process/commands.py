@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from mcp_hub.attach.environment import (
     ACCESS,
@@ -17,6 +18,7 @@ from mcp_hub.attach.environment import (
     SESSION_PREFIX,
     SYSTEM_PLACES,
     home_places,
+    moved_places,
     reaching,
 )
 from mcp_hub.errors import StartFailed
@@ -34,6 +36,7 @@ HINTS = {
 }
 
 
+NOTHING: Mapping[str, str] = MappingProxyType({})
 _BROWSER = ("DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR")
 _CONTAINERS = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
 _AWS = ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE")
@@ -76,14 +79,15 @@ def withheld(env: Mapping[str, str]) -> list[str]:
     return sorted(name for name, value in env.items() if value and (name in ACCESS or name.startswith(prefixes)))
 
 
-def resolve(command: str, env_path: str | None, home: str, cwd: str) -> str:
+def resolve(command: str, env_path: str | None, home: str, cwd: str, env: Mapping[str, str] = NOTHING) -> str:
     """The absolute path of the program: `command` itself if it is a path (`~` and relative to `cwd` allowed), else
-    found on `env_path` and then in the usual places. Raises `StartFailed`, which lists them and advises.
+    found on `env_path` and then in the usual places, some of which `env` moves. Raises `StartFailed`, which lists them
+    and advises.
     """
     if os.path.dirname(command):
         return _existing(_absolute(command, home, cwd))
     on_path = [_absolute(entry, home, cwd) for entry in (env_path or os.defpath).split(os.pathsep) if entry]
-    places = list(dict.fromkeys([*on_path, *_usual_places(home)]))
+    places = list(dict.fromkeys([*on_path, *_usual_places(home, env)]))
     found = shutil.which(command, path=os.pathsep.join(places)) if command else None
     if found is not None:
         return found
@@ -138,7 +142,7 @@ def _split_up(command: str) -> str:
     return '"command" is the program alone: move its arguments to "args".' if len(command.split()) > 1 else ""
 
 
-def _usual_places(home: str) -> list[str]:
+def _usual_places(home: str, env: Mapping[str, str]) -> list[str]:
     """The hub's own interpreter first: `pip install mcp-hub uv` in one environment makes `uvx` work."""
     places = [os.path.dirname(sys.executable), *SYSTEM_PLACES]
-    return [*places, *home_places(home)]
+    return [*places, *moved_places(env), *home_places(home)]

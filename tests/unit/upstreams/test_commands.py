@@ -41,6 +41,32 @@ def test_newest_nvm_version_wins_by_number_not_by_text(tmp_path: Path) -> None:
     assert find("frob", tmp_path) == str(tmp_path / "home/.nvm/versions/node/v20.11.1/bin/frob")
 
 
+MOVED = {
+    "NVM_DIR": "versions/node/v20.9.0/bin", "FNM_DIR": "aliases/default/bin", "VOLTA_HOME": "bin", "N_PREFIX": "bin",
+    "ASDF_DATA_DIR": "shims", "MISE_DATA_DIR": "shims", "NODENV_ROOT": "shims", "PYENV_ROOT": "shims",
+    "RBENV_ROOT": "shims", "PNPM_HOME": "", "BUN_INSTALL": "bin", "DENO_INSTALL": "bin", "GOBIN": "", "GOPATH": "bin",
+    "CARGO_HOME": "bin", "XDG_DATA_HOME": "mise/shims", "XDG_BIN_HOME": "", "NPM_CONFIG_PREFIX": "bin",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("variable", MOVED)
+def test_folders_that_a_variable_has_moved_are_searched(tmp_path: Path, variable: str) -> None:
+    root = str(tmp_path / "moved")
+    expected = program(tmp_path / "moved" / MOVED[variable] / "frob")
+    for value in (root, f"{root}/", f"relative{os.pathsep}{root}" if variable == "GOPATH" else root):
+        assert resolve("frob", "/nowhere", str(tmp_path / "home"), str(tmp_path), {variable: value}) == expected
+    for value in ("", "moved", "~"):
+        with pytest.raises(StartFailed):
+            resolve("frob", "/nowhere", str(tmp_path / "home"), str(tmp_path), {variable: value})
+
+
+def test_moved_folders_come_after_path_and_before_those_of_the_home(tmp_path: Path) -> None:
+    env = {"CARGO_HOME": str(tmp_path / "moved")}
+    for place in ("home/.cargo/bin", "moved/bin", "bin"):
+        expected = program(tmp_path / place / "frob")
+        assert resolve("frob", str(tmp_path / "bin"), str(tmp_path / "home"), str(tmp_path), env) == expected
+
+
 INSTALLED = ("v9.11.2", "v18.19.0", "v18.9.1", "v20.11.1", "v22.1.0")
 
 
@@ -69,6 +95,10 @@ def test_default_version_of_nvm_wins(tmp_path: Path, aliases: dict[str, str], ve
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
     assert find("frob", tmp_path) == str(tmp_path / "home/.nvm/versions/node" / version / "bin/frob")
+    (tmp_path / "home/.nvm/alias").mkdir(exist_ok=True)
+    (tmp_path / "home/.nvm/alias/default").write_text("system\n")
+    with pytest.raises(StartFailed):
+        find("frob", tmp_path)
 
 
 @pytest.mark.parametrize(

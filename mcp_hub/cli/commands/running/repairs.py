@@ -104,7 +104,7 @@ def _hidden_program(own: ServerSettings, env: Mapping[str, str], loaded: Loaded)
         return None
     find = partial(commands.resolve, own.command, home=str(Path.home()), cwd=str(loaded.path.absolute().parent))
     try:
-        program = find(env_path=env.get("PATH"))
+        program = find(env_path=env.get("PATH"), env=env)
     except StartFailed:
         return None
     try:

@@ -27,6 +27,7 @@ def use_machine(env: "MutableMapping[str, str]", warn: "Callable[[str], None]") 
     """Makes sure that there are a working directory, a home folder and a state folder; `warn` says each replacement."""
     _use_directory(warn)
     if sys.platform != "win32":
+        _use_signals()
         _use_home(env, warn)
         _use_state(env, warn)
 
@@ -76,6 +77,15 @@ def _use_directory(warn: "Callable[[str], None]") -> None:
         place = _spare("empty") or os.path.sep
         os.chdir(place)
         warn(f"the working directory does not exist any more. This program works in {place}")
+
+
+def _use_signals() -> None:
+    """Undoes what some parents leave: SIGCHLD ignored, so that exit codes are lost, and signals that are blocked."""
+    import _signal  # type: ignore[import-not-found]  # `signal` loads `enum`; there are no stubs of this one
+
+    if _signal.getsignal(_signal.SIGCHLD) == _signal.SIG_IGN:
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
 def _use_home(env: "MutableMapping[str, str]", warn: "Callable[[str], None]") -> None:

@@ -59,8 +59,14 @@ def described(folder: Path, id_: str) -> Iterator[None]:
 
 
 def _birth() -> int | None:
-    """The start of this process in ticks since the boot: a pid alone may be another process's by now."""
+    """The start of this process in ticks since the boot: a pid alone may be another process's by now.
+
+    None where the system does not show it: there may be no `/proc`.
+    """
     if sys.platform != "linux":
         return None
-    with open("/proc/self/stat", "rb") as file:
-        return int(file.read().rpartition(b")")[2].split()[19])
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None

@@ -118,14 +118,14 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, end_othe
         raise StartFailed("cannot_start", "a server that is a child process needs a POSIX system")
     try:
         popen = subprocess.Popen(
-            list(argv),
+            [_encoded(text) for text in argv],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             close_fds=True,
-            cwd=cwd,
-            env=dict(env),
+            cwd=cwd if cwd is None else _encoded(cwd),
+            env={_encoded(name): _encoded(value) for name, value in env.items()},
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -133,6 +133,14 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, end_othe
         raise StartFailed(problem.code, f"cannot start {argv[0]}: {problem.reason}") from error
     LEADERS.add(popen.pid)
     return Child(popen, open_pidfd(popen.pid), end_others)
+
+
+def _encoded(text: str) -> bytes:
+    """The bytes of an argument or a variable: in UTF-8 where the locale of the hub lacks a character of it."""
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape")
 
 
 def describe_exit(returncode: int) -> str:

@@ -90,3 +90,15 @@ os.execv(sys.executable, [sys.executable, "-c", {line!r}])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == shows
+
+
+@pytest.mark.processes
+def test_signals_that_a_parent_ignores_or_blocks_come_again() -> None:
+    code = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN);"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]);"
+        "from mcp_hub.attach.machine import use_machine; use_machine(os.environ, print);"
+        "print(signal.getsignal(signal.SIGCHLD), signal.pthread_sigmask(signal.SIG_BLOCK, []))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout == "0 set()\n"

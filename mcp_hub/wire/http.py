@@ -12,7 +12,7 @@ import anyio
 import anyio.abc
 import httpx2
 
-from mcp_hub.errors import HttpRefused, RpcError, UpstreamLost
+from mcp_hub.errors import HttpRefused, UpstreamLost
 from mcp_hub.logs import get_logger
 from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.headers import request_headers
@@ -33,6 +33,8 @@ from mcp_hub.wire.responses import (
     OVERLOADED,
     POSTED,
     Refused,
+    error_in,
+    is_overload,
     is_stream,
     kind_of,
     reason_of,
@@ -156,9 +158,9 @@ class HttpWire(RemoteWire):
         if not is_json and (not isinstance(message, Envelope) or message.result is message.error is Unset):
             message = None
         if self._may_be_lost(pending) and isinstance(message, Envelope) and status not in OVERLOADED:
-            if _error(message) is not None or (status == 200 and message.result is message.error is Unset):
+            if error_in(message) is not None or (status == 200 and message.result is message.error is Unset):
                 raise Refused(status, message)
-        if status in OVERLOADED and (error := _error(message)) is not None and error.raw is not None:
+        if status in OVERLOADED and (error := error_in(message)) is not None and error.raw is not None:
             raise refusal(self._server, response, error.message, error.raw)
         if isinstance(message, Envelope) and message.method is Unset and (status in _ANSWERED or _code(message)):
             if self._may_be_another(status, _code(message), pending):
@@ -224,7 +226,7 @@ class HttpWire(RemoteWire):
         return self.session is not None and pending.method not in _CHECKS
 
     def _take_answer(self, message: Envelope, data: bytes, source: Pending | None) -> None:
-        if source is not None and not source.is_settled and self._may_be_lost(source) and _error(message) is not None:
+        if source is not None and not source.is_settled and self._may_be_lost(source) and error_in(message) is not None:
             id_ = envelope.usable_id(message.id)
             if id_ is None or envelope.id_key(id_) == source.id:
                 raise Refused(200, message)
@@ -236,7 +238,7 @@ class HttpWire(RemoteWire):
         code = _code(refusal.answer) if isinstance(refusal, Refused) else None
         if self._may_be_another(status, code, pending) and await self._is_another_now():
             raise self._forget("the server no longer speaks the era that was settled on", "era_changed")
-        if self._may_be_lost(pending) and not _is_overload(refusal):
+        if self._may_be_lost(pending) and not is_overload(refusal):
             is_explicit = _names_session(refusal)
             is_lost = self.is_forgotten or await self._is_lost(is_explicit)
             if is_lost or (is_lost is None and is_explicit):
@@ -253,7 +255,7 @@ class HttpWire(RemoteWire):
             return refusal
         if refusal.status in _NOT_BEGUN:
             return gone
-        error = (_error(refusal.answer) or "not an answer") if isinstance(refusal, Refused) else refusal
+        error = (error_in(refusal.answer) or "not an answer") if isinstance(refusal, Refused) else refusal
         return self._lost(f"lost the session and refused the request: {error}", code="session_lost")
 
     async def _check_session(self, *, is_explicit: bool = True) -> None:
@@ -371,23 +373,9 @@ def _longer(pause: float, silent: int) -> float:
     return max(pause, min(pause * 2.0 ** min(silent, _DOUBLINGS), _LONGEST))
 
 
-def _error(message: Envelope | BadMessage | None) -> RpcError | None:
-    """The JSON-RPC error that a message is; what merely has an `error` (OAuth's, say) is none."""
-    if not isinstance(message, Envelope) or message.error is Unset or message.jsonrpc is Unset:
-        return None
-    return rpc_errors.from_wire(message.error)
-
-
 def _code(message: Envelope | BadMessage | None) -> int | None:
-    error = _error(message)
+    error = error_in(message)
     return None if error is None else error.code
-
-
-def _is_overload(refusal: Exception) -> bool:
-    """Whether the server asks for fewer requests or for patience, so that no check may follow."""
-    if not isinstance(refusal, HttpRefused):
-        return False
-    return refusal.status == 429 or (refusal.status in OVERLOADED and "retryAfter" in (refusal.data or {}))
 
 
 def _names_session(refusal: Exception) -> bool:

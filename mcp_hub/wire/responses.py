@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 import httpx2
 
 from mcp_hub.clock import wall_time
-from mcp_hub.errors import HttpRefused
+from mcp_hub.errors import HttpRefused, RpcError
 from mcp_hub.masking import hide, hide_head
-from mcp_hub.protocol.jsonrpc.envelope import Envelope
+from mcp_hub.protocol import rpc_errors
+from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
 from mcp_hub.types import RawJson
 
 JSON: Final = "application/json"
@@ -147,3 +148,17 @@ def _causes(exc: BaseException) -> Iterator[BaseException]:
             found = found.exceptions[0]
         yield found
         found = found.__cause__ or found.__context__
+
+
+def is_overload(refusal: Exception) -> bool:
+    """Whether the server asks for fewer requests or for patience, so that no check may follow."""
+    if not isinstance(refusal, HttpRefused):
+        return False
+    return refusal.status == 429 or (refusal.status in OVERLOADED and "retryAfter" in (refusal.data or {}))
+
+
+def error_in(message: Envelope | BadMessage | None) -> RpcError | None:
+    """The JSON-RPC error that a message is; what merely has an `error` (OAuth's, say) is none."""
+    if not isinstance(message, Envelope) or message.error is Unset or message.jsonrpc is Unset:
+        return None
+    return rpc_errors.from_wire(message.error)

@@ -116,8 +116,9 @@ async def test_further_initialize_is_answered_as_the_first_and_the_last_one_hold
         second = (await wire.ask(2, "initialize", asks))["result"]
         assert second == {**first, "protocolVersion": "2025-11-25"}
         assert [tool["name"] for tool in (await wire.ask(3, "tools/list"))["result"]["tools"]][0] == "echo"
-        for id_, sloppy in ((4, {}), (5, {"protocolVersion": None, "capabilities": [], "clientInfo": "x"})):
-            assert (await wire.ask(id_, "initialize", sloppy))["result"] == second
+        sloppy: list[dict[str, Any]] = [{}, {"protocolVersion": None, "capabilities": [], "clientInfo": "x"}]
+        for id_, params in enumerate(sloppy, 4):
+            assert (await wire.ask(id_, "initialize", params))["result"] == second
         session = wire.duplex._session
         assert session is not None and session.client_info["name"] == "second"
         assert session.capabilities == {"elicitation": {}}

@@ -26,6 +26,8 @@ Timestamp = Annotated[str, Meta(pattern=rf"\A{_DAY}T{_TIME}(?::[0-5]\d(?:\.\d+)?
 """With its time zone: the TypeScript SDKs refuse others, though ISO 8601 has them."""
 Size = Annotated[float, Meta(multiple_of=1, ge=-(2**63), le=2**63)]
 Theme = Literal["light", "dark"]
+_LONGEST: Final = 8 << 20
+"""Bytes of a result that is looked at."""
 MOST_COMPLETIONS: Final = 100
 """Values of one completion (specification 2025-11-25, server/utilities/completion)."""
 
@@ -259,9 +261,9 @@ _MODERN_RESULTS: Final = {**_RESULTS, "tools/call": msgspec.json.Decoder(_Modern
 
 
 def is_readable(method: str, result: RawJson, era: Era) -> bool:
-    """Whether every client reads this result of a server of this era; of methods that are not here, any."""
+    """Whether every client reads this result of a server of this era; those of other methods pass, and longer ones."""
     decode = (_MODERN_RESULTS if era is MODERN else _RESULTS).get(method)
-    if decode is None:
+    if decode is None or len(result) > _LONGEST:
         return True
     try:
         for part in decode(result).parts:

@@ -35,8 +35,6 @@ _EMPTY = re.compile(rb"\[\s*\]|\{\s*\}")
 _NOTHING: Final = Raw(b'{"not":{}}')
 _ANY_OBJECT: Final = Raw(b'{"type":"object"}')
 _TYPE_OBJECT: Final = Raw(b'"object"')
-_LONGEST: Final = 8 << 20
-"""Bytes of a result that is looked at."""
 _MEDIA: Final = {"iVBORw0KGgo": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
 """Types of images, by what they begin with in base64."""
 _DATA_URI = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,", re.IGNORECASE)
@@ -172,7 +170,7 @@ def repaired_result(
     """The result of a call to a server of this era as clients read it; the very same if they do, or if it is a question
     or a task. `params` are those of the call; only a modern caller reads structured content of any type.
     """
-    if len(result) > _LONGEST or is_readable(method, result, era):
+    if is_readable(method, result, era):
         return result
     fields = raw_object(result)
     if fields is None or "task" in fields or fields.get("resultType", _COMPLETE) not in (_COMPLETE, _MISSING):

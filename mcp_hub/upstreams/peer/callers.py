@@ -15,6 +15,7 @@ import msgspec
 
 from mcp_hub.call import Call
 from mcp_hub.events import Completed, Log
+from mcp_hub.protocol.definitions.models import is_readable
 from mcp_hub.protocol.definitions.repair import repaired_result
 from mcp_hub.protocol.eras import level_admits
 from mcp_hub.protocol.extensions import has_mark, without_mark
@@ -235,5 +236,7 @@ def context(pending: Pending) -> Asker:
 def completed(call: Call, result: RawJson, era: Era) -> Completed:
     """The result of a call to a server of this era, without a mark of the server's, in a form that clients read."""
     unmarked = result if has_mark(result) is None else without_mark(result)
-    is_modern = call.era is Era.MODERN
-    return Completed(repaired_result(call.method, unmarked, era, call.params, is_modern_caller=is_modern), era)
+    if not is_readable(call.method, unmarked, era):
+        is_modern = call.era is Era.MODERN
+        unmarked = repaired_result(call.method, unmarked, era, call.params, is_modern_caller=is_modern)
+    return Completed(unmarked, era)

@@ -51,7 +51,8 @@ COMMANDS: Final = table(
     ),
     variable_not_agreed=(
         "A server.json, or a file that is not your own, asks for the value of a variable that is set here.",
-        "Add what the message shows to give it, or leave out --yes to be asked.",
+        "Add what the message shows to give it, or leave out --yes to be asked. "
+        "An imported server is disabled until then.",
     ),
     unsupported_package=(
         "The server.json has nothing that the hub can start or reach.",

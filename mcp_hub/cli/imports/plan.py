@@ -107,14 +107,27 @@ class ImportPlan(msgspec.Struct, frozen=True):
     def puts(self) -> list[PutServer]:
         return [PutServer(one.name, one.own) for one in self.taken]
 
-    def asked(self, env: Mapping[str, str]) -> list[str]:
+    def asked(self, env: Mapping[str, str]) -> dict[str, list[str]]:
         """Values of this machine that servers of files get which are not the user's own, as far as they are set now.
 
-        Names of variables, and the insides of `${file:…}` and `${keyring:…}`, but for values that the import keeps.
+        By server: names of variables, and the insides of `${file:…}` and `${keyring:…}`, but for values that the import
+        keeps.
         """
-        sources = dict.fromkeys(source for one in self.taken if not one.is_users for source in sources_of(one.own))
-        names = [source.removeprefix("$") if source[0] == "$" else source.replace(" ", ":", 1) for source in sources]
-        return [name for name in names if _has_value(name, env, self.file.folder) and not self.secrets.keeps(name)]
+        asked: dict[str, list[str]] = {}
+        for one in self.taken:
+            sources = () if one.is_users else sources_of(one.own)
+            names = [
+                source.removeprefix("$") if source[0] == "$" else source.replace(" ", ":", 1) for source in sources
+            ]
+            values = [n for n in names if _has_value(n, env, self.file.folder) and not self.secrets.keeps(n)]
+            if values:
+                asked[one.name] = values
+        return asked
+
+    def disabling(self, names: Collection[str]) -> "ImportPlan":
+        """The plan with `enabled: false` in these servers."""
+        taken = [replace(one, own={**one.own, "enabled": False}) if one.name in names else one for one in self.taken]
+        return replace(self, taken=tuple(taken))
 
     def passing(self, names: Mapping[str, Collection[str]]) -> "ImportPlan":
         """The plan with these variables in `pass_env` of the servers, by the name of the server."""

@@ -191,11 +191,12 @@ def test_secret_that_the_keyring_has_is_not_given_to_a_file_of_somebody_else(
     monkeypatch.setitem(sys.modules, "keyring", module)
     server = {"url": "https://evil.example/mcp", "headers": {"A": "${input:github.TOKEN}", "B": "${input:new}"}}
     (folder / ".vscode" / "mcp.json").write_text(json.dumps({"servers": {"a": server}}))
-    refused = run()
-    assert refused.exit_code == 2 and "[variable_not_agreed]" in refused.stderr
-    assert "--variable keyring:mcp-hub/github.TOKEN [" in refused.stderr and not (folder / "servers.yaml").exists()
-    assert "keyring mcp-hub/github.TOKEN (headers A)" in refused.stderr
-    assert run("--variable", "keyring:mcp-hub/github.TOKEN").exit_code == 0
+    done = run()
+    assert done.exit_code == 0 and written(folder)["a"]["enabled"] is False
+    assert "a: imported, but disabled" in done.stderr and ": keyring:mcp-hub/github.TOKEN. To" in done.stderr
+    assert "keyring mcp-hub/github.TOKEN (headers A)" in done.stderr
+    (folder / "servers.yaml").unlink()
+    assert run("--variable", "keyring:mcp-hub/github.TOKEN").exit_code == 0 and "enabled" not in written(folder)["a"]
 
 
 def test_variable_that_is_empty_gives_nothing_away(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,15 +251,16 @@ def test_file_of_somebody_else_shows_what_it_sends_and_where(folder: Path, monke
 def test_file_of_somebody_else_gets_variables_that_are_set_only_if_the_person_names_them(
     folder: Path, monkeypatch: pytest.MonkeyPatch, json_option: tuple[str, ...]
 ) -> None:
-    refused = strange(folder, monkeypatch, "--yes", *json_option)
-    assert refused.exit_code == 2 and "[variable_not_agreed]" in refused.stderr
-    assert "--variable URL_KEY --variable HEAD_KEY --variable GH_SECRET --variable ARG_KEY" in refused.stderr
-    assert "codex: https://b.example gets" in refused.stderr and not (folder / "servers.yaml").exists()
-    named = [word for name in SET[1:] for word in ("--variable", name)]
-    half = strange(folder, monkeypatch, "--yes", *named, *json_option)
-    assert half.exit_code == 2 and "To give them: --variable URL_KEY [" in half.stderr
-    done = strange(folder, monkeypatch, "--yes", *named, "--variable", "URL_KEY", *json_option)
-    assert done.exit_code == 0 and written(folder)["codex"]["bearer"] == "${GH_SECRET}"
+    for agreed in (set(), {*SET[1:]}, {*SET}):
+        (folder / "servers.yaml").unlink(missing_ok=True)
+        options = [word for name in agreed for word in ("--variable", name)]
+        done = strange(folder, monkeypatch, "--yes", *options, *json_option)
+        assert done.exit_code == 0 and written(folder)["codex"]["bearer"] == "${GH_SECRET}"
+        disabled = {"far": {"URL_KEY", "HEAD_KEY"}, "codex": {"GH_SECRET"}, "local": {"ARG_KEY"}}
+        for name, entry in written(folder).items():
+            names = disabled.get(name, set()) - agreed
+            assert entry.get("enabled", True) is not bool(names), (name, agreed)
+            assert (f"To give them to it: mcp-hub enable {name} [" in done.stderr) is bool(names)
 
 
 def test_question_about_a_file_of_somebody_else_has_no_as_the_answer_of_an_empty_line(

@@ -24,10 +24,11 @@ from mcp_hub.cli.render.output import agrees, say
 from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets
 from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import config_option, fail, quiet_logs
-from mcp_hub.config.findings import nearest
+from mcp_hub.config.findings import nearest, on_one_line
 from mcp_hub.config.load.imported import ValuePlaces
 from mcp_hub.config.load.load import load
 from mcp_hub.errors import ConfigError
+from mcp_hub.masking import hide
 
 
 @click.command("import")
@@ -75,7 +76,9 @@ def import_servers(
     costs = None
     if is_written:
         plan = plan.passing(_passed(plan, agreed, yes=yes))
-        _confirm(plan, agreed, yes=yes, default=not is_strange)
+        plan = _agreed(plan, agreed) if yes else plan
+        question = f"Write {tables.plural(len(plan.taken), 'server')} to {plan.file.path}?"
+        confirm(question, yes=yes, default=not is_strange)
         carry_out(plan)
         costs = _costs(plan) if counts or counts is None and _is_to_count(yes) else None
     if as_json:
@@ -86,14 +89,18 @@ def import_servers(
         tell_next(file, are_imported=True)
 
 
-def _confirm(plan: ImportPlan, agreed: Sequence[str], *, yes: bool, default: bool) -> None:
-    """Ends the command unless a person agrees: with `yes` also to each variable that is set here, by its name."""
-    if yes and (names := [name for name in plan.asked(os.environ) if name not in agreed]):
-        options = shlex.join(word for name in names for word in ("--variable", name))
-        fail(
-            "variable_not_agreed", f"The file asks for variables or secrets that are set here. To give them: {options}"
+def _agreed(plan: ImportPlan, agreed: Sequence[str]) -> ImportPlan:
+    """The plan, with the servers disabled that get values of this machine which no person has named."""
+    asked = {server: [name for name in names if name not in agreed] for server, names in plan.asked(os.environ).items()}
+    asked = {server: names for server, names in asked.items() if names}
+    for server, names in asked.items():
+        enable = shlex.join(("mcp-hub", "enable", server))
+        text = (
+            f"{server}: imported, but disabled, because it gets values of this machine and the file is not your own: "
+            f"{', '.join(names)}. To give them to it: {enable} [variable_not_agreed]"
         )
-    confirm(f"Write {tables.plural(len(plan.taken), 'server')} to {plan.file.path}?", yes=yes, default=default)
+        say(hide(on_one_line(text)), "red")
+    return plan.disabling(asked)
 
 
 def _passed(plan: ImportPlan, agreed: Sequence[str], *, yes: bool) -> dict[str, list[str]]:

@@ -37,7 +37,7 @@ class Admin(msgspec.Struct, frozen=True):
         """
         settings = self.reloader.settings
         if server not in settings.servers:
-            raise unknown_server(server)
+            raise unknown_server(server, settings.servers)
         if not settings.servers[server].enabled:
             raise Problem(409, "server_disabled", f'server "{server}" is disabled in the configuration')
         if self.applier.upstream_set.is_crowded(server):

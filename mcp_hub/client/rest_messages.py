@@ -1,5 +1,6 @@
 """The addresses of a hub's REST front, and the errors that its answers (RFC 9457) stand for. No I/O."""
 
+import re
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
@@ -27,6 +28,7 @@ _REASON: Final = 500
 """Characters of a foreign text that go into a message."""
 _REFUSED: Final = (401, 403, 421)
 _TOO_MANY: Final = 429
+_CODE: Final = re.compile("[a-z][a-z_]{0,63}")
 
 
 def rest_url(endpoint: str, *segments: str, **params: str) -> str:
@@ -83,7 +85,9 @@ def _error_named(problem: RestProblem, status: int) -> HubError:
         case "busy":
             return Busy(problem.detail)
     said = problem.detail or problem.code
-    return UpstreamUnavailable(said) if status >= 500 else InvalidParams(said)
+    if status >= 500:
+        return UpstreamUnavailable(said)
+    return InvalidParams(said, symbol=problem.code if _CODE.fullmatch(problem.code) else None)
 
 
 def _rpc_message(body: bytes) -> str:

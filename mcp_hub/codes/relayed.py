@@ -130,7 +130,7 @@ SERVERS: Final = table(
     server_error=("The server at `url` answered with an error of its own.", "Read its log, and try again later."),
     rate_limited=("The server at `url` refuses more requests for now.", "Wait, or ask for a higher limit."),
     request_refused=("The server at `url` refused the request.", "Read its message and its log."),
-    login_needed=("The server wants a login.", "Log in with `mcp-hub login`, or set `bearer` or `headers`."),
+    login_needed=("The server requires a login.", "Log in with `mcp-hub login`, or set `bearer` or `headers`."),
     login_failed=("The login failed.", "Check `oauth` of the server, and that its authorization server runs."),
     rights_missing=(
         "The login does not have the rights that the server wants.",
@@ -344,7 +344,7 @@ HTTP: Final = table(
         "See why in the log, and end whatever kills it; the hub tries again each minute.",
     ),
     not_kept=("The post was not stored in time.", "Post again under the same number."),
-    read_only=("The dashboard only shows.", "Set `hub.http.dashboard: full`."),
+    read_only=("The dashboard is read-only.", "Set `hub.http.dashboard: full`."),
     changed_meanwhile=("The tool is not waiting with the definition that was approved.", "Review it again."),
     login_running=("Somebody is logging in to the server already.", "Finish or end that login first."),
     overrides_unwritable=("The file of overrides cannot be written.", "Check the permissions of its folder."),

@@ -142,7 +142,7 @@ async def test_a_login_that_nobody_makes_ends_with_the_reason(tmp_path: Path) ->
         ({"command": "x"}, 'server "far" is not remote: it does not have a url to log in to'),
         ({"url": "http://a.example/mcp"}, 'server "far" has an http:// url, where others could read'),
         ({"url": "https://a.example/mcp", "bearer": "t"}, 'server "far" already has credentials in bearer or headers'),
-        (None, 'no server "far"; remote servers: other'),
+        (None, 'there is no server "far". Remote servers: other.'),
     ],
 )
 def test_where_there_is_nothing_to_log_in_to_the_command_says_why(

@@ -122,7 +122,9 @@ async def test_reload_and_restart_find_the_hub_and_check_waits_for_the_file(tmp_
     async with http_hub(configured(tmp_path), tmp_path, relays_all=False) as hub:
         await until(lambda: '"upstream_ready"' in hub.stderr)
         done = await run(tmp_path, "restart", "fix")
-        assert (done.returncode, done.stderr) == (0, "fix is restarting\n")
+        assert done.returncode == 0 and done.stderr.startswith("fix is ready again (")
+        done = await run(tmp_path, "restart", "fx")
+        assert done.returncode == 2 and done.stderr == 'There is no server "fx". Did you mean "fix"? [unknown_server]\n'
         await until(lambda: starts(tmp_path) == 2)
         (tmp_path / "servers.yaml").write_text(configured(tmp_path, "other_*"))
         done = await run(tmp_path, "check")

@@ -56,7 +56,7 @@ def test_list_shows_states_counts_and_reasons(tmp_path: Path) -> None:
     missing, crashing = (line for line in done.stdout.splitlines() if "[" in line and line.endswith("]"))
     assert missing.startswith("missing has failed: ") and "no-such-program-anywhere" in missing
     assert missing.endswith(" [command_not_found]")
-    assert crashing.startswith("crashing is ") and crashing.endswith(" [start_crashed]")
+    assert crashing.startswith("crashing has failed: ") and crashing.endswith(" [start_crashed]")
     assert f"{crashing}\n  | boom: cannot open database\n" in done.stdout
     assert done.stderr == ""
 
@@ -159,7 +159,7 @@ def test_tools_of_a_server_that_is_down_or_unknown(tmp_path: Path) -> None:
     mixed(tmp_path)
     down = hub(tmp_path, "tools", "--server", "crashing")
     assert down.returncode == 3
-    assert "is restarted soon: " in down.stderr and "[start_crashed]" in down.stderr
+    assert "crashing has failed: " in down.stderr and "[start_crashed]" in down.stderr
     unknown = hub(tmp_path, "tools", "--server", "crash")
     assert unknown.returncode == 2
     assert '"crash"' in unknown.stderr and '"crashing"' in unknown.stderr

@@ -47,7 +47,7 @@ HASHES = (
 )  # fmt: skip
 SCREENS = {
     "#/overview": "Needs you", "#/server/a": "Log: stderr, and what the hub says", "#/server/bad": "mcp-hub doctor bad",
-    "#/tools": "Description", "#/tool/a_echo": "How it is listed", "#/calls": "Started", "#/stream/{}": "Output so far",
+    "#/tools": "Description", "#/tool/a_echo": "What clients see", "#/calls": "Started", "#/stream/{}": "Output so far",
     "#/server/far": "mcp-hub login far",
     "#/search?q=answers%20with%20its%20arguments": "hits", "#/clients": "On the machine of the hub",
     "#/settings": "hub.http.port",
@@ -179,7 +179,7 @@ async def test_a_question_is_answered_for_a_client_that_cannot_be_asked(page: Pa
 
 
 async def test_a_person_logs_in_to_a_server(page: Page) -> None:
-    await page.sees("wants a login")
+    await page.sees("requires a login")
     await page.go("#/server/far", "mcp-hub login far")
     await page.click("Log in")
     await page.sees("The hub waits for you to log in at http://127.0.0.1:")
@@ -197,7 +197,7 @@ async def test_a_client_that_lost_the_hub_needs_a_person(page: Page) -> None:
 
 
 async def test_how_a_tool_is_listed_is_changed(page: Page, root: Path) -> None:
-    await page.go("#/tool/a_tool_00010", "How it is listed")
+    await page.go("#/tool/a_tool_00010", "What clients see")
     await page.choose("#listed-readOnlyHint", "true")
     await page.fill("#listed-description", "Better words.")
     await page.click("Save")
@@ -384,7 +384,7 @@ async def test_a_page_that_only_shows_has_no_actions_and_says_when_its_hub_stops
     text = 'servers: {jobs: {local: "mcp_hub.examples.jobs:registry"}}\nhub: {http: {dashboard: read}}'
     async with http_hub(text, tmp_path) as hub, browsed() as page:
         await page.enter(hub, tmp_path)
-        places = {"#/server/jobs": "stderr", "#/tools": "jobs", "#/tool/jobs_wait": "only shows", "#/settings": "keys"}
+        places = {"#/server/jobs": "stderr", "#/tools": "jobs", "#/tool/jobs_wait": "read-only", "#/settings": "keys"}
         for place, seen in places.items():
             await page.go(place, seen)
             actions = "[...document.querySelectorAll('main button')].map((one) => one.innerText.trim())"

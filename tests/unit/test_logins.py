@@ -112,7 +112,7 @@ async def test_a_server_that_wants_a_login_says_so_and_comes_up_when_there_is_on
 ) -> None:
     guard = Authorization(remote)
     async with hub(guard, tmp_path) as it:
-        assert await it.until(UpstreamState.FAILED) == f"{guard.base} wants a login: {ADVICE} (HTTP 401)"
+        assert await it.until(UpstreamState.FAILED) == f"{guard.base} requires a login: {ADVICE} (HTTP 401)"
         with pytest.raises(UpstreamUnavailable, match=ADVICE):
             await it.call()
         await it.log_in()
@@ -160,7 +160,7 @@ async def test_an_authorization_server_that_is_down_is_tried_again(tmp_path: Pat
 async def test_more_rights_are_asked_for_at_the_next_login_without_losing_those_there_are(tmp_path: Path) -> None:
     guard = Authorization(scope="read", needs="write")
     async with logged_in(guard, tmp_path) as it:
-        with pytest.raises(HttpRefused, match=f"wants more rights than the login has .*write.*: {ADVICE}"):
+        with pytest.raises(HttpRefused, match=f"requires more rights than the login has .*write.*: {ADVICE}"):
             await it.call()
         assert it.far.status().state is UpstreamState.READY
         await it.log_in()
@@ -182,7 +182,7 @@ async def test_one_tool_that_wants_a_login_takes_no_other_away(tmp_path: Path) -
 
     async with hub(script, tmp_path) as it:
         await it.until(UpstreamState.READY)
-        with pytest.raises(HttpRefused, match=f"wants a login: {ADVICE}"):
+        with pytest.raises(HttpRefused, match=f"requires a login: {ADVICE}"):
             await it.call()
         assert it.far.status().state is UpstreamState.READY
         before = it.far

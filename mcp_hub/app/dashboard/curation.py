@@ -80,7 +80,7 @@ class HubCuration(msgspec.Struct, frozen=True):
 
     def _check_server(self, server: str) -> None:
         if server not in self.current.settings.servers:
-            raise unknown_server(server)
+            raise unknown_server(server, self.current.settings.servers)
 
     async def settings(self) -> SettingList:
         """The effective configuration."""

@@ -34,7 +34,7 @@ class BrowserLogins(msgspec.Struct, frozen=True):
         """A login to be run. Raises `Problem` 404 for an unknown server, 409 for one without a login."""
         settings = self.current.settings.servers.get(server)
         if settings is None:
-            raise unknown_server(server)
+            raise unknown_server(server, self.current.settings.servers)
         if (found := login_of(settings)) is None:
             raise Problem(409, "no_login", f'Server "{server}" {why_no_login(settings)}.')
         return partial(self._run, server, *found)

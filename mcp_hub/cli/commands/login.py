@@ -24,6 +24,7 @@ from mcp_hub.cli.setup import (
     run_with,
     verbose_option,
 )
+from mcp_hub.config.findings import nearest
 from mcp_hub.masking import hide
 from mcp_hub.upstreams.auth.grants import ClientRegistration, LoginFailed
 
@@ -59,8 +60,9 @@ def remote(name: str, config: str | None) -> tuple[str, ClientRegistration]:
     loaded = load_config(config)
     settings = loaded.settings.servers.get(name)
     if settings is None:
-        known = ", ".join(own for own, it in loaded.settings.servers.items() if it.url is not None) or "none"
-        fail("unknown_server", f'{loaded.path}: no server "{name}"; remote servers: {known}')
+        remote_ones = [own for own, it in loaded.settings.servers.items() if it.url is not None]
+        hint = nearest(name, remote_ones) or f". Remote servers: {', '.join(remote_ones) or 'none'}."
+        fail("unknown_server", f'{loaded.path}: there is no server "{name}"{hint}')
     if (found := login_of(settings)) is None:
         fail("no_login", f'{loaded.path}: server "{name}" {why_no_login(settings)}')
     return found

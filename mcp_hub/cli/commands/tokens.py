@@ -73,7 +73,7 @@ def tokens(
             tables.print_json(account)
         else:
             print_account(account)
-        tables.print_missing(absent)
+        tables.print_missing(absent, ends=hub.app is not None)
         tables.print_warnings(hub.unmatched(listed))
         return EXIT_UNAVAILABLE if absent else 0
 
@@ -88,12 +88,12 @@ def missing(servers: Sequence[ServerInfo], server: str | None) -> list[UpstreamS
 def print_account(account: "TokenAccount") -> None:
     """Prints the ways to list, the servers and the heaviest tools, a table each."""
     now = account.current
-    comes_to = "" if now.expose == now.mode else f", which comes to {now.mode}"
-    listed, cost = tables.plural(now.listed, "tool"), tables.plural(now.tokens, "token")
-    who = "an unrecognized client" if account.client == "unknown" else f"client {account.client}"
-    put(f"{who} gets {listed} ({cost}; expose: {now.expose}{comes_to})")
+    mode = now.mode if now.expose == now.mode else f"{now.expose} → {now.mode}"
+    listed, cost = tables.plural(now.listed, "tool"), _tokens(now.tokens)
+    who = "A client that the hub does not recognize" if account.client == UNKNOWN_CLIENT else account.client
+    put(f"{who} gets {listed}: {cost} in each session ({mode})")
     if account.apps is not None:
-        listed, cost = tables.plural(account.apps.listed, "tool"), tables.plural(account.apps.tokens, "token")
+        listed, cost = tables.plural(account.apps.listed, "tool"), _tokens(account.apps.tokens)
         put(f"Where it shows apps, its model gets {listed} ({cost}).")
     if account.instructions:
         put(f"The hub's instructions take {tables.plural(account.instructions, 'more token')}.")
@@ -101,14 +101,19 @@ def print_account(account: "TokenAccount") -> None:
         put("These clients show their model a definition only when it is asked for.")
     made = tables.table("expose", "comes to", "listed", "tokens", right=("listed", "tokens"))
     for one in account.modes:
-        made.add_row(one.expose, one.mode, str(one.listed), str(one.tokens))
+        made.add_row(one.expose, one.mode, str(one.listed), f"{one.tokens:,}")
     _print(made)
     if not account.tools:
         say("no tools")
         return
+    put("These lists have the hub's own tools too. The tables below count whole tools of servers only.")
     _print(_servers(account))
     if account.heaviest:
         _print(_heaviest(account))
+
+
+def _tokens(count: int) -> str:
+    return f"{count:,} token{'' if count == 1 else 's'}"
 
 
 def _print(made: "Table") -> None:
@@ -135,4 +140,4 @@ def _heaviest(account: "TokenAccount") -> "Table":
 
 
 def _figures(tokens: "Tokens") -> list[str]:
-    return [str(getattr(tokens, form)) for form in _FORMS]
+    return [f"{getattr(tokens, form):,}" for form in _FORMS]

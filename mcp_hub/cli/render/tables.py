@@ -140,14 +140,19 @@ def _era(own: UpstreamStatus, first: UpstreamStatus) -> str:
     return f"{own.era} {own.reason}" if is_explained else str(own.era)
 
 
-def reasons(statuses: Sequence[UpstreamStatus]) -> list[tuple[str, str]]:
-    """Why these servers are not ready, with their last lines: lines of text and their styles."""
+def reasons(statuses: Sequence[UpstreamStatus], *, ends: bool = False) -> list[tuple[str, str]]:
+    """Why these servers are not ready, with their last lines: lines of text and their styles.
+
+    `ends`: the hub ends with the command, so that it restarts nothing.
+    """
     lines: list[tuple[str, str]] = []
     for status in statuses:
-        listed = f". Its list is {age(status.listed_at, wall_time())} old." if status.listed_at is not None else ""
+        since = None if status.listed_at is None else age(status.listed_at, wall_time())
+        listed = "" if since is None else f" Its list is from {since} ago."
         code = f" [{status.code}]" if status.code else ""
         why = f": {said}" if (said := reason(status)) else ""
-        head = f"{status.server} {condition(status.state, said, status.failures)}{why}{code}{listed}"
+        state = UpstreamState.FAILED if ends and status.state is UpstreamState.BACKING_OFF else status.state
+        head = f"{status.server} {condition(state, said, status.failures)}{why}{code}{listed}"
         lines.append((head, ""))
         lines += [(f"  | {line}", "dim") for line in last_lines(status)]
     return [(visible(hide(text)), style) for text, style in lines]
@@ -179,9 +184,9 @@ def print_json(document: object) -> None:
     put_json(msgspec.json.format(msgspec.json.encode(document), indent=2))
 
 
-def print_missing(statuses: Sequence[UpstreamStatus]) -> None:
-    """Prints to stderr why these servers are not ready."""
-    for text, _ in reasons(statuses):
+def print_missing(statuses: Sequence[UpstreamStatus], *, ends: bool = False) -> None:
+    """Prints to stderr why these servers are not ready (`reasons`)."""
+    for text, _ in reasons(statuses, ends=ends):
         say(text)
 
 

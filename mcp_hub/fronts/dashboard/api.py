@@ -131,7 +131,7 @@ class DashboardApi:
     async def _answered(self, http: HttpExchange) -> Response | None:
         method, path = http.scope["method"], http.scope["path"].removeprefix(self.prefix)
         if method not in ("GET", "HEAD") and self._mode() != "full":
-            raise Problem(403, "read_only", "The dashboard only shows (hub.http.dashboard: read).")
+            raise Problem(403, "read_only", "The dashboard is read-only (hub.http.dashboard: read).")
         if path.startswith(_REST):
             await self._passed_on(http, path)
             return None

@@ -3,12 +3,13 @@
 Errors of the hub are translated here once; the ending of a call that failed keeps the code that its `error` event has.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Final
 
 import msgspec
 
+from mcp_hub.config.findings import nearest
 from mcp_hub.errors import (
     Busy,
     EventsGone,
@@ -147,6 +148,7 @@ def problem_for(error: HubError) -> Problem:
             return Problem(500, "internal_error", str(error))
 
 
-def unknown_server(name: str) -> Problem:
-    """Of one that is not configured, or not the caller's."""
-    return Problem(404, "unknown_server", f'no server "{hide_head(name, 100)}" is configured')
+def unknown_server(name: str, names: Iterable[str] = ()) -> Problem:
+    """Of one that is not configured, or not the caller's; `names` are those that the caller may see."""
+    hint = nearest(name, names) or "."
+    return Problem(404, "unknown_server", f'There is no server "{hide_head(name, 100)}"{hint}')

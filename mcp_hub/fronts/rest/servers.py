@@ -60,10 +60,11 @@ class RestServers:
     async def server(self, request: RestRequest) -> Response:
         """One server."""
         name = request.path["name"]
-        for found in await self._operator.servers(request.caller.profile):
+        servers = await self._operator.servers(request.caller.profile)
+        for found in servers:
             if found.server == name:
                 return answer(found if request.caller.operates else found.without_output())
-        raise unknown_server(name)
+        raise unknown_server(name, [one.server for one in servers])
 
     async def restart(self, request: RestRequest) -> Response:
         check_operator(request.caller, "A restart concerns the calls of everybody.")

@@ -121,7 +121,7 @@ class Access:
             return Denial("login_failed", said, ends=self._grant is not None, can_retry=can_retry)
         if self._grant is None:
             why = f"{trouble}: " if trouble is not None else ""
-            return Denial("login_needed", f"{why}wants a login: {self._advice}")
+            return Denial("login_needed", f"{why}requires a login: {self._advice}")
         if can_retry:
             return Denial("login_failed", f"the login has ended, and {trouble}", ends=True, can_retry=True)
         why = f", and {trouble}" if trouble is not None else ""
@@ -151,9 +151,11 @@ class Access:
         """The server wants scopes that the token does not have: kept, for the next login to ask for."""
         named = f" (scope {scope!r})" if scope else ""
         if self._client.is_machine:
-            return Denial("rights_missing", f'wants more rights than the login of "oauth" has{named}: set its "scopes"')
+            return Denial(
+                "rights_missing", f'requires more rights than the login of "oauth" has{named}: set its "scopes"'
+            )
         if self._grant is None:
-            return Denial("login_needed", f"wants a login{named}: {self._advice}")
+            return Denial("login_needed", f"requires a login{named}: {self._advice}")
         if scope and set(scope.split()) <= set((self._grant.asked or "").split()):
             said = f"refuses rights that the login asked for{named}: this account may not have them"
             return Denial("rights_missing", said)
@@ -165,7 +167,7 @@ class Access:
                     self.reread()
         except LoginFailed as exc:
             log.warning("login_unwritable", upstream=self._server, reason=str(exc))
-        return Denial("rights_missing", f"wants more rights than the login has{named}: {self._advice}")
+        return Denial("rights_missing", f"requires more rights than the login has{named}: {self._advice}")
 
     # -- renewing -------------------------------------------------------------------------------------------------
 

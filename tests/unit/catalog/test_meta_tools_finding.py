@@ -44,7 +44,7 @@ ABOUT = [ServerAbout("git", 12, "Repositories on a forge"), ServerAbout("web", 2
 SLOW, LATER = (UpstreamStatus(name, UpstreamState.STARTING) for name in ("slow", "later"))
 BROKEN = UpstreamStatus("broken", UpstreamState.BACKING_OFF, "no such file", code="command_not_found", failures=3)
 AGAIN = UpstreamStatus("again", UpstreamState.STARTING, "it crashed", failures=1)
-DEAD = UpstreamStatus("web", UpstreamState.FAILED, "wants a login", code="login_needed")
+DEAD = UpstreamStatus("web", UpstreamState.FAILED, "requires a login", code="login_needed")
 
 
 class Model:

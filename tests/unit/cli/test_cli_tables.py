@@ -60,6 +60,14 @@ def test_reasons_hold_neither_secrets_nor_control_characters() -> None:
     assert reasons([status]) == [("s has failed: bad key ***", ""), ("  | \\x1b[31m***", "dim")]
 
 
+def test_a_hub_that_ends_promises_no_restart() -> None:
+    down = UpstreamStatus("s", UpstreamState.BACKING_OFF, "exited. Read its log.", code="start_crashed", listed_at=1)
+    ((line, _),) = reasons([down])
+    assert line.startswith("s is restarted soon: exited. Read its log. [start_crashed] Its list is from ")
+    assert line.endswith(" ago.")
+    assert reasons([down], ends=True)[0][0].startswith("s has failed: exited.")
+
+
 def test_data_of_a_server_counts_what_clients_get_if_the_hub_says_so() -> None:
     own = ServerInfo("git", "ready", 0, entries={"tool": 3, "prompt": 1})
     assert [server_data(own)[kind] for kind in ("tools", "prompts", "resources")] == [3, 1, 0]

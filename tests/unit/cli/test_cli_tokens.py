@@ -47,19 +47,20 @@ def test_the_list_of_clients_that_show_apps_is_named_where_it_is_another(capsys:
 
 def test_ways_to_list_servers_and_heaviest_tools_are_shown_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     head, *rows = shown(capsys)
-    said = "an unrecognized client gets 3 tools (238 tokens; expose: auto, which comes to search)"
+    said = "A client that the hub does not recognize gets 3 tools: 238 tokens in each session (auto → search)"
     assert " ".join(head) == said
     forms = ["full", "compact", "signature", "names"]
     assert rows == [
         ["expose", "comes", "to", "listed", "tokens"],
-        ["full", "full", "2", "5001"],
+        ["full", "full", "2", "5,001"],
         ["auto", "search", "3", "238"],
+        "These lists have the hub's own tools too. The tables below count whole tools of servers only.".split(),
         ["server", "tools", *forms],
-        ["git", "1", "5000", "4000", "30", "4"],
+        ["git", "1", "5,000", "4,000", "30", "4"],
         ["bad\\x1b[2J", "1", "1", "1", "1", "1"],
-        ["together", "2", "5001", "4001", "31", "5"],
+        ["together", "2", "5,001", "4,001", "31", "5"],
         ["heaviest", *forms],
-        ["git_log", "5000", "4000", "30", "4"],
+        ["git_log", "5,000", "4,000", "30", "4"],
     ]
 
 
@@ -72,7 +73,7 @@ def test_one_server_has_no_sum_and_no_tools_no_tables(capsys: pytest.CaptureFixt
 
 def test_what_is_listed_now_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     one, deferred, *_ = shown(capsys, client="code", defers=True, current=ModeTokens("full", "full", 1, 1))
-    assert " ".join(one) == "client code gets 1 tool (1 token; expose: full)"
+    assert " ".join(one) == "code gets 1 tool: 1 token in each session (full)"
     assert " ".join(deferred) == "These clients show their model a definition only when it is asked for."
 
 

@@ -41,7 +41,7 @@ function Status({ store }) {
   const { hub, online } = store;
   return html`<div class="state"><span class="badge ${online ? 'ok' : 'bad'}">${online ? 'connected' : 'offline'}</span></div>
     <div>version ${hub.version}</div><div>up ${duration(Math.max(hubNow() - hub.started, 0))}</div>
-    ${hub.mode === 'read' ? html`<div>shows only</div>` : null}
+    ${hub.mode === 'read' ? html`<div>read-only</div>` : null}
     ${hub.operator ? null : html`<div>your calls only</div>`}
     ${hub.profile != null ? html`<div>profile ${hub.profile}</div>` : null}`;
 }

@@ -80,8 +80,9 @@ class FormatCalls:
         if name is None:
             raise FormatRefused("unknown_format", f"format= is missing. Use one of: {', '.join(Format)}.")
         into, chosen, key = wanted_format(name), selection(request), idempotency.key_of(request)
-        if chosen.server is not None and chosen.server not in self._hub.catalog.rules(request.caller.profile).servers:
-            raise unknown_server(chosen.server)
+        servers = self._hub.catalog.rules(request.caller.profile).servers
+        if chosen.server is not None and chosen.server not in servers:
+            raise unknown_server(chosen.server, servers)
         body = await request.shaped(Raw)
         calls = read_calls(msgspec.json.decode(body), into)
         if not calls:

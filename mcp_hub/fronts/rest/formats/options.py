@@ -30,7 +30,7 @@ class ToolSelection(msgspec.Struct, frozen=True):
     def check(self, names: Iterable[str], servers: Collection[str]) -> None:
         """Raises `Problem` 404 for a tool that is not one of `names`, and for a server that the caller lacks."""
         if self.server is not None and self.server not in servers:
-            raise unknown_server(self.server)
+            raise unknown_server(self.server, servers)
         missing = sorted((self.tools or frozenset()).difference(names))
         if missing:
             said = ", ".join(hide_head(name, _SHOWN) for name in missing[:5])

@@ -19,7 +19,7 @@ const INSTALLS = [
 function Installs({ all }) {
   if (!all.length) return null;
   const here = all.filter((one) => one.state !== 'absent'), absent = all.filter((one) => one.state === 'absent');
-  return html`<${Panel} title="On the machine of the hub" end=${html`<${Copy} text="mcp-hub install --all --http">Copy: install in all<//>`}>
+  return html`<${Panel} title="On the machine of the hub" end=${html`<${Copy} text="mcp-hub install --all --http">Copy install command<//>`}>
     ${here.length ? html`<${Table} label="Clients on the machine of the hub" className="short" rows=${here} rowKey=${(one) => one.client} columns=${INSTALLS} />` : html`<${Empty}>No client that the hub knows was found.<//>`}
     ${absent.length ? html`<p class="body small dim">Not found: ${absent.map((one) => one.title).join(', ')}.</p>` : null}<//>`;
 }

@@ -24,7 +24,7 @@ export function Listing({ tool, own, onDone }) {
     setBusy(false);
   };
   const submit = (event) => { event.preventDefault(); save(change, 'Saved in servers.overrides.yaml.'); };
-  return html`<${Panel} title="How it is listed"><div class="body"><form class="form" onSubmit=${submit}>
+  return html`<${Panel} title="What clients see"><div class="body"><form class="form" onSubmit=${submit}>
     <div class="field"><label for="listed-name">Name for clients</label><input id="listed-name" type="text" autocomplete="off" value=${name} placeholder=${tool.name} onInput=${(event) => setName(event.target.value)} /></div>
     <div class="field"><label for="listed-description">Description in place of the server's</label><textarea id="listed-description" rows="2" value=${description} onInput=${(event) => setDescription(event.target.value)}></textarea></div>
     <fieldset class="hints"><legend>Hints in place of the server's, and whether it is pinned</legend>${HINTS.map(([key, title]) => html`<${Choice} key=${key} id=${`listed-${key}`} title=${title} value=${asText(hints[key])} onChange=${(value) => setHints((old) => ({ ...old, [key]: asBoolean[value] }))} />`)}
@@ -34,4 +34,4 @@ export function Listing({ tool, own, onDone }) {
 }
 
 const Choice = ({ id, title, value, onChange }) => html`<div class="field"><label for=${id}>${title}</label><select id=${id} value=${value} onChange=${(event) => onChange(event.target.value)}>
-  <option value="">as it is</option><option value="true">yes</option><option value="false">no</option></select></div>`;
+  <option value="">unchanged</option><option value="true">yes</option><option value="false">no</option></select></div>`;

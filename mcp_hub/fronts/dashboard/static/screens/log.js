@@ -7,7 +7,7 @@ import { Panel } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
 
 function summary({ type, data = {} }) {
-  if (type === 'progress' && data._meta?.['dev.mcp-hub/progress']?.by === 'hub') return data.message ?? 'a sign of life by the hub';
+  if (type === 'progress' && data._meta?.['dev.mcp-hub/progress']?.by === 'hub') return data.message ?? 'still running';
   if (type === 'progress') return `${data.progress}${data.total == null ? '' : ` of ${data.total}`} ${data.message ?? ''}`;
   if (type === 'delta') return (data.content ?? []).map((block) => (block.type === 'text' ? cut(block.text, 300) : block.type)).join('');
   if (type === 'log') return `${data.level}: ${typeof data.data === 'string' ? cut(data.data, 300) : JSON.stringify(data.data ?? '').slice(0, 300)}`;

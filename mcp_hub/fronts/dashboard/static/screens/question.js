@@ -15,7 +15,7 @@ export function Question({ id, question }) {
   const params = question.params ?? {};
   const Form = question.method === 'elicitation/create' ? Elicitation : question.method === 'sampling/createMessage' ? Sampling : Other;
   return html`<section class="panel" aria-label="Question of the tool"><header><span class="badge warn">the tool asks</span><span class="dim small">${plain(question.method)}</span></header>
-    <div class="body">${mayChange() ? html`<${Form} ...${{ params, answer, busy, id: question.key }} />` : html`<p>${plain(params.message ?? '')}</p><p class="dim">The dashboard only shows.</p>`}</div></section>`;
+    <div class="body">${mayChange() ? html`<${Form} ...${{ params, answer, busy, id: question.key }} />` : html`<p>${plain(params.message ?? '')}</p><p class="dim">This page is read-only.</p>`}</div></section>`;
 }
 
 const others = (answer, busy) => html`<button type="button" disabled=${busy} onClick=${() => answer({ action: 'decline' })}>Decline</button>

@@ -27,7 +27,7 @@ export function Search({ query }) {
     <div class="filters"><${Filter} label="What is the tool needed for?" value=${q} onInput=${(text) => refine({ q: text })} /></div>
     ${problem ? html`<p role="alert">${problem}</p>` : null}
     <div class="two">
-      <${Panel} title=${found ? plural(found.hits.length, 'hit') : 'Hits'} end=${found?.weak ? html`<span class="badge warn">none fits well</span>` : null}>
+      <${Panel} title=${found ? plural(found.hits.length, 'hit') : 'Hits'} end=${found?.weak ? html`<span class="badge warn">no good match</span>` : null}>
         ${found?.hits.length ? html`<ul class="list">${found.hits.map((hit) => html`<li key=${hit.name}>
           <div class="what"><a href=${link('tool', hit.name)}>${plain(hit.name)}</a> <span class="dim small">${plain(hit.server)}</span>
             <div class="small dim">${plain(hit.description)}</div>

@@ -1,4 +1,4 @@
-// One tool: what it says of itself, and a form that calls it.
+// One tool: its description and definition, and a form that calls it.
 import { html, useState } from '../lib/ui.js';
 import { ask, segment } from '../lib/api.js';
 import { go, isShown, link } from '../lib/router.js';
@@ -36,9 +36,9 @@ export function Tool({ name }) {
       <div class="end"><a class="button" href=${link('calls', '', { tool: name })}>Its calls</a></div></div>
     <div class="small dim">of server <a href=${link('server', tool.server)}>${plain(tool.server)}</a>${tool.tool === name ? '' : html`, there <code>${plain(tool.tool)}</code>`}, ${count(tool.tokens)} tokens${tool.pinned ? ', pinned' : ''}</div>
     <div class="two"><${Panel} title="Call it">
-      <div class="body">${mayChange() ? html`<${SchemaForm} id="call" schema=${tool.definition.inputSchema} action="Call" busy=${busy || !store.online} onSubmit=${call} />` : html`<p class="dim">The dashboard only shows (hub.http.dashboard: read).</p>`}
+      <div class="body">${mayChange() ? html`<${SchemaForm} id="call" schema=${tool.definition.inputSchema} action="Call" busy=${busy || !store.online} onSubmit=${call} />` : html`<p class="dim">This page is read-only (hub.http.dashboard: read).</p>`}
         <p></p><${Command}>${command}<//></div><//>
-    <${Panel} title="What it says of itself"><div class="body"><${Text} text=${String(tool.definition.description ?? 'It has no description.')} label="Description" />
+    <${Panel} title="Description"><div class="body"><${Text} text=${String(tool.definition.description ?? 'It has no description.')} label="Description" />
       <h3>Definition</h3><${Text} text=${JSON.stringify(tool.definition, null, 2)} label="Definition" /></div><//></div>
     ${operates() ? html`<${Listing} key=${JSON.stringify([tool.tool, own])} ...${{ tool, own }} onDone=${listed} />` : null}</div>`;
 }

@@ -4,12 +4,12 @@ Errors of the hub are translated here once; the ending of a call that failed kee
 """
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Final
 
 import msgspec
 
-from mcp_hub.config.findings import nearest
 from mcp_hub.errors import (
     Busy,
     EventsGone,
@@ -150,5 +150,6 @@ def problem_for(error: HubError) -> Problem:
 
 def unknown_server(name: str, names: Iterable[str] = ()) -> Problem:
     """Of one that is not configured, or not the caller's; `names` are those that the caller may see."""
-    hint = nearest(name, names) or "."
+    close = get_close_matches(name[:64], list(names), n=1)
+    hint = f'. Did you mean "{hide_head(close[0], 100)}"?' if close else "."
     return Problem(404, "unknown_server", f'There is no server "{hide_head(name, 100)}"{hint}')

@@ -81,9 +81,8 @@ def serve(
 ) -> None:
     """Run the hub, over stdio or HTTP.
 
-    Clients start it over stdio, by the entry that `mcp-hub install` writes. They share one hub in the background, which
-    ends after the last of them (docs/attach.md). With --http it listens on hub.http.host and hub.http.port.
-    A first configuration: mcp-hub init
+    Clients start it by the entry that `mcp-hub install` writes, and share one hub in the background. With --http it
+    listens on hub.http.host and hub.http.port. A first configuration: mcp-hub init
     """
     if not over_http and (host is not None or port is not None):
         raise click.UsageError("--host and --port belong to --http.")

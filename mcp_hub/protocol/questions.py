@@ -12,6 +12,7 @@ import msgspec
 from mcp_hub.errors import InvalidParams, RpcError
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.capabilities import missing
+from mcp_hub.protocol.definitions.messages import repaired_params
 from mcp_hub.protocol.eras import era_of, is_at_least
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.protocol.meta import PROGRESS_TOKEN
@@ -75,7 +76,7 @@ def unasked(error: RpcError) -> str | None:
 
 
 def for_version(method: str, params: RawJson, version: str, elicitation_id: str) -> RawJson:
-    """The params of a question as a client of `version` has to get them; unknown members pass.
+    """The params of a question as a client of `version` has to get them; unknown members pass, null counts as absent.
 
     `elicitation_id` is for a question that opens a URL and came without an id. What belongs to the hop that it came
     over goes: the progress token, and tasks, which the hub never offers.
@@ -83,7 +84,7 @@ def for_version(method: str, params: RawJson, version: str, elicitation_id: str)
     members = raw_object(params)
     if members is None:
         return params
-    kept = {name: value for name, value in members.items() if name != "task"}
+    kept = {name: value for name, value in repaired_params(method, members).items() if name != "task"}
     meta = raw_object(kept.get("_meta", msgspec.UNSET)) or {}
     if any(name in meta for name in _ONE_HOP):
         meta = {name: value for name, value in meta.items() if name not in _ONE_HOP}

@@ -1,12 +1,13 @@
 """Definitions in lists, and results, as clients read them: what their schemas refuse, and what of it can be put right.
 
-In: the members of one definition, encoded, and its kind; or the result of a call, and its method.
+In: the members of one definition, encoded, and its kind; or the result of a call, or the params of a question or log
+message, and its method.
 
 Out: a verdict with its reason, or the members or the result in a form that every client reads.
 
 Held together by `models`, the strictest schemas of clients; what decodes into them is never changed. `repair` changes
-what loses nothing. `output_schemas` says why a client could not compile a tool's output schema, which breaks its whole
-list, and `patterns` the same of a regular expression.
+in definitions what loses nothing, `messages` in results, questions and log messages. `output_schemas` says why a client
+could not compile a tool's output schema, or a regular expression in it, which breaks its whole list.
 
 Everything here is pure.
 

@@ -70,6 +70,9 @@ class _OutputSchema(msgspec.Struct):
     dialect: str | UnsetType = msgspec.field(name="$schema", default=UNSET)
 
 
+OUTPUT_SCHEMA: Final = _OutputSchema
+
+
 class ToolHints(msgspec.Struct, rename="camel"):
     """The annotations of a tool."""
 

@@ -15,8 +15,8 @@ import msgspec
 
 from mcp_hub.call import Call
 from mcp_hub.events import Completed, Log
+from mcp_hub.protocol.definitions.messages import repaired_result
 from mcp_hub.protocol.definitions.models import is_readable
-from mcp_hub.protocol.definitions.repair import repaired_result
 from mcp_hub.protocol.eras import level_admits
 from mcp_hub.protocol.extensions import has_mark, without_mark
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, Unset

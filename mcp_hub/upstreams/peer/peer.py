@@ -19,6 +19,7 @@ from mcp_hub.events import Completed, Log, Progressed, reason_of_client
 from mcp_hub.masking import hide
 from mcp_hub.protocol import rpc_errors
 from mcp_hub.protocol.capabilities import to_modern
+from mcp_hub.protocol.definitions.messages import repaired_notice
 from mcp_hub.protocol.headers import Mirrors
 from mcp_hub.protocol.jsonrpc import envelope
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset, object_bytes, raw_object
@@ -106,8 +107,7 @@ class Peer(WireHandler):
         params = dict(params or {})
         if self.info.era is MODERN:
             own = self.info.declares.own if capabilities is None else capabilities
-            meta = modern_meta(self.info.version, CLIENT_INFO, own, None)
-            params["_meta"] = msgspec.Raw(object_bytes(meta))
+            params["_meta"] = msgspec.Raw(object_bytes(modern_meta(self.info.version, CLIENT_INFO, own, None)))
         try:
             return self.wire.request(method, object_bytes(params))
         except WireClosed:
@@ -328,7 +328,8 @@ class Peer(WireHandler):
         elif method == _FINISHED and isinstance(message.params, msgspec.Raw):
             session = self._elicitations.finished(message.params)
             if session is not None and self._observer is not None:
-                self._observer.on_message(session, envelope.notification_frame(_FINISHED, message.params))
+                params = repaired_notice(_FINISHED, message.params)
+                self._observer.on_message(session, envelope.notification_frame(_FINISHED, params))
         elif method in _CHANGED:
             self.list_changes.announce(_CHANGED[str(method)])
         if method in _ON_LISTEN and self._observer is not None:
@@ -360,13 +361,12 @@ class Peer(WireHandler):
         if not params or "level" not in params or message.params is Unset:
             return
         level = envelope.read_as(params["level"], str)
-        if level is None:
-            return
-        if self.callers.log(level, message, source):
+        read = repaired_notice(str(message.method), message.params)
+        if level is None or self.callers.log(level, msgspec.structs.replace(message, params=read), source):
             return
         session = self.callers.late_listener(level) if source is None else None
         if session is not None and self._observer is not None:
-            self._observer.on_message(session, envelope.notification_frame("notifications/message", message.params))
+            self._observer.on_message(session, envelope.notification_frame("notifications/message", read))
         else:
             self.strays.log(level, params)
 

@@ -152,6 +152,7 @@ class OpenRequests:
             return
         method = str(message.method)
         params = message.params if isinstance(message.params, msgspec.Raw) else msgspec.Raw(b"{}")
+        params = params if raw_object(params) is not None else msgspec.Raw(b"{}")
         reason = self._refusal(id_, method, params, asker)
         if reason is not None or asker is None:
             self._send(envelope.error_frame(id_, (reason or _nobody(method)).encoded()))

@@ -13,6 +13,7 @@ import msgspec
 from mcp_hub.errors import DeadlineExceeded, MethodNotFound, RpcError, UpstreamLost
 from mcp_hub.logs import get_logger
 from mcp_hub.notices import Notices
+from mcp_hub.protocol.definitions.messages import repaired_params
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
 from mcp_hub.protocol.notifications import UPDATED, covering
 from mcp_hub.types import Era, RawObject
@@ -83,7 +84,7 @@ class ServerSubscriptions:
         uri = read_as(params.get("uri", b""), str)
         if uri is not None:
             for whole in self.resources.wanted.keys() & covering(uri):
-                self._changes.note((self._server, whole), uri, object_bytes(params))
+                self._changes.note((self._server, whole), uri, object_bytes(repaired_params(UPDATED, params)))
 
     def _gone(self) -> UpstreamLost:
         return UpstreamLost(f'server "{self._server}" lost its connection.')

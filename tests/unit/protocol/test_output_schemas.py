@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_hub.protocol.definitions.output_schemas import problem_of_schema
-from mcp_hub.protocol.definitions.patterns import MOST, problem_of_pattern
+from mcp_hub.protocol.definitions.output_schemas import MOST, problem_of_pattern, problem_of_schema
 
 
 def of(inner: Any, **members: Any) -> dict[str, Any]:

@@ -90,6 +90,14 @@ def test_a_url_has_an_id_in_the_handshake_era(version: str) -> None:
     assert shaped(ELICIT, own, version) == own
 
 
+@pytest.mark.parametrize("version", [OLD, NEW, MODERN])
+def test_null_in_a_question_counts_as_absent(version: str) -> None:
+    assert shaped(ELICIT, {**FORM, "mode": None, "_meta": None}, version) == FORM
+    assert shaped("sampling/createMessage", {"systemPrompt": None, "maxTokens": 1}, version) == {"maxTokens": 1}
+    url = {} if version == MODERN else {"elicitationId": "minted"}
+    assert shaped(ELICIT, {**URL, "elicitationId": None}, version) == {**url, **URL}
+
+
 def test_a_url_has_no_id_in_the_modern_era() -> None:
     assert shaped(ELICIT, {**URL, "elicitationId": "own"}, MODERN) == URL
 

@@ -88,6 +88,16 @@ REPAIRED: list[tuple[Kind, dict[str, Any], dict[str, Any]]] = [
         {"arguments": [{"name": "a", "title": None, "description": None, "required": None}]},
         {"arguments": [{"name": "a", "title": None}]},
     ),
+    (Kind.TOOL, {"description": ["a", "b"]}, {"description": "a\nb"}),
+    (Kind.TOOL, {"icons": [None, {"src": "a"}]}, {"icons": [{"src": "a"}]}),
+    *(
+        (
+            Kind.PROMPT,
+            {"arguments": [{"name": "a", "required": text}]},
+            {"arguments": [{"name": "a", "required": value}]},
+        )
+        for text, value in (("true", True), ("yes", True), (1, True), ("false", False), (0, False))
+    ),
     (Kind.RESOURCE, {"mimeType": None, "size": None}, {"mimeType": ABSENT, "size": ABSENT}),
     (Kind.TEMPLATE, {"mimeType": None}, {"mimeType": ABSENT}),
 ]
@@ -103,6 +113,8 @@ def test_a_definition_loses_nothing_and_is_listed(kind: Kind, members: dict[str,
 
 
 LAST = "lastModified"
+ODD: tuple[Any, ...] = ("true", "yes", 1, [])
+HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 DROPPED: list[tuple[Kind, dict[str, Any], dict[str, Any], str, str]] = [
     (Kind.RESOURCE, {"annotations": {"priority": 5, "x": 1}}, {"annotations": {"x": 1}}, "annotations.priority", "<="),
     (Kind.TEMPLATE, {"annotations": {"audience": ["human"]}}, {"annotations": {}}, "annotations.audience", "human"),
@@ -112,6 +124,26 @@ DROPPED: list[tuple[Kind, dict[str, Any], dict[str, Any], str, str]] = [
         (Kind.RESOURCE, {"annotations": {LAST: text}}, {"annotations": {}}, f"annotations.{LAST}", "regex")
         for text in ("yesterday", "2025-01-12", "2025-01-12T15:00:58", "2025-02-30T15:00:58Z", "2025-01-12 15:00:58Z")
     ),
+    *((kind, {member: 5}, {member: ABSENT}, member, "Expected") for kind in BASES
+      for member in ("title", "description", "icons", "_meta")),
+    *((kind, {"annotations": odd}, {"annotations": ABSENT}, "annotations", "Expected `object`")
+      for kind in (Kind.TOOL, Kind.RESOURCE, Kind.TEMPLATE) for odd in ODD[:-1]),
+    *((Kind.TOOL, {"annotations": {hint: odd, "x": 1}}, {"annotations": {"x": 1}}, f"annotations.{hint}", "bool")
+      for hint in HINTS for odd in ODD),
+    (Kind.TOOL, {"annotations": {"title": 5}}, {"annotations": {}}, "annotations.title", "Expected `str`"),
+    (Kind.TOOL, {"execution": "x"}, {"execution": ABSENT}, "execution", "Expected `object`"),
+    *((Kind.TOOL, {"outputSchema": odd}, {"outputSchema": ABSENT}, "outputSchema", "Expected `object`")
+      for odd in (7, False)),
+    (Kind.TOOL, {"outputSchema": {"properties": "a"}}, {"outputSchema": ABSENT}, "outputSchema", "properties"),
+    (Kind.TOOL, {"icons": ["a.png", {"src": "a"}, {}]}, {"icons": [{"src": "a"}]}, "icons[0]", "Expected `object`"),
+    (Kind.TOOL, {"icons": [{"src": "a", "sizes": 5}]}, {"icons": [{"src": "a"}]}, "icons[0].sizes", "array"),
+    (Kind.PROMPT, {"arguments": [{"name": "a", "description": 5}]}, {"arguments": [{"name": "a"}]},
+     "arguments[0].description", "Expected `str`"),
+    (Kind.PROMPT, {"arguments": [{"name": "a", "required": "perhaps"}]}, {"arguments": [{"name": "a"}]},
+     "arguments[0].required", "Expected `bool`"),
+    *((kind, {"mimeType": 1}, {"mimeType": ABSENT}, "mimeType", "str") for kind in (Kind.RESOURCE, Kind.TEMPLATE)),
+    (Kind.RESOURCE, {"size": "big"}, {"size": ABSENT}, "size", "Expected `float`"),
+    (Kind.TEMPLATE, {"annotations": {"audience": "user"}}, {"annotations": {}}, "annotations.audience", "array"),
     (Kind.TOOL, {"outputSchema": {**OBJECT, "properties": {"a": {"$ref": "#/$defs/b"}}}}, {"outputSchema": ABSENT},
      "outputSchema", "clients cannot compile it: /properties/a: $ref #/$defs/b leads nowhere"),
 ]  # fmt: skip
@@ -121,7 +153,7 @@ DROPPED: list[tuple[Kind, dict[str, Any], dict[str, Any], str, str]] = [
 def test_a_member_that_clients_refuse_is_left_out_with_its_reason(
     kind: Kind, members: dict[str, Any], listed: dict[str, Any], member: str, reason: str
 ) -> None:
-    (found,), (unfit,) = parse(kind, [sent(kind, members)], "s")
+    (found,), (unfit, *_) = parse(kind, [sent(kind, members)], "s")
     expected = {name: value for name, value in {**BASES[kind], **listed}.items() if value is not ABSENT}
     assert json.loads(msgspec.json.encode(found.fields)) == expected
     assert (unfit.member, unfit.key) == (member, found.key) and reason in unfit.reason
@@ -140,6 +172,13 @@ def test_a_member_that_clients_refuse_is_left_out_with_its_reason(
 def test_annotations_that_clients_take_stay(members: dict[str, Any]) -> None:
     (found,), unfit = parse(Kind.RESOURCE, [sent(Kind.RESOURCE, {"annotations": members})], "s")
     assert unfit == [] and found.sent is None
+
+
+@pytest.mark.parametrize("hint", HINTS)
+def test_hint_that_cannot_be_read_counts_as_absent(hint: str) -> None:
+    (odd,), _ = parse(Kind.TOOL, [sent(Kind.TOOL, {"annotations": {hint: "true"}})], "s")
+    (silent,), _ = parse(Kind.TOOL, [sent(Kind.TOOL, {})], "s")
+    assert odd.hints.claims == silent.hints.claims and odd.traits.hints == silent.hints.claims.hints()
 
 
 def test_values_that_are_not_changed_keep_their_spelling() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.protocol.definitions.repair import repaired_result
+from mcp_hub.protocol.definitions.messages import repaired_params, repaired_result
 from mcp_hub.types import HANDSHAKE, MODERN
 
 TEXT = {"type": "text", "text": "x"}
@@ -162,3 +162,74 @@ def test_structured_content_of_any_type_stays_in_the_modern_era(value: Any) -> N
 def test_a_result_beyond_the_limit_keeps_its_bytes() -> None:
     raw = json.dumps({"content": ["x" * (8 << 20)]}).encode()
     assert repaired_result(TOOL, raw, HANDSHAKE, {}) is raw
+
+
+LOG, ELICIT, SAMPLE = "notifications/message", "elicitation/create", "sampling/createMessage"
+USED = {"type": "tool_result", "toolUseId": "u"}
+SAID = {"level": "info", "data": None}
+
+
+def form(**members: Any) -> dict[str, Any]:
+    """A question with a schema of its own."""
+    return {"message": "m", "requestedSchema": {"type": "object", "properties": {}, **members}}
+
+
+def field(**members: Any) -> dict[str, Any]:
+    return form(properties={"a": {"type": "string", **members}})
+
+
+def sample(content: Any = TEXT, **members: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": content}], "maxTokens": 1, **members}
+
+
+PARAMS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    (LOG, {**SAID, "logger": None, "_meta": None, "x": None}, {**SAID, "x": None}),
+    (LOG, {**SAID, "logger": 5, "_meta": []}, {**SAID, "logger": "5", "_meta": {}}),
+    ("notifications/elicitation/complete", {"elicitationId": "e", "_meta": None}, {"elicitationId": "e"}),
+    ("notifications/resources/updated", {"uri": "a:b", "_meta": None}, {"uri": "a:b"}),
+    ("roots/list", {"_meta": None}, {}),
+    (ELICIT, {**form(), "mode": None, "elicitationId": None, "_meta": None}, form()),
+    (ELICIT, form(required=None, **{"$schema": None}), form()),
+    (ELICIT, form(properties=[], required={}), form(required=[])),
+    *(
+        (ELICIT, field(**{name: None}), field())
+        for name in ("title", "description", "default", "format", "enum", "enumNames", "minLength", "maximum")
+    ),
+    (ELICIT, field(x=None, enum=["a", None]), field(x=None, enum=["a", None])),
+    *(
+        (SAMPLE, sample(**{name: None}), sample())
+        for name in ("systemPrompt", "includeContext", "temperature", "stopSequences", "metadata", "modelPreferences",
+                     "tools", "toolChoice", "_meta")
+    ),
+    (SAMPLE, sample(metadata=[], stopSequences={}), sample(metadata={}, stopSequences=[])),
+    (
+        SAMPLE,
+        sample(modelPreferences={"hints": [{"name": None}], "costPriority": None, "speedPriority": 1}),
+        sample(modelPreferences={"hints": [{}], "speedPriority": 1}),
+    ),
+    (SAMPLE, sample(modelPreferences={"hints": None}), sample(modelPreferences={})),
+    (SAMPLE, sample(toolChoice={"mode": None}), sample(toolChoice={})),
+    (
+        SAMPLE,
+        sample(tools=[{"name": "t", "title": None, "inputSchema": {"type": "object"}}]),
+        sample(tools=[{"name": "t", "inputSchema": {"type": "object"}}]),
+    ),
+    (SAMPLE, sample({**TEXT, "annotations": None, "_meta": None}), sample()),
+    (SAMPLE, sample([{**TEXT, "_meta": None}]), sample([TEXT])),
+    (SAMPLE, sample("x"), sample(TEXT)),
+    (
+        SAMPLE,
+        sample([{**USED, "content": None, "isError": None, "structuredContent": None}]),
+        sample([{**USED, "content": []}]),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "sent", "read"), PARAMS)
+def test_params_of_questions_and_notices_lose_nothing_and_are_read(
+    method: str, sent: dict[str, Any], read: dict[str, Any]
+) -> None:
+    members = {name: msgspec.Raw(json.dumps(value).encode()) for name, value in sent.items()}
+    repaired = repaired_params(method, members)
+    assert json.loads(msgspec.json.encode(repaired)) == read
+    assert repaired_params(method, repaired) is repaired

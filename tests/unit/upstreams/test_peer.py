@@ -302,7 +302,7 @@ async def test_a_log_message_goes_to_whom_it_must_belong_or_to_nobody(sessions: 
             await server.expect("tools/call")
         own = peer.send("tools/list")  # the hub's own request is nobody's call
         await server.expect("tools/list")
-        await server.send(method="notifications/message", params=MESSAGE)
+        await server.send(method="notifications/message", params={**MESSAGE, "_meta": None})
         await server.flush()
         assert own.id in peer.wire.requests.pending
         assert [place for place, channel in enumerate(channels) if channel.sent] == receivers

@@ -63,6 +63,18 @@ async def test_the_callers_error_reaches_the_server_and_the_call_continues() -> 
         await ended(server, request, made)
 
 
+@pytest.mark.parametrize("params", [None, []])
+async def test_question_without_params_gets_an_object(params: Any) -> None:
+    async with calling(capabilities={"roots": {}}) as (_, server, made):
+        request = await server.expect("tools/call")
+        await server.send(id=1, method="roots/list", params=params)
+        (key,) = await made.asked()
+        assert bytes(made.record.open_questions[key].params) == b"{}"
+        made.record.answer(key, msgspec.Raw(b'{"roots":[]}'))
+        await server.line()
+        await ended(server, request, made)
+
+
 URL = {"mode": "url", "url": "https://x", "message": "m"}
 LACKS: list[tuple[JsonObject, str, JsonObject, str, int]] = [
     ({}, "elicitation/create", FORM, "elicitation", -32601),

@@ -94,6 +94,10 @@ COMMANDS: Final = table(
         "The file of a client cannot be edited safely.",
         "Correct the file, or put the printed entry into it yourself.",
     ),
+    client_entry_differs=(
+        "The hub's entry of a client has options that a new entry would not keep.",
+        "Change the entry yourself; or take it out with `mcp-hub uninstall` and install again.",
+    ),
     client_file_changed=("Another program changes the file of a client.", "Quit that program, and try again."),
     client_file_unreadable=("The file of a client cannot be read.", "Check what it is, and its permissions."),
     client_file_unwritable=("The file of a client, or its folder, cannot be written.", "Check their permissions."),

@@ -3,6 +3,7 @@
 A step is one file. It is decided without a change to anything; `changes` are done by `files.acts`.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,14 +13,16 @@ from mcp_hub.cli.clients import own_cli
 from mcp_hub.cli.clients.edit.entry import names_in, with_hub, without_entry, without_hub
 from mcp_hub.cli.clients.edit.splices import CannotEdit
 from mcp_hub.cli.clients.entries import HUB, Command, Endpoint, filled
+from mcp_hub.cli.clients.entry_options import EntryDiffers, EntryRules, additions, entry_with_options, refusal
 from mcp_hub.cli.clients.files.acts import FileChange
 from mcp_hub.cli.clients.files.replace import FileRefused, content_of, target_of
 from mcp_hub.cli.clients.files.restore import EntryPath, FileState, Restored, names_back, restored
 from mcp_hub.cli.clients.files.written import ImportedServer
 from mcp_hub.cli.clients.find import ClientFile
 from mcp_hub.cli.clients.model import Client, Layout
-from mcp_hub.cli.clients.reading import held_at, layout_of, read_data, servers_of
+from mcp_hub.cli.clients.reading import held_at, is_disabled, layout_of, read_data, servers_of
 from mcp_hub.cli.clients.shown import snippet
+from mcp_hub.config.load.foreign_limits import switched_off
 from mcp_hub.errors import ConfigError
 from mcp_hub.types import JsonObject
 
@@ -49,9 +52,25 @@ class Source(msgspec.Struct, frozen=True):
     command: Callable[[str], Command]
     url: str | None = None
     needs_token: bool = False
+    rules: EntryRules = EntryRules()
+    written: Mapping[str, str] = {}
+    """The configurations that the hub itself wrote into files, by their paths, which another one may replace."""
+
+    def entry_for(self, file: ClientFile, layout: Layout, old: object) -> JsonObject:
+        """The hub's entry for a file, with what a person wrote into its entry. Raises `FileRefused`."""
+        new = self.entry(file.client, layout)
+        if not isinstance(old, dict):
+            return new
+        template = layout.stdio if self.url is None else layout.http or {}
+        replaceable = self.written.get(os.path.realpath(file.path))
+        rules = msgspec.structs.replace(self.rules, replaceable=replaceable)
+        try:
+            return entry_with_options(new, old, template, rules)
+        except EntryDiffers as problem:
+            raise refusal(file.client.name, problem) from None
 
     def entry(self, client: Client, layout: Layout) -> JsonObject:
-        """The hub's entry for a client. Raises `FileRefused` if it cannot take the URL."""
+        """The hub's entry for a client that does not have it. Raises `FileRefused` if it cannot take the URL."""
         if self.url is None:
             return filled(layout.stdio, self.command(client.client_kind))
         if layout.http is None:
@@ -66,8 +85,9 @@ class Source(msgspec.Struct, frozen=True):
 class Step(msgspec.Struct, frozen=True):
     """The change of one file. `after` is the hub's entry then, None if it is removed; `problem`: nothing is changed.
 
-    `others` is the number of the client's own servers that stay in the file. `back`: servers that come back into it;
-    `problems`: what does not, with the line.
+    `others` is the number of the client's own servers that stay in the file and are not disabled. `back`: servers that
+    come back into it; `problems`: what does not, with the line. `options`: what the hub's entry keeps of a
+    person.
     """
 
     file: ClientFile
@@ -80,6 +100,7 @@ class Step(msgspec.Struct, frozen=True):
     others: int = 0
     back: Sequence[str] = ()
     problems: Sequence[str] = ()
+    options: Sequence[str] = ()
 
     @property
     def only_moves(self) -> bool:
@@ -99,17 +120,21 @@ def plan_install(file: ClientFile, source: Source, env: Mapping[str, str], moved
         text = _text(file.path, content_of(target_of(file.path), file.place.largest))
         data = _data(text, file)
         layout = layout_of(data, file.place)
-        before, after = _entry_in(data, layout), source.entry(file.client, layout)
-        others = len(servers_of(data, file.place).keys() - {path[-1] for path in moved})
+        before, plain = _entry_in(data, layout), source.entry(file.client, layout)
+        after = source.entry_for(file, layout, before)
+        others = len(_started(data, file).keys() - {path[-1] for path in moved})
     except FileRefused as problem:
         return Step(file, layout, problem=problem)
 
     def edited(content: bytes | None) -> bytes | None:
         found = _text(file.path, content)
+        now = _data(found, file)
         try:
             for path in moved:
                 found = without_entry(found or "", file.path.name, path)
-            made = with_hub(found, file.path.name, file.place, lambda own: source.entry(file.client, own))
+            made = with_hub(
+                found, file.path.name, file.place, lambda own: source.entry_for(file, own, _entry_in(now, own))
+            )
         except CannotEdit as problem:
             paste = snippet(file.path.name, file.place, layout, after)
             said = f"{file.path}: {problem}. Put this into it yourself:\n{paste}"
@@ -117,8 +142,11 @@ def plan_install(file: ClientFile, source: Source, env: Mapping[str, str], moved
         return made.encode()
 
     entries = [*_entry_paths(data, moved), (*layout.key, HUB)]
-    change = FileChange(file.path, edited, _run_to_add(file, text, layout, after, moved, env), entries)
-    step = Step(file, layout, before, after, change, moved=moved, others=others)
+    options = additions(after, plain)
+    # the client's own command would show values of the entry to other users, and may not take all keys
+    run = None if options else _run_to_add(file, text, layout, after, moved, env)
+    change = FileChange(file.path, edited, run, entries)
+    step = Step(file, layout, before, after, change, moved=moved, others=others, options=options)
     return _checked(step, text)
 
 
@@ -201,6 +229,13 @@ def turned_back(content: bytes | None, states: Sequence[FileState]) -> Restored:
         is_exact = is_exact and result.is_exact
     back = (name for state in states for name in names_back(state, content, result.content))
     return Restored(result.content, list(dict.fromkeys(back)), problems, is_exact)
+
+
+def _started(data: object, file: ClientFile) -> dict[str, JsonObject]:
+    """The client's own servers that it starts: those that are not disabled."""
+    servers = servers_of(data, file.place)
+    off = switched_off(data, servers) if isinstance(data, dict) else {}
+    return {name: own for name, own in servers.items() if name not in off and not is_disabled(own)}
 
 
 def _entry_paths(data: object, places: Sequence[KeyPath]) -> list[EntryPath]:

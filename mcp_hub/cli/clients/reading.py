@@ -15,6 +15,7 @@ from mcp_hub.config.load.locate import (
     plain_json,
     read_document,
 )
+from mcp_hub.config.quantities import as_flag
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import JsonObject
 
@@ -86,6 +87,11 @@ def check_texts(servers: Mapping[str, object], text: str, key: tuple[str, ...], 
 def is_hub(name: str, entry: Mapping[str, object]) -> bool:
     """Whether an entry is this hub, by its name or by the program that it starts."""
     return name == HUB or foreign.is_hub(entry)
+
+
+def is_disabled(entry: Mapping[str, object]) -> bool:
+    """Whether an entry says that the client does not start it."""
+    return as_flag(entry.get("disabled")) is True or as_flag(entry.get("enabled")) is False
 
 
 def read_servers(text: str, name: str, place: Place) -> dict[str, JsonObject]:

@@ -11,7 +11,7 @@ from mcp_hub.cli.clients.find import ClientFile, client_files
 from mcp_hub.cli.clients.model import Client, Place
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.plan import KeyPath
-from mcp_hub.cli.clients.reading import check_texts, held_at, is_hub, layout_of, read_data, servers_of
+from mcp_hub.cli.clients.reading import check_texts, held_at, is_disabled, is_hub, layout_of, read_data, servers_of
 from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.config.findings import Finding, Findings
 from mcp_hub.config.load.foreign import DOUBLED, doubled_names, is_foreign, origin_of, place_of_servers, sections
@@ -19,7 +19,6 @@ from mcp_hub.config.load.foreign_limits import switched_off
 from mcp_hub.config.load.imported import Translator, ValuePlaces, is_whole
 from mcp_hub.config.load.locate import LocatedData, doubled_keys, half_findings, read_document
 from mcp_hub.config.load.texts import read_text_file
-from mcp_hub.config.quantities import as_flag
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OF_CLIENTS
 from mcp_hub.types import JsonObject
@@ -134,7 +133,7 @@ def _take_document(found: FoundServers, path: Path, where: Where, places: ValueP
     servers = {
         name: server for name, server in servers.items() if not (isinstance(server, dict) and is_hub(name, server))
     }
-    off = {name: _DISABLED for name, server in servers.items() if isinstance(server, dict) and _is_disabled(server)}
+    off = {name: _DISABLED for name, server in servers.items() if isinstance(server, dict) and is_disabled(server)}
     off |= switched_off(data, servers)
     file = _known(path, where)
     is_users = file is not None and _is_users(file, where)
@@ -274,15 +273,11 @@ def _left_out(report: Findings, server: str) -> tuple[str, ...]:
     return tuple(str(path[2]) for path in paths if path[2] not in _NOISE)
 
 
-def _is_disabled(raw: JsonObject) -> bool:
-    return as_flag(raw.get("disabled")) is True or as_flag(raw.get("enabled")) is False
-
-
 def _switched_off(
     data: JsonObject, raw: Mapping[str, JsonObject], client: str, file: ClientFile, where: Where
 ) -> dict[str, str]:
     """Servers that the client does not start, and the reason."""
-    off = {name: _DISABLED for name, own in raw.items() if _is_disabled(own)}
+    off = {name: _DISABLED for name, own in raw.items() if is_disabled(own)}
     off |= switched_off(data, raw)
     if client == _PROJECT_CLIENT and file.path.name == ".mcp.json":
         off |= dict(_not_approved(raw, file.path, where))

@@ -238,7 +238,7 @@ def test_the_state_of_each_client_on_this_machine_is_found(tmp_path: Path) -> No
     for name, text in contents.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    lost = WrittenEntry("claude-code", str(tmp_path / ".claude.json"), ("install", "claude-code", "--config", "a b"))
+    lost = WrittenEntry("claude-code", str(tmp_path / ".claude.json"), ("--config", "a b"))
     WrittenEntries(tmp_path / "state").add(lost)
     env = {"HOME": str(tmp_path), "MCP_HUB_STATE_DIR": str(tmp_path / "state")}
     found = {one.client: one for one in client_installs(env)}

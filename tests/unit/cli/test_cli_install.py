@@ -14,10 +14,9 @@ from click.testing import CliRunner, Result
 
 from mcp_hub.cli import main
 from mcp_hub.cli.clients import running
-from mcp_hub.cli.clients.command import serve_args
+from mcp_hub.cli.clients.command import LINKED, serve_args
 from mcp_hub.cli.clients.files.written import lost_entries
 from mcp_hub.cli.clients.find import hub_files
-from mcp_hub.cli.clients.links import LINKED
 from mcp_hub.cli.clients.places import SYSTEMS, System, Where
 from mcp_hub.cli.clients.table import CLIENTS
 

@@ -210,7 +210,7 @@ def form_of(file: str) -> str:
 def _own_file(text: str | None, data: object, layout: Layout, entry: JsonObject) -> str:
     if text is not None and data is not None:
         _check_is_own(held_at(data, layout.key))
-    wanted = {**layout.around, layout.key[0]: [entry]}
+    wanted = {**layout.around, **(data if isinstance(data, dict) else {}), layout.key[0]: [entry]}
     return text if text is not None and data == wanted else yaml_text.document(wanted, newline_of(text or ""))
 
 

@@ -26,7 +26,8 @@ def client_installs(env: Mapping[str, str]) -> list[ClientInstall]:
 
 def _install(client: Client, where: Where, lost: WrittenEntry | None) -> ClientInstall:
     if lost is not None:
-        again = shlex.join(["mcp-hub", *lost.args]) if lost.args else _command(client)
+        start = () if lost.args[:1] == ("install",) else ("install", client.name)
+        again = shlex.join(["mcp-hub", *start, *lost.args]) if lost.args else _command(client)
         return ClientInstall(client.name, client.title, "lost", again, lost.path)
     if not is_present(client, where):
         return ClientInstall(client.name, client.title, "absent", _command(client))

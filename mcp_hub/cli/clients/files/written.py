@@ -31,7 +31,15 @@ class WrittenEntry(msgspec.Struct, frozen=True):
     @property
     def config(self) -> str | None:
         """The configuration of the hub that the entry starts or reaches."""
-        return self.args[self.args.index("--config") + 1] if "--config" in self.args[:-1] else None
+        return self._option("--config")
+
+    @property
+    def profile(self) -> str | None:
+        """The profile that the hub of the entry serves; None for all."""
+        return self._option("--profile")
+
+    def _option(self, name: str) -> str | None:
+        return self.args[self.args.index(name) + 1] if name in self.args[:-1] else None
 
 
 class WrittenEntries:

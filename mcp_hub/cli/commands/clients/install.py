@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 import msgspec
@@ -14,11 +15,11 @@ from mcp_hub.app.limits import state_dir
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.running import running_hub
 from mcp_hub.cli.access.warm import warm
-from mcp_hub.cli.clients.command import Installation, NoCommand, hub_command, serve_args
+from mcp_hub.cli.clients.command import LINKED, Installation, NoCommand, hub_command, install_link, serve_args
 from mcp_hub.cli.clients.entries import Command
-from mcp_hub.cli.clients.files.written import ImportedServers
+from mcp_hub.cli.clients.entry_options import PROFILE_PATH, EntryRules
+from mcp_hub.cli.clients.files.written import ImportedServers, WrittenEntries
 from mcp_hub.cli.clients.find import ClientFile, client_files, hub_files
-from mcp_hub.cli.clients.links import LINKED, install_link
 from mcp_hub.cli.clients.model import Client
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.plan import Moved, Moves, Source, Step, plan_install, plan_move
@@ -30,20 +31,25 @@ from mcp_hub.cli.imports.moves import moved_servers
 from mcp_hub.cli.render.imports import print_costs
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.servers_file.servers_file import ServersFile
-from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with, load_config, quiet_logs, run_with
+from mcp_hub.cli.setup import EXIT_TOOL, check_caller, config_option, fail, fail_with, load_config, quiet_logs, run_with
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import ConfigError
 
 
 class Options(msgspec.Struct, frozen=True):
-    """The options of the command. `moves`: takes servers out of the files on the way."""
+    """The options of the command. `moves`: takes servers out of the files on the way.
+
+    `replaces`: the configuration is named, and takes the place of another one that the hub wrote into an entry.
+    """
 
     over_http: bool = False
     dry_run: bool = False
     waits: bool = False
     every: bool = False
     moves: Moves | None = None
+    profile: str | None = None
+    replaces: bool = True
 
 
 @click.command()
@@ -51,6 +57,11 @@ class Options(msgspec.Struct, frozen=True):
 @click.option("--all", "every", is_flag=True, help="All clients that are found on this machine.")
 @click.option(
     "--http", "over_http", is_flag=True, help="Let clients connect to a running hub, instead of starting one."
+)
+@click.option(
+    "--profile",
+    shell_complete=completion.profiles,
+    help="Let these clients have only this profile. Kept when the hub is installed again.",
 )
 @click.option("--import", "imports", is_flag=True, help="Also move the client's own servers into the hub.")
 @click.option("--dry-run", is_flag=True, help="Only show the changes.")
@@ -67,6 +78,7 @@ def install(
     clients: tuple[str, ...],
     every: bool,
     over_http: bool,
+    profile: str | None,
     imports: bool,
     dry_run: bool,
     undo: bool,
@@ -78,18 +90,21 @@ def install(
 
     CLIENT is claude-desktop, claude-code, cursor, vscode, codex, gemini, zed or another one; an unknown name lists
     all of them. The command adds one entry to the client's file and changes nothing else in it; a backup is kept beside
-    the file. Exit code 1 if a client could not be changed.
+    the file. An entry that is there keeps its options, such as --profile and env. Exit code 1 if a client could not be
+    changed.
     """
     where = Where.here(os.environ)
     if undo:
-        if every or over_http or imports or dry_run or link:
+        if every or over_http or imports or dry_run or link or profile is not None:
             fail("usage", "--undo takes no other options: it undoes the last change, of CLIENT if you name one.")
         raise SystemExit(common.undo(clients, where))
     loaded = _configuration(config, may_be_new=imports)
+    check_caller(loaded, profile)
     if link:
-        raise SystemExit(_print_links(clients, every, loaded, where))
+        raise SystemExit(_print_links(clients, every, loaded, where, profile))
     chosen = common.chosen_clients(clients, every, where)
-    options = Options(over_http, dry_run, waits, every, moved_servers if imports else None)
+    is_named = config is not None or bool(os.environ.get("MCP_HUB_CONFIG"))
+    options = Options(over_http, dry_run, waits, every, moved_servers if imports else None, profile, is_named)
     code, changed = install_into(chosen, loaded, where, options)
     if changed:
         _start_once(loaded, code, options)
@@ -98,7 +113,7 @@ def install(
 
 def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, options: Options) -> tuple[int, bool]:
     """Puts the hub into these clients; the exit code, and whether a file was changed."""
-    source = _source(loaded, where, options.over_http)
+    source = _source(loaded, where, options)
     for client in clients:
         if not client.is_written:
             _refuse_import_only(client, source, where)
@@ -159,22 +174,35 @@ def _lacks_http(step: Step) -> bool:
     return step.problem is not None and step.problem.code == "client_without_http"
 
 
-def _source(loaded: Loaded, where: Where, over_http: bool) -> Source:
+def _source(loaded: Loaded, where: Where, options: Options) -> Source:
     config = Path(loaded.place)
-    if not over_http:
-        return Source(partial(_command, config, where))
+    rules = EntryRules(os.path.abspath(config), loaded.settings, where.env, options.profile)
+    source = Source(partial(_command, config, where, options.profile), rules=rules, written=_written(options))
+    if not options.over_http:
+        return source
     http = loaded.settings.hub.http
     hub = running_hub(loaded.place, where.env, over_http=True)
     if hub is None:
         say(f"No hub serves {config} over HTTP now. Start one with: mcp-hub serve --http --config {config}")
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(http.host, http.host)
     url = f"http://{f'[{host}]' if ':' in host else host}:{http.port}/mcp"
-    return Source(partial(_command, config, where), hub.url if hub else url, bool(loaded.settings.hub.tokens))
+    url = hub.url if hub else url
+    if options.profile is not None:
+        url = url.removesuffix("/mcp") + PROFILE_PATH + quote(options.profile, safe="")
+    return msgspec.structs.replace(source, url=url, needs_token=bool(loaded.settings.hub.tokens))
 
 
-def _command(config: Path, where: Where, kind: str) -> Command:
+def _written(options: Options) -> dict[str, str]:
+    """The configurations that the hub itself wrote into files of clients, where another one may take their place."""
+    with suppress(OSError):
+        entries = WrittenEntries(state_dir(os.environ)).all() if options.replaces else []
+        return {entry.path: entry.config for entry in entries if entry.config is not None}
+    return {}
+
+
+def _command(config: Path, where: Where, profile: str | None, kind: str) -> Command:
     try:
-        return hub_command(Installation.current(), where.env, serve_args(config, kind))
+        return hub_command(Installation.current(), where.env, serve_args(config, kind, profile))
     except NoCommand as problem:
         fail("client_command_lost", f"{problem}. Install the hub, for example with: uv tool install mcp-hub")
 
@@ -188,11 +216,11 @@ def _refuse_import_only(client: Client, source: Source, where: Where) -> None:
     fail("client_import_only", f"{client.title} was not changed.", EXIT_TOOL)
 
 
-def _print_links(names: Sequence[str], every: bool, loaded: Loaded, where: Where) -> int:
+def _print_links(names: Sequence[str], every: bool, loaded: Loaded, where: Where, profile: str | None) -> int:
     """Prints the links of the clients that have some; the exit code."""
     chosen = common.chosen_clients(names, every, where) if names else [CLIENTS[name] for name in LINKED]
     for client in chosen:
-        link = install_link(client.name, _command(Path(loaded.place), where, client.client_kind))
+        link = install_link(client.name, _command(Path(loaded.place), where, profile, client.client_kind))
         if link is None and names:
             fail("usage", f"{client.title} does not have install links. Those that do: {', '.join(LINKED)}.")
         if link is not None:

@@ -10,6 +10,7 @@ import msgspec
 from mcp_hub.app.limits import state_dir
 from mcp_hub.cli.access.background import end_hubs_of
 from mcp_hub.cli.clients import running
+from mcp_hub.cli.clients.entry_options import profile_of
 from mcp_hub.cli.clients.files.acts import Acts, Done, FileChange, UndoneFile
 from mcp_hub.cli.clients.files.replace import FileRefused
 from mcp_hub.cli.clients.files.written import WrittenEntries, WrittenEntry, has_hub
@@ -210,7 +211,9 @@ def _record(written: WrittenEntries, steps: Sequence[Step], results: dict[Path, 
         if step.after is None:
             written.remove(Path(path))
         else:
-            written.add(WrittenEntry(step.file.client.name, path, tuple(args)))
+            profile = profile_of(step.after)
+            narrow = () if profile is None else ("--profile", profile)
+            written.add(WrittenEntry(step.file.client.name, path, (*args, *narrow)))
 
 
 def _tell(step: Step, problem: FileRefused | None) -> None:
@@ -226,6 +229,8 @@ def _tell(step: Step, problem: FileRefused | None) -> None:
         if step.back:
             done += f", {tables.plural(len(step.back), 'server')} back: {visible(hide(', '.join(step.back)))}"
         restart = f". Next: {client.restart}" if client.restart and step.after else ""
+        if step.options and isinstance(step.before, dict):
+            done += visible(hide(f"; it keeps {', '.join(step.options)}"))
         put(f"{client.title}: {done}{restart}.")
     for line in step.problems:
         say(visible(hide(f"{client.title}: {line} [{_DRIFT}]")))

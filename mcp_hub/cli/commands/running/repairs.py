@@ -20,6 +20,7 @@ from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.cli.commands.clients.install import Options, install_into
 from mcp_hub.cli.servers_file.atomic import edit_file
 from mcp_hub.cli.servers_file.servers_file import ServersFile
+from mcp_hub.cli.setup import check_caller
 from mcp_hub.config.edit.entries import NotEditable, put
 from mcp_hub.config.load.foreign import place_of_servers
 from mcp_hub.config.load.load import Loaded, load
@@ -142,9 +143,10 @@ def _lost_entry(entry: WrittenEntry, env: Mapping[str, str]) -> Repair:
 
 def _install(entry: WrittenEntry, env: Mapping[str, str]) -> None:
     """As the command did that wrote the entry."""
-    over_http, config = "--http" in entry.args, entry.args[entry.args.index("--config") + 1]
-    loaded = load(Path(config), env, partly=True, lenient=True)
-    code, _ = install_into([CLIENTS[entry.client]], loaded, Where.here(env), Options(over_http=over_http))
+    loaded = load(Path(entry.config or ""), env, partly=True, lenient=True)
+    options = Options(over_http="--http" in entry.args, profile=entry.profile)
+    check_caller(loaded, entry.profile)
+    code, _ = install_into([CLIENTS[entry.client]], loaded, Where.here(env), options)
     if code:
         raise ConfigError(
             ConfigFinding("client_entry_lost", f"it was not put back. Run mcp-hub install {entry.client}.")

@@ -13,6 +13,8 @@ from mcp_hub.cli import main
 from mcp_hub.cli.clients.exported import exported
 from mcp_hub.cli.clients.reading import held_at, read_data
 from mcp_hub.cli.clients.table import CLIENTS
+from mcp_hub.config.load.foreign_limits import limited
+from mcp_hub.config.load.foreign_server import flat, translated
 
 CONFIG = """\
 # mine
@@ -53,9 +55,12 @@ def test_every_client_gets_its_own_form_without_a_secret(home: Path, name: str) 
     form = {"codex": "x.toml", "goose": "x.yaml", "continue": "x.yaml"}.get(name, "x.json")
     held = held_at(read_data(done.stdout, form), layout.key)
     names = [one["name"] for one in held] if isinstance(held, list) else list(held)  # type: ignore[call-overload]
-    assert sorted(names) == (["far", "files"] if layout.http is not None else ["files"])
-    assert "funcs: not exported, only the hub runs Python functions" in done.stderr
-    assert "off: not exported, it is disabled" in done.stderr and "files: left out: timeout" in done.stderr
+    said = done.stderr
+    stays_off = "off: not exported, it is disabled" not in said
+    far = ["far"] if layout.http is not None else []
+    assert sorted(names) == [*far, "files", *(["off"] if stays_off else [])]
+    assert stays_off == (name in ("codex", "cline", "devin", "goose", "kiro", "opencode", "zed"))
+    assert "funcs: not exported, only the hub runs Python functions" in said
 
 
 @pytest.mark.parametrize("args", [(), ("unheard-of",)])
@@ -68,7 +73,7 @@ def test_the_clients_are_listed_for_one_who_names_none_or_another(args: tuple[st
     ("name", "files", "far"),
     [
         ("cursor", {"ROOT": "${env:DIR}", "GH": "${env:GH}"}, {"Authorization": "Bearer ${env:FAR}"}),
-        ("claude-code", {"ROOT": "${DIR}", "GH": "${GH}"}, {"Authorization": "Bearer ${FAR}"}),
+        ("claude-code", {"ROOT": "${DIR:-/tmp}", "GH": "${GH}"}, {"Authorization": "Bearer ${FAR}"}),
         ("opencode", {"ROOT": "{env:DIR}", "GH": "{env:GH}"}, {"Authorization": "Bearer {env:FAR}"}),
         ("goose", {"ROOT": "${DIR:-/tmp}", "GH": "${GH}"}, {"Authorization": "Bearer ${FAR}"}),
     ],
@@ -83,6 +88,85 @@ def test_variables_are_named_as_the_client_does(name: str, files: dict[str, str]
     assert env == {**files, "S_TOKEN": "s3cret-canary"}
     assert other.entry["headers"] == far
     assert any("does not fill these in" in note for note in one.notes) == (name == "goose")
+    assert any("no defaults" in note for note in one.notes) == (name in ("cursor", "opencode"))
+
+
+LIMITED = {
+    "command": "x",
+    "cwd": "/srv",
+    "timeout": "90s",
+    "start_timeout": "20s",
+    "tools": {"allow": ["read"], "deny": ["drop"]},
+    "enabled": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "carried"),
+    [
+        ("claude-code", {"timeout"}),
+        ("codex", {*LIMITED}),
+        ("gemini", {"timeout", "tools"}),
+        ("copilot", {"timeout"}),
+        ("cline", {"timeout", "enabled"}),
+        ("goose", {"timeout", "enabled"}),
+        ("opencode", {"timeout", "enabled"}),
+        ("kiro", {"timeout", "enabled"}),
+        ("cursor", set()),
+        ("vscode", set()),
+    ],
+)
+def test_limits_come_back_as_they_were_when_the_client_has_them(name: str, carried: set[str]) -> None:
+    client = CLIENTS[name]
+    own: dict[str, object] = {key: value for key, value in LIMITED.items() if key != "enabled" or key in carried}
+    made = exported(client, client.places[-1].layouts[-1], "x", own)
+    assert made.entry is not None
+    there = limited(translated(flat(made.entry), name, lambda *_: None), name, lambda *_: None)
+    assert {key for key, value in LIMITED.items() if there.get(key) == value} == {"command", "cwd"} | carried
+    left = sorted({"timeout", "start_timeout", "tools"} - carried)
+    assert [note for note in made.notes if note.startswith("left out")] == (
+        [f"left out: {', '.join(left)}"] if left else []
+    )
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_server_without_limits_gets_none_of_the_hubs_own(name: str) -> None:
+    client = CLIENTS[name]
+    for place in client.places:
+        for layout in place.layouts:
+            made = exported(client, layout, "x", {"command": "x"})
+            assert made.entry is not None and not any("timeout" in key for key in made.entry)
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "text", "note"),
+    [
+        ("claude-desktop", "$${HOME}/x", "${HOME}/x", None),
+        ("claude-desktop", "$${HOME} ${HOME}", "${HOME} ${HOME}", "fill these in, set them yourself: ${HOME}"),
+        ("cursor", "$${HOME} ${HOME}", "${HOME} ${env:HOME}", None),
+        (
+            "claude-code",
+            "$${HOME}",
+            "${HOME}",
+            "takes a $ in these for a variable, which is plain text here: args, env.V",
+        ),
+        ("gemini", "a$HOME", "a$HOME", "takes a $ in these for a variable"),
+        ("opencode", "$${file:x}", "${file:x}", None),
+        ("claude-code", "${env:A:-b}", "${A:-b}", None),
+        ("codex", "${file:secrets/x}", "${file:secrets/x}", "set them yourself: ${file:secrets/x}"),
+        ("codex", "$${file:secrets/x}", "${file:secrets/x}", None),
+        ("vscode", "${open", "${open", "set them yourself: args, env.V"),
+    ],
+)
+def test_escaped_text_stays_text(name: str, written: str, text: str, note: str | None) -> None:
+    client = CLIENTS[name]
+    layout = client.places[-1].layouts[-1]
+    made = exported(client, layout, "x", {"command": "x", "args": [written], "env": {"V": written}})
+    assert made.entry is not None
+    argv = made.entry["command"] if name == "opencode" else made.entry["args"]
+    env: dict[str, object] = made.entry.get("env") or made.entry["environment"]
+    assert argv[-1] == text and env["V"] == text
+    assert [*made.notes] == [] if note is None else note in made.notes[0]
 
 
 @pytest.mark.parametrize(("name", "key"), [("continue", None), ("codex", "http_headers"), ("copilot", "headers")])
@@ -92,6 +176,14 @@ def test_headers_go_where_the_client_has_them_or_are_missed(name: str, key: str 
     made = exported(client, client.places[-1].layouts[-1], "far", own)
     assert made.entry is not None and (made.entry.get(key) if key else None) == ({"X-Team": "a"} if key else None)
     assert any("takes no headers" in note for note in made.notes) == (key is None)
+
+
+@pytest.mark.parametrize(
+    ("cwd", "path"), [("data", "{}/data"), ("~/data", "{}/data"), ("/srv", "/srv"), ("${D}/x", "${{D}}/x")]
+)
+def test_folder_of_a_server_is_absolute(home: Path, cwd: str, path: str) -> None:
+    (home / "servers.yaml").write_text(json.dumps({"servers": {"x": {"command": "x", "cwd": cwd}}}))
+    assert json.loads(run("vscode").stdout)["servers"]["x"]["cwd"] == path.format(home)
 
 
 def test_codex_gets_variables_by_their_names(home: Path) -> None:

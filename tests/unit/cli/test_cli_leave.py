@@ -70,12 +70,15 @@ def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Moved:
 
 def test_leave_gives_every_file_its_bytes_and_lists_the_rest(moved: Moved) -> None:
     assert "Would stay" in moved.run("leave", "--dry-run").stdout and moved.contents() != moved.before
-    said = moved.run("leave").stdout
-    assert moved.contents() == moved.before
+    done = moved.run("leave")
+    said = done.stdout
+    assert moved.contents() == moved.before and "To take this back" in done.stderr
     for path in (moved.config, moved.folder / "state/mcp-hub", moved.config.parent / "secrets/db.arg2"):
         assert f"  {path} (" in said, said
     assert "Still there" in moved.run("leave").stdout and moved.contents() == moved.before
-    moved.run("leave", "--purge")
+    moved.run("install", "--undo")
+    assert moved.contents() != moved.before
+    assert "take this back" not in moved.run("leave", "--purge").output
     left = [path for path in moved.folder.rglob("*") if path.is_file()]
     assert sorted(str(path.relative_to(moved.folder)) for path in left) == sorted(FILES) and not moved.config.exists()
 
@@ -103,6 +106,7 @@ def test_leave_purges_nothing_while_a_client_is_not_restored(moved: Moved) -> No
     path.write_text("[broken\n")
     said = moved.run("leave", "--purge", code=1)
     assert f"{path}: line 1" in said.output and "Nothing is removed" in said.output and moved.config.exists()
+    assert "To take this back: mcp-hub install --undo" in said.output
     assert moved.contents() == {**moved.before, PATHS[2]: b"[broken\n"}
     path.unlink()
     for output in (said.output, moved.run("leave", code=1).output):

@@ -65,7 +65,7 @@ def leave(dry_run: bool, purge: bool, waits: bool, yes: bool, config: str | None
     if not yes and sys.stdin.isatty() and not agrees("Leave the hub?", default=True):
         say("Nothing is changed.")
         raise SystemExit(EXIT_TOOL)
-    code = carry_out(steps, where, waits=waits, verb="leave") if steps else 0
+    code = carry_out(steps, where, waits=waits, verb="leave", ends=purge) if steps else 0
     _stop_all()
     raise SystemExit(_purge(left) if purge and not code else _end(code, left, purge))
 

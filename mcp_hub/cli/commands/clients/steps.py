@@ -80,10 +80,18 @@ def show(steps: Iterable[Step]) -> None:
         tables.print_lines(lines)
 
 
-def do(verb: str, steps: Sequence[Step], args: Sequence[str], first: Sequence[FileChange] = ()) -> int:
+def do(
+    verb: str,
+    steps: Sequence[Step],
+    args: Sequence[str],
+    first: Sequence[FileChange] = (),
+    *,
+    ends: bool = False,
+) -> int:
     """Makes the changes and says how each went; the exit code.
 
-    `verb` is the beginning of the act's title, `args` are those of the command that installs the hub again.
+    `verb` is the beginning of the act's title, `args` are those of the command that installs the hub again. `ends`: the
+    record of the change is removed at once if all of it succeeds, so nothing can take it back.
     """
     state = state_dir(os.environ)
     needed = [step for step in steps if step.change is not None and step.is_needed]
@@ -102,7 +110,7 @@ def do(verb: str, steps: Sequence[Step], args: Sequence[str], first: Sequence[Fi
         problem_of_step = step.problem or (done.problem if done else None)
         failed = failed or problem_of_step is not None
         _tell(step, problem_of_step)
-    if any(done.problem is None for done in results.values()):
+    if any(done.problem is None for done in results.values()) and not (ends and not failed):
         say("To take this back: mcp-hub install --undo")
     return EXIT_TOOL if failed else 0
 

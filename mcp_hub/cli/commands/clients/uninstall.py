@@ -73,16 +73,28 @@ def planned(clients: Iterable[Client], where: Where, *, restores: bool, leaves: 
     return steps
 
 
-def carry_out(steps: Sequence[Step], where: Where, *, waits: bool = False, verb: str = "uninstall from") -> int:
-    """Makes the changes, and ends background hubs that no client uses any more; the exit code."""
+def carry_out(
+    steps: Sequence[Step],
+    where: Where,
+    *,
+    waits: bool = False,
+    verb: str = "uninstall from",
+    ends: bool = False,
+) -> int:
+    """Makes the changes, and ends background hubs that no client uses any more; the exit code.
+
+    `ends`: after a success the record of the change is removed, too.
+    """
     state = state_dir(os.environ)
     configs = common.installed_configs(state)
-    code = common.do(verb, [common.unless_running(step, where, waits) for step in steps], ())
+    has_problems = any(step.problems for step in steps)
+    todo = [common.unless_running(step, where, waits) for step in steps]
+    code = common.do(verb, todo, (), ends=ends and not has_problems)
     for step in steps:
         if step.problems or step.problem is not None:
             _save(step)
     common.end_unused(configs - common.installed_configs(state))
-    return code or (EXIT_TOOL if any(step.problems for step in steps) else 0)
+    return code or (EXIT_TOOL if has_problems else 0)
 
 
 def _step(file: ClientFile, where: Where, restores: bool, leaves: bool) -> Step:

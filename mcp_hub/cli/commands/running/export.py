@@ -1,7 +1,8 @@
 """`mcp-hub export`: the servers of the configuration in the form of another client: the way out of the hub."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -28,7 +29,7 @@ from mcp_hub.cli.render.tables import plural
 from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with, load_config
 from mcp_hub.config.findings import nearest
-from mcp_hub.config.load.interpolate import Unresolved, resolve
+from mcp_hub.config.load.interpolate import Unresolved, expand_home, resolve
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide, learn, visible
 
@@ -61,7 +62,7 @@ def export(client: str | None, writes: bool, every: bool, config: str | None) ->
     names = {name: name for name in servers} if every or not writes else _origins(file, source)
     secret = partial(_secret, source.folder) if writes else None
     made = [
-        exported(file.client, layout, names[name], own, secret)
+        exported(file.client, layout, names[name], _placed(own, source.folder), secret)
         for name, own in servers.items()
         if isinstance(own, dict) and name in names
     ]
@@ -80,6 +81,16 @@ def _origins(file: ClientFile, source: ServersFile) -> dict[str, str]:
     if not names:
         say(visible(f"No server of {source.path} came from {file.client.title}. To write all of them: add --all"))
     return names
+
+
+def _placed(own: Mapping[str, object], folder: Path) -> Mapping[str, object]:
+    """The server with its working directory as an absolute path: another program starts from another folder."""
+    cwd = own.get("cwd")
+    if not isinstance(cwd, str) or not cwd or cwd.startswith("${"):
+        return own
+    with suppress(Unresolved):
+        return {**own, "cwd": os.path.normpath(folder / expand_home(cwd, os.environ))}
+    return own
 
 
 def _secret(folder: Path, reference: str) -> str | None:

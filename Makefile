@@ -137,6 +137,7 @@ clients: $(STAMP)
 	$(BIN)/python -m rigs.clients.apps
 	$(BIN)/python -m rigs.clients.record
 	$(BIN)/python -m rigs.clients.first
+	$(BIN)/python -m rigs.clients.story
 
 # the pages as a site in build/docs, with a search that needs no network; a dead link or anchor fails
 docs: $(STAMP) $(VENV)/docs/.installed

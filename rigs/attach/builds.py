@@ -13,9 +13,9 @@ from rigs.attach.trial import Trial
 VERSIONS = {"old": "0.0.9", "same": "0.1.0", "new": "9.0.0"}
 
 
-def build(trial: Trial, version: str) -> Path:
-    """The folder of a package with this version."""
-    folder = trial.folder / f"build-{version}"
+def build(around: Path, version: str) -> Path:
+    """The folder of a package with this version, in the folder `around`."""
+    folder = around / f"build-{version}"
     if not folder.exists():
         shutil.copytree(ROOT / "mcp_hub", folder / "mcp_hub")  # with what is compiled: it fits, but for one module
         module = folder / "mcp_hub" / "__init__.py"
@@ -36,13 +36,13 @@ async def matrix(trial: Trial) -> None:
 async def _meet(trial: Trial, place: Place, first: str, second: str, *, is_busy: bool) -> None:
     case = f"client {second} at a hub {first} that is {'busy' if is_busy else 'idle'}"
     async with AsyncExitStack() as stack:
-        one = await stack.enter_async_context(place.joined(code=build(trial, first)))
+        one = await stack.enter_async_context(place.joined(code=build(trial.folder, first)))
         old = place.hub()
         expect(place.record()["build"].startswith(first), f"{case}: the hub is of build", place.record())
         call = await begun(place, one, "busy", seconds=4) if is_busy else None
         if not is_busy:
             await one.close()
-        two = await stack.enter_async_context(place.joined("--attach", "auto", code=build(trial, second)))
+        two = await stack.enter_async_context(place.joined("--attach", "auto", code=build(trial.folder, second)))
         if second > first and is_busy:
             expect(two.pid in place.owners("a"), f"{case}: no hub of its own", place.owners("a"))
             expect(first in two.stderr and second in two.stderr, f"{case}: not told why", two.stderr)
@@ -64,7 +64,7 @@ async def alternate(trial: Trial) -> None:
         seen: set[int] = set()
         for turn in range(trial.many(3, 20)):
             version = VERSIONS["old" if turn % 2 == 0 else "new"]
-            async with place.joined("--attach", "auto", code=build(trial, version)):
+            async with place.joined("--attach", "auto", code=build(trial.folder, version)):
                 seen |= place.hubs()
         expect(len(seen) <= 2, "hubs of two builds replaced each other", seen)
         expect(place.record()["build"].startswith(VERSIONS["new"]), "the older one won", place.record())
@@ -73,9 +73,9 @@ async def alternate(trial: Trial) -> None:
 async def skew_is_seen(trial: Trial) -> None:
     """Both builds stand in `status` and in the handshake's answer."""
     old, new = VERSIONS["old"], VERSIONS["new"]
-    async with trial.place(servers=("a",)) as place, place.client(code=build(trial, new)) as first:
+    async with trial.place(servers=("a",)) as place, place.client(code=build(trial.folder, new)) as first:
         await first.initialize()
-        async with place.client(code=build(trial, old)) as client:
+        async with place.client(code=build(trial.folder, old)) as client:
             info = str((await client.initialize())["result"])
             expect(old in info and new in info, "serverInfo does not have both builds", info)
             shown = (await place.command("status")).stdout

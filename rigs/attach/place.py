@@ -145,18 +145,7 @@ class Place:
 
     def processes(self) -> dict[int, Process]:
         """Everything that runs in this place; zombies do not."""
-        mark = os.fsencode(self.root)
-        found = {}
-        for place in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError, IndexError):
-                line = (place / "cmdline").read_bytes()
-                if mark not in line and mark not in (place / "environ").read_bytes():
-                    continue
-                state, parent = (place / "stat").read_text().rpartition(")")[2].split()[:2]
-                if state != "Z" and int(place.name) != os.getpid():
-                    text = line.replace(b"\0", b" ").decode("utf-8", "replace").strip()
-                    found[int(place.name)] = Process(int(place.name), int(parent), text)
-        return found
+        return processes_of(self.root)
 
     def servers(self, *names: str) -> list[Process]:
         """The processes of these servers, or of all."""
@@ -201,6 +190,22 @@ class Place:
             await until(lambda: not left(), seconds)
         except TimeoutError:
             raise Fault(f"still there after {seconds:g} s: {'; '.join(map(str, left()))}") from None
+
+
+def processes_of(folder: Path) -> dict[int, Process]:
+    """The processes with this folder in their command line or environment, without this one and zombies."""
+    mark = os.fsencode(folder)
+    found = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, IndexError):
+            line = (place / "cmdline").read_bytes()
+            if mark not in line and mark not in (place / "environ").read_bytes():
+                continue
+            state, parent = (place / "stat").read_text().rpartition(")")[2].split()[:2]
+            if state != "Z" and int(place.name) != os.getpid():
+                text = line.replace(b"\0", b" ").decode("utf-8", "replace").strip()
+                found[int(place.name)] = Process(int(place.name), int(parent), text)
+    return found
 
 
 def entry(line: list[str], **keys: object) -> dict[str, object]:

@@ -190,13 +190,15 @@ def difference(wanted: bytes, now: bytes) -> str:
 
 
 async def leave(home: StoryHome) -> list[str]:
-    """All files as before, nothing runs, what stays is listed; the purge leaves nothing."""
+    """All files as before, nothing runs, what stays is listed; it can be taken back; the purge leaves nothing."""
     said = home.hub("leave")
     lines = as_before(home)
     await home.gone()
     listed = [line.strip().rpartition(" (")[0] for line in said.splitlines() if line.startswith("  /")]
     hidden = [path for path in home.files() if not any(path.is_relative_to(place) for place in listed)]
     expect(not hidden, "leave does not list what stays", [*map(str, hidden)])
+    home.hub("install", "--undo")
+    expect(all("mcp-hub" in home.servers(name) for name in FILES), "the leave is not taken back")
     said = home.hub("leave", "--purge")
     expect("take this back" not in said, "leave --purge offers a way back")
     expect(not home.files(), "leave --purge leaves files", [*map(str, home.files())])

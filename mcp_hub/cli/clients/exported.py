@@ -53,7 +53,7 @@ _TIMES: Final = ("timeout", "startup_timeout_sec", "tool_timeout_sec")
 
 
 class _Keys(msgspec.Struct, frozen=True):
-    """The client's keys for what limits a server; empty where it has none.
+    """The client's keys for what limits a server; empty for one that it does not have.
 
     `units`: those of its time in a second. `off`: the key and the value of a server that is off.
     """
@@ -210,7 +210,7 @@ class _Placeholders:
         return done
 
     def notes(self) -> list[str]:
-        """What the client does with the values otherwise than the hub."""
+        """Values that the client reads in another way than the hub."""
         title = self._client.title
         said = (
             (f"{title} does not fill these in, set them yourself", self._left),

@@ -234,7 +234,8 @@ def _checked_config(words: list[str], old: JsonObject, rules: EntryRules) -> str
     is_gone = path is not None and os.path.isabs(path) and not _UNKNOWN_TEXT.search(path) and not Path(path).exists()
     if is_gone or option is not None and path == rules.replaceable:
         return rules.config
-    raise EntryDiffers(f"it starts the hub of {old_config}, and the new one would start that of {rules.config}")
+    reason = f"it starts the hub of {old_config}, and the new one would start that of {rules.config}"
+    raise EntryDiffers(f"{reason}. To keep it: --config {path}" if path and os.path.isfile(path) else reason)
 
 
 def _path_of(url: str) -> str | None:

@@ -235,6 +235,15 @@ def test_entry_of_a_person_comes_back_into_a_file_that_was_rewritten(home: Home)
     assert entry_of(home, "cursor") == old
 
 
+def test_servers_beside_a_refused_entry_stay(home: Home) -> None:
+    path = home.write(".cursor/mcp.json", "{}")
+    entry = {"command": "firejail", "args": ["mcp-hub", "serve"]}
+    path.write_text(json.dumps({"mcpServers": {"mcp-hub": entry, "new": {"command": "/nowhere/new"}}}))
+    before = home.contents()
+    result = home.install("cursor", "--import")
+    assert result.exit_code == 1 and "[client_entry_differs]" in result.stderr and home.contents() == before
+
+
 @pytest.mark.parametrize("flag", [{"disabled": True}, {"enabled": False}])
 def test_disabled_servers_are_not_said_to_start(home: Home, flag: dict[str, bool]) -> None:
     path = home.write(".cursor/mcp.json", json.dumps({"mcpServers": {"one": {"command": "x", **flag}}}))

@@ -80,7 +80,10 @@ def test_leave_gives_every_file_its_bytes_and_lists_the_rest(moved: Moved) -> No
     assert moved.contents() != moved.before
     assert "take this back" not in moved.run("leave", "--purge").output
     left = [path for path in moved.folder.rglob("*") if path.is_file()]
-    assert sorted(str(path.relative_to(moved.folder)) for path in left) == sorted(FILES) and not moved.config.exists()
+    assert (
+        sorted(str(path.relative_to(moved.folder)) for path in left) == sorted(FILES)
+        and not moved.config.parent.exists()
+    )
 
 
 def test_leave_after_more_acts_than_are_kept_and_after_changes_of_clients(

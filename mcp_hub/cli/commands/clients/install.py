@@ -119,7 +119,7 @@ def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, option
             _refuse_import_only(client, source, where)
     files = [file for client in clients for file in hub_files(client, where)]
     others = [file for client in clients for file in client_files(client, where) if file not in files]
-    moved = _moved([*files, *others], loaded, options)
+    moved = _moved([file for file in [*files, *others] if not _stays(file, source)], loaded, options)
     planned = [plan_install(file, source, where.env, moved.taken.get(file.path, ())) for file in files]
     planned += [plan_move(file, moved.taken[file.path]) for file in others if file.path in moved.taken]
     skipped = [step for step in planned if options.every and _lacks_http(step)]
@@ -139,6 +139,12 @@ def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, option
     if options.moves is None:
         common.tell_others(planned)
     return code, any(step.is_needed and step.problem is None for step in planned)
+
+
+def _stays(file: ClientFile, source: Source) -> bool:
+    """Whether the hub's entry in the file is left alone, so that the client's own servers stay there, too."""
+    problem = plan_install(file, source, {}).problem if file.place.is_written else None
+    return problem is not None and problem.code == "client_entry_differs"
 
 
 def _moved(files: Sequence[ClientFile], loaded: Loaded, options: Options) -> Moved:

@@ -165,6 +165,7 @@ def _purge(left: Sequence[HubPath]) -> int:
             code = EXIT_TOOL
         if one.name == "sockets" and os.path.isdir(one.path) and os.listdir(one.path) == ["key"]:
             one.path.joinpath("key").unlink(missing_ok=True)
+    for one in reversed(left):  # the folder of the secrets is in that of the configuration
         for folder in (one.path, one.path.parent) if one.name != "backup" else ():
             with suppress(OSError):  # not empty, or a file
                 folder.rmdir()

@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -240,8 +239,16 @@ def chapter(title: str, faults: list[str]) -> Iterator[None]:
     report.say(f"{title} …")
     try:
         yield
-    except (Fault, subprocess.TimeoutExpired) as problem:
-        faults.append(f"{title}: {' '.join(str(problem).split())}")
+    except Exception as problem:  # of the SDK, too
+        faults.extend(f"{title}: {line}" for line in _lines_of(problem))
+
+
+def _lines_of(problem: Exception) -> list[str]:
+    """One line for each exception in a group."""
+    if isinstance(problem, ExceptionGroup):
+        return [line for inner in problem.exceptions for line in _lines_of(inner)]
+    text = str(problem) if isinstance(problem, Fault) else repr(problem)
+    return [" ".join(text.split())[:1000]]
 
 
 async def story(folder: Path, faults: list[str]) -> list[str]:

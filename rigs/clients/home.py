@@ -173,9 +173,12 @@ def _vscode(content: bytes, home: StoryHome) -> bytes:
 
 
 def _codex(content: bytes, home: StoryHome) -> bytes:
-    """Adds tables at the end."""
+    """Adds tables at the end: a project, a server, and an approval of a tool of the hub, which goes with it."""
     added = f'\n[projects."{home.folder / "new"}"]\ntrust_level = "trusted"\n\n'
-    return content + added.encode() + _toml("added", home.server("added")).encode()
+    added += _toml("added", home.server("added"))
+    if b"[mcp_servers.mcp-hub]" in content:
+        added += '\n[mcp_servers.mcp-hub.tools.notes_echo]\napproval_mode = "approve"\n'
+    return content + added.encode()
 
 
 REWRITES: Final[Mapping[str, Callable[[bytes, StoryHome], bytes]]] = {

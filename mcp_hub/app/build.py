@@ -17,6 +17,7 @@ from mcp_hub import __version__
 from mcp_hub.aio import Turn, named_loop
 from mcp_hub.app.admin import Admin
 from mcp_hub.app.apply import Applier
+from mcp_hub.app.attached.isolation import ClientFolder, StartFolders
 from mcp_hub.app.catalog_rules import confirmed_servers, executor_server, policies, view_rules
 from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import (
@@ -140,19 +141,17 @@ async def open_app(
     has_executors: bool = False,
     owns_process: bool = True,
     client: ClientEra | None = None,
-    background: bool = False,
+    clients: ClientFolder | None = None,
 ) -> AsyncIterator[App]:
     """Starts every enabled upstream and yields at once; ends calls and upstreams on the way out.
 
     `has_executors` if clients of the hub can register tools of their own. Without `owns_process` nothing that holds
     for the whole process is changed: it is a host program's. `client` is whom the hub is for, by default a program.
-    `background`: it outlives its clients.
+    With `clients` it is a background hub, which outlives them.
     """
     if owns_process:
-        provide(open_files(loaded.settings, is_shared=background or has_executors))
-    app = build(
-        loaded, env, has_executors=has_executors, owns_process=owns_process, client=client, background=background
-    )
+        provide(open_files(loaded.settings, is_shared=clients is not None or has_executors))
+    app = build(loaded, env, has_executors=has_executors, owns_process=owns_process, client=client, clients=clients)
     log_sources(loaded)
     with named_loop(), nullcontext() if app.server_logs is None else app.server_logs.kept():
         async with _running(app):
@@ -212,7 +211,7 @@ def _sources(
     client: ClientEra | None,
     store: EventStore,
     owns_process: bool,
-    background: bool,
+    clients: ClientFolder | None,
 ) -> UpstreamFactory:
     state, folder = state_dir(env), str(loaded.path.absolute().parent)
     memory, era = EraCache(state / "eras.json"), client or ClientEra(Era.HANDSHAKE)
@@ -221,7 +220,8 @@ def _sources(
     logs = ServerLogWriter(log_folder(state, loaded.place), wall_time) if keeps_logs else None
     return UpstreamFactory(
         env, folder, memory, SystemClock(), changes, watchdog, state / "lists", logins, gate, turn, era, logs,
-        background, partial(session_holder, store), partial(load, loaded.path, env, lenient=True),
+        partial(session_holder, store), partial(load, loaded.path, env, lenient=True), clients,
+        StartFolders.of(Path(loaded.place), state),
     )  # fmt: skip
 
 
@@ -289,7 +289,7 @@ def _binding(hub: HubPort, current: Current, upstreams: Mapping[str, Upstream]) 
 
 def build(
     loaded: Loaded, env: Mapping[str, str], *, has_executors: bool = False, owns_process: bool = True,
-    client: ClientEra | None = None, background: bool = False,
+    client: ClientEra | None = None, clients: ClientFolder | None = None,
 ) -> App:  # fmt: skip
     """Wires a hub; nothing runs yet. Must be called on the event loop that will run it."""
     settings, state, current = loaded.settings, state_dir(env), Current(loaded.settings)
@@ -300,7 +300,7 @@ def build(
     approvals = _approvals(loaded, records, changes, servers)
     reads = ReadCheck(lambda server: catalog.rules(None).servers.get(server, _REMOVED), approvals.is_confirmed)
     checked = gate(approvals, reads.check)
-    sources = _sources(loaded, env, watchdog, changes, logins, checked, turn, client, store, owns_process, background)
+    sources = _sources(loaded, env, watchdog, changes, logins, checked, turn, client, store, owns_process, clients)
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)
     executors = _executor_upstream(settings, env, changes, servers) if has_executors else None
     streams = StreamTable(store, clock, stream_limits(settings), lambda row: hub.take_up(row))

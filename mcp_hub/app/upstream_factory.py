@@ -15,7 +15,7 @@ import anyio.to_thread
 import msgspec
 
 from mcp_hub.aio import Turn
-from mcp_hub.app.attached.isolation import default_scope
+from mcp_hub.app.attached.isolation import ClientFolder, StartFolders, folder_key
 from mcp_hub.app.catalog_rules import repetition
 from mcp_hub.app.logins import Logins
 from mcp_hub.call import Gate, Upstream
@@ -62,8 +62,8 @@ def _nothing_to_read() -> Loaded:
 class UpstreamFactory(msgspec.Struct, frozen=True):
     """The parts that all upstreams share. Relative commands and modules are searched in `folder`.
 
-    A hub in the `background` has no working directory of its own: servers without one get `folder`, those of a single
-    client that client's. `read` loads the configuration again.
+    A background hub has `clients`; any other was started in the working directory of its client. `starts` says where
+    servers start. `read` loads the configuration again.
     """
 
     env: Mapping[str, str]
@@ -78,9 +78,10 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     turn: Turn | None = None
     client: ClientEra = msgspec.field(default_factory=ClientEra)
     logs: ServerLogWriter | None = None
-    background: bool = False
     holder: Callable[[str], Holder | None] = lambda server: None
     read: Callable[[], Loaded] = _nothing_to_read
+    clients: ClientFolder | None = None
+    starts: StartFolders = StartFolders(None, Path(os.devnull))
 
     def _eras(self, server: ServerSettings) -> ServerEras:
         key = server_key(server.command or "", server.args) if server.url is None else url_key(server.url)
@@ -104,30 +105,51 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         eras = self._eras(server)
         if server.url is None:
             output = None if self.logs is None else partial(self.logs.output, name)
-            spec = partial(_spec, settings, server, self.env, self.folder, output)
-            usual = self.folder if self.background else None
-            connect: Connect = partial(StdioConnection, name, partial(spec, usual), eras, self.watchdog, self.turn)
+            spec = partial(self._spec, settings, name, server, output)
+            connect: Connect = partial(StdioConnection, name, partial(spec, None), eras, self.watchdog, self.turn)
         else:
             connect = _remote(name, settings, server, server.url, eras, self.logins, self.read)
         rules = _supervisor_rules(settings, name)
         lists = list_file(self.last_lists, name, server) if self.last_lists is not None else None
         clock, changes, gate = self.clock, self.changes, self.gate
-        scope = server.scope or (default_scope(server, asks=eras.is_interactive) if self.background else None)
-        if scope in ("session", "call"):
+        scope = server.scope if self.clients is None else self.starts.scope(server, asks=eras.is_interactive)
+        if scope is not None and scope != "shared":
 
             def connect_in(directory: str | None) -> Connect:
-                return partial(StdioConnection, name, partial(spec, directory or usual), eras, self.watchdog, self.turn)
+                return partial(StdioConnection, name, partial(spec, directory), eras, self.watchdog, self.turn)
 
             idle = _member_idle(settings, name)
             return Scoped(
                 name, connect, rules, scope, idle, eras, clock=clock, changes=changes, lists=lists, gate=gate,
-                connect_in=connect_in, holder=self.holder(name),
+                connect_in=connect_in, folder_of=partial(folder_key, server), holder=self.holder(name),
             )  # fmt: skip
         if server.era == "follow" and server.type != "sse":
             return BothEras(name, connect, rules, eras, clock=clock, changes=changes, lists=lists, gate=gate)
         pinned, asks = partial(connect, ANY_ERA), eras.is_interactive and server.era != "modern"
         return ManagedUpstream(
             name, pinned, rules, clock=clock, changes=changes, lists=lists, takes_turns=asks, gate=gate
+        )
+
+    def _spec(
+        self, settings: Settings, name: str, server: ServerSettings, output: TakeLines | None, directory: str | None
+    ) -> StdioSpec:
+        """A process for a client in this folder; for None, for no client of a background hub, or the one of a hub.
+
+        Resolves the command now, so that a program installed in the meantime is found. Raises `StartFailed`.
+        """
+        client = directory or (_directory() if self.clients is None else self.clients.path)
+        args, env = self.starts.fill(name, server, client)
+        program = _command(server, self.env, self.folder)
+        limits = settings.hub.limits
+        return StdioSpec(
+            argv=(program, *args),
+            env=commands.child_env(self.env, env, [os.path.dirname(program)], server.pass_env),
+            cwd=self.starts.start(name, server, client),
+            era=_pinned(server),
+            line_limit=limits.line,
+            stderr_lines=limits.stderr_lines,
+            output=output,
+            apps=server.apps,
         )
 
 
@@ -152,30 +174,6 @@ def _list_key(name: str, server: ServerSettings) -> str:
     passed = (sorted(server.pass_env),) if server.pass_env else ()
     apps = () if server.apps else ("apps: off",)  # servers offer other tools to clients without apps
     return list_key(name, *what, server.args, sorted(server.env), sorted(server.headers), *apps, *passed)
-
-
-def _spec(
-    settings: Settings,
-    server: ServerSettings,
-    env: Mapping[str, str],
-    folder: str,
-    output: TakeLines | None,
-    directory: str | None,
-) -> StdioSpec:
-    """Resolves the command now, so that a program installed in the meantime is found. Raises `StartFailed`."""
-    cwd = server.cwd or directory or _directory() or folder
-    program = _command(server, env, folder)
-    limits = settings.hub.limits
-    return StdioSpec(
-        argv=(program, *server.args),
-        env=commands.child_env(env, server.env, [os.path.dirname(program)], server.pass_env),
-        cwd=cwd,
-        era=_pinned(server),
-        line_limit=limits.line,
-        stderr_lines=limits.stderr_lines,
-        output=output,
-        apps=server.apps,
-    )
 
 
 async def _headers_now(name: str, url: str, read: Callable[[], Loaded]) -> dict[str, str] | None:

@@ -25,6 +25,10 @@ _LONGEST = 4096
 def start_hub(folder: str, config: str, names: "Collection[str]", env: "Mapping[str, str]", until: float) -> None:
     """Returns when the hub listens. Raises `NotJoined` with what it said instead."""
     command = [sys.executable, "-m", "mcp_hub", COMMAND, "--folder", folder, "--config", config]
+    try:
+        command += ["--client-folder", os.getcwd()]
+    except OSError:  # it was removed
+        pass
     own = hub_environment(env, names)
     if not sys.executable:
         raise NotJoined("the interpreter of this program is not known")

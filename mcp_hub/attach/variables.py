@@ -93,6 +93,8 @@ def _items(rows: bytes) -> bytes:
 
 def _names(reference: str) -> set[str]:
     """`VAR`, `env:VAR`, `VAR:-default`, and the variable that stands for `input:name`."""
+    if reference.startswith("client."):  # a folder of the client, which does not tell hubs apart
+        return set()
     asked = reference.removeprefix("input:")
     if asked != reference:
         return {"".join(char if char.isalnum() or char == "_" else "_" for char in asked.upper())}

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 import anyio
 
+from mcp_hub.app.attached.isolation import ClientFolder
 from mcp_hub.app.build import App, open_app
 from mcp_hub.app.reload import Reloader
 from mcp_hub.cli.signals import Signals
@@ -51,6 +52,8 @@ async def cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-def open_for_many(loaded: Loaded, *, background: bool = False) -> AbstractAsyncContextManager[App]:
+def open_for_many(loaded: Loaded, *, clients: ClientFolder | None = None) -> AbstractAsyncContextManager[App]:
     """A hub for clients of both eras, and for workers."""
-    return open_app(loaded, os.environ, has_executors=True, client=ClientEra(waits=background), background=background)
+    return open_app(
+        loaded, os.environ, has_executors=True, client=ClientEra(waits=clients is not None), clients=clients
+    )

@@ -129,18 +129,27 @@ async def test_stop_ends_the_hub_and_the_next_message_of_a_client_starts_another
 
 
 async def test_a_server_that_is_bound_to_a_working_directory_has_a_process_there_for_each_client(
-    hubs: Background,
+    hubs: Background, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = hubs.root / "journal"
-    command, *args = argv(journal=journal, era="handshake")
-    text = servers_yaml({"a": [command, *args, "--name=./here"]})
+    journal, placed = hubs.root / "journal", hubs.root / "placed"
+    by_folder = [*argv(journal=placed, era="handshake"), "--name=${client.cwd}"]
+    text = servers_yaml({"a": [*argv(journal=journal, era="handshake"), "--name=./here"], "b": by_folder})
     async with hubs.client(text) as first, hubs.client(text) as second:
         for client in (first, second):
             await client.initialize()
             assert "result" in await client.call("a_echo", {"text": "hello"})
         served = {event["pid"] for event in events(journal, "start")}
         assert len(served) == 3, "one is listed, two serve"
-        assert os.getcwd() in {os.readlink(f"/proc/{pid}/cwd") for pid in served}
+        assert {os.readlink(f"/proc/{pid}/cwd") for pid in served} == {os.getcwd()}
+    for folder in "xyx":
+        (tmp_path / folder).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / folder)
+        async with hubs.client(text) as client:
+            await client.initialize()
+            assert "result" in await client.call("b_echo", {"text": "hello"})
+    starts = [event["argv"][-1] for event in events(placed, "start")]
+    counts = [starts.count(f"--name={tmp_path / name}") for name in "xy"]
+    assert counts == [1, 1], "two clients of a folder share a process"
 
 
 async def test_clients_that_gave_the_hub_both_ends_of_their_pipes_are_seen_to_go(

@@ -12,6 +12,7 @@ from mcp_hub.app.attached.askers import separate
 from mcp_hub.app.attached.claim import described
 from mcp_hub.app.attached.clients import AttachedClients, greeted
 from mcp_hub.app.attached.greeting import Hello, answer
+from mcp_hub.app.attached.isolation import ClientFolder
 from mcp_hub.app.attached.search_path import widen
 from mcp_hub.app.attached.sockets import PrivateSocket
 from mcp_hub.app.build import App
@@ -46,10 +47,14 @@ class HttpSide(Protocol):
 
 
 class AttachedHub:
-    """One background hub. `idle` is after how many seconds without clients and calls it ends."""
+    """One background hub. `idle` is after how many seconds without clients and calls it ends.
 
-    def __init__(self, app: App, folder: Path, http: HttpSide, idle: float) -> None:
+    It enters into `latest` where its clients are.
+    """
+
+    def __init__(self, app: App, folder: Path, http: HttpSide, idle: float, latest: ClientFolder) -> None:
         self._app = app
+        self._latest = latest
         self._folder = folder
         self._http = http
         self._idle = idle
@@ -115,6 +120,7 @@ class AttachedHub:
 
     async def _serve_client(self, connection: socket.socket, said: Hello) -> None:
         try:
+            self._latest.enter(said.caller.directory)
             await widen(self._app, os.environ, said.path)
             await self._clients.serve(connection, said)
         except (OSError, ValueError) as problem:

@@ -1,39 +1,163 @@
-"""The default `scope` of a server in a background hub: which servers several clients had better not share. Pure.
+"""The folder that a server starts in, and its default `scope`: which servers several clients had better not share.
 
-Known names only change the default; `scope` in the configuration always wins.
+Known names only change the default; `scope` in the configuration always wins. docs/configuration.md has the rule of
+the folder, which holds with a background hub and without one.
 """
 
+import os
 import re
+from functools import lru_cache
+from pathlib import Path
 from typing import Final, Literal
 
+import msgspec
+import platformdirs
+
+from mcp_hub.attach.folder import make_folder
 from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.logs import get_logger
+from mcp_hub.stores.server_logs.files import log_file, log_folder
 from mcp_hub.types import UpstreamStatus
+
+log = get_logger(__name__)
 
 _BROWSERS: Final = re.compile(
     r"(?:^|[/@\\_-])(?:playwright|puppeteer|chrome-devtools|browser-?mcp|mcp-browser|browserbase|selenium|browser-use)",
     re.IGNORECASE,
 )
 """Servers that drive a browser: two clients in one browser would turn each other's pages."""
-_RELATIVE: Final = re.compile(r"\.{1,2}(?:[/\\].*)?")
+_RELATIVE: Final = re.compile(
+    r"\.{1,2}(?:[/\\].*)?|(?:[\w.-]+[/\\])*[\w.-]+\.(?:py|pyz|[cm]?js|[cm]?ts|sh|rb|php|pl|jar|dll)", re.DOTALL
+)
+"""Arguments that are paths relative to the working directory: with dots, or those of a script."""
 _BOUND: Final = re.compile(r"(?:^|[/@\\_-])serena(?:$|[/@\\_.-])", re.IGNORECASE)
 """Servers that work on the project of their working directory."""
+_PLACEHOLDER: Final = re.compile(r"\$\{client\.(cwd|root)\}")
+_MOST_PARENTS: Final = 64
+"""Folders above a client's in which the root of its project is looked for."""
 
 
-def default_scope(server: ServerSettings, *, asks: bool) -> Literal["session"] | None:
+class ClientFolder(msgspec.Struct):
+    """The working directory of the client that came last, for processes that belong to no client: those that list."""
+
+    path: str | None = None
+
+    def enter(self, path: str | None) -> None:
+        """A client has come."""
+        self.path = path
+
+
+class StartFolders(msgspec.Struct, frozen=True):
+    """Where the servers of one configuration start. `project` is its folder if that is the root of a project.
+
+    Servers that get a folder of their own get it in `spare`.
+    """
+
+    project: str | None
+    spare: Path
+
+    @classmethod
+    def of(cls, config: Path, state: Path) -> "StartFolders":
+        """For the configuration at this absolute path, and this state folder."""
+        folder = os.path.dirname(config)
+        users = {os.path.expanduser("~"), platformdirs.user_config_dir("mcp-hub")}
+        is_project = folder not in users and os.path.lexists(os.path.join(folder, ".git"))
+        return cls(folder if is_project else None, log_folder(state, str(config), "folders"))
+
+    def scope(self, server: ServerSettings, *, asks: bool) -> Literal["session", "call", "folder"] | None:
+        """The processes of a server in a background hub; None for one that all share."""
+        default = default_scope(server, asks=asks, has_folder=self.project is not None)
+        if default == "folder" and server.scope in (None, "shared"):
+            return default
+        return default if server.scope is None else None if server.scope == "shared" else server.scope
+
+    def start(self, name: str, server: ServerSettings, client: str | None) -> str:
+        """The folder in which the server starts for a client in that folder."""
+        if client is None:
+            return filled(server.cwd, self._spare(name)) if server.cwd else self.project or self._spare(name)
+        if server.cwd is not None:
+            return filled(server.cwd, client)
+        if self.project is not None:
+            return self.project
+        if places := _named(server):
+            return client if "cwd" in places else project_of(client)
+        return client if _depends(server) else self._spare(name)
+
+    def fill(self, name: str, server: ServerSettings, client: str | None) -> tuple[list[str], dict[str, str]]:
+        """The arguments and variables of the server for that client."""
+        if not _named(server):
+            return server.args, dict(server.env)
+        folder = client or self._spare(name)
+        return [filled(word, folder) for word in server.args], {
+            key: filled(value, folder) for key, value in server.env.items()
+        }
+
+    def _spare(self, name: str) -> str:
+        """A folder of the server's own, or `/` where none can be made: never the home folder."""
+        folder = log_file(self.spare, name).with_suffix("")
+        try:
+            make_folder(folder)
+        except OSError as problem:
+            log.warning("folder_not_made", upstream=name, folder=str(folder), reason=problem.strerror)
+            return os.path.abspath(os.sep)
+        return str(folder)
+
+
+def folder_key(server: ServerSettings, client: str | None) -> str:
+    """The same for all clients whose `${client.…}` have the same values in this server."""
+    if client is None:
+        return ""
+    return client if "cwd" in _named(server) else project_of(client)
+
+
+def filled(text: str, client: str) -> str:
+    """The text with the folder of a client, and the root of its project, in place of `${client.cwd}` and its like."""
+    return _PLACEHOLDER.sub(lambda match: client if match[1] == "cwd" else project_of(client), text)
+
+
+@lru_cache(maxsize=1024)
+def project_of(folder: str) -> str:
+    """The nearest folder with `.git`, from this one upwards and below the home folder; without one, this folder."""
+    home, path = os.path.expanduser("~"), folder
+    for _ in range(_MOST_PARENTS):
+        if path == home or path == os.path.dirname(path):
+            break
+        if os.path.lexists(os.path.join(path, ".git")):
+            return path
+        path = os.path.dirname(path)
+    return folder
+
+
+def _named(server: ServerSettings) -> set[str]:
+    """Which of `cwd` and `root` the server has placeholders for."""
+    texts = [server.cwd or "", *server.args, *server.env.values()]
+    return {name for text in texts if "${client." in text for name in _PLACEHOLDER.findall(text)}
+
+
+def default_scope(
+    server: ServerSettings, *, asks: bool, has_folder: bool = False
+) -> Literal["session", "folder"] | None:
     """`session` for a browser, a server whose arguments depend on its client's working directory, and one that `asks`.
 
-    A server in the handshake era does not say whom it asks, so that calls of others wait for the answer.
+    `folder` for one with `${client.cwd}` or `${client.root}`. A server in the handshake era does not say whom it asks,
+    so that calls of others wait for the answer. `has_folder`: the configuration decides where it starts.
     """
     if server.command is None:
         return None
     if asks and server.era != "modern":
         return "session"
-    words = [server.command, *server.args]
-    if any(_BROWSERS.search(word) for word in words):
+    if any(_BROWSERS.search(word) for word in [server.command, *server.args]):
         return "session"
-    values = (word.rpartition("=")[2] for word in words[1:])
-    depends = any(_RELATIVE.fullmatch(value) for value in values) or any(_BOUND.search(word) for word in words)
-    return "session" if depends and server.cwd is None else None
+    if _named(server):
+        return "folder"
+    return "session" if _depends(server) and server.cwd is None and not has_folder else None
+
+
+def _depends(server: ServerSettings) -> bool:
+    """Whether the arguments mean something else in another working directory."""
+    values = (word.rpartition("=")[2] for word in server.args)
+    words = [server.command or "", *server.args]
+    return any(_RELATIVE.fullmatch(value) for value in values) or any(_BOUND.search(word) for word in words)
 
 
 def is_to_separate(status: UpstreamStatus, server: ServerSettings) -> bool:

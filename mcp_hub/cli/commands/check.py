@@ -105,7 +105,7 @@ def _looked_up(loaded: Loaded) -> tuple[dict[str, str], tuple[ConfigFinding, ...
     for name, server in loaded.settings.servers.items():
         if not server.enabled:
             continue
-        if server.cwd is not None and not os.path.isdir(server.cwd):
+        if server.cwd is not None and "${client." not in server.cwd and not os.path.isdir(server.cwd):
             said = f"the working directory {server.cwd} does not exist. Create it, or correct cwd."
             report.warn(("servers", name, "cwd"), "cwd_not_found", said)
         try:

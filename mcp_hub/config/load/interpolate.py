@@ -2,8 +2,9 @@
 
 `${VAR}` and `${env:VAR}` take a variable, `${VAR:-default}` a default when it is unset or empty, `${file:path}` the
 contents of a file without one trailing newline, `${keyring:service/name}` an entry of the user's keyring; `$${` is a
-literal `${`. Nothing nests, and inserted text is not searched again. Files of other clients are brought into this
-notation first (`load.notations`).
+literal `${`. `${client.cwd}` and `${client.root}` stay in `cwd`, `args` and `env` of a server, where each client has
+values of its own. Nothing nests, and inserted text is not searched again. Files of other clients are brought into
+this notation first (`load.notations`).
 """
 
 import errno
@@ -22,6 +23,8 @@ from mcp_hub.files import read_file
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LARGEST_FILE = 64 * 1024  # a key or a certificate chain fits; a device or a log does not
+_OF_CLIENTS: Final = frozenset({"client.cwd", "client.root"})
+_FOR_CLIENTS: Final = frozenset({"cwd", "args", "env"})
 _SHORTEST_SECRET = 6  # "true", "debug", a port: blacking those out would ruin every log
 
 
@@ -83,12 +86,14 @@ def is_variable_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def resolve(text: str, env: Mapping[str, str], base: Path) -> Resolved:
-    """Fills in a text. Files are relative to `base`. Raises: Unresolved."""
+def resolve(text: str, env: Mapping[str, str], base: Path, *, for_clients: bool = False) -> Resolved:
+    """Fills in a text. Files are relative to `base`. `for_clients`: its folders of clients stay. Raises: Unresolved."""
     parts: list[Resolved] = []
     for literal, reference in _split(text):
         parts.append(Resolved(literal))
-        if reference is not None:
+        if for_clients and reference in _OF_CLIENTS:
+            parts.append(Resolved(f"${{{reference}}}"))
+        elif reference is not None:
             parts.append(_look_up(reference, env, base))
     secrets = frozenset(secret for part in parts for secret in part.secrets if len(secret) >= _SHORTEST_SECRET)
     warnings = tuple(warning for part in parts for warning in part.warnings)
@@ -122,6 +127,8 @@ def _look_up(reference: str, env: Mapping[str, str], base: Path) -> Resolved:
     if reference.startswith("input:"):
         said = f"the hub does not ask for values, as VS Code does for ${{{reference}}}. Write ${{VAR}} instead."
         raise Unresolved("invalid_placeholder", said)
+    if reference in _OF_CLIENTS:
+        raise Unresolved("invalid_placeholder", f"${{{reference}}} belongs into cwd, args or env of a server")
     name, has_default, default = reference.removeprefix("env:").partition(":-")
     if not _NAME.fullmatch(name):
         forms = "${VAR}, ${VAR:-default}, ${env:VAR}, ${file:path} or ${keyring:service/name}"
@@ -217,7 +224,8 @@ class Interpolation(msgspec.Struct):
 
     def _text(self, text: str, path: DataPath, on_failure: OnFailure) -> object:
         try:
-            filled = resolve(text, self.env, self.base)
+            for_clients = path[0] == "servers" and len(path) > 2 and path[2] in _FOR_CLIENTS
+            filled = resolve(text, self.env, self.base, for_clients=for_clients)
         except Unresolved as problem:
             return on_failure(path, text, problem)
         if filled.text != text:

@@ -341,7 +341,12 @@ def _server(
 
 def _place(path: DataPath, key: str, section: object, interpolation: Interpolation, report: Findings) -> None:
     """Makes the folder under `key` absolute: relative to the file, `~` as the user's home."""
-    if isinstance(section, dict) and isinstance(folder := section.get(key), str) and folder:
+    if (
+        isinstance(section, dict)
+        and isinstance(folder := section.get(key), str)
+        and folder
+        and not folder.startswith("${client.")
+    ):
         try:
             section[key] = str(interpolation.base / expand_home(folder, interpolation.env))
         except Unresolved as problem:

@@ -43,9 +43,9 @@ class LogRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     data: JsonObject = {}
 
 
-def log_folder(state: Path, place: str) -> Path:
-    """The folder for the servers of the configuration at `place`, in the folder of all logs."""
-    return state / "logs" / hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:16]
+def log_folder(state: Path, place: str, kind: str = "logs") -> Path:
+    """The folder for the servers of the configuration at `place`, in the folder of all logs, or of another `kind`."""
+    return state / kind / hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def log_file(folder: Path, server: str) -> Path:

@@ -1,5 +1,7 @@
 """`scope: session` and `scope: call`: a process of its own for each session, or for each call, of one server.
 
+Scope `folder` is a process for each folder that a client's `${client.…}` stands for.
+
 One more process is only listed: its lists stand for all of them, until the process of a session lists something else,
 which its session sees. Subscriptions of a session are at its process. A handshake client is a session. The modern era
 does not have sessions, so its callers share one process per principal, unless each has a connection to a background
@@ -75,8 +77,9 @@ class Scoped(Divided):
     """The listed process of a server, and the processes that run its calls, one for each `scope`.
 
     `idle` is after how many seconds without a call a process is ended; the next call of its session starts another.
-    `connect_in` connects in the working directory of a client, or, for None, as `connect`. With a `holder` a session
-    has its process at one replica only: calls of it that come to another are refused.
+    `connect_in` connects in the working directory of a client, or, for None, as `connect`. `folder_of` tells clients
+    apart by theirs. With a `holder` a session has its process at one replica only: calls of it that come to another
+    are refused.
     """
 
     def __init__(
@@ -84,7 +87,7 @@ class Scoped(Divided):
         name: str,
         connect: Callable[[EraWish], Connection],
         rules: SupervisorRules,
-        scope: Literal["session", "call"],
+        scope: Literal["session", "call", "folder"],
         idle: float,
         eras: ServerEras,
         *,
@@ -94,11 +97,13 @@ class Scoped(Divided):
         lists: ListFile | None = None,
         gate: Gate | None = None,
         connect_in: Callable[[str | None], Callable[[EraWish], Connection]] | None = None,
+        folder_of: Callable[[str | None], str] = lambda directory: directory or "",
         holder: Holder | None = None,
     ) -> None:
         listed = partial(connect, EraWish(self._listed_era))
         super().__init__(name, listed, rules, clock=clock, changes=changes, jitter=jitter, lists=lists, gate=gate)
         self._connect_in = connect_in if connect_in is not None else lambda directory: connect
+        self._folder_of = folder_of
         self._eras = eras
         self._of_each = scope
         self._idle = idle
@@ -182,6 +187,8 @@ class Scoped(Divided):
     def _process(self, call: Call) -> str:
         if self._of_each == "call":
             return call.id
+        if self._of_each == "folder":
+            return f"{call.server_era.value} in {self._folder_of(call.directory)}"
         if call.era is Era.HANDSHAKE:
             return call.session
         if call.directory is not None:  # of one client of a background hub
@@ -232,7 +239,7 @@ class Scoped(Divided):
     async def _run(self, key: str, member: _Member) -> None:
         with member.scope:
             async with anyio.create_task_group() as tasks:
-                if self._of_each == "session":
+                if self._of_each != "call":
                     tasks.start_soon(self._follow_part, member)
                 await member.supervisor.run()
                 tasks.cancel_scope.cancel()

@@ -1,9 +1,14 @@
 """Which servers have a process for each client of a background hub, unless the configuration says otherwise."""
 
+import stat
+from pathlib import Path
+
 import pytest
 
-from mcp_hub.app.attached.isolation import default_scope, is_to_separate
+from mcp_hub.app.attached.isolation import StartFolders, default_scope, folder_key, is_to_separate, project_of
+from mcp_hub.config.load.load import parse
 from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.errors import ConfigError
 from mcp_hub.types import UpstreamState, UpstreamStatus
 
 
@@ -20,6 +25,9 @@ from mcp_hub.types import UpstreamState, UpstreamStatus
         ("npx", ["-y", "@modelcontextprotocol/server-filesystem", "/home/ann/docs"], False),
         ("uvx", ["mcp-server-time"], False),
         ("uvx", ["mcp-server-git"], False),
+        ("python", ["tools/server.py"], True),
+        ("node", ["index.mjs", "/data"], True),
+        ("npx", ["-y", "@scope/name", "user/repo", "https://a.example/x.js", "/srv/x.py"], False),
         ("./server", [], False),
         ("server", ["--version=1.2", "..."], False),
     ],
@@ -60,3 +68,77 @@ def test_a_shared_server_is_separated_once_it_has_asked(
 ) -> None:
     status = UpstreamStatus("x", UpstreamState.READY, asks=asks, scope=scope)
     assert is_to_separate(status, ServerSettings.model_validate(server)) is separated
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for folder in ("work/.git", "work/src", "plain", "conf", "repo/.git"):
+        (tmp_path / folder).mkdir(parents=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("entry", "config", "start"),
+    [
+        ({"cwd": "/srv"}, "repo", "/srv"),
+        ({"cwd": "${client.root}/docs"}, "conf", "work/docs"),
+        ({"cwd": "${client.cwd}"}, "conf", "work/src"),
+        ({"args": ["."]}, "repo", "repo"),
+        ({}, "repo", "repo"),
+        ({"args": ["--repository", "${client.root}"]}, "conf", "work"),
+        ({"env": {"HERE": "${client.cwd}"}}, "conf", "work/src"),
+        ({"args": ["./index.js"]}, "conf", "work/src"),
+        ({"args": ["serena"]}, "conf", "work/src"),
+        ({"args": ["@playwright/mcp"]}, "conf", None),
+        ({"scope": "session"}, "conf", None),
+        ({}, "conf", None),
+        ({}, "", None),
+    ],
+)
+def test_server_starts_in_the_first_folder_of_the_rule(
+    home: Path, entry: dict[str, object], config: str, start: str | None
+) -> None:
+    folders = StartFolders.of(home / config / "servers.yaml", home / "state")
+    server = ServerSettings.model_validate({"command": "x", **entry})
+    chosen = folders.start("a", server, str(home / "work/src"))
+    if start is not None:
+        assert chosen == str(home / start)
+        return
+    assert Path(chosen).is_relative_to(home / "state") and stat.S_IMODE(Path(chosen).stat().st_mode) == 0o700
+    assert chosen != folders.start("b", server, None), "each server has one of its own"
+
+
+def test_server_of_no_client_or_without_a_state_folder_does_not_start_in_the_home_folder(home: Path) -> None:
+    folders = StartFolders.of(home / "servers.yaml", home / "state")
+    for entry in ({"args": ["."]}, {"cwd": "${client.cwd}"}, {}):
+        started = folders.start("a", ServerSettings.model_validate({"command": "x", **entry}), None)
+        assert Path(started).is_relative_to(home / "state")
+    (home / "file").touch()
+    blocked = StartFolders.of(home / "servers.yaml", home / "file")
+    assert blocked.start("a", ServerSettings.model_validate({"command": "x"}), str(home)) == "/"
+
+
+def test_placeholders_of_a_client_are_filled_in_and_tell_processes_apart(home: Path) -> None:
+    entry = {"command": "x", "args": ["--at=${client.root}", "$"], "env": {"A": "${client.cwd}:b"}}
+    server, folders = ServerSettings.model_validate(entry), StartFolders.of(home / "servers.yaml", home / "state")
+    here = str(home / "work/src")
+    assert folders.fill("a", server, here) == ([f"--at={home}/work", "$"], {"A": f"{here}:b"})
+    assert folders.scope(server, asks=False) == "folder" == default_scope(server, asks=False)
+    assert folders.scope(server.model_copy(update={"scope": "shared"}), asks=False) == "folder"
+    assert folders.scope(server.model_copy(update={"scope": "session"}), asks=False) == "session"
+    assert folder_key(server, here) != folder_key(server, str(home / "work"))
+    of_root = ServerSettings.model_validate({"command": "x", "cwd": "${client.root}"})
+    assert folder_key(of_root, here) == folder_key(of_root, str(home / "work")) == str(home / "work")
+    assert project_of(str(home / "plain")) == str(home / "plain") and project_of(str(home)) == str(home)
+
+
+@pytest.mark.parametrize("entry", ['command: "${client.cwd}/x"', 'url: "https://x.example/${client.root}"'])
+def test_placeholders_of_a_client_belong_into_cwd_args_and_env(entry: str, tmp_path: Path) -> None:
+    text = (
+        'servers: {a: {command: x, cwd: "${client.root}", args: ["${client.cwd}"], env: {A: "${client.cwd}"}}, b: {%s}}'
+    )
+    with pytest.raises(ConfigError, match="belongs into cwd, args or env"):
+        parse(text % entry, "servers.yaml", {}, tmp_path)
+    server = parse(text % "command: y", "servers.yaml", {}, tmp_path).settings.servers["a"]
+    assert (server.cwd, server.args) == ("${client.root}", ["${client.cwd}"])

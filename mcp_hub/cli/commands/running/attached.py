@@ -9,6 +9,7 @@ import click
 from mcp_hub import logs
 from mcp_hub.app.attached.claim import claimed
 from mcp_hub.app.attached.hub import AttachedHub
+from mcp_hub.app.attached.isolation import ClientFolder
 from mcp_hub.attach.start import READY
 from mcp_hub.cli.access.running import recorded
 from mcp_hub.cli.background import BackgroundHttp
@@ -21,8 +22,9 @@ from mcp_hub.errors import UpstreamUnavailable
 
 @click.command("attached-hub", hidden=True)
 @click.option("--folder", required=True, metavar="DIR", help="The folder of this hub.")
+@click.option("--client-folder", metavar="DIR", help="The working directory of the client that starts it.")
 @config_option
-def attached_hub(folder: str, config: str | None) -> None:
+def attached_hub(folder: str, client_folder: str | None, config: str | None) -> None:
     """Run the background hub of a configuration, which `mcp-hub serve` starts and joins.
 
     Says `ready` on stdout once clients can join. Ends when nobody has needed it for hub.attach_idle, or when
@@ -33,23 +35,23 @@ def attached_hub(folder: str, config: str | None) -> None:
             loaded = load_config(config, partly=True)
             calm_collector()
             logs.configure(loaded.settings.hub.log.level, "json")
-            run(lambda: _serve(loaded, Path(folder)))
+            run(lambda: _serve(loaded, Path(folder), ClientFolder(client_folder)))
     except (OSError, UpstreamUnavailable) as problem:
         _say(f"{problem}\n".encode())
         raise SystemExit(3) from None
     leave()
 
 
-async def _serve(loaded: Loaded, folder: Path) -> None:
+async def _serve(loaded: Loaded, folder: Path, clients: ClientFolder) -> None:
     async with (
         received_signals() as signals,
-        open_for_many(loaded, background=True) as app,
+        open_for_many(loaded, clients=clients) as app,
         anyio.create_task_group() as tasks,
     ):
         http = BackgroundHttp(app)
         await tasks.start(http.run)
         tasks.start_soon(keep_reloading, app.reloader, signals)
-        hub = AttachedHub(app, folder, http, loaded.settings.hub.attach_idle)
+        hub = AttachedHub(app, folder, http, loaded.settings.hub.attach_idle, clients)
         with recorded(loaded.place, "", os.environ, folder=str(folder)):
             await hub.run(signals.stopped, lambda: _say(READY))
         http.close()

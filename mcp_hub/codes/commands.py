@@ -69,6 +69,10 @@ COMMANDS: Final = table(
         "Applications that start from the desktop do not find the program of a server.",
         "Run `mcp-hub doctor --fix`, or set `command` to its full path.",
     ),
+    start_folder=(
+        "A server works on the folder that it starts in, and starts in an empty one.",
+        "Run `mcp-hub doctor --fix`, or set `cwd`.",
+    ),
     path_missing=(
         "The configuration names a file or folder that is not on this machine.",
         "Create or copy it, or correct the path with `mcp-hub edit`.",

@@ -128,6 +128,11 @@ def project_of(folder: str) -> str:
     return folder
 
 
+def names_client(server: ServerSettings) -> bool:
+    """Whether the server has a placeholder for the folder of a client."""
+    return bool(_named(server))
+
+
 def _named(server: ServerSettings) -> set[str]:
     """Which of `cwd` and `root` the server has placeholders for."""
     texts = [server.cwd or "", *server.args, *server.env.values()]

@@ -14,7 +14,7 @@ import msgspec
 
 from mcp_hub.cli.clients.entries import TOKEN_VARIABLE, Command, Slot, filled
 from mcp_hub.cli.clients.model import Client, Layout, Template
-from mcp_hub.config.load.interpolate import Reference, Unresolved, is_variable_name, split_text
+from mcp_hub.config.load.interpolate import CLIENTS_FOLDER, Reference, Unresolved, is_variable_name, split_text
 from mcp_hub.config.quantities import as_flag, parse_duration
 from mcp_hub.globs import is_glob
 from mcp_hub.types import JsonObject
@@ -260,7 +260,7 @@ def _process(
         env = {key: value for key, value in env.items() if key not in handed_on}
     if env:
         at[_ENV.get(client.name, "env")] = fill(env, "env")
-    if own.get("cwd"):
+    if own.get("cwd") and own["cwd"] != CLIENTS_FOLDER:  # where the client starts it anyway
         at[_FOLDER.get(client.name, "cwd")] = fill(own["cwd"], "cwd")
     return made
 

@@ -20,7 +20,7 @@ from mcp_hub.cli.imports.found import FoundServer, FoundServers, SkippedServer
 from mcp_hub.cli.servers_file.kept_secrets import FOLDER, KeptSecrets, without_secrets
 from mcp_hub.cli.servers_file.servers_file import EditRefused, PutServer, ServersFile
 from mcp_hub.config.load.imported import sources_of
-from mcp_hub.config.load.interpolate import Unresolved, resolve
+from mcp_hub.config.load.interpolate import CLIENTS_FOLDER, Unresolved, resolve
 from mcp_hub.config.load.load import load
 from mcp_hub.config.schema.remote import is_this_machine
 from mcp_hub.errors import ConfigError, ConfigFinding
@@ -228,6 +228,8 @@ def merged(servers: Iterable[FoundServer], taken: Collection[str]) -> list[Merge
 def identity(own: JsonObject) -> str:
     """The same text for the same server."""
     same = {key: own[key] for key in _SAME if own.get(key)}
+    if same.get("cwd") == CLIENTS_FOLDER:  # which an import adds
+        del same["cwd"]
     if isinstance(url := same.get("url"), str):
         same["url"] = url.rstrip("/")
     return json.dumps(same, sort_keys=True, default=str)

@@ -83,6 +83,22 @@ _OF_OTHERS: Final = {
 """Advice for keys that other clients know: they are not misspelled keys of ours, however similar."""
 
 
+_BOUND: Final = re.compile(
+    r"(?:^|[/@_-])(?:mcp-server-git|server-git|git-mcp(?:-server)?|mcp-git|task-master(?:-ai|-mcp)?|repomix|"
+    r"ast-grep(?:-mcp)?|semgrep(?:-mcp)?|nx-mcp|eslint|biome|backlog)(?:$|[@=<>~.])",
+    re.IGNORECASE,
+)
+"""Servers that work on the folder they start in. Of their arguments only an absolute path names another one."""
+_ELSEWHERE: Final = re.compile(r"[/~$]|[A-Za-z]:[\\/]")
+
+
+def works_where_started(command: object, args: object) -> bool:
+    """Whether a server is known to work on the folder that it starts in, and its arguments name no other folder."""
+    words = [str(word) for word in (command, *(args if isinstance(args, list) else ()))]
+    values = (word.rpartition("=")[2] for word in words[1:])
+    return any(map(_BOUND.search, words)) and not any(map(_ELSEWHERE.match, values))
+
+
 class ForeignFile(msgspec.Struct, frozen=True):
     """A file of another client. `client` is its name in the table of clients, empty if it is not known.
 

@@ -17,10 +17,13 @@ from mcp_hub.config.load.foreign import (
     origin_of,
     own_keys,
     without_foreign_sections,
+    works_where_started,
 )
 from mcp_hub.config.load.foreign_limits import narrowed, switched_off
 from mcp_hub.config.load.foreign_server import flat, translated
 from mcp_hub.config.load.interpolate import (
+    CLIENTS_FOLDER,
+    OF_CLIENTS,
     Interpolation,
     Reference,
     Unresolved,
@@ -139,7 +142,7 @@ class Translator(msgspec.Struct, frozen=True):
         return inputs
 
     def _place(self, entry: JsonObject) -> None:
-        """Makes paths absolute; a server of a project runs in its folder."""
+        """Makes paths absolute. A server starts in its project; one that works where it starts, in its client's."""
         if "command" not in entry:
             return
         for key in ("cwd", "command"):
@@ -148,8 +151,12 @@ class Translator(msgspec.Struct, frozen=True):
                 continue
             if key == "cwd" or os.path.dirname(path):
                 entry[key] = os.path.abspath(os.path.join(escaped(str(self.origin.base)), path))
-        if self.origin.project is not None and not entry.get("cwd"):
+        if entry.get("cwd"):
+            return
+        if self.origin.project is not None:
             entry["cwd"] = escaped(str(self.origin.project))
+        elif works_where_started(entry["command"], entry.get("args")):
+            entry["cwd"] = CLIENTS_FOLDER
 
     def _take_variables(self, name: str, entry: JsonObject, path: DataPath) -> None:
         base = self.origin.base
@@ -297,6 +304,8 @@ def sources_of(entry: object) -> tuple[str, ...]:
     passed = entry.get("pass_env") if isinstance(entry, dict) else None
     names = [f"${name}" for name in (passed if isinstance(passed, list) else ())]
     for reference in _references(entry):
+        if reference in OF_CLIENTS:
+            continue
         name = reference.removeprefix("env:").partition(":-")[0]
         names.append(reference.replace(":", " ", 1) if _is_lookup(reference) else f"${name}")
     return tuple(dict.fromkeys(names))

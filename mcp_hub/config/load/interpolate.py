@@ -23,7 +23,10 @@ from mcp_hub.files import read_file
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LARGEST_FILE = 64 * 1024  # a key or a certificate chain fits; a device or a log does not
-_OF_CLIENTS: Final = frozenset({"client.cwd", "client.root"})
+CLIENTS_FOLDER: Final = "${client.cwd}"
+"""The reference for the folder of a client, as it is written."""
+OF_CLIENTS: Final = frozenset({"client.cwd", "client.root"})
+"""References that stand for a folder of the client, and are filled in when a process starts for it."""
 _FOR_CLIENTS: Final = frozenset({"cwd", "args", "env"})
 _SHORTEST_SECRET = 6  # "true", "debug", a port: blacking those out would ruin every log
 
@@ -91,7 +94,7 @@ def resolve(text: str, env: Mapping[str, str], base: Path, *, for_clients: bool 
     parts: list[Resolved] = []
     for literal, reference in _split(text):
         parts.append(Resolved(literal))
-        if for_clients and reference in _OF_CLIENTS:
+        if for_clients and reference in OF_CLIENTS:
             parts.append(Resolved(f"${{{reference}}}"))
         elif reference is not None:
             parts.append(_look_up(reference, env, base))
@@ -127,7 +130,7 @@ def _look_up(reference: str, env: Mapping[str, str], base: Path) -> Resolved:
     if reference.startswith("input:"):
         said = f"the hub does not ask for values, as VS Code does for ${{{reference}}}. Write ${{VAR}} instead."
         raise Unresolved("invalid_placeholder", said)
-    if reference in _OF_CLIENTS:
+    if reference in OF_CLIENTS:
         raise Unresolved("invalid_placeholder", f"${{{reference}}} belongs into cwd, args or env of a server")
     name, has_default, default = reference.removeprefix("env:").partition(":-")
     if not _NAME.fullmatch(name):

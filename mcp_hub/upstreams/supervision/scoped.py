@@ -51,9 +51,10 @@ class _Member(SideConnection, eq=False, kw_only=True):
 
 
 class _Members(dict[str, _Member]):
-    """The processes by session, principal or call; `holder` as for `Scoped`."""
+    """The processes by session, principal, call or folder; `holder` and `folder_of` as for `Scoped`."""
 
     holder: "Holder | None" = None
+    folder_of: Callable[[str | None], str]
 
     def leave(self, key: str) -> _Member | None:
         """Takes one out; any replica may have it from now on."""
@@ -103,11 +104,11 @@ class Scoped(Divided):
         listed = partial(connect, EraWish(self._listed_era))
         super().__init__(name, listed, rules, clock=clock, changes=changes, jitter=jitter, lists=lists, gate=gate)
         self._connect_in = connect_in if connect_in is not None else lambda directory: connect
-        self._folder_of = folder_of
         self._eras = eras
         self._of_each = scope
         self._idle = idle
         self._members = _Members()
+        self._members.folder_of = folder_of
         self._members.holder = holder if scope == "session" else None
         self._restarts = 0  # of processes that have ended
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -188,7 +189,7 @@ class Scoped(Divided):
         if self._of_each == "call":
             return call.id
         if self._of_each == "folder":
-            return f"{call.server_era.value} in {self._folder_of(call.directory)}"
+            return f"{call.server_era.value} in {self._members.folder_of(call.directory)}"
         if call.era is Era.HANDSHAKE:
             return call.session
         if call.directory is not None:  # of one client of a background hub

@@ -180,3 +180,27 @@ def test_paths_and_logins_that_are_not_on_this_machine_are_named(env: Mapping[st
     assert names == ["tool", "work", "data", "db", "token", "in", "b"] and "servers.tool.args[0]" in parts[2][1]
     assert parts[-1] == ("login_missing", 'server "mail" has no login on this machine. Run mcp-hub login mail')
     masking.forget()
+
+
+def test_servers_that_work_where_they_start_are_named_and_get_the_folder_of_their_client(
+    env: Mapping[str, str], tmp_path: Path
+) -> None:
+    there = tmp_path / "servers.yaml"
+    text = """servers:
+  git: {command: uvx, args: [mcp-server-git]}   # keep me
+  at: {command: uvx, args: [mcp-server-git, --repository, "${client.root}"]}
+  set: {command: uvx, args: [mcp-server-git], cwd: /w}
+  off: {command: uvx, args: [mcp-server-git], enabled: false}
+  time: {command: uvx, args: [mcp-server-time]}
+"""
+    there.write_text(text)
+    (repair,) = (one for one in found_repairs(there, env) if one.code == "start_folder")
+    assert 'server "git"' in repair.problem and not repair.is_problem
+    repair.apply()
+    assert there.read_text().count("${client.cwd}") == 1 and "# keep me" in there.read_text()
+    assert all(one.code != "start_folder" for one in found_repairs(there, env))
+    there.write_text(text)
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    assert all(
+        one.code != "start_folder" for one in found_repairs(there.rename(tmp_path / "project/servers.yaml"), env)
+    )

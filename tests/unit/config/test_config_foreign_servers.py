@@ -140,6 +140,28 @@ def test_workspace_is_above_the_folder_of_a_client() -> None:
     assert loaded(tree, "/p/.vscode/mcp.json", Path("/p/.vscode")).settings.servers["a"].cwd == "/p"
 
 
+@pytest.mark.parametrize(
+    ("entry", "cwd"),
+    [
+        ({"command": "uvx", "args": ["mcp-server-git"]}, "${client.cwd}"),
+        ({"command": "npx", "args": ["-y", "@cyanheads/git-mcp-server@latest"]}, "${client.cwd}"),
+        ({"command": "uvx", "args": ["mcp-server-git", "--repository=/srv/x"]}, None),
+        ({"command": "uvx", "args": ["mcp-server-git", "--repository", "~/x"]}, None),
+        ({"command": "uvx", "args": ["mcp-server-git"], "cwd": "/w"}, "/w"),
+        ({"command": "uvx", "args": ["mcp-server-time"]}, None),
+        ({"command": "npx", "args": ["-y", "@x/github-mcp-server"]}, None),
+    ],
+)
+def test_server_that_works_where_it_starts_keeps_the_folder_of_its_client(
+    entry: dict[str, Any], cwd: str | None
+) -> None:
+    tree = {"mcpServers": {"a": entry}}
+    users = loaded(tree, "/home/alice/.cursor/mcp.json", Path("/home/alice/.cursor"))
+    assert users.settings.servers["a"].cwd == cwd and users.sources["a"] == ()
+    project = loaded(tree, "/p/.cursor/mcp.json", Path("/p/.cursor")).settings.servers["a"]
+    assert project.cwd == (entry.get("cwd") or "/p")
+
+
 @pytest.mark.parametrize("reference", ["${userHome}", "${workspaceFolder}", "${input:api-key}"])
 def test_references_of_others_mean_nothing_in_our_own_files(reference: str) -> None:
     with pytest.raises(ConfigError):

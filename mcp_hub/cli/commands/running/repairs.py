@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from mcp_hub.app.attached.isolation import StartFolders, names_client
 from mcp_hub.app.limits import own_folders, state_dir
 from mcp_hub.cli.access.running import dead_records
 from mcp_hub.cli.clients.files.written import WrittenEntry, lost_entries
@@ -22,7 +23,8 @@ from mcp_hub.cli.servers_file.atomic import edit_file
 from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import check_caller
 from mcp_hub.config.edit.entries import NotEditable, put
-from mcp_hub.config.load.foreign import place_of_servers
+from mcp_hub.config.load.foreign import place_of_servers, works_where_started
+from mcp_hub.config.load.interpolate import CLIENTS_FOLDER
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.load.locate import read_document
 from mcp_hub.config.schema.servers import ServerSettings
@@ -64,6 +66,7 @@ def found_repairs(path: Path, env: Mapping[str, str]) -> Iterator[Repair]:
     yield from _rights(loaded, env)
     if loaded is not None:
         yield from _commands(loaded, env)
+        yield from _folders(loaded, env)
     yield from (_dead_record(place) for place in dead_records(env))
     yield from (_lost_entry(entry, env) for entry in lost_entries(state_dir(env)))
 
@@ -96,8 +99,22 @@ def _commands(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
         place = f"servers.{name}.command"
         said = f'server "{name}": applications that start from the desktop do not find {own.command}'
         diff = [f"- {place}: {own.command}", f"+ {place}: {program}"]
-        apply = partial(_set_command, loaded.path, env, name, program)
+        apply = partial(_set, loaded.path, env, name, "command", program)
         yield Repair("hidden_command", said, diff, apply, is_problem=False)
+
+
+def _folders(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Repair]:
+    """Servers that clients start in their project, and the hub in a folder with nothing in it."""
+    if StartFolders.of(Path(loaded.place), state_dir(env)).project is not None:
+        return
+    for name, own in loaded.settings.servers.items():
+        if own.cwd is not None or not own.enabled or names_client(own):
+            continue
+        if not works_where_started(own.command, own.args):
+            continue
+        said = f'server "{name}" works on the folder it starts in. Clients start it in theirs, the hub in an empty one'
+        apply = partial(_set, loaded.path, env, name, "cwd", CLIENTS_FOLDER)
+        yield Repair("start_folder", said, [f"+ servers.{name}.cwd: {CLIENTS_FOLDER}"], apply, is_problem=False)
 
 
 def _hidden_program(own: ServerSettings, env: Mapping[str, str], loaded: Loaded) -> str | None:
@@ -115,16 +132,16 @@ def _hidden_program(own: ServerSettings, env: Mapping[str, str], loaded: Loaded)
     return None
 
 
-def _set_command(path: Path, env: Mapping[str, str], name: str, program: str) -> None:
+def _set(path: Path, env: Mapping[str, str], name: str, key: str, value: str) -> None:
     def edited(before: bytes | None) -> bytes:
         text = (before or b"").decode()
         document = read_document(text, path.name)
         assert isinstance(document.data, dict)
         (holder,) = place_of_servers(document.data, is_yaml=document.is_yaml)
         try:
-            return put(text, path.name, (str(holder), name, "command"), program).encode()
+            return put(text, path.name, (str(holder), name, key), value).encode()
         except NotEditable as refused:
-            said = f"{refused}. Set the command of {name} to {program} yourself."
+            said = f"{refused}. Set the {key} of {name} to {value} yourself."
             raise ConfigError(ConfigFinding("not_editable", said, str(path))) from None
 
     edit_file(path, edited, env)

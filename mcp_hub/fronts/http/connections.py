@@ -26,7 +26,9 @@ _SPARE: Final = 256
 """File descriptors that are left to servers, stores and logs; and connections over the limit that get an answer."""
 _LEAST: Final = 64
 _PIPELINED: Final = 16
-"""Requests that may wait on a connection behind the one that is being answered."""
+"""Requests that may wait on a connection behind the one that is being answered; then it is not read for a while."""
+_VERSION: Final = b"HTTP/"
+"""A part of each request's head."""
 _IDLE: Final = 1.0
 """Seconds without a request after which a connection may have to make room for a new one."""
 _TICK: Final = 1.0
@@ -62,11 +64,20 @@ class _Trailers(list[tuple[bytes, bytes]]):
 
 
 class _Flow(FlowControl):
-    """Has an event only once the client has stopped reading: one of asyncio holds 0.7 kB."""
+    """Has an event only once the client has stopped reading: one of asyncio holds 0.7 kB.
+
+    `behind` is what has come and is not parsed, because enough requests wait: nothing more is read meanwhile.
+    """
+
+    behind = b""
 
     def __init__(self, transport: Any) -> None:
         super().__init__(transport)
         self._is_writable_event: Any = None
+
+    def resume_reading(self) -> None:
+        if not self.behind:
+            super().resume_reading()
 
     def pause_writing(self) -> None:
         if not self.write_paused:
@@ -127,6 +138,7 @@ class Bounded(HttpToolsProtocol):
         "_is_surplus", "_is_upgrade", "_overhead", "_part", "_running", "_unread", "since",
     )  # fmt: skip
     limits = ConnectionLimits()
+    flow: _Flow
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -159,14 +171,29 @@ class Bounded(HttpToolsProtocol):
         """Gives its place back."""
         running, self._running = self._running, None
         self.pipeline.clear()
+        self.flow.behind = b""
         if running is not None and running is not self.cycle and not running.response_complete:
             running.disconnected = True
             running.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Checks the head's size before uvicorn reads it."""
+        """Checks the head's size before uvicorn reads it, and keeps for later what is too many requests at once."""
         self._unset_keepalive_if_required()
+        if self.flow.behind:
+            self.flow.behind += data
+            return
+        start = 0
+        while start < len(data) and not self.transport.is_closing():
+            if len(self.pipeline) >= _PIPELINED:
+                self.flow.behind = data[start:]
+                self.flow.pause_reading()
+                return
+            end = _end_of_requests(data, start, _PIPELINED - len(self.pipeline))
+            self._parse(data[start:end])
+            start = end
+
+    def _parse(self, data: bytes) -> None:
         if self._part is None:
             self._enter("head")
         self._overhead += len(data)
@@ -224,7 +251,7 @@ class Bounded(HttpToolsProtocol):
             busy = Busy.at(f"{most} connections are open", "hub.http.max_connections", most)
             self.refuse(503, "busy", str(busy), **(busy.data or {}))
             raise _Refused
-        if len(self.pipeline) >= _PIPELINED:
+        if len(self.pipeline) > _PIPELINED:  # of another protocol that the parser takes, too
             self.transport.close()
             raise _Refused
         if not self.url.startswith(b"/"):
@@ -255,6 +282,11 @@ class Bounded(HttpToolsProtocol):
         if self._part != "body":
             self.since = self.loop.time()
         super().on_response_complete()
+        if self.flow.behind and len(self.pipeline) < _PIPELINED:
+            behind, self.flow.behind = self.flow.behind, b""
+            self.since = self.loop.time()
+            self.data_received(behind)
+            self.flow.resume_reading()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
@@ -299,7 +331,7 @@ class Bounded(HttpToolsProtocol):
         limit, seconds = "body_timeout", limits.body_timeout
         if self._part == "head":
             limit, seconds = "header_timeout", limits.header_timeout
-        if self._part is not None and now - self.since > seconds:
+        if self._part is not None and not self.flow.behind and now - self.since > seconds:
             said = f"the {self._part} of the request did not arrive within {seconds:g} s"
             self._refuse_over(408, "request_timeout", said, limit, seconds)
         if self._unread.seconds(self.transport.get_write_buffer_size(), now) > limits.stalled:
@@ -308,6 +340,16 @@ class Bounded(HttpToolsProtocol):
     def _refuse_over(self, status: int, code: str, said: str, limit: str, value: float) -> None:
         setting = f"hub.http.{limit}"
         self.refuse(status, code, f"{said} ({setting})", limit=limit, value=value, setting=setting)
+
+
+def _end_of_requests(data: bytes, start: int, most: int) -> int:
+    """The end of a part in which no more than so many requests begin, or one more that had begun before."""
+    end = start - 1
+    for _ in range(most + 1):
+        end = data.find(_VERSION, end + 1)
+        if end < 0:
+            return len(data)
+    return end
 
 
 def bounded(limits: ConnectionLimits) -> type[Bounded]:

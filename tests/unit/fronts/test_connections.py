@@ -18,6 +18,7 @@ from tests.upstreams.child import until
 
 pytestmark = pytest.mark.anyio
 
+WAIT = 20.0
 LARGE = b"x" * 30_000_000
 PART = 1_000_000
 
@@ -100,6 +101,30 @@ async def test_a_connection_that_waits_holds_no_event() -> None:
         (connection,) = await opened(server)
         held = vars(connection.flow).values()
         assert not [thing for thing in held if isinstance(thing, asyncio.Event)]
+
+
+async def test_many_requests_at_once_are_answered_in_their_order_and_few_of_them_wait_here() -> None:
+    count, body = 500, b"x" * 2_000
+    one = b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 2008\r\n\r\n"
+    async with serving() as (server, port), await anyio.connect_tcp("127.0.0.1", port) as client:
+        seen, longest, number = b"", 0, 0
+
+        async def send() -> None:
+            for start in range(0, count, 50):
+                await client.send(b"".join(one + b"%08d" % n + body for n in range(start, start + 50)))
+
+        with anyio.fail_after(WAIT):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(send)
+                (connection,) = await opened(server)
+                while number < count:
+                    longest = max(longest, len(connection.pipeline))
+                    if b"|%08d" % number not in seen:
+                        seen += await client.receive()
+                        continue
+                    _, _, seen = seen.partition(b"|%08d" % number)
+                    number += 1
+        assert longest <= connections._PIPELINED + 1
 
 
 async def opened(server: uvicorn.Server) -> list[Any]:

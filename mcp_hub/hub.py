@@ -24,7 +24,7 @@ from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.streams.stored import asked, own_name
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.apps.routing import AppRequests
-from mcp_hub.catalog.catalog import Catalog, caller_lists
+from mcp_hub.catalog.catalog import Catalog, caller_lists, uri_settled
 from mcp_hub.catalog.costs.accounts import TokenAccounts
 from mcp_hub.catalog.discovery import definitions, meta_tools
 from mcp_hub.catalog.discovery.finding import ToolFinder, finding
@@ -156,6 +156,8 @@ class HubPort:
         return session.offer.kind or self._client_kind(session)
 
     selected = staticmethod(meta_tools.selected)
+    runner_of = staticmethod(meta_tools.runner_of)
+    uri_settled = staticmethod(uri_settled)
     is_known = staticmethod(is_known)
 
     def list_page(self, session: Session, kind: Kind, cursor: str | None) -> bytes:
@@ -313,9 +315,7 @@ class HubPort:
 
         Raises `UnknownEntry` as reading it would, `Busy`, and the error of an upstream that refuses.
         """
-        if self.view(session).resolve_uri(uri) is None:
-            # its server may be on its way up: wait as long as a list would
-            await self.catalog.settled(self.client_kind(session), came=session.offer.came)
+        await self.uri_settled(self.catalog, session.caller.profile, uri)  # its server may be on its way up
         server, own = self._origin(session, uri)
         try:
             await self.subscriptions.add(session, (server, own), uri)

@@ -4,7 +4,7 @@ A list waits only for servers that are on their first way up, until `first_list_
 where the client is the hub's own, after the start.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -242,15 +242,24 @@ class Catalog:
         return kind is None or not outdated(self._upstreams.values(), kind)
 
     async def settled(
-        self, client: ClientKind | None = None, kind: Kind | None = None, came: float = 0.0, server: str | None = None
+        self,
+        client: ClientKind | None = None,
+        kind: Kind | None = None,
+        came: float = 0.0,
+        servers: Collection[str] | None = None,
+        is_enough: Callable[[], bool] = lambda: False,
     ) -> None:
         """Waits until a list may be answered, as `is_settled`; lists of a `kind` are read again in need.
 
-        With a `server`: until that one is listed or its first start has failed, `CALL_WAIT` seconds at most.
+        With `servers`: until each of these is listed or its first start has failed, or one list `is_enough`,
+        `CALL_WAIT` seconds at most.
         """
-        if server is not None:
+        if servers is not None:
             with anyio.move_on_after(CALL_WAIT):
-                while server in self._upstreams and _on_first_way_up(self._upstreams[server]):
+                while (
+                    any(_on_first_way_up(self._upstreams[name]) for name in servers if name in self._upstreams)
+                    and not is_enough()
+                ):
                     await self._changes.wait(self._changes.version)
             return
         with anyio.move_on_after(self._first_list.left(client, came)):
@@ -262,6 +271,14 @@ class Catalog:
     async def wait_changed(self, after: int) -> int:
         """The version of what the upstreams offer, as soon as it is above `after`."""
         return await self._changes.wait(after)
+
+
+async def uri_settled(catalog: Catalog, profile: str | None, uri: str) -> None:
+    """Waits while servers on their first way up may turn out to have this resource, `CALL_WAIT` seconds at most."""
+    await catalog.settled(
+        servers=catalog.starting(profile),
+        is_enough=lambda: catalog.view(profile).resources.resolve(uri, may_guess=False) is not None,
+    )
 
 
 def caller_lists(upstreams: Mapping[str, Upstream], call: Call) -> CallerLists:

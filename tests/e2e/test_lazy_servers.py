@@ -204,19 +204,26 @@ async def test_call_without_a_list_waits_for_its_server_on_its_first_way_up(tmp_
     text = servers_yaml({"a": argv(), "b": [*HELD, str(gate), *argv(name="b")]}, hub={"first_list_wait": 0})
     async with stdio_hub(text, tmp_path) as client:
         await client.initialize()
-        calls = [{"name": "b_echo", "arguments": {"n": 1}}, {"name": "b_greet", "arguments": {"who": "you"}}]
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("tools/call", {"name": "b_echo", "arguments": {"n": 1}}),
+            ("tools/call", {"name": "run_tool", "arguments": {"name": "b_echo", "arguments": {"n": 1}}}),
+            ("prompts/get", {"name": "b_greet", "arguments": {"who": "you"}}),
+            ("resources/read", {"uri": "test://b/readme"}),
+            ("resources/subscribe", {"uri": "test://b/readme"}),
+        ]
         with anyio.fail_after(AT_ONCE):
             async with anyio.create_task_group() as tasks:
-                answers: dict[str, Any] = {}
+                answers: dict[int, Any] = {}
 
-                async def ask(method: str, params: dict[str, Any]) -> None:
-                    answers[method] = await client.request(method, params)
+                async def ask(number: int) -> None:
+                    answers[number] = await client.request(*calls[number])
 
-                tasks.start_soon(ask, "tools/call", calls[0])
-                tasks.start_soon(ask, "prompts/get", calls[1])
+                for number in range(len(calls)):
+                    tasks.start_soon(ask, number)
                 assert "error" in await client.request("tools/call", {"name": "c_echo"}), "of no server that starts"
                 assert answers == {}
                 gate.touch()
-        assert answers["tools/call"]["result"]["structuredContent"] == {"n": 1}
-        assert answers["prompts/get"]["result"]["messages"]
+        assert all(answers[number]["result"]["structuredContent"] == {"n": 1} for number in (0, 1))
+        assert answers[2]["result"]["messages"] and answers[3]["result"]["contents"]
+        assert answers[4]["result"] == {}
         assert await client.close() == 0

@@ -43,7 +43,7 @@ class _Run(msgspec.Struct):
 _KNOWN: Final = frozenset(_Run.__struct_fields__)
 
 
-def _runner(params: RawObject) -> str | None:
+def runner_of(params: RawObject) -> str | None:
     """The one of the two that these params are of a call of, however its name is spelled; None if of neither."""
     name = params.get("name")
     if name is None or len(name) > _MOST_SPELLED:
@@ -134,10 +134,10 @@ def meant(
     try:
         to = route(view, era, method, params, unlisted)
     except (UnknownEntry, InvalidParams):
-        if method != "tools/call" or (runner := _runner(params)) is None:
+        if method != "tools/call" or (runner := runner_of(params)) is None:
             raise
     else:
-        if to.server != OWN or (runner := _runner(params)) is None:
+        if to.server != OWN or (runner := runner_of(params)) is None:
             return Meant(to, params)  # a name of the hub's own is nobody else's
     return _meant_by(runner, view.for_model, era, params, is_settled, unlisted)
 
@@ -160,7 +160,7 @@ def _meant_by(
         to = route(view, era, "tools/call", own, unlisted)
         _check_members(params, runner)
     except UnknownEntry as problem:
-        if not is_settled():
+        if problem.about_upstream.get("state") == "starting" or not is_settled():
             raise  # its server may be on its way up
         end = "" if problem.message.endswith("?") else "."
         return _refused(params, f"{problem.message}{end} {FIND} says which there are.")

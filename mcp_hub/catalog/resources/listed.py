@@ -44,9 +44,9 @@ class ListedResources:
         self.directories = directories
         self.exported = table.exported
 
-    def resolve(self, uri: str) -> Origin | None:
+    def resolve(self, uri: str, *, may_guess: bool = True) -> Origin | None:
         """See `CatalogView.resolve_uri`."""
-        origin = self._table.resolve(uri)
+        origin = self._table.resolve(uri, may_guess=may_guess)
         if origin is None or self._held.finding(*origin) is not None:
             return None
         return origin if origin in self._listed or self._lets_through(*origin, uri) else None

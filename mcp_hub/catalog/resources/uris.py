@@ -202,15 +202,16 @@ class UriTable:
         self._remembered = remembered
         self._skills = skills
 
-    def resolve(self, uri: str) -> Origin | None:
+    def resolve(self, uri: str, *, may_guess: bool = True) -> Origin | None:
         """Listed, or in a skill → its origin; `hub://<server>/…` → that server, and no other; mentioned in a result →
-        who mentioned it; an expansion → the template's server; else the only server that has resources at all."""
+        who mentioned it; an expansion → the template's server; else, if it `may_guess`, the only server that has
+        resources at all."""
         origin = self._origins.get(uri) or self._skills.resolve(uri) or self._unwrapped(uri)
         if origin is not None or _is_of_hub(uri):
             return origin
         server = self._remembered.owner(uri)
         if server not in self._servers:
-            server = self._templates.server_for(uri) or self._sole_reader
+            server = self._templates.server_for(uri) or (self._sole_reader if may_guess else None)
         return None if server is None else (server, uri)
 
     def exported(self, server: str, uri: str, *, remembers: bool = True) -> str:

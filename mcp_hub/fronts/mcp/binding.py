@@ -23,7 +23,7 @@ from mcp_hub.hub import CallHandle, HubPort
 from mcp_hub.ids import new_session_id
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol import eras, extensions
-from mcp_hub.protocol.jsonrpc.envelope import object_bytes
+from mcp_hub.protocol.jsonrpc.envelope import object_bytes, read_as
 from mcp_hub.protocol.kinds import BY_LIST_METHOD
 from mcp_hub.protocol.meta import SERVER_INFO, RequestMeta
 from mcp_hub.protocol.notifications import ListenFilter
@@ -105,6 +105,8 @@ class Binding:
         """Answers one request. Raises `MethodNotFound` for a method that the era lacks, and any other `RpcError`."""
         if method not in eras.CALL_METHODS:
             return self._other(session, method, params, meta)
+        if method == "resources/read" and self._hub.catalog.starting(session.caller.profile):
+            return Deferred(self._read(session, params, partial(self._call, session, method, params, meta)))
         try:
             return self._hub.call(session, method, params, meta)
         except UnknownEntry as problem:
@@ -121,8 +123,10 @@ class Binding:
     def _call(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> bytes | CallHandle:
         try:
             return self._hub.call(session, method, params, meta)
-        except ToolRemoved as problem:
-            return _removed(problem, session.era)
+        except UnknownEntry as problem:
+            if isinstance(problem, ToolRemoved) or (method == "tools/call" and self._hub.runner_of(params)):
+                return _removed(problem, session.era)
+            raise
 
     def _other(self, session: Session, method: str, params: RawObject, meta: RequestMeta) -> Reply:
         """Answers every request that is not a call."""
@@ -161,7 +165,15 @@ class Binding:
         return answer()
 
     async def _listed(self, server: str, answer: Callable[[], bytes | CallHandle]) -> bytes | CallHandle:
-        await self._hub.catalog.settled(server=server)
+        await self._hub.catalog.settled(servers=(server,))
+        return answer()
+
+    async def _read(
+        self, session: Session, params: RawObject, answer: Callable[[], bytes | CallHandle]
+    ) -> bytes | CallHandle:
+        """Nobody knows whether one of the servers that start has the resource, unless another one lists it."""
+        if (uri := read_as(params.get("uri", b""), str)) is not None:
+            await self._hub.uri_settled(self._hub.catalog, session.caller.profile, uri)
         return answer()
 
     def _list(self, session: Session, kind: Kind, params: RawObject) -> Reply:
@@ -271,7 +283,7 @@ def _value(raw: RawJson | None, what: str, kind: type[_T]) -> _T:
         raise InvalidParams(f"params._meta io.modelcontextprotocol/{what}: {exc}") from None
 
 
-def _removed(problem: ToolRemoved, era: Era) -> bytes:
+def _removed(problem: UnknownEntry, era: Era) -> bytes:
     """As the result of a tool: a model gets to read that, and can call another one."""
     text = {"content": [{"type": "text", "text": problem.message}], "isError": True}
     return b"".join(call_result("tools/call", Completed(object_bytes(text)), era))

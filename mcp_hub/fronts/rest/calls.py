@@ -139,10 +139,9 @@ class RestCalls:
     async def begin(self, session: Session, asked: Asked, key: str | None) -> StreamHandle:
         """The stream of the call, which is a new one unless it may be joined; to be let go by its follower."""
         hub, principal, digest = self._hub, session.caller.principal, asked.digest
-        if not self._is_known(session, asked, asked.name):
-            # its server may be on its way up; if nobody knows which that is, wait as long as a list would
-            unlisted = hub.catalog.unlisted(session.caller.profile, asked.name)
-            await hub.catalog.settled(server=None if unlisted is None else unlisted.server)
+        tool = hub.selected(asked.name, asked.arguments) if asked.method == _CALL else asked.name
+        if asked.method == "resources/read" or not self._is_known(session, asked, tool):
+            await self._settled(session, asked, tool)
         joined = None
         if self._is_hidden(session, asked):
             key = None  # it names a call of another of the principal's tokens, if any
@@ -156,6 +155,15 @@ class RestCalls:
             key = None  # an equal name of another server
         call = hub.call(session, asked.method, asked.params, asked.meta, in_place=False)
         return await hub.begin_stream(call, key, digest)  # what is acknowledged is not lost
+
+    async def _settled(self, session: Session, asked: Asked, name: str) -> None:
+        """Its server may be on its way up. If nobody knows which that is, a call waits as long as a list would."""
+        catalog, profile = self._hub.catalog, session.caller.profile
+        if asked.method == "resources/read":
+            await self._hub.uri_settled(catalog, profile, name)
+        else:
+            unlisted = catalog.unlisted(profile, name)
+            await catalog.settled(servers=None if unlisted is None else (unlisted.server,))
 
     def _is_hidden(self, session: Session, asked: Asked) -> bool:
         """Whether the caller's profile lacks it; its other tokens may have called it. Raises `InvalidParams`."""

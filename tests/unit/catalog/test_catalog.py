@@ -6,11 +6,11 @@ import pytest
 import structlog
 
 from mcp_hub.call import Upstream
-from mcp_hub.catalog.catalog import CALL_WAIT, Catalog
+from mcp_hub.catalog.catalog import CALL_WAIT, Catalog, uri_settled
 from mcp_hub.catalog.filters import Filter
 from mcp_hub.catalog.rules import ServerRules, ViewRules
 from mcp_hub.notices import Notices
-from mcp_hub.types import ClientKind, UpstreamState
+from mcp_hub.types import ClientKind, Era, Kind, Snapshot, UpstreamState
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 from tests.unit.catalog.offers import Listing, names, offer
 
@@ -164,7 +164,7 @@ async def test_each_kind_of_client_waits_for_its_own_time_since_the_process_was_
 async def waited_for(world: World, server: str) -> float:
     """How long a call of a server's tool had to wait."""
     began = LoopClock().now()
-    await world.catalog.settled(server=server)
+    await world.catalog.settled(servers=(server,))
     return LoopClock().now() - began
 
 
@@ -182,6 +182,28 @@ async def test_call_waits_for_its_own_server_alone_and_longer_than_a_list() -> N
     world.ci.becomes(UpstreamState.FAILED)
     assert await late == pytest.approx(1)
     assert await waited_for(world, "nobody") == await waited_for(world, "git") == 0
+
+
+@virtual
+async def test_resource_waits_for_all_servers_that_start_or_until_one_has_it() -> None:
+    world = World()
+    await sleep(WAIT)
+
+    async def waited_for_uri(uri: str) -> float:
+        began = LoopClock().now()
+        await uri_settled(world.catalog, None, uri)
+        return LoopClock().now() - began
+
+    reads = [asyncio.create_task(waited_for_uri(uri)) for uri in ("a:there", "a:nowhere")]
+    await sleep(WAIT + 1)
+    world.git.lists(Snapshot("git", Era.HANDSHAKE, {Kind.RESOURCE: (b'{"uri":"a:there","name":"n"}',)}))
+    assert await reads[0] == pytest.approx(WAIT + 1) and not reads[1].done()
+    assert await reads[1] == pytest.approx(CALL_WAIT)
+    late = asyncio.create_task(waited_for_uri("a:nowhere"))
+    await sleep(1)
+    world.ci.becomes(UpstreamState.FAILED)
+    assert await late == pytest.approx(1)
+    assert await waited_for_uri("a:nowhere") == await waited_for_uri("a:there") == 0
 
 
 @virtual

@@ -79,7 +79,7 @@ _KEYS: Final[Mapping[str, _Keys]] = {
     "goose": _Keys("timeout", allow="available_tools", off=("enabled", False)),
     "opencode": _Keys("timeout", 1000, off=("enabled", False)),
     "opencode, new": _Keys("timeout", 1000, off=("disabled", True)),
-    "zed": _Keys(off=("enabled", False)),
+    "zed": _Keys("timeout", off=("enabled", False)),
     "kiro": _Keys("timeout", 1000, deny="disabledTools", off=("disabled", True)),
 }
 

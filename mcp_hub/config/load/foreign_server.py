@@ -37,7 +37,7 @@ _TYPES: Final = {
     **dict.fromkeys(("streaminghttp", "httpstream", "streamable", "httpstreamable"), "http"),
 }
 _MILLISECONDS: Final = frozenset("claude-code copilot continue gemini kiro librechat opencode qwen".split())
-_SECONDS: Final = frozenset("cline codex goose kilo roo vibe".split())
+_SECONDS: Final = frozenset("cline codex goose kilo roo vibe zed".split())
 """Clients by the unit of their `timeout`. In files of others, 1000 and more are milliseconds: no client waits hours."""
 _LEAST_MILLISECONDS: Final = 1000
 _RUNNERS: Final = frozenset("npx npm node bunx bun deno uvx uv pipx python python3 docker podman".split())

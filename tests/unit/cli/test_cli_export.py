@@ -94,7 +94,7 @@ def test_variables_are_named_as_the_client_does(name: str, files: dict[str, str]
 LIMITED = {
     "command": "x",
     "cwd": "/srv",
-    "timeout": "90s",
+    "timeout": "1500s",
     "start_timeout": "20s",
     "tools": {"allow": ["read"], "deny": ["drop"]},
     "enabled": False,
@@ -112,6 +112,7 @@ LIMITED = {
         ("goose", {"timeout", "enabled"}),
         ("opencode", {"timeout", "enabled"}),
         ("kiro", {"timeout", "enabled"}),
+        ("zed", {"timeout", "enabled"}),
         ("cursor", set()),
         ("vscode", set()),
     ],

@@ -46,7 +46,7 @@ HASHES = (
     "#?", "#/?/?#/#", "#/search?q=%zz", "#" + "/" * 2000, "#/tool/" + "x" * 20000, "#/\ud800",
 )  # fmt: skip
 SCREENS = {
-    "#/overview": "Needs you", "#/server/a": "Log: stderr, and what the hub says", "#/server/bad": "mcp-hub doctor bad",
+    "#/overview": "Needs you", "#/server/a": "Log: stderr, and what the hub says", "#/server/bad": "Fix: Install it",
     "#/tools": "Description", "#/tool/a_echo": "What clients see", "#/calls": "Started", "#/stream/{}": "Output so far",
     "#/server/far": "mcp-hub login far",
     "#/search?q=answers%20with%20its%20arguments": "hits", "#/clients": "On the machine of the hub",
@@ -114,6 +114,23 @@ async def test_the_token_leaves_the_address_at_once_and_survives_a_reload(page: 
     await page.sees("Needs you")
 
 
+TOO_WIDE = """[...document.querySelectorAll('.screen, .side, .screen > *, .two > *')].filter((one) =>
+    one.scrollWidth > one.clientWidth + 2 || one.getBoundingClientRect().right > innerWidth + 1).map((one) =>
+    [one.className, one.scrollWidth, one.clientWidth, one.innerText.slice(0, 80)])"""
+
+
+async def test_every_screen_fits_a_phone(page: Page, rest: RestClient) -> None:
+    stream = await rest.started("jobs_run_job", {"steps": 100, "seconds": 60})
+    await page.ask("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=False)
+    wide = {}
+    for place, text in SCREENS.items():
+        await page.go(place.format(stream), text)
+        wide[place] = await page.js(TOO_WIDE)
+    await page.ask("Emulation.clearDeviceMetricsOverride")
+    await rest.ask("DELETE", f"/streams/{stream}")
+    assert {place: found for place, found in wide.items() if found} == {}
+
+
 async def test_every_screen_in_both_schemes(page: Page, rest: RestClient) -> None:
     stream = await rest.started("jobs_run_job", {"steps": 100, "seconds": 60})
     colours = set()
@@ -149,9 +166,11 @@ async def test_a_call_is_watched_reloaded_in_the_middle_and_cancelled(page: Page
 
 async def test_a_question_is_answered_for_a_caller_that_cannot(page: Page, rest: RestClient) -> None:
     stream = await rest.started("a_ask_form", {"nonce": "n1", "message": "Which branch?"})
-    await page.sees("a_ask_form asks 1 question")
-    await page.click("a_ask_form asks 1 question")
-    await page.sees("Which branch?")
+    await page.sees("a_ask_form asks: Which branch?")
+    await page.click("a_ask_form asks: Which branch?")
+    await page.sees("the tool asks")
+    await page.click("Answer")
+    await page.sees("is required.")
     await page.fill("form input", "main of 42")
     await page.click("Answer")
     assert "main of 42" in str((await rest.until(stream, "completed"))["result"])
@@ -170,7 +189,7 @@ async def test_a_question_is_answered_for_a_client_that_cannot_be_asked(page: Pa
     async with HttpClient(hub.url) as client, anyio.create_task_group() as tasks:
         await client.initialize()
         tasks.start_soon(call, client)
-        await page.click("a_ask_form asks 1 question")
+        await page.click("a_ask_form asks: For whom?")
         await page.sees("For whom?")
         await page.fill("form input", "a client without forms")
         await page.click("Answer")
@@ -354,7 +373,7 @@ async def test_without_a_token_the_page_says_how_to_get_one(hub: Hub, page: Page
     await page.sees("mcp-hub open")
     await page.fill("#token", "wrong")
     await page.click("Continue")
-    await page.sees("The dashboard needs a token, on this machine too.")
+    await page.sees("The hub does not accept this token.")
     await page.fill("#token", token)
     await page.click("Continue")
     await page.sees("Needs you")

@@ -13,6 +13,7 @@ from mcp_hub.app.dashboard.overrides import Changes, Overrides, OverridesFile, c
 from mcp_hub.app.dashboard.settings import setting_list
 from mcp_hub.app.limits import Current
 from mcp_hub.catalog.pins import label_of, subject_of
+from mcp_hub.codes import SERVERS
 from mcp_hub.config.load.overrides import MOST_TOOLS
 from mcp_hub.fronts.dashboard.ports import Login
 from mcp_hub.fronts.rest.problem import Problem, unknown_server
@@ -102,7 +103,8 @@ class HubCuration(msgspec.Struct, frozen=True):
         if self.logs is not None:
             found = await anyio.to_thread.run_sync(last_records, self.logs, server, _LINES)
             lines = [_line(record) for record in found] or lines
-        return ServerDetails(server, lines, self.logins.is_possible(server))
+        advice = SERVERS.get(status.code or "")
+        return ServerDetails(server, lines, self.logins.is_possible(server), "" if advice is None else advice.fix)
 
     def login(self, server: str) -> Login:
         """A login by a person, to be run. Raises `Problem` 404 and 409."""

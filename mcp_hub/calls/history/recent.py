@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from mcp_hub.calls.hub_tools.transcript import question_text
 from mcp_hub.calls.log import newest_progress
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.plan import CallState
@@ -158,6 +159,7 @@ class RecentCalls:
             None if progress is None else progress.progress,
             None if progress is None else progress.total,
             len(record.open_questions),
+            next((question_text(question) for question in record.open_questions.values()), ""),
         )
 
 

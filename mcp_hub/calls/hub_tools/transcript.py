@@ -110,9 +110,14 @@ def still_running(
 
 def _question(question: Question | InputRequired) -> str:
     """The method, and what it says to the user."""
-    said = " ".join(visible(_decoded(question.params, _Asked, _Asked()).message).split())
-    said = hide_head(said, _ASKED, "…")
+    said = question_text(question)
     return f'{question.method}: "{said}"' if said else question.method
+
+
+def question_text(question: Question | InputRequired) -> str:
+    """What a question says to the user, on one line and cut, with secrets masked; empty if it has no message."""
+    said = " ".join(visible(_decoded(question.params, _Asked, _Asked()).message).split())
+    return hide_head(said, _ASKED, "…")
 
 
 class _Asked(msgspec.Struct):

@@ -58,7 +58,8 @@ def needs(servers: Sequence[ServerInfo], live: Sequence[CallSummary]) -> Iterato
     """A line for each thing that a person has to do."""
     for call in live:
         if call.questions:
-            said = f"{call.name} asks {plural(call.questions, 'question')}: mcp-hub resume {call.id}"
+            about = f': "{call.question}"' if call.question else f" {plural(call.questions, 'question')}"
+            said = f"{call.name} asks{about}. Answer: mcp-hub resume {call.id}"
             yield Text(visible(said), "yellow")
     for own in servers:
         if own.state in ("failed", "incompatible", "backing_off"):

@@ -16,6 +16,7 @@ class CallSummary(Struct, frozen=True, gc=False, omit_defaults=True):
 
     `name` is what the client called. `stream` says that it has a durable stream, which can be opened. `client` is the
     name that the client gives itself. `message` is the last progress or why it failed, with secrets masked.
+    `questions` are open; `question` is the text of the oldest, masked and cut, if it has one.
     """
 
     id: str
@@ -32,6 +33,7 @@ class CallSummary(Struct, frozen=True, gc=False, omit_defaults=True):
     progress: float | None = None
     total: float | None = None
     questions: int = 0
+    question: str = ""
 
 
 class ClientSummary(Struct, frozen=True, omit_defaults=True):
@@ -209,11 +211,15 @@ class ServerLine(Struct, omit_defaults=True):
 
 
 class ServerDetails(Struct, omit_defaults=True):
-    """The last lines of and about a server, the newest last, with secrets masked. `login`: people can log in to it."""
+    """The last lines of and about a server, the newest last, with secrets masked. `login`: people can log in to it.
+
+    `fix` is what to do about its problem.
+    """
 
     server: str
     lines: list[ServerLine]
     login: bool = False
+    fix: str = ""
 
 
 class LoginBody(Struct, forbid_unknown_fields=True):

@@ -20,6 +20,7 @@ from mcp_hub.client.hub_feed import HubFeed
 from mcp_hub.client.in_process import AsgiTransport
 from mcp_hub.client.transport import Answer
 from mcp_hub.errors import ConfigError
+from mcp_hub.protocol.rest.overview import CallSummary
 from mcp_hub.protocol.rest.servers import ServerInfo
 from tests.unit.cli.command import command_env
 from tests.unit.fronts.dashboard_peer import DashboardPeer, dashboard_hub
@@ -128,3 +129,9 @@ def test_where_it_cannot_run_it_says_why(
     monkeypatch.setattr(top, "find_spec", lambda name: object() if has else None)
     done = CliRunner().invoke(main, ["top", *arguments], env=command_env(tmp_path))
     assert done.exit_code in (2, 3) and f"[{code}]" in done.output
+
+
+@pytest.mark.parametrize(("text", "said"), [("Which?", 'ask asks: "Which?". '), ("", "ask asks 1 question. ")])
+def test_a_question_is_shown_with_the_command_that_answers_it(text: str, said: str) -> None:
+    call = CallSummary("st_1", "a", "ask", "tools/call", "p", "input_required", 0, 0, questions=1, question=text)
+    assert [line.plain for line in needs([], [call])] == [f"{said}Answer: mcp-hub resume st_1"]

@@ -43,7 +43,8 @@ function Status({ store }) {
     <div>version ${hub.version}</div><div>up ${duration(Math.max(hubNow() - hub.started, 0))}</div>
     ${hub.mode === 'read' ? html`<div>read-only</div>` : null}
     ${hub.operator ? null : html`<div>your calls only</div>`}
-    ${hub.profile != null ? html`<div>profile ${hub.profile}</div>` : null}`;
+    ${hub.profile != null ? html`<div>profile ${hub.profile}</div>` : null}
+    <div><a href="https://github.com/mcp-hub/mcp-hub/blob/main/docs/README.md" target="_blank" rel="noopener noreferrer">Documentation</a></div>`;
 }
 
 function App() {

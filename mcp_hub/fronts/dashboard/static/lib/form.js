@@ -31,7 +31,7 @@ function valueOf(text, schema, name) {
   }
 }
 
-export function SchemaForm({ schema, action, onSubmit, busy, extra, id }) {
+export function SchemaForm({ schema, action, onSubmit, busy, extra, id, allowsEmpty = false }) {
   const properties = Object.entries(schema?.properties ?? {});
   const required = schema?.required ?? [];
   const [values, set] = useState(() => Object.fromEntries(properties.map(([name, own]) => [name, initial(own)])));
@@ -45,7 +45,7 @@ export function SchemaForm({ schema, action, onSubmit, busy, extra, id }) {
         const value = valueOf(values[name], own, name);
         if (value !== undefined) given[name] = value;
         else if (required.includes(name) && !(name in given)) {
-          if (kindOf(own) !== 'string') throw new Error(`${name} is required.`);
+          if (kindOf(own) !== 'string' || !allowsEmpty) throw new Error(`${own?.title ?? name} is required.`);
           given[name] = '';
         }
       }

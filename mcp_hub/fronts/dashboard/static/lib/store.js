@@ -134,7 +134,7 @@ export async function run() {
       store.online = false;
       if (error.status === 401) {
         place = null;
-        Object.assign(store, { phase: 'login', problem: error.message });
+        Object.assign(store, { phase: 'login', problem: 'The hub does not accept this token. It is mistyped, or of an earlier start of the hub.' });
         break;
       }
       store.problem = error.status ? error.message : 'The hub does not answer.';

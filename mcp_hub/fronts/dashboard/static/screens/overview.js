@@ -7,16 +7,18 @@ import { hubNow, loadInstalls, useStore } from '../lib/store.js';
 import { Badge, Bar, CallBadge, Empty, isLogin, Panel, ServerBadge } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
 
+const BAD = ['failed', 'incompatible', 'backing_off'];
+
 // Open questions, changed tools, logins, servers with a problem: each with where to go.
 export function needs(store) {
   const found = store.live.filter((call) => call.questions).map((call) => ({
-    key: call.id, kind: 'warn', tag: 'question', text: `${plain(call.name)} asks ${plural(call.questions, 'question')}`, href: link('stream', call.id),
+    key: call.id, kind: 'warn', tag: 'question', text: `${plain(call.name)} asks${call.question ? `: ${plain(call.question)}` : ` ${plural(call.questions, 'question')}`}`, href: link('stream', call.id),
   }));
   if (store.approvals.length) {
     found.push({ key: 'approvals', kind: 'warn', tag: 'changed texts', text: `${plural(store.approvals.length, 'text')} changed since they were approved`, href: link('tools', '', { show: 'changed' }) });
   }
   for (const server of store.servers) {
-    if (!['failed', 'incompatible', 'backing_off'].includes(server.state)) continue;
+    if (!BAD.includes(server.state)) continue;
     found.push({ key: `s ${server.server}`, kind: 'bad', tag: isLogin(server) ? 'login' : 'server', text: `${plain(server.server)}: ${plain(cut(server.reason ?? server.state, 160))}`, href: link('server', server.server) });
   }
   for (const one of store.installs) {
@@ -24,6 +26,9 @@ export function needs(store) {
   }
   return found;
 }
+
+// Those with a problem first, else in the order of the file.
+const byNeed = (servers) => [...servers.filter((one) => BAD.includes(one.state)), ...servers.filter((one) => !BAD.includes(one.state))];
 
 export function Overview() {
   const store = useStore();
@@ -45,7 +50,7 @@ export function Overview() {
           : html`<${Empty}>No call runs longer than a moment.<//>`}<//>
     </div>
     <${Panel} title="Servers">
-      ${store.servers.length ? html`<${Table} label="Servers" className="short" rows=${store.servers} rowKey=${(one) => one.server} columns=${COLUMNS} />`
+      ${store.servers.length ? html`<${Table} label="Servers" className="short" rows=${byNeed(store.servers)} rowKey=${(one) => one.server} columns=${COLUMNS} />`
         : html`<${Empty}>There are no servers. Add one to servers.yaml, for example: servers: {time: {command: uvx, args: [mcp-server-time]}}<//>`}<//>
   </div>`;
 }
@@ -69,7 +74,7 @@ function Live({ call }) {
 function Servers({ servers }) {
   const active = servers.filter((one) => one.state !== 'disabled');
   const ready = active.filter((one) => one.state === 'ready' || one.rests).length;
-  const bad = active.filter((one) => ['failed', 'incompatible', 'backing_off'].includes(one.state)).length;
+  const bad = active.filter((one) => BAD.includes(one.state)).length;
   return html`<section class="panel tile"><h2 class="dim small">Servers</h2><div class="big">${ready} <small>of ${active.length} ready</small></div>
     <div class="small dim">${bad ? `${bad} with a problem` : plural(active.reduce((sum, one) => sum + (one.offered?.tool ?? 0), 0), 'tool')}</div></section>`;
 }

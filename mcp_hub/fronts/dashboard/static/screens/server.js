@@ -25,6 +25,7 @@ export function Server({ name }) {
       <div class="end">${operates() ? html`<${Confirm} onConfirm=${restart} sure="Restart it now" said="The server restarts.">Restart<//>` : null}
         <a class="button" href=${link('calls', '', { server: name })}>Its calls</a></div></div>
     ${server.reason ? html`<section class="panel"><div class="body"><strong>Why:</strong> ${plain(server.reason)} ${server.code ? html` <span class="tag">${server.code}</span>` : null}
+      ${details?.fix ? html`<p><strong>Fix:</strong> ${plain(details.fix)}</p>` : null}
       ${isLogin(server) ? null : html`<p class="dim small">More, with the steps that were tried:</p><${Command}>${`mcp-hub doctor ${quoted(name)}`}<//>`}</div></section>` : null}
     ${details?.login || isLogin(server) ? html`<${ServerLogin} key=${name} name=${name} needed=${isLogin(server)} />` : null}
     <div class="two">

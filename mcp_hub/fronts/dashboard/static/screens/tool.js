@@ -36,7 +36,7 @@ export function Tool({ name }) {
       <div class="end"><a class="button" href=${link('calls', '', { tool: name })}>Its calls</a></div></div>
     <div class="small dim">of server <a href=${link('server', tool.server)}>${plain(tool.server)}</a>${tool.tool === name ? '' : html`, there <code>${plain(tool.tool)}</code>`}, ${count(tool.tokens)} tokens${tool.pinned ? ', pinned' : ''}</div>
     <div class="two"><${Panel} title="Call it">
-      <div class="body">${mayChange() ? html`<${SchemaForm} id="call" schema=${tool.definition.inputSchema} action="Call" busy=${busy || !store.online} onSubmit=${call} />` : html`<p class="dim">This page is read-only (hub.http.dashboard: read).</p>`}
+      <div class="body">${mayChange() ? html`<${SchemaForm} id="call" allowsEmpty=${true} schema=${tool.definition.inputSchema} action="Call" busy=${busy || !store.online} onSubmit=${call} />` : html`<p class="dim">This page is read-only (hub.http.dashboard: read).</p>`}
         <p></p><${Command}>${command}<//></div><//>
     <${Panel} title="Description"><div class="body"><${Text} text=${String(tool.definition.description ?? 'It has no description.')} label="Description" />
       <h3>Definition</h3><${Text} text=${JSON.stringify(tool.definition, null, 2)} label="Definition" /></div><//></div>

@@ -28,6 +28,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.skipif(BROWSER is
 AXE = "axe-core@4.14.1"
 FINDINGS = """axe.run({resultTypes: ['violations']}).then((found) => found.violations.map((one) =>
     ({id: one.id, impact: one.impact, nodes: one.nodes.slice(0, 3).map((node) => node.html)})))"""
+TOO_WIDE = """[...document.querySelectorAll('.screen, .side, .screen > *, .two > *')].filter((one) => one.scrollWidth
+    > one.clientWidth + 2 || one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.className)"""
 MOST_ROWS = 80
 EVIL = "<img src=x onerror=window.pwned=1><script>window.pwned=1</script>"
 HOSTILE = [
@@ -61,9 +63,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 async def hub(root: Path) -> AsyncIterator[Hub]:
-    """Servers `a`, whose changed tools are held back, with 600 tools; `evil`; `far`, which wants a login; and `bad`,
-    which cannot start. Codex has lost the hub.
-    """
+    """Servers `a`, with 600 tools, held back once changed; `evil`; `far`, without a login; `bad`. Codex lost the hub."""
     (root / "evil.json").write_text(json.dumps(HOSTILE))
     (root / "objects.json").write_text(json.dumps(OBJECTS))
     servers: dict[str, list[str]] = {
@@ -114,32 +114,18 @@ async def test_the_token_leaves_the_address_at_once_and_survives_a_reload(page: 
     await page.sees("Needs you")
 
 
-TOO_WIDE = """[...document.querySelectorAll('.screen, .side, .screen > *, .two > *')].filter((one) =>
-    one.scrollWidth > one.clientWidth + 2 || one.getBoundingClientRect().right > innerWidth + 1).map((one) =>
-    [one.className, one.scrollWidth, one.clientWidth, one.innerText.slice(0, 80)])"""
-
-
-async def test_every_screen_fits_a_phone(page: Page, rest: RestClient) -> None:
-    stream = await rest.started("jobs_run_job", {"steps": 100, "seconds": 60})
-    await page.ask("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=False)
-    wide = {}
-    for place, text in SCREENS.items():
-        await page.go(place.format(stream), text)
-        wide[place] = await page.js(TOO_WIDE)
-    await page.ask("Emulation.clearDeviceMetricsOverride")
-    await rest.ask("DELETE", f"/streams/{stream}")
-    assert {place: found for place, found in wide.items() if found} == {}
-
-
-async def test_every_screen_in_both_schemes(page: Page, rest: RestClient) -> None:
+async def test_every_screen_in_both_schemes_and_on_a_phone(page: Page, rest: RestClient) -> None:
     stream = await rest.started("jobs_run_job", {"steps": 100, "seconds": 60})
     colours = set()
-    for scheme in ("light", "dark"):
+    for scheme, width in (("light", 1280), ("dark", 390)):
         await page.scheme(scheme)
+        await page.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
         for place, text in SCREENS.items():
             await page.go(place.format(stream), text)
+            assert await page.js(TOO_WIDE) == [], (place, width)
         colours.add(await page.js("getComputedStyle(document.body).backgroundColor"))
     assert len(colours) == 2
+    await page.ask("Emulation.clearDeviceMetricsOverride")
     await page.scheme("light")
     await rest.ask("DELETE", f"/streams/{stream}")
 

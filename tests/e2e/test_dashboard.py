@@ -63,7 +63,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 async def hub(root: Path) -> AsyncIterator[Hub]:
-    """Servers `a`, with 600 tools, held back once changed; `evil`; `far`, without a login; `bad`. Codex lost the hub."""
+    """Servers `a`, with 600 tools, held if changed; `evil`; `far`, without a login; `bad`. Codex lost the hub."""
     (root / "evil.json").write_text(json.dumps(HOSTILE))
     (root / "objects.json").write_text(json.dumps(OBJECTS))
     servers: dict[str, list[str]] = {

@@ -115,7 +115,7 @@ def _question(question: Question | InputRequired) -> str:
 
 
 def question_text(question: Question | InputRequired) -> str:
-    """What a question says to the user, on one line and cut, with secrets masked; empty if it has no message."""
+    """The message of a question, on one line and cut, with secrets masked; empty if it has none."""
     said = " ".join(visible(_decoded(question.params, _Asked, _Asked()).message).split())
     return hide_head(said, _ASKED, "…")
 

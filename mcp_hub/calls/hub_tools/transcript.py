@@ -115,7 +115,7 @@ def _question(question: Question | InputRequired) -> str:
 
 
 def question_text(question: Question | InputRequired) -> str:
-    """The message of a question, on one line and cut, with secrets masked; empty if it has none."""
+    """The message of a question, on one line and cut, with secrets masked; empty without one."""
     said = " ".join(visible(_decoded(question.params, _Asked, _Asked()).message).split())
     return hide_head(said, _ASKED, "…")
 

@@ -43,6 +43,11 @@ class Started(msgspec.Struct, frozen=True, gc=False):
     """The call has its record and its task."""
 
 
+def hubs_message(text: str) -> "Progressed":
+    """A message of the hub's own about a call to which its server has said nothing yet."""
+    return Progressed(0, None, {"message": msgspec.Raw(msgspec.json.encode(text))}, own=None, is_hubs=True)
+
+
 class Progressed(msgspec.Struct, frozen=True, gc=False):
     """One `notifications/progress` of the upstream, params without the token, values as sent.
 

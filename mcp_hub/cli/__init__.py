@@ -35,64 +35,68 @@ from mcp_hub.masking import visible
 
 _GROUPS: Final = {
     "Start": {
-        "init": "servers.init:init",
-        "import": "servers.import_servers:import_servers",
-        "install": "clients.install:install",
-        "uninstall": "clients.uninstall:uninstall",
-        "leave": "clients.leave:leave",
-        "serve": "serve:serve",
+        "init": ("servers.init:init", "Create a first configuration."),
+        "import": (
+            "servers.import_servers:import_servers",
+            "Import the servers of other clients into the configuration.",
+        ),
+        "install": ("clients.install:install", "Put the hub into other MCP clients."),
+        "uninstall": ("clients.uninstall:uninstall", "Take the hub out of other MCP clients."),
+        "leave": ("clients.leave:leave", "Leave the hub: restore all clients, and stop everything of it."),
+        "serve": ("serve:serve", "Run the hub, over stdio or HTTP."),
     },
     "Servers": {
-        "list": "list:list_servers",
-        "doctor": "doctor:doctor",
-        "logs": "running.logs:logs",
-        "add": "servers.add:add",
-        "remove": "servers.remove:remove",
-        "enable": "servers.remove:enable",
-        "disable": "servers.remove:disable",
-        "login": "login:login",
-        "logout": "login:logout",
-        "approve": "approve:approve",
+        "list": ("list:list_servers", "List the servers with their state."),
+        "doctor": ("doctor:doctor", "Explain what is wrong with the servers."),
+        "logs": ("running.logs:logs", "Show what servers wrote to stderr."),
+        "add": ("servers.add:add", "Add a server to the configuration."),
+        "remove": ("servers.remove:remove", "Remove servers from the configuration."),
+        "enable": ("servers.remove:enable", "Enable servers that the configuration disables."),
+        "disable": ("servers.remove:disable", "Disable servers in the configuration."),
+        "login": ("login:login", "Log in to the remote SERVER in a browser (OAuth)."),
+        "logout": ("login:logout", "Remove the login to the remote SERVER."),
+        "approve": ("approve:approve", "Review and approve changed or new tools."),
     },
     "Tools and calls": {
-        "tools": "tools:tools",
-        "search": "search:search",
-        "tokens": "tokens:tokens",
-        "call": "call:call",
-        "read": "read:read",
-        "prompt": "read:prompt",
-        "streams": "streams:streams",
-        "resume": "resume:resume",
-        "cancel": "streams:cancel",
+        "tools": ("tools:tools", "List the tools under the names that clients use."),
+        "search": ("search:search", "Search the tools as find_tools does, one hit on a line."),
+        "tokens": ("tokens:tokens", "Show what the tools cost in a model's context."),
+        "call": ("call:call", "Call the tool NAME and show its progress and result."),
+        "read": ("read:read", "Read the resource URI and print it."),
+        "prompt": ("read:prompt", "Get the prompt NAME and print its messages."),
+        "streams": ("streams:streams", "List durable calls, newest first."),
+        "resume": ("resume:resume", "Follow a call by its STREAM id."),
+        "cancel": ("streams:cancel", "Cancel a call by its STREAM id."),
     },
     "Configuration": {
-        "edit": "servers.edit:edit",
-        "check": "check:check",
-        "schema": "running.editors:schema",
-        "export": "running.export:export",
-        "completion": "running.editors:completion",
+        "edit": ("servers.edit:edit", "Open the configuration in $VISUAL or $EDITOR, and check it."),
+        "check": ("check:check", "Validate the configuration."),
+        "schema": ("running.editors:schema", "Print the JSON Schema of servers.yaml."),
+        "export": ("running.export:export", "Print the servers in the form of another client."),
+        "completion": ("running.editors:completion", "Print a script that completes mcp-hub in a SHELL."),
     },
     "Operate": {
-        "status": "running.status:status",
-        "paths": "running.paths:paths",
-        "stop": "running.status:stop",
-        "open": "browser.open:open_dashboard",
-        "top": "browser.top:top",
-        "reload": "reload:reload",
-        "restart": "reload:restart",
-        "service": "running.service:service",
+        "status": ("running.status:status", "Show the running hubs of the configuration."),
+        "paths": ("running.paths:paths", "Show where the hub keeps its files."),
+        "stop": ("running.status:stop", "Stop the background hub of the configuration."),
+        "open": ("browser.open:open_dashboard", "Open the dashboard of the running hub in a browser."),
+        "top": ("browser.top:top", "Watch a running hub on the terminal."),
+        "reload": ("reload:reload", "Reload the configuration of a running hub."),
+        "restart": ("reload:restart", "Restart a SERVER of a running hub."),
+        "service": ("running.service:service", "Start a hub over HTTP with your session."),
     },
 }
-"""Heading of the help → command → module in `commands` and function there."""
+"""Heading of the help → command → module in `commands` and function there, and its line of the help.
+
+The lines are here so that `mcp-hub --help` imports no command.
+"""
 _HIDDEN: Final = {"attached-hub": "running.attached:attached_hub"}
 """Commands that only the hub itself runs."""
 _STATELESS: Final = frozenset(("schema", "completion", "doctor"))
 """Commands that read nothing of the state folder, and the one that makes it private again."""
 _HELPS: Final = frozenset(("-h", "--help"))
-_COMMANDS: Final = {name: place for group in _GROUPS.values() for name, place in group.items()}
+_COMMANDS: Final = {name: place for group in _GROUPS.values() for name, (place, _) in group.items()}
 _NAME: Final = max(map(len, _COMMANDS))
-_HELP: Final = 80 - 2 - _NAME - 2 - 2
-"""Characters of a command's help that fit on a line of 80 columns."""
 _FILE: Final = re.compile(r"[^\s()]+\.(?:ya?ml|json)\b")
 
 
@@ -135,9 +139,7 @@ class _Commands(click.Group):
         """Writes the commands under their headings; a line is never cut."""
         for title, group in _GROUPS.items():
             with formatter.section(title):
-                found = [(name, self.get_command(ctx, name)) for name in group]
-                helps = [(name, own.get_short_help_str(_HELP)) for name, own in found if own is not None]
-                formatter.write_dl([(name.ljust(_NAME), text) for name, text in helps])
+                formatter.write_dl([(name.ljust(_NAME), text) for name, (_, text) in group.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

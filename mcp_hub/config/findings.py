@@ -3,11 +3,14 @@
 import difflib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from mcp_hub.errors import ConfigError, ConfigFinding
+
+_CLOSE: Final = 0.65
+"""Likeness from which a word may be meant: `nope` is not `openai`."""
 
 DataPath = tuple[str | int, ...]
 """Where a value sits: keys and list indexes from the root, as written in the file."""
@@ -91,7 +94,7 @@ class Findings(msgspec.Struct):
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """`. Did you mean "…"?` if a known word is similar, else an empty text."""
-    close = difflib.get_close_matches(word[:64], list(known), n=1)
+    close = difflib.get_close_matches(word[:64], list(known), n=1, cutoff=_CLOSE)
     return f". Did you mean {quoted(close[0])}?" if close else ""
 
 

@@ -36,7 +36,12 @@ class ProgressGuard:
             self._remember(left)
 
     def admit(self, event: Progressed) -> Progressed | None:
-        """The server's event itself if its value is above the last one, else one a hair larger; None if unusable."""
+        """The server's event itself if its value is above the last one, else one a hair larger; None if unusable.
+
+        Of a message of the hub only the text counts (`between`).
+        """
+        if event.is_hubs:
+            return self.between(event.rest.get("message") if event.rest else None)
         value = event.progress
         if not _is_number(value) or abs(value) > CEILING:
             self.dropped += 1

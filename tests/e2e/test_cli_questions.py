@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.client import Hub
 from tests.e2e.rest_client import RestClient
 from tests.e2e.terminal import Terminal, terminal
+from tests.fork_server import forked_command
 from tests.interaction.fronts import http_hub
 from tests.unit.cli.command import SECONDS
 from tests.upstreams.launch import entry
@@ -220,6 +221,9 @@ async def test_question_of_a_detached_call_is_answered_by_resume(place: Place) -
     assert answers(await typed(work)) == {"form": {"action": "accept", "content": {"answer": "now"}}}
     shown = await typed(lambda: _resumed(place, stream))
     assert "answer: " not in shown  # it is not asked again
+    line = [*forked_command(), "resume", stream, "--json", "--url", place.hub.url]
+    said = (await anyio.run_process(line)).stderr
+    assert b"is not open any more." in said and b"waits for an answer" not in said
 
 
 def _resumed(place: Place, stream: str) -> str:

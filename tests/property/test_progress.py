@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_hub.events import Progressed
+from mcp_hub.events import Progressed, hubs_message
 from mcp_hub.protocol.progress import CEILING, ProgressGuard
 
 anything: st.SearchStrategy[Any] = (
@@ -145,3 +145,11 @@ def test_when_nothing_larger_can_be_sent_there_is_no_heartbeat() -> None:
     assert guard.admit(Progressed(CEILING)) is not None
     assert guard.between() is None
     assert guard.admit(Progressed(CEILING)) is None and guard.dropped == 1
+
+
+def test_a_message_of_the_hub_is_no_value_of_the_server() -> None:
+    guard = ProgressGuard()
+    first, second, third = map(guard.admit, (hubs_message("waits"), hubs_message("came"), Progressed(1)))
+    assert first is not None and second is not None and third is not None
+    assert (first.progress, first.own, first.message) == (0, None, "waits")
+    assert second.progress > 0 and second.own is None and (third.progress, third.own) == (1, msgspec.UNSET)

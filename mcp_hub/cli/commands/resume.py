@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import click
+from msgspec import UNSET
 
 from mcp_hub.cli.access.following import Asked, followed, refuse, show_for
 from mcp_hub.cli.access.hub import Reach, run_with_streams, stream_options
@@ -51,6 +52,9 @@ async def _resume(access: "StreamAccess", stream: str, after: int | None, output
     async def asked(question: InputRequired) -> str:
         if isinstance(access, HubClient) and is_for_person(question):
             return await answered(access, stream, question, show, name)
+        pending = (await access.status(stream)).questions
+        if pending is UNSET or question.key not in {info.key for info in pending}:
+            return f"The question {question.key!r} is not open any more."
         return f"The tool waits for an answer to {question.key!r} ({question.method}): POST /v1/streams/{stream}/input"
 
     try:

@@ -150,6 +150,6 @@ def problem_for(error: HubError) -> Problem:
 
 def unknown_server(name: str, names: Iterable[str] = ()) -> Problem:
     """Of one that is not configured, or not the caller's; `names` are those that the caller may see."""
-    close = get_close_matches(name[:64], list(names), n=1)
+    close = get_close_matches(name[:64], list(names), n=1, cutoff=0.65)
     hint = f'. Did you mean "{hide_head(close[0], 100)}"?' if close else "."
     return Problem(404, "unknown_server", f'There is no server "{hide_head(name, 100)}"{hint}')

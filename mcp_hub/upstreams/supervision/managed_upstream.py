@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import Final
 
 import anyio
@@ -9,7 +10,7 @@ import msgspec
 
 from mcp_hub.call import Call, CallChannel, CallHandler, SentCall, Upstream
 from mcp_hub.errors import HubRestarted, NotReadOnly, RpcError, StartFailed, UpstreamUnavailable
-from mcp_hub.events import Completed
+from mcp_hub.events import Completed, hubs_message
 from mcp_hub.masking import hide
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes
@@ -128,7 +129,9 @@ class ManagedUpstream(Supervisor, Upstream):
             self._turns.switch_on()
         alone = call.log_level is not None and self._logs.rule == "turns"
         if not self._turns.enter_now(call.session, alone=alone):
-            await self._turns.enter(call.session, call.principal, alone=alone)
+            waits = partial(channel.send, hubs_message(f'waits until another session has finished at "{self.name}"'))
+            if await self._turns.enter(call.session, call.principal, alone=alone, waits=waits):
+                channel.send(hubs_message("its turn has come"))
         with self._in_turn(call, channel):
             if call.directory is not None:
                 self._note_session(call.session)

@@ -6,7 +6,7 @@ Principals take turns, each with its sessions in order of arrival.
 """
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 import anyio
@@ -16,6 +16,8 @@ from mcp_hub.errors import Busy, UpstreamUnavailable
 
 _WAIT: Final = 30.0
 """Seconds that a call waits for its turn."""
+_QUIET: Final = 1.0
+"""Seconds that a call waits before it says so."""
 _ECHO: Final = 5.0
 """Seconds after a call was given up in which the server may still ask on its behalf."""
 _MOST: Final = 1024
@@ -75,13 +77,21 @@ class Turns:
             self._alone.add(session)
         return True
 
-    async def enter(self, session: str, principal: str = "", *, alone: bool = False) -> None:
-        """Waits for the turn.
+    async def enter(
+        self,
+        session: str,
+        principal: str = "",
+        *,
+        alone: bool = False,
+        waits: Callable[[], None] | None = None,
+        quiet: float = _QUIET,
+    ) -> bool:
+        """Waits for the turn; after `quiet` seconds calls `waits`, once. Whether it has called that.
 
         Raises `Busy` when it does not come in time or too many wait, `UpstreamUnavailable` if it is dismissed.
         """
         if self.enter_now(session, alone=alone):
-            return
+            return False
         line = self._waiting.get(principal, deque())
         if len(line) >= _MOST:
             raise self._busy("too many calls wait")
@@ -89,7 +99,7 @@ class Turns:
         line.append(turn)
         self._waiting[principal] = line
         try:
-            await self._come(turn.came)
+            has_said = await self._come(turn.came, waits, quiet)
         except anyio.get_cancelled_exc_class():
             if turn.came.is_set() and not turn.is_dismissed:  # it came, too late for this call
                 self.leave(session)
@@ -105,15 +115,23 @@ class Turns:
             raise UpstreamUnavailable(f'server "{self._server}" has a process for each session now.')
         if not turn.came.is_set():
             raise self._busy(f"another session has been using it for {self._wait:g} s")
+        return has_said
 
-    async def _come(self, turn: anyio.Event) -> None:
-        """Returns when it is this one's turn, or the wait is over."""
-        end = anyio.current_time() + self._wait
+    async def _come(self, turn: anyio.Event, waits: Callable[[], None] | None, quiet: float) -> bool:
+        """Returns when it is this one's turn, or the wait is over; whether `waits` was called."""
+        began = anyio.current_time()
+        soon, end = began + quiet, began + self._wait
+        has_said = False
         while not turn.is_set() and (now := anyio.current_time()) < end:
+            if waits is not None and not has_said and now >= soon:
+                has_said = True
+                waits()
             # no longer than an echo lasts: one may begin meanwhile
-            with anyio.move_on_after(min([end, now + self._echo, *self._echoes.values()]) - now):
+            until = min([end, end if has_said else soon, now + self._echo, *self._echoes.values()])
+            with anyio.move_on_after(until - now):
                 await turn.wait()
             self._admit()
+        return has_said
 
     def leave(self, session: str, *, abandoned: bool = False) -> None:
         """The call is over; the next session may come. What was given up may still be heard of for a while."""

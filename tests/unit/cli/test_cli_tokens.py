@@ -107,6 +107,11 @@ def test_help_names_the_commands_among_the_others(tmp_path: Path) -> None:
     names = main.list_commands(click.Context(main))
     assert [line[0] for line in lines] == names and not [line for line in lines if line[-1].endswith("...")]
     assert {len(line) <= 80 for line in commands} == {True}
+    context = click.Context(main)
+    own = {name: main.get_command(context, name) for name in names}
+    assert {line.strip().partition(" ")[0]: line[14:].strip() for line in commands if line.startswith("  ")} == {
+        name: command.get_short_help_str(200) for name, command in own.items() if command is not None
+    }, "the line of the help is the beginning of the command's own"
     headings = [line for line in commands if line and not line.startswith(" ")]
     assert headings == ["Start:", "Servers:", "Tools and calls:", "Configuration:", "Operate:"]
     assert {CliRunner().invoke(main, [name, "--help"]).exit_code for name in names} == {0}

@@ -197,6 +197,9 @@ def test_edited_file_is_checked(file: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "valid" in run("edit").stderr
     monkeypatch.setenv("VISUAL", "/nowhere/editor")
     assert "[editor_failed]" in run("edit", code=2).stderr
+    for name in ("VISUAL", "EDITOR"):
+        monkeypatch.delenv(name, raising=False)
+    assert "There is no terminal for the editor." in run("edit", code=2).stderr
 
 
 def server_json(**more: object) -> dict[str, object]:

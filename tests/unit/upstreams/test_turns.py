@@ -207,3 +207,20 @@ async def test_all_that_wait_are_let_in_where_no_call_is_taken_any_more() -> Non
     assert not turns.is_empty
     turns.leave("a")
     assert turns.is_empty
+
+
+async def test_a_wait_that_lasts_is_reported_once() -> None:
+    turns, came = Turns("git", is_on=True), anyio.Event()
+    turns.enter_now("a")
+    said: list[bool] = []
+
+    async def call() -> None:
+        said.append(await turns.enter("b", waits=came.set, quiet=0))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await came.wait()
+            turns.leave("a")
+    assert said == [True]
+    assert not await turns.enter("b", waits=came.set), "nothing to wait for"

@@ -34,8 +34,20 @@ def edit(config: str | None) -> None:
             raise SystemExit(EXIT_CONFIG)
 
 
+def _default(file: ServersFile) -> str:
+    """The editor without a variable; exits with 2 where it would have no terminal."""
+    if sys.platform == "win32":
+        return "notepad"
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        fail(
+            "editor_failed",
+            f"There is no terminal for the editor. Set VISUAL or EDITOR, or change {file.path} yourself.",
+        )
+    return "vi"
+
+
 def _open(file: ServersFile) -> None:
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ("notepad" if sys.platform == "win32" else "vi")
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or _default(file)
     try:
         code = subprocess.call([*shlex.split(editor), str(file.path)])
     except (OSError, ValueError) as problem:

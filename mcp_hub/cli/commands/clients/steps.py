@@ -119,7 +119,9 @@ def tell_others(steps: Iterable[Step]) -> None:
     """Says which clients still start servers of their own beside the hub, and how they move into it."""
     found = [step.file.client for step in steps if step.others and step.problem is None]
     if found:
-        said = f"{', '.join(dict.fromkeys(client.title for client in found))} also start their own servers as before."
+        titles = list(dict.fromkeys(client.title for client in found))
+        verb = "starts its" if len(titles) == 1 else "start their"
+        said = f"{', '.join(titles)} also {verb} own servers as before."
         names = " ".join(dict.fromkeys(client.name for client in found))
         say(f"{said} To move these into the hub: mcp-hub install --import {names}")
 

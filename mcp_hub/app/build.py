@@ -4,6 +4,7 @@ Up: upstreams (all at once), then whatever front is asked for; nobody waits for 
 their ending, then all upstreams are closed side by side.
 """
 
+import hashlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
@@ -11,14 +12,24 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+import anyio.to_thread
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub import __version__
 from mcp_hub.aio import Turn, named_loop
 from mcp_hub.app.admin import Admin
 from mcp_hub.app.apply import Applier
-from mcp_hub.app.attached.isolation import ClientFolder, StartFolders
-from mcp_hub.app.catalog_rules import confirmed_servers, executor_server, policies, view_rules
+from mcp_hub.app.attached.isolation import ClientFolder, StartFolders, project_of
+from mcp_hub.app.catalog_rules import (
+    ProjectView,
+    confirmed_servers,
+    executor_server,
+    for_projects,
+    overlay_problems,
+    policies,
+    view_rules,
+)
 from mcp_hub.app.dashboard.seen import Seen
 from mcp_hub.app.limits import (
     Current,
@@ -50,20 +61,24 @@ from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.costs.tokens import estimate
 from mcp_hub.catalog.discovery.instructions import instructions
-from mcp_hub.catalog.rules import ServerRules
 from mcp_hub.catalog.trust.approvals import Approvals, gate
 from mcp_hub.catalog.trust.read_check import ReadCheck
 from mcp_hub.catalog.trust.scan_log import log_flags
 from mcp_hub.catalog.unmatched import Unmatched, has_patterns
 from mcp_hub.clock import SystemClock, process_start, wall_time
 from mcp_hub.config.load.load import Loaded, load
+from mcp_hub.config.load.overrides import read_overlay
+from mcp_hub.config.schema.overrides import OverlaySettings
 from mcp_hub.config.schema.settings import Settings
+from mcp_hub.errors import ConfigError
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.mcp.binding import Binding, Identity
 from mcp_hub.hub import HubPort, LongResults
 from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide_head
 from mcp_hub.notices import Notices
 from mcp_hub.sessions.client_kinds import ClientKinds
+from mcp_hub.sessions.session import Caller
 from mcp_hub.stores.base import EventStore
 from mcp_hub.stores.documents.base import Documents
 from mcp_hub.stores.epochs import Epochs
@@ -82,9 +97,6 @@ from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 
 log = get_logger(__name__)
-
-_REMOVED: Final = ServerRules(hints="ignore")
-"""The rules of a server that the settings do not have any more."""
 
 _LAST_CALLS: Final = 0.3
 """Seconds that handlers have to end when the hub stops; with the upstreams' graces it stays under 2 s."""
@@ -121,6 +133,33 @@ class App(msgspec.Struct, frozen=True):
     def settings(self) -> Settings:
         """Those that hold now."""
         return self.current.settings
+
+    async def in_project(self, caller: Caller, directory: str) -> Caller:
+        """The caller as the overlay of the project around this folder narrows it, if there is one.
+
+        An overlay that is refused changes nothing; the reason is logged.
+        """
+        root = project_of(directory)
+        try:
+            overlay = await anyio.to_thread.run_sync(read_overlay, Path(root))
+        except ConfigError as refused:
+            log.warning("overlay_refused", project=hide_head(root, 300), reason=hide_head(str(refused), 1000))
+            return caller
+        if overlay is None or overlay == OverlaySettings():
+            return caller
+        for problem in overlay_problems(self.settings, overlay)[:10]:
+            log.warning("overlay_in_vain", project=hide_head(root, 300), reason=hide_head(problem, 300))
+        digest = hashlib.sha256(repr(overlay).encode(errors="surrogatepass")).hexdigest()[:16]
+        profile = f"{caller.profile or 'everything'} in a project ({digest})"
+        if profile in self.current.projects:
+            return replace(caller, profile=profile)
+        if self.current.enter(profile, ProjectView(caller.profile, overlay)):
+            name = None if self.executors is None else self.executors.name
+            rules = view_rules(self.settings, name, self.current.projects)
+            self.hub.catalog.use(rules, self.settings.hub.aliases)
+            return replace(caller, profile=profile)
+        log.warning("overlay_refused", project=hide_head(root, 300), reason="this hub has had too many of them")
+        return caller
 
     async def stop(self) -> None:
         """Gives every running call its ending, within a bound; fronts can still deliver it. Idempotent.
@@ -298,7 +337,10 @@ def build(
     servers, watchdog = UpstreamSet({}, changes), Watchdog(clock, may_adopt=owns_process)
     logins, records = Logins(grant_store(state)), KeyedFiles(state / "approvals")
     approvals = _approvals(loaded, records, changes, servers)
-    reads = ReadCheck(lambda server: catalog.rules(None).servers.get(server, _REMOVED), approvals.is_confirmed)
+    reads = ReadCheck(
+        lambda name: catalog.rules(None).servers.get(name) or for_projects(current.settings, name),
+        approvals.is_confirmed,
+    )
     checked = gate(approvals, reads.check)
     sources = _sources(loaded, env, watchdog, changes, logins, checked, turn, client, store, owns_process, clients)
     servers.upstreams.update((name, sources.make(settings, name)) for name in settings.servers)

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from itertools import chain, count
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import msgspec
 from pydantic import JsonValue
@@ -11,7 +13,9 @@ from mcp_hub.catalog.hints import HINTS, HintClaims
 from mcp_hub.catalog.overrides import Override, Supplied
 from mcp_hub.catalog.pins import Policy
 from mcp_hub.catalog.rules import ServerRules, ViewRules
+from mcp_hub.config.findings import quoted
 from mcp_hub.config.schema.filters import FilterSettings, SelectorSettings, ToolFilterSettings, ToolSelector
+from mcp_hub.config.schema.overrides import OverlaySettings
 from mcp_hub.config.schema.settings import ProfileSettings, Settings
 from mcp_hub.config.schema.tools import ToolSettings
 from mcp_hub.globs import first_match
@@ -19,16 +23,95 @@ from mcp_hub.protocol.jsonrpc.envelope import read_as
 from mcp_hub.types import RawJson, RawObject
 from mcp_hub.upstreams.supervision.supervisor import Repetition
 
+_NOTHING: Final = ViewRules({}, shared=False, max_result_tokens=0)
 
-def view_rules(settings: Settings, executor_name: str | None = None) -> dict[str | None, ViewRules]:
-    """One view of everything (None) and one for each profile. `executor_name`: the name that the hub began with."""
-    every = {name: _server_rules(settings, name) for name in settings.servers}
-    every[executor_name or executor_server(settings)] = ServerRules(yields=True)
+
+class ProjectView(NamedTuple):
+    """The profile of a client, None for everything, and what its project has laid over it."""
+
+    profile: str | None
+    overlay: OverlaySettings
+
+
+def view_rules(
+    settings: Settings, executor_name: str | None = None, projects: Mapping[str, ProjectView] = MappingProxyType({})
+) -> dict[str | None, ViewRules]:
+    """One view of everything (None) and one for each profile. `executor_name`: the name that the hub began with.
+
+    And one for each of `projects`, which is empty without its profiles.
+    """
+    every = _every(settings, executor_name)
     is_shared = not settings.profiles and not settings.hub.tokens and settings.hub.http.oauth is None
-    rules: dict[str | None, ViewRules] = {None: _view_rules(settings, every, ProfileSettings(), is_shared)}
+    everywhere = {name: own for name, own in every.items() if not _is_for_projects(settings, name)}
+    rules: dict[str | None, ViewRules] = {None: _view_rules(settings, everywhere, ProfileSettings(), is_shared)}
     for name, profile in settings.profiles.items():
-        rules[name] = _view_rules(settings, every, profile, is_shared=False)
+        rules[name] = _view_rules(settings, everywhere, profile, is_shared=False)
+    for name, view in projects.items():
+        rules[name] = project_rules(settings, view.profile, view.overlay, executor_name) or _NOTHING
     return rules
+
+
+def _every(settings: Settings, executor_name: str | None) -> dict[str, ServerRules]:
+    every = {name: _server_rules(settings, name) for name in settings.servers}
+    return {**every, executor_name or executor_server(settings): ServerRules(yields=True)}
+
+
+def _is_for_projects(settings: Settings, name: str) -> bool:
+    return name in settings.servers and settings.servers[name].enabled == "project"
+
+
+def project_rules(
+    settings: Settings, profile: str | None, overlay: OverlaySettings, executor_name: str | None = None
+) -> ViewRules | None:
+    """The view of a profile (None: everything) in a project; None if there is no such profile, or none of the overlay.
+
+    It has no server and nothing of a server that the profile would not let through; of those with `enabled: project`,
+    the ones that the overlay turns on.
+    """
+    narrower = ProfileSettings() if overlay.profile is None else settings.profiles.get(overlay.profile)
+    base = ProfileSettings() if profile is None else settings.profiles.get(profile)
+    if narrower is None or base is None:
+        return None
+    every = {
+        name: own
+        for name, own in _every(settings, executor_name).items()
+        if name not in overlay.disable and (name in overlay.enable or not _is_for_projects(settings, name))
+    }
+    inner = _view_rules(settings, every, narrower, is_shared=False)
+    outer = _view_rules(settings, inner.servers, base, is_shared=False)
+    return msgspec.structs.replace(
+        outer,
+        tools=_both(inner.tools, outer.tools),
+        resources=_both(inner.resources, outer.resources),
+        prompts=_both(inner.prompts, outer.prompts),
+    )
+
+
+def _both(inner: Filter, outer: Filter) -> Filter:
+    """Lets through what both do."""
+    deny = (*inner.deny, *outer.deny)
+    if inner.allow is None or outer.allow is None:
+        return Filter(outer.allow if inner.allow is None else inner.allow, deny)
+    return Filter(inner.allow, deny, Filter(outer.allow))
+
+
+def for_projects(settings: Settings, server: str) -> ServerRules:
+    """The rules of a server that is not for everybody; those of one that is not there any more let it claim nothing."""
+    return _server_rules(settings, server) if _is_for_projects(settings, server) else ServerRules(hints="ignore")
+
+
+def overlay_problems(settings: Settings, overlay: OverlaySettings) -> list[str]:
+    """Sentences about names of an overlay that are not in the settings, or not for projects."""
+    names = [*overlay.disable, *overlay.enable]
+    found = [f"there is no server {quoted(name)}" for name in names if name not in settings.servers]
+    found += [
+        f"server {quoted(name)} does not have enabled: project, so a project cannot turn it on"
+        for name in overlay.enable
+        if name in settings.servers and not _is_for_projects(settings, name)
+    ]
+    if overlay.profile is not None and overlay.profile not in settings.profiles:
+        found.append(f"there is no profile {quoted(overlay.profile)}, so nothing is offered")
+    return found
 
 
 def policies(settings: Settings) -> dict[str, Policy]:

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import platformdirs
 
-from mcp_hub.app.catalog_rules import executor_server
+from mcp_hub.app.catalog_rules import ProjectView, executor_server
 from mcp_hub.calls.retries.rules import RetryRule
 from mcp_hub.calls.rules import CallLimits, CallRules, StreamLimits, TimeLimits
 from mcp_hub.clock import SystemClock, wall_time
@@ -27,12 +27,22 @@ PER_CLIENT: Final = 4
 """Descriptors of a client of a background hub, or over HTTP."""
 _SESSIONS: Final = 16
 """Clients at a time that are provided for."""
+_MOST_PROJECTS: Final = 512
+"""Views of projects, as long as a hub runs; further ones are refused."""
 
 
 class Current(msgspec.Struct):
     """The settings that hold now; a reload puts others in their place."""
 
     settings: Settings
+    projects: dict[str, ProjectView] = msgspec.field(default_factory=dict)
+    """The views of projects by the names of profiles, as long as the hub runs."""
+
+    def enter(self, name: str, view: ProjectView) -> bool:
+        """Adds the view of a project; False if there are too many."""
+        if len(self.projects) < _MOST_PROJECTS or name in self.projects:
+            self.projects[name] = view
+        return name in self.projects
 
     def use(self, settings: Settings) -> None:
         """These hold from now on."""

@@ -137,7 +137,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
 
         Resolves the command now, so that a program installed in the meantime is found. Raises `StartFailed`.
         """
-        client = directory or (_directory() if self.clients is None else self.clients.path)
+        client = directory or (working_directory() if self.clients is None else self.clients.path)
         args, env = self.starts.fill(name, server, client)
         program = _command(server, self.env, self.folder)
         limits = settings.hub.limits
@@ -188,7 +188,7 @@ async def _headers_now(name: str, url: str, read: Callable[[], Loaded]) -> dict[
     return None
 
 
-def _directory() -> str | None:
+def working_directory() -> str | None:
     """The working directory of the hub; None if it was removed."""
     try:
         return os.getcwd()
@@ -233,7 +233,7 @@ def _supervisor_rules(settings: Settings, name: str) -> SupervisorRules:
         request_timeout=own.request_timeout,
         restart=RestartRule(None if is_patient else own.restart.intensity, own.restart.period),
         lists=ListLimits(limits.pages, limits.tools_per_server, prepare, max_age=settings.hub.list_max_age),
-        lazy=own.start == "lazy",
+        lazy=own.start == "lazy" or settings.servers[name].enabled == "project",
         idle_stop=_idle_stop(own, None if own.start == "eager" else _IDLE),
         logs=settings.servers[name].logs or "hub",
         repetition=repetition(settings, name),

@@ -44,14 +44,20 @@ _NOTHING: Final = Selector()
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Selectors and globs on names; no `allow` means all, an empty one nothing; `deny` wins."""
+    """Selectors and globs on names; no `allow` means all, an empty one nothing; `deny` wins.
+
+    What it lets through must pass the `allow` of `within`, too.
+    """
 
     allow: tuple[str | Selector, ...] | None = None
     deny: tuple[str | Selector, ...] = ()
+    within: "Filter | None" = None
 
     def admits(self, *names: str, traits: Traits = UNTOLD) -> bool:
         """Whether something known by these names (the upstream's, the exported one) may be seen and used."""
         if self.denies(*names, traits=traits):
+            return False
+        if self.within is not None and not self.within.admits(*names, traits=traits):
             return False
         return self.allow is None or _any_selects(self.allow, names, traits)
 

@@ -19,7 +19,7 @@ from tests.e2e import held_tools
 from tests.e2e.background import Background, background
 from tests.e2e.held_tools import Held
 from tests.upstreams.child import WAIT, until
-from tests.upstreams.launch import argv, events, servers_yaml
+from tests.upstreams.launch import argv, entry, events, servers_yaml
 from tests.upstreams.messages import rpc
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes, pytest.mark.slow]
@@ -150,6 +150,27 @@ async def test_a_server_that_is_bound_to_a_working_directory_has_a_process_there
     starts = [event["argv"][-1] for event in events(placed, "start")]
     counts = [starts.count(f"--name={tmp_path / name}") for name in "xy"]
     assert counts == [1, 1], "two clients of a folder share a process"
+
+
+@pytest.mark.parametrize("attach", ["always", "never"])
+async def test_overlay_of_a_project_decides_what_its_clients_get(
+    hubs: Background, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attach: str
+) -> None:
+    a, db = entry(name="a", era="handshake"), entry(name="db", era="handshake")
+    text = json.dumps({"servers": {"a": a, "db": {**db, "enabled": "project"}}})
+    for folder, overlay, offered, refused in (
+        ("x", "{disable: [a], enable: [db]}", "db", "a"),
+        ("y", "{enable: [db], command: evil}", "a", "db"),
+    ):
+        (tmp_path / folder / ".git").mkdir(parents=True)
+        (tmp_path / folder / "src").mkdir()
+        (tmp_path / folder / ".mcp-hub.yaml").write_text(overlay)
+        monkeypatch.chdir(tmp_path / folder / "src")
+        async with hubs.client(text, attach=attach) as client:
+            await client.initialize()
+            assert "result" in await client.call(f"{offered}_echo", {"text": "hello"})
+            answer = await client.call(f"{refused}_echo", {"text": "hello"})
+            assert answer["error"]["data"]["code"] == "unknown_entry"
 
 
 async def test_clients_that_gave_the_hub_both_ends_of_their_pipes_are_seen_to_go(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import anyio
+from msgspec.structs import replace
 
 from mcp_hub.app.attached.askers import separate
 from mcp_hub.app.attached.claim import described
@@ -122,6 +123,9 @@ class AttachedHub:
         try:
             self._latest.enter(said.caller.directory)
             await widen(self._app, os.environ, said.path)
+            if said.caller.directory is not None:
+                caller = await self._app.in_project(said.caller, said.caller.directory)
+                said = replace(said, caller=caller)
             await self._clients.serve(connection, said)
         except (OSError, ValueError) as problem:
             log.info("client_lost", reason=str(problem))

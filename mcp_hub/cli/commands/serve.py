@@ -15,6 +15,7 @@ import click
 
 from mcp_hub import logs
 from mcp_hub.app.build import App, open_app
+from mcp_hub.app.upstream_factory import working_directory
 from mcp_hub.attach.arguments import MODES, VARIABLE, HubWanted
 from mcp_hub.attach.serve import serve_attached
 from mcp_hub.cli import completion
@@ -131,8 +132,10 @@ async def _serve_stdio(loaded: Loaded, caller: Caller) -> None:
     client = ClientEra(waits=True)
     async with received_signals() as signals, open_app(loaded, os.environ, client=client) as app:
         app.reloader.checks.append(check_started_as(caller))
+        directory = working_directory()
+        seen_as = caller if directory is None else await app.in_project(caller, directory)
         front = StdioFront(
-            app.hub, app.binding, caller, lambda: app.settings.hub.drain_timeout, OwnHubBond(client.meet)
+            app.hub, app.binding, seen_as, lambda: app.settings.hub.drain_timeout, OwnHubBond(client.meet)
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(cancel_when, signals.stopped, tasks.cancel_scope)

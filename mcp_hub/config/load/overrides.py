@@ -1,17 +1,20 @@
-"""`servers.overrides.yaml`: found beside the configuration, checked, and laid over its `per_tool`."""
+"""`servers.overrides.yaml`: found beside the configuration, checked, and laid over its `per_tool`.
+
+And `.mcp-hub.yaml` in the root of a project, whoever wrote it: it holds names of what the user has, and nothing else.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
 from mcp_hub.config.findings import Findings, quoted
 from mcp_hub.config.load.check import finding_of
 from mcp_hub.config.load.locate import read_document
-from mcp_hub.config.load.texts import read_bytes
-from mcp_hub.config.schema.overrides import OverriddenTool, OverrideSettings
+from mcp_hub.config.load.texts import read_bytes, read_text_file
+from mcp_hub.config.schema.overrides import OverlaySettings, OverriddenTool, OverrideSettings
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import ToolSettings
@@ -20,10 +23,14 @@ from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.globs import first_match
 from mcp_hub.types import FileStamp
 
+_Kind = TypeVar("_Kind", OverrideSettings, OverlaySettings)
 LARGEST: Final = 256 << 10
 """Bytes of the file."""
 MOST_TOOLS: Final = 2000
 """Tools in the file."""
+OVERLAY: Final = ".mcp-hub.yaml"
+LARGEST_OVERLAY: Final = 64 << 10
+"""Bytes of it."""
 
 
 def overrides_of(config: Path) -> Path:
@@ -46,19 +53,36 @@ def read_overrides(place: Path, env: Mapping[str, str]) -> tuple[OverrideSetting
 
 def parse_overrides(text: str, name: str) -> OverrideSettings:
     """The overrides in a text. Raises `ConfigError`."""
+    found = _validated(OverrideSettings, text, name)
+    if (count := sum(len(own.per_tool) for own in found.servers.values())) > MOST_TOOLS:
+        raise ConfigError(ConfigFinding("config_too_large", f"{count} tools, at most {MOST_TOOLS}", name))
+    return found
+
+
+def read_overlay(project: Path) -> OverlaySettings | None:
+    """The overlay of a project; None without one. Nothing in it is looked up. Raises `ConfigError`."""
+    place = project / OVERLAY
+    try:
+        text, _ = read_text_file(place, LARGEST_OVERLAY, create="It is the project's.")
+    except ConfigError as error:
+        if error.code == "config_not_found":
+            return None
+        raise
+    return _validated(OverlaySettings, text, str(place))
+
+
+def _validated(kind: type[_Kind], text: str, name: str) -> _Kind:
     document = read_document(text, name)
     report = Findings(name, document.lines, errors=list(document.findings))
     try:
-        found = OverrideSettings.model_validate({} if document.data is None else document.data)
+        found = kind.model_validate({} if document.data is None else document.data)
     except ValidationError as invalid:
         report.errors.extend(
-            finding_of(error, OverrideSettings) for error in invalid.errors(include_url=False, include_input=False)
+            finding_of(error, kind) for error in invalid.errors(include_url=False, include_input=False)
         )
         raise report.failure() from None
     if report.errors:
         raise report.failure()
-    if (count := sum(len(own.per_tool) for own in found.servers.values())) > MOST_TOOLS:
-        raise ConfigError(ConfigFinding("config_too_large", f"{count} tools, at most {MOST_TOOLS}", name))
     return found
 
 

@@ -1,8 +1,11 @@
-"""The file beside the configuration that the dashboard writes: how single tools are listed, and nothing else."""
+"""The file beside the configuration that the dashboard writes: how single tools are listed, and nothing else.
 
-from typing import Self
+And the file in the root of a project, by which it narrows what its clients get.
+"""
 
-from pydantic import model_validator
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
 
 from mcp_hub.config.schema.filters import HintSettings
 from mcp_hub.config.schema.scalars import ExportedName, ServerName, Text
@@ -38,3 +41,14 @@ class OverrideSettings(Section):
     """All of `servers.overrides.yaml`."""
 
     servers: dict[ServerName, OverriddenServer] = {}
+
+
+_Names = Annotated[list[ServerName], Field(max_length=1000)]
+
+
+class OverlaySettings(Section):
+    """All of `.mcp-hub.yaml`: names of servers to turn off, to turn on (`enabled: project`), and of a profile."""
+
+    disable: _Names = []
+    enable: _Names = []
+    profile: Text | None = None

@@ -57,6 +57,16 @@ def _without_ends(value: object) -> object:
 HeaderValue = Annotated[SecretStr, BeforeValidator(_without_ends)]
 
 
+def _switched(value: object) -> object:
+    flag = value if value == "project" else as_flag(value)
+    if flag is None:
+        raise finding("wrong_type", "expected true, false or project")
+    return flag
+
+
+_Switch = Annotated[bool | Literal["project"], BeforeValidator(_switched)]
+
+
 class ServerSettings(Section):
     """One entry under `servers`: a child process (`command`), a remote server (`url`), Python functions (`local`) or
     a folder of skills (`skills`).
@@ -79,7 +89,7 @@ class ServerSettings(Section):
     bearer: Annotated[SecretStr, Field(min_length=1)] | None = None
     oauth: OAuthSettings | None = None
     tls: TlsSettings = TlsSettings()
-    enabled: bool = True
+    enabled: _Switch = True
     tools: AtOnce[ToolFilterSettings] = ToolFilterSettings()
     resources: AtOnce[FilterSettings] = FilterSettings()
     prompts: AtOnce[FilterSettings] = FilterSettings()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcp_hub.cli.servers_file.atomic import edit_file
-from mcp_hub.config.load.secrets import is_literal_secret, secret_arguments, secrets_of_url
+from mcp_hub.config.load.secrets import is_secret, secret_arguments, secrets_of_url
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN, read_file
 from mcp_hub.masking import learn
@@ -124,8 +124,7 @@ def _content(content: bytes, _: bytes | None) -> bytes:
 
 
 def _kept(server: str, name: str, value: object, keep: Keep) -> object:
-    is_secret = isinstance(value, str) and is_literal_secret(name, value)
-    return keep(server, name, str(value)) if is_secret else value
+    return keep(server, name, value) if isinstance(value, str) and is_secret(name, value) else value
 
 
 def _replaced(text: str, secrets: Collection[str], server: str, name: str, keep: Keep) -> str:

@@ -34,7 +34,7 @@ from mcp_hub.config.load.interpolate import (
     variable_of_input,
 )
 from mcp_hub.config.load.notations import Notation
-from mcp_hub.config.load.public import is_taken_for_secret
+from mcp_hub.config.load.secrets import is_secret
 from mcp_hub.config.load.texts import variables_of
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.types import JsonObject
@@ -258,7 +258,7 @@ def in_our_form(
         raise report.failure()
 
     def learn(server: str, name: str, value: str) -> None:
-        if is_taken_for_secret(name, value):
+        if is_secret(name, value, is_from_outside=True):
             interpolation.take(("servers", server, "envFile"), [value], ())
 
     places = values_in_place(interpolation.env, learn)

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from mcp_hub.config.findings import DataPath, Finding
-from mcp_hub.config.load.public import is_taken_for_secret
+from mcp_hub.config.load.secrets import is_secret
 from mcp_hub.config.trust import problem_of_secret
 from mcp_hub.files import read_file
 
@@ -28,7 +28,7 @@ CLIENTS_FOLDER: Final = "${client.cwd}"
 OF_CLIENTS: Final = frozenset({"client.cwd", "client.root"})
 """References that stand for a folder of the client, and are filled in when a process starts for it."""
 _FOR_CLIENTS: Final = frozenset({"cwd", "args", "env"})
-_SHORTEST_SECRET = 6  # "true", "debug", a port: blacking those out would ruin every log
+_SHORTEST_SECRET = 4  # what is shorter cannot be masked
 
 
 class Unresolved(ValueError):
@@ -141,7 +141,7 @@ def _look_up(reference: str, env: Mapping[str, str], base: Path) -> Resolved:
     if name not in env:
         said = f"environment variable {name} is not set. Set it, or write ${{{name}:-default}}"
         raise Unresolved("variable_not_set", said)
-    return _secret(env[name]) if is_taken_for_secret(name, env[name]) else Resolved(env[name])
+    return _secret(env[name]) if is_secret(name, env[name], is_from_outside=True) else Resolved(env[name])
 
 
 def _secret(text: str, *warnings: str) -> Resolved:

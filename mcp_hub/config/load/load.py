@@ -21,8 +21,7 @@ from mcp_hub.config.load.interpolate import (
 )
 from mcp_hub.config.load.locate import LocatedData, half_findings, read_document
 from mcp_hub.config.load.overrides import overlaid, overrides_of, read_overrides
-from mcp_hub.config.load.public import is_taken_for_secret
-from mcp_hub.config.load.secrets import secret_arguments, secret_texts
+from mcp_hub.config.load.secrets import is_secret, secret_arguments, secret_texts
 from mcp_hub.config.load.texts import NOT_UTF8, read_text_file
 from mcp_hub.config.quantities import as_flag
 from mcp_hub.config.schema.hub import written_out
@@ -192,7 +191,7 @@ def parse(
 def _passed_secrets(settings: Settings, env: Mapping[str, str]) -> set[str]:
     """The values that servers get by `pass_env`, unless they are public."""
     names = {name for server in settings.servers.values() for name in server.pass_env if name in env}
-    return {env[name] for name in names if is_taken_for_secret(name, env[name])}
+    return {env[name] for name in names if is_secret(name, env[name], is_from_outside=True)}
 
 
 def _check(settings: Settings, env: Mapping[str, str], report: Findings) -> None:

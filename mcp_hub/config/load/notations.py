@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.config.load.interpolate import Reference, Unresolved, escaped, is_variable_name, joined, split_text
-from mcp_hub.config.load.secrets import is_literal_secret
+from mcp_hub.config.load.secrets import is_secret
 from mcp_hub.types import JsonObject
 
 Part = str | Reference
@@ -178,7 +178,7 @@ class Notation(msgspec.Struct, frozen=True):
         name, has_default, _ = reference.partition(":-")
         if name in self.variables:
             value = self.variables[name]
-            if is_literal_secret(name, value):
+            if is_secret(name, value):
                 return split_text(self.keep(name, value))
             return split_text(self._without(name).text(value, "env"))
         if key == "args" and name not in self.env and not has_default and not expands:

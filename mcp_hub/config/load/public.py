@@ -1,12 +1,20 @@
-"""Tells secrets from values that everybody may see: by the name of a variable, header or parameter, and by form."""
+"""Tells secrets from values that everybody may see: by the name of a variable, header or parameter, and by form.
+
+A name says that its value is secret (`API_KEY`), may say it (`SESSION`), or says nothing (`OWNER`). Under the first
+every value is one but settings, under the second what is no readable text. Forms count under every name: those of
+providers' tokens, private keys, and long texts without a pattern. An error in doubt is to hide too much.
+"""
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
-_SHORTEST: Final = 6  # characters: shorter values are rarely secret, and masking them would ruin every log
-_SHORTEST_NAMED: Final = 4  # of a value whose name says that it is secret
+_SHORTEST: Final = 6
+"""Characters: a shorter value is rarely a secret unless its name says so."""
+_SECRET, _LIKELY, _NEUTRAL, _IDENTIFIER, _PUBLIC = 2, 1, 0, -1, -2
+"""Meanings of a name. Under an identifier and a public name a long text without a pattern is not a secret."""
 _PLACE_NAMES: Final = frozenset(
-    "HOME USER LOGNAME PWD PATH SHELL LANG TMPDIR TEMP TMP USERPROFILE APPDATA LOCALAPPDATA".split()
+    "HOME USER LOGNAME PWD OLDPWD PATH SHELL LANG TMPDIR TEMP TMP USERPROFILE APPDATA LOCALAPPDATA".split()
 )
 """Of places and people, which are part of most paths."""
 _PUBLIC_NAME: Final = re.compile(
@@ -15,27 +23,88 @@ _PUBLIC_NAME: Final = re.compile(
     r"|(?i:(\w+_)?(log_?level|region|locale|timezone))"
     r"|(?i:accept(-\w+)?|content-(type|language)|user-agent|cache-control|pragma|origin|referer|mcp-protocol-version)"
 )
+_WORDS: Final = re.compile(r"AUTH0|[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SECRET_WORD: Final = re.compile(
+    r".*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSWORT|PASSPHRASE|PASSCODE|CREDENTIAL|COOKIE)S?|CREDS?|.*AUTH"
+    r"|(?!.*(?:MON|TUR|HOT|DON|JOC|HOC|PUB|PUBLIC|PRIMARY|FOREIGN)KEY).*KEYS?|(?!BY|COM|TRES|SUR|ENCOM).*PASS|.*PWD|PSWD"
+    r"|PW|PSK|PINS?|PATS?|OTP|TOTP|DSNS?|BEARER|JWTS?|AUTHORI[SZ]ATION|AUTHENTICATION|SIG|SAS|SALT|PEPPER|MNEMONIC|SEED"
+    r"|HMAC|CSRF|XSRF|UNSEAL|ASSERTION"
+)
 _SECRET_NAME: Final = re.compile(
-    r"token(?!s)|passw|passphrase|(?<![a-z])p(wd?|ass|at|in)(?![a-z])|secret|auth(?!or(?!i[sz]))|key|credential"
-    r"|signature|(?<![a-z])sig(?![a-z])|dsn|cookie|bearer|jwt|webhook",
+    r"(.*_)?(ACCESS_?KEY_?ID|SECRET_ID|API_HASH|LI_AT|(RECOVERY|SEED|BACKUP)_(PHRASE|WORDS|CODES?)"
+    r"|(ACCESS|SECURITY|UNLOCK|ALARM|VERIFICATION|PAIRING)_CODE)"
+)
+"""Whole names of secrets whose words alone do not say so."""
+_LIKELY_WORD: Final = re.compile(
+    r"SESSION(ID)?S?|SID|LOGINS?|(WEB)?HOOKS?|RPC|BASIC|SIGNATURE|REFRESH|LICEN[SC]E|CERT|PFX|KEYPAIR|ENCRYPTION|SIGNING"
+    r"|NONCE|CRUMB|INVITE"
+)
+_SETTING: Final = re.compile(
+    r".*_(FILE(NAME)?|PATH|DIR(ECTORY)?|FOLDER|SOCK(ET)?|TYPE|METHOD|MODE|LEVEL|NAME|URL|URI|HOST|PORT|TIMEOUT|LIMIT|TTL"
+    r"|SIZE|COUNT|HEADER|PREFIX|SUFFIX|LEN(GTH)?|EXPIR(Y|ES?|ATION)(_(IN|AT|AFTER))?|LIFETIME|S|SEC(OND)?S?|MS|MINUTES"
+    r"|HOURS|DAYS|AGE|ENABLED|DISABLED|REQUIRED|ENDPOINT|DOMAIN|REALM|SCOPE|ISSUER|AUDIENCE|ALG(ORITHM)?|PROVIDER"
+    r"|STRATEGY|SCHEME|FORMAT|VERSION|REGION|LOCATION|PROFILE|ENCODING|FIELD|COLUMN|PARAM(ETER)?|ENV|VAR(IABLE)?|SOURCE"
+    r"|STORE|STORAGE|BACKEND|MANAGER|ROTATION|POLICY|BUCKET|TABLE|LABEL|USER(NAME)?|EMAIL|CALLBACK|REDIRECT|SERVER"
+    r"|SERVICE|BUDGET|WINDOW|THRESHOLD|INTERVAL|DATE|TIME|RETRIES|CONTRACT|ADDRESS|SYMBOL|DECIMALS|ARN|FLOW|THROUGH"
+    r"|HELPER|TENANT)S?"
+)
+"""Names of settings around a secret (`TOKEN_FILE`, `AUTH_MODE`)."""
+_PLAIN_NAME: Final = re.compile(
+    r"(.*_)?((PRIMARY|PUBLIC|PUBLISHABLE|FOREIGN|SORT|PARTITION|CACHE|PROJECT|SPACE|ISSUE|BOARD|OBJECT|ROW|INDEX|GROUP"
+    r"|SITE|ROUTING|TRANSLATION|LANGUAGE|LOOKUP|UNIQUE|JOIN|FEATURE|METRIC|TAG|SHORTCUT)_KEYS?"
+    r"|(MAX|MIN|NUM|TOTAL|INPUT|OUTPUT|CONTEXT|PROMPT|COMPLETION|THINKING|EOS|BOS|PAD|UNK|SEP|CLS|MASK|STOP)_TOKENS?)"
+)
+"""Names of keys and tokens that open nothing."""
+_IDENTIFIER_NAME: Final = re.compile(
+    r"(.*_)?(IDS?|UUID|GUID|(ACCOUNT|SERVICE|WORKSPACE|PHONE)_SID|ADDRESS|FINGERPRINT|CHECKSUM|HASH|DIGEST|ARN|REF)"
+)
+_FLAG: Final = re.compile(r"true|false|yes|no|on|off|none|null|auto|default|enabled|disabled|required|optional", re.I)
+_SCHEME: Final = re.compile(
+    r"anonymous|basic|bearer|digest|ntlm|kerberos|ldap|saml|oidc|oauth2?|jwt|token|api[-_ ]?key|password|pat|iam|adc"
+    r"|sso|github|gitlab|google|azure|aws|okta|auth0|cli|local|env|interactive|browser",
     re.I,
 )
-_SETTING_NAME: Final = re.compile(
-    r"(.*[_-])?(file|path|dir|sock|type|method|mode|level|name|id|url|uri|host|port|timeout|limit|ttl|size|count)", re.I
+"""Ways to log in, as values of `AUTH`."""
+_SAYS_HOW: Final = re.compile(r"auth(ori[sz]ation|entication)?$", re.I)
+_PATH: Final = re.compile(
+    r"(?:(?:[a-z][a-z0-9+]*://)?/|~[/\\]|\.{1,2}[/\\]|[A-Za-z]:[/\\])[^+=?\n]*"
+    r"|[\w.-]+(?:/[\w .-]+)*\.(?:json5?|ya?ml|toml|ini|env|pem|key|crt|cer|p12|pfx|jks|txt|db|sqlite3?|xml"
+    r"|csv|log|conf|cfg)",
+    re.I,
 )
-"""Names of settings around a secret (`TOKEN_FILE`, `AUTH_MODE`); their values are judged as those of other names."""
-_FLAG: Final = re.compile(r"true|false|yes|no|on|off|none|null|auto|default|enabled|disabled", re.I)
-_WORD: Final = r"(?:[a-z]{1,24}|[A-Z][a-z]{0,23}|[A-Z]{1,15})"
-_LABEL: Final = r"[a-z]{1,24}(?:-[a-z]{1,24})*(?:-?\d{1,3})?"
-_OPTION: Final = r"--?[A-Za-z]+(?:-[a-z]+)*(?:=(?:[a-z]+|\d+))?"
-_PATH: Final = re.compile(r"((?:[a-z][a-z0-9+]*://)?[/\\]|~|\.{1,2}[/\\]|[A-Za-z]:[/\\])[^+=?]*")
-_ORDINARY: Final = re.compile(
-    rf"{_WORD}(,{_WORD})*"
-    rf"|(localhost|(\*\.)?{_LABEL}(\.{_LABEL}){{1,4}})(:\d{{1,5}})?"  # a host
-    r"|v?[+-]?\d[\d.,:_/+T-]*[A-Za-z%]{0,3}"  # a number, a version, an address, a time, 30s
-    rf"|{_OPTION}( {_OPTION})*"
-    r"|[a-z]+://[a-z0-9.-]+(:\d+)?(/[a-z]{1,12}|/v\d{1,2}){0,2}/?"  # a URL with a host and plain words
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://\S*", re.I)
+_EMAIL: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
+_HEX: Final = re.compile(r"(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)")
+_PIECES: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+_SIGNS: Final = frozenset("!#$%^&*?")
+"""Signs within passwords."""
+_TOKENS: Final = re.compile(
+    r"(?<![A-Za-z0-9])(?:"
+    r"(?:gh[opsur]|github_pat|gl(?:pat|dt|rt|cbt|ptt|ft|imt|agent|oas|soat|ffct)|xox[a-z]|xapp|ntn|hf|npm|pypi|lin_api"
+    r"|lin_oauth|npg|napi|sbp|sb_secret|fig[dour]|tvly|pplx|gsk|xai|do[opr]_v1|nfp|sntry[su]|glsa|glc|whsec|shp(?:at|ca|pa|ss)"
+    r"|dckr_[po]at|pcsk|pscale_(?:tkn|pw|oauth)|bk[uo]a|CCIPAT|lsv2_(?:pt|sk)|apify_api|ph[xs]|ops|tskey|PMAK|NRAK"
+    r"|GOCSPX|CFPAT|sq[upa]|dbt[cu]|e2b|bb_live|nvapi|mdb_sa_sk|cf(?:k|ut|at)|HRKU|sgp|AGE-SECRET-KEY|r8|waka|atlas"
+    r"|[sr]k_(?:live|test)|sq0[a-z]{3})[_-][\w.-]{12,}"
+    r"|(?:sk|fc|re|pat|key|secret|ak|api)[_-](?=[\w-]{0,200}[0-9])[\w-]{0,99}?[A-Za-z0-9]{16,}[\w-]*"
+    r"|(?:AKIA|ASIA|ABIA|ACCA|AIza|LTAI|AKID|ATATT3|ATBB|ATTA|EAAA|dapi|ya29\.|hv[sb]\.|SG\.|dp\.[a-z]+\.)[\w.-]{16,}"
+    r"|eyJ[\w-]{8,2000}\.[\w-]{8,8000}\.[\w-]*|[0-9]{8,10}:AA[\w-]{30,}|pat[A-Za-z0-9]{14}\.[0-9a-f]{32,})"
 )
+"""Texts that have the form of a provider's token."""
+_PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z0-9 ]*(?:PRIVATE|SECRET|SEED|JWT)[A-Z0-9 ]*-----.*", re.S)
+_APP_PASSWORD: Final = re.compile(r"[a-z]{4}(?: [a-z]{4}){3}")
+_HOOK: Final = re.compile(
+    r"://(?:[\w-]+\.)*(?:hooks?|webhooks?|maker)\.[\w.-]+(/[^\s?#]*[^\s?#/])|/(?:web)?hooks?[\w-]*(/[^\s?#]{6,})", re.I
+)
+"""The path of a URL that whoever knows it may post to."""
+_PLAIN_FORMS: Final = re.compile(
+    r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|sha\d{1,3}[:-][\w+/=]+|\b(?:ssh|ecdsa)-\S{1,40} \S+|age1\w+"
+    rf"|{_EMAIL.pattern}|\d{1, 20}-\w{1, 64}\.apps\.googleusercontent\.com|\b0[0-7][0-9A-HJKMNP-TV-Z]{{24}}\b"
+    r"|\bpk[_-](?:lf|live|test)[_-]\S+"
+    r"|-----BEGIN (?:CERTIFICATE|PUBLIC KEY)-----.*|/(?:d|file|design|folders)/[\w-]{20,}|://[^\s/?#]+",
+    re.S | re.I,
+)
+"""UUIDs, hashes, public keys, addresses, hosts and documents' numbers."""
+_ITEMS: Final = re.compile(r"[^\s,;\"'`()\[\]{}<>|&?=:]+=*")
 
 
 def is_public_name(name: str) -> bool:
@@ -43,28 +112,131 @@ def is_public_name(name: str) -> bool:
     return name in _PLACE_NAMES or _PUBLIC_NAME.fullmatch(name) is not None
 
 
-def is_secret_name(name: str) -> bool:
-    """Whether the name says that its value is a secret."""
-    return _SECRET_NAME.search(name) is not None and _SETTING_NAME.fullmatch(name) is None
+def says_secret(name: str, value: str, *, is_from_outside: bool = False) -> bool:
+    """Whether the name says that the value is a secret. Forms within the value are not looked at (`secret_forms`).
+
+    `is_from_outside`: the file takes the value from the environment, which people do with secrets: one that no person
+    can read is a secret under a name that says nothing, too.
+    """
+    meaning = _meaning(name)
+    if is_from_outside and meaning == _NEUTRAL:
+        meaning = _LIKELY
+    if meaning < _LIKELY or _FLAG.fullmatch(value):
+        return False
+    if meaning == _LIKELY:
+        return len(value) >= _SHORTEST and not _is_readable(value) or _is_pair(name, value)
+    return value != "" and not _is_setting(name, value)
 
 
-def is_secret(name: str, value: str) -> bool:
-    """Whether the value of a name that is not public is one."""
-    if is_secret_name(name):
-        return len(value) >= _SHORTEST_NAMED and not _FLAG.fullmatch(value)
-    return len(value) >= _SHORTEST and not _ORDINARY.fullmatch(value) and not is_path(value)
+def is_identifier(name: str) -> bool:
+    """Whether the name is that of an id, an address or a hash: long texts without a pattern are usual there."""
+    return _meaning(name) <= _IDENTIFIER
 
 
 def is_path(value: str) -> bool:
     """Whether the value is a path, or a list of paths."""
-    return _PATH.fullmatch(value) is not None
+    return _PATH.fullmatch(value) is not None and not any(map(_is_random, re.split(r"[/\\]", value)))
 
 
-def is_taken_for_secret(name: str, value: str) -> bool:
-    """Whether the value of an environment variable that the file refers to is one: all but flags, paths, public names.
+def secret_forms(text: str) -> Iterator[str]:
+    """The texts within a text that have the form of a token or a private key, and the paths of URLs that are secret."""
+    yield from _TOKENS.findall(text)
+    yield from _PRIVATE_KEY.findall(text)
+    yield from (path for match in _HOOK.findall(text) for path in match[:1] + tuple(filter(_is_key, match[1:])) if path)
+    if _APP_PASSWORD.fullmatch(text):
+        yield text
 
-    A word is one: a user who refers to a variable for it usually has a reason.
-    """
-    if is_public_name(name) or len(value) < _SHORTEST:
+
+def random_texts(text: str) -> Iterator[str]:
+    """The texts within a text that are long and without a pattern: no words, hashes, UUIDs or public keys."""
+    for item in _ITEMS.findall(_PLAIN_FORMS.sub(" ", text)):
+        is_place = "://" in text or item.startswith(("/", "~", "."))
+        yield from filter(_is_random, re.split(r"[/\\]", item) if is_place else [item])
+
+
+def _meaning(name: str) -> int:
+    """How much the name says about its value: one of the five meanings."""
+    if is_public_name(name):
+        return _PUBLIC
+    words = [word.upper() for word in _WORDS.findall(name.replace("OAuth", "Oauth"))]
+    joined = "_".join(words)
+    if _SECRET_NAME.fullmatch(joined):
+        return _SECRET
+    says_secret = any(map(_SECRET_WORD.fullmatch, words))
+    is_identifier = _IDENTIFIER_NAME.fullmatch(joined) is not None and not (says_secret and words[-1] == "HASH")
+    if any(map(_LIKELY_WORD.fullmatch, words)) and not says_secret and not joined.endswith("_SID"):
+        return _LIKELY
+    if is_identifier:
+        return _IDENTIFIER
+    if not says_secret:
+        return _LIKELY if words[-1:] == ["API"] else _NEUTRAL
+    if _PLAIN_NAME.fullmatch(joined):
+        return _NEUTRAL
+    return _LIKELY if _SETTING.fullmatch(joined) else _SECRET
+
+
+def _is_setting(name: str, value: str) -> bool:
+    """Whether the value cannot be a secret though its name says so: a count, a path, a URL, a way to log in."""
+    if value.isdecimal():
+        return len(value) < 4 or "TOKENS" in name.upper()
+    if _SAYS_HOW.search(name) and _SCHEME.fullmatch(value):
+        return True
+    return _is_place(value)
+
+
+def _is_place(value: str) -> bool:
+    """Whether the value is a path of two names or more, or a URL with nothing in it that is hard to read."""
+    if _URL.fullmatch(value):
+        return all(map(_is_readable_word, re.findall(r"[^\W_]+", value)))
+    return is_path(value) and re.search(r"[^/\\][/\\.]\w|[/\\.]\w+[/\\.]\w", value) is not None
+
+
+def _is_pair(name: str, value: str) -> bool:
+    """Whether the value of a login is a user with the password."""
+    return re.search(r"login|basic", name, re.I) is not None and re.fullmatch(r"[^\s:/]+:[^\s/]{3,}", value) is not None
+
+
+def _is_readable(value: str) -> bool:
+    """Whether the value is made of words and numbers, as a person writes settings."""
+    if is_path(value) or _EMAIL.fullmatch(value):
+        return True
+    is_url = _URL.fullmatch(value) is not None
+    return (is_url or not _is_password(value)) and all(map(_is_readable_word, re.findall(r"[^\W_]+", value)))
+
+
+def _is_readable_word(word: str) -> bool:
+    if len(word) < _SHORTEST or word.isdecimal() or not word.isascii():
+        return True
+    is_hex = _HEX.fullmatch(word) is not None and any(map(str.isdecimal, word))
+    return len(word) <= 24 and not is_hex and len(word) >= 2.5 * len(_PIECES.findall(word))
+
+
+def _is_password(text: str) -> bool:
+    """Whether letters, digits and signs are mixed in one word."""
+    return (
+        not _SIGNS.isdisjoint(text)
+        and re.search(r"[0-9]", text) is not None
+        and re.search(r"[A-Za-z]", text) is not None
+        and re.search(r"[\s/\\.,]", text) is None
+    )
+
+
+def _is_key(path: str) -> bool:
+    """Whether the end of a path is more than words."""
+    return not all(map(_is_readable_word, re.findall(r"[^\W_]+", path)))
+
+
+def _is_random(text: str) -> bool:
+    """Whether capitals, small letters and digits alternate in the text as they do in none that a person writes."""
+    words = re.findall(r"[A-Za-z0-9]+", text)
+    if _is_password(text) and len(text) >= 10 and not text.islower() and not text.isupper():
+        return True
+    if len(text) < 16 or all(map(_HEX.fullmatch, words)):
         return False
-    return is_secret_name(name) or not (_FLAG.fullmatch(value) or is_path(value))
+    score = 0
+    for word in words:
+        kinds = [any(map(is_kind, word)) for is_kind in (str.islower, str.isupper, str.isdecimal)]
+        ratio = len(word) / max(1, len(_PIECES.findall(word)))
+        if len(word) >= 6 and sum(kinds) > 1 and ratio <= (3.4 if all(kinds) else 4) and not _HEX.fullmatch(word):
+            score += len(word)
+    return score >= 16 and 2 * score >= len(text)

@@ -1,8 +1,7 @@
 """Finds the secret texts of the settings by their place, their name and their form, though the file itself holds them.
 
-A value under `env`, `headers` or `bearer` is secret unless its name is public, or it is a word, a number, a path or a
-flag. A secret within a longer text (user info and query of a URL, `Password=…`, JSON) is one by itself, too: a server
-may print it alone.
+A value under `env` or `headers` is secret if its name says so (`load.public`), or if a secret is within it: a token,
+user info and query of a URL, `Password=…`, JSON. That is one by itself, too: a server may print it alone.
 """
 
 import json
@@ -12,24 +11,34 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 from urllib.parse import unquote, unquote_plus
 
-from mcp_hub.config.load.public import is_path, is_public_name, is_secret, is_secret_name
+from mcp_hub.config.load.public import (
+    is_identifier,
+    is_path,
+    is_public_name,
+    random_texts,
+    says_secret,
+    secret_forms,
+)
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 
+_SHORTEST: Final = 4
+"""Characters of a secret within a text; a whole value may be shorter."""
 _USER: Final = re.compile(r"//([^\s/?#:@]+)@")
-_USER_INFO: Final = re.compile(r"(?:^|//)([^\s/?#:@]*):(?:([^\s/?#]*)|(?!\d*[/?#])(\S{0,256}))@(?!sha256:)")
+_USER_INFO: Final = re.compile(
+    r"(?:^(?!npm:|jsr:|mailto:|sip:|acct:)|//)([^\s/?#:@]*):(?:([^\s/?#]*)|(?!\d*[/?#])(\S{0,256}))@(?!sha256:)"
+)
 _QUERY: Final = re.compile(r"[?&]([\w.~%-]+)=([^&#\s]+)")
 _PAIR: Final = re.compile(
     r"(?<![\w.-])([\w.-]++)[\"']?\s{0,9}[=:]\s{0,9}[\"']?((?:(?:basic|bearer|token)\s+)?)([^\s&;\"']+)", re.I
 )
+_SETTINGS: Final = re.compile(r"(?:^|;)\s{0,9}(\w[\w .-]{0,64}?)\s{0,9}=\s{0,9}([^;]+)")
+"""What a connection string sets, in which a password may have blanks and signs."""
 _CREDENTIALS: Final = re.compile(r"^(basic|bearer|token)\s+(\S+)", re.I)
-_TOKEN: Final = re.compile(
-    r"(?<![A-Za-z0-9_-])(?:(?:sk|gh[opsu]|github_pat|glpat|xox[a-z]|ntn|hf|npm|pypi|lin_api)[_-][\w-]{16,}"
-    r"|(?:AKIA|ASIA|AIza)[\w-]{16,}|(?=[A-Z\d]*[a-z])(?=[a-z\d]*[A-Z])(?=[A-Za-z]*\d)[A-Za-z\d]{24,}(?![\w-]))"
-)
-"""Texts that have the form of a provider's token, or mix capitals, small letters and digits for a long time."""
-
-
+_HEX_USER: Final = re.compile(r"(?=.*\d)[0-9a-f]{8,}")
+_ASSIGNED: Final = re.compile(r"(?:--?)?([A-Za-z_][\w.-]*)=(.+)", re.S)
+_USER_FLAGS: Final = frozenset(("-u", "-U", "--user", "--username", "--login"))
+_QUERY_SECRETS: Final = frozenset(("code", "k", "appid"))
 _REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
 _NOTHING: Final = re.compile(r"(?!)")
 
@@ -68,16 +77,36 @@ def _of_server(server: ServerSettings) -> set[str]:
 
 def secret_arguments(args: list[str]) -> dict[int, set[str]]:
     """The secrets in arguments of a command: `--token X`, `KEY=X`, credentials in URLs, and what looks like a token."""
-    found = {index: {*_parts(text), *_TOKEN.findall(text)} for index, text in enumerate(args)}
-    for index, (flag, text) in enumerate(zip(args, args[1:], strict=False), start=1):
+    found = {index: {*_parts(text), *random_texts(text)} for index, text in enumerate(args)}
+    for index, text in enumerate(args):
+        if assigned := _ASSIGNED.fullmatch(text):
+            found[index].update(_named(*assigned.groups()))
+        flag = args[index - 1] if index else ""
         if flag.startswith("-") and "=" not in flag and not text.startswith("-"):
-            found[index].update(_named(flag, text))
+            found[index].update(_of_flag(flag, text, args[:index]))
     return {index: texts for index, texts in found.items() if texts}
 
 
-def is_literal_secret(name: str, value: str) -> bool:
-    """Whether the value of that variable or header is a secret, or holds one, and is not a `${…}`."""
-    return "${" not in value and any(True for _ in _value(name, value))
+def _of_flag(flag: str, text: str, before: list[str]) -> Iterator[str]:
+    """The secrets in the value of a flag: by its name, as a header, or as the password of a user (`-u U -p X`)."""
+    if flag in ("-H", "--header", "--headers"):
+        name, _, value = text.partition(":")
+        yield from _value(name.strip(), value.strip())
+    elif flag in _USER_FLAGS:
+        yield from _named("password", text.partition(":")[2])
+    else:
+        has_user = flag in ("-p", "-P") and not _USER_FLAGS.isdisjoint(before) and not text.isdecimal()  # a port
+        yield from _named("password" if has_user else flag, text)
+
+
+def is_secret(name: str, value: str, *, is_from_outside: bool = False) -> bool:
+    """Whether the value of that variable or header is a secret, or holds one. A `${…}` stands for a value elsewhere.
+
+    `is_from_outside`: it comes from the environment, where a value that no person can read is one, too.
+    """
+    if is_from_outside:
+        return any(_value(name, value)) or says_secret(name, value, is_from_outside=True)
+    return "${" not in value and any(_value(name, value))
 
 
 def secrets_of_url(url: str) -> set[str]:
@@ -86,40 +115,50 @@ def secrets_of_url(url: str) -> set[str]:
 
 
 def _value(name: str, value: str) -> Iterator[str]:
-    """The value of that name, unless it is public, and the secrets within it."""
-    if not is_public_name(name):
-        if is_secret(name, value):
-            yield value
-        yield from _parts(value)
+    """The value of that name if it is a secret or holds one, and the secrets within it."""
+    if is_public_name(name):
+        return
+    within = {*_parts(value), *(() if is_identifier(name) else random_texts(value))}
+    if within or says_secret(name, value):
+        yield value
+    yield from within
 
 
 def _named(name: str, value: str) -> Iterator[str]:
     """The value if its name says that it is secret, but not the path of a file with it."""
-    if is_secret_name(name) and is_secret(name, value) and not is_path(value):
+    if len(value) >= _SHORTEST and says_secret(name, value) and not is_path(value):
         yield value
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The secrets within a text: credentials and query of a URL, `Name=value` of a connection, JSON, Basic, Bearer."""
+    """The secrets within a text: tokens, credentials and query of a URL, `Name=value`, JSON, Basic, Bearer."""
+    yield from secret_forms(text)
     for name, value in _members(text):
         yield from _value(name, value)
-    for user, *passwords in _USER_INFO.findall(text):
-        yield from (*_of_url("user", user), *_of_url("password", "".join(passwords)))
+    for _, *passwords in _USER_INFO.findall(text):
+        yield from _as_written("".join(passwords))
     for user in _USER.findall(text):
-        yield from _of_url("user", user)
+        if says_secret("session", user) or _HEX_USER.fullmatch(user):
+            yield from _as_written(user)
     for name, value in _QUERY.findall(text):
         yield from _of_url(name, value)
     for name, scheme, value in _PAIR.findall(text):
         yield from (*_named(name, value), *_credentials(scheme, value))
+    for name, value in _SETTINGS.findall(text) if ";" in text else ():
+        yield from _named(name.strip(), value)
     for scheme, value in _CREDENTIALS.findall(text):
         yield from _credentials(scheme, value)
 
 
 def _of_url(name: str, value: str) -> Iterator[str]:
-    """A part of a URL, as it is written and as it is meant."""
-    for text in {value, unquote(value), unquote_plus(value)}:
-        if not is_public_name(name) and is_secret(name, text):
-            yield text
+    """The value of a parameter of a URL, if it is a secret, as it is written and as it is meant."""
+    if len(value) >= _SHORTEST and says_secret("key" if name.lower() in _QUERY_SECRETS else name, unquote(value)):
+        yield from _as_written(value)
+
+
+def _as_written(value: str) -> Iterator[str]:
+    """A part of a URL in its forms; none if there is nothing."""
+    yield from {value, unquote(value), unquote_plus(value)} - {""}
 
 
 def _credentials(scheme: str, value: str) -> Iterator[str]:

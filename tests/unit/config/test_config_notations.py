@@ -228,7 +228,7 @@ def test_env_file_may_have_lines_in_quotes_latin_1_and_lines_that_set_nothing(tm
 def test_the_name_of_an_input_or_variable_is_not_a_secret() -> None:
     server = {
         **X,
-        "env": {"API_KEY": "${input:my-secret-name}", "LITERAL": "s3cr3t-value-1"},
+        "env": {"API_KEY": "${input:my-secret-name}", "LITERAL_KEY": "s3cr3t-value-1"},
         "args": ["--token", "${env:MY_TOKEN_NAME}", "Authorization: Bearer ${env:OTHER_NAME}"],
     }
     found = loaded(CURSOR, server)

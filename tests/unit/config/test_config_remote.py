@@ -54,7 +54,9 @@ def test_bearer_becomes_the_header_of_its_name() -> None:
 
 
 def test_what_is_sent_is_secret_wherever_it_was_written() -> None:
-    found = loaded(f"{{url: '{URL}?key=${{TOKEN}}', bearer: 'literal-token', headers: {{A: literal-value, B: abc}}}}")
+    found = loaded(
+        f"{{url: '{URL}?key=${{TOKEN}}', bearer: 'literal-token', headers: {{X-Key: literal-value, B: some-team}}}}"
+    )
     assert found.secrets == {"s3cr3t-token", "literal-token", "literal-value"}
     shown = (
         repr(found.settings)

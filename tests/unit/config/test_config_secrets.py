@@ -29,7 +29,7 @@ def test_what_is_named_like_a_secret_is_one_though_the_file_holds_it() -> None:
         "  a: {command: x, env: {API_KEY: literal-key, DB_PASSWORD: literal-pass, REGION: europe-west, TOKEN: abc}}\n"
         "  b: {url: 'https://x.example/mcp?api_key=literal-query&region=europe-west&sig=literal-sig'}\n"
     )
-    assert found.secrets == {"literal-key", "literal-pass", "literal-query", "literal-sig"}
+    assert found.secrets == {"literal-key", "literal-pass", "abc", "literal-query", "literal-sig"}
 
 
 def test_values_under_pass_env_are_secrets_unless_they_are_public() -> None:
@@ -57,7 +57,7 @@ def test_pass_env_is_a_list_of_names_for_a_command(entry: str) -> None:
         ("DB", "host=h password=hunter dbname=x", "login with hunter"),
         ("SENTRY", "https://abcdef12@sentry.example/1", "abcdef12"),
         ("HOOK", "https://hooks.example/services/T0/B0/xyz", "POST https://hooks.example/services/T0/B0/xyz"),
-        ("WHATEVER", "hunter2hunter2", "hunter2hunter2"),
+        ("WHATEVER", "Hunter2!hunter2", "Hunter2!hunter2"),
         ("API_KEY", "abcd", "abcd"),
         ("PASSWORD", "hunter", "hunter"),
         ("OPENAPI_HEADERS", '{"Authorization": "Bearer ntn_1234", "Version": "2022-06-28"}', "ntn_1234"),
@@ -66,7 +66,7 @@ def test_pass_env_is_a_list_of_names_for_a_command(entry: str) -> None:
         ("DB_PW", "hunter", "hunter"),
     ],
 )
-def test_a_value_that_is_not_public_is_masked_and_so_are_the_secrets_within_it(
+def test_a_value_that_is_or_holds_a_secret_is_masked_and_so_are_the_secrets_within_it(
     name: str, value: str, shown: str
 ) -> None:
     mask = Mask(with_env(name, value))
@@ -101,10 +101,17 @@ def test_a_value_that_is_not_public_is_masked_and_so_are_the_secrets_within_it(
         ("AUTH_TYPE", "oauth"),
         ("PASSWORD_FILE", "/run/secrets/db"),
         ("GIT_AUTHOR_NAME", "Alice"),
-        ("API_KEY", "abc"),
+        ("API_KEY", "0"),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/home/alice/sa.json"),
+        ("MODE", "production-eu"),
+        ("OWNER", "some-team"),
+        ("EMAIL", "alice@example.com"),
+        ("NAME", "Hello World"),
+        ("MEMORY_FILE_PATH", "data/mem.json"),
+        ("WHATEVER", "hunter2hunter2"),
     ],
 )
-def test_words_numbers_paths_flags_and_public_names_stay_readable(name: str, value: str) -> None:
+def test_settings_stay_readable(name: str, value: str) -> None:
     assert with_env(name, value) == set()
 
 
@@ -114,9 +121,14 @@ def with_env(name: str, value: str) -> frozenset[str]:
 
 
 def test_the_rules_for_env_hold_for_headers() -> None:
-    headers = {"X-Tenant": "tenant-17-berlin", "Accept-Language": "de-CH, fr", "X-Key": "abcd", "X-Mode": "production"}
+    headers = {
+        "X-Tenant": "tenant-17-berlin",
+        "Accept-Language": "de-CH, fr",
+        "X-Key": "abcd",
+        "X-Mode": "production-eu",
+    }
     server = {"url": "https://x.example/mcp", "headers": headers, "bearer": "zyxw"}
-    assert loaded(json.dumps({"servers": {"a": server}})).secrets == {"tenant-17-berlin", "abcd", "zyxw"}
+    assert loaded(json.dumps({"servers": {"a": server}})).secrets == {"abcd", "zyxw"}
 
 
 def test_the_parts_of_what_came_from_outside_are_secret_wherever_it_stands() -> None:
@@ -131,11 +143,13 @@ def test_paths_flags_and_public_names_from_outside_stay_readable() -> None:
         "MODE": "disabled",
         "AWS_REGION": "eu-west-1",
         "KEY": "/srv/key",
-        "WORD": "hunter",
+        "OWNER": "some-team",
+        "WORD": "hunt3rX9!z",
+        "TOKEN": "hunter",
     }
     text = ", ".join(f"${{{name}}}" for name in env)
     found = parse(f"servers: {{a: {{command: x, args: ['{text}', '${{PROJECTS}}']}}}}", "s", env, Path("/base"))
-    assert found.secrets == {"/srv/key", "hunter"}
+    assert found.secrets == {"hunt3rX9!z", "hunter"}
     assert [said.split(" ")[1] for said in map(shown, found.notes)] == ["servers.a.args[0]"]
 
 
@@ -176,6 +190,15 @@ def test_secrets_in_arguments_are_a_note_for_check() -> None:
         (["x", "postgresql://u:pw12@h/db"], "pw12"),
         (["x", "https://mcp.example/sse?api_key=abc123"], "abc123"),
         (["x", "sk-abcdefghijklmnop1234"], "sk-abcdefghijklmnop1234"),
+        (["x", "-token", "hunter"], "hunter"),
+        (["-u", "root", "-p", "hunter"], "hunter"),
+        (["--user", "root:hunter"], "hunter"),
+        (["-H", "X-Api-Key: hunter"], "hunter"),
+        (["-H", "Cookie: theme=dark; sid=hunter22"], "hunter22"),
+        (["-e", "MAIL_PASSWORD=abcd efgh ijkl mnop"], "efgh ijkl"),
+        (["--db", "Server=tcp:h;User Id=sa;Password=a&b c;Encrypt=true"], "a&b c"),
+        (["--config", '{"apiKey": "hunter"}'], "hunter"),
+        (["https://mcp.example/s/aB3dE6gH9jK2mN5pQ8rS1tU4/mcp"], "aB3dE6gH9jK2mN5pQ8rS1tU4"),
     ],
 )
 def test_a_secret_that_the_file_gives_as_an_argument_is_masked_and_a_note_for_check(
@@ -202,6 +225,15 @@ def test_notes_about_arguments_stand_in_their_order() -> None:
         ["--from", "git+https://github.example/a/b.git@0123456789abcdef0123456789abcdef01234567", "b"],
         ["--key", "/etc/ssl/key.pem", "--max-tokens", "4096", "--author", "Joe Smith", "--token-file", "t.txt"],
         ["http://localhost:4873/@scope/package"],
+        ["-y", "npm:left-pad@1.0.0", "--user", "jane", "-p", "8080", "--model", "gpt-4o-mini", "--auth", "none"],
+        [
+            "run",
+            "-p",
+            "8080:80",
+            "--project-ref=abcdefghijklmnopqrst",
+            "--uuid",
+            "550e8400-e29b-41d4-a716-446655440000",
+        ],
     ],
 )
 def test_usual_arguments_are_not_secret(args: list[str]) -> None:

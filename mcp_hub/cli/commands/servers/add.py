@@ -19,7 +19,7 @@ from mcp_hub.cli.servers_file.servers_file import PutServer, ServersFile
 from mcp_hub.cli.setup import config_option, fail
 from mcp_hub.config.findings import on_one_line
 from mcp_hub.config.load.interpolate import Unresolved
-from mcp_hub.config.load.secrets import is_literal_secret
+from mcp_hub.config.load.secrets import is_secret
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.masking import MASK, learn
 from mcp_hub.types import JsonObject
@@ -100,8 +100,8 @@ def _confirmed(
     name: str, detail: ServerDetail, given: dict[str, str], is_remote: bool, is_any_allowed: bool, yes: bool
 ) -> JsonObject:
     """The entry, once the person has seen it as it will run and agrees. Ends the command otherwise."""
-    learn(value for label, value in given.items() if is_literal_secret(label, value))
-    masked = {label: MASK if is_literal_secret(label, value) else value for label, value in given.items()}
+    learn(value for label, value in given.items() if is_secret(label, value))
+    masked = {label: MASK if is_secret(label, value) else value for label, value in given.items()}
     try:
         entry = entry_of(detail, given, is_remote=is_remote)
         # only what the person gave is masked: whatever the document says is to be read

@@ -1,0 +1,75 @@
+"""Variables of real servers with made values: which are secrets, and which stay readable.
+
+A line of `secret_samples.txt` is a name and a value. `<a36>` is 36 random letters and digits, `<l8>` small letters and
+digits, `<h32>` hexadecimal digits, `<d8>` digits, `<b40>` base64, `<u>` a UUID; the same in each run. The second sample
+was written before the rules were tuned on the first.
+"""
+
+import base64
+import json
+import random
+import re
+import string
+import uuid
+from pathlib import Path
+
+import pytest
+
+from mcp_hub.config.load.secrets import is_secret
+
+_ALPHABETS = {
+    "a": string.ascii_letters + string.digits,
+    "l": string.ascii_lowercase + string.digits,
+    "U": string.ascii_uppercase + string.digits,
+    "h": "0123456789abcdef",
+    "d": string.digits,
+    "b": string.ascii_letters + string.digits + "+/",
+    "w": string.ascii_letters + string.digits + "_-",
+    "s": string.ascii_letters + string.digits + "!#$%&*",
+}
+
+
+SAMPLES = Path(__file__).with_name("secret_samples.txt").read_text()
+
+
+def samples(table: str, seed: int = 0) -> list[tuple[str, str]]:
+    """The names and values of a table, the random parts filled in."""
+    chance = random.Random(f"{table} {seed}")
+    lines = SAMPLES.partition(f"# {table}\n")[2].partition("\n\n")[0].splitlines()
+    pairs = [line.split(" ", 1) for line in lines]
+    return [
+        (name, re.sub(r"<([A-Za-z-]+?)(\d*)>", lambda part: filled(part[1], part[2], chance), template))
+        for name, template in pairs
+    ]
+
+
+def filled(kind: str, length: str, chance: random.Random) -> str:
+    if kind in _ALPHABETS and length:
+        return "".join(chance.choices(_ALPHABETS[kind], k=int(length)))
+    body = "\n".join("".join(chance.choices(_ALPHABETS["b"], k=64)) for _ in range(4))
+    pem = f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n"
+    account = {"type": "service_account", "project_id": "acme-data", "private_key": pem, "client_id": "1083"}
+    match kind:
+        case "u":
+            return str(uuid.UUID(int=chance.getrandbits(128), version=4))
+        case "private-key":
+            return pem
+        case "basic":
+            return base64.b64encode(f"jane:{filled('a', '12', chance)}".encode()).decode()
+        case "tskey":
+            return f"tskey-auth-{filled('a', '17', chance)}-{filled('a', '32', chance)}"
+        case "service-account":
+            return json.dumps(account)
+        case "service-account-encoded":
+            return base64.b64encode(json.dumps(account).encode()).decode()
+    raise ValueError(kind)
+
+
+@pytest.mark.parametrize("sample", ["", "held out "], ids=["tuned", "held-out"])
+@pytest.mark.parametrize("seed", range(5))
+def test_secrets_of_real_servers_are_recognized_and_their_settings_stay_readable(sample: str, seed: int) -> None:
+    secrets, plain = samples(f"{sample}secrets", seed), samples(f"{sample}plain", seed)
+    missed = [pair for pair in secrets if not is_secret(*pair)]
+    hidden = [pair for pair in plain if is_secret(*pair)]
+    assert len(missed) <= len(secrets) // 100, missed
+    assert len(hidden) <= len(plain) // 10, hidden

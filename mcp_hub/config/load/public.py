@@ -149,8 +149,9 @@ def secret_forms(text: str) -> Iterator[str]:
 
 def random_texts(text: str) -> Iterator[str]:
     """The texts within a text that are long and without a pattern: no words, hashes, UUIDs or public keys."""
+    has_url = "://" in text
     for item in _ITEMS.findall(_PLAIN_FORMS.sub(" ", text)):
-        is_place = "://" in text or item.startswith(("/", "~", "."))
+        is_place = has_url or item.startswith(("/", "~", "."))
         yield from filter(_is_random, re.split(r"[/\\]", item) if is_place else [item])
 
 

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from mcp_hub import masking
 from mcp_hub.cli import main
 from mcp_hub.config.load.load import load
 
@@ -114,6 +115,25 @@ def test_any_name_and_argument_is_data(file: Path, name: str) -> None:
     assert load(file, {"HOME": "/h"}).settings.servers[name].args == [*args[:2], "/h", *args[3:]]
     run("remove", "--", name)
     assert text(file) == BEFORE
+
+
+def test_settings_of_the_command_line_stay_in_the_configuration_and_secrets_do_not(file: Path) -> None:
+    plain = {
+        **{"MODE": "production-eu", "OWNER": "some-team", "EMAIL": "jane.doe@example.com", "NAME": "Hello World"},
+        **{
+            "MEMORY_FILE_PATH": "data/mem.json",
+            "BUILD_ID": "550e8400-e29b-41d4-a716-446655440000",
+            "AUTH_TYPE": "oauth2",
+        },
+        **{"GOOGLE_APPLICATION_CREDENTIALS": "/home/jane/sa.json", "MAX_TOKENS": "16384"},
+    }
+    secret = {"DOOR_PIN": "4711", "CALDAV_PASSWORD": "p", "DB": "postgres://u:dev@h/db", "OTHER": f"ghp_{'aB3' * 12}"}
+    options = [word for name, value in {**plain, **secret}.items() for word in ("--env", f"{name}={value}")]
+    run("add", "s", *options, "--", "prog", "--region", "eu-west-1")
+    own = servers(file)["s"]
+    assert own["env"] == {**plain, **{name: f"${{file:secrets/s.{name}}}" for name in secret}}
+    assert own["args"] == ["--region", "eu-west-1"]
+    assert masking.hide("production-eu some-team 4711") == "production-eu some-team ***"
 
 
 def test_secret_of_the_command_line_goes_into_a_file_and_is_not_shown(file: Path) -> None:

@@ -82,5 +82,11 @@ def test_values_from_outside_are_remembered_as_secret(tmp_path: Path) -> None:
     assert secrets == {"s3cr3t-token", "file-secret"}
 
 
+def test_value_of_a_secret_file_is_masked_whatever_it_looks_like(tmp_path: Path) -> None:
+    for value in ("4711", "some-team", "true", "/home/jane"):
+        (tmp_path / "key").write_text(f"{value}\n")
+        assert resolve("${file:key}", ENV, tmp_path)[1] == {value}
+
+
 def test_home_and_short_words_are_no_secrets() -> None:
     assert resolve("${HOME}/work:${PORT}:${HOME:-x}", ENV, Path("/nowhere"))[1] == frozenset()

@@ -75,6 +75,19 @@ class ServerDetail(msgspec.Struct, frozen=True):
         """The part of the name that says what the server is."""
         return self.name.rpartition("/")[2] or self.name
 
+    @property
+    def secret_names(self) -> set[str]:
+        """The names of the values that the document declares secret."""
+        inputs = [one for remote in self.remotes for one in (*remote.headers, *_variables(remote.variables))]
+        for package in self.packages:
+            inputs += (*package.runtime_arguments, *package.package_arguments, *package.environment_variables)
+        names: set[str] = set()
+        while inputs:
+            item = inputs.pop()
+            inputs += _variables(item.variables)
+            names |= {name for name in (item.name, item.value_hint) if item.is_secret and name}
+        return names
+
 
 class RegistryCommand(NamedTuple):
     """The command of a package in its parts; each text is as `servers.yaml` has it."""
@@ -90,6 +103,11 @@ class RegistryCommand(NamedTuple):
         """The entry of `servers.yaml`."""
         args = [*self.runtime, self.identifier, *self.arguments]
         return {"command": self.program, "args": args, **({"env": self.env} if self.env else {})}
+
+
+def _variables(variables: Mapping[str, RegistryInput]) -> list[RegistryInput]:
+    """The variables of a template, each with its name."""
+    return [msgspec.structs.replace(item, name=name) for name, item in variables.items()]
 
 
 def parse_server_json(content: bytes, place: str) -> ServerDetail:

@@ -156,7 +156,7 @@ def random_texts(text: str) -> Iterator[str]:
 
 
 def _meaning(name: str) -> int:
-    """How much the name says about its value: one of the five meanings."""
+    """One of the five meanings: the degree to which the name says that its value is secret."""
     if is_public_name(name):
         return _PUBLIC
     words = [word.upper() for word in _WORDS.findall(name.replace("OAuth", "Oauth"))]

@@ -33,7 +33,7 @@ _PAIR: Final = re.compile(
     r"(?<![\w.-])([\w.-]++)[\"']?\s{0,9}[=:]\s{0,9}[\"']?((?:(?:basic|bearer|token)\s+)?)([^\s&;\"']+)", re.I
 )
 _SETTINGS: Final = re.compile(r"(?:^|;)\s{0,9}(\w[\w .-]{0,64}?)\s{0,9}=\s{0,9}([^;]+)")
-"""What a connection string sets, in which a password may have blanks and signs."""
+"""The settings of a connection string, in which a password may have blanks and signs."""
 _CREDENTIALS: Final = re.compile(r"^(basic|bearer|token)\s+(\S+)", re.I)
 _HEX_USER: Final = re.compile(r"(?=.*\d)[0-9a-f]{8,}")
 _ASSIGNED: Final = re.compile(r"(?:--?)?([A-Za-z_][\w.-]*)=(.+)", re.S)

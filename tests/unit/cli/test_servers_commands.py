@@ -307,6 +307,14 @@ def test_document_gets_a_variable_that_is_set_only_if_the_person_names_it(
     assert servers(file)["b"]["headers"] == {"X": "${MY_VAR}"}
 
 
+def test_value_that_a_document_declares_secret_is_kept_whatever_it_looks_like(file: Path) -> None:
+    variables = [{"name": "WORKSPACE", "isSecret": True}, {"name": "TEAM"}]
+    source = document(file, server_json(environmentVariables=variables))
+    shown = run("add", source, "--yes", "--set", "WORKSPACE=rosebud", "--set", "TEAM=some-team")
+    assert servers(file)["weather"]["env"] == {"WORKSPACE": "${file:secrets/weather.WORKSPACE}", "TEAM": "some-team"}
+    assert "rosebud" not in shown.output and load(file, {}).settings.servers["weather"].env["WORKSPACE"] == "rosebud"
+
+
 def test_server_of_a_stranger_reads_nothing_of_this_machine(file: Path) -> None:
     value = server_json(packageArguments=[{"type": "positional", "value": "${file:/etc/passwd}"}])
     run("add", document(file, value), "--yes")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.config.load.secrets import is_secret
+from mcp_hub.config.load.secrets import is_secret, secret_arguments
 
 _ALPHABETS = {
     "a": string.ascii_letters + string.digits,
@@ -63,6 +63,22 @@ def filled(kind: str, length: str, chance: random.Random) -> str:
         case "service-account-encoded":
             return base64.b64encode(json.dumps(account).encode()).decode()
     raise ValueError(kind)
+
+
+FORMS = """
+dapi<h32> sbp_<h40> sntryu_<h64> glsa_<h32>_<h8> dop_v1_<h64> figd_<l24> shpat_<h32> squ_<h40> e2b_<h40> npg_<l12>
+fc-<h32> sk-<h32> key-<h32> glpat-<l20> xoxb-<d12>-<d12>-<l24> hf_<l34> ntn_<l46> lin_api_<l40> AKIA<U16> npm_<l36>
+hvs.<l24> SG.<l22>.<l43> eyJhbGciOiJIUzI1NiJ9.<l40>.<l20> ghp_<l36> github_pat_<l22>_<l59> apify_api_<l36> tvly-<l32> pplx-<h48>
+"""
+
+
+def test_form_of_a_token_is_recognized_under_every_name_and_within_a_text() -> None:
+    chance = random.Random(1)
+    for template in FORMS.split():
+        token = re.sub(r"<([a-zA-Z])(\d+)>", lambda part: filled(part[1], part[2], chance), template)
+        for text in (token, f"use {token}", f"--with={token}", f"https://mcp.example/{token}/sse"):
+            assert is_secret("THING", text) and is_secret("THING_ID", text), text
+            assert any(token in text for text in secret_arguments(["run", text])[1]), text
 
 
 @pytest.mark.parametrize("sample", ["", "held out "], ids=["tuned", "held-out"])

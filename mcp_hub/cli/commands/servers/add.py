@@ -77,16 +77,27 @@ def add(
     write ${VAR}, in single quotes. A running hub starts the server at once.
     """
     file = found_file(config)
+    secrets = _kept_secrets(file, keyring)
     given = {**_pairs("--env", env), **_pairs("--header", headers), **_pairs("--set", values)}
     if len(words) == 1:
         detail = _document(words[0], file)
         chosen = name or detail.short_name
-        entry = _confirmed(chosen, detail, given, remote, is_any_allowed, yes)
+        _confirm(chosen, detail, given, remote, is_any_allowed, yes)
+        declared = {label for label in detail.secret_names & given.keys() if "${" not in given[label]}
+        kept = {label: secrets.keep(chosen, label, given[label]) for label in declared}
+        entry = entry_of(detail, {**given, **kept}, is_remote=remote)
     else:
         if name is not None or values or remote or is_any_allowed:
             raise click.UsageError("--name, --set, --remote and --allow-any-command belong to a server.json.")
         chosen, entry = words[0], _from_words(words[1:], _pairs("--env", env), _pairs("--header", headers), cwd)
-    _write(file, chosen, entry, replaces=replace, keyring=keyring)
+    _write(file, chosen, entry, secrets, replaces=replace)
+
+
+def _kept_secrets(file: ServersFile, keyring: bool) -> KeptSecrets:
+    try:
+        return KeptSecrets(file.folder, keyring=keyring)
+    except ConfigError as error:
+        end_with(error)
 
 
 def _document(source: str, file: ServersFile) -> ServerDetail:
@@ -96,12 +107,14 @@ def _document(source: str, file: ServersFile) -> ServerDetail:
         end_with(error)
 
 
-def _confirmed(
+def _confirm(
     name: str, detail: ServerDetail, given: dict[str, str], is_remote: bool, is_any_allowed: bool, yes: bool
-) -> JsonObject:
-    """The entry, once the person has seen it as it will run and agrees. Ends the command otherwise."""
-    learn(value for label, value in given.items() if is_secret(label, value))
-    masked = {label: MASK if is_secret(label, value) else value for label, value in given.items()}
+) -> None:
+    """Shows the entry as it will run. Ends the command unless the person agrees."""
+    declared = {label for label in detail.secret_names & given.keys() if "${" not in given[label]}
+    secret = {label for label, value in given.items() if label in declared or is_secret(label, value)}
+    learn(given[label] for label in secret)
+    masked = {label: MASK if label in secret else value for label, value in given.items()}
     try:
         entry = entry_of(detail, given, is_remote=is_remote)
         # only what the person gave is masked: whatever the document says is to be read
@@ -126,7 +139,6 @@ def _confirmed(
         agreed = " ".join(f"--set '{variable}=${{{variable}}}'" for variable in variables)
         fail("variable_not_agreed", f"The document asks for variables that are set here. To give them: {agreed}")
     confirm("Add this server?", yes=yes, default=not (dangers or variables))
-    return entry
 
 
 def _from_words(words: Sequence[str], env: dict[str, str], headers: dict[str, str], cwd: str | None) -> JsonObject:
@@ -156,10 +168,9 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def _write(file: ServersFile, name: str, own: JsonObject, *, replaces: bool, keyring: bool) -> None:
+def _write(file: ServersFile, name: str, own: JsonObject, secrets: KeptSecrets, *, replaces: bool) -> None:
     learn(secrets_written(own))
     try:
-        secrets = KeptSecrets(file.folder, keyring=keyring)
         kept = without_secrets(name, own, secrets.keep)
         change = PutServer(name, kept, replaces)
         file.changed_text([change])  # refuses what cannot be written, before a secret is

@@ -68,7 +68,7 @@ def filled(kind: str, length: str, chance: random.Random) -> str:
 FORMS = """
 dapi<h32> sbp_<h40> sntryu_<h64> glsa_<h32>_<h8> dop_v1_<h64> figd_<l24> shpat_<h32> squ_<h40> e2b_<h40> npg_<l12>
 fc-<h32> sk-<h32> key-<h32> glpat-<l20> xoxb-<d12>-<d12>-<l24> hf_<l34> ntn_<l46> lin_api_<l40> AKIA<U16> npm_<l36>
-hvs.<l24> SG.<l22>.<l43> eyJhbGciOiJIUzI1NiJ9.<l40>.<l20> ghp_<l36> github_pat_<l22>_<l59> apify_api_<l36> tvly-<l32> pplx-<h48>
+hvs.<l24> SG.<l22>.<l43> eyJhbGciOiJIUzI1NiJ9.<l40>.<l20> ghp_<l36> github_pat_<l22>_<l59> apify_api_<l36> tvly-<l32>
 """
 
 

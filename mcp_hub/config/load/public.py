@@ -1,7 +1,7 @@
 """Tells secrets from values that everybody may see: by the name of a variable, header or parameter, and by form.
 
 A name says that its value is secret (`API_KEY`), may say it (`SESSION`), or says nothing (`OWNER`). Under the first
-every value is one but settings, under the second what is no readable text. Forms count under every name: those of
+every value is one but settings, under the second what a person cannot read. Forms count under every name: those of
 providers' tokens, private keys, and long texts without a pattern. An error in doubt is to hide too much.
 """
 

@@ -98,7 +98,7 @@ _HOOK: Final = re.compile(
 """The path of a URL that whoever knows it may post to."""
 _PLAIN_FORMS: Final = re.compile(
     r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|sha\d{1,3}[:-][\w+/=]+|\b(?:ssh|ecdsa)-\S{1,40} \S+|age1\w+"
-    rf"|{_EMAIL.pattern}|\d{1, 20}-\w{1, 64}\.apps\.googleusercontent\.com|\b0[0-7][0-9A-HJKMNP-TV-Z]{{24}}\b"
+    rf"|{_EMAIL.pattern}|\d{{1,20}}-\w{{1,64}}\.apps\.googleusercontent\.com|\b0[0-7][0-9A-HJKMNP-TV-Z]{{24}}\b"
     r"|\bpk[_-](?:lf|live|test)[_-]\S+"
     r"|-----BEGIN (?:CERTIFICATE|PUBLIC KEY)-----.*|/(?:d|file|design|folders)/[\w-]{20,}|://[^\s/?#]+",
     re.S | re.I,

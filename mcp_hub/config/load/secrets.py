@@ -37,7 +37,14 @@ _SETTINGS: Final = re.compile(r"(?:^|;)\s{0,9}(\w[\w .-]{0,64}?)\s{0,9}=\s{0,9}(
 _CREDENTIALS: Final = re.compile(r"^(basic|bearer|token)\s+(\S+)", re.I)
 _HEX_USER: Final = re.compile(r"(?=.*\d)[0-9a-f]{8,}")
 _ASSIGNED: Final = re.compile(r"(?:--?)?([A-Za-z_][\w.-]*)=(.+)", re.S)
-_USER_FLAGS: Final = frozenset(("-u", "-U", "--user", "--username", "--login"))
+_ATTACHED: Final = re.compile(r"(-[pPuUeH])(?!-)(.+)", re.S)
+"""A short flag with its value in one argument, as `mysql -uroot -pX`."""
+_OPTION: Final = re.compile(r"--?[A-Za-z][A-Za-z0-9-]*(?:=.*)?|--?", re.S)
+_USER_FLAG: Final = re.compile(r"-[uU](?![a-z]+-)|--(?:user|username|login)(?:=|$)")
+_NUMBERS: Final = re.compile(r"\d{1,5}|[\d.]*:[\d.:]+(?:/\w+)?")
+"""A port, a map of ports, or the numbers of a user and a group."""
+_LOGON: Final = re.compile(r"^[\w$#]+/([^\s/@]+)@(?://[\w.-]+|[\w.-]+:\d+/)")
+"""A connection string of Oracle: `user/password@host:port/service`."""
 _QUERY_SECRETS: Final = frozenset(("code", "k", "appid"))
 _REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
 _NOTHING: Final = re.compile(r"(?!)")
@@ -79,24 +86,31 @@ def secret_arguments(args: list[str]) -> dict[int, set[str]]:
     """The secrets in arguments of a command: `--token X`, `KEY=X`, credentials in URLs, and what looks like a token."""
     found = {index: {*_parts(text), *random_texts(text)} for index, text in enumerate(args)}
     for index, text in enumerate(args):
-        if assigned := _ASSIGNED.fullmatch(text):
-            found[index].update(_named(*assigned.groups()))
+        has_user = any(map(_USER_FLAG.match, args[:index]))
         flag = args[index - 1] if index else ""
-        if flag.startswith("-") and "=" not in flag and not text.startswith("-"):
-            found[index].update(_of_flag(flag, text, args[:index]))
+        if joined := _ASSIGNED.fullmatch(text):
+            found[index].update(_of_flag(*joined.groups(), has_user=has_user))
+        elif joined := _ATTACHED.fullmatch(text):
+            found[index].update(_of_flag(*joined.groups(), has_user=has_user))
+        if flag.startswith("-") and "=" not in flag and not _OPTION.fullmatch(text):
+            found[index].update(_of_flag(flag, text, has_user=has_user))
     return {index: texts for index, texts in found.items() if texts}
 
 
-def _of_flag(flag: str, text: str, before: list[str]) -> Iterator[str]:
+def _of_flag(flag: str, text: str, *, has_user: bool) -> Iterator[str]:
     """The secrets in the value of a flag: by its name, as a header, or as the password of a user (`-u U -p X`)."""
-    if flag in ("-H", "--header", "--headers"):
+    flag = flag.lstrip("-") if len(flag) > 2 else flag
+    if flag in ("-H", "header", "headers"):
         name, _, value = text.partition(":")
         yield from _value(name.strip(), value.strip())
-    elif flag in _USER_FLAGS:
-        yield from _named("password", text.partition(":")[2])
+    elif flag in ("-u", "-U", "user", "username", "login"):
+        yield from _named("password", "" if _NUMBERS.fullmatch(text) else text.partition(":")[2])
+    elif flag in ("-p", "-P"):
+        yield from _named("password", text if has_user and not _NUMBERS.fullmatch(text) else "")
+    elif (inner := _ASSIGNED.fullmatch(text)) and flag in ("-e", "env"):
+        yield from _value(*inner.groups())
     else:
-        has_user = flag in ("-p", "-P") and not _USER_FLAGS.isdisjoint(before) and not text.isdecimal()  # a port
-        yield from _named("password" if has_user else flag, text)
+        yield from _named(flag, text)
 
 
 def is_secret(name: str, value: str, *, is_from_outside: bool = False) -> bool:
@@ -140,6 +154,8 @@ def _parts(text: str) -> Iterator[str]:
     for user in _USER.findall(text):
         if says_secret("session", user) or _HEX_USER.fullmatch(user):
             yield from _as_written(user)
+    for password in _LOGON.findall(text):
+        yield from _as_written(password)
     for name, value in _QUERY.findall(text):
         yield from _of_url(name, value)
     for name, scheme, value in _PAIR.findall(text):

@@ -109,7 +109,7 @@ async def test_detached_call_is_followed_to_its_end(place: Place, url: bool) -> 
     beyond = await place.run("resume", stream, "--after", "9", url=url)
     assert beyond.returncode == 2
     said = beyond.stderr.decode()
-    assert said.startswith(f"{stream}: ") and "9" in said and said.endswith(", 8 [invalid_params]\n")
+    assert said.startswith(f"{stream}: ") and "9" in said and said.endswith(", 8 [invalid_cursor]\n")
 
 
 async def test_detached_call_says_its_stream_as_json_too(place: Place) -> None:

@@ -127,7 +127,7 @@ async def test_cursor_beyond_the_end_is_refused(hubs: Fleet, b: RestClient, done
             answer = await read_page(wire, {"stream": id_, "cursor": str(last + 1)})
             assert answer["error"]["code"] == INVALID
     code, out, said = await resume(hubs, id_, "--after", str(last + 1))
-    assert (code, out) == (2, "") and said.endswith(" [invalid_params]\n")
+    assert (code, out) == (2, "") and said.endswith(" [invalid_cursor]\n")
 
 
 async def test_place_in_a_session_s_stream_is_checked(hubs: Fleet) -> None:

@@ -65,8 +65,8 @@ def test_tables_have_every_mode_every_server_and_as_many_tools_as_are_asked_for(
     done = hub(folder, "tokens", "--top", "2")
     assert (done.returncode, done.stderr) == (0, "")
     firsts = [line.split()[0] for line in done.stdout.splitlines() if line and "─" not in line]
-    assert firsts[:10] == ["an", "The", "expose", "full", "search", "names", "auto", "server", "jobs", "good"]
-    assert firsts[10:12] == ["together", "heaviest"] and len(firsts) == 14
+    assert firsts[:10] == ["A", "The", "expose", "full", "search", "names", "auto", "These", "server", "jobs"]
+    assert firsts[10:13] == ["good", "together", "heaviest"] and len(firsts) == 15
     own = hub(folder, "tokens", "--server", "good").stdout.partition("heaviest")[2].splitlines()[2:]
     assert len(own) > 10 and all(line.startswith("good_") for line in own), "all of its tools, and no others"
 

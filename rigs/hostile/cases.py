@@ -122,7 +122,8 @@ LINES = [
     _case("answers too late", "overdue", tool="slow", arguments={"seconds": 2.3}),
     *(_garbage(variant) for variant in ("malformed", "truncated", "null-result", "number-result", "neither", "deep")),
     _garbage("not-json", "overdue lost"),
-    *(_garbage(variant, "lost" if variant == "float-id" else "lost overdue", transports=STDIO) for variant in WHOSE),
+    _garbage("float-id", "result", transports=STDIO),  # 7.0 is 7 (relay.md)
+    *(_garbage(variant, "lost overdue", transports=STDIO) for variant in WHOSE if variant != "float-id"),
     # the connection that an answer comes on says whose it is
     *(_garbage(variant, "lost result error", transports=HTTP, only_all=True) for variant in WHOSE),
     _garbage("both", "result error"),
@@ -213,8 +214,8 @@ def _http(mode: str, ends: str = "lost", *options: str, **more: Any) -> Case:
 
 
 REMOTE = [
-    _http("wrong-type"), _http("no-type"), _http("500"), _http("500-answer"), _http("503"), _http("429"),
-    _http("202"), _http("204"), _http("empty"), _http("not-json"),
+    _http("wrong-type", "result"), _http("no-type", "result"), _http("500"), _http("500-answer"), _http("503"),
+    _http("429"), _http("202"), _http("204"), _http("empty"), _http("not-json"),
     _http("redirect", check=_says("not followed")), _http("redirect-303", check=_says("not followed")),
     _http("odd-headers", "result"),
     _http("header-flood"),

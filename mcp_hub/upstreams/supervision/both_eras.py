@@ -279,8 +279,14 @@ class BothEras(Divided):
             try:
                 return await self._other.call(call, channel)
             except UpstreamUnavailable as exc:  # nothing was sent
+                if self._successor is not None and call.session not in (self._sessions or ()):
+                    return await self._successor(call, channel)
                 log.warning("upstream_era_unavailable", upstream=self.name, reason=str(exc))
         return await super().call(call, channel)
+
+    def _move_after(self, wait: float, moves: Callable[[str], None]) -> None:
+        super()._move_after(wait, moves)
+        self._other._move_after(wait, moves)
 
     async def _refused(self, call: Call, channel: CallChannel, error: RpcError) -> Completed:
         """The result of a call that could not ask over the modern connection, by one over which it can.

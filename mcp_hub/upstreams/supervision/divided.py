@@ -6,6 +6,7 @@ whom, and when it is made.
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -20,6 +21,9 @@ from mcp_hub.upstreams.peer.wanted import WantedResources
 from mcp_hub.upstreams.supervision.connection import Connection
 from mcp_hub.upstreams.supervision.managed_upstream import Handover, ManagedUpstream
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
+
+_PATIENCE: Final = 10.0
+"""Seconds that a call of a client that stayed waits for its turn at the predecessor, until the client leaves it."""
 
 
 class SideConnection(msgspec.Struct, eq=False):
@@ -82,6 +86,16 @@ class Divided(ManagedUpstream):
         """Calls that wait for their turn at the predecessor come here, but for those of clients that stay there."""
         if (shared := self._predecessor) is not None:
             shared._turns.dismiss(shared._sessions or ())
+
+    def _move(self, session: str) -> None:
+        """A client that stayed at the predecessor leaves it, with its subscriptions: others keep it too long."""
+        if (shared := self._predecessor) is None:
+            return
+        for uri, call in _references(shared):
+            if call.session == session:
+                shared.unsubscribe(uri, call)
+                self._apart.want(uri, call)
+        self._leave_shared(session)
 
     def _leave_shared(self, session: str | None = None) -> None:
         """The predecessor is not needed any more; with a `session`, if that was the last one there."""
@@ -176,9 +190,8 @@ class Divided(ManagedUpstream):
 
     def hand_over(self, successor: CallHandler) -> Handover:
         state, shared = super().hand_over(successor), self._predecessor
-        left = () if shared is None else shared._subscriptions.resources.references
-        apart = () if not isinstance(shared, Divided) else shared._apart.references
-        return replace(state, wanted=(*state.wanted, *self._apart.references, *left, *apart))
+        left = () if shared is None else _references(shared)
+        return replace(state, wanted=(*state.wanted, *self._apart.references, *left))
 
     def inherit(self, state: Handover) -> None:
         """As `ManagedUpstream.inherit`; a part watches what its callers want as soon as it runs.
@@ -187,6 +200,7 @@ class Divided(ManagedUpstream):
         """
         if (shared := state.shared) is not None and shared._sessions:
             self._predecessor = shared
+            shared._move_after(_PATIENCE, self._move)
             moved = tuple(pair for pair in state.wanted if pair[1].session not in shared._sessions)
             for uri, call in moved:
                 shared.unsubscribe(uri, call)
@@ -195,3 +209,9 @@ class Divided(ManagedUpstream):
         super().inherit(replace(state, wanted=tuple(pair for pair in state.wanted if self._key(pair[1]) is None)))
         for uri, call in apart:
             self._apart.want(uri, call)
+
+
+def _references(upstream: ManagedUpstream) -> tuple[tuple[str, Call], ...]:
+    """The resources that callers want there, each with one of them."""
+    apart = upstream._apart.references if isinstance(upstream, Divided) else ()
+    return (*upstream._subscriptions.resources.references, *apart)

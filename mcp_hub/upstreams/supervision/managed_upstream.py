@@ -291,6 +291,10 @@ class ManagedUpstream(Supervisor, Upstream):
         if self._peer is not None:
             self._on_ready(self._peer)
 
+    def _move_after(self, wait: float, moves: Callable[[str], None]) -> None:
+        """As `Turns.move_after`; the call of a session that has moved goes to the successor."""
+        self._turns.move_after(wait, moves)
+
     def session_ended(self, session: str) -> None:
         """It has not called any more."""
         if self._sessions is not None:

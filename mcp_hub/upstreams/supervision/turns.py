@@ -41,7 +41,6 @@ class Turns:
 
     def __init__(self, server: str, wait: float = _WAIT, echo: float = _ECHO, *, is_on: bool = False) -> None:
         self._server = server
-        self._wait = wait
         self._echo = echo
         self._active: dict[str, int] = {}
         self._echoes: dict[str, float] = {}
@@ -50,12 +49,18 @@ class Turns:
         """By principal, the next one first; none is empty."""
         self._emptied: anyio.Event | None = None
         self._is_on = is_on
+        self._wait: tuple[float, Callable[[str], None] | None] = wait, None
+        """Seconds that a call waits, and what takes its session elsewhere then."""
         self.left = 0
         """Calls that have been here and are over."""
 
     def switch_on(self) -> None:
         """From now on sessions take turns."""
         self._is_on = True
+
+    def move_after(self, wait: float, moves: Callable[[str], None]) -> None:
+        """From now on a call waits so many seconds; then `moves` takes its session elsewhere, and it is dismissed."""
+        self._wait = wait, moves
 
     @property
     def is_empty(self) -> bool:
@@ -111,18 +116,26 @@ class Turns:
                 if not line:
                     del self._waiting[principal]
                 self._admit()
+        self._check(turn)
+        return has_said
+
+    def _check(self, turn: _Turn) -> None:
+        """Raises as `enter` if the wait is over and the turn has not come."""
+        wait, moves = self._wait
+        if not turn.came.is_set() and moves is not None:
+            moves(turn.session)
+            turn.is_dismissed = True
         if turn.is_dismissed:
             raise UpstreamUnavailable(f'server "{self._server}" has a process for each session now.')
         if not turn.came.is_set():
-            raise self._busy(f"another session has been using it for {self._wait:g} s")
-        return has_said
+            raise self._busy(f"another session has been using it for {wait:g} s")
 
     async def _come(self, turn: anyio.Event, waits: Callable[[], None] | None, quiet: float) -> bool:
         """Returns when it is this one's turn, or the wait is over; whether `waits` was called."""
         began = anyio.current_time()
-        soon, end = began + quiet, began + self._wait
+        soon = began + quiet
         has_said = False
-        while not turn.is_set() and (now := anyio.current_time()) < end:
+        while not turn.is_set() and (now := anyio.current_time()) < (end := began + self._wait[0]):
             if waits is not None and not has_said and now >= soon:
                 has_said = True
                 waits()

@@ -154,6 +154,28 @@ async def test_clients_that_have_called_the_shared_process_stay_there_and_others
 
 
 @virtual
+async def test_a_client_whose_turn_does_not_come_leaves_the_shared_process_with_its_subscriptions() -> None:
+    toys = Toys(calls=1000.0)
+    shared = ManagedUpstream(
+        "toy", toys.connect, SupervisorRules(), clock=LoopClock(), changes=Notices(), takes_turns=True
+    )
+    async with sessions() as far, anyio.create_task_group() as tasks:
+        tasks.start_soon(shared.run)
+        for session in ("long", "other"):
+            shared._note_session(session)
+            await shared.subscribe(URI, attached(session))
+        far.scoped.inherit(msgspec.structs.replace(shared.hand_over(far.scoped.call), shared=shared))
+        tasks.start_soon(far.scoped.call, attached("long"), Recorder())
+        await anyio.sleep(1)
+        began = anyio.current_time()
+        await far.scoped.call(attached("other"), Recorder())
+        assert (len(toys.called), len(far.toys.called)) == (1, 1) and 9 < anyio.current_time() - began < 12
+        assert [call.session for _, call in shared._subscriptions.resources.references] == ["long"]
+        assert [call.session for _, call in far.scoped._apart.references] == ["other"]
+        tasks.cancel_scope.cancel()
+
+
+@virtual
 async def test_a_shared_process_that_is_gone_or_idle_is_left() -> None:
     for ends in ("dies", "idle"):
         toys = Toys()

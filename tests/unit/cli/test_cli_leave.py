@@ -17,6 +17,7 @@ from mcp_hub.cli.clients.files import acts
 from mcp_hub.cli.clients.reading import read_data
 from mcp_hub.cli.commands.clients import install as install_command
 from mcp_hub.cli.commands.clients import leave as leave_command
+from mcp_hub.cli.commands.running import paths as paths_command
 from tests.unit.cli.homes import CANARIES, FILES, make_home
 
 CLIENTS = {"claude-desktop": 0, "cursor": 1, "codex": 2, "gemini": 3}
@@ -115,6 +116,29 @@ def test_leave_purges_nothing_while_a_client_is_not_restored(moved: Moved) -> No
     for output in (said.output, moved.run("leave", code=1).output):
         saved = re.search(r"from before is in (\S+)", output)
         assert saved is not None and Path(saved[1]).read_bytes() == moved.before[PATHS[2]] and not path.exists()
+
+
+def test_purge_removes_only_files_that_are_the_hubs_alone(moved: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs, other = moved.folder / "work/.mcp.json", moved.folder / "src/mcp-hub/notes.txt"
+    for path in (theirs, other):
+        path.parent.mkdir(parents=True)
+    theirs.write_text('{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}')
+    other.write_text("mine")
+    moved.run("install", "gemini", "--config", str(theirs))
+    moved.config.write_text(f"hub: {{store: {{path: {other.parent}}}}}\n" + moved.config.read_text())
+    (other.parent / "streams.db").touch()
+    notes = moved.folder / "state/mcp-hub/folders/0123/notes/memory.json"
+    spare = moved.folder / "run/mcp-hub/state"
+    for folder in (notes.parent, spare, spare.with_name("0123456789abcdef")):
+        folder.mkdir(parents=True, mode=0o700)
+    monkeypatch.setattr(paths_command, "base_folders", lambda env: [str(spare.parent)])
+    notes.touch()
+    done = moved.run("leave", "--purge", "--yes")
+    assert moved.contents() == moved.before and not moved.config.exists()
+    assert theirs.exists() and other.exists() and not (other.parent / "streams.db").exists(), done.output
+    assert notes.exists() and [path.name for path in notes.parents[3].iterdir()] == ["folders"]
+    assert f"{notes.parents[2]} stays" in done.stderr and spare.exists()
+    assert not spare.with_name("0123456789abcdef").exists(), "a background hub that has ended"
 
 
 def test_undo_of_one_client_leaves_the_others_and_the_last_undo_the_rest(moved: Moved) -> None:

@@ -1,6 +1,7 @@
 """`mcp-hub leave`: the whole way out: clients as they were, nothing of the hub runs, and what is left is listed."""
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import click
+import platformdirs
 
 from mcp_hub.app.limits import state_dir
 from mcp_hub.cli.access.background import end_hub
@@ -24,14 +26,17 @@ from mcp_hub.cli.commands.running.service import stop_service
 from mcp_hub.cli.render.output import agrees, put, say
 from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail_with
+from mcp_hub.config.load.foreign import client_of
 from mcp_hub.config.load.load import USERS_FILE
 from mcp_hub.config.trust import STATE_FOLDERS
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide, visible
 
 _ABOUT: Final = {"secrets": "a secret of the configuration"}
-_NAME: Final = "mcp-hub"
-"""The folder that is the hub's alone."""
+_FOLDERS: Final = "folders"
+"""The folder of the state folder with those that servers start in; servers may write there."""
+_SCOPE: Final = re.compile(r"[0-9a-f]{16}")
+"""The name of the folder of a background hub (`attach.folder`)."""
 
 
 @click.command()
@@ -125,13 +130,26 @@ def _left(config: str | None, steps_files: Sequence[Path]) -> list[HubPath]:
 
 
 def _parts(one: HubPath, config: str | None) -> list[Path]:
-    """The files of secrets that the configuration names, and every other file or folder as a whole."""
+    """The files of secrets that the configuration names, and every other file or folder as a whole.
+
+    A configuration that is the file of another client is not the hub's.
+    """
+    if one.name == "configuration" and _is_of_client(one.path):
+        return []
     if one.name != "secrets":
         return [one.path]
     try:
         return sorted(ServersFile.find(config, os.environ).secret_files())
     except ConfigError:
         return []
+
+
+def _is_of_client(path: Path) -> bool:
+    try:
+        ServersFile(path, os.environ).servers()
+    except ConfigError as error:
+        return error.code == "foreign_file" or client_of(path, None) != ""
+    return False
 
 
 def _list(title: str, left: Sequence[HubPath]) -> None:
@@ -153,7 +171,7 @@ def _tell_servers(left: Sequence[HubPath], purge: bool) -> None:
 
 
 def _purge(left: Sequence[HubPath]) -> int:
-    """Removes all of it; the exit code. Of a folder with a name of its own only what the hub made there."""
+    """Removes all of it; the exit code. Of a folder that a person has chosen only what the hub made there."""
     code = 0
     for one in left:
         try:
@@ -163,6 +181,8 @@ def _purge(left: Sequence[HubPath]) -> int:
         except OSError as problem:
             say(visible(f"{one.path} is not removed: {problem.strerror}. Remove it yourself."))
             code = EXIT_TOOL
+        if one.name == "state" and (one.path / _FOLDERS).is_dir():
+            say(visible(f"{one.path / _FOLDERS} stays: servers have written files there."))
         if one.name == "sockets" and os.path.isdir(one.path) and os.listdir(one.path) == ["key"]:
             one.path.joinpath("key").unlink(missing_ok=True)
     for one in reversed(left):  # the folder of the secrets is in that of the configuration
@@ -175,9 +195,17 @@ def _purge(left: Sequence[HubPath]) -> int:
 def _pieces(one: HubPath) -> list[Path]:
     """The files and folders of it to remove, which exist; of sockets none whose hub lives or starts just now."""
     if one.name == "sockets":
-        return [path for path in one.path.glob("*/") if _is_dead(path)]
-    if one.name not in ("state", "store") or one.path.name == _NAME:
+        return [path for path in one.path.glob("*/") if _SCOPE.fullmatch(path.name) and _is_dead(path)]
+    if one.name not in ("state", "store"):
         return [one.path] if one.exists else []
-    names = {name.partition("/")[0] for name in STATE_FOLDERS} | {"attach"}
-    made = [one.path / name for name in sorted(names)] + sorted(one.path.glob("streams.db*"))
-    return [path for path in [*made, *sorted(one.path.glob("eras.json*"))] if os.path.lexists(path)]
+    if one.path == Path(platformdirs.user_state_dir("mcp-hub")) and not one.path.is_symlink():
+        made = sorted(one.path.glob("*"))
+    else:
+        names = {name.partition("/")[0] for name in STATE_FOLDERS} | {"attach", _FOLDERS}
+        made = [one.path / name for name in sorted(names)] + sorted(one.path.glob("streams.db*"))
+        made += sorted(one.path.glob("eras.json*"))
+    return [path for path in made if os.path.lexists(path) and not (path.name == _FOLDERS and _has_files(path))]
+
+
+def _has_files(folder: Path) -> bool:
+    return any(files for _, _, files in os.walk(folder))

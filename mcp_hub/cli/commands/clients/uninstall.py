@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 
 import click
 
@@ -112,7 +113,9 @@ def _save(step: Step) -> None:
     """Keeps the file as it was before the hub, if that is known, and says where."""
     contents = [content for state in _states(step.file) if (content := state.content()) is not None]
     if contents:
-        saved = Acts(state_dir(os.environ)).save(f"{step.file.client.name}-{step.file.path.name}", contents[-1])
+        path = step.file.path
+        digest = sha256(os.fsencode(path)).hexdigest()[:6]
+        saved = Acts(state_dir(os.environ)).save(f"{step.file.client.name}-{digest}-{path.name}", contents[-1])
         say(visible(f"  The content of {step.file.path} from before is in {saved}"))
 
 

@@ -85,8 +85,8 @@ def _of_server(server: ServerSettings) -> set[str]:
 def secret_arguments(args: list[str]) -> dict[int, set[str]]:
     """The secrets in arguments of a command: `--token X`, `KEY=X`, credentials in URLs, and what looks like a token."""
     found = {index: {*_parts(text), *random_texts(text)} for index, text in enumerate(args)}
+    has_user = False
     for index, text in enumerate(args):
-        has_user = any(map(_USER_FLAG.match, args[:index]))
         flag = args[index - 1] if index else ""
         if joined := _ASSIGNED.fullmatch(text):
             found[index].update(_of_flag(*joined.groups(), has_user=has_user))
@@ -94,6 +94,7 @@ def secret_arguments(args: list[str]) -> dict[int, set[str]]:
             found[index].update(_of_flag(*joined.groups(), has_user=has_user))
         if flag.startswith("-") and "=" not in flag and not _OPTION.fullmatch(text):
             found[index].update(_of_flag(flag, text, has_user=has_user))
+        has_user = has_user or _USER_FLAG.match(text) is not None
     return {index: texts for index, texts in found.items() if texts}
 
 

@@ -1,7 +1,10 @@
 """Secrets in the arguments of a command, and arguments that only look like one."""
 
+from collections import Counter
+
 import pytest
 
+from mcp_hub.config.load import secrets
 from mcp_hub.config.load.secrets import is_secret, secret_arguments
 from mcp_hub.masking import Mask
 
@@ -61,3 +64,17 @@ def test_ports_users_packages_and_settings_in_arguments_stay_readable(args: list
 def test_a_list_under_the_name_of_a_secret_holds_secrets_of_their_own() -> None:
     assert is_secret("CONFIG", '{"api_keys": ["hunter22"], "team": "platform-eu"}')
     assert not is_secret("CONFIG", '{"topics": ["hunter22"], "team": "platform-eu"}')
+
+
+def test_many_arguments_are_looked_at_once() -> None:
+    looks = Counter[str]()
+
+    class Flag:
+        def match(self, text: str) -> bool:
+            looks[text] += 1
+            return False
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(secrets, "_USER_FLAG", Flag())
+        secret_arguments([*map(str, range(1000))])
+    assert len(looks) == looks.total()

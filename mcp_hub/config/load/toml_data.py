@@ -13,6 +13,8 @@ _TWICE: Final = re.compile(r"overwrite|twice|Duplicate|immutable|Cannot declare"
 """Words of the parser's errors about a key or table that is there already."""
 _MOST: Final = 50
 """Double keys, and lines of one value: more of them is not a slip."""
+_WORK: Final = 4 << 20
+"""Characters that are read again, each time without one more double key."""
 
 
 class TomlError(ValueError):
@@ -33,7 +35,7 @@ class TomlData(NamedTuple):
 
 def toml_data(text: str) -> TomlData:
     """The data of TOML text. Raises `TomlError`; `ValueError` for a number that is too long; `RecursionError`."""
-    lines = text.split("\n")
+    lines, most = text.split("\n"), min(_MOST, _WORK // max(1, len(text)))
     findings: list[Finding] = []
     first: TomlError | None = None
     while True:
@@ -43,7 +45,7 @@ def toml_data(text: str) -> TomlData:
         except tomllib.TOMLDecodeError as error:
             problem = _problem(error)
         first = first or problem
-        double = _blanked(lines, problem) if _TWICE.search(str(problem)) and len(findings) < _MOST else None
+        double = _blanked(lines, problem) if _TWICE.search(str(problem)) and len(findings) < most else None
         if double is None:
             raise first
         findings.append(double)

@@ -126,3 +126,10 @@ def test_numbers_that_are_too_long_are_named_by_their_line(name: str, text: str,
         (finding,) = problem.value.findings
         assert (finding.code, finding.line) == (code, 2) and "number is too long" in str(finding)
         assert "sys" not in str(problem.value)
+
+
+def test_large_toml_is_not_read_again_for_each_double_key() -> None:
+    doubles = "x = 1\nx = 2\nx = 3\n"
+    assert len(read_document(doubles, "a.toml").findings) == 2
+    large = f"# {'-' * (900 << 10)}\n{doubles}{doubles}"
+    assert refusal(large, "a.toml") == "a.toml:3:6 [invalid_toml]"

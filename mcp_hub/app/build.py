@@ -4,7 +4,6 @@ Up: upstreams (all at once), then whatever front is asked for; nobody waits for 
 their ending, then all upstreams are closed side by side.
 """
 
-import hashlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
@@ -149,11 +148,11 @@ class App(msgspec.Struct, frozen=True):
             return caller
         for problem in overlay_problems(self.settings, overlay)[:10]:
             log.warning("overlay_in_vain", project=hide_head(root, 300), reason=hide_head(problem, 300))
-        digest = hashlib.sha256(repr(overlay).encode(errors="surrogatepass")).hexdigest()[:16]
-        profile = f"{caller.profile or 'everything'} in a project ({digest})"
+        view = ProjectView(caller.profile, overlay)
+        profile = view.name
         if profile in self.current.projects:
             return replace(caller, profile=profile)
-        if self.current.enter(profile, ProjectView(caller.profile, overlay)):
+        if self.current.enter(profile, view):
             name = None if self.executors is None else self.executors.name
             rules = view_rules(self.settings, name, self.current.projects)
             self.hub.catalog.use(rules, self.settings.hub.aliases)

@@ -1,5 +1,6 @@
 """The settings of lists, as the rules that the catalog takes: part of the composition root."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 from itertools import chain, count
 from types import MappingProxyType
@@ -31,6 +32,12 @@ class ProjectView(NamedTuple):
 
     profile: str | None
     overlay: OverlaySettings
+
+    @property
+    def name(self) -> str:
+        """The name of the profile that this view is: no two views have one."""
+        digest = hashlib.sha256(repr((self.profile, self.overlay)).encode(errors="surrogatepass")).hexdigest()[:16]
+        return f"{self.profile or 'everything'} in a project ({digest})"
 
 
 def view_rules(

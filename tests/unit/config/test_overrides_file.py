@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_hub.app.catalog_rules import overlay_problems, project_rules, view_rules
+from mcp_hub.app.catalog_rules import ProjectView, overlay_problems, project_rules, view_rules
 from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.load.overrides import LARGEST_OVERLAY, OVERLAY, read_overlay
 from mcp_hub.config.schema.overrides import OverlaySettings
@@ -148,6 +148,12 @@ def test_overlay_narrows_what_a_client_gets(
     rules = project_rules(settings, profile, OverlaySettings.model_validate(overlay))
     assert rules is not None and set(rules.servers) - {"virtual"} == servers
     assert "db" not in view_rules(settings)[profile].servers, "without an overlay nobody has it"
+
+
+def test_view_of_a_project_has_a_name_of_its_own() -> None:
+    overlays = (OverlaySettings(enable=["db"]), OverlaySettings(disable=["db"]))
+    views = [ProjectView(profile, overlay) for profile in (None, "everything", "work") for overlay in overlays]
+    assert len({view.name for view in views}) == len(views)
 
 
 def test_filters_of_both_profiles_hold_in_a_project(tmp_path: Path) -> None:

@@ -130,14 +130,16 @@ def _as_text(raw: Raw) -> Raw:
     return raw if bytes(memoryview(raw)[:1]) == b'"' else encoded(bytes(raw).decode())
 
 
-def _block(raw: Raw) -> Raw:
-    """A content block; a text in place of one is one."""
+def _block(raw: Raw, *, is_inner: bool = False) -> Raw:
+    """A content block; a text in place of one is one. In that of a tool's result no other result is looked at."""
     fields = raw_object(raw)
     if fields is None:
         return _text_block(raw) if read_as(raw, str) is not None else raw
     if bytes(fields.get("type", MISSING)) == NULL and read_as(fields.get("text", MISSING), str) is not None:
         fields = {"type": Raw(b'"text"'), **{name: own for name, own in fields.items() if name != "type"}}
     kind = read_as(fields.get("type", MISSING), str)
+    if is_inner and kind == "tool_result":
+        return raw
     changed = readable_members(fields, _BLOCKS.get(kind or "", {}), "", [])
     if kind in ("image", "audio"):
         changed = _media(changed)
@@ -228,7 +230,7 @@ _BLOCKS: Final[Mapping[str, Mapping[str, Shape]]] = {
     "resource": {"resource": Shape(form=lambda raw: _contents(raw, MISSING)), **_ABOUT},
     "tool_use": {"_meta": META},
     "tool_result": {
-        "content": _listing(lambda raw: [_block(raw)]),
+        "content": _listing(lambda raw: [_block(raw, is_inner=True)]),
         "structuredContent": Shape(empty=OBJECT),
         "isError": Shape(form=flag),
         "_meta": META,

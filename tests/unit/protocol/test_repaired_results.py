@@ -159,6 +159,14 @@ def test_structured_content_of_any_type_stays_in_the_modern_era(value: Any) -> N
         assert repaired_result(TOOL, raw, HANDSHAKE, {}, is_modern_caller=True) is raw
 
 
+def test_results_of_tools_in_one_another_are_looked_at_once() -> None:
+    inner: dict[str, Any] = {"type": "text", "text": 1}
+    for _ in range(140):
+        inner = {"type": "tool_result", "toolUseId": "a", "content": [inner], "isError": "no"}
+    read = json.loads(repaired_result("tools/call", json.dumps({"content": [inner]}).encode(), HANDSHAKE, {}))
+    assert read["content"] == [{**inner, "isError": False}]
+
+
 def test_a_result_beyond_the_limit_keeps_its_bytes() -> None:
     raw = json.dumps({"content": ["x" * (8 << 20)]}).encode()
     assert repaired_result(TOOL, raw, HANDSHAKE, {}) is raw

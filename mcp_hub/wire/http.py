@@ -162,7 +162,7 @@ class HttpWire(RemoteWire):
                 raise Refused(status, message)
         if status in OVERLOADED and (error := error_in(message)) is not None and error.raw is not None:
             raise refusal(self._server, response, error.message, error.raw)
-        if isinstance(message, Envelope) and message.method is Unset and (status in _ANSWERED or _code(message)):
+        if isinstance(message, Envelope) and message.method is Unset and (status in _ANSWERED or error_in(message)):
             if self._may_be_another(status, _code(message), pending):
                 raise Refused(status, message)
             self._begin(response, pending)
@@ -176,11 +176,14 @@ class HttpWire(RemoteWire):
             raise await self._refusal(response)
 
     def _take_several(self, body: bytes, pending: Pending) -> Envelope | BadMessage:
-        """The answer in a body that may hold several messages; takes those before it."""
-        *others, last = in_body(envelope.one_line(body))
-        for data in others:
-            self._take(data, pending)
-        return envelope.decode(last)
+        """The answer in a body that may hold several messages; takes the others."""
+        text = envelope.one_line(body)
+        message = envelope.decode(text)
+        if isinstance(message, BadMessage):
+            message, others = in_body(text, message, pending.id)
+            for data in others:
+                self._take(data, pending)
+        return message
 
     def _may_be_another(self, status: int | None, code: int | None, pending: Pending) -> bool:
         """Whether this refusal may be that of a server of the handshake era in place of the modern one.

@@ -6,12 +6,20 @@ JSON-RPC 2.0 §6.
 
 import re
 from itertools import chain, islice
-from typing import Final
+from typing import Final, TypeGuard
 
 import msgspec
 
 from mcp_hub.errors import RpcError
-from mcp_hub.protocol.jsonrpc.envelope import MESSAGE, BadMessage, Envelope, begins_with_stray_text, decode
+from mcp_hub.protocol.jsonrpc.envelope import (
+    MESSAGE,
+    BadMessage,
+    Envelope,
+    Unset,
+    answer_key,
+    begins_with_stray_text,
+    decode,
+)
 from mcp_hub.protocol.rpc_errors import INVALID_REQUEST, PARSE_ERROR
 
 BATCHING: Final = frozenset({"2025-03-26"})
@@ -57,18 +65,26 @@ def messages(text: bytes, most: int) -> list[Envelope | BadMessage]:
     return [decode(part) for part in parts(text, most)]
 
 
-def in_body(text: bytes) -> list[bytes]:
-    """The messages of a body that should hold one: of an array, or of several lines on one; the text where unclear."""
-    message = decode(text)
-    if not isinstance(message, BadMessage):
-        return [text]
-    if is_array(text):
-        try:
-            return parts(text, _MOST)
-        except RpcError:
-            return [text]
-    found, bad = several(text, message)
-    return found if found and bad is None else [text]
+def in_body(text: bytes, bad: BadMessage, id_: int) -> tuple[Envelope | BadMessage, list[bytes]]:
+    """The answer in a body that is none as a whole, which `bad` says, and the other messages: of an array, or of lines.
+
+    The last answer counts, that with the id `id_` before others. `bad` itself where the body is unclear.
+    """
+    try:
+        found, rest = (parts(text, _MOST), None) if is_array(text) else several(text, bad)
+    except RpcError:
+        return bad, []
+    if not found or rest is not None:
+        return bad, []
+    messages = [*map(decode, found)]
+    answers = [(index, each.id) for index, each in enumerate(messages) if _is_answer(each)]
+    own = [(index, raw) for index, raw in answers if answer_key(raw) == id_]
+    place = [len(found) - 1, *(index for index, _ in (*answers, *own))][-1]
+    return messages[place], found[:place] + found[place + 1 :]
+
+
+def _is_answer(message: Envelope | BadMessage) -> TypeGuard[Envelope]:
+    return isinstance(message, Envelope) and message.method is Unset
 
 
 def several(line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:

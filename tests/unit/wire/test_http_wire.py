@@ -100,7 +100,9 @@ LOG = b'{"jsonrpc":"2.0","method":"notifications/message","params":{}}'
         *((status, ANSWER, "application/json", 0) for status in (201, 202, 203)),
         (200, b"[" + ANSWER + b"]", "application/json", 0),
         (200, b"[" + LOG + b"," + ANSWER + b"]", "application/json", 1),
+        (200, b"[" + ANSWER + b"," + LOG + b"]", "application/json", 1),
         (200, LOG + b"\n" + ANSWER + b"\n", "application/x-ndjson", 1),
+        (200, LOG + b"\n" + ANSWER + b"\n" + LOG, "application/x-ndjson", 2),
         (200, b"event: message\ndata: " + ANSWER + b"\n\n", "text/plain", 0),
         (200, b"data: " + ANSWER.replace(b"1", b"1.0", 1) + b"\n\n", "text/event-stream", 0),
         *((200, b"data: " + ANSWER + end, "text/event-stream", 0) for end in (b"", b"\n", b"\r\n")),
@@ -125,10 +127,16 @@ async def test_half_an_event_is_no_answer() -> None:
             await talk.ask()
 
 
-@pytest.mark.parametrize("status", [400, 404, 500])
-async def test_a_json_rpc_error_is_the_answer_whatever_the_status(status: int) -> None:
-    async with wired(refuses(-32602, "no", 1, status), Era.MODERN) as talk:
-        assert json.loads(bytes((await talk.ask()).error))["code"] == -32602  # type: ignore[arg-type]  # set
+@pytest.mark.parametrize(("status", "code"), [(400, -32602), (404, -32602), (500, -32602), (400, 0)])
+async def test_a_json_rpc_error_is_the_answer_whatever_the_status(status: int, code: int) -> None:
+    async with wired(refuses(code, "no", 1, status), Era.MODERN) as talk:
+        assert json.loads(bytes((await talk.ask()).error))["code"] == code  # type: ignore[arg-type]  # set
+
+
+async def test_session_id_counts_whatever_stands_behind_the_answer_in_its_body() -> None:
+    async with wired(says(200, b"[" + ANSWER + b"," + LOG + b"]", "application/json", mcp_session_id="s-1")) as talk:
+        await talk.begin()
+        assert talk.wire.session == "s-1"
 
 
 async def test_a_refusal_that_names_no_request_answers_the_one_that_was_posted() -> None:

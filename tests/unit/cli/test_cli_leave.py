@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,14 @@ from mcp_hub.cli import main
 from mcp_hub.cli.access.running import recorded
 from mcp_hub.cli.clients import running
 from mcp_hub.cli.clients.files import acts
+from mcp_hub.cli.clients.files.restore import FileState, state_of
+from mcp_hub.cli.clients.find import ClientFile
+from mcp_hub.cli.clients.plan import Step
 from mcp_hub.cli.clients.reading import read_data
+from mcp_hub.cli.clients.table import CLIENTS as CLIENTS_TABLE
 from mcp_hub.cli.commands.clients import install as install_command
 from mcp_hub.cli.commands.clients import leave as leave_command
+from mcp_hub.cli.commands.clients import uninstall as uninstall_command
 from mcp_hub.cli.commands.running import paths as paths_command
 from tests.unit.cli.homes import CANARIES, FILES, make_home
 
@@ -139,6 +145,20 @@ def test_purge_removes_only_files_that_are_the_hubs_alone(moved: Moved, monkeypa
     assert notes.exists() and [path.name for path in notes.parents[3].iterdir()] == ["folders"]
     assert f"{notes.parents[2]} stays" in done.stderr and spare.exists()
     assert not spare.with_name("0123456789abcdef").exists(), "a background hub that has ended"
+
+
+def _those(states: list[FileState], file: ClientFile) -> list[FileState]:
+    return states
+
+
+def test_copies_of_two_files_of_one_name_are_two(moved: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        path = moved.folder / name / "mcp.json"
+        states = [state_of(path, name.encode(), [])]
+        monkeypatch.setattr(uninstall_command, "_states", partial(_those, states))
+        place = CLIENTS_TABLE["vscode"].places[0]
+        uninstall_command._save(Step(ClientFile(CLIENTS_TABLE["vscode"], path, place), place.layouts[0]))
+    assert {path.read_bytes() for path in (moved.folder / "state/mcp-hub/clients/saved").iterdir()} == {b"a", b"b"}
 
 
 def test_undo_of_one_client_leaves_the_others_and_the_last_undo_the_rest(moved: Moved) -> None:

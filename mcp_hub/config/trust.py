@@ -82,6 +82,17 @@ def _untrusted(folders: Iterable[Path], env: Mapping[str, str]) -> Iterator[tupl
             yield folder, problem
 
 
+def is_of_project(found: os.stat_result, folder: str) -> bool:
+    """Whether a file belongs to the user, root or the owner of the folder; not to others who may write there (/tmp)."""
+    user = _user()
+    if user is None or found.st_uid in (user, 0):
+        return True
+    try:
+        return found.st_uid == os.stat(folder).st_uid
+    except OSError:
+        return False
+
+
 def close_folder(folder: Path) -> bool:
     """Takes the right to write away from others; whether this user may."""
     try:

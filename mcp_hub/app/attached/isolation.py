@@ -6,6 +6,7 @@ the folder, which holds with a background hub and without one.
 
 import os
 import re
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal
@@ -15,6 +16,7 @@ import platformdirs
 
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.config.schema.servers import ServerSettings
+from mcp_hub.config.trust import is_of_project
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.server_logs.files import log_file, log_folder
 from mcp_hub.types import UpstreamStatus
@@ -117,13 +119,17 @@ def filled(text: str, client: str) -> str:
 
 @lru_cache(maxsize=1024)
 def project_of(folder: str) -> str:
-    """The nearest folder with `.git`, from this one upwards and below the home folder; without one, this folder."""
+    """The nearest folder with `.git`, from this one upwards and below the home folder; without one, this folder.
+
+    A `.git` of another user does not count, unless the folder is that user's (`config.trust.is_of_project`).
+    """
     home, path = os.path.expanduser("~"), folder
     for _ in range(_MOST_PARENTS):
         if path == home or path == os.path.dirname(path):
             break
-        if os.path.lexists(os.path.join(path, ".git")):
-            return path
+        with suppress(OSError):
+            if is_of_project(os.lstat(os.path.join(path, ".git")), folder):
+                return path
         path = os.path.dirname(path)
     return folder
 

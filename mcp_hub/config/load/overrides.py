@@ -18,7 +18,7 @@ from mcp_hub.config.schema.overrides import OverlaySettings, OverriddenTool, Ove
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.config.schema.tools import ToolSettings
-from mcp_hub.config.trust import problem_of_config
+from mcp_hub.config.trust import is_of_project, problem_of_config
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.globs import first_match
 from mcp_hub.types import FileStamp
@@ -63,11 +63,14 @@ def read_overlay(project: Path) -> OverlaySettings | None:
     """The overlay of a project; None without one. Nothing in it is looked up. Raises `ConfigError`."""
     place = project / OVERLAY
     try:
-        text, _ = read_text_file(place, LARGEST_OVERLAY, create="It is the project's.")
+        text, found = read_text_file(place, LARGEST_OVERLAY, create="It is the project's.")
     except ConfigError as error:
         if error.code == "config_not_found":
             return None
         raise
+    if not is_of_project(found, str(project)):
+        said = "belongs to another user, and the folder does not. Remove it, or change its owner (chown)"
+        raise ConfigError(ConfigFinding("config_untrusted", said, str(place)))
     return _validated(OverlaySettings, text, str(place))
 
 

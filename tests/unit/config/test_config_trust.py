@@ -2,11 +2,15 @@
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from mcp_hub.app.attached.isolation import project_of
 from mcp_hub.config.load.load import load, parse
+from mcp_hub.config.load.overrides import OVERLAY, read_overlay
+from mcp_hub.config.schema.overrides import OverlaySettings
 from mcp_hub.config.trust import OVERRIDE, problem_of_config, problem_of_secret
 from mcp_hub.errors import ConfigError
 from tests.unit.config.faults import shown
@@ -132,3 +136,27 @@ def test_a_file_of_keys_that_others_can_write_is_not_read(tmp_path: Path) -> Non
     assert parse(text, "s", {OVERRIDE: "1"}, tmp_path).settings.servers
     keys.chmod(0o644)
     assert parse(text, "s", {}, tmp_path).settings.servers
+
+
+@pytest.mark.parametrize(("owner", "folder", "counts"), [(OTHER, 0, False), (OTHER, OTHER, True), (0, OTHER, True)])
+def test_file_of_another_user_is_the_projects_only_in_a_folder_of_that_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: int, folder: int, counts: bool
+) -> None:
+    (tmp_path / OVERLAY).write_text("enable: [db]")
+    fstat, lstat = os.fstat, os.lstat
+
+    def of_above(path: str) -> os.stat_result:
+        if path != "/srv/a/.git":
+            raise FileNotFoundError(path)
+        return file_of(owner, 0o600)
+
+    overlay: object = None
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", lambda path: file_of(folder, 0o600) if path != tmp_path / OVERLAY else lstat(path))
+        patch.setattr(os, "fstat", lambda file: file_of(owner, stat.S_IMODE(fstat(file).st_mode)))
+        patch.setattr(os, "lstat", of_above)
+        root = project_of.__wrapped__("/srv/a/b")
+        with suppress(ConfigError):
+            overlay = read_overlay(tmp_path)
+    assert root == ("/srv/a" if counts else "/srv/a/b")
+    assert overlay == (OverlaySettings(enable=["db"]) if counts else None)

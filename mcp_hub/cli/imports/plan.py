@@ -211,12 +211,17 @@ def planned(found: FoundServers, file: ServersFile, secrets: KeptSecrets, probe:
 
 
 def merged(servers: Iterable[FoundServer], taken: Collection[str]) -> list[MergedServer]:
-    """Each server once. Names that are `taken`, or that another server has, get the name of a client behind them."""
+    """Each server once: as the user's own file has it, if one does, since that alone may give it more.
+
+    Names that are `taken`, or that another server has, get the name of a client behind them.
+    """
     done: dict[str, MergedServer] = {}
     names = set(taken)
     for one in servers:
         key = identity(one.own)
         if (known := done.get(key)) is not None:
+            if one.is_users and not any(earlier.is_users for earlier in known.found):
+                known.own = one.own
             known.found.append(one)
             continue
         name = _free(clean(one.name), one.client, names)

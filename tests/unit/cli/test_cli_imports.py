@@ -13,7 +13,9 @@ from mcp_hub.cli import main
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.cli.commands.clients.install import Options, install_into
+from mcp_hub.cli.imports.found import FoundServer
 from mcp_hub.cli.imports.moves import moved_servers
+from mcp_hub.cli.imports.plan import merged
 from mcp_hub.config.load.load import load
 from tests.unit.cli.homes import CANARIES, FILES, make_home
 
@@ -274,3 +276,11 @@ def test_an_import_is_taken_back_with_its_secrets_and_what_was_added_since_stays
     assert "github" not in path.read_text()
     path.unlink() if text is None else path.write_text(text)
     assert {name: content for name, content in snapshot(home).items() if "/state/" not in name} == before
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_server_of_the_user_gets_nothing_that_only_the_file_of_somebody_else_asks_for(is_first: bool) -> None:
+    theirs = FoundServer("a", {"command": "x", "pass_env": ["SECRET"]}, "project", "codex")
+    users = FoundServer("a", {"command": "x"}, "Codex", "codex", is_users=True)
+    (one,) = merged([users, theirs] if is_first else [theirs, users], ())
+    assert one.own == {"command": "x"} and len(one.found) == 2

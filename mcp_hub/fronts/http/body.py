@@ -31,10 +31,10 @@ def accepts(headers: Headers) -> tuple[bool, bool]:
 @lru_cache(maxsize=64)
 def _json_and_sse(accept: bytes) -> tuple[bool, bool]:
     ranges = media_ranges(accept.decode("latin-1")) or {"*/*": True}
-    return _takes(ranges, "application/json"), _takes(ranges, "text/event-stream")
+    return takes(ranges, "application/json"), takes(ranges, "text/event-stream")
 
 
-def _takes(ranges: Mapping[str, bool], media: str) -> bool:
+def takes(ranges: Mapping[str, bool], media: str) -> bool:
     """Whether the range that describes the media type most closely is taken."""
     names = (media, media.partition("/")[0] + "/*", "*/*")
     return next((ranges[name] for name in names if name in ranges), False)

@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mcp_hub.fronts.http.body import COMPRESSED, discard, is_compressed, media_ranges, read_body
+from mcp_hub.fronts.http.body import COMPRESSED, discard, is_compressed, media_ranges, read_body, takes
 from mcp_hub.fronts.http.response import SSE_HEADERS, Fields, Receive, Scope, Send, StreamedResponse, until_disconnect
 from mcp_hub.fronts.limits import FrontLimits
 from mcp_hub.fronts.rest.problem import Problem
@@ -67,12 +67,11 @@ class RestRequest(Request):
         """
         accept = self.header("accept")
         ranges = media_ranges(accept if accept is not None else "*/*")
-        wanted = {media for media, is_taken in ranges.items() if is_taken}
-        named = [media for media in offered if media in wanted]
+        named = [media for media in offered if ranges.get(media)]
         if named:
             return named
-        if wanted & {"*/*", offered[0].partition("/")[0] + "/*"}:
-            return [offered[0]]
+        if (taken := next((media for media in offered if takes(ranges, media)), None)) is not None:
+            return [taken]
         raise Problem(406, "not_acceptable", f"Accept must name one of {', '.join(offered)}")
 
     def seconds(self, name: str, default: float) -> float:

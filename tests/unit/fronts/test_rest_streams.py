@@ -216,6 +216,8 @@ async def test_form_that_is_not_offered_is_refused(peer: RestPeer) -> None:
     for accept in ("text/html", "application/json;q=0", ""):
         response = await peer.ask("GET", f"/v1/streams/{id_}/events", headers={"accept": accept})
         problem(response, 406, "not_acceptable")
+    taken = await peer.ask("GET", f"/v1/streams/{id_}/events", headers={"accept": "application/json;q=0, */*"})
+    assert (taken.status, taken.headers["content-type"]) == (200, "application/x-ndjson")
 
 
 @pytest.mark.parametrize(

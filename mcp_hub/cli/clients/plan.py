@@ -16,7 +16,7 @@ from mcp_hub.cli.clients.entries import HUB, Command, Endpoint, filled
 from mcp_hub.cli.clients.entry_options import EntryDiffers, EntryRules, additions, entry_with_options, refusal
 from mcp_hub.cli.clients.files.acts import FileChange
 from mcp_hub.cli.clients.files.replace import FileRefused, content_of, target_of
-from mcp_hub.cli.clients.files.restore import EntryPath, FileState, Restored, names_back, restored
+from mcp_hub.cli.clients.files.restore import EntryPath, FileState, Restored, names_back, restored, with_added
 from mcp_hub.cli.clients.files.written import ImportedServer
 from mcp_hub.cli.clients.find import ClientFile
 from mcp_hub.cli.clients.model import Client, Layout
@@ -219,7 +219,10 @@ def _hub_out(text: str, file: ClientFile) -> bytes | None:
 
 
 def turned_back(content: bytes | None, states: Sequence[FileState]) -> Restored:
-    """The content without several changes, the last one first; `back` are the entries that come into it by that."""
+    """The content without several changes, the last one first; `back` are the entries that come into it by that.
+
+    Entries that an export has added stay.
+    """
     result = Restored(content)
     problems: list[str] = []
     is_exact = True
@@ -227,8 +230,9 @@ def turned_back(content: bytes | None, states: Sequence[FileState]) -> Restored:
         result = restored(result.content, state)
         problems += result.problems
         is_exact = is_exact and result.is_exact
-    back = (name for state in states for name in names_back(state, content, result.content))
-    return Restored(result.content, list(dict.fromkeys(back)), problems, is_exact)
+    whole, lost = with_added(result.content, content, states)
+    back = (name for state in states for name in names_back(state, content, whole))
+    return Restored(whole, list(dict.fromkeys(back)), [*problems, *lost], is_exact)
 
 
 def _started(data: object, file: ClientFile) -> dict[str, JsonObject]:

@@ -147,6 +147,23 @@ def test_purge_removes_only_files_that_are_the_hubs_alone(moved: Moved, monkeypa
     assert not spare.with_name("0123456789abcdef").exists(), "a background hub that has ended"
 
 
+@pytest.mark.parametrize("command", [("leave", "--purge"), ("uninstall", "cursor", "codex", "gemini", "--restore")])
+def test_servers_that_were_exported_stay_in_the_file_of_their_client(moved: Moved, command: tuple[str, ...]) -> None:
+    moved.config.write_text(moved.config.read_text() + "  added: {command: added-server}\n")
+    for client in ("cursor", "codex", "gemini"):
+        moved.run("export", client, "--write", "--all")
+    moved.edit(1, "// mine", "// my own")
+    moved.run(*command)
+    for number, key in ((1, "mcpServers"), (2, "mcp_servers"), (3, "mcpServers")):
+        path, before = PATHS[number], moved.before[PATHS[number]] or b""
+        text = (moved.contents()[path] or b"").decode()
+        servers: Any = read_data(text, path)
+        old: Any = read_data(before.decode(), path)
+        assert servers[key].pop("added")["command"] == "added-server" and "mcp-hub" not in servers[key]
+        assert {name: servers[key][name] for name in old[key]} == old[key]
+    assert "// my own" in (moved.folder / PATHS[1]).read_text()
+
+
 def _those(states: list[FileState], file: ClientFile) -> list[FileState]:
     return states
 

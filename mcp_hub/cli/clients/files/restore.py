@@ -134,6 +134,32 @@ def composed(older: FileState, newer: FileState) -> FileState:
     return state
 
 
+def with_added(
+    result: bytes | None, present: bytes | None, states: Iterable[FileState]
+) -> tuple[bytes | None, list[str]]:
+    """The result with the entries that one of the changes added and that are still there, and what cannot be kept.
+
+    A person has exported them into the file; they may be nowhere else.
+    """
+    problems: list[str] = []
+    for state in states:
+        try:
+            before, after, now = (_data(one, state.path) for one in (state.content(), state.content_after(), present))
+        except (ConfigError, UnicodeDecodeError):  # which the step says
+            continue
+        added = [path for path in state.entries if path[-1] != HUB and entry_at(before, path) is None]
+        for path in added:
+            if entry_at(after, path) is None or entry_at(now, path) is None:
+                continue
+            try:
+                if entry_at(_data(result, state.path), path) is None:
+                    name, text = Path(state.path).name, (result or b"").decode()
+                    result = with_entry_of(text, name, path, (present or b"").decode()).encode()
+            except (CannotEdit, ConfigError) as problem:
+                problems.append(f"{state.path}: {path[-1]} cannot stay: {problem}.")
+    return result, problems
+
+
 def _delta(before: bytes, after: bytes) -> ChangedBytes:
     most = min(len(before), len(after))
     start = _equal(lambda size: before[:size] == after[:size], most)

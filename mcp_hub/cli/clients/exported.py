@@ -108,6 +108,8 @@ def exported(
         return ExportedServer(name, None, ("only the hub runs Python functions",))
     if "skills" in own:
         return ExportedServer(name, None, ("only the hub serves a folder of skills",))
+    if "url" not in own and not own.get("command"):
+        return ExportedServer(name, None, ("it has neither a command nor a URL",))
     template = layout.http if "url" in own else layout.stdio
     if template is None:
         return ExportedServer(name, None, (f"{client.title} does not take the URL of a server in its file",))

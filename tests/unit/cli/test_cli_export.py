@@ -210,6 +210,22 @@ def test_servers_are_written_beside_those_that_are_there_and_the_change_can_be_u
     assert file.read_text() == before
 
 
+def test_secrets_in_a_file_that_others_can_read_are_mentioned_and_half_a_server_is_left_out(home: Path) -> None:
+    (home / "key").write_text("s3cr3t-value-1")
+    (home / "key").chmod(0o600)
+    text = 'servers: {a: {command: x, env: {API_TOKEN: "${file:key}"}}, half: {enabled: true}}'
+    (home / "servers.yaml").write_text(text)
+    target = home / ".cursor/mcp.json"
+    target.parent.mkdir(exist_ok=True)
+    for mode, is_mentioned in ((0o644, True), (0o600, False)):
+        target.write_text("{}")
+        target.chmod(mode)
+        done = run("cursor", "--write", "--all")
+        assert "s3cr3t-value-1" in target.read_text() and "s3cr3t-value-1" not in done.output
+        assert ("can be read by everybody" in done.stderr) is is_mentioned, done.stderr
+        assert "half: not exported, it has neither a command nor a URL" in done.stderr
+
+
 def test_a_file_that_cannot_be_edited_is_left_alone(home: Path) -> None:
     file = home / ".cursor" / "mcp.json"
     file.parent.mkdir()

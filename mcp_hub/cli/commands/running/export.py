@@ -30,6 +30,7 @@ from mcp_hub.cli.servers_file.servers_file import ServersFile
 from mcp_hub.cli.setup import EXIT_TOOL, config_option, fail, fail_with, load_config
 from mcp_hub.config.findings import nearest
 from mcp_hub.config.load.interpolate import Unresolved, expand_home, resolve
+from mcp_hub.config.trust import problem_of_secret
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide, learn, visible
 
@@ -60,7 +61,8 @@ def export(client: str | None, writes: bool, every: bool, config: str | None) ->
     except ConfigError as error:
         fail_with(error)
     names = {name: name for name in servers} if every or not writes else _origins(file, source)
-    secret = partial(_secret, source.folder) if writes else None
+    values: set[str] = set()
+    secret = partial(_secret, source.folder, values) if writes else None
     made = [
         exported(file.client, layout, names[name], _placed(own, source.folder), secret)
         for name, own in servers.items()
@@ -71,6 +73,8 @@ def export(client: str | None, writes: bool, every: bool, config: str | None) ->
             say(hide(f"{one.name}: {'' if one.entry is not None else 'not exported, '}{note}"))
     if writes:
         _write(file, layout, made)
+        if values:
+            _tell_readers(file.path)
     else:
         put(hide(_document(file.path.name, layout, made)))
 
@@ -93,12 +97,14 @@ def _placed(own: Mapping[str, object], folder: Path) -> Mapping[str, object]:
     return own
 
 
-def _secret(folder: Path, reference: str) -> str | None:
+def _secret(folder: Path, values: set[str], reference: str) -> str | None:
+    """The value of a reference, which is entered into `values`; None if it cannot be read."""
     try:
         resolved = resolve(reference, {}, folder)
     except Unresolved:
         return None
     learn(resolved.secrets)
+    values.add(resolved.text)
     return resolved.text
 
 
@@ -174,3 +180,10 @@ def _write(file: ClientFile, layout: Layout, made: Sequence[ExportedServer]) -> 
     except FileRefused as problem:
         fail(problem.code, str(problem), EXIT_TOOL)
     say(visible(f"{file.path}: {plural(len(added), 'server')} added"))
+
+
+def _tell_readers(path: Path) -> None:
+    """Says so if others can read the file, which has values of secrets now."""
+    with suppress(OSError):
+        if (problem := problem_of_secret(os.stat(path))) is not None:
+            say(visible(f"{path} has values of secrets, and {problem}"), "yellow")

@@ -130,6 +130,8 @@ def test_purge_removes_only_files_that_are_the_hubs_alone(moved: Moved, monkeypa
         path.parent.mkdir(parents=True)
     theirs.write_text('{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}')
     other.write_text("mine")
+    for name in ("logs", "keys", "results"):
+        (other.parent / name).mkdir()
     moved.run("install", "gemini", "--config", str(theirs))
     moved.config.write_text(f"hub: {{store: {{path: {other.parent}}}}}\n" + moved.config.read_text())
     (other.parent / "streams.db").touch()
@@ -142,6 +144,7 @@ def test_purge_removes_only_files_that_are_the_hubs_alone(moved: Moved, monkeypa
     done = moved.run("leave", "--purge", "--yes")
     assert moved.contents() == moved.before and not moved.config.exists()
     assert theirs.exists() and other.exists() and not (other.parent / "streams.db").exists(), done.output
+    assert {path.name for path in other.parent.iterdir()} == {"notes.txt", "logs", "keys"}
     assert notes.exists() and [path.name for path in notes.parents[3].iterdir()] == ["folders"]
     assert f"{notes.parents[2]} stays" in done.stderr and spare.exists()
     assert not spare.with_name("0123456789abcdef").exists(), "a background hub that has ended"

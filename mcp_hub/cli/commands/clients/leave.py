@@ -31,6 +31,7 @@ from mcp_hub.config.load.load import USERS_FILE
 from mcp_hub.config.trust import STATE_FOLDERS
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide, visible
+from mcp_hub.stores.open import DOCUMENTS
 
 _ABOUT: Final = {"secrets": "a secret of the configuration"}
 _FOLDERS: Final = "folders"
@@ -201,7 +202,9 @@ def _pieces(one: HubPath) -> list[Path]:
     if one.path == Path(platformdirs.user_state_dir("mcp-hub")) and not one.path.is_symlink():
         made = sorted(one.path.glob("*"))
     else:
-        names = {name.partition("/")[0] for name in STATE_FOLDERS} | {"attach", _FOLDERS}
+        names = {DOCUMENTS, "instances"}  # of a store
+        if one.name == "state":
+            names = {name.partition("/")[0] for name in STATE_FOLDERS} | {"attach", _FOLDERS}
         made = [one.path / name for name in sorted(names)] + sorted(one.path.glob("streams.db*"))
         made += sorted(one.path.glob("eras.json*"))
     return [path for path in made if os.path.lexists(path) and not (path.name == _FOLDERS and _has_files(path))]

@@ -14,6 +14,8 @@ _ROUGHLY: Final = 2
 """Times the text that is shown is held, so that not every event cuts."""
 _ASKED: Final = 200
 """Characters of a question's message that are shown."""
+_LOOKED_AT: Final = 20 * _ASKED
+"""Characters of it that are looked at: it may be blanks for the most part."""
 
 _T = TypeVar("_T")
 
@@ -116,7 +118,8 @@ def _question(question: Question | InputRequired) -> str:
 
 def question_text(question: Question | InputRequired) -> str:
     """The message of a question, on one line and cut, with secrets masked; empty without one."""
-    said = " ".join(visible(_decoded(question.params, _Asked, _Asked()).message).split())
+    message = hide_head(_decoded(question.params, _Asked, _Asked()).message, _LOOKED_AT)
+    said = " ".join(visible(message).split())
     return hide_head(said, _ASKED, "…")
 
 

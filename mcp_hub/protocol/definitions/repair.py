@@ -109,7 +109,7 @@ def _refusal(raw: Raw, values: Any) -> str | None:
     """Why clients refuse a value; None if they take it."""
     try:
         msgspec.json.decode(raw, type=values)
-    except msgspec.ValidationError as problem:
+    except (msgspec.ValidationError, RecursionError) as problem:
         return str(problem)
     return None
 

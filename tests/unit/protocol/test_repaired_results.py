@@ -4,6 +4,7 @@ The verdicts are those of the TypeScript SDKs 1.32 and 2.4 and of the Python SDK
 """
 
 import json
+import sys
 from typing import Any
 
 import msgspec
@@ -165,6 +166,13 @@ def test_results_of_tools_in_one_another_are_looked_at_once() -> None:
         inner = {"type": "tool_result", "toolUseId": "a", "content": [inner], "isError": "no"}
     read = json.loads(repaired_result("tools/call", json.dumps({"content": [inner]}).encode(), HANDSHAKE, {}))
     assert read["content"] == [{**inner, "isError": False}]
+
+
+def test_result_that_is_nested_as_deep_as_can_be_decoded_breaks_nothing() -> None:
+    for depth in range(sys.getrecursionlimit() - 150, sys.getrecursionlimit()):
+        meta = b'{"a":' * depth + b"1" + b"}" * depth
+        result = b'{"content":[],"isError":"no","_meta":%s}' % meta
+        assert repaired_result("tools/call", result, HANDSHAKE, {}) != b""
 
 
 def test_a_result_beyond_the_limit_keeps_its_bytes() -> None:

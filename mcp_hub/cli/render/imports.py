@@ -111,6 +111,20 @@ def data_of(plan: ImportPlan, *, written: bool, costs: MeasuredCosts | None) -> 
 
 
 def print_costs(costs: MeasuredCosts) -> None:
-    """Prints the tokens before and after."""
-    put(f"{tables.plural(costs.tools, 'tool')}: {costs.before:,} tokens listed in full, {costs.after:,} by the hub")
-    tables.print_missing(costs.absent)
+    """Prints how many servers work, a line for each of the others, and the tokens before and after."""
+    tables.print_outcome(costs.working, costs.absent)
+    if costs.tools:
+        put(saving(costs))
+
+
+def saving(costs: MeasuredCosts) -> str:
+    """The tokens of the tools before and after in a sentence, which also says why nothing is saved."""
+    verb = "costs" if costs.tools == 1 else "cost"
+    said = f"{tables.plural(costs.tools, 'tool')} {verb} {costs.before:,} tokens in every session; through the hub "
+    if costs.after < costs.before:
+        return f"{said}{costs.after:,}."
+    if costs.mode != "full":
+        return f"{said}{costs.after:,}, because so few tools take less than the hub's own."
+    if costs.expose == "auto":
+        return f"{said}{costs.after:,}: up to {costs.budget:,} it lists all of them in full."
+    return f"{said}{costs.after:,}, because the configuration has it list all of them (expose: {costs.expose})."

@@ -12,6 +12,7 @@ from mcp_hub.clock import wall_time
 from mcp_hub.masking import hide, visible
 from mcp_hub.types import LAST_OUTPUT, RawJson, UpstreamState, UpstreamStatus, condition
 from mcp_hub.upstreams.supervision.lifecycle import GAVE_UP
+from mcp_hub.upstreams.supervision.state_log import brief
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -149,13 +150,28 @@ def reasons(statuses: Sequence[UpstreamStatus], *, ends: bool = False) -> list[t
     for status in statuses:
         since = None if status.listed_at is None else age(status.listed_at, wall_time())
         listed = "" if since is None else f" Its list is from {since} ago."
-        code = f" [{status.code}]" if status.code else ""
-        why = f": {said}" if (said := reason(status)) else ""
-        state = UpstreamState.FAILED if ends and status.state is UpstreamState.BACKING_OFF else status.state
-        head = f"{status.server} {condition(state, said, status.failures)}{why}{code}{listed}"
+        said = reason(status)
+        head = f"{_headline(status, said, ends=ends)}{listed}"
         lines.append((head, ""))
         lines += [(f"  | {line}", "dim") for line in last_lines(status)]
     return [(visible(hide(text)), style) for text, style in lines]
+
+
+def _headline(status: UpstreamStatus, said: str, *, ends: bool) -> str:
+    """The server, its state, the reason `said` and its code. A hub that `ends` restarts nothing."""
+    code = f" [{status.code}]" if status.code else ""
+    why = f": {said}" if said else ""
+    state = status.state
+    if ends and state in (UpstreamState.STARTING, UpstreamState.BACKING_OFF):
+        if not said and not status.failures:
+            return f"{status.server} has not started in time{code}"
+        state = UpstreamState.FAILED
+    return f"{status.server} {condition(state, said, status.failures)}{why}{code}"
+
+
+def _failure_line(status: UpstreamStatus) -> str:
+    """Why a server of a hub that has ended is not ready, on one line, with the last line of its output."""
+    return visible(hide(_headline(status, brief(status.reason), ends=True)))
 
 
 def unix_time(moment: str) -> float | None:
@@ -188,6 +204,21 @@ def print_missing(statuses: Sequence[UpstreamStatus], *, ends: bool = False) -> 
     """Prints to stderr why these servers are not ready (`reasons`)."""
     for text, _ in reasons(statuses, ends=ends):
         say(text)
+
+
+def print_outcome(working: int, absent: Sequence[UpstreamStatus]) -> None:
+    """Prints how many servers work, and to stderr a line for each of the others. The hub has ended."""
+    count, needing = working + len(absent), len(absent)
+    if not absent:
+        put(
+            f"All {plural(count, 'server')} work." if count > 1 else "The server works." if count else "No servers yet."
+        )
+        return
+    verbs = ("works" if working == 1 else "work", "needs" if needing == 1 else "need")
+    put(f"{working} of {plural(count, 'server')} {verbs[0]}; {needing} {verbs[1]} you:")
+    for status in absent:
+        say(f"  {_failure_line(status)}")
+    say("Look again after a change: mcp-hub doctor")
 
 
 def print_warnings(findings: Iterable[object]) -> None:

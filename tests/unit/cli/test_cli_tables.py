@@ -7,9 +7,11 @@ from msgspec.structs import replace
 from mcp_hub.app.readiness import has_settled, not_ready
 from mcp_hub.cli.access.following import exit_code
 from mcp_hub.cli.access.waiting import starting_text
+from mcp_hub.cli.imports.costs import MeasuredCosts
+from mcp_hub.cli.render.imports import saving
 from mcp_hub.cli.render.notices import notices
 from mcp_hub.cli.render.servers import server_data, server_table, status_of
-from mcp_hub.cli.render.tables import protocol, reason, reasons
+from mcp_hub.cli.render.tables import print_outcome, protocol, reason, reasons
 from mcp_hub.errors import (
     DeadlineExceeded,
     EventsGone,
@@ -66,6 +68,49 @@ def test_a_hub_that_ends_promises_no_restart() -> None:
     assert line.startswith("s is restarted soon: exited. Read its log. [start_crashed] Its list is from ")
     assert line.endswith(" ago.")
     assert reasons([down], ends=True)[0][0].startswith("s has failed: exited.")
+
+
+def test_outcome_names_each_server_that_does_not_work_and_promises_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    learn(["hunter22"])
+    absent = [
+        UpstreamStatus("a", UpstreamState.BACKING_OFF, "exited with code 1. Last output: x | hunter22", failures=2),
+        UpstreamStatus(
+            "b", UpstreamState.FAILED, "environment variable B is not set. Set it.", code="variable_not_set"
+        ),
+        UpstreamStatus("c", UpstreamState.STARTING),
+    ]
+    print_outcome(9, absent)
+    out, err = capsys.readouterr()
+    assert out == "9 of 12 servers work; 3 need you:\n"
+    assert err.splitlines()[:3] == [
+        "  a has failed: exited with code 1. Last output: ***",
+        "  b has failed: environment variable B is not set. Set it. [variable_not_set]",
+        "  c has not started in time",
+    ]
+    for working, said in ((0, "No servers yet."), (1, "The server works."), (2, "All 2 servers work.")):
+        print_outcome(working, [])
+        assert capsys.readouterr() == (f"{said}\n", "")
+    print_outcome(1, absent[:1])
+    assert capsys.readouterr().out == "1 of 2 servers works; 1 needs you:\n"
+
+
+@pytest.mark.parametrize(
+    ("costs", "said"),
+    [
+        (
+            MeasuredCosts(91, 16708, 674, mode="signatures"),
+            "s cost 16,708 tokens in every session; through the hub 674",
+        ),
+        (MeasuredCosts(21, 4143, 4392, budget=8000), " 4,392: up to 8,000 it lists all of them in full."),
+        (
+            MeasuredCosts(1, 90, 536, mode="names"),
+            "1 tool costs 90 tokens in every session; through the hub 536, ",
+        ),
+        (MeasuredCosts(2, 9000, 9100, expose="full"), "has it list all of them (expose: full)."),
+    ],
+)
+def test_saving_is_one_sentence_also_where_nothing_is_saved(costs: MeasuredCosts, said: str) -> None:
+    assert said in saving(costs) and saving(costs).count(". ") == 0
 
 
 def test_data_of_a_server_counts_what_clients_get_if_the_hub_says_so() -> None:

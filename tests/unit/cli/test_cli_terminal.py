@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 
 from mcp_hub.masking import shown, visible, visible_json
 from tests.fork_server import forked_command
@@ -120,3 +121,28 @@ def test_question_of_a_file_is_only_text(tmp_path: Path, is_secret: bool) -> Non
 def test_words_of_the_command_line_are_only_text(tmp_path: Path, args: tuple[str, ...]) -> None:
     seen = on_terminal(tmp_path, *args).replace("\r\n", "\n")
     assert seen and not [char for char in seen if is_obeyed(char)], repr(seen)
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
+def test_init_asks_again_for_what_it_cannot_use(tmp_path: Path) -> None:
+    answers = [
+        (b"clock", b"maybe\n"), (b"clock", b"n\n"), (b"folder whose", b"/no/such/folder\n"),
+        (b"folder whose", b".\n"), (b"URL of", b"not a url\n"), (b"URL of", b"http://[\n"),
+        (b"URL of", b"https://www.mcp.example/mcp\n"), (b"Start these", b"n\n"),
+    ]  # fmt: skip
+    seen = on_terminal(tmp_path, "init", "--config", "s.yaml", answers=answers)
+    assert "/no/such/folder is not a folder" in seen and seen.count("[invalid_url]") == 1, seen
+    written = yaml.safe_load((tmp_path / "s.yaml").read_text())["servers"]
+    assert written["files"]["args"][-1] == str(tmp_path) and written["mcp"] == {"url": "https://www.mcp.example/mcp"}
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
+@pytest.mark.parametrize("answers", [[b"Import"], [b"clock", b"folder", b"URL"]], ids=["import", "questions"])
+def test_init_ends_at_a_no(tmp_path: Path, answers: list[bytes]) -> None:
+    if answers == [b"Import"]:
+        (tmp_path / ".cursor").mkdir()
+        (tmp_path / ".cursor" / "mcp.json").write_text('{"mcpServers": {"a": {"command": "x"}}}')
+    seen = on_terminal(tmp_path, "init", "--config", "s.yaml", answers=[(prompt, b"n\n") for prompt in answers])
+    assert "Nothing is changed." in seen and not (tmp_path / "s.yaml").exists()

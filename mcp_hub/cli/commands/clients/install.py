@@ -14,7 +14,7 @@ from mcp_hub.app.build import App, open_app
 from mcp_hub.app.limits import state_dir
 from mcp_hub.cli import completion
 from mcp_hub.cli.access.running import running_hub
-from mcp_hub.cli.access.warm import warm
+from mcp_hub.cli.access.warm import started_once
 from mcp_hub.cli.clients.command import LINKED, Installation, NoCommand, hub_command, install_link, serve_args
 from mcp_hub.cli.clients.entries import Command
 from mcp_hub.cli.clients.entry_options import PROFILE_PATH, EntryRules
@@ -28,6 +28,7 @@ from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.cli.commands.clients import steps as common
 from mcp_hub.cli.imports.costs import measured
 from mcp_hub.cli.imports.moves import moved_servers
+from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.imports import print_costs
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.servers_file.servers_file import ServersFile
@@ -171,7 +172,9 @@ def _start_once(loaded: Loaded, code: int, options: Options) -> None:
         except ConfigError as error:
             fail_with(error)
         print_costs(measured(loaded, loaded.settings.servers))
-    elif not options.over_http and any(own.enabled for own in loaded.settings.servers.values()):
+    elif not options.over_http and any(
+        own.enabled or loaded.settings.failure(name) for name, own in loaded.settings.servers.items()
+    ):
         say("Starting each server once, so that clients get their lists at once …")
         run_with(lambda: open_app(loaded, os.environ), partial(_warmed, code))
 
@@ -235,5 +238,5 @@ def _print_links(names: Sequence[str], every: bool, loaded: Loaded, where: Where
 
 
 async def _warmed(code: int, app: App) -> int:
-    await warm(app)  # a server that fails is reported; the hub is installed anyway
+    tables.print_outcome(*await started_once(app))  # a server that fails is reported; the hub is installed anyway
     return code

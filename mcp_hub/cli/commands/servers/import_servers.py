@@ -80,7 +80,8 @@ def import_servers(
         question = f"Write {tables.plural(len(plan.taken), 'server')} to {plan.file.path}?"
         confirm(question, yes=yes, default=not is_strange)
         carry_out(plan)
-        costs = _costs(plan) if counts or counts is None and _is_to_count(yes) else None
+        is_to_measure = counts or counts is None and (yes or is_to_count())
+        costs = _costs(file, [one.name for one in plan.taken]) if is_to_measure else None
     if as_json:
         tables.print_json(data_of(plan, written=is_written, costs=costs))
     elif costs is not None:
@@ -140,20 +141,25 @@ def carry_out(plan: ImportPlan) -> None:
     tables.print_warnings(plan.file.unresolved([one.name for one in plan.taken]))
 
 
-def _costs(plan: ImportPlan) -> MeasuredCosts | None:
+def print_costs_of(file: ServersFile, names: Sequence[str]) -> None:
+    """Starts these servers of the file once, and prints which of them work and what their tools cost."""
+    if (costs := _costs(file, names)) is not None:
+        print_costs(costs)
+
+
+def _costs(file: ServersFile, names: Sequence[str]) -> MeasuredCosts | None:
     quiet_logs(0)
     try:
-        loaded = load(plan.file.path, os.environ, partly=True, lenient=True)
+        loaded = load(file.path, os.environ, partly=True, lenient=True)
     except ConfigError as error:
         say(f"The costs were not measured: {error}")
         return None
-    return measured(loaded, [one.name for one in plan.taken])
+    return measured(loaded, names)
 
 
-def _is_to_count(yes: bool) -> bool:
-    if yes:
-        return True
-    said = "Start these servers once, to measure what their tools cost in tokens?"
+def is_to_count() -> bool:
+    """Whether the person at the terminal lets the new servers start once; False without one."""
+    said = "Start these servers once, to see which work and what their tools cost in tokens?"
     return sys.stdin.isatty() and agrees(said, default=True)
 
 

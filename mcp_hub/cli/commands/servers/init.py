@@ -1,19 +1,21 @@
 """`mcp-hub init`: a first configuration, of the servers that other clients have, or of three answers."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
 
-from mcp_hub.cli.commands.servers.changed import end_with, report, tell_next
-from mcp_hub.cli.commands.servers.import_servers import carry_out, plan_of
+from mcp_hub.cli.commands.servers.changed import confirm, end_with, report, tell_next
+from mcp_hub.cli.commands.servers.import_servers import carry_out, is_to_count, plan_of, print_costs_of
 from mcp_hub.cli.imports.asked_inputs import is_anybody_there
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.imports import print_alerts, print_plan
 from mcp_hub.cli.render.output import agrees, answer, say
 from mcp_hub.cli.servers_file.servers_file import PutServer, ServersFile
 from mcp_hub.cli.setup import config_option, fail
+from mcp_hub.config.load.interpolate import escaped
 from mcp_hub.config.load.load import usual_place
 from mcp_hub.errors import ConfigError
 from mcp_hub.types import JsonObject
@@ -26,8 +28,12 @@ _FILES: tuple[str, ...] = ("-y", "@modelcontextprotocol/server-filesystem")
 @click.option(
     "--yes", "-y", is_flag=True, help="Do not ask: import the servers of the clients; without any, add a clock."
 )
+@click.option(
+    "--count/--no-count", "counts", default=None,
+    help="Start the new servers once, to see which work and what their tools cost. Default: ask; with --yes, do not.",
+)  # fmt: skip
 @config_option
-def init(yes: bool, config: str | None) -> None:
+def init(yes: bool, counts: bool | None, config: str | None) -> None:
     """Create a first configuration.
 
     Imports the servers of the clients on this machine. If they have none, asks three questions. The file is that of
@@ -43,31 +49,58 @@ def init(yes: bool, config: str | None) -> None:
     if plan.taken:
         print_plan(plan)
         print_alerts(plan, os.environ)
-        if yes or agrees(f"Import {tables.plural(len(plan.taken), 'server')}?", default=True):
-            carry_out(plan)
-            tell_next(file, are_imported=True)
-            return
+        confirm(f"Import {tables.plural(len(plan.taken), 'server')}?", yes=yes)
+        carry_out(plan)
+        names = [one.name for one in plan.taken]
     else:
         say("The clients on this machine have no servers that could be imported.")
-    servers = {"time": _TIME} if yes else _asked()
+        names = _added(file, {"time": _TIME} if yes else _chosen(file))
+    if counts or counts is None and not yes and is_to_count():
+        print_costs_of(file, names)
+    tell_next(file, are_imported=bool(plan.taken))
+
+
+def _added(file: ServersFile, servers: Mapping[str, JsonObject]) -> list[str]:
+    """Writes these servers; their names. Exits with 1 if there are none."""
+    if not servers:
+        say("Nothing is changed. To add a server: mcp-hub add NAME -- COMMAND")
+        raise SystemExit(1)
     try:
         file.change([PutServer(name, own) for name, own in servers.items()])
     except ConfigError as error:
         end_with(error)
     report(file, f"Added {', '.join(servers)}")
-    tell_next(file, are_imported=False)
+    return list(servers)
 
 
-def _asked() -> dict[str, JsonObject]:
-    """The servers of three answers; a clock if there is none."""
+def _chosen(file: ServersFile) -> dict[str, JsonObject]:
+    """The servers of three answers. An answer that cannot be used is asked for again."""
     servers: dict[str, JsonObject] = {}
     if agrees("Add a clock with time zones (mcp-server-time)?", default=True):
         servers["time"] = _TIME
-    folder = answer("A folder whose files tools may read and write (empty: none)", "")
-    if folder.strip():
-        path = os.path.abspath(os.path.expanduser(folder.strip()))
-        servers["files"] = {"command": "npx", "args": [*_FILES, path.replace("${", "$${")]}
-    url = answer("The URL of a remote MCP server (empty: none)", "").strip()
-    if url:
-        servers[(urlsplit(url).hostname or "remote").removeprefix("www.").partition(".")[0]] = {"url": url}
-    return servers or {"time": _TIME}
+    while text := _text("A folder whose files tools may read and write (empty: none)"):
+        path = os.path.abspath(os.path.expanduser(text))
+        if not os.path.isdir(path):
+            say(f"{path} is not a folder.")
+            continue
+        servers["files"] = {"command": "npx", "args": [*_FILES, escaped(path)]}
+        break
+    while url := _text("The URL of a remote MCP server (empty: none)"):
+        try:
+            name = (urlsplit(url).hostname or "remote").removeprefix("www.").partition(".")[0]
+            name = f"{name}-remote" if name in servers else name
+            file.changed_text([PutServer(name, {"url": url})])
+        except ConfigError as error:
+            say("; ".join(f"{url}: {finding.message} [{finding.code}]" for finding in error.findings))
+        except ValueError:
+            say(f"{url} is not a URL.")
+        else:
+            servers[name] = {"url": url}
+            break
+    return servers
+
+
+def _text(question: str) -> str:
+    """A line of the person at the terminal; empty for none, and for a no."""
+    text = answer(question, "").strip()
+    return "" if text.casefold() in ("n", "no", "none") else text

@@ -33,11 +33,12 @@ class Moved(msgspec.Struct, frozen=True):
     """Servers that go from files of clients into the configuration of the hub, in the same act.
 
     `taken`: the keys of the entries to remove from each file, those of a list from its end to its beginning.
-    `changes`: of the files of the hub. `lines`: what to tell the person. `origins`: the servers with their clients.
+    `changes`: gives those of the files of the hub, and may ask for values first. `lines`: what to tell the person.
+    `origins`: the servers with their clients.
     """
 
     taken: Mapping[Path, Sequence[KeyPath]] = {}
-    changes: Sequence[FileChange] = ()
+    changes: Callable[[], Sequence[FileChange]] = tuple
     lines: Sequence[str] = ()
     origins: Sequence[ImportedServer] = ()
 

@@ -3,47 +3,114 @@
 import os
 import re
 import sys
-from collections.abc import Callable
+from typing import Final
 
+import msgspec
+
+from mcp_hub.cli.imports.plan import ImportPlan, TakenServer
 from mcp_hub.cli.render.output import answer, say
-from mcp_hub.cli.servers_file.kept_secrets import SERVICE
+from mcp_hub.cli.servers_file.kept_secrets import KeptSecrets
 from mcp_hub.config.load.imported import Input
 from mcp_hub.config.load.interpolate import escaped, variable_of_input
+from mcp_hub.masking import hide_head
+from mcp_hub.types import JsonObject
+
+_LONGEST: Final = 1000
+"""Characters of the text of an input."""
 
 
 class AskedInputs:
-    """Gives the `${…}` for each input. `keep` is called with its name and the answer of a person.
+    """The `${…}` for each input. `settle` asks for its value, if the command `asks` and a person is there.
 
-    The value comes from the environment variable of the input's name if that is set now. Else a person answers, where
-    there is one. Else it is the default, if the input has one and is not a password; else an entry of the keyring, and
-    the command that sets it is printed.
+    The value comes from the environment variable of the input's name if that is set now; else from what an earlier
+    import kept; else from the person; else it is the default, if the input has one and is not a password.
     """
 
-    def __init__(self, keep: Callable[[str, str], str]) -> None:
-        self._keep = keep
-        self._asked: dict[str, str] = {}
+    def __init__(self, secrets: KeptSecrets, *, asks: bool) -> None:
+        self._secrets = secrets
+        self._asks = asks and is_anybody_there()
+        self._references: dict[str, str] = {}
+        self._open: dict[str, Input] = {}
 
     def ask(self, wanted: Input) -> str:
-        """The `${…}` of an input; a person is asked once."""
-        if wanted.id not in self._asked:
-            self._asked[wanted.id] = self._found(wanted)
-        return self._asked[wanted.id]
+        """The `${…}` of an input, the same each time."""
+        if wanted.id not in self._references:
+            self._references[wanted.id] = self._reference(wanted)
+        return self._references[wanted.id]
 
-    def _found(self, wanted: Input) -> str:
+    def settle(self, plan: ImportPlan) -> ImportPlan:
+        """The plan with the values that a person types now. For each other value it says how to set it later."""
+        for reference, wanted in self._open.items():
+            users = [server for server in plan.taken if _uses(server.own, reference)]
+            if not users:
+                continue
+            value = self._value(wanted, users) if self._asks else ""
+            if value:
+                plan = _with(plan, reference, self._secrets.keep_as(wanted.id, value))
+            else:
+                names = ", ".join(server.name for server in users)
+                verb = "needs" if len(users) == 1 else "need"
+                said = " ".join(f"{names} {verb} a value, {_label(wanted)}".split())
+                say(f"{hide_head(said, _LONGEST, '…')}. Set it with: {self._secrets.command(reference)}")
+        self._open.clear()
+        return plan
+
+    def _reference(self, wanted: Input) -> str:
         name, default = variable_of_input(wanted.id), wanted.default
         if name in os.environ:
             return f"${{{name}}}"
-        if is_anybody_there():
-            said = wanted.description or wanted.id
-            return self._keep(wanted.id, answer(said, default, is_secret=wanted.password))
-        if default is not None and not wanted.password:
+        if default is not None and not wanted.password and not self._asks:
             is_plain = "}" not in default and "${" not in default
             return f"${{{name}:-{default}}}" if is_plain else escaped(default)
-        entry = re.sub(r"[^\w.-]", "_", wanted.id) or "input"
-        say(f"Set the value of the input {wanted.id} with: keyring set {SERVICE} {entry}")
-        return f"${{keyring:{SERVICE}/{entry}}}"
+        reference, has_value = self._secrets.place_of(wanted.id)
+        if not has_value:
+            self._open[reference] = wanted
+        return reference
+
+    def _value(self, wanted: Input, users: list[TakenServer]) -> str:
+        """The answer of the person, or the default; empty for a value that is to be set later."""
+        names = ", ".join(server.name for server in users)
+        sources = ", ".join(dict.fromkeys(source for server in users for source in server.sources))
+        empty = "set it later" if wanted.default is None else "the default" if wanted.password else wanted.default
+        verb = "needs" if len(users) == 1 else "need"
+        question = f"{names} ({sources}) {verb} {_label(wanted)}. Value (Enter: {empty})"
+        return answer(question, wanted.default or "", is_secret=wanted.password, shows_default=False)
 
 
 def is_anybody_there() -> bool:
     """Whether a person can be asked."""
     return sys.stdin.isatty()
+
+
+def _label(wanted: Input) -> str:
+    return f'"{wanted.description or wanted.id}"'
+
+
+def _uses(tree: object, reference: str) -> bool:
+    if isinstance(tree, dict):
+        return any(_uses(value, reference) for value in tree.values())
+    if isinstance(tree, list):
+        return any(_uses(value, reference) for value in tree)
+    return isinstance(tree, str) and re.search(_pattern(reference), tree) is not None
+
+
+def _pattern(reference: str) -> str:
+    """The reference, unless its `$` is escaped."""
+    return rf"(?<!\$){re.escape(reference)}"
+
+
+def _with(plan: ImportPlan, before: str, after: str) -> ImportPlan:
+    """The plan with another reference in its servers."""
+    taken = [msgspec.structs.replace(server, own=_replaced(server.own, before, after)) for server in plan.taken]
+    return msgspec.structs.replace(plan, taken=tuple(taken))
+
+
+def _replaced(own: JsonObject, before: str, after: str) -> JsonObject:
+    def changed(tree: object) -> object:
+        if isinstance(tree, dict):
+            return {key: changed(value) for key, value in tree.items()}
+        if isinstance(tree, list):
+            return [changed(value) for value in tree]
+        return re.sub(_pattern(before), lambda _: after, tree) if isinstance(tree, str) else tree
+
+    return {key: changed(value) for key, value in own.items()}

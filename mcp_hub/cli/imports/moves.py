@@ -21,15 +21,17 @@ from mcp_hub.masking import hide
 def moved_servers(files: Sequence[ClientFile], config: Path) -> Moved:
     """The servers of these files that the hub has from now on, or has already; all others stay where they are.
 
-    The changes are those of the hub's own files: secrets, then the configuration. Nothing is written here. Raises
-    `ConfigError`.
+    The changes are those of the hub's own files: secrets, then the configuration, with the values that a person types
+    when they are asked for. Nothing is written here. Raises `ConfigError`.
     """
     file = ServersFile(config, os.environ)
     secrets = KeptSecrets(file.folder)
-    places = ValuePlaces(AskedInputs(secrets.keep_as).ask, secrets.keep)
+    inputs = AskedInputs(secrets, asks=True)
+    places = ValuePlaces(inputs.ask, secrets.keep)
     plan = planned(of_files(files, Where.here(os.environ), places), file, secrets, KeptSecrets(file.folder))
     gone = [*plan.there, *(found for one in plan.taken for found in one.found)]
-    return Moved(_places(gone), plan.changes(), [hide(on_one_line(line)) for line in _lines(plan)], plan.origins())
+    lines = [hide(on_one_line(line)) for line in _lines(plan)]
+    return Moved(_places(gone), lambda: inputs.settle(plan).changes(), lines, plan.origins())
 
 
 def _places(gone: Sequence[FoundServer]) -> dict[Path, list[KeyPath]]:

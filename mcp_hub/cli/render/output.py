@@ -61,9 +61,9 @@ def agrees(question: str, *, default: bool, err: bool = True) -> bool:
     return click.confirm(visible(question), default=default, err=err)
 
 
-def answer(question: str, default: str | None = None, *, is_secret: bool = False) -> str:
+def answer(question: str, default: str | None = None, *, is_secret: bool = False, shows_default: bool = True) -> str:
     """The answer of the person at the terminal; an empty line is the `default`, which a secret does not show."""
-    shown_default = f" [{_joined(default)}]" if default and not is_secret else ""
+    shown_default = f" [{_joined(default)}]" if default and shows_default and not is_secret else ""
     text = hide_head((_joined(question) + shown_default).encode("utf-8", "replace"), _LONGEST_QUESTION)
     reply: str = click.prompt(visible(text), default=default, show_default=False, hide_input=is_secret, err=True)
     return reply

@@ -32,6 +32,7 @@ STYLES: Final = {
     UpstreamState.DISABLED: "dim",
     UpstreamState.STOPPED: "dim",
 }
+_WITHOUT_VALUE: Final = frozenset({"variable_not_set", "file_unreadable", "keyring_unavailable"})
 _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -166,6 +167,8 @@ def _headline(status: UpstreamStatus, said: str, *, ends: bool) -> str:
         if not said and not status.failures:
             return f"{status.server} has not started in time{code}"
         state = UpstreamState.FAILED
+    if ends and status.code in _WITHOUT_VALUE:
+        return f"{status.server} needs a value{why}{code}"
     return f"{status.server} {condition(state, said, status.failures)}{why}{code}"
 
 

@@ -1,7 +1,10 @@
 """Takes secrets out of a server's entry, into the keyring or into files of their own; a `${…}` stands for each."""
 
 import importlib
+import os
 import re
+import shlex
+import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -41,11 +44,35 @@ class KeptSecrets:
     def keep_as(self, name: str, value: str) -> str:
         """The `${…}` for a value that several servers may use."""
         learn([value])
-        place = re.sub(r"[^\w.-]", "_", name).lstrip(".") or "value"
+        place = _place(name)
         while self._found(place) not in (None, value):
             place += "_"
         self._kept[place] = value
         return f"${{file:{FOLDER}/{place}}}" if self._keyring is None else f"${{keyring:{SERVICE}/{place}}}"
+
+    def place_of(self, name: str) -> tuple[str, bool]:
+        """The `${…}` for a value that may come later, and whether it is there already.
+
+        A file that is there wins; else the keyring if it can be used; else it is a file.
+        """
+        place = _place(name)
+        file = f"${{file:{FOLDER}/{place}}}"
+        if self._keyring is None and (self._folder / place).exists():
+            return file, True
+        keyring = _usable_keyring() if self._keyring is None else self._keyring
+        if keyring is None:
+            return file, False
+        return f"${{keyring:{SERVICE}/{place}}}", _get(keyring, place) is not None
+
+    def command(self, reference: str) -> str:
+        """The command by which a person sets the value of such a `${…}`."""
+        kind, _, place = reference[2:-1].partition(":")
+        if kind == "keyring":
+            return f"keyring set {SERVICE} {place.rpartition('/')[2]}"
+        file = self._folder / place.rpartition("/")[2]
+        if os.name == "nt":
+            return f"notepad {subprocess.list2cmdline([str(file)])}"
+        return f"(umask 077; mkdir -p {shlex.quote(str(self._folder))}; cat > {shlex.quote(str(file))})"
 
     def keeps(self, reference: str) -> bool:
         """Whether `${reference}` stands for a value that is kept here, and not for one that was there before."""
@@ -133,6 +160,24 @@ def _replaced(text: str, secrets: Collection[str], server: str, name: str, keep:
     found = sorted(secrets, key=lambda secret: (-len(secret), secret))
     names = {secret: name if number == 0 else f"{name}.{number}" for number, secret in enumerate(found)}
     return re.sub("|".join(map(re.escape, found)), lambda match: keep(server, names[match[0]], match[0]), text)
+
+
+def _place(name: str) -> str:
+    """The name of a file or of an entry for a value."""
+    return re.sub(r"[^\w.-]", "_", name).lstrip(".") or "value"
+
+
+def _usable_keyring() -> Any:
+    """The keyring of the system; None if it is not installed, locked, or a stand-in that keeps nothing."""
+    try:
+        keyring = importlib.import_module("keyring")
+        backend = getattr(keyring, "get_keyring", None)
+        if backend is not None and backend().priority <= 0:
+            return None
+        keyring.get_password(SERVICE, SERVICE)
+    except Exception:  # each system's keyring has errors of its own
+        return None
+    return keyring
 
 
 def _keyring() -> Any:

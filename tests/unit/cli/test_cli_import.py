@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,7 +65,8 @@ def written(folder: Path) -> Any:
 def test_servers_are_written_with_absolute_paths_and_without_secrets(folder: Path) -> None:
     done = run()
     assert done.exit_code == 0 and "Imported 2 servers" in done.stderr
-    assert "keyring set mcp-hub api-key" in done.stderr
+    command = f"(umask 077; mkdir -p {folder}/secrets; cat > {folder}/secrets/api-key)"
+    assert f'git needs a value, "The key of the API". Set it with: {command}' in done.stderr
     assert written(folder) == {
         "git": {
             "command": f"{folder}/bin/git-mcp",
@@ -71,8 +74,8 @@ def test_servers_are_written_with_absolute_paths_and_without_secrets(folder: Pat
             "env": {
                 "TOKEN": "${file:secrets/git.TOKEN}",
                 "LINES": "${file:secrets/git.LINES}",
-                "KEY": "${keyring:mcp-hub/api-key}",
-                "AGAIN": "${keyring:mcp-hub/api-key}",
+                "KEY": "${file:secrets/api-key}",
+                "AGAIN": "${file:secrets/api-key}",
                 "REGION": "${REGION:-eu}",
             },
             "cwd": f"{folder}/work",
@@ -93,11 +96,20 @@ def test_hub_reads_the_values_that_were_meant(folder: Path, monkeypatch: pytest.
     assert found.warnings == () and {"s3cr3t-of-file", "k-123456"} <= found.secrets
 
 
-def test_inputs_are_asked_for_once_on_a_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def ask(monkeypatch: pytest.MonkeyPatch, *more: str, answers: str) -> Result:
+    """The import with a person who agrees to it and then types these answers."""
     monkeypatch.setattr(asked_inputs, "is_anybody_there", lambda: True)
-    done = run(answers="k-asked-for\n\n")
+    stdin = io.BytesIO(f"y\n{answers}".encode())
+    stdin.isatty = lambda: True  # type: ignore[method-assign]
+    return CliRunner().invoke(main, ["import", ".vscode/mcp.json", "--no-count", *more], input=stdin)
+
+
+def test_inputs_are_asked_for_once_after_the_servers_were_shown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = ask(monkeypatch, answers="k-asked-for\n\n")
     assert done.exit_code == 0
-    assert done.stderr.count("The key of the API") == 1 and "Region [eu]" in done.stderr
+    question = 'git (.vscode/mcp.json) needs "The key of the API". Value (Enter: set it later):'
+    assert done.stderr.count(question) == 1 and 'needs "Region". Value (Enter: eu):' in done.stderr
+    assert done.output.index("git-mcp") < done.output.index("Write 2 servers") < done.output.index(question)
     env = written(folder)["git"]["env"]
     assert (env["KEY"], env["AGAIN"], env["REGION"]) == (
         "${file:secrets/api-key}",
@@ -109,10 +121,47 @@ def test_inputs_are_asked_for_once_on_a_terminal(folder: Path, monkeypatch: pyte
     assert (found["KEY"], found["AGAIN"], found["REGION"]) == ("k-asked-for", "k-asked-for", "eu")
 
 
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform == "win32", reason="the command is for a POSIX shell")
+def test_value_that_is_set_later_comes_by_the_command_that_was_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = ask(monkeypatch, answers="\n\n")
+    (command,) = re.findall(r'git needs a value, "The key of the API". Set it with: (.*)', done.stderr)
+    failed = load(folder / "servers.yaml", {"OTHER": "o"}, lenient=True).settings.failure("git")
+    assert failed is not None and failed.code == "file_unreadable"
+    subprocess.run(["sh", "-c", command], input=b"set-later\n", check=True)
+    found = load(folder / "servers.yaml", {"OTHER": "o"})
+    assert found.settings.servers["git"].env["KEY"] == "set-later" and not found.warnings
+    assert (folder / "secrets" / "api-key").stat().st_mode & 0o077 == 0
+    again = ask(monkeypatch, answers="")
+    assert "the hub has it already" in again.stderr and "Value (" not in again.stderr
+
+
+@pytest.mark.parametrize("option", ["--yes", "--dry-run"])
+def test_inputs_are_not_asked_for_without_a_person_who_is_asked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    done = ask(monkeypatch, option, answers="k-typed-ahead\n\n")
+    assert done.exit_code == 0 and "Value (" not in done.stderr
+    assert not (folder / "secrets" / "api-key").exists()
+
+
+@pytest.mark.parametrize(("priority", "kind"), [(5, "keyring"), (0, "file"), (-1, "file")])
+def test_value_that_comes_later_is_for_a_keyring_only_if_it_can_be_used(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, priority: int, kind: str
+) -> None:
+    backend = SimpleNamespace(priority=priority)
+    module = SimpleNamespace(get_password=lambda _, name: None, get_keyring=lambda: backend)
+    monkeypatch.setitem(sys.modules, "keyring", module)
+    done = run()
+    assert written(folder)["git"]["env"]["KEY"].startswith(f"${{{kind}:")
+    assert ("keyring set mcp-hub api-key" in done.stderr) is (kind == "keyring")
+
+
 def test_variable_that_is_set_is_not_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asked_inputs, "is_anybody_there", lambda: True)
     monkeypatch.setenv("API_KEY", "from the environment")
-    done = run("--variable", "API_KEY", answers="us\n")
+    done = ask(monkeypatch, answers="us\n")
     assert done.exit_code == 0 and "The key" not in done.stderr
     assert written(folder)["git"]["env"]["KEY"] == "${API_KEY}"
 

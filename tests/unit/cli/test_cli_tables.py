@@ -84,7 +84,7 @@ def test_outcome_names_each_server_that_does_not_work_and_promises_nothing(capsy
     assert out == "9 of 12 servers work; 3 need you:\n"
     assert err.splitlines()[:3] == [
         "  a has failed: exited with code 1. Last output: ***",
-        "  b has failed: environment variable B is not set. Set it. [variable_not_set]",
+        "  b needs a value: environment variable B is not set. Set it. [variable_not_set]",
         "  c has not started in time",
     ]
     for working, said in ((0, "No servers yet."), (1, "The server works."), (2, "All 2 servers work.")):

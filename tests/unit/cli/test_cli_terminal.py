@@ -102,10 +102,15 @@ def on_terminal(home: Path, *args: str, answers: Sequence[tuple[bytes, bytes]] =
 @pytest.mark.parametrize("is_secret", [False, True])
 def test_question_of_a_file_is_only_text(tmp_path: Path, is_secret: bool) -> None:
     asked = {"id": "key", "type": "promptString", "description": f"Key {EVIL}", "default": EVIL, "password": is_secret}
-    servers = {f"a {EVIL}": {"command": "x", "args": ["${input:key}", EVIL], "env": {f"B{EVIL}": EVIL}, EVIL: 1}}
+    servers = {
+        f"a {EVIL}": {"command": "x", "args": ["${input:key}", EVIL], "env": {f"B{EVIL}": EVIL}, EVIL: 1},
+        "b": {"command": "x", "args": ["${input:key}"]},
+    }
     (tmp_path / ".vscode").mkdir()
     (tmp_path / ".vscode" / "mcp.json").write_text(json.dumps({"inputs": [asked], "servers": servers}))
-    seen = on_terminal(tmp_path, "import", ".vscode/mcp.json", "--no-count", answers=[(b"Key", b"value\n")])
+    seen = on_terminal(
+        tmp_path, "import", ".vscode/mcp.json", "--no-count", answers=[(b"Write", b"y\n"), (b"Key", b"value\n")]
+    )
     assert "Key" in seen and "\\x1b]52" in seen
     ours = seen.replace("\r\n", "\n")
     for style in ("\x1b[0m", "\x1b[1m", "\x1b[31m"):

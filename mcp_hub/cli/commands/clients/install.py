@@ -134,7 +134,7 @@ def install_into(clients: Sequence[Client], loaded: Loaded, where: Where, option
         return common.tell_problems(planned), False
     planned = [common.unless_running(step, where, options.waits) for step in planned]
     args = (*(("--http",) if options.over_http else ()), "--config", loaded.place)
-    code = common.do("install into", planned, args, moved.changes)
+    code = common.do("install into", planned, args, moved.changes())
     with suppress(OSError):  # `export` then wants --all
         ImportedServers(state_dir(os.environ)).add(moved.origins)
     if options.moves is None:

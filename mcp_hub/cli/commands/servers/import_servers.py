@@ -68,20 +68,19 @@ def import_servers(
     if every == bool(sources):
         raise click.UsageError("Name clients or files, or give --all. To only look: mcp-hub import --all --dry-run")
     file = found_file(config)
-    plan = plan_of(sources, file, keyring=keyring)
+    plan, inputs = plan_of(sources, file, keyring=keyring, asks=not (yes or dry_run))
     if not as_json:
         print_plan(plan)
     is_strange = print_alerts(plan, os.environ)
-    is_written = bool(plan.taken) and not dry_run
     costs = None
-    if is_written:
+    if is_written := bool(plan.taken) and not dry_run:
         plan = plan.passing(_passed(plan, agreed, yes=yes))
         plan = _agreed(plan, agreed) if yes else plan
         question = f"Write {tables.plural(len(plan.taken), 'server')} to {plan.file.path}?"
         confirm(question, yes=yes, default=not is_strange)
-        carry_out(plan)
-        is_to_measure = counts or counts is None and (yes or is_to_count())
-        costs = _costs(file, [one.name for one in plan.taken]) if is_to_measure else None
+        carry_out(inputs.settle(plan))
+        if counts or counts is None and (yes or is_to_count()):
+            costs = _costs(file, [one.name for one in plan.taken])
     if as_json:
         tables.print_json(data_of(plan, written=is_written, costs=costs))
     elif costs is not None:
@@ -117,15 +116,20 @@ def _passed(plan: ImportPlan, agreed: Sequence[str], *, yes: bool) -> dict[str, 
     return done
 
 
-def plan_of(sources: Sequence[str], file: ServersFile, *, keyring: bool = False) -> ImportPlan:
-    """The plan for these clients and files, or for all clients. Exits with 2 if there is something wrong with them."""
+def plan_of(
+    sources: Sequence[str], file: ServersFile, *, keyring: bool = False, asks: bool
+) -> tuple[ImportPlan, AskedInputs]:
+    """The plan for these clients and files, or for all clients, and the values that it needs from a person.
+
+    Exits with 2 if there is something wrong with them.
+    """
     where = Where.here(os.environ)
     try:
         secrets = KeptSecrets(file.folder, keyring=keyring)
-        inputs = AskedInputs(secrets.keep_as)
+        inputs = AskedInputs(secrets, asks=asks)
         places = ValuePlaces(inputs.ask, secrets.keep)
         found = _found(sources, where, places)
-        return planned(found, file, secrets, KeptSecrets(file.folder, keyring=keyring))
+        return planned(found, file, secrets, KeptSecrets(file.folder, keyring=keyring)), inputs
     except ConfigError as error:
         end_with(error)
 

@@ -45,11 +45,12 @@ def init(yes: bool, counts: bool | None, config: str | None) -> None:
         fail("output_exists", f"{file.path} exists already. Change it with mcp-hub add, import or edit.")
     if not yes and not is_anybody_there():
         fail("no_terminal", "The command cannot ask: stdin is not a terminal. Add --yes.")
-    plan = plan_of((), file)
+    plan, inputs = plan_of((), file, asks=not yes)
     if plan.taken:
         print_plan(plan)
         print_alerts(plan, os.environ)
         confirm(f"Import {tables.plural(len(plan.taken), 'server')}?", yes=yes)
+        plan = inputs.settle(plan)
         carry_out(plan)
         names = [one.name for one in plan.taken]
     else:

@@ -62,6 +62,18 @@ def join(
         raise NotJoined(str(problem)) from None
 
 
+def ensure(folder: str, start: "Callable[[float], None]", patience: float = PATIENCE) -> None:
+    """Returns when a hub of the folder lives, which `start` starts if need be. Raises `NotJoined`."""
+    until = time.monotonic() + patience
+    try:
+        while not is_alive(folder) and not _started(folder, start, until):
+            if time.monotonic() >= until:
+                raise NotJoined(f"the background hub did not start within {patience:g} s")
+            time.sleep(_LOOK)
+    except (OSError, Untrusted, ValueError) as problem:
+        raise NotJoined(str(problem)) from None
+
+
 def request(folder: str, wants: str, patience: float = PATIENCE) -> dict[str, str]:
     """The answer of the hub of this folder to a request of a command: `stop`, `dashboard`. Raises `NotJoined`."""
     try:

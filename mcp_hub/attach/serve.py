@@ -59,6 +59,31 @@ def serve_attached(asked: HubWanted, mode: str) -> bool:
     return False
 
 
+def started_folder(config: str, mode: str) -> str:
+    """The folder of the background hub of the configuration at this absolute path, which is started if need be.
+
+    A person wants it, so `auto` starts one in a container, too, where clients do not. Raises `NotJoined`.
+    """
+    from mcp_hub.attach.folder import Untrusted, hub_folder
+    from mcp_hub.attach.join import NotJoined, ensure
+    from mcp_hub.attach.start import start_hub
+
+    why = "hub.attach or $MCP_HUB_ATTACH is never" if mode == "never" else None
+    text = _text_of(config)
+    names = None if text is None else named_variables(text, os.environ)
+    if why is None and names is None:
+        why = f"the variables that {config} needs are not certain"
+    if why is not None or names is None:
+        raise NotJoined(why)
+    needed = sorted(names)
+    try:
+        folder = hub_folder(config, needed, os.environ)
+    except (Untrusted, OSError) as problem:
+        raise NotJoined(str(problem)) from None
+    ensure(folder, lambda until: start_hub(folder, config, needed, os.environ, until))
+    return folder
+
+
 def warn(text: str) -> None:
     """A line on stderr, which may be closed; what a terminal would obey is spelled out."""
     plain = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

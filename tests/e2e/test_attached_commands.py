@@ -157,3 +157,22 @@ async def test_hub_ends_once_no_client_has_it_and_is_found_without_its_file(
             done = await place.command("stop", env=nowhere)
             assert (done.returncode, str(place.config) in done.stderr) == (0, True), done
             place.config.write_text(text)
+
+
+@pytest.mark.parametrize("mode", ["auto", "never"])
+async def test_open_starts_the_background_hub_and_prints_the_address_without_a_browser(
+    tmp_path_factory: pytest.TempPathFactory, mode: str
+) -> None:
+    async with Place(tmp_path_factory.mktemp("open")) as place:
+        env = {"MCP_HUB_ATTACH": mode, "BROWSER": "/bin/false", "PATH": "/nowhere"}
+        done = await place.command("open", env=env)
+        if mode == "never":
+            assert done.returncode == 3 and "is never" in done.stderr and "[no_running_hub]" in done.stderr
+            assert not place.hubs()
+            return
+        assert done.returncode == 0 and "Started the background hub." in done.stderr, done
+        page, _, token = done.stdout.strip().partition("#token=")
+        async with httpx2.AsyncClient() as browser:
+            assert (await browser.get(page)).status_code == 200 and len(token) == 43
+        again = await place.command("open", "--print", env=env)
+        assert again.stdout == done.stdout and again.stderr == "" and len(place.hubs()) == 1

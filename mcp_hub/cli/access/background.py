@@ -1,13 +1,16 @@
 """Background hubs for commands: requests by a hub's own socket, which are not part of REST, and its end."""
 
 import os
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from mcp_hub.attach.arguments import VARIABLE
 from mcp_hub.cli.access.running import HubRecord, running_hubs
-from mcp_hub.cli.setup import EXIT_UNAVAILABLE, fail
+from mcp_hub.cli.render.output import say
+from mcp_hub.cli.setup import EXIT_UNAVAILABLE, fail, load_config
 from mcp_hub.config.load.load import find_config
 from mcp_hub.errors import ConfigError
 
@@ -23,6 +26,28 @@ def asked(folder: str, wants: str) -> dict[str, str]:
         return request(folder, wants)
     except NotJoined as problem:
         fail("hub_not_answering", f"The background hub in {folder} does not answer: {problem}.", EXIT_UNAVAILABLE)
+
+
+def started_hub(config: str | None, advice: str) -> str:
+    """The folder of the background hub of the configuration, which starts now. Exits with 3 and `advice` if it cannot.
+
+    Not for a file that nobody has named: by its path the hub would take it for one that somebody has.
+    """
+    loaded = load_config(config, partly=True)
+    why = "this system does not have background hubs" if sys.platform == "win32" else "no option names this file"
+    if sys.platform != "win32" and loaded.is_named:
+        from mcp_hub.attach.join import NotJoined  # sockets and locks that Windows does not have
+        from mcp_hub.attach.serve import started_folder
+
+        try:
+            folder = started_folder(loaded.place, os.environ.get(VARIABLE) or loaded.settings.hub.attach)
+        except NotJoined as problem:
+            why = str(problem)
+        else:
+            say("Started the background hub.")
+            return folder
+    said = f"No hub serves {loaded.place}, and none was started in the background: {why}. {advice}"
+    fail("no_running_hub", said, EXIT_UNAVAILABLE)
 
 
 def end_hub(folder: str) -> None:

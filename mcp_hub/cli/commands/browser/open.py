@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from mcp_hub.app.limits import state_dir
-from mcp_hub.cli.access.background import asked
+from mcp_hub.cli.access.background import asked, started_hub
 from mcp_hub.cli.access.running import dashboard_address, running_hub
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, config_path, fail
@@ -26,18 +26,15 @@ def open_dashboard(only_print: bool, config: str | None) -> None:
     """Open the dashboard of the running hub in a browser.
 
     The hub is the one that serves the configuration over HTTP, or in the background: that one opens a port on
-    127.0.0.1 for the dashboard alone. The address contains the operator token of the hub's start: anyone who has it
-    can operate the hub until it stops.
+    127.0.0.1 for the dashboard alone. If none runs, the background hub is started. Without a browser the address is
+    printed. It contains the operator token of the hub's start: anyone who has it can operate the hub until it stops.
     """
-    path = config_path(config)
-    hub = running_hub(os.path.abspath(path), os.environ)
-    if hub is None:
-        said = f"No hub serves {path} over HTTP or in the background. Start one with: mcp-hub serve --http"
-        fail("no_running_hub", said, EXIT_UNAVAILABLE)
-    url, operator = hub.url, hub.operator if hub.has_dashboard else ""
-    if hub.folder and not url:
-        found = asked(hub.folder, "dashboard")
-        url, operator = found.get("url", ""), found.get("operator", "")
+    hub = running_hub(os.path.abspath(config_path(config)), os.environ)
+    folder = started_hub(config, "Start one with: mcp-hub serve --http") if hub is None else hub.folder
+    url, operator = ("", "") if hub is None else (hub.url, hub.operator if hub.has_dashboard else "")
+    if folder and not url:
+        fields = asked(folder, "dashboard")
+        url, operator = fields.get("url", ""), fields.get("operator", "")
     if not operator:
         fail("no_dashboard", "The running hub does not have a dashboard (hub.http.dashboard: off).", EXIT_UNAVAILABLE)
     address = dashboard_address(url, operator)
@@ -46,7 +43,8 @@ def open_dashboard(only_print: bool, config: str | None) -> None:
     elif webbrowser.open(_leading_to(address).as_uri()):
         say(f"opened the dashboard at {dashboard_address(url)}")
     else:
-        fail("no_browser", "There is no browser to open. Print the address with: mcp-hub open --print")
+        say("There is no browser on this machine. Open this address, which contains a token:")
+        put(address)
 
 
 def _leading_to(address: str) -> Path:

@@ -13,6 +13,7 @@ import httpx2
 from mcp_hub import __version__
 from mcp_hub.client.hub_client import HubClient
 from mcp_hub.client.transport import Answer, ConnectionLost, NotConnected
+from mcp_hub.codes.advice import with_extra
 from mcp_hub.errors import ConfigError, ConfigFinding
 
 _CONNECT: Final = 5.0
@@ -73,7 +74,7 @@ class HttpTransport:
                 headers=headers, timeout=_TIMEOUT, trust_env=not is_local, verify=has_tls, transport=way
             )
         except ImportError:
-            said = "The environment names a SOCKS proxy. Install what it needs: pip install 'mcp-hub[socks]'"
+            said = f"The environment names a SOCKS proxy. Install what it needs: {with_extra('socks')}"
             raise ConfigError(ConfigFinding("not_installed", said)) from None
         except (ValueError, httpx2.InvalidURL):
             said = "The environment names a proxy that cannot be used. Correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY."

@@ -120,7 +120,7 @@ COMMANDS: Final = table(
     ),
     no_dashboard=("The running hub does not have a dashboard.", "Set `hub.http.dashboard`."),
     no_display=("`mcp-hub top` needs a terminal.", "Use `mcp-hub list --json` or `mcp-hub streams --json`."),
-    no_textual=("`mcp-hub top` needs Textual.", "Install it with `pip install 'mcp-hub[top]'`."),
+    no_textual=("`mcp-hub top` needs Textual.", "Install the extra `top`, as the message says."),
     no_login=("The server does not take a login.", "See the message."),
     logout_failed=("The login could not be removed.", "Check the file's permissions."),
 )

@@ -116,7 +116,7 @@ SERVERS: Final = table(
     proxy_failed=("The proxy refused the connection.", "Check the proxies of the environment."),
     invalid_proxy=(
         "A proxy of the environment cannot be used.",
-        "Correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY; a SOCKS proxy needs `pip install 'mcp-hub[socks]'`.",
+        "Correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY; a SOCKS proxy needs the extra `socks`.",
     ),
     unreachable=(
         "No connection to `url` could be made.",

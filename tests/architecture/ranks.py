@@ -19,12 +19,12 @@ ORDER = [
 
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 
-CLIENT_MAY = {"types", "errors", "events", "protocol", "client"}
+CLIENT_MAY = {"types", "errors", "events", "protocol", "client", "codes"}
 """The client is a program of its own that happens to live here."""
 
 FRONTS_MAY = {
     *("fronts", "hub", "call", "events", "notices", "protocol", "sessions", "types", "errors", "clock", "ids", "aio"),
-    *("masking", "wire", "logs", "formats", "files"),
+    *("masking", "wire", "logs", "formats", "files", "codes"),
 }
 """Everything else that a front needs goes through the port, `hub`."""
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from mcp_hub import errors
 from mcp_hub.cli import _COMMANDS as COMMANDS
 from mcp_hub.codes import CODES, GROUPS, SERVERS
+from mcp_hub.codes.advice import with_extra
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.schema.settings import Settings
 from mcp_hub.errors import RpcError
@@ -192,3 +193,30 @@ def test_the_page_of_codes_is_up_to_date() -> None:
 
 if __name__ == "__main__":
     PAGE.write_text(page())
+
+
+@pytest.mark.parametrize(
+    ("files", "is_local", "command"),
+    [
+        (["pipx_metadata.json"], False, r"pipx install --force 'mcp-hub\[.*otel.*\]'"),
+        (["uv-receipt.toml"], False, r"uv tool install --force 'mcp-hub\[.*otel.*\]'"),
+        (["uv-receipt.toml"], True, r"uv tool install --force '/a b/hub\[.*otel.*\]'"),
+        ([], False, r"(PREFIX/bin/python -m|uv) pip install .*'mcp-hub\[otel\]'"),
+        (["lib/pyproject.toml"], False, r"(PREFIX/bin/python -m|uv) pip install .*--editable 'PREFIX/lib\[otel\]'"),
+    ],
+)
+def test_an_extra_is_added_in_the_way_in_which_the_hub_was_installed(
+    tmp_path: Path, files: list[str], is_local: bool, command: str
+) -> None:
+    package = tmp_path / "lib" / "mcp_hub"
+    record = tmp_path / "lib" / "mcp_hub-1.dist-info" / "direct_url.json"
+    for file in (package / "x", record, *(tmp_path / name for name in files)):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text('{"url": "file:///a%20b/hub"}' if is_local else "{}")
+    done = with_extra("otel", str(tmp_path), package)
+    assert re.fullmatch(command.replace("PREFIX", re.escape(str(tmp_path))), done), done
+
+
+def test_no_advice_names_a_way_of_installing_that_may_not_be_this_one() -> None:
+    sources = {path: path.read_text() for path in (ROOT / "mcp_hub").rglob("*.py")}
+    assert not [str(path) for path, text in sources.items() if re.search(r"install .{0,3}mcp-hub\[", text)]

@@ -56,4 +56,4 @@ def test_without_uvx_the_check_names_the_extra_that_has_it(tmp_path: Path, monke
     for name in ("PATH", "HOME"):
         monkeypatch.setenv(name, str(tmp_path))
     checked = CliRunner().invoke(main, ["check", "--no-start", "-c", str(tmp_path / "servers.yaml")])
-    assert "[command_not_found]" in checked.output and "pip install 'mcp-hub[uvx]'" in checked.output
+    assert "[command_not_found]" in checked.output and "[uvx]" in checked.output

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mcp_hub.cli.servers_file.atomic import edit_file
+from mcp_hub.codes.advice import with_extra
 from mcp_hub.config.load.secrets import is_secret, secret_arguments, secrets_of_url
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.files import LARGEST_OWN, read_file
@@ -184,7 +185,7 @@ def _keyring() -> Any:
     try:
         return importlib.import_module("keyring")
     except ImportError:
-        said = "no keyring is installed. Install it with: pip install 'mcp-hub[keyring]'"
+        said = f"no keyring is installed. Install it with: {with_extra('keyring')}"
         raise ConfigError(ConfigFinding("keyring_unavailable", said)) from None
 
 

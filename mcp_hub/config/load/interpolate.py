@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from mcp_hub.codes.advice import with_extra
 from mcp_hub.config.findings import DataPath, Finding
 from mcp_hub.config.load.secrets import is_secret
 from mcp_hub.config.trust import problem_of_secret
@@ -156,7 +157,7 @@ def _entry(text: str) -> Resolved:
     try:
         keyring: Any = importlib.import_module("keyring")
     except ImportError:
-        said = "no keyring is installed. Install it with: pip install 'mcp-hub[keyring]'"
+        said = f"no keyring is installed. Install it with: {with_extra('keyring')}"
         raise Unresolved("keyring_unavailable", said) from None
     try:
         found = keyring.get_password(service, name)

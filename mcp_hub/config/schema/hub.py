@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, StringConstraints, model_validator
 
+from mcp_hub.codes.advice import with_extra
 from mcp_hub.config.findings import quoted
 from mcp_hub.config.schema.clients import ClientSettings, check_clients
 from mcp_hub.config.schema.issuers import BaseUrl, PublicUrl, ResourceServerSettings
@@ -183,7 +184,7 @@ class StoreSettings(Section):
         if self.type == "redis" and self.url is None:
             raise finding("missing_key", 'A store of type redis needs the server. Set "url".', "url")
         if self.type == "redis" and find_spec("redis") is None:
-            said = "needs a package that is not installed. Install it with: pip install 'mcp-hub[redis]'"
+            said = f"needs a package that is not installed. Install it with: {with_extra('redis')}"
             raise finding("not_installed", said, "url")
         return self
 

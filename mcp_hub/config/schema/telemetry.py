@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr, model_validator
 
+from mcp_hub.codes.advice import with_extra
 from mcp_hub.config.findings import Flaw
 from mcp_hub.config.schema.remote import problems_of
 from mcp_hub.config.schema.scalars import Text, TextLine
@@ -54,7 +55,7 @@ class TelemetrySettings(Section):
             if problems:
                 raise findings(problems)
         if self.is_on and not all(map(_is_installed, _NEEDED)):
-            said = "needs packages that are not installed. Install them with: pip install 'mcp-hub[otel]'"
+            said = f"needs packages that are not installed. Install them with: {with_extra('otel')}"
             raise finding("not_installed", said, "enabled" if self.endpoint is None else "endpoint")
         return self
 

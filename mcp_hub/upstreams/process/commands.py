@@ -21,19 +21,25 @@ from mcp_hub.attach.environment import (
     moved_places,
     reaching,
 )
+from mcp_hub.codes.advice import with_extra
 from mcp_hub.errors import StartFailed
 
 HINTS = {
     "npx": "Install Node.js, which has npx: https://nodejs.org/en/download",
     "npm": "Install Node.js, which has npm: https://nodejs.org/en/download",
     "node": "Install Node.js: https://nodejs.org/en/download",
-    "uvx": "Install uv, which has uvx: pip install 'mcp-hub[uvx]', or see https://docs.astral.sh/uv/",
-    "uv": "Install uv: pip install 'mcp-hub[uvx]', or see https://docs.astral.sh/uv/",
     "bunx": "Install Bun, which has bunx: https://bun.sh",
     "bun": "Install Bun: https://bun.sh",
     "deno": "Install Deno: https://deno.com",
     "docker": "Install Docker: https://docs.docker.com/get-docker/",
 }
+
+
+def _hint(command: str) -> str | None:
+    """The advice for a program that many servers need; None for another one."""
+    if command in ("uv", "uvx"):
+        return f"Install uv, which has uvx: {with_extra('uvx')}, or see https://docs.astral.sh/uv/"
+    return HINTS.get(command)
 
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -91,9 +97,7 @@ def resolve(command: str, env_path: str | None, home: str, cwd: str, env: Mappin
     found = shutil.which(command, path=os.pathsep.join(places)) if command else None
     if found is not None:
         return found
-    advice = (
-        HINTS.get(command) or _split_up(command) or _nearest(command) or 'Install it, or set "command" to its path.'
-    )
+    advice = _hint(command) or _split_up(command) or _nearest(command) or 'Install it, or set "command" to its path.'
     raise StartFailed("command_not_found", f"command not found: {command}. {advice}", tuple(places))
 
 

@@ -15,6 +15,7 @@ import anyio.to_thread
 import httpx2
 
 from mcp_hub import __version__
+from mcp_hub.codes.advice import with_extra
 from mcp_hub.config.schema.remote import is_this_machine
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
@@ -25,7 +26,6 @@ log = get_logger(__name__)
 USER_AGENT: Final = f"mcp-hub/{__version__}"
 EXTRA_CERTIFICATES: Final = "NODE_EXTRA_CA_CERTS"
 """The variable of Node.js for certificates to trust besides: who has set it for other clients means this one, too."""
-SOCKS: Final = "pip install 'mcp-hub[socks]'"
 _PROXY_SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 _UNCHANGED: Final = 5.0
 """Seconds after which headers that were read again, and were the same, are read once more."""
@@ -262,7 +262,7 @@ def bad_proxy(url: str, problem: Exception) -> str:
     """Why the proxy for this URL cannot be used, and what to do. The value, which may be secret, is not in it."""
     variable, address = _of_environment(url)
     if isinstance(problem, ImportError):
-        return f"{variable} names a SOCKS proxy, which needs one more package: {SOCKS}"
+        return f"{variable} names a SOCKS proxy, which needs one more package: {with_extra('socks')}"
     scheme, has_scheme, _ = (address or "").partition("://")
     if has_scheme and scheme.isalnum() and scheme.lower() not in _PROXY_SCHEMES:
         return f"{variable} names a proxy by {hide_head(scheme, 20)}://. Use one of {', '.join(_PROXY_SCHEMES)}."

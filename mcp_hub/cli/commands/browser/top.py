@@ -8,6 +8,7 @@ import click
 
 from mcp_hub.cli.access.running import dashboard_address, running_hub
 from mcp_hub.cli.setup import EXIT_UNAVAILABLE, config_option, config_path, fail, fail_with
+from mcp_hub.codes.advice import with_extra
 from mcp_hub.errors import ConfigError
 
 
@@ -26,7 +27,7 @@ def top(url: str | None, token: str | None, config: str | None) -> None:
     back, q quits. Needs the extra mcp-hub[top].
     """
     if find_spec("textual") is None:
-        fail("no_textual", "mcp-hub top needs Textual. Install it with: pip install 'mcp-hub[top]'", EXIT_UNAVAILABLE)
+        fail("no_textual", f"mcp-hub top needs Textual. Install it with: {with_extra('top')}", EXIT_UNAVAILABLE)
     page, key = _page(url, token, config)
     if not sys.stdout.isatty():
         fail("no_display", "mcp-hub top needs a terminal. For programs: mcp-hub list --json, mcp-hub streams --json")

@@ -22,6 +22,7 @@ import jwt
 import msgspec
 
 from mcp_hub.clock import Clock
+from mcp_hub.codes.advice import with_extra
 from mcp_hub.files import FileTooLarge, read_file
 from mcp_hub.logs import get_logger
 from mcp_hub.types import JsonObject
@@ -272,7 +273,7 @@ async def _fetch(url: str) -> bytes:
     except TimeoutError:
         raise KeysUnusable(f"cannot be fetched: no answer within {_TIMEOUT:g} s") from None
     except ImportError:
-        raise KeysUnusable("cannot be fetched: a SOCKS proxy needs pip install 'mcp-hub[socks]'") from None
+        raise KeysUnusable(f"cannot be fetched: a SOCKS proxy needs {with_extra('socks')}") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
         raise KeysUnusable(f"cannot be fetched: {type(error).__name__}") from None
 

@@ -46,10 +46,13 @@ def _places(gone: Sequence[FoundServer]) -> dict[Path, list[KeyPath]]:
 
 def _lines(plan: ImportPlan) -> list[str]:
     counted = f"{plural(len(plan.taken), 'server')} from {plural(len(plan.sources), 'client')}"
-    lines = [f"{counted} to {plan.file.path}, {plural(plan.doubles, 'double')} merged"]
-    if plan.there and not plan.taken:
-        lines = [f"The hub has all of these servers already ({plan.file.path})."]
-    lines += [f"  + {one.name} ({', '.join(one.sources)})" for one in plan.taken]
     there = {(one.name, one.source) for one in plan.there}
     stays = [one for one in plan.skipped if (one.name, one.source) not in there]
+    lines = [f"{counted} to {plan.file.path}, {plural(plan.doubles, 'double')} merged"]
+    if not plan.taken:
+        why = "these clients start no servers of their own."
+        if plan.there:
+            why = f"the hub has {'the others' if stays else 'all of these servers'} ({plan.file.path})."
+        lines = ["Nothing can be moved." if stays and not plan.there else f"Nothing to move: {why}"]
+    lines += [f"  + {one.name} ({', '.join(one.sources)})" for one in plan.taken]
     return [*lines, *(f"  not moved: {one.name} ({one.source}): {one.reason}" for one in stays)]

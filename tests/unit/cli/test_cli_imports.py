@@ -10,6 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from mcp_hub.cli import main
+from mcp_hub.cli.clients.find import client_files
 from mcp_hub.cli.clients.places import Where
 from mcp_hub.cli.clients.table import CLIENTS
 from mcp_hub.cli.commands.clients.install import Options, install_into
@@ -284,3 +285,21 @@ def test_server_of_the_user_gets_nothing_that_only_the_file_of_somebody_else_ask
     users = FoundServer("a", {"command": "x"}, "Codex", "codex", is_users=True)
     (one,) = merged([users, theirs] if is_first else [theirs, users], ())
     assert one.own == {"command": "x"} and len(one.found) == 2
+
+
+@pytest.mark.parametrize(
+    ("servers", "said"),
+    [
+        ({}, "Nothing to move: these clients start no servers of their own."),
+        ({"a": {"command": "x", "disabled": True}}, "Nothing can be moved."),
+        ({"a": {"command": "x"}}, "Nothing to move: the hub has all of these servers ("),
+    ],
+)
+def test_move_of_no_server_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: Any, said: str) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    (tmp_path / ".cursor").mkdir()
+    (tmp_path / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    (tmp_path / "servers.yaml").write_text("servers: {a: {command: x}}")
+    files = [*client_files(CLIENTS["cursor"], Where.here(os.environ))]
+    assert moved_servers(files, tmp_path / "servers.yaml").lines[0].startswith(said)

@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
 def test_import_measures_what_the_tools_cost(tmp_path: Path) -> None:
     command, *args = argv()
     servers = {"one": {"command": command, "args": args}, "gone": {"command": "/nowhere/x"}}
+    servers["unset"] = {"command": command, "args": args, "env": {"A": "${env:NOT_SET_HERE}"}}
     (tmp_path / ".cursor").mkdir()
     (tmp_path / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     done = subprocess.run(
@@ -24,4 +25,4 @@ def test_import_measures_what_the_tools_cost(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     tokens = json.loads(done.stdout)["tokens"]
     assert tokens["tools"] > 0 and tokens["before"] > 0 and tokens["after"] > 0
-    assert tokens["absent"] == ["gone"]
+    assert (tokens["working"], tokens["absent"]) == (1, ["gone", "unset"])

@@ -26,6 +26,7 @@ Timestamp = Annotated[str, Meta(pattern=rf"\A{_DAY}T{_TIME}(?::[0-5]\d(?:\.\d+)?
 """With its time zone: the TypeScript SDKs refuse others, though ISO 8601 has them."""
 Size = Annotated[float, Meta(multiple_of=1, ge=-(2**63), le=2**63)]
 Theme = Literal["light", "dark"]
+_SHORT: Final = 4096
 _LONGEST: Final = 8 << 20
 """Bytes of a result that is looked at."""
 MOST_COMPLETIONS: Final = 100
@@ -213,6 +214,20 @@ class _ToolResult(_ModernToolResult, kw_only=True):
     structured_content: _Property | UnsetType = UNSET
 
 
+class _ShortText(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    type: Literal["text"]
+    text: str
+
+
+class _ShortTexts(msgspec.Struct, gc=False, forbid_unknown_fields=True, rename="camel"):
+    """The usual result of a tool, without a look at each part in Python."""
+
+    content: list[_ShortText]
+    is_error: bool | UnsetType = UNSET
+    result_type: str | UnsetType = UNSET
+    structured_content: _Property | UnsetType = UNSET
+
+
 class _Message(msgspec.Struct):
     role: Literal["user", "assistant"]
     content: _Block
@@ -260,6 +275,7 @@ _RESULTS: Final = {
     "resources/read": msgspec.json.Decoder(_ResourceResult).decode,
     "completion/complete": msgspec.json.Decoder(_CompletionResult).decode,
 }
+_short_texts: Final = msgspec.json.Decoder(_ShortTexts).decode
 _MODERN_RESULTS: Final = {**_RESULTS, "tools/call": msgspec.json.Decoder(_ModernToolResult).decode}
 
 
@@ -268,6 +284,13 @@ def is_readable(method: str, result: RawJson, era: Era) -> bool:
     decode = (_MODERN_RESULTS if era is MODERN else _RESULTS).get(method)
     if decode is None or len(result) > _LONGEST:
         return True
+    if method == "tools/call" and len(result) < _SHORT:
+        try:
+            _short_texts(result)
+        except msgspec.DecodeError:
+            pass
+        else:
+            return True
     try:
         for part in decode(result).parts:
             if not part.is_readable:

@@ -208,10 +208,6 @@ class InvalidParams(RpcError, code=-32602, symbol="invalid_params"):
     """The caller's request is wrong: a member is missing, of a wrong type or out of range."""
 
 
-class InvalidCursor(InvalidParams, symbol="invalid_cursor"):
-    """A cursor of a stream beyond its last event."""
-
-
 class UnknownState(InvalidParams, symbol="unknown_state"):
     """A `requestState` that was used, has expired, or belongs to another request or client."""
 

@@ -20,7 +20,7 @@ from mcp_hub.calls.log import nobody
 from mcp_hub.calls.streams.content import PartialContent
 from mcp_hub.calls.streams.placeholders import ending_of, event_of
 from mcp_hub.calls.streams.stored import PAGE, done_with
-from mcp_hub.errors import Busy, EventsGone, HubError, InvalidCursor, StoreError, UnknownStream
+from mcp_hub.errors import Busy, EventsGone, HubError, InvalidParams, StoreError, UnknownStream
 from mcp_hub.events import CallEvent
 from mcp_hub.stores.base import EventPage, EventStore, Fetched
 
@@ -169,14 +169,15 @@ class Stream:
     def follow(self, wake: Callable[[], None], after: int, most: int) -> "StreamReader":
         """A reader for a client that asked for this stream; there may be `most` of them.
 
-        Raises `EventsGone` for a place whose events were let go, `InvalidCursor` for one beyond the end, `Busy`,
+        Raises `EventsGone` for a place whose events were let go, `InvalidParams` for one beyond the end, `Busy`,
         `StoreError` for one that another hub may have reached while it was without the store.
         """
         row = self.row
         if after > row.last and not (row.has_ended or self._store.is_settled):
             raise StoreError(f"stream {row.id}: event {after} is not in the store yet. Try again in a moment.")
         if after > row.last:
-            raise InvalidCursor(f"cursor {after} is beyond the stream's last event, {row.last}")
+            said = f"cursor {after} is beyond the stream's last event, {row.last}"
+            raise InvalidParams(said, symbol="invalid_cursor")
         if after + 1 < row.first:
             raise EventsGone(row.first)
         if sum(reader.is_follower for reader in self.readers) >= most:

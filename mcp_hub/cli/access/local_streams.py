@@ -21,7 +21,7 @@ from mcp_hub.client.stream_reader import read_event
 from mcp_hub.client.streams import OnPause, ignore
 from mcp_hub.clock import SystemClock
 from mcp_hub.config.load.load import Loaded
-from mcp_hub.errors import EventsGone, InvalidCursor, UnknownStream, UpstreamUnavailable
+from mcp_hub.errors import EventsGone, InvalidParams, UnknownStream, UpstreamUnavailable
 from mcp_hub.events import CallEvent, Cancelled, Completed, Failed
 from mcp_hub.fronts.rest.info import status_of
 from mcp_hub.protocol.rest.streams import StreamStatus
@@ -86,7 +86,7 @@ class LocalStreams:
 class LocalStream:
     """The events of one stream, to be iterated once; the ending is the last, unless it lies at the cursor already.
 
-    Iterating raises `UnknownStream`, `EventsGone` for events that are no longer kept, `InvalidCursor` for a cursor
+    Iterating raises `UnknownStream`, `EventsGone` for events that are no longer kept, `InvalidParams` for a cursor
     beyond the end. `on_pause` is called with the reason when it waits for another hub, because the call's own is gone.
     """
 
@@ -126,7 +126,8 @@ class LocalStream:
         await self._store.has_news()  # from here on: whether there is any
         row = await found(self._store, self.stream)
         if self.cursor > row.last:
-            raise InvalidCursor(f"cursor {self.cursor} is beyond the stream's last event, {row.last}")
+            said = f"cursor {self.cursor} is beyond the stream's last event, {row.last}"
+            raise InvalidParams(said, symbol="invalid_cursor")
         return row
 
     async def _wait(self, row: StreamInfo) -> None:

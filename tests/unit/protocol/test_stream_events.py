@@ -117,7 +117,6 @@ ERRORS: list[tuple[errors.RpcError, str, str, bool]] = [
     (errors.RpcError("internal error of the hub"), "internal_error", "internal", False),
     (errors.InvalidParams("x"), "invalid_params", "client", False),
     (errors.UnknownState("x"), "unknown_state", "client", False),
-    (errors.InvalidCursor("x"), "invalid_cursor", "client", False),
     (errors.UnknownEntry("x"), "unknown_entry", "client", False),
     (errors.ToolRemoved("x"), "tool_removed", "client", False),
     (errors.UnknownStream(), "unknown_stream", "client", False),

@@ -102,7 +102,7 @@ def resolve(command: str, env_path: str | None, home: str, cwd: str, env: Mappin
 
 
 def _nearest(command: str) -> str:
-    close = difflib.get_close_matches(command[:64], HINTS, n=1, cutoff=0.75)
+    close = difflib.get_close_matches(command[:64], (*HINTS, "uv", "uvx"), n=1, cutoff=0.75)
     return f"Did you mean {close[0]}?" if close else ""
 
 

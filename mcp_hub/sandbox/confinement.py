@@ -1,4 +1,4 @@
-"""A sandbox, resolved: the frozen rules of one start, the support of this kernel, and the plan of the confining program.
+"""A sandbox, resolved: the rules of one start, the support of this kernel, and the plan of the confining program.
 
 Landlock's rights by version of its ABI: 1 has files, 2 links between folders, 3 truncation, 4 TCP ports, 5 device
 controls, 6 signals and abstract sockets. What an older one lacks is refused by the seccomp filter, except for signals
@@ -136,7 +136,9 @@ def support(net: Net = "any", *, has_sockets: bool = False) -> tuple[int, str]:
     if limit := os.environ.get(ABI_LIMIT):
         abi = min(abi, int(limit))
     if abi < 1:
-        raise Unsupported("this kernel has no Landlock: it is older than 5.13, or its list of security modules omits it")
+        raise Unsupported(
+            "this kernel has no Landlock: it is older than 5.13, or its list of security modules omits it"
+        )
     if not _has_seccomp():
         raise Unsupported("this kernel has no seccomp filters")
     if has_listener(net, has_sockets=has_sockets) and not _has_notifications():

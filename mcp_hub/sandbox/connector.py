@@ -115,8 +115,7 @@ class Connector:
                 await anyio.wait_readable(self._listener)
                 if not self._serve_some():
                     return
-                while (pause := self._pause()) > 0:
-                    await anyio.sleep(pause)
+                await anyio.sleep(self._pause())
         finally:
             os.close(self._listener)
 
@@ -135,7 +134,7 @@ class Connector:
             events = dict(waiting.poll(0)).get(self._listener, 0)
             if not events & select.POLLIN:
                 return not events & (select.POLLHUP | select.POLLERR | select.POLLNVAL)
-            if self._tokens < 1:
+            if self._pause():
                 return True
             self._tokens -= 1
             data = bytearray(_NOTIFICATION.size)

@@ -89,25 +89,15 @@ def host_rule(text: str) -> HostRule:
 
     Raises `ValueError` with the reason; it repeats at most the part that is wrong.
     """
-    if not text:
-        raise ValueError("is empty. Write a host, for example api.example.com")
-    if text.strip() in ("*", "*.*", "*:*"):
-        raise ValueError("allows every host. Write net: any, or name the hosts")
-    if "://" in text:
-        raise ValueError("is a URL. Write its host alone, for example api.example.com or api.example.com:8443")
-    if (char := next((char for char in "/?#@\\%" if char in text), None)) is not None or not _is_printable(text):
-        raise ValueError(
-            f"holds {'blanks or invisible characters' if char is None else repr(char)}. Write a host alone"
-        )
+    if (problem := _why_not_host(text)) is not None:
+        raise ValueError(problem)
     host, port = _split(text)
     ports = USUAL_PORTS if port is None else (port,)
-    if not host.startswith("*."):
-        if "*" in host:
-            raise ValueError('has "*" elsewhere than in front. Write "*.example.com", or name each host')
+    if "*" not in host:
         return HostRule(_ruled(host), ports)
-    below = _ruled(host[2:]) if "*" not in host[2:] else ""
-    if not below:
+    if not host.startswith("*.") or "*" in host[2:] or not host[2:]:
         raise ValueError('has "*" elsewhere than in front. Write "*.example.com", or name each host')
+    below = _ruled(host[2:])
     if address_of(below) is not None:
         raise ValueError('has "*" before an address. Name each address')
     if "." not in below:
@@ -187,6 +177,18 @@ def address_of(host: str) -> Address | None:
         return IPv4Address(socket.inet_aton(host))
     except (OSError, UnicodeError):
         return None
+
+
+def _why_not_host(text: str) -> str | None:
+    if not text:
+        return "is empty. Write a host, for example api.example.com"
+    if not text.strip("*.:"):
+        return "allows every host. Write net: any, or name the hosts"
+    if "://" in text:
+        return "is a URL. Write its host alone, for example api.example.com or api.example.com:8443"
+    if (char := next((char for char in "/?#@\\%" if char in text), None)) is not None:
+        return f"holds {char!r}. Write the host alone"
+    return None if _is_printable(text) else "holds blanks or invisible characters. Write the host alone"
 
 
 def _split(text: str) -> tuple[str, int | None]:

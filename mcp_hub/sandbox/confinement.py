@@ -136,7 +136,9 @@ def support(net: Net = "any", *, has_sockets: bool = False) -> tuple[int, str]:
     if limit := os.environ.get(ABI_LIMIT):
         abi = min(abi, int(limit))
     if abi < 1:
-        raise Unsupported("this kernel has no Landlock: it is older than 5.13, or its list of security modules omits it")
+        raise Unsupported(
+            "this kernel has no Landlock: it is older than 5.13, or its list of security modules omits it"
+        )
     if not _has_seccomp():
         raise Unsupported("this kernel has no seccomp filters")
     if has_listener(net, has_sockets=has_sockets) and not _has_notifications():

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from mcp_hub.addresses import HostRule
+from mcp_hub.addresses import HostRule as HostRule
 from mcp_hub.clock import wall_time
 from mcp_hub.masking import hide_head
 

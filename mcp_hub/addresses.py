@@ -182,7 +182,7 @@ def address_of(host: str) -> Address | None:
 def _why_not_host(text: str) -> str | None:
     if not text:
         return "is empty. Write a host, for example api.example.com"
-    if not text.strip("*.:"):
+    if "*" in text and not text.partition(":")[0].strip("*."):
         return "allows every host. Write net: any, or name the hosts"
     if "://" in text:
         return "is a URL. Write its host alone, for example api.example.com or api.example.com:8443"

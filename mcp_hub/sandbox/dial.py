@@ -67,7 +67,7 @@ class Denied(Exception):
         self.entry = entry
 
 
-class Target(msgspec.Struct, frozen=True):
+class HostPort(msgspec.Struct, frozen=True):
     """Host in its one spelling and port of a request; `scheme` is `https` for a tunnel."""
 
     scheme: str
@@ -105,7 +105,7 @@ class End:
         """Returns when the system has taken all of it."""
         await self._stream.send(data)
         self.moved += len(data)
-        self._traffic.sent += len(data)
+        self._traffic.count(sent=len(data))
 
     async def receive(self) -> bytes:
         """At most 64 KiB; empty at the end."""
@@ -116,7 +116,7 @@ class End:
             except anyio.EndOfStream:
                 return b""
         self.moved += len(data)
-        self._traffic.received += len(data)
+        self._traffic.count(received=len(data))
         return data
 
     async def send_eof(self) -> None:
@@ -149,7 +149,7 @@ class Dialer:
         self._limits = limits
 
     async def open(
-        self, target: Target, rules: Sequence[HostRule], traffic: Traffic, lookups: anyio.CapacityLimiter
+        self, target: HostPort, rules: Sequence[HostRule], traffic: Traffic, lookups: anyio.CapacityLimiter
     ) -> End:
         """A connection to `target`, if the rules allow it. Raises `Denied`."""
         judge(target, rules)
@@ -173,7 +173,7 @@ class Dialer:
             raise
 
     async def _checked(
-        self, target: Target, rules: Sequence[HostRule], lookups: anyio.CapacityLimiter
+        self, target: HostPort, rules: Sequence[HostRule], lookups: anyio.CapacityLimiter
     ) -> Sequence[Address]:
         """The addresses that may be connected to, at least one. Raises `Denied`."""
         if (address := address_of(target.host)) is not None:
@@ -188,7 +188,7 @@ class Dialer:
             raise Denied(502, "dns_error", f"The name {target.host} does not resolve.") from None
         return checked(target, addresses, rules)
 
-    async def _check_before(self, target: Target, rules: Sequence[HostRule], lookups: anyio.CapacityLimiter) -> None:
+    async def _check_before(self, target: HostPort, rules: Sequence[HostRule], lookups: anyio.CapacityLimiter) -> None:
         """Refuses a name that leads to special addresses alone, as far as the hub can resolve it itself."""
         try:
             with anyio.fail_after(_PARENT_LOOKUP):
@@ -199,7 +199,7 @@ class Dialer:
             if denied.kind is not None:
                 raise
 
-    async def _first(self, target: Target, addresses: Sequence[Address], rules: Sequence[HostRule]) -> SocketStream:
+    async def _first(self, target: HostPort, addresses: Sequence[Address], rules: Sequence[HostRule]) -> SocketStream:
         """A connection to the first address that takes one. Raises `Denied`."""
         is_late = True
         with anyio.move_on_after(self._limits.connect) as total:
@@ -221,7 +221,7 @@ class Dialer:
             raise Denied(504, "connection_timeout", f"{target.text} did not take the connection in time.")
         raise Denied(502, "connection_refused", f"No connection to {target.text}.")
 
-    async def _to_parent(self, parent: _Parent, target: Target) -> SocketStream:
+    async def _to_parent(self, parent: _Parent, target: HostPort) -> SocketStream:
         try:
             with anyio.fail_after(self._limits.connect):
                 return await anyio.connect_tcp(parent.host, parent.port)
@@ -240,7 +240,7 @@ def system_resolver() -> Resolve:
     return resolve
 
 
-def judge(target: Target, rules: Sequence[HostRule]) -> None:
+def judge(target: HostPort, rules: Sequence[HostRule]) -> None:
     """Raises `Denied` if none of the rules allows host and port."""
     if any(rule.matches(target.host, target.port) for rule in rules):
         return
@@ -249,7 +249,7 @@ def judge(target: Target, rules: Sequence[HostRule]) -> None:
     raise Denied(403, "http_request_denied", reason, kind="host", target=target.text, entry=target.entry)
 
 
-def checked(target: Target, addresses: Sequence[Address], rules: Sequence[HostRule]) -> list[Address]:
+def checked(target: HostPort, addresses: Sequence[Address], rules: Sequence[HostRule]) -> list[Address]:
     """Those of a name's addresses that are of the internet or named by a rule, by turns IPv6 and IPv4.
 
     Raises `Denied` without any: `address` names one that was refused.
@@ -265,7 +265,7 @@ def checked(target: Target, addresses: Sequence[Address], rules: Sequence[HostRu
     return turns[:_ADDRESSES]
 
 
-def judge_path(near: str, address: Address, target: Target, rules: Sequence[HostRule]) -> None:
+def judge_path(near: str, address: Address, target: HostPort, rules: Sequence[HostRule]) -> None:
     """Raises `Denied` if a connection from `near` to `address` did not leave this machine, and no rule names that.
 
     Public addresses of this machine lead to its own services, also to those that a firewall closes for others.
@@ -274,20 +274,20 @@ def judge_path(near: str, address: Address, target: Target, rules: Sequence[Host
         raise _prohibited(target, address, "an address of this machine")
 
 
-def _is_allowed(address: Address, target: Target, rules: Sequence[HostRule]) -> bool:
+def _is_allowed(address: Address, target: HostPort, rules: Sequence[HostRule]) -> bool:
     return special_kind(address) is None or _is_named(address, target, rules)
 
 
-def _is_named(address: Address, target: Target, rules: Sequence[HostRule]) -> bool:
+def _is_named(address: Address, target: HostPort, rules: Sequence[HostRule]) -> bool:
     """Whether a rule names this address, as it is; `localhost` names those of loopback."""
     if f".{target.host}".endswith(".localhost"):
         return address.is_loopback
     return any(rule.matches(str(address), target.port) for rule in rules)
 
 
-def _prohibited(target: Target, address: Address, kind: str | None = None) -> Denied:
+def _prohibited(target: HostPort, address: Address, kind: str | None = None) -> Denied:
     reason = f"the name leads to {address}, {kind or special_kind(address)}"
-    entry = Target(target.scheme, str(address), target.port).entry
+    entry = HostPort(target.scheme, str(address), target.port).entry
     return Denied(403, "destination_ip_prohibited", reason, kind="address", target=target.text, entry=entry)
 
 
@@ -295,21 +295,21 @@ def _parent(url: str | None) -> _Parent | None:
     """The proxy that a URL names. Raises `Denied` for one that cannot be used; the URL may be secret and is hidden."""
     if url is None:
         return None
-    said = f"{_PARENT} cannot be used by the sandbox. Name one by http://HOST:PORT."
+    reason = f"{_PARENT} cannot be used by the sandbox. Name one by http://HOST:PORT."
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or 80
     except ValueError:
-        raise Denied(502, "proxy_configuration_error", said) from None
+        raise Denied(502, "proxy_configuration_error", reason) from None
     if parts.scheme != "http" or not host:
-        raise Denied(502, "proxy_configuration_error", said)
+        raise Denied(502, "proxy_configuration_error", reason)
     if parts.username is None:
         return _Parent(host, port, None)
     login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     return _Parent(host, port, b"Basic " + b64encode(login.encode()))
 
 
-async def _tunnel(stream: SocketStream, parent: _Parent, target: Target, head: int) -> bytes:
+async def _tunnel(stream: SocketStream, parent: _Parent, target: HostPort, head: int) -> bytes:
     """Has the proxy connect to `target`; the bytes that came with its answer. Raises `Denied`."""
     headers = [(b"Host", target.text.encode())]
     if parent.authorization is not None:
@@ -333,4 +333,4 @@ async def _tunnel(stream: SocketStream, parent: _Parent, target: Target, head: i
 
 
 def _look_up(host: str) -> list[str]:
-    return [str(place[0]) for *_, place in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+    return [str(address[0]) for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]

@@ -46,6 +46,20 @@ class Traffic(msgspec.Struct):
     sent: int = 0
     received: int = 0
 
+    def begin(self) -> None:
+        """Counts a connection that was opened."""
+        self.connections += 1
+        self.open += 1
+
+    def end(self) -> None:
+        """Counts a connection that was closed."""
+        self.open -= 1
+
+    def count(self, *, sent: int = 0, received: int = 0) -> None:
+        """Adds bytes of either direction."""
+        self.sent += sent
+        self.received += received
+
 
 class Refusals:
     """The latest refusals of one server, at most 64 different ones, each with its count; the sum counts all.

@@ -10,6 +10,7 @@ A connection begins with requests, each judged on its own (`requests`), and may 
 import socket
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Final
 
@@ -22,7 +23,7 @@ from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide, hide_head, visible
 from mcp_hub.sandbox.dial import Denied, Dialer, DialLimits, End, Resolve, Via, system_resolver
 from mcp_hub.sandbox.network import Refusals
-from mcp_hub.sandbox.requests import Exchange, Head, parse_head, read_head
+from mcp_hub.sandbox.requests import PlainExchange, ProxyRequest, parse_head, read_head
 
 log = get_logger(__name__)
 
@@ -81,13 +82,12 @@ class HostProxy:
         if self._tasks is None:
             connection.close()
             return
-        refusals.traffic.connections += 1
         if self._open[server] >= self._limits.connections:
             refusals.note("rate", server, f"more than {self._limits.connections} connections at a time")
             connection.close()
             return
         self._open[server] += 1
-        refusals.traffic.open += 1
+        refusals.traffic.begin()
         self._tasks.start_soon(self._serve, connection, server, tuple(hosts), refusals)
 
     async def _serve(
@@ -104,7 +104,7 @@ class HostProxy:
             log.exception("sandbox_connection_failed", server=server)
         finally:
             connection.close()
-            refusals.traffic.open -= 1
+            refusals.traffic.end()
             self._open[server] -= 1
             if not self._open[server]:
                 del self._open[server]
@@ -147,7 +147,7 @@ class _Session:
             with anyio.CancelScope(shield=True):
                 await self._near.aclose(is_whole=is_whole)
 
-    async def _next(self) -> Head | None:
+    async def _next(self) -> ProxyRequest | None:
         """The next request; None if there is not one. Raises `Denied`."""
         if not self._buffer:
             with anyio.move_on_after(self._limits.waiting):
@@ -158,14 +158,14 @@ class _Session:
             with anyio.fail_after(self._limits.request):
                 raw = await read_head(self._near, self._buffer, self._limits.dial.head)
         except TimeoutError:
-            said = f"the head of a request did not arrive within {self._limits.request:g} s"
-            raise Denied(408, "connection_read_timeout", said) from None
+            reason = f"the head of a request did not arrive within {self._limits.request:g} s"
+            raise Denied(408, "connection_read_timeout", reason) from None
         return None if raw is None else parse_head(raw)
 
-    async def _open(self, head: Head) -> End:
+    async def _open(self, head: ProxyRequest) -> End:
         return await self._dialer.open(head.target, self._hosts, self._refusals.traffic, self._lookups)
 
-    async def _tunnel(self, head: Head) -> bool:
+    async def _tunnel(self, head: ProxyRequest) -> bool:
         far = await self._open(head)
         watch = _Watch(far, self._limits)
         is_whole = False
@@ -185,10 +185,10 @@ class _Session:
             raise ConnectionResetError("a tunnel broke off")
         return False
 
-    async def _exchange(self, head: Head) -> bool:
+    async def _exchange(self, head: ProxyRequest) -> bool:
         """Relays one request and its answer; whether another one may follow."""
         far = await self._open(head)
-        exchange = Exchange(self._near, head, bytes(self._buffer), self._limits.dial.head)
+        exchange = PlainExchange(self._near, head, bytes(self._buffer), self._limits.dial.head)
         self._buffer.clear()
         failure: Exception | None = None
         try:
@@ -212,9 +212,9 @@ class _Session:
             self._refusals.note(denied.kind, denied.target, denied.reason)
             total = self._refusals.total
             if total <= _LOGGED or total & (total - 1) == 0:
-                shown = hide_head(denied.target, 256)
-                log.info("sandbox_refused", server=self._server, target=shown, reason=denied.reason, total=total)
-        with anyio.move_on_after(_FAREWELL):
+                target = hide_head(denied.target, 256)
+                log.info("sandbox_refused", server=self._server, target=target, reason=denied.reason, total=total)
+        with suppress(OSError, anyio.BrokenResourceError), anyio.move_on_after(_FAREWELL):
             await self._near.send(answer_to(denied, self._server, is_head=self._is_head))
             await self._near.send_eof()
             while self._near.moved < _UNREAD and await self._near.receive():

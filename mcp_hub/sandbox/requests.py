@@ -14,7 +14,7 @@ import h11
 import msgspec
 
 from mcp_hub.addresses import authority_of, normal_host
-from mcp_hub.sandbox.dial import Denied, End, Target
+from mcp_hub.sandbox.dial import Denied, End, HostPort
 
 _END: Final = b"\r\n\r\n"
 _TLS: Final = 0x16
@@ -33,12 +33,12 @@ _HOP: Final = frozenset((
 _BROKEN: Final = (h11.RemoteProtocolError, h11.LocalProtocolError, OSError, anyio.BrokenResourceError)
 
 
-class Head(msgspec.Struct, frozen=True):
+class ProxyRequest(msgspec.Struct, frozen=True):
     """A request's head as it came, with its target. `path` is that of plain HTTP, empty for a tunnel."""
 
     raw: bytes
     request: h11.Request
-    target: Target
+    target: HostPort
     path: str
 
     @property
@@ -46,23 +46,23 @@ class Head(msgspec.Struct, frozen=True):
         return self.request.method == b"CONNECT"
 
 
-async def read_head(near: End, buffer: bytearray, most: int) -> bytes | None:
+async def read_head(near: End, buffer: bytearray, limit: int) -> bytes | None:
     """The next head with the empty line at its end, taken from `buffer`; None if the server has closed before it.
 
-    Raises `Denied`: longer than `most` bytes, cut off, or not HTTP.
+    Raises `Denied`: longer than `limit` bytes, cut off, or not HTTP.
     """
     while True:
         while buffer.startswith(b"\r\n"):  # behind the body of some clients (RFC 9112 §2.2)
             del buffer[:2]
-        end = buffer.find(_END, 0, most)
+        end = buffer.find(_END, 0, limit)
         if end >= 0:
             head = bytes(buffer[: end + len(_END)])
             del buffer[: len(head)]
             return head
         if buffer[:1] == bytes([_TLS]):
             raise bad_request("a program of the server uses TLS without the proxy. It has to use HTTPS_PROXY")
-        if len(buffer) >= most:
-            raise Denied(431, "http_request_error", f"the head of a request has more than {most} bytes")
+        if len(buffer) >= limit:
+            raise Denied(431, "http_request_error", f"the head of a request has more than {limit} bytes")
         data = await near.receive()
         if not data:
             if buffer:
@@ -71,7 +71,7 @@ async def read_head(near: End, buffer: bytearray, most: int) -> bytes | None:
         buffer += data
 
 
-def parse_head(raw: bytes) -> Head:
+def parse_head(raw: bytes) -> ProxyRequest:
     """The request of a head. Raises `Denied` for everything that two programs may read differently."""
     lines = raw[: -len(_END)].split(b"\r\n")
     if _BARE.search(raw) or not _LINE.fullmatch(lines[0]):
@@ -85,18 +85,23 @@ def parse_head(raw: bytes) -> Head:
     try:
         request = protocol.next_event()
     except h11.RemoteProtocolError as exc:
-        raise bad_request(str(exc)) from None
+        raise bad_request(_cause(exc)) from None
     if not isinstance(request, h11.Request):
         raise bad_request("is not a request of HTTP/1.1")
     _check_length(lines, request)
     target, path = _target_of(request)
     _check_host(request, target)
-    return Head(raw, request, target, path)
+    return ProxyRequest(raw, request, target, path)
 
 
 def bad_request(reason: str, status: int = 400) -> Denied:
     """A refusal of a request that cannot be read."""
     return Denied(status, "http_request_error", reason, kind="host", target="(request)")
+
+
+def _cause(exc: h11.RemoteProtocolError) -> str:
+    """The message without the bytes that it repeats: they may hold a credential."""
+    return str(exc).partition(":")[0]
 
 
 def _check_length(lines: Sequence[bytes], request: h11.Request) -> None:
@@ -114,16 +119,16 @@ def _check_length(lines: Sequence[bytes], request: h11.Request) -> None:
         raise bad_request("CONNECT has a body")
 
 
-def _target_of(request: h11.Request) -> tuple[Target, str]:
-    """Target and path. Raises `Denied`."""
+def _target_of(request: h11.Request) -> tuple[HostPort, str]:
+    """HostPort and path. Raises `Denied`."""
     text = request.target.decode("ascii")
     if request.method == b"CONNECT":
         return _authority(text, "https", None), ""
     parts = _ABSOLUTE.fullmatch(text)
     if parts is None:
         host = next((value for name, value in request.headers if name == b"host"), b"").decode("latin-1")
-        said = "a program of the server does not use the proxy. It has to use HTTP_PROXY and HTTPS_PROXY"
-        raise Denied(400, "http_request_error", said, kind="host", target=host or "(request)")
+        reason = "a program of the server does not use the proxy. It has to use HTTP_PROXY and HTTPS_PROXY"
+        raise Denied(400, "http_request_error", reason, kind="host", target=host or "(request)")
     scheme, authority, path = parts.groups()
     if scheme.lower() != "http":
         raise bad_request("the URL of a request is not http://. Use CONNECT for https://")
@@ -132,17 +137,17 @@ def _target_of(request: h11.Request) -> tuple[Target, str]:
     return _authority(authority, "http", 80), path
 
 
-def _authority(text: str, scheme: str, usual: int | None) -> Target:
+def _authority(text: str, scheme: str, usual: int | None) -> HostPort:
     """Raises `Denied` for what is not HOST:PORT; a user in it, too."""
     parts = _AUTHORITY.fullmatch(text)
     host = None if parts is None else normal_host(parts[1])
     port = usual if parts is None or parts[2] is None else int(parts[2])
     if host is None or port is None or not 0 < port <= 65535:
         raise Denied(400, "http_request_error", "is not HOST:PORT", kind="host", target=text)
-    return Target(scheme, host, port)
+    return HostPort(scheme, host, port)
 
 
-def _check_host(request: h11.Request, target: Target) -> None:
+def _check_host(request: h11.Request, target: HostPort) -> None:
     """`Host` has to name the target (RFC 9112 §3.2), since some servers look at `Host` alone. Raises `Denied`."""
     values = [value.decode("latin-1") for name, value in request.headers if name == b"host"]
     if len(values) > 1:
@@ -151,19 +156,19 @@ def _check_host(request: h11.Request, target: Target) -> None:
         parts = _AUTHORITY.fullmatch(value)
         is_same = parts is not None and normal_host(parts[1]) == target.host
         if parts is None or not is_same or (parts[2] is not None and int(parts[2]) != target.port):
-            said = f"a request for {target.text} has the Host of another"
-            raise Denied(400, "http_request_error", said, kind="host", target=value)
+            reason = f"a request for {target.text} has the Host of another"
+            raise Denied(400, "http_request_error", reason, kind="host", target=value)
 
 
-class Exchange:
+class PlainExchange:
     """One plain request and its answer, relayed while they come; nothing is collected."""
 
-    def __init__(self, near: End, head: Head, pending: bytes, most: int) -> None:
-        """`pending` has come behind the head; heads and chunk lines of the host have at most `most` bytes."""
+    def __init__(self, near: End, head: ProxyRequest, pending: bytes, limit: int) -> None:
+        """`pending` has come behind the head; heads and chunk lines of the host have at most `limit` bytes."""
         self._near = near
         self._head = head
-        self._server = h11.Connection(h11.SERVER, max_incomplete_event_size=most)
-        self._client = h11.Connection(h11.CLIENT, max_incomplete_event_size=most)
+        self._server = h11.Connection(h11.SERVER, max_incomplete_event_size=limit)
+        self._client = h11.Connection(h11.CLIENT, max_incomplete_event_size=limit)
         self._server.receive_data(head.raw + pending)
         self._server.next_event()
         self._failure: Exception | None = None
@@ -201,14 +206,14 @@ class Exchange:
         return h11.Request(method=request.method, target=text.encode(), headers=headers)
 
     async def _send_request(self, far: End, scope: anyio.CancelScope) -> None:
-        """Head and body. A host that reads no more may still answer; a server that has closed ends it all."""
+        """ProxyRequest and body. A host that reads no more may still answer; a server that has closed ends it all."""
         try:
             await self._to_far(far, self._outgoing(far))
             while not isinstance(event := await self._from_server(), h11.EndOfMessage):
                 await self._to_far(far, event)
             await self._to_far(far, h11.EndOfMessage())
         except h11.RemoteProtocolError as exc:
-            self._failure = bad_request(str(exc))
+            self._failure = bad_request(_cause(exc))
             scope.cancel()
         except ConnectionResetError as exc:
             self._failure = exc

@@ -48,7 +48,9 @@ class Sandboxed:
     async def connect(self, hosts: Sequence[HostRule], server: str = SERVER) -> SocketStream:
         """A connection of the server."""
         near, far = loopback_pair()
-        self.proxy.serve(far, server, hosts, self.refusals)
+        asyncio.get_running_loop().call_soon(
+            self.proxy.serve, far, server, hosts, self.refusals
+        )  # as a supervisor does
         return await SocketStream.from_socket(near)
 
     async def sent(self, hosts: Sequence[HostRule], request: bytes, *, is_closed: bool = True) -> bytes:

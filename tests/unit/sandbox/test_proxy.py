@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 import urllib.request
+from functools import partial
 from pathlib import Path
 from shutil import which
 
@@ -135,7 +136,9 @@ async def test_programs_reach_their_host_and_no_other(tmp_path: Path) -> None:
             )
             opener = urllib.request.build_opener(*handlers)
             for address in (url, f"http://{NAME}:{plain.port}/y"):
-                assert await anyio.to_thread.run_sync(lambda at=address: opener.open(at, timeout=10).read()) == b"hi"
+                response = await anyio.to_thread.run_sync(partial(opener.open, address, timeout=10))
+                assert response.read() == b"hi"
+                response.close()
             with pytest.raises(OSError, match=r"403 Forbidden.*evil\.example"):
                 await anyio.to_thread.run_sync(lambda: opener.open(evil, timeout=10))
         assert len(far.requests) == 2

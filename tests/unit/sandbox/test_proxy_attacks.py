@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from mcp_hub.addresses import Address, HostRule
-from mcp_hub.sandbox.dial import Denied, Target, checked, judge_path
+from mcp_hub.sandbox.dial import Denied, HostPort, checked, judge_path
 from mcp_hub.sandbox.network import loopback_pair
 from mcp_hub.sandbox.proxy import ProxyLimits
 from tests.unit.sandbox.proxied import NAME, SERVER, Sandboxed, echo, host, rules, sandboxed
@@ -36,7 +36,7 @@ MALFORMED = {
     "bare carriage return": "GET {url} HTTP/1.1\r\nHost: {name}\r\nX-A: 1\rTransfer-Encoding: chunked\r\n\r\n",
     "NUL": "GET {url} HTTP/1.1\r\nHost: {name}\r\nX-A: \0\r\n\r\n",
     "header without a name": "GET {url} HTTP/1.1\r\nHost: {name}\r\n: x\r\n\r\n",
-    "header without a colon": "GET {url} HTTP/1.1\r\nHost: {name}\r\nnothing\r\n\r\n",
+    "header without a colon": "GET {url} HTTP/1.1\r\nHost: {name}\r\nhunter2\r\n\r\n",
     "two hosts": "GET {url} HTTP/1.1\r\nHost: {name}\r\nHost: evil.example\r\n\r\n",
     "no host": "GET {url} HTTP/1.1\r\n\r\n",
     "other host": "GET {url} HTTP/1.1\r\nHost: evil.example\r\n\r\n",
@@ -88,6 +88,7 @@ async def test_request_that_may_be_read_in_two_ways_is_refused(form: str) -> Non
         assert data.count(b"HTTP/1.1 ") == 1
         assert servers.refusals.total == 1
         assert far.requests == []
+        assert "hunter2" not in f"{data!r} {servers.refusals.latest()}"
 
 
 @pytest.mark.parametrize("form", BODIES)
@@ -164,7 +165,7 @@ SPECIAL = [
 
 @pytest.mark.parametrize("address", SPECIAL)
 async def test_address_outside_of_the_internet_is_reached_only_if_it_is_named(address: str) -> None:
-    target, place = Target("https", NAME, 443), ip_address(address)
+    target, place = HostPort("https", NAME, 443), ip_address(address)
     with pytest.raises(Denied, match="leads to"):
         checked(target, [place], [HostRule(NAME)])
     with pytest.raises(Denied, match="leads to"):
@@ -178,14 +179,14 @@ async def test_address_outside_of_the_internet_is_reached_only_if_it_is_named(ad
 
 
 def test_localhost_of_a_rule_leads_to_this_machine_alone() -> None:
-    target, named = Target("http", "localhost", 80), [HostRule("localhost")]
+    target, named = HostPort("http", "localhost", 80), [HostRule("localhost")]
     assert checked(target, [ip_address("::1"), ip_address("10.0.0.1")], named) == [ip_address("::1")]
     with pytest.raises(Denied):
         checked(target, [ip_address("10.0.0.1")], named)
 
 
 def test_public_address_of_this_machine_is_reached_only_if_it_is_named() -> None:
-    target, address = Target("https", NAME, 443), ip_address("1.1.1.1")
+    target, address = HostPort("https", NAME, 443), ip_address("1.1.1.1")
     judge_path("10.0.0.5", address, target, [HostRule(NAME)])
     judge_path("1.1.1.1", address, target, [HostRule(NAME), HostRule("1.1.1.1")])
     with pytest.raises(Denied, match="an address of this machine"):

@@ -1,4 +1,4 @@
-"""A sandbox, resolved: the frozen rules of one start, the support of this kernel, and the plan of the confining program.
+"""A sandbox, resolved: the rules of one start, the support of this kernel, and the plan of the confining program.
 
 Landlock's rights by version of its ABI: 1 has files, 2 links between folders, 3 truncation, 4 TCP ports, 5 device
 controls, 6 signals and abstract sockets. What an older one lacks is refused by the seccomp filter, except for signals

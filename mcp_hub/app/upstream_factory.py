@@ -52,6 +52,7 @@ from mcp_hub.upstreams.supervision.scoped import Holder, Scoped
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 
 if TYPE_CHECKING:
+    from mcp_hub.sandbox.rules import ResolvedRule
     from mcp_hub.sandbox.server import ServerSandbox
 
 log = get_logger(__name__)
@@ -192,6 +193,23 @@ def server_sandbox(
     return ServerSandbox(name, plain, starts.home(name), around, make_proxy)
 
 
+def resolved_sandbox(
+    settings: Settings, name: str, env: Mapping[str, str], folder: str, starts: StartFolders
+) -> "tuple[ServerSandbox, ResolvedRule] | None":
+    """The sandbox that a server would start in; None for one without. Nothing is started.
+
+    Raises `StartFailed` where the program is not found, `RuleError` and `Unsupported`.
+    """
+    sandbox, server = server_sandbox(settings, name, env, starts), settings.servers[name]
+    if sandbox is None:
+        return None
+    program, client = _command(server, env, folder), working_directory()
+    args, own = starts.fill(name, server, client)
+    variables = commands.child_env(env, own, [os.path.dirname(program)], server.pass_env)
+    cwd = starts.start(name, server, client)
+    return sandbox, sandbox.resolved([program, *args], variables, cwd, is_spare=starts.is_spare(name, cwd))
+
+
 def sandbox_findings(
     settings: Settings, name: str, env: Mapping[str, str], folder: str, starts: StartFolders
 ) -> Iterator[Flaw]:
@@ -199,26 +217,26 @@ def sandbox_findings(
 
     Raises `StartFailed` where the program is not found.
     """
-    sandbox, server = server_sandbox(settings, name, env, starts), settings.servers[name]
-    if sandbox is None:
+    rule, server = settings.effective(name).sandbox, settings.servers[name]
+    if server.command is None or rule.mode == "off":
         return
     from mcp_hub.sandbox.confinement import Unsupported
     from mcp_hub.sandbox.rules import RuleError
 
-    program, cwd = _command(server, env, folder), starts.start(name, server, working_directory())
-    args, own = starts.fill(name, server, working_directory())
-    variables = commands.child_env(env, own, [os.path.dirname(program)], server.pass_env)
     try:
-        resolved = sandbox.resolved([program, *args], variables, cwd, is_spare=starts.is_spare(name, cwd))
+        prepared = resolved_sandbox(settings, name, env, folder, starts)
     except RuleError as problem:
         yield Flaw("sandbox", "sandbox_rule", f"{problem.key}: {problem}")
         return
     except Unsupported as problem:
-        if not sandbox.rule.is_preferred:
+        if rule.mode != "prefer":
             yield Flaw("sandbox", "sandbox_unsupported", f"the server will not start: {problem}")
         return
+    if prepared is None:
+        return
+    resolved = prepared[1]
     yield from (Flaw("sandbox", "sandbox_path", remark) for remark in resolved.remarks)
-    replaced = sorted(own.keys() & {*resolved.confinement.variables, *resolved.confinement.removed})
+    replaced = sorted(server.env.keys() & {*resolved.confinement.variables, *resolved.confinement.removed})
     if replaced:
         yield Flaw("env", "sandbox_variable", f"the sandbox sets its own value: {', '.join(replaced)}")
 

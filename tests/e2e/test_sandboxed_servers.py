@@ -78,6 +78,24 @@ def test_check_finds_a_rule_that_opens_too_much(tmp_path: Path) -> None:
     assert (done.returncode, [f"[{code}]" in done.stderr for code in codes]) == (0, [True] * 3)
 
 
+def test_the_command_tests_paths_and_hosts_without_a_start(tmp_path: Path) -> None:
+    configure(tmp_path, sandbox={"net": ["api.example"]})
+    shown = hub(tmp_path, "sandbox", "s").stdout
+    assert f"write  {tmp_path}/data\n" in shown and "net    api.example port 443 or 80\n" in shown
+    rows = {
+        f"{tmp_path}/data/file": (0, "write: allowed"),
+        f"{tmp_path}/server.py": (0, "write: refused"),
+        f"{tmp_path}/canary": (1, f"add {tmp_path}/canary to read"),
+        "API.example": (0, "port 443: allowed"),
+        "other.example:8443": (1, "add other.example:8443 to net"),
+    }
+    for target, (code, text) in rows.items():
+        done = hub(tmp_path, "sandbox", "s", "test", target)
+        assert (done.returncode, text in done.stdout) == (code, True), done.stdout
+    assert not (tmp_path / "state/sandboxes").exists()
+    assert hub(tmp_path, "sandbox", "s", "test").returncode == 2
+
+
 @pytest.mark.anyio
 async def test_descendants_of_a_sandboxed_server_end_with_it(tmp_path: Path) -> None:
     with anyio.fail_after(20):

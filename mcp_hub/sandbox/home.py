@@ -12,6 +12,7 @@ import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -84,7 +85,8 @@ class PrivateHome(msgspec.Struct, frozen=True):
     def trusted(self) -> Iterator[str]:
         """The files of certificates that the settings name."""
         for name in ("npmrc", "pip.conf"):
-            for line in _text(os.path.join(self.settings, name)).splitlines():
+            path = os.path.join(self.settings, name)
+            for line in Path(path).read_text().splitlines() if os.path.isfile(path) else ():
                 key, _, value = line.partition("=")
                 if key.strip() in ("cafile", "cert") and os.path.isabs(value.strip()):
                     yield value.strip()
@@ -115,7 +117,7 @@ class PrivateHome(msgspec.Struct, frozen=True):
 
     def _write(self, name: str, text: str) -> None:
         path = os.path.join(self.settings, name)
-        if os.path.exists(path) and _text(path) == text:
+        if os.path.isfile(path) and Path(path).read_text() == text:
             return
         draft = f"{path}.{os.getpid()}"
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
@@ -185,6 +187,8 @@ def _toml(value: object) -> str:
 
 
 def _text(path: str) -> str:
+    if not os.path.isfile(path):
+        return ""
     try:
         return read_file(path, _LONGEST).data.decode("utf-8", "replace")
     except OSError:

@@ -111,6 +111,18 @@ async def test_answer_that_breaks_off_does_not_look_complete() -> None:
                     await stream.receive()
 
 
+@pytest.mark.parametrize(
+    ("length", "body"), [("Content-Length: 9", b"abc"), ("Transfer-Encoding: chunked", b"3\r\nabc\r\n")]
+)
+async def test_request_that_breaks_off_does_not_look_complete(length: str, body: bytes) -> None:
+    async with host() as far, sandboxed() as servers:
+        head = f"POST http://{NAME}:{far.port}/ HTTP/1.1\r\nHost: {NAME}\r\n{length}\r\n\r\n"
+        assert await servers.sent(rules(far.port), head.encode() + body) == b""
+        while not far.requests:
+            await anyio.lowlevel.checkpoint()
+        assert far.requests[0].endswith(b"\r\n\r\n" + body)
+
+
 @pytest.mark.parametrize("answer", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n"])
 async def test_answer_that_is_not_http_is_a_bad_gateway(answer: bytes) -> None:
     async with host(answer) as far, sandboxed() as servers:

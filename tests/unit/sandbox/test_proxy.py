@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 import urllib.request
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from shutil import which
@@ -14,8 +15,8 @@ import pytest
 
 from mcp_hub.addresses import Address, HostRule
 from mcp_hub.sandbox.dial import DialLimits
-from mcp_hub.sandbox.network import Refusals, loopback_pair
-from mcp_hub.sandbox.proxy import HostProxy, ProxyLimits
+from mcp_hub.sandbox.network import loopback_pair
+from mcp_hub.sandbox.proxy import ProxyLimits
 from rigs.clients.install import node
 from tests.unit.sandbox.proxied import NAME, SERVER, answers, certificate, echo, everything, host, rules, sandboxed
 
@@ -100,6 +101,27 @@ async def test_body_of_a_request_is_relayed_in_chunks_and_an_interim_answer_with
         old = await servers.sent(rules(far.port), head.encode())
         assert old.startswith(b"HTTP/1.1 201 Made")  # an interim answer is not for HTTP/1.0, nor are chunks
         assert old.endswith(b"\r\n\r\nbody")
+
+
+async def test_request_that_waits_for_an_interim_answer_gets_that_of_its_host() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" if b"Expect: 100-continue" in head else b"")
+        body = await reader.readexactly(3)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n" + body)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener, sandboxed() as servers:
+        port = listener.sockets[0].getsockname()[1]
+        head = (
+            f"PUT http://{NAME}:{port}/ HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+        )
+        async with await servers.connect(rules(port)) as stream:
+            await stream.send(head.encode())
+            assert (await stream.receive()).startswith(b"HTTP/1.1 100 ")
+            await stream.send(b"abc")
+            await stream.send_eof()
+            assert (await everything(stream)).endswith(b"\r\n\r\nabc")
 
 
 async def test_answer_that_breaks_off_does_not_look_complete() -> None:
@@ -319,9 +341,23 @@ async def test_addresses_are_tried_in_turn_and_failures_have_their_status() -> N
         assert servers.refusals.total == 0  # a failure is not a refusal
 
 
-async def test_proxy_that_does_not_run_closes_what_it_gets() -> None:
-    near, far = loopback_pair()
-    with near:
-        HostProxy().serve(far, SERVER, [HostRule(NAME)], Refusals())
-        near.setblocking(True)
-        assert near.recv(1) == b""
+async def test_proxy_that_does_not_run_any_more_has_closed_all_connections() -> None:
+    pairs = [loopback_pair() for _ in range(4)]
+    async with echo() as port, sandboxed() as servers:
+        proxy, refusals = servers.proxy, servers.refusals
+        proxy.serve(pairs[0][1], SERVER, rules(port), refusals)
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()  # it waits for a request
+        proxy.serve(pairs[1][1], SERVER, rules(port), refusals)
+        await anyio.lowlevel.checkpoint()  # it has a task
+        proxy.serve(pairs[2][1], SERVER, rules(port), refusals)
+        assert refusals.traffic.open == 3
+    proxy.serve(pairs[3][1], SERVER, rules(port), refusals)
+    assert (refusals.traffic.open, refusals.traffic.connections) == (0, 3)
+    for near, far in pairs:
+        with near:
+            assert far.fileno() == -1
+            near.setblocking(True)
+            near.settimeout(10)
+            with suppress(ConnectionResetError):
+                assert near.recv(1) == b""

@@ -15,8 +15,8 @@ import pytest
 
 from mcp_hub.addresses import Address, HostRule
 from mcp_hub.sandbox.dial import DialLimits
-from mcp_hub.sandbox.network import loopback_pair
-from mcp_hub.sandbox.proxy import ProxyLimits
+from mcp_hub.sandbox.network import Refusals, loopback_pair
+from mcp_hub.sandbox.proxy import HostProxy, ProxyLimits
 from rigs.clients.install import node
 from tests.unit.sandbox.proxied import NAME, SERVER, answers, certificate, echo, everything, host, rules, sandboxed
 
@@ -343,21 +343,24 @@ async def test_addresses_are_tried_in_turn_and_failures_have_their_status() -> N
 
 async def test_proxy_that_does_not_run_any_more_has_closed_all_connections() -> None:
     pairs = [loopback_pair() for _ in range(4)]
-    async with echo() as port, sandboxed() as servers:
-        proxy, refusals = servers.proxy, servers.refusals
-        proxy.serve(pairs[0][1], SERVER, rules(port), refusals)
-        for _ in range(20):
-            await anyio.lowlevel.checkpoint()  # it waits for a request
-        proxy.serve(pairs[1][1], SERVER, rules(port), refusals)
-        await anyio.lowlevel.checkpoint()  # it has a task
-        proxy.serve(pairs[2][1], SERVER, rules(port), refusals)
-        assert refusals.traffic.open == 3
-    proxy.serve(pairs[3][1], SERVER, rules(port), refusals)
+    proxy, refusals = HostProxy(resolve=answers("127.0.0.1")), Refusals()
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(proxy.run)
+            await anyio.lowlevel.checkpoint()
+            proxy.serve(pairs[0][1], SERVER, rules(1), refusals)
+            for _ in range(20):
+                await anyio.lowlevel.checkpoint()  # it waits for a request
+            proxy.serve(pairs[1][1], SERVER, rules(1), refusals)
+            await anyio.lowlevel.checkpoint()  # it has a task
+            tasks.cancel_scope.cancel()
+            proxy.serve(pairs[2][1], SERVER, rules(1), refusals)
+            assert refusals.traffic.open == 3
+    proxy.serve(pairs[3][1], SERVER, rules(1), refusals)
     assert (refusals.traffic.open, refusals.traffic.connections) == (0, 3)
     for near, far in pairs:
         with near:
             assert far.fileno() == -1
-            near.setblocking(True)
             near.settimeout(10)
             with suppress(ConnectionResetError):
                 assert near.recv(1) == b""

@@ -27,7 +27,7 @@ OK = b"HTTP/1.1 200 Connection established\r\n\r\n"
 async def test_tunnel_relays_both_directions_and_their_ends() -> None:
     async with echo() as port, sandboxed() as servers:
         async with await servers.connect(rules(port)) as stream:
-            await stream.send(f"CONNECT {NAME}:{port} HTTP/1.1\r\nHost: {NAME}:{port}\r\n\r\nearly ".encode())
+            await stream.send(f"CONNECT {NAME}:{port} HTTP/1.1\r\nHost: 127.0.0.1:9\r\n\r\nearly ".encode())
             await stream.send(bytes(500_000))
             await stream.send_eof()
             data = await everything(stream)

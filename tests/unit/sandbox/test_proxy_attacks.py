@@ -58,7 +58,7 @@ MALFORMED = {
     "tunnel in chunks": "CONNECT {name}:{port} HTTP/1.1\r\nHost: {name}:{port}\r\n{chunked}",
     "tunnel with a URL": "CONNECT http://{name}:{port}/ HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n",
     "tunnel without a port": "CONNECT {name} HTTP/1.1\r\nHost: {name}\r\n\r\n",
-    "tunnel with another host": "CONNECT {name}:{port} HTTP/1.1\r\nHost: evil.example:{port}\r\n\r\n",
+    "tunnel with two hosts": "CONNECT {name}:{port} HTTP/1.1\r\nHost: {name}\r\nHost: {name}\r\n\r\n",
     "tunnel with a user": "CONNECT a@{name}:{port} HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n",
     "tunnel with a zone": "CONNECT [fe80::1%25lo]:{port} HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n",
     "TLS without the proxy": "\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03",

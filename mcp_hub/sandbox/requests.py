@@ -20,7 +20,8 @@ _END: Final = b"\r\n\r\n"
 _TLS: Final = 0x16
 """The first byte of a TLS handshake."""
 _HEADERS: Final = 128
-_BARE: Final = re.compile(rb"(?<!\r)\n|\r(?!\n)|\0")
+_BARE: Final = re.compile(rb"(?<!\r)\n|\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""Line ends of one character, and control characters."""
 _LINE: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+ [\x21-\x7e]+ HTTP/1\.[01]")
 _LENGTH: Final = re.compile(rb"[0-9]{1,15}")
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:@/?#]+)(?::([0-9]{1,5}))?")

@@ -35,6 +35,7 @@ MALFORMED = {
     "bare line feed": "GET {url} HTTP/1.1\r\nHost: {name}\nX-A: 1\r\n\r\n",
     "bare carriage return": "GET {url} HTTP/1.1\r\nHost: {name}\r\nX-A: 1\rTransfer-Encoding: chunked\r\n\r\n",
     "NUL": "GET {url} HTTP/1.1\r\nHost: {name}\r\nX-A: \0\r\n\r\n",
+    "control character": "GET {url} HTTP/1.1\r\nHost: {name}\r\nX-A: \x05\r\n\r\n",
     "header without a name": "GET {url} HTTP/1.1\r\nHost: {name}\r\n: x\r\n\r\n",
     "header without a colon": "GET {url} HTTP/1.1\r\nHost: {name}\r\nhunter2\r\n\r\n",
     "two hosts": "GET {url} HTTP/1.1\r\nHost: {name}\r\nHost: evil.example\r\n\r\n",

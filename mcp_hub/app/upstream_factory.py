@@ -5,7 +5,7 @@ import importlib.util
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,6 +24,7 @@ from mcp_hub.attach.folder import base_folders
 from mcp_hub.call import Gate, Upstream
 from mcp_hub.catalog.definitions import prepare
 from mcp_hub.clock import Clock
+from mcp_hub.config.findings import Flaw
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.schema.defaults import Defaults
 from mcp_hub.config.schema.servers import ServerSettings
@@ -189,6 +190,37 @@ def server_sandbox(
     around = Surroundings(str(Path.home()), hub, None if starts.config is None else str(starts.config))
     plain = rule_of(rule.read, rule.write, rule.net, rule.sockets, is_preferred=rule.mode == "prefer")
     return ServerSandbox(name, plain, starts.home(name), around, make_proxy)
+
+
+def sandbox_findings(
+    settings: Settings, name: str, env: Mapping[str, str], folder: str, starts: StartFolders
+) -> Iterator[Flaw]:
+    """The problems that the sandbox of a server has, found without a start.
+
+    Raises `StartFailed` where the program is not found.
+    """
+    sandbox, server = server_sandbox(settings, name, env, starts), settings.servers[name]
+    if sandbox is None:
+        return
+    from mcp_hub.sandbox.confinement import Unsupported
+    from mcp_hub.sandbox.rules import RuleError
+
+    program, cwd = _command(server, env, folder), starts.start(name, server, working_directory())
+    args, own = starts.fill(name, server, working_directory())
+    variables = commands.child_env(env, own, [os.path.dirname(program)], server.pass_env)
+    try:
+        resolved = sandbox.resolved([program, *args], variables, cwd, is_spare=starts.is_spare(name, cwd))
+    except RuleError as problem:
+        yield Flaw("sandbox", "sandbox_rule", f"{problem.key}: {problem}")
+        return
+    except Unsupported as problem:
+        if not sandbox.rule.is_preferred:
+            yield Flaw("sandbox", "sandbox_unsupported", f"the server will not start: {problem}")
+        return
+    yield from (Flaw("sandbox", "sandbox_path", remark) for remark in resolved.remarks)
+    replaced = sorted(own.keys() & {*resolved.confinement.variables, *resolved.confinement.removed})
+    if replaced:
+        yield Flaw("env", "sandbox_variable", f"the sandbox sets its own value: {', '.join(replaced)}")
 
 
 def last_lists(settings: Settings, folder: Path) -> list[Snapshot]:

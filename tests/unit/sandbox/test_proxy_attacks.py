@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
@@ -221,6 +222,27 @@ async def test_proxy_listens_nowhere_so_that_no_other_program_can_use_it() -> No
             stranger.settimeout(10)
             with pytest.raises(OSError, match=r"refused"):
                 stranger.connect(stream.extra(anyio.abc.SocketAttribute.remote_address))
+
+
+strangers: list[socket.socket] = []
+is_watched: list[bool] = []
+
+
+def connect_first(event: str, arguments: tuple[object, ...]) -> None:
+    """A program that connects to an address in the moment before somebody else does."""
+    if event == "socket.connect" and is_watched:
+        is_watched.clear()
+        strangers.append(socket.create_connection(arguments[1]))  # type: ignore[arg-type]  # it is an address
+
+
+def test_stranger_that_connects_in_time_gets_no_end_of_a_pair() -> None:
+    sys.addaudithook(connect_first)  # stays, and does nothing without `is_watched`
+    is_watched.append(True)
+    near, far = loopback_pair()
+    with near, far, strangers.pop() as stranger:
+        assert far.getpeername() == near.getsockname()
+        stranger.settimeout(10)
+        assert stranger.recv(1) == b""
 
 
 async def test_server_has_its_own_rule_whatever_others_have() -> None:

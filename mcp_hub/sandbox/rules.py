@@ -91,7 +91,7 @@ def resolve(rule: Rule, subject: Subject, private: PrivateHome) -> ResolvedRule:
         net=rule.net,
         abi=abi,
         machine=machine,
-        hosts=rule.hosts,
+        hosts=rule.hosts if rule.net != "hosts" else _with_indexes(rule.hosts, subject, private),
         sockets=tuple(resolver.sockets()),
         home=private.folder,
         variables={**resolver.variables, **private.variables(), **hosts},
@@ -100,6 +100,11 @@ def resolve(rule: Rule, subject: Subject, private: PrivateHome) -> ResolvedRule:
     if confinement.allows(os.path.realpath(subject.program)) is None:
         raise RuleError("command", f"the sandbox hides the program {subject.program}. Add its folder to read.")
     return ResolvedRule(confinement, tuple(resolver.remarks))
+
+
+def _with_indexes(hosts: Sequence[HostRule], subject: Subject, private: PrivateHome) -> tuple[HostRule, ...]:
+    """The hosts of a rule, and those of the package index that the command downloads from."""
+    return tuple(dict.fromkeys((*hosts, *private.index_hosts(subject.program, subject.env))))
 
 
 class _Resolver:

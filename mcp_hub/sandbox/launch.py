@@ -92,8 +92,11 @@ class Launch:
     def __enter__(self) -> "Launch":
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Without a process there will be no report."""
         self._far.close()
+        if kind is not None:
+            self.close()
 
     async def executed(self) -> int | None:
         """Returns when the command was executed: the descriptor of its notifications, if it has them.

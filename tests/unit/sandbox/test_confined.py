@@ -18,7 +18,7 @@ from mcp_hub.sandbox import confinement
 from mcp_hub.sandbox.confinement import ABI_LIMIT, landlock_abi
 from mcp_hub.sandbox.network import Refusals
 from mcp_hub.sandbox.rules import Rule
-from tests.unit.sandbox.confined import SECONDS, needs_sandbox, output, python, sandbox_of, spawned
+from tests.unit.sandbox.confined import PYTHON, SECONDS, needs_sandbox, output, python, sandbox_of, spawned
 
 pytestmark = [needs_sandbox(), pytest.mark.anyio, pytest.mark.processes]
 

@@ -16,8 +16,10 @@ from mcp_hub.addresses import HostRule
 from mcp_hub.errors import StartFailed
 from mcp_hub.sandbox import confinement
 from mcp_hub.sandbox.confinement import ABI_LIMIT, landlock_abi
+from mcp_hub.sandbox.connector import CallRate
 from mcp_hub.sandbox.network import Refusals
 from mcp_hub.sandbox.rules import Rule
+from tests.unit.fakes import HandClock
 from tests.unit.sandbox.confined import PYTHON, SECONDS, needs_sandbox, output, python, sandbox_of, spawned
 
 pytestmark = [needs_sandbox(), pytest.mark.anyio, pytest.mark.processes]
@@ -205,6 +207,17 @@ attempt("closed", libc.connect, 77, b"x", 1)
     expected = {"again": "106", "listen": "13", "bind": "13", "udp": "13", "fast": "13", "file": "88", "closed": "9"}
     assert dict(line.split() for line in lines[2:]) == expected
     assert set(proxy.servers) == {"test"} and len(proxy.servers) == 4
+
+
+def test_calls_beyond_the_rate_wait() -> None:
+    clock = HandClock()
+    rate = CallRate(clock)
+    assert [rate.take() for _ in range(101)] == [True] * 100 + [False]
+    assert rate.pause() == pytest.approx(0.01)
+    clock.time += 0.0101
+    assert [rate.take(), rate.take()] == [True, False]
+    clock.time += 3600
+    assert sum(rate.take() for _ in range(500)) == 100
 
 
 async def test_listed_sockets_are_connected_by_the_hub(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def spawned(start: SandboxedStart, cwd: str = "/", inherited: Sequence[int] = ()
     """The process of a start, its outputs in one pipe, with further descriptors that it has to close."""
     with start.launch as launch:
         return subprocess.Popen(
-            launch.argv, env=launch.env, pass_fds=[launch.descriptor, *inherited], cwd=cwd, start_new_session=True,
+            launch.argv, env=launch.env, pass_fds=[*launch.descriptors, *inherited], cwd=cwd, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 

@@ -32,7 +32,7 @@ def run(code: bytes, audit: int, number: int, arguments: tuple[int, ...]) -> str
             register &= value
         elif operation == 0x06:
             words = {0x7FFF0000: ALLOW, 0x7FC00000: NOTIFY, 0x80000000: KILL}
-            return words.get(value, value & 0xFFFF)
+            return words[value] if value in words else int(value) & 0xFFFF
         else:
             holds = {0x15: register == value, 0x35: register >= value, 0x45: bool(register & value)}[operation]
             at += yes if holds else no

@@ -2,7 +2,6 @@
 
 import pytest
 
-from mcp_hub.sandbox import confinement
 from mcp_hub.sandbox.confinement import READ, WRITE, Confinement, PathRight, Unsupported, support
 from mcp_hub.sandbox.seatbelt import SeatbeltLaunch, profile
 
@@ -46,7 +45,7 @@ def test_a_start_on_macos_executes_the_command_under_its_profile() -> None:
 
 
 def test_macos_cannot_limit_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confinement.sys, "platform", "darwin")
+    monkeypatch.setattr("sys.platform", "darwin")
     assert support("any")[1] == "darwin"
     with pytest.raises(Unsupported):
         support("hosts")

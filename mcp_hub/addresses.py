@@ -67,11 +67,13 @@ class HostRule(msgspec.Struct, frozen=True):
     """Hosts and ports that a server may reach.
 
     `host` is a name in lower case and ASCII without a dot at its end, `*.` and such a name for all names below it
-    (not itself), or an address in its shortest form without brackets.
+    (not itself), or an address in its shortest form without brackets. `is_private`: the name may lead to a private
+    address that no rule names, since the user's own settings name it.
     """
 
     host: str
     ports: tuple[int, ...] = USUAL_PORTS
+    is_private: bool = False
 
     def matches(self, host: str, port: int) -> bool:
         """Whether it allows a host, in the form of `normal_host`, and a port."""

@@ -291,10 +291,13 @@ def _is_allowed(address: Address, target: HostPort, rules: Sequence[HostRule]) -
 
 
 def _is_named(address: Address, target: HostPort, rules: Sequence[HostRule]) -> bool:
-    """Whether a rule names this address, as it is; `localhost` names those of loopback."""
+    """Whether a rule names this address, or its name may lead to any; `localhost` names those of loopback."""
     if f".{target.host}".endswith(".localhost"):
         return address.is_loopback
-    return any(rule.matches(str(address), target.port) for rule in rules)
+    return any(
+        rule.matches(str(address), target.port) or (rule.is_private and rule.matches(target.host, target.port))
+        for rule in rules
+    )
 
 
 def _prohibited(target: HostPort, address: Address, kind: str | None = None) -> Denied:

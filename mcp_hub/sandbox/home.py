@@ -121,7 +121,8 @@ class PrivateHome(msgspec.Struct, frozen=True):
                 with suppress(ValueError):
                     parts = urlsplit(url)
                     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-                    yield host_rule(f"{host}:{parts.port or (80 if parts.scheme == 'http' else 443)}")
+                    rule = host_rule(f"{host}:{parts.port or (80 if parts.scheme == 'http' else 443)}")
+                    yield HostRule(rule.host, rule.ports, is_private=bool(chosen))
 
     def trim(self) -> bool:
         """Empties the caches if the folder is too large. Takes seconds; for a thread, while the server does not run.

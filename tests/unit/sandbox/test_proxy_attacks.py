@@ -182,6 +182,15 @@ async def test_address_outside_of_the_internet_is_reached_only_if_it_is_named(ad
             assert data.startswith(b"HTTP/1.1 403 ")
 
 
+def test_index_of_the_users_own_settings_may_have_a_private_address() -> None:
+    index = HostRule("pypi.corp.example", (443,), is_private=True)
+    place = ip_address("10.0.0.1")
+    assert checked(HostPort("https", index.host, 443), [place], [index]) == [place]
+    for target in (HostPort("https", NAME, 443), HostPort("https", index.host, 80)):
+        with pytest.raises(Denied):
+            checked(target, [place], [index, HostRule(NAME)])
+
+
 def test_localhost_of_a_rule_leads_to_this_machine_alone() -> None:
     target, named = HostPort("http", "localhost", 80), [HostRule("localhost")]
     assert checked(target, [ip_address("::1"), ip_address("10.0.0.1")], named) == [ip_address("::1")]

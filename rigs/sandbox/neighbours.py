@@ -1,7 +1,7 @@
 """Programs of the user beside a sandboxed server: one with a secret, and services that answer with canaries.
 
 `python neighbours.py victim|services SPEC` runs until its input ends; `SPEC` is a file with the world as JSON. It
-prints one line of JSON, what others need to know, once it is up. Only the standard library, and none of the hub's modules.
+prints one line of JSON, what others need to know, once it is up. Only the standard library, nothing of the hub.
 """
 
 import ctypes

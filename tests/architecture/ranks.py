@@ -7,7 +7,7 @@ ORDER = [
     {"fronts"},
     {"hub"},
     {"calls", "catalog", "sessions", "upstreams"},
-    {"stores", "wire"},
+    {"sandbox", "stores", "wire"},
     {"call", "formats"},
     {"protocol"},
     {"config", "events"},

@@ -136,7 +136,7 @@ def finding_of(error: ErrorDetails, root: type[BaseModel] = Settings) -> Finding
     if error["type"] == "extra_forbidden":
         key = str(path[-1])
         return Finding(path, "unknown_key", f"unknown key {quoted(key)}{nearest(key, _known_keys(root, path[:-1]))}")
-    if context.get("key"):
+    if context.get("key", "") != "":
         path = (*path, context["key"])
     if error["type"] == "list_type" and path[-1] == "args":
         return Finding(path, "wrong_type", 'expected a list, such as ["-l", "-a"]')

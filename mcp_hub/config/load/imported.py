@@ -43,7 +43,9 @@ _LIMITS = frozenset(("tools", "prompts", "resources", "enabled"))
 _ORDER = {key: index for index, key in enumerate(("command", "args", *ServerSettings.model_fields))}
 _ANYWHERE = "https://mcp.example/mcp"
 """An address for one that is not clear yet."""
-_OWN_RIGHTS = frozenset(("approval", "hints", "idempotent", "orphan", "pass_env", "per_tool", "retry", "tls"))
+_OWN_RIGHTS = frozenset(
+    ("approval", "hints", "idempotent", "orphan", "pass_env", "per_tool", "retry", "sandbox", "tls")
+)
 """Keys of `servers.yaml` that no other client has, by which a server gets more or is asked for less."""
 _NOT_TAKEN = "not taken from the file of another client: it decides about rights. Set it in servers.yaml yourself."
 

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from mcp_hub.config.schema.sandbox import SandboxSettings
 from mcp_hub.config.schema.scalars import (
     Amount,
     Approval,
@@ -56,3 +57,4 @@ class Defaults(Section):
     retry: RetrySettings = RetrySettings()
     approval: Approval = "warn"
     hints: HintRule = "trust"
+    sandbox: SandboxSettings = SandboxSettings(mode="off")

@@ -49,6 +49,9 @@ def json_schema() -> JsonObject:
     for place in (made["StoreSettings"], made["SelectorSettings"], made["ToolSelector"]):
         place.update({"anyOf": [{"type": "object"}, {"type": "string", "minLength": 1}]})
         place.pop("type")
+    rule = made["SandboxSettings"]
+    rule["anyOf"] = [{"type": "object"}, {"enum": ["off", "on", "prefer"]}, {"type": "boolean"}]
+    rule.pop("type")
     top = _section(found, is_filled=False)
     top["properties"]["mcpServers"] = deepcopy(top["properties"]["servers"])
     top["properties"]["$schema"] = {"type": "string"}

@@ -52,6 +52,6 @@ def findings(flaws: Sequence[Flaw]) -> PydanticCustomError:
     return finding(first.code, message, first.key)
 
 
-def finding(code: str, message: str, key: str = "") -> PydanticCustomError:
-    """A finding about `key` of the mapping being validated; pydantic itself can only point at the mapping."""
+def finding(code: str, message: str, key: str | int = "") -> PydanticCustomError:
+    """A finding about `key` of the mapping or list being validated; pydantic itself can only point at the mapping."""
     return PydanticCustomError("finding", "{message}", {"code": code, "key": key, "message": message})

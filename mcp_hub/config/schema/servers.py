@@ -10,6 +10,7 @@ from mcp_hub.config.schema.defaults import RestartSettings, RetrySettings
 from mcp_hub.config.schema.filters import FilterSettings, ToolFilterSettings
 from mcp_hub.config.schema.oauth import OAuthSettings
 from mcp_hub.config.schema.remote import TRANSPORTS, is_cleartext, problems_of
+from mcp_hub.config.schema.sandbox import SandboxSettings
 from mcp_hub.config.schema.scalars import (
     Approval,
     ExportedName,
@@ -33,7 +34,7 @@ from mcp_hub.types import LogRule
 
 _SOURCES = ("command", "url", "local", "skills")
 _BELONGS = {
-    **dict.fromkeys(("args", "env", "pass_env", "cwd", "scope"), "command"),
+    **dict.fromkeys(("args", "env", "pass_env", "cwd", "scope", "sandbox"), "command"),
     **dict.fromkeys(("type", "headers", "bearer", "oauth"), "url"),
 }
 _NOT_FOR_FUNCTIONS = {
@@ -84,6 +85,7 @@ class ServerSettings(Section):
     pass_env: list[VariableName] = []
     cwd: TextLine | None = None
     scope: Literal["shared", "session", "call"] | None = None
+    sandbox: SandboxSettings | None = None
     type: Literal["http", "sse"] | None = None
     headers: dict[str, HeaderValue] = {}
     bearer: Annotated[SecretStr, Field(min_length=1)] | None = None

@@ -1,0 +1,211 @@
+"""The confining program: it limits its own process as a plan says, and then executes the command of a server.
+
+An isolated interpreter without `site` runs this file with the number of one descriptor, an end of a pair of sockets:
+nothing but the standard library, one thread. It receives the plan there (`plan_of` of `confinement`), sends the
+descriptor of its seccomp notifications if it has one, and closes it by executing the command. A step that fails is
+reported there as its name, an error number and a text; the program then ends, and executes nothing.
+
+The order of the steps matters. Landlock comes before seccomp, since its calls need none of what the filter takes away.
+Every path is opened without following a link, before anything is given up: the hub has resolved it, and a path that
+has become a link since then is an error. The process id stays, so that the watchdog needs to know nothing of this.
+"""
+
+import _signal
+import _socket
+import ctypes
+import marshal
+import os
+import resource
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    class Plan(TypedDict):
+        """The plan: command, environment, Landlock's rules with their rights, and the filter."""
+
+        argv: list[bytes]
+        env: dict[bytes, bytes]
+        rules: list[tuple[bytes, int, bool]]
+        handled: tuple[int, int, int]
+        seccomp: int
+        filter: bytes
+        has_listener: bool
+
+
+MOST = 1 << 17
+"""Bytes of a plan."""
+ENDED = 126
+"""The exit code when a step has failed."""
+_CLOSE_RANGE, _OPENAT2 = 436, 437
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+"""System calls, with one number on all architectures."""
+_PATH_BENEATH = 1
+_NO_MAGICLINKS, _NO_SYMLINKS = 2, 4
+_CAP_VERSION = 0x20080522
+_PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _CLEAR_ALL = 24, 28, 38, 47, 4
+_NO_ROOT = 0x2F
+"""Secure bits: uid 0 gains nothing by executing a program, and cannot change that."""
+_SET_MODE_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 1, 8, 32
+_ONLY_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
+"""Landlock's rights that a rule for a file may have."""
+_EINVAL, _ENOENT, _EACCES = 22, 2, 13
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_step = "plan"
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = [("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64)]
+
+
+class _Beneath(ctypes.Structure):
+    _pack_ = 1
+    _layout_ = "ms"
+    _fields_ = [("access", ctypes.c_uint64), ("fd", ctypes.c_int32)]
+
+
+class _How(ctypes.Structure):
+    _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
+
+
+class _Filter(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_char_p)]
+
+
+def _checked(answer: int, detail: str = "") -> int:
+    if answer < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), detail)
+    return answer
+
+
+def _syscall(number: int, *arguments: object) -> int:
+    """A system call; integers become longs."""
+    longs = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
+    answer: int = _libc.syscall(ctypes.c_long(number), *longs)
+    return answer
+
+
+def _prctl(option: int, *arguments: int) -> int:
+    longs = [ctypes.c_ulong(argument) for argument in arguments]
+    answer: int = _libc.prctl(ctypes.c_int(option), *longs, *[ctypes.c_ulong(0)] * (4 - len(longs)))
+    return answer
+
+
+def _close_others(kept: int) -> None:
+    if kept > 3:
+        _checked(_syscall(_CLOSE_RANGE, 3, kept - 1, 0))
+    _checked(_syscall(_CLOSE_RANGE, kept + 1, 0xFFFFFFFF, 0))
+
+
+def _drop_capabilities() -> None:
+    """All of them, and what executing a program could give back. Without any there is nothing to do."""
+    header, none = (ctypes.c_uint32 * 2)(_CAP_VERSION, 0), (ctypes.c_uint32 * 6)()
+    held = (ctypes.c_uint32 * 6)()
+    _checked(_libc.capget(header, held))
+    if not any(held):
+        return
+    _prctl(_PR_CAP_AMBIENT, _CLEAR_ALL)  # needs no capability; absent before Linux 4.3
+    number = 0
+    while _prctl(_PR_CAPBSET_DROP, number) == 0:  # without CAP_SETPCAP it stays, and no_new_privs makes it useless
+        number += 1
+    _prctl(_PR_SET_SECUREBITS, _NO_ROOT)
+    _checked(_libc.capset(header, none))
+    _checked(_libc.capget(header, held))
+    if any(held):
+        raise OSError(0, "capabilities are left")
+
+
+def _open(path: bytes) -> int:
+    how = _How(os.O_PATH | os.O_CLOEXEC, 0, _NO_SYMLINKS | _NO_MAGICLINKS)
+    return _checked(_syscall(_OPENAT2, -100, path, ctypes.byref(how), ctypes.sizeof(how)), os.fsdecode(path))
+
+
+def _opened(rules: list[tuple[bytes, int, bool]]) -> list[tuple[int, int]]:
+    """Pairs of a descriptor and rights. What does not exist any more, and is not needed, is left out."""
+    opened = []
+    for path, access, is_needed in rules:
+        try:
+            place = _open(path)
+        except OSError as problem:
+            if problem.errno in (_ENOENT, _EACCES) and not is_needed:
+                continue
+            raise
+        is_folder = os.fstat(place).st_mode & 0o170000 == 0o040000
+        opened.append((place, access if is_folder else access & _ONLY_FILES))
+    return opened
+
+
+def _restrict(handled: tuple[int, int, int], opened: list[tuple[int, int]]) -> None:
+    size = 24 if handled[2] else 16 if handled[1] else 8
+    ruleset = _checked(_syscall(_CREATE_RULESET, ctypes.byref(_Ruleset(*handled)), size, 0))
+    for place, access in opened:
+        beneath = _Beneath(access & handled[0], place)
+        _checked(_syscall(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(beneath), 0))
+        os.close(place)
+    _checked(_syscall(_RESTRICT_SELF, ruleset, 0))
+    os.close(ruleset)
+
+
+def _install(number: int, code: bytes, has_listener: bool) -> int:
+    """Installs the filter; the descriptor of its notifications, or 0."""
+    program = ctypes.byref(_Filter(len(code) // 8, code))
+    if not has_listener:
+        return _checked(_syscall(number, _SET_MODE_FILTER, 0, program))
+    listener = _syscall(number, _SET_MODE_FILTER, _NEW_LISTENER | _WAIT_KILLABLE, program)
+    if listener < 0 and ctypes.get_errno() == _EINVAL:  # before Linux 5.19
+        listener = _syscall(number, _SET_MODE_FILTER, _NEW_LISTENER, program)
+    return _checked(listener)
+
+
+def _enter(step: str) -> None:
+    """Names the step for a report."""
+    global _step
+    _step = step
+
+
+def _confine(plan: "Plan", channel: _socket.socket) -> None:
+    _enter("descriptors")
+    _close_others(channel.fileno())
+    _enter("core")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _enter("capabilities")
+    _drop_capabilities()
+    _enter("path")
+    opened = _opened(plan["rules"])
+    _enter("privileges")
+    _checked(_prctl(_PR_SET_NO_NEW_PRIVS, 1))
+    _enter("landlock")
+    _restrict(plan["handled"], opened)
+    _enter("seccomp")
+    listener = _install(plan["seccomp"], plan["filter"], plan["has_listener"])
+    if listener:
+        _enter("listener")
+        channel.sendmsg([b"n"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, listener.to_bytes(4, sys.byteorder))])
+        os.close(listener)
+        channel.recv(1)  # the hub answers when it listens: from here on a call may wait for it
+
+
+def main() -> None:
+    """Ends by executing the command, or with a report."""
+    channel = _socket.socket(fileno=int(sys.argv[1]))
+    os.set_inheritable(channel.fileno(), False)
+    try:
+        plan = marshal.loads(channel.recv(MOST))
+        _confine(plan, channel)
+        _enter("exec")
+        for number in (_signal.SIGPIPE, _signal.SIGXFSZ):  # the interpreter ignores them, which an exec would keep
+            _signal.signal(number, _signal.SIG_DFL)
+        marks = {name: value for name, value in os.environb.items() if name.startswith(b"MCP_HUB_")}
+        os.execve(plan["argv"][0], plan["argv"], {**plan["env"], **marks})
+    except BaseException as problem:
+        number = getattr(problem, "errno", None) or 0
+        text = str(getattr(problem, "filename", None) or "") if number else f"{type(problem).__name__}: {problem}"
+        channel.send(b"e" + marshal.dumps((_step, number, text[:1000])))
+    os._exit(ENDED)
+
+
+if __name__ == "__main__":
+    main()

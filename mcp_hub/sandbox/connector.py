@@ -1,0 +1,237 @@
+"""Answers the `connect` calls of a sandboxed process, which the kernel hands over as seccomp notifications.
+
+The process never executes such a call. The connector puts a socket of its own over the descriptor of the process: one
+end of a connection whose other end the proxy has, or one that it has connected to a Unix socket of the rule. The
+address in the memory of the process decides at most between sockets that are allowed, so that changing it meanwhile
+gains nothing. `socket` calls for Unix sockets get one half of a pair whose other half is closed: it can be replaced,
+and the kernel connects it to nothing.
+
+A process makes 100 such calls a second; more of them wait in the kernel. When the hub ends, the calls fail.
+"""
+
+import fcntl
+import os
+import select
+import socket
+import struct
+import sys
+from collections import OrderedDict
+from contextlib import suppress
+from typing import Final
+
+import anyio
+
+from mcp_hub.clock import Clock, SystemClock
+from mcp_hub.logs import get_logger
+from mcp_hub.sandbox.confinement import Confinement
+from mcp_hub.sandbox.filters import ARCHITECTURES, EACCES
+from mcp_hub.sandbox.network import Proxy, Refusals, loopback_pair
+
+log = get_logger(__name__)
+
+_RECEIVE, _SEND, _IS_VALID, _ADD = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
+"""Requests of seccomp_unotify(2)."""
+_NOTIFICATION: Final = struct.Struct("=QIIiIQ6Q")
+_RESPONSE: Final = struct.Struct("=QqiI")
+_DESCRIPTOR: Final = struct.Struct("=QIIII")
+_CONTINUE, _OVER = 1, 1
+"""Flags: the kernel executes the call; the descriptor replaces one."""
+_ENOENT, _EBADF, _ENOTSOCK, _EISCONN, _ECONNREFUSED = 2, 9, 88, 106, 111
+RATE: Final = 100.0
+"""Calls a second, and as many at once."""
+_CONNECTED: Final = 4096
+"""Sockets of a process that are remembered, the latest: an older one that is connected again gets a new connection."""
+_LONGEST_ADDRESS: Final = 110
+_CALLS_PER_TURN: Final = 8
+
+
+class _Call:
+    """One notification."""
+
+    def __init__(self, data: bytes) -> None:
+        self.id, self.pid, _, self.number, _, _, *self.arguments = _NOTIFICATION.unpack(data)
+
+    @property
+    def descriptor(self) -> int:
+        """The first argument, as an `int`."""
+        return self.arguments[0] & 0xFFFFFFFF
+
+    def inode(self) -> int:
+        """Identifies the socket behind the descriptor. Raises `OSError` with the number that the call would have."""
+        try:
+            target = os.readlink(f"/proc/{self.pid}/fd/{self.descriptor}")
+        except FileNotFoundError:
+            raise OSError(_EBADF, "no descriptor") from None
+        if not target.startswith("socket:["):
+            raise OSError(_ENOTSOCK, "not a socket")
+        return int(target[8:-1])
+
+    def flags(self) -> int:
+        """The status of the descriptor, with O_NONBLOCK and O_CLOEXEC."""
+        with open(f"/proc/{self.pid}/fdinfo/{self.descriptor}") as file:
+            for line in file:
+                if line.startswith("flags:"):
+                    return int(line.split()[1], 8)
+        raise OSError(_EBADF, "no flags")
+
+    def unix_path(self) -> str:
+        """The path that the address names; it may change at any time. Empty if it is another address."""
+        memory = os.open(f"/proc/{self.pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            address = os.pread(memory, min(self.arguments[2] & 0xFFFFFFFF, _LONGEST_ADDRESS), self.arguments[1])
+        finally:
+            os.close(memory)
+        is_unix = int.from_bytes(address[:2], sys.byteorder) == socket.AF_UNIX
+        return os.fsdecode(address[2:].partition(b"\0")[0]) if is_unix else ""
+
+
+class Connector:
+    """Serves the notifications of one process and its children. Owns `listener`, which `run` closes at the end."""
+
+    def __init__(
+        self,
+        listener: int,
+        server: str,
+        confinement: Confinement,
+        proxy: Proxy | None,
+        refusals: Refusals,
+        clock: Clock | None = None,
+    ) -> None:
+        self._listener = listener
+        self._server = server
+        self._confinement = confinement
+        self._proxy = proxy
+        self._refusals = refusals
+        self._clock = clock or SystemClock()
+        self._connect = ARCHITECTURES[confinement.machine].numbers["connect"]
+        self._connected: OrderedDict[int, None] = OrderedDict()
+        self._halves: OrderedDict[int, None] = OrderedDict()
+        self._tokens, self._filled = RATE, self._clock.now()
+
+    async def run(self) -> None:
+        """Until the last process of the sandbox has ended, or it is cancelled."""
+        try:
+            while True:
+                await anyio.wait_readable(self._listener)
+                if not self._serve_some():
+                    return
+                await anyio.sleep(self._pause())
+        finally:
+            os.close(self._listener)
+
+    def _pause(self) -> float:
+        """Seconds until another call may be answered."""
+        now = self._clock.now()
+        self._tokens = min(RATE, self._tokens + (now - self._filled) * RATE)
+        self._filled = now
+        return 0.0 if self._tokens >= 1 else (1 - self._tokens) / RATE
+
+    def _serve_some(self) -> bool:
+        """Answers the calls that wait, a few at most; False when no process is left."""
+        waiting = select.poll()
+        waiting.register(self._listener, select.POLLIN)
+        for _ in range(_CALLS_PER_TURN):
+            events = dict(waiting.poll(0)).get(self._listener, 0)
+            if not events & select.POLLIN:
+                return not events & (select.POLLHUP | select.POLLERR | select.POLLNVAL)
+            if self._pause():
+                return True
+            self._tokens -= 1
+            data = bytearray(_NOTIFICATION.size)
+            try:
+                fcntl.ioctl(self._listener, _RECEIVE, data)
+            except OSError:
+                continue  # the process was killed or interrupted meanwhile
+            self._answer(_Call(bytes(data)))
+        return True
+
+    def _answer(self, call: _Call) -> None:
+        error, value, flags = 0, 0, 0
+        try:
+            if call.number != self._connect:
+                value = self._half(call)
+            elif self._is_continued(call):
+                flags = _CONTINUE
+            else:
+                self._reconnect(call)
+        except OSError as problem:
+            error = problem.errno or EACCES
+        except Exception:
+            log.exception("sandbox_call_failed", upstream=self._server)
+            error = EACCES
+        with suppress(OSError):  # the call was interrupted, or its process has ended
+            fcntl.ioctl(self._listener, _SEND, _RESPONSE.pack(call.id, value, -error, flags))
+
+    def _is_continued(self, call: _Call) -> bool:
+        """Whether the kernel may execute the call: no socket of the process can be connected by a path."""
+        return self._confinement.net == "any" and call.inode() not in self._halves
+
+    def _reconnect(self, call: _Call) -> None:
+        """Raises `OSError` with the number for the process."""
+        inode, flags = call.inode(), call.flags()
+        if inode in self._connected:
+            raise OSError(_EISCONN, "connected already")
+        if inode in self._halves:
+            self._put(call, self._to_path(call.unix_path()), flags)
+            return
+        if self._proxy is None or self._confinement.net != "hosts":
+            raise OSError(EACCES, "no way out")
+        try:
+            near, far = loopback_pair()
+        except OSError as problem:
+            log.warning("sandbox_connect_failed", upstream=self._server, reason=str(problem))
+            raise OSError(_ECONNREFUSED, "no connection") from None
+        try:
+            self._put(call, near, flags)
+        except OSError:
+            far.close()
+            raise
+        self._proxy.serve(far, self._server, self._confinement.hosts, self._refusals)
+
+    def _to_path(self, path: str) -> socket.socket:
+        """A connection to a socket of the rule."""
+        real = os.path.realpath(path) if path else ""
+        allowed = next((listed for listed in self._confinement.sockets if listed == real), None)
+        if allowed is None:
+            self._refusals.note("socket", path, "it is not among the sockets of the rule")
+            raise OSError(EACCES, "not listed")
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.setblocking(False)  # a listener without room must not stop the hub
+            connection.connect(allowed)
+        except OSError as problem:
+            connection.close()
+            raise OSError(problem.errno or _ECONNREFUSED, "not connected") from None
+        return connection
+
+    def _put(self, call: _Call, connection: socket.socket, flags: int) -> None:
+        """Puts a socket over the descriptor of the call, in the same mode, and closes the hub's copy."""
+        with connection:
+            connection.setblocking(not flags & os.O_NONBLOCK)
+            inode = os.fstat(connection.fileno()).st_ino
+            self._add(call, connection, _OVER, call.descriptor, flags & os.O_CLOEXEC)
+        _remember(self._connected, inode)
+
+    def _half(self, call: _Call) -> int:
+        """A Unix socket that can only be replaced: its number in the process."""
+        kind = call.arguments[1] & 0xFFFFFFFF
+        if kind & 0xF != socket.SOCK_STREAM:
+            raise OSError(EACCES, "only streams")
+        half, gone = socket.socketpair()
+        gone.close()
+        with half:
+            half.setblocking(not kind & socket.SOCK_NONBLOCK)
+            number = self._add(call, half, 0, 0, os.O_CLOEXEC if kind & socket.SOCK_CLOEXEC else 0)
+            _remember(self._halves, os.fstat(half.fileno()).st_ino)
+        return number
+
+    def _add(self, call: _Call, connection: socket.socket, flags: int, number: int, new_flags: int) -> int:
+        fcntl.ioctl(self._listener, _IS_VALID, struct.pack("=Q", call.id))
+        addition = bytearray(_DESCRIPTOR.pack(call.id, flags, connection.fileno(), number, new_flags))
+        return fcntl.ioctl(self._listener, _ADD, addition)
+
+
+def _remember(inodes: OrderedDict[int, None], inode: int) -> None:
+    inodes[inode] = None
+    while len(inodes) > _CONNECTED:
+        inodes.popitem(last=False)

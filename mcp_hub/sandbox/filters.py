@@ -1,0 +1,261 @@
+"""The seccomp filter of sandboxed servers: one table of system calls for x86-64 and for 64-bit ARM, as BPF code.
+
+Calls of another architecture, 32-bit and x32 calls among them, end the process. Every other call is allowed, refused
+with an error number, or handed to the supervisor. The filter closes what Landlock does not see: sockets by path, other
+protocols and addresses, io_uring, debugging, namespaces.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, Literal
+
+import msgspec
+
+Net = Literal["none", "any", "hosts"]
+
+EPERM, EACCES, ENOSYS, EAFNOSUPPORT = 1, 13, 38, 97
+_LOAD, _AND, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_SET, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _NOTIFY, _KILL, _ERROR = 0x7FFF0000, 0x7FC00000, 0x80000000, 0x00050000
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
+"""Offsets in `struct seccomp_data`; arguments are of 8 bytes, the lower half first on both architectures."""
+_X32: Final = 0x40000000
+
+_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
+_STREAM, _DATAGRAM, _SEQPACKET, _TYPE_MASK = 1, 2, 5, 0xF
+_TCP, _UDP = 6, 17
+_FAST_OPEN: Final = 0x20000000
+_NAMESPACES: Final = 0x7E020000
+"""The flags CLONE_NEW* of `clone`."""
+_TRUNCATE, _ACCESS_MODE = 0o1000, 3
+_INJECTING: Final = (0x5412, 0x541C)
+"""TIOCSTI and TIOCLINUX, which write into the input of a terminal."""
+
+
+class Architecture(msgspec.Struct, frozen=True):
+    """An architecture of Linux: its AUDIT_ARCH, and the numbers of its system calls by name."""
+
+    audit: int
+    numbers: Mapping[str, int]
+
+
+_SAME: Final = {
+    **{"io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428, "move_mount": 429},
+    **{"fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "clone3": 435, "openat2": 437},
+    **{"pidfd_getfd": 438, "process_madvise": 440, "mount_setattr": 442, "quotactl_fd": 443},
+    **{"process_mrelease": 448, "open_tree_attr": 467},
+}
+_X86: Final = {
+    **{"open": 2, "ioctl": 16, "shmget": 29, "shmat": 30, "shmctl": 31, "socket": 41, "connect": 42, "sendto": 44},
+    **{"sendmsg": 46, "bind": 49, "listen": 50, "socketpair": 53, "clone": 56, "msgget": 68, "truncate": 76},
+    **{"ptrace": 101, "syslog": 103, "vhangup": 153, "modify_ldt": 154, "pivot_root": 155, "chroot": 161, "acct": 163},
+    **{"settimeofday": 164, "mount": 165, "umount2": 166, "swapon": 167, "swapoff": 168, "reboot": 169},
+    **{"sethostname": 170, "setdomainname": 171, "iopl": 172, "ioperm": 173, "init_module": 175},
+    **{"delete_module": 176, "quotactl": 179, "clock_settime": 227, "mq_open": 240, "kexec_load": 246},
+    **{"add_key": 248, "request_key": 249, "keyctl": 250, "migrate_pages": 256, "openat": 257, "unshare": 272},
+    **{"move_pages": 279, "perf_event_open": 298, "fanotify_init": 300, "prlimit64": 302, "open_by_handle_at": 304},
+    **{"clock_adjtime": 305, "sendmmsg": 307, "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311},
+    **{"kcmp": 312, "finit_module": 313, "kexec_file_load": 320, "bpf": 321, "userfaultfd": 323},
+}
+_ARM: Final = {
+    **{"ioctl": 29, "umount2": 39, "mount": 40, "pivot_root": 41, "truncate": 45, "chroot": 51, "openat": 56},
+    **{"vhangup": 58, "quotactl": 60, "acct": 89, "unshare": 97, "kexec_load": 104, "init_module": 105},
+    **{"delete_module": 106, "clock_settime": 112, "syslog": 116, "ptrace": 117, "reboot": 142, "sethostname": 161},
+    **{"setdomainname": 162, "settimeofday": 170, "mq_open": 180, "msgget": 186, "shmget": 194, "shmctl": 195},
+    **{"shmat": 196, "socket": 198, "socketpair": 199, "bind": 200, "listen": 201, "connect": 203, "sendto": 206},
+    **{"sendmsg": 211, "add_key": 217, "request_key": 218, "keyctl": 219, "clone": 220, "swapon": 224},
+    **{"swapoff": 225, "migrate_pages": 238, "move_pages": 239, "perf_event_open": 241, "prlimit64": 261},
+    **{"fanotify_init": 262, "open_by_handle_at": 265, "clock_adjtime": 266, "setns": 268, "sendmmsg": 269},
+    **{"process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "finit_module": 273, "bpf": 280},
+    **{"userfaultfd": 282, "kexec_file_load": 294},
+}
+ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
+    {
+        "x86_64": Architecture(0xC000003E, MappingProxyType({**_SAME, **_X86})),
+        "aarch64": Architecture(0xC00000B7, MappingProxyType({**_SAME, **_ARM})),
+    }
+)
+"""By the machine's name."""
+SECCOMP: Final[Mapping[str, int]] = MappingProxyType({"x86_64": 317, "aarch64": 277})
+"""The number of the call that installs a filter."""
+_SPECIAL: Final = frozenset(
+    """
+    open ioctl socket connect sendto sendmsg bind listen socketpair clone truncate openat prlimit64 sendmmsg clone3
+    openat2
+    """.split()
+)
+"""Calls that are refused by their arguments, or under some rules only. All others of the tables are refused always."""
+REFUSED: Final = frozenset((*_SAME, *_X86, *_ARM)) - _SPECIAL
+
+
+class _Code:
+    """BPF code that is being written."""
+
+    def __init__(self) -> None:
+        self.instructions: list[tuple[int, int, int, int]] = []
+
+    def load(self, offset: int) -> None:
+        self.instructions.append((_LOAD, 0, 0, offset))
+
+    def argument(self, index: int, mask: int | None = None) -> None:
+        """Loads the lower half of an argument: the kernel takes an `int`."""
+        self.load(_ARGUMENTS + 8 * index)
+        if mask is not None:
+            self.instructions.append((_AND, 0, 0, mask))
+
+    def returns(self, action: int) -> None:
+        self.instructions.append((_RETURN, 0, 0, action))
+
+    def when(self, jump: int, value: int, body: "_Code") -> None:
+        """Executes `body` if the comparison holds; else continues behind it."""
+        assert len(body.instructions) < 256
+        self.instructions.append((jump, 0, len(body.instructions), value))
+        self.instructions += body.instructions
+
+    def encoded(self) -> bytes:
+        return b"".join(struct.pack("=HBBI", *instruction) for instruction in self.instructions)
+
+
+def seccomp_filter(machine: str, net: Net, abi: int, *, has_sockets: bool = False) -> bytes:
+    """The filter for a rule: an array of `struct sock_filter`.
+
+    `abi` is that of Landlock: what an older one does not see is refused here. `has_sockets`: the rule lists Unix
+    sockets, which the supervisor connects. Raises `KeyError` for an unknown machine.
+    """
+    architecture = ARCHITECTURES[machine]
+    code = _Code()
+    code.load(_ARCHITECTURE)
+    other = _Code()
+    other.returns(_KILL)
+    code.instructions.append((_JUMP_EQUAL, 1, 0, architecture.audit))
+    code.instructions += other.instructions
+    code.load(_NUMBER)
+    code.when(_JUMP_GREATER_EQUAL, _X32, other)
+    special = _special(net, abi, has_sockets=has_sockets)
+    for name, number in sorted(architecture.numbers.items(), key=lambda entry: entry[1]):
+        body = special.get(name)
+        if body is None and name in REFUSED:
+            body = _returning(_ERROR | EPERM)
+        if body is not None:
+            code.when(_JUMP_EQUAL, number, body)
+    code.returns(_ALLOW)
+    return code.encoded()
+
+
+def has_listener(net: Net, *, has_sockets: bool) -> bool:
+    """Whether the filter hands calls to the supervisor."""
+    return net == "hosts" or has_sockets
+
+
+def _special(net: Net, abi: int, *, has_sockets: bool) -> Mapping[str, _Code]:
+    """The calls with rules of their own; what is not in it is allowed."""
+    bodies = {
+        "socket": _socket(net, has_sockets=has_sockets),
+        "socketpair": _socketpair(),
+        "sendto": _without(3, _FAST_OPEN),
+        "sendmsg": _without(2, _FAST_OPEN),
+        "sendmmsg": _without(3, _FAST_OPEN),
+        "clone": _without(0, _NAMESPACES, EPERM),
+        "clone3": _returning(_ERROR | ENOSYS),  # its flags are in memory; libc falls back to clone
+        "prlimit64": _own_limits(),
+        "ioctl": _ioctl(),
+    }
+    if has_listener(net, has_sockets=has_sockets):
+        bodies["connect"] = _returning(_NOTIFY)
+    elif net == "none":
+        bodies["connect"] = _returning(_ERROR | EACCES)
+    if net != "any":
+        bodies["listen"] = _returning(_ERROR | EACCES)
+        if abi < 4:  # later on Landlock refuses it to TCP alone
+            bodies["bind"] = _returning(_ERROR | EACCES)
+    if abi < 3:
+        bodies |= {"truncate": _returning(_ERROR | EACCES), "openat2": _returning(_ERROR | ENOSYS)}
+        bodies |= {"open": _no_reading_truncation(1), "openat": _no_reading_truncation(2)}
+    return bodies
+
+
+def _returning(action: int) -> _Code:
+    code = _Code()
+    code.returns(action)
+    return code
+
+
+def _without(argument: int, flags: int, error: int = EACCES) -> _Code:
+    code = _Code()
+    code.argument(argument)
+    code.when(_JUMP_SET, flags, _returning(_ERROR | error))
+    code.returns(_ALLOW)
+    return code
+
+
+def _equal(argument: int, values: Iterator[int] | tuple[int, ...], mask: int | None = None) -> _Code:
+    """Allows these values, and refuses others."""
+    code = _Code()
+    code.argument(argument, mask)
+    for value in values:
+        code.when(_JUMP_EQUAL, value, _returning(_ALLOW))
+    code.returns(_ERROR | EACCES)
+    return code
+
+
+def _socket(net: Net, *, has_sockets: bool) -> _Code:
+    """Sockets that may exist: TCP, UDP if hosts are not limited, and the answers about interfaces of netlink."""
+    internet = _Code()
+    internet.argument(1, _TYPE_MASK)
+    internet.when(_JUMP_EQUAL, _STREAM, _equal(2, (0, _TCP)))
+    if net == "any":
+        internet.when(_JUMP_EQUAL, _DATAGRAM, _equal(2, (0, _UDP)))
+    internet.returns(_ERROR | EACCES)
+    code = _Code()
+    code.argument(0)
+    if net != "none":
+        code.when(_JUMP_EQUAL, _AF_INET, internet)
+        code.when(_JUMP_EQUAL, _AF_INET6, internet)
+    else:
+        code.when(_JUMP_EQUAL, _AF_INET, _returning(_ERROR | EACCES))
+        code.when(_JUMP_EQUAL, _AF_INET6, _returning(_ERROR | EACCES))
+    code.when(_JUMP_EQUAL, _AF_NETLINK, _equal(2, (0,)))
+    code.when(_JUMP_EQUAL, _AF_UNIX, _returning(_NOTIFY if has_sockets else _ERROR | EACCES))
+    code.returns(_ERROR | EAFNOSUPPORT)
+    return code
+
+
+def _socketpair() -> _Code:
+    """Connected streams only: a datagram socket of a pair can still send to any path."""
+    streams = _equal(1, (_STREAM, _SEQPACKET), _TYPE_MASK)
+    code = _Code()
+    code.argument(0)
+    code.when(_JUMP_EQUAL, _AF_UNIX, streams)
+    code.returns(_ERROR | EAFNOSUPPORT)
+    return code
+
+
+def _own_limits() -> _Code:
+    """The limits of the process itself, not those of others of its user."""
+    code = _Code()
+    code.argument(0)
+    code.when(_JUMP_EQUAL, 0, _returning(_ALLOW))
+    code.returns(_ERROR | EPERM)
+    return code
+
+
+def _ioctl() -> _Code:
+    code = _Code()
+    code.argument(1)
+    for request in _INJECTING:
+        code.when(_JUMP_EQUAL, request, _returning(_ERROR | EPERM))
+    code.returns(_ALLOW)
+    return code
+
+
+def _no_reading_truncation(argument: int) -> _Code:
+    """Refuses to open for reading and to truncate at once, which needs no right to write before ABI 3."""
+    both = _Code()
+    both.argument(argument, _ACCESS_MODE)
+    both.when(_JUMP_EQUAL, 0, _returning(_ERROR | EACCES))
+    both.returns(_ALLOW)
+    code = _Code()
+    code.argument(argument)
+    code.when(_JUMP_SET, _TRUNCATE, both)
+    code.returns(_ALLOW)
+    return code

@@ -1,0 +1,111 @@
+"""One start in a sandbox: the confining program in place of the command, and what it reports."""
+
+import marshal
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from mcp_hub.attach.machine import interpreter
+from mcp_hub.sandbox import confine_program
+from mcp_hub.sandbox.confinement import Confinement
+
+_BUFFER: Final = 1 << 18
+_REPORT: Final = 4096
+_LOADER: Final = "LD_LIBRARY_PATH"
+
+
+class StepFailed(Exception):
+    """A step of the confining program that failed, so that nothing was executed; `path` where the step has one."""
+
+    def __init__(self, step: str, number: int, path: str) -> None:
+        self.step = step
+        self.number = number
+        self.path = path
+        reason = os.strerror(number) if number else ""
+        super().__init__(": ".join(filter(None, (step, path, reason))))
+
+
+class Launch:
+    """What is spawned in place of a command: `argv`, `env` and the inherited `descriptor`.
+
+    A context manager: the hub's copy of the descriptor is closed behind the block, which spawns the process.
+    """
+
+    def __init__(self, confinement: Confinement, argv: Sequence[bytes], env: Mapping[bytes, bytes]) -> None:
+        """`argv[0]` is an absolute path. Raises `OSError`."""
+        plan = confinement.plan(argv, env)
+        self._has_listener = confinement.has_listener
+        self._near, self._far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._near.setblocking(False)
+            self._near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+            if len(plan) > confine_program.MOST:
+                raise OSError(7, "the rule has too many paths")
+            self._near.send(plan)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def descriptor(self) -> int:
+        """The end of the process."""
+        return self._far.fileno()
+
+    @property
+    def argv(self) -> list[str]:
+        program = str(Path(confine_program.__file__))
+        return [interpreter() or sys.executable, "-I", "-S", program, str(self.descriptor)]
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of the confining program; that of the command is in the plan."""
+        return {"LC_ALL": "C", **{name: os.environ[name] for name in (_LOADER,) if name in os.environ}}
+
+    def __enter__(self) -> "Launch":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._far.close()
+
+    async def executed(self) -> int | None:
+        """Returns when the command was executed: the descriptor of its notifications, if it has them.
+
+        Raises `StepFailed`. Its own time limit is that of the caller.
+        """
+        listener: int | None = None
+        try:
+            while True:
+                await anyio.wait_readable(self._near)
+                try:
+                    message, descriptors, _, _ = socket.recv_fds(self._near, _REPORT, 1)
+                except BlockingIOError:
+                    continue
+                except ConnectionResetError:
+                    message, descriptors = b"", []
+                if message == b"n" and descriptors and listener is None:
+                    listener = descriptors[0]
+                    os.set_inheritable(listener, False)
+                    self._near.send(b"y")
+                elif message.startswith(b"e"):
+                    raise StepFailed(*marshal.loads(message[1:]))
+                elif self._has_listener and listener is None:
+                    raise StepFailed("end", 0, "the confining program ended early")
+                else:
+                    executed, listener = listener, None
+                    return executed
+        finally:
+            self.close()
+            if listener is not None:
+                os.close(listener)
+
+    def close(self) -> None:
+        """Closes both ends. Idempotent."""
+        with suppress(OSError):
+            self._near.close()
+        self._far.close()

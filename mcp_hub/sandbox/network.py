@@ -1,0 +1,121 @@
+"""The way of a sandboxed server into the network: its hosts, the interface of the proxy, and what was refused.
+
+Under `net: [hosts]` the server's process never executes a `connect`. The supervisor makes a TCP connection over
+loopback with both ends in the hub (`loopback_pair`), puts one end over the descriptor of the server, and hands the
+other to the proxy together with the name and the hosts of that server. Nothing listens meanwhile, so nobody else can
+use the proxy, and no server can use the hosts of another one. The process gets `PROXY_URL` as its proxy: the address
+is never used, since each `connect` of the process reaches the proxy, whatever it names.
+"""
+
+import socket
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, Protocol
+
+import msgspec
+
+from mcp_hub.clock import wall_time
+from mcp_hub.masking import hide_head
+
+PROXY_URL: Final = "http://127.0.0.1:9"
+"""The proxy that the variables of a server name: the discard port, where nothing answers without the supervisor."""
+PROXY_VARIABLES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+USUAL_PORTS: Final = (443, 80)
+_KEPT: Final = 64
+_TRIES: Final = 8
+"""Connections of strangers to the listening end of a pair that are closed before the pair is given up."""
+_LONGEST: Final = 256
+
+
+class HostRule(msgspec.Struct, frozen=True):
+    """Hosts and ports that a server may reach.
+
+    `host` is a name in lower case and ASCII without a dot at its end, `*.` and such a name for all names below it
+    (not itself), or an address in its shortest form without brackets. Only an address that is written out reaches a
+    private, link-local or loopback network, and a name that resolves there only with `is_private`.
+    """
+
+    host: str
+    ports: tuple[int, ...] = USUAL_PORTS
+    is_private: bool = False
+
+    def matches(self, host: str, port: int) -> bool:
+        """Whether it allows a host, in the form of `host`, and a port."""
+        if port not in self.ports:
+            return False
+        if self.host.startswith("*."):
+            return len(host) > len(self.host) - 1 and host.endswith(self.host[1:])
+        return host == self.host
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Something that the sandbox refused: `kind` is `host`, `address`, `socket` or `rate`, `target` is escaped text."""
+
+    kind: str
+    target: str
+    reason: str
+    at: float
+    count: int = 1
+
+
+class Refusals:
+    """The latest refusals of one server, at most 64 different ones, each with its count; the sum counts all."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._latest: deque[Refused] = deque(maxlen=_KEPT)
+
+    def note(self, kind: str, target: str, reason: str) -> None:
+        """Counts a refusal; the texts may come from the server."""
+        self.total += 1
+        text = hide_head(target, _LONGEST).encode("unicode_escape").decode()
+        count = 1
+        for entry in self._latest:
+            if (entry.kind, entry.target) == (kind, text):
+                count += entry.count
+                self._latest.remove(entry)
+                break
+        self._latest.append(Refused(kind, text, reason, wall_time(), count))
+
+    def latest(self) -> list[Refused]:
+        """The newest first."""
+        return list(reversed(self._latest))
+
+
+class Proxy(Protocol):
+    """Relays the connections of servers whose hosts are limited; one for each hub."""
+
+    def serve(self, connection: socket.socket, server: str, hosts: Sequence[HostRule], refusals: Refusals) -> None:
+        """Takes over the hub's end of a connection of `server`, non-blocking and connected, and returns at once.
+
+        Runs on the event loop. The proxy closes the connection at the end, or at once beyond its limit; what the
+        rule does not allow is noted in `refusals`.
+        """
+        ...
+
+
+def loopback_pair() -> tuple[socket.socket, socket.socket]:
+    """Both ends of a fresh TCP connection over 127.0.0.1, non-blocking: the server's, then the proxy's.
+
+    Raises `OSError`; never waits.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(_TRIES)
+        listener.setblocking(False)
+        near = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            near.setblocking(False)
+            with suppress(BlockingIOError):
+                near.connect(listener.getsockname())
+            for _ in range(_TRIES):
+                far, peer = listener.accept()  # a BlockingIOError is an OSError
+                if peer == near.getsockname():
+                    far.setblocking(False)
+                    return near, far
+                far.close()
+            raise ConnectionAbortedError("strangers connect to the loopback address of the hub")
+        except BaseException:
+            near.close()
+            raise

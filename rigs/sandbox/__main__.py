@@ -18,7 +18,8 @@ from rigs.sandbox.table import each_row, table, totals, with_table
 
 def main() -> int:
     parser = arguments("sandbox", __doc__)
-    parser.add_argument("--only", default="", help="escapes with this in their names or in the title of their kind")
+    only = "escapes with this in their names, or in the title of their kind; scenarios: those of more than one step"
+    parser.add_argument("--only", default="", help=only)
     parser.add_argument("--languages", default="Python,Node,C", help="of the hostile server (Python,Node,C)")
     parser.add_argument("--abi", type=int, help="limit Landlock to this version")
     parser.add_argument("--outside", action="store_true", help="the control runs alone")
@@ -31,7 +32,9 @@ def main() -> int:
     say(f"{sum(len(kind.names) for kind in chosen)} escapes")
 
     async def run(folder: Path) -> Outcome:
-        return await run_escapes(folder, chosen, given.languages.split(","), given.abi, is_outside=given.outside)
+        with_scenarios = given.only in ("", "scenarios") and not (given.outside or given.abi)
+        alone = {"is_outside": given.outside, "with_scenarios": with_scenarios}
+        return await run_escapes(folder, chosen, given.languages.split(","), given.abi, **alone)
 
     with TemporaryDirectory(prefix="sandbox-") as folder:
         prepare(Path(folder))

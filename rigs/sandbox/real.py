@@ -53,8 +53,8 @@ class Entry:
             line = ["npx", "-y", f"{package}@{self.version}"]
         else:
             line = ["uvx", "--from", f"{package}=={self.version}", self.command or package]
-        command, *args = [*line, *(filled(one, places) for one in self.args)]
-        return {"command": command, "args": args, "env": dict(self.env or {}), "start_timeout": f"{_START:.0f}s"}
+        args = [*line[1:], *(str(filled(one, places)) for one in self.args)]
+        return {"command": line[0], "args": args, "env": dict(self.env or {}), "start_timeout": f"{_START:.0f}s"}
 
 
 @dataclass(frozen=True)

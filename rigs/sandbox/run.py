@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import anyio
 
 from rigs.report import crashes, say
 from rigs.sandbox.cases import HOSTS, NONE, ON, PASSING, SHRINKS, SOCKETS, WORKING, Kind
+from rigs.sandbox.scenarios import Played, play
 from rigs.sandbox.world import lay_out, programs, running
 from tests.e2e.client import Hub
 from tests.e2e.rest_client import RestClient
@@ -68,6 +70,7 @@ class Outcome:
 
     rows: list[Row] = field(default_factory=list)
     passing: list[Row] = field(default_factory=list)
+    played: list[Played] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     absent: dict[str, str] = field(default_factory=dict)
     """Rules under which servers did not start, with the reason."""
@@ -154,7 +157,13 @@ async def _hub(servers: Mapping[str, Any], world: Mapping[str, str], **env: str)
 
 
 async def run_escapes(
-    root: Path, kinds: Sequence[Kind], languages: Sequence[str], abi: int | None = None, *, is_outside: bool = False
+    root: Path,
+    kinds: Sequence[Kind],
+    languages: Sequence[str],
+    abi: int | None = None,
+    *,
+    is_outside: bool = False,
+    with_scenarios: bool = True,
 ) -> Outcome:
     """Tries them all; `abi` limits the version of Landlock, and with `is_outside` there are only control runs."""
     world = lay_out(root)
@@ -179,8 +188,17 @@ async def run_escapes(
                 await _working(site, commands, outcome)
             outcome.absent = site.absent
         outcome.faults += [line[:300] for line in crashes(hub.stderr)]
+        if with_scenarios:
+            outcome.played = await play(root, world, commands, partial(_started, world))
     _judge(outcome, abi)
     return outcome
+
+
+@asynccontextmanager
+async def _started(world: Mapping[str, str], servers: Mapping[str, Any]) -> AsyncIterator[RestClient]:
+    """A hub for one scenario."""
+    async with _hub(servers, world) as hub, RestClient(hub) as rest:
+        yield rest
 
 
 async def _introduced(site: Site) -> None:
@@ -279,6 +297,13 @@ def _judge(outcome: Outcome, abi: int | None) -> None:
         if row.state in ("hole", "broken") and row.name not in may_shrink:
             through = {rule: one.detail for rule, one in row.inside.items() if one.verdict in ("succeeded", "broken")}
             outcome.faults.append(f"{row.state}: {row.name} in {row.language}: {through or row.control.detail}")
+    for one in outcome.played:
+        if one.outside is not True:
+            outcome.faults.append(f"does not get through even outside: {one.name}: {one.detail}")
+        if one.inside:
+            outcome.faults.append(f"hole: {one.name}")
+        elif one.inside is None:
+            outcome.faults.append(f"not played to its end: {one.name}: {one.detail}")
     for server, reason in outcome.absent.items():
         if abi is None:
             outcome.faults.append(f"{server} does not start: {reason[:300]}")

@@ -18,7 +18,8 @@ def table(outcome: Outcome) -> list[str]:
         rows = [row for row in outcome.rows if row.kind.title == kind]
         rules = ", ".join(_HEADS[rule] for rule in rows[0].kind.rules)
         lines.append(_line([kind, rules, *(_cell(row for row in rows if row.language == one) for one in _LANGUAGES)]))
-    return lines
+    words = {None: "–", True: "**hole**", False: "refused"}
+    return lines + [_line([one.name, "`on`", words[one.inside], "–", "–"]) for one in outcome.played]
 
 
 def _cell(rows: Iterable[Row]) -> str:

@@ -232,7 +232,7 @@ def repair(world: World) -> str:
     return "set"
 
 
-def _family(name: str, family: int, kind: int, protocol: int = 0) -> None:
+def _sort(name: str, family: int, kind: int, protocol: int = 0) -> None:
     """Enters the escape that opens a socket of this sort; none is needed for a connection to a host."""
 
     @escape(f"socket-{name}")
@@ -251,7 +251,7 @@ for _title, _number, _kind, _protocol in (
     ("netlink-generic", _AF_NETLINK, 3, 16),
     ("netlink-events", _AF_NETLINK, 3, 15), ("netlink-sockets", _AF_NETLINK, 3, 4), ("netlink-xfrm", _AF_NETLINK, 3, 6),
 ):  # fmt: skip
-    _family(_title, _number, _kind, _protocol)
+    _sort(_title, _number, _kind, _protocol)
 
 
 @escape("socket-high-bits")

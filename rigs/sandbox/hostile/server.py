@@ -11,10 +11,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from rigs.sandbox.hostile import files, kernel, network, passing, processes, proxies, roots, unix, writes
+from rigs.sandbox.hostile import files, kernel, network, passing, plants, processes, proxies, roots, unix, writes
 from rigs.sandbox.hostile.calls import ESCAPES, Refused, World
 
-MODULES = (files, kernel, network, passing, processes, proxies, roots, unix, writes)
+MODULES = (files, kernel, network, passing, plants, processes, proxies, roots, unix, writes)
 _SECONDS = 8
 _TOOL = {
     "name": "escape",

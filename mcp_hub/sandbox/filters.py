@@ -32,6 +32,11 @@ _INJECTING: Final = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which write into the input of a terminal."""
 
 
+_TCP_OPTIONS: Final = (19, 23, 30, 31)
+"""TCP_REPAIR, TCP_FASTOPEN, TCP_FASTOPEN_CONNECT and TCP_ULP, which makes a socket one of SMC."""
+_OF_PROCESS: Final = ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr")
+
+
 class Architecture(msgspec.Struct, frozen=True):
     """An architecture of Linux: its AUDIT_ARCH, and the numbers of its system calls by name."""
 
@@ -47,7 +52,9 @@ _SAME: Final = {
 }
 _X86: Final = {
     **{"open": 2, "ioctl": 16, "shmget": 29, "shmat": 30, "shmctl": 31, "socket": 41, "connect": 42, "sendto": 44},
-    **{"sendmsg": 46, "bind": 49, "listen": 50, "socketpair": 53, "clone": 56, "msgget": 68, "truncate": 76},
+    **{"sendmsg": 46, "bind": 49, "listen": 50, "socketpair": 53, "setsockopt": 54, "clone": 56, "semget": 64},
+    **{"msgget": 68, "truncate": 76, "setpriority": 141, "sched_setparam": 142, "sched_setscheduler": 144},
+    **{"sched_setaffinity": 203, "ioprio_set": 251, "sched_setattr": 314},
     **{"ptrace": 101, "syslog": 103, "vhangup": 153, "modify_ldt": 154, "pivot_root": 155, "chroot": 161, "acct": 163},
     **{"settimeofday": 164, "mount": 165, "umount2": 166, "swapon": 167, "swapoff": 168, "reboot": 169},
     **{"sethostname": 170, "setdomainname": 171, "iopl": 172, "ioperm": 173, "init_module": 175},
@@ -67,7 +74,9 @@ _ARM: Final = {
     **{"swapoff": 225, "migrate_pages": 238, "move_pages": 239, "perf_event_open": 241, "prlimit64": 261},
     **{"fanotify_init": 262, "open_by_handle_at": 265, "clock_adjtime": 266, "setns": 268, "sendmmsg": 269},
     **{"process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "finit_module": 273, "bpf": 280},
-    **{"userfaultfd": 282, "kexec_file_load": 294},
+    **{"userfaultfd": 282, "kexec_file_load": 294, "ioprio_set": 30, "sched_setparam": 118},
+    **{"sched_setscheduler": 119, "sched_setaffinity": 122, "setpriority": 140, "semget": 190, "setsockopt": 208},
+    **{"sched_setattr": 274},
 }
 ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
     {
@@ -81,7 +90,7 @@ SECCOMP: Final[Mapping[str, int]] = MappingProxyType({"x86_64": 317, "aarch64": 
 _SPECIAL: Final = frozenset(
     """
     open ioctl socket connect sendto sendmsg bind listen socketpair clone truncate openat prlimit64 sendmmsg clone3
-    openat2
+    openat2 setsockopt setpriority sched_setparam sched_setscheduler sched_setaffinity sched_setattr ioprio_set
     """.split()
 )
 """Calls that are refused by their arguments, or under some rules only. All others of the tables are refused always."""
@@ -157,7 +166,9 @@ def _special(net: Net, abi: int, *, has_sockets: bool) -> Mapping[str, _Code]:
         "sendmmsg": _without(3, _FAST_OPEN),
         "clone": _without(0, _NAMESPACES, EPERM),
         "clone3": _returning(_ERROR | ENOSYS),  # its flags are in memory; libc falls back to clone
-        "prlimit64": _own_limits(),
+        **dict.fromkeys(_OF_PROCESS, _only_own(0)),
+        **dict.fromkeys(("setpriority", "ioprio_set"), _only_own(1)),
+        "setsockopt": _setsockopt(),
         "ioctl": _ioctl(),
     }
     if has_listener(net, has_sockets=has_sockets):
@@ -230,12 +241,26 @@ def _socketpair() -> _Code:
     return code
 
 
-def _own_limits() -> _Code:
-    """The limits of the process itself, not those of others of its user."""
+def _only_own(argument: int) -> _Code:
+    """Calls about the process itself: about others of its user they could stop those, the hub among them."""
     code = _Code()
-    code.argument(0)
+    code.argument(argument)
     code.when(_JUMP_EQUAL, 0, _returning(_ALLOW))
     code.returns(_ERROR | EPERM)
+    return code
+
+
+def _setsockopt() -> _Code:
+    """No option by which a TCP socket becomes another kind, or connects without `connect`."""
+    options = _Code()
+    options.argument(2)
+    for option in _TCP_OPTIONS:
+        options.when(_JUMP_EQUAL, option, _returning(_ERROR | EACCES))
+    options.returns(_ALLOW)
+    code = _Code()
+    code.argument(1)
+    code.when(_JUMP_EQUAL, _TCP, options)
+    code.returns(_ALLOW)
     return code
 
 

@@ -15,38 +15,17 @@ from typing import Final, Protocol
 
 import msgspec
 
+from mcp_hub.addresses import HostRule as HostRule
 from mcp_hub.clock import wall_time
 from mcp_hub.masking import hide_head
 
 PROXY_URL: Final = "http://127.0.0.1:9"
 """The proxy that the variables of a server name: the discard port, where nothing answers without the supervisor."""
 PROXY_VARIABLES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
-USUAL_PORTS: Final = (443, 80)
 _KEPT: Final = 64
 _TRIES: Final = 8
 """Connections of strangers to the listening end of a pair that are closed before the pair is given up."""
 _LONGEST: Final = 256
-
-
-class HostRule(msgspec.Struct, frozen=True):
-    """Hosts and ports that a server may reach.
-
-    `host` is a name in lower case and ASCII without a dot at its end, `*.` and such a name for all names below it
-    (not itself), or an address in its shortest form without brackets. Only an address that is written out reaches a
-    private, link-local or loopback network, and a name that resolves there only with `is_private`.
-    """
-
-    host: str
-    ports: tuple[int, ...] = USUAL_PORTS
-    is_private: bool = False
-
-    def matches(self, host: str, port: int) -> bool:
-        """Whether it allows a host, in the form of `host`, and a port."""
-        if port not in self.ports:
-            return False
-        if self.host.startswith("*."):
-            return len(host) > len(self.host) - 1 and host.endswith(self.host[1:])
-        return host == self.host
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -59,11 +38,38 @@ class Refused(msgspec.Struct, frozen=True):
     count: int = 1
 
 
+class Traffic(msgspec.Struct):
+    """The use of the network by one server: connections so far and open, bytes to its hosts and from them."""
+
+    connections: int = 0
+    open: int = 0
+    sent: int = 0
+    received: int = 0
+
+    def begin(self) -> None:
+        """Counts a connection that was opened."""
+        self.connections += 1
+        self.open += 1
+
+    def end(self) -> None:
+        """Counts a connection that was closed."""
+        self.open -= 1
+
+    def count(self, *, sent: int = 0, received: int = 0) -> None:
+        """Adds bytes of either direction."""
+        self.sent += sent
+        self.received += received
+
+
 class Refusals:
-    """The latest refusals of one server, at most 64 different ones, each with its count; the sum counts all."""
+    """The latest refusals of one server, at most 64 different ones, each with its count; the sum counts all.
+
+    `traffic` is the part that was not refused.
+    """
 
     def __init__(self) -> None:
         self.total = 0
+        self.traffic = Traffic()
         self._latest: deque[Refused] = deque(maxlen=_KEPT)
 
     def note(self, kind: str, target: str, reason: str) -> None:

@@ -13,7 +13,7 @@ ORDER = [
     {"config", "events"},
     {"aio", "errors", "ids"},
     {"logs"},
-    {"attach", "clock", "codes", "files", "globs", "masking", "notices", "types"},
+    {"addresses", "attach", "clock", "codes", "files", "globs", "masking", "notices", "types"},
 ]
 """Top imports bottom only; names of one rank never import each other."""
 

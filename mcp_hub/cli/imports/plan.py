@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from mcp_hub.addresses import is_this_machine
 from mcp_hub.app.limits import state_dir
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.cli.clients.files.acts import Acts, FileChange
@@ -22,7 +23,6 @@ from mcp_hub.cli.servers_file.servers_file import EditRefused, PutServer, Server
 from mcp_hub.config.load.imported import sources_of
 from mcp_hub.config.load.interpolate import CLIENTS_FOLDER, Unresolved, resolve
 from mcp_hub.config.load.load import load
-from mcp_hub.config.schema.remote import is_this_machine
 from mcp_hub.errors import ConfigError, ConfigFinding
 from mcp_hub.types import JsonObject
 from mcp_hub.upstreams.process.commands import proposed_variables

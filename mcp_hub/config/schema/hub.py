@@ -7,11 +7,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, StringConstraints, model_validator
 
+from mcp_hub.addresses import is_this_machine
 from mcp_hub.codes.advice import with_extra
 from mcp_hub.config.findings import quoted
 from mcp_hub.config.schema.clients import ClientSettings, check_clients
 from mcp_hub.config.schema.issuers import BaseUrl, PublicUrl, ResourceServerSettings
-from mcp_hub.config.schema.remote import is_this_machine
 from mcp_hub.config.schema.scalars import (
     Aliases,
     Amount,

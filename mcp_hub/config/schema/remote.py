@@ -1,12 +1,11 @@
 """Checks the URL and headers of a remote server, and the URLs that a server names. No message repeats a value."""
 
 import re
-import socket
 from collections.abc import Iterator, Mapping
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
+from mcp_hub.addresses import THIS_MACHINE, address_of, is_this_machine, refused_address
 from mcp_hub.config.findings import Flaw
 
 TRANSPORTS: Final = {
@@ -23,11 +22,6 @@ _OWN: Final = re.compile(
     r"|transfer-encoding|upgrade|mcp-.*"
 )
 """Headers of the transport: another value would break it."""
-_HERE: Final = "it is an address of this machine, but the server is elsewhere"
-_METADATA: Final = frozenset(("100.100.100.200", "168.63.129.16", "fd00:ec2::254", "fd20:ce::254"))
-"""Services of clouds for their machines alone, outside of the link-local range."""
-_LAST_32_BITS: Final = [IPv6Network(text) for text in ("::/96", "64:ff9b::/96", "64:ff9b:1::/48")]
-"""Compatible and translated (NAT64) IPv4 addresses."""
 
 
 def problems_of(url: str, headers: Mapping[str, str], bearer: str | None) -> list[Flaw]:
@@ -81,14 +75,6 @@ def is_cleartext(url: str) -> bool:
     return parts.scheme == "http" and not is_this_machine(parts.hostname or "")
 
 
-def is_this_machine(host: str) -> bool:
-    """Whether this names the loopback interface; `host` as `urlsplit` gives it."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def origin_parts(url: str) -> tuple[str, str, str]:
     """Scheme, host and path, all empty for a text that is not a URL."""
     try:
@@ -121,41 +107,7 @@ def refused_place(url: str, *, is_near: bool) -> str | None:
         problem = refused_address(address, is_near=is_near)
     else:
         is_here = f".{host}".endswith(".localhost")
-        problem = _HERE if is_here and not is_near else None
+        problem = THIS_MACHINE if is_here and not is_near else None
     if problem is not None or parts.scheme == "https" or is_this_machine(host):
         return problem
     return "it is http://, which others on the network can read and change"
-
-
-def refused_address(address: IPv4Address | IPv6Address, *, is_near: bool) -> str | None:
-    """The reason why no connection for a login may go there, whatever the name was; None if it may.
-
-    Refused are link-local addresses and others of cloud metadata, and this machine unless `is_near`; all of them also
-    as an IPv4 address within an IPv6 one.
-    """
-    meant: list[IPv4Address | IPv6Address] = [address]
-    if isinstance(address, IPv6Address):
-        meant += _embedded(address)
-    if any(one.is_link_local or one.is_unspecified or one.is_multicast or str(one) in _METADATA for one in meant):
-        return "it is not the address of a server on the network"
-    return _HERE if not is_near and any(one.is_loopback for one in meant) else None
-
-
-def address_of(host: str) -> IPv4Address | IPv6Address | None:
-    """The address that a host is, also in the short, octal and hexadecimal forms that systems read; None for a name."""
-    try:
-        return ip_address(host)
-    except ValueError:
-        pass
-    try:
-        return IPv4Address(socket.inet_aton(host))
-    except OSError:
-        return None
-
-
-def _embedded(address: IPv6Address) -> list[IPv4Address]:
-    """The IPv4 addresses that packets to it may go to: RFC 4291 §2.5.5, RFC 6052, RFC 8215, RFC 3056, RFC 4380."""
-    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if any(address in network for network in _LAST_32_BITS) and not (address.is_loopback or address.is_unspecified):
-        found.append(IPv4Address(int(address) & 0xFFFFFFFF))
-    return [one for one in found if one is not None]

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 
-from mcp_hub.config.schema.remote import is_this_machine, origin_parts, refused_address, refused_place
+from mcp_hub.addresses import is_this_machine, refused_address
+from mcp_hub.config.schema.remote import origin_parts, refused_place
 from mcp_hub.masking import hide_head
 from mcp_hub.upstreams.auth.grants import LoginFailed
 from mcp_hub.upstreams.auth.pinned import Pinned, resolved

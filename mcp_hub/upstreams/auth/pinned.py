@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 import httpx2
 
-from mcp_hub.config.schema.remote import address_of
+from mcp_hub.addresses import address_of
 from mcp_hub.upstreams.remote.http_client import tls
 
 _NEXT: Final = 2.0

@@ -15,8 +15,8 @@ import anyio.to_thread
 import httpx2
 
 from mcp_hub import __version__
+from mcp_hub.addresses import is_this_machine
 from mcp_hub.codes.advice import with_extra
-from mcp_hub.config.schema.remote import is_this_machine
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.wire.responses import WRONG_NAME

@@ -1,0 +1,336 @@
+"""Connections to the hosts of a rule: judged, resolved once, checked, and made to the address that was checked.
+
+Nothing resolves a name a second time, so that a name server cannot show one address to the check and another to the
+connection. Where the environment of the hub names a proxy for a host, the connection goes through that by CONNECT
+and by name, since such proxies judge names; the hub then checks the addresses that it can resolve itself.
+"""
+
+import socket
+import struct
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from itertools import zip_longest
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import anyio
+import anyio.to_thread
+import h11
+import msgspec
+from anyio.abc import SocketAttribute, SocketStream
+
+from mcp_hub.addresses import Address, HostRule, address_of, authority_of, special_kind
+from mcp_hub.sandbox.network import Traffic
+
+Resolve = Callable[[str], Awaitable[Sequence[Address]]]
+"""The addresses of a name, in the order in which they are tried. Raises `OSError` without any."""
+Via = Callable[[str], str | None]
+"""The URL of the proxy of the hub's environment for a URL; None for a direct connection."""
+
+_ADDRESSES: Final = 6
+"""Addresses of one name that are tried."""
+_NEXT: Final = 2.0
+"""Seconds for an address that others follow: a network without IPv6 may drop what goes there."""
+_PARENT_LOOKUP: Final = 2.0
+"""Seconds for the name of a host that a proxy resolves anyway."""
+_THREADS: Final = 16
+"""Lookups of all servers at a time; the system ends each after its own time-out, abandoned ones included."""
+_READ: Final = 1 << 16
+_PARENT: Final = "The proxy of the hub's environment"
+_BROKEN: Final = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, h11.RemoteProtocolError)
+
+
+class DialLimits(msgspec.Struct, frozen=True):
+    """Seconds for the resolution of a name and for connections to its addresses; bytes of a head of HTTP."""
+
+    resolve: float = 10.0
+    connect: float = 15.0
+    head: int = 32 << 10
+
+
+class Denied(Exception):
+    """A request that does not reach its host. `status` and `error` (RFC 9209 §2.3) are for the client.
+
+    `kind` is that of the refusal, None for a failure that is not one; `entry` the line of `net` that would allow it.
+    """
+
+    def __init__(
+        self, status: int, error: str, reason: str, *, kind: str | None = None, target: str = "", entry: str = ""
+    ) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.error = error
+        self.reason = reason
+        self.kind = kind
+        self.target = target
+        self.entry = entry
+
+
+class HostPort(msgspec.Struct, frozen=True):
+    """Host in its one spelling and port of a request; `scheme` is `https` for a tunnel."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def text(self) -> str:
+        return authority_of(self.host, self.port)
+
+    @property
+    def entry(self) -> str:
+        """The line of `net` that allows it."""
+        return authority_of(self.host, None if self.port in HostRule(self.host).ports else self.port)
+
+
+class End:
+    """One end of a connection. `moved` counts its bytes in both directions; `traffic`, if any, those of a server.
+
+    `pending` has come already. `is_proxy`: requests without a tunnel go to a proxy, in its form, with `authorization`.
+    """
+
+    def __init__(
+        self, stream: SocketStream, traffic: Traffic | None = None, *, pending: bytes = b"", is_proxy: bool = False,
+        authorization: bytes | None = None,
+    ) -> None:  # fmt: skip
+        self._stream = stream
+        self._traffic = Traffic() if traffic is None else traffic
+        self._pending = pending
+        self.moved = 0
+        self.is_proxy = is_proxy
+        self.authorization = authorization
+
+    async def send(self, data: bytes) -> None:
+        """Returns when the system has taken all of it."""
+        await self._stream.send(data)
+        self.moved += len(data)
+        self._traffic.count(sent=len(data))
+
+    async def receive(self) -> bytes:
+        """At most 64 KiB; empty at the end."""
+        data, self._pending = self._pending, b""
+        if not data:
+            try:
+                data = await self._stream.receive(_READ)
+            except anyio.EndOfStream:
+                return b""
+        self.moved += len(data)
+        self._traffic.count(received=len(data))
+        return data
+
+    async def send_eof(self) -> None:
+        """Closes one direction; the other one stays open."""
+        await self._stream.send_eof()
+
+    async def aclose(self, *, is_whole: bool = True) -> None:
+        """Closes both directions; by a reset unless all that was sent `is_whole`, so that it does not look complete."""
+        if not is_whole:
+            with suppress(OSError):
+                end = self._stream.extra(SocketAttribute.raw_socket)
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await anyio.aclose_forcefully(self._stream)
+
+
+class _Parent(msgspec.Struct, frozen=True):
+    """The proxy of the hub's environment."""
+
+    host: str
+    port: int
+    authorization: bytes | None
+
+
+class Dialer:
+    """Connects to hosts. `resolve` and `via` are those of the system, or of a test."""
+
+    def __init__(self, resolve: Resolve, via: Via, limits: DialLimits) -> None:
+        self._resolve = resolve
+        self._via = via
+        self._limits = limits
+
+    async def open(
+        self, target: HostPort, rules: Sequence[HostRule], traffic: Traffic, lookups: anyio.CapacityLimiter
+    ) -> End:
+        """A connection to `target`, if the rules allow it. Raises `Denied`."""
+        judge(target, rules)
+        parent = _parent(self._via(f"{target.scheme}://{target.text}/"))
+        if parent is None:
+            addresses = await self._checked(target, rules, lookups)
+            return End(await self._first(target, addresses, rules), traffic)
+        await self._check_before(target, rules, lookups)
+        stream = await self._to_parent(parent, target)
+        if target.scheme == "http":
+            return End(stream, traffic, is_proxy=True, authorization=parent.authorization)
+        try:
+            with anyio.fail_after(self._limits.connect):
+                return End(stream, traffic, pending=await _tunnel(stream, parent, target, self._limits.head))
+        except BaseException as exc:
+            await anyio.aclose_forcefully(stream)
+            if isinstance(exc, TimeoutError):
+                raise Denied(504, "connection_timeout", f"{_PARENT} did not answer in time.") from None
+            if isinstance(exc, _BROKEN):
+                raise Denied(502, "http_protocol_error", f"{_PARENT} gave no valid answer.") from None
+            raise
+
+    async def _checked(
+        self, target: HostPort, rules: Sequence[HostRule], lookups: anyio.CapacityLimiter
+    ) -> Sequence[Address]:
+        """The addresses that may be connected to, at least one. Raises `Denied`."""
+        if (address := address_of(target.host)) is not None:
+            return [address]  # its own rule names it
+        try:
+            with anyio.fail_after(self._limits.resolve):
+                async with lookups:
+                    addresses = await self._resolve(target.host)
+        except TimeoutError:
+            raise Denied(504, "dns_timeout", f"The name {target.host} was not resolved in time.") from None
+        except (OSError, UnicodeError):
+            raise Denied(502, "dns_error", f"The name {target.host} does not resolve.") from None
+        return checked(target, addresses, rules)
+
+    async def _check_before(self, target: HostPort, rules: Sequence[HostRule], lookups: anyio.CapacityLimiter) -> None:
+        """Refuses a name that leads to special addresses alone, as far as the hub can resolve it itself."""
+        try:
+            with anyio.fail_after(_PARENT_LOOKUP):
+                await self._checked(target, rules, lookups)
+        except TimeoutError:
+            return
+        except Denied as denied:
+            if denied.kind is not None:
+                raise
+
+    async def _first(self, target: HostPort, addresses: Sequence[Address], rules: Sequence[HostRule]) -> SocketStream:
+        """A connection to the first address that takes one. Raises `Denied`."""
+        is_late = True
+        with anyio.move_on_after(self._limits.connect) as total:
+            for number, address in enumerate(addresses, 1):
+                with anyio.move_on_after(_NEXT if number < len(addresses) else None) as scope:
+                    try:
+                        stream = await anyio.connect_tcp(str(address), target.port)
+                    except OSError:
+                        is_late = False
+                        continue
+                    try:
+                        judge_path(stream.extra(SocketAttribute.local_address)[0], address, target, rules)
+                    except Denied:
+                        await anyio.aclose_forcefully(stream)
+                        raise
+                    return stream
+                is_late = scope.cancelled_caught
+        if is_late or total.cancelled_caught:
+            raise Denied(504, "connection_timeout", f"{target.text} did not take the connection in time.")
+        raise Denied(502, "connection_refused", f"No connection to {target.text}.")
+
+    async def _to_parent(self, parent: _Parent, target: HostPort) -> SocketStream:
+        try:
+            with anyio.fail_after(self._limits.connect):
+                return await anyio.connect_tcp(parent.host, parent.port)
+        except (TimeoutError, OSError):
+            raise Denied(502, "destination_unavailable", f"{_PARENT} cannot be reached.") from None
+
+
+def system_resolver() -> Resolve:
+    """Looks names up as the system does, in threads that the rest of the hub does not use."""
+    limiter = anyio.CapacityLimiter(_THREADS)
+
+    async def resolve(host: str) -> list[Address]:
+        texts = await anyio.to_thread.run_sync(_look_up, host, abandon_on_cancel=True, limiter=limiter)
+        return [address for text in texts if (address := address_of(text)) is not None]
+
+    return resolve
+
+
+def judge(target: HostPort, rules: Sequence[HostRule]) -> None:
+    """Raises `Denied` if none of the rules allows host and port."""
+    if any(rule.matches(target.host, target.port) for rule in rules):
+        return
+    ports = sorted({port for rule in rules if rule.matches(target.host, rule.ports[0]) for port in rule.ports})
+    reason = f"port {target.port} is not in its rule" if ports else "the host is not in its rule"
+    raise Denied(403, "http_request_denied", reason, kind="host", target=target.text, entry=target.entry)
+
+
+def checked(target: HostPort, addresses: Sequence[Address], rules: Sequence[HostRule]) -> list[Address]:
+    """Those of a name's addresses that are of the internet or named by a rule, by turns IPv6 and IPv4.
+
+    Raises `Denied` without any: `address` names one that was refused.
+    """
+    allowed = [address for address in addresses if _is_allowed(address, target, rules)]
+    if not allowed:
+        if not addresses:
+            raise Denied(502, "dns_error", f"The name {target.host} does not resolve.")
+        raise _prohibited(target, addresses[0])
+    first = allowed[0].version
+    queues = [[each for each in allowed if each.version == version] for version in (first, 10 - first)]
+    turns = [each for pair in zip_longest(*queues) for each in pair if each is not None]
+    return turns[:_ADDRESSES]
+
+
+def judge_path(near: str, address: Address, target: HostPort, rules: Sequence[HostRule]) -> None:
+    """Raises `Denied` if a connection from `near` to `address` did not leave this machine, and no rule names that.
+
+    Public addresses of this machine lead to its own services, also to those that a firewall closes for others.
+    """
+    if address_of(near) == address and not _is_named(address, target, rules):
+        raise _prohibited(target, address, "an address of this machine")
+
+
+def _is_allowed(address: Address, target: HostPort, rules: Sequence[HostRule]) -> bool:
+    return special_kind(address) is None or _is_named(address, target, rules)
+
+
+def _is_named(address: Address, target: HostPort, rules: Sequence[HostRule]) -> bool:
+    """Whether a rule names this address, as it is; `localhost` names those of loopback."""
+    if f".{target.host}".endswith(".localhost"):
+        return address.is_loopback
+    return any(rule.matches(str(address), target.port) for rule in rules)
+
+
+def _prohibited(target: HostPort, address: Address, kind: str | None = None) -> Denied:
+    reason = f"the name leads to {address}, {kind or special_kind(address)}"
+    entry = HostPort(target.scheme, str(address), target.port).entry
+    return Denied(403, "destination_ip_prohibited", reason, kind="address", target=target.text, entry=entry)
+
+
+def _parent(url: str | None) -> _Parent | None:
+    """The proxy that a URL names. Raises `Denied` for one that cannot be used; the URL may be secret and is hidden."""
+    if url is None:
+        return None
+    reason = f"{_PARENT} cannot be used by the sandbox. Name one by http://HOST:PORT."
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or 80
+    except ValueError:
+        raise Denied(502, "proxy_configuration_error", reason) from None
+    if parts.scheme != "http" or not host:
+        raise Denied(502, "proxy_configuration_error", reason)
+    if parts.username is None:
+        return _Parent(host, port, None)
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return _Parent(host, port, b"Basic " + b64encode(login.encode()))
+
+
+async def _tunnel(stream: SocketStream, parent: _Parent, target: HostPort, head: int) -> bytes:
+    """Has the proxy connect to `target`; the bytes that came with its answer. Raises `Denied`."""
+    headers = [(b"Host", target.text.encode())]
+    if parent.authorization is not None:
+        headers.append((b"Proxy-Authorization", parent.authorization))
+    protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=head)
+    request = h11.Request(method=b"CONNECT", target=target.text.encode(), headers=headers)
+    await stream.send(protocol.send(request) or b"")
+    protocol.send(h11.EndOfMessage())
+    while True:
+        match protocol.next_event():
+            case h11.NEED_DATA:
+                protocol.receive_data(await stream.receive(_READ))
+            case h11.Response(status_code=status) if 200 <= status < 300:
+                return bytes(protocol.trailing_data[0])
+            case h11.Response(status_code=status):
+                raise Denied(502, "http_request_error", f"{_PARENT} refused {target.text} ({status}).")
+            case h11.InformationalResponse():
+                continue
+            case _:
+                raise h11.RemoteProtocolError("no answer")
+
+
+def _look_up(host: str) -> list[str]:
+    return [str(address[0]) for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]

@@ -1,0 +1,198 @@
+"""The private home of a sandboxed server, and the settings of package indexes that it keeps of the user's own.
+
+A server has one for all its processes and starts. `home` and `tmp` are its to write; `settings` has files that the hub
+writes and the server only reads: where its package index is, and how it is reached. A credential goes along for an
+index that the user has chosen, and for no other host: not one for publishing to the public indexes.
+"""
+
+import configparser
+import os
+import re
+import shutil
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from mcp_hub.attach.folder import make_folder, make_private
+from mcp_hub.files import read_file
+
+_LONGEST: Final = 1 << 16
+_NPM_KEYS: Final = frozenset(
+    ("registry", "proxy", "https-proxy", "noproxy", "cafile", "ca", "ca[]", "strict-ssl", "always-auth")
+)
+_PUBLIC: Final = frozenset(
+    ("registry.npmjs.org", "registry.yarnpkg.com", "npm.pkg.github.com", "pypi.org", "upload.pypi.org", "test.pypi.org")
+)
+"""Indexes whose credentials publish packages, and are not needed to read them."""
+_UV_KEYS: Final = (
+    *("index-url", "extra-index-url", "find-links", "no-index", "native-tls", "system-certs", "allow-insecure-host"),
+    "index-strategy",
+)
+_UV_INDEX: Final = ("name", "url", "default", "explicit", "format")
+_PIP_KEYS: Final = frozenset(
+    ("index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "cert", "proxy", "timeout")
+)
+_CREDENTIAL: Final = re.compile(r"//(?P<host>[^/:]+)(?P<rest>[^=]*):(?:_authToken|_auth|username|_password|email)\s*=")
+_MOST: Final = 4 << 30
+"""Bytes of a private home, above which its caches are emptied."""
+_MOST_ENTRIES: Final = 500_000
+_CACHES: Final = ("home/.npm", "home/.cache", "tmp")
+
+
+class PrivateHome(msgspec.Struct, frozen=True):
+    """The folders of one server below `folder`."""
+
+    folder: str
+
+    @property
+    def home(self) -> str:
+        return os.path.join(self.folder, "home")
+
+    @property
+    def temporary(self) -> str:
+        return os.path.join(self.folder, "tmp")
+
+    @property
+    def settings(self) -> str:
+        return os.path.join(self.folder, "settings")
+
+    def make(self, home: str, env: Mapping[str, str]) -> None:
+        """Makes the folders and writes the settings, from those of the user with this home. Raises `OSError`."""
+        make_private(self.folder)
+        for folder in (self.home, self.temporary, self.settings):
+            make_folder(folder)
+        for name, text in self._files(home, env).items():
+            self._write(name, text)
+
+    def variables(self) -> dict[str, str]:
+        """The environment that leads there."""
+        below = {"CONFIG": ".config", "DATA": ".local/share", "STATE": ".local/state", "CACHE": ".cache"}
+        return {
+            "HOME": self.home,
+            **dict.fromkeys(("TMPDIR", "TMP", "TEMP"), self.temporary),
+            **{f"XDG_{name}_HOME": os.path.join(self.home, place) for name, place in below.items()},
+            "NPM_CONFIG_USERCONFIG": os.path.join(self.settings, "npmrc"),
+            "NPM_CONFIG_UPDATE_NOTIFIER": "false",
+            "UV_CONFIG_FILE": os.path.join(self.settings, "uv.toml"),
+            "PIP_CONFIG_FILE": os.path.join(self.settings, "pip.conf"),
+        }
+
+    def trusted(self) -> Iterator[str]:
+        """The files of certificates that the settings name."""
+        for name in ("npmrc", "pip.conf"):
+            for line in _text(os.path.join(self.settings, name)).splitlines():
+                key, _, value = line.partition("=")
+                if key.strip() in ("cafile", "cert") and os.path.isabs(value.strip()):
+                    yield value.strip()
+
+    def trim(self) -> None:
+        """Empties the caches if the folder is too large. Takes seconds; for a thread, while the server does not run."""
+        if _size(self.folder) > _MOST:
+            for cache in _CACHES:
+                shutil.rmtree(os.path.join(self.folder, cache), ignore_errors=True)
+            make_folder(self.temporary)
+
+    def _files(self, home: str, env: Mapping[str, str]) -> dict[str, str]:
+        config = env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
+        npm = env.get("NPM_CONFIG_USERCONFIG") or os.path.join(home, ".npmrc")
+        uv = env.get("UV_CONFIG_FILE") or os.path.join(config, "uv", "uv.toml")
+        pip = [env.get("PIP_CONFIG_FILE"), os.path.join(config, "pip", "pip.conf"), os.path.join(home, ".pip/pip.conf")]
+        return {
+            "npmrc": npm_settings(_text(npm)),
+            "uv.toml": uv_settings(_text(uv)),
+            "pip.conf": pip_settings("\n".join(_text(path) for path in pip if path)),
+        }
+
+    def _write(self, name: str, text: str) -> None:
+        path = os.path.join(self.settings, name)
+        if os.path.exists(path) and _text(path) == text:
+            return
+        draft = f"{path}.{os.getpid()}"
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
+            file.write(text)
+        os.replace(draft, path)
+
+
+def npm_settings(text: str) -> str:
+    """Of an `.npmrc` the index, proxy and certificates, and credentials for the hosts of chosen indexes."""
+    chosen, hosts = [], set[str]()
+    for line in map(str.strip, text.splitlines()):
+        key, equals, value = line.partition("=")
+        key = key.strip()
+        if equals and (key in _NPM_KEYS or re.fullmatch(r"@[\w.~-]+:registry", key)):
+            chosen.append(line)
+            if key.endswith("registry"):
+                hosts.add(_host(value.strip()))
+    hosts -= _PUBLIC
+    credentials = ((_CREDENTIAL.match(line), line) for line in map(str.strip, text.splitlines()))
+    chosen += [line for match, line in credentials if match is not None and match["host"] in hosts]
+    return "".join(f"{line}\n" for line in chosen)
+
+
+def uv_settings(text: str) -> str:
+    """Of a `uv.toml` the indexes, and how they are reached."""
+    try:
+        settings = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return ""
+    lines = [f"{key} = {_toml(settings[key])}" for key in _UV_KEYS if _is_plain(settings.get(key))]
+    indexes = settings.get("index")
+    for index in indexes if isinstance(indexes, list) else []:
+        if isinstance(index, dict):
+            lines += ["[[index]]", *(f"{key} = {_toml(index[key])}" for key in _UV_INDEX if _is_plain(index.get(key)))]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def pip_settings(text: str) -> str:
+    """Of a `pip.conf` the indexes, and how they are reached."""
+    parser = configparser.RawConfigParser(strict=False, default_section="")
+    try:
+        parser.read_string(text)
+    except (configparser.Error, ValueError):
+        return ""
+    lines = []
+    for section in ("global", "install"):
+        if parser.has_section(section):
+            items = [(key, value) for key, value in parser.items(section) if key in _PIP_KEYS and value is not None]
+            lines += [f"[{section}]", *(f"{key} = {value.replace(chr(10), chr(10) + '    ')}" for key, value in items)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_plain(value: object) -> bool:
+    is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return is_list or isinstance(value, str | bool)
+
+
+def _toml(value: object) -> str:
+    return msgspec.json.encode(value).decode()  # JSON's texts, flags and lists of texts are TOML's, too
+
+
+def _text(path: str) -> str:
+    try:
+        return read_file(path, _LONGEST).data.decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _size(folder: str) -> int:
+    """Bytes on the disk below a folder; of more entries than the limit it is as if it were full."""
+    total, entries = 0, 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            entries += 1
+            with suppress(OSError):
+                total += os.lstat(os.path.join(parent, name)).st_blocks * 512
+        if entries > _MOST_ENTRIES or total > _MOST:
+            return _MOST + 1
+    return total

@@ -1,0 +1,235 @@
+"""Finds what the command of a server needs: its interpreter, its packages, and the paths among its arguments.
+
+Interpreters often live in the home folder (pyenv, uv, nvm, volta, asdf, mise). They are found by the links of the
+command, its first line (`#!`), `pyvenv.cfg` and the folders of PATH.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from mcp_hub.sandbox.places import BROAD, SYSTEM, is_inside
+
+_FIRST_LINE: Final = 512
+_CONFIG: Final = 4096
+_DEPTH: Final = 5
+"""Links from a script to its interpreter and from a virtual environment to its base: more are a circle."""
+_ABOVE: Final = 8
+_MOST_ARGUMENTS: Final = 256
+_MOST_LINES: Final = 64
+_PARTS: Final = ("bin", "lib", "lib64", "libexec", "include")
+"""The parts of an installation in a folder that has other things, too, such as `~/.local`."""
+_PROJECTS: Final = ("package.json", "pyproject.toml", "setup.py", "node_modules", "deno.json", "Cargo.toml", "go.mod")
+_SCRIPT: Final = re.compile(r".*\.(?:py|pyz|[cm]?js|[cm]?ts|tsx|sh|rb|php|pl|jar|dll|exe|wasm)", re.DOTALL)
+_RUNTIMES: Final = ("node", "npx", "npm", "python3", "python", "uv", "uvx", "bun", "bunx", "deno", "pnpm", "git")
+MANAGERS: Final = {
+    **{"VOLTA_HOME": ".volta", "ASDF_DATA_DIR": ".asdf", "PYENV_ROOT": ".pyenv", "NODENV_ROOT": ".nodenv"},
+    **{"RBENV_ROOT": ".rbenv", "MISE_DATA_DIR": ".local/share/mise", "MISE_CONFIG_DIR": ".config/mise"},
+    **{"PROTO_HOME": ".proto", "RYE_HOME": ".rye"},
+}
+"""Version managers whose programs look for their folder: the variable that names it, and its place in the home."""
+_QUIET: Final = (".nvm", ".local/share/fnm", ".fnm", ".n", "n", ".local/share/uv/python", ".local/share/uv/tools")
+_QUIET_TOO: Final = (".bun/bin", ".deno/bin", ".local/share/pipx/venvs", ".local/pipx/venvs", ".local/share/pnpm")
+"""Those whose programs need no variable."""
+
+
+def interpreters(program: str, env: Mapping[str, str], home: str, writable: Sequence[str]) -> Iterator[str]:
+    """The folders and files that a program runs from: itself, its interpreter, their installations. Without links.
+
+    Links and files in `writable` folders are not followed: the server could open more for its next start by them.
+    """
+    folders = [folder for folder in env.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
+    folders = [folder for folder in folders if os.path.isdir(folder) and not _is_in(folder, writable)]
+    search = os.pathsep.join(folders)
+    if not _is_in(program, writable):
+        yield from _chain(program, search, home, _DEPTH)
+    for folder in folders:
+        if not _is_broad(os.path.realpath(folder), home):
+            yield os.path.realpath(folder)
+    for name in _RUNTIMES:
+        path = shutil.which(name, path=search)
+        if path is not None and not _is_system(os.path.realpath(path)):
+            yield from _chain(path, search, home, _DEPTH)
+
+
+def managers(program: str, env: Mapping[str, str], home: str) -> tuple[list[str], dict[str, str]]:
+    """The folders of version managers in use, and the variables that name them once the home folder is another one."""
+    used = [os.path.realpath(program), program, *env.get("PATH", "").split(os.pathsep)]
+    folders, variables = [], {}
+    for name, default in MANAGERS.items():
+        folder = env.get(name) or os.path.join(home, default)
+        is_used = any(is_inside(path, folder) for path in used) or name == "MISE_CONFIG_DIR"
+        if is_used and os.path.isabs(folder) and os.path.isdir(folder):
+            folders.append(os.path.realpath(folder))
+            variables[name] = folder
+    for default in (*_QUIET, *_QUIET_TOO):
+        folder = os.path.join(home, default)
+        if os.path.isdir(folder):
+            folders.append(os.path.realpath(folder))
+    return folders, variables
+
+
+def scripts(args: Sequence[str], cwd: str, home: str, writable: Sequence[str]) -> Iterator[str]:
+    """Of each script among the arguments, the folder of its package, or else its own, for reading."""
+    for path in argument_paths(args, cwd, home):
+        if _is_in(path, writable):
+            continue
+        real = os.path.realpath(path)
+        if _is_script(real):
+            yield from _package(real, home)
+
+
+def data(args: Sequence[str], cwd: str, home: str) -> Iterator[str]:
+    """The existing paths among the arguments that are not scripts, as they are written."""
+    for path in argument_paths(args, cwd, home):
+        if not _is_script(os.path.realpath(path)):
+            yield path
+
+
+def argument_paths(args: Sequence[str], cwd: str, home: str) -> Iterator[str]:
+    """The existing paths among the arguments: `PATH`, `--option=PATH` and `file:` URLs, absolute but with links."""
+    for word in args[:_MOST_ARGUMENTS]:
+        for text in dict.fromkeys((word, word.rpartition("=")[2])):
+            path = _path_of(text, cwd, home)
+            if path is not None and os.path.lexists(path):
+                yield path
+                break
+
+
+def _path_of(text: str, cwd: str, home: str) -> str | None:
+    if text.startswith("file:"):
+        text = unquote(urlsplit(text).path)
+    if text == "~" or text.startswith("~/"):
+        text = home + text[1:]
+    is_path = text.startswith((".", "/")) or "/" in text or _SCRIPT.fullmatch(text)
+    return os.path.normpath(os.path.join(cwd, text)) if is_path and "\0" not in text else None
+
+
+def _is_script(path: str) -> bool:
+    return os.path.isfile(path) and bool(_SCRIPT.fullmatch(path))
+
+
+def _package(path: str, home: str) -> Iterator[str]:
+    """The folder of a script with what it imports."""
+    yield path
+    folder = os.path.dirname(path)
+    parts = folder.split(os.sep)
+    if "node_modules" in parts:
+        yield os.sep.join(parts[: parts.index("node_modules") + 1])
+        return
+    place = folder
+    for _ in range(_ABOVE):
+        if _is_broad(place, home) or place == os.path.dirname(place):
+            break
+        if any(os.path.lexists(os.path.join(place, name)) for name in _PROJECTS):
+            yield place
+            return
+        place = os.path.dirname(place)
+    if not _is_broad(folder, home):
+        yield folder
+
+
+def _chain(program: str, search: str, home: str, depth: int) -> Iterator[str]:
+    """A program, its installation, its environment, and those of the interpreter that its first line names."""
+    real = os.path.realpath(program)
+    if depth == 0 or not os.path.isfile(real):
+        return
+    for path in dict.fromkeys((program, real)):
+        yield from _installation(path, home)
+    yield real
+    environment = _environment(program) or _environment(real)
+    if environment is not None:
+        yield from _sources(environment)
+        base = _setting(os.path.join(environment, "pyvenv.cfg"), "home")
+        if base is not None:
+            yield from _chain(os.path.join(base, "python3"), search, home, depth - 1)
+    if _SCRIPT.fullmatch(real) or "node_modules" in real.split(os.sep):
+        yield from _package(real, home)
+    if (interpreter := _interpreter(real, search)) is not None:
+        yield from _chain(interpreter, search, home, depth - 1)
+
+
+def _installation(path: str, home: str) -> Iterator[str]:
+    """The folder of an installation: that above `bin`, or its parts where it has other things, too."""
+    folder = os.path.dirname(path)
+    prefix = os.path.dirname(folder) if os.path.basename(folder) in ("bin", "sbin", "shims") else folder
+    prefix = os.path.realpath(prefix)
+    if _is_system(prefix):
+        return
+    if not _is_broad(prefix, home):
+        yield prefix
+    elif prefix != folder:
+        yield from (os.path.realpath(os.path.join(prefix, part)) for part in _PARTS)
+
+
+def _interpreter(path: str, search: str) -> str | None:
+    """The program of the first line (`#!`); behind `env` it is looked up on the path."""
+    try:
+        with open(path, "rb") as file:
+            first = file.read(_FIRST_LINE).partition(b"\n")[0]
+    except OSError:
+        return None
+    words = os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
+    if not words:
+        return None
+    if os.path.basename(words[0]) != "env":
+        return words[0]
+    named = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), None)
+    return shutil.which(named, path=search) if named else None
+
+
+def _environment(program: str) -> str | None:
+    """The virtual environment that a program belongs to."""
+    folder = os.path.dirname(os.path.dirname(program))
+    return folder if os.path.isfile(os.path.join(folder, "pyvenv.cfg")) else None
+
+
+def _sources(environment: str) -> Iterator[str]:
+    """The folders that editable installations of a virtual environment name in `.pth` files."""
+    library = os.path.join(environment, "lib")
+    for version in _listed(library):
+        packages = os.path.join(library, version, "site-packages")
+        for name in _listed(packages):
+            if name.endswith(".pth"):
+                for line in _lines(os.path.join(packages, name)):
+                    if os.path.isabs(line) and os.path.isdir(line):
+                        yield os.path.realpath(line)
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(_CONFIG).splitlines()[:_MOST_LINES]
+    except OSError:
+        return []
+
+
+def _setting(path: str, name: str) -> str | None:
+    for line in _lines(path):
+        key, _, value = line.partition("=")
+        if key.strip() == name:
+            return value.strip()
+    return None
+
+
+def _is_system(path: str) -> bool:
+    return any(is_inside(path, folder) for folder in SYSTEM)
+
+
+def _is_broad(folder: str, home: str) -> bool:
+    """Whether it holds more than programs: the home folder, what is above it, and its common folders."""
+    return is_inside(home, folder) or folder in {os.path.join(home, name) for name in BROAD}
+
+
+def _is_in(path: str, folders: Iterable[str]) -> bool:
+    return any(is_inside(path, folder) for folder in folders)

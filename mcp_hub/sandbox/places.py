@@ -1,0 +1,133 @@
+"""The table of places: what every server reads, what a rule must name to open it, and what no rule may open."""
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+SYSTEM: Final = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/snap"),
+    *("/home/linuxbrew/.linuxbrew", "/run/current-system", "/run/opengl-driver", "/var/lib/ca-certificates"),
+    *("/var/cache/fontconfig", "/proc", "/sys/devices", "/sys/class", "/sys/bus", "/sys/fs/cgroup", "/sys/kernel/mm"),
+)
+"""Folders that every server reads. `/proc` shows the command lines of others; Landlock closes the rest of them."""
+_SETTINGS: Final = "/etc"
+_SECRET_SETTINGS: Final = frozenset(
+    """
+    shadow shadow- gshadow gshadow- sudoers sudoers.d ssh NetworkManager wireguard openvpn ipsec.d ipsec.secrets
+    swanctl wpa_supplicant ppp letsencrypt kubernetes rancher docker containers krb5.keytab krb5kdc security.d
+    cron.d crontab mysql postgresql redis openldap ldap.secret samba vpnc strongswan.d tinc zerotier-one cups
+    """.split()
+)
+"""Entries of `/etc` that are not among the system folders: keys and passwords, which uid 0 could read."""
+_INNER_SECRETS: Final = {"/etc/ssl": ("private",), "/etc/pki": ("tls/private", "CA/private")}
+"""Folders of `/etc` of which some parts are left out."""
+DEVICES: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "shm"))
+_SECRET: Final = """
+    .ssh .aws .azure .gnupg .kube .docker .oci .aliyun .terraform.d .vault-token .config/gcloud .config/gh
+    .config/glab-cli .config/hub .config/op .1password .config/1Password .config/doctl .config/rclone .config/sops
+    .config/age .age .password-store .local/share/keyrings .local/share/kwalletd .local/share/gnome-keyring .pki .netrc .authinfo
+    .authinfo.gpg .pgpass .my.cnf .npmrc .yarnrc .yarnrc.yml .pypirc .git-credentials .config/git/credentials
+    .cargo/credentials .cargo/credentials.toml .gem/credentials .m2/settings.xml .gradle/gradle.properties
+    .composer/auth.json .config/composer/auth.json .bash_history .zsh_history .local/share/fish/fish_history
+    .python_history .node_repl_history .psql_history .mysql_history .sqlite_history .local/share/recently-used.xbel
+    .mozilla .config/google-chrome .config/google-chrome-beta .config/chromium .config/BraveSoftware
+    .config/microsoft-edge .config/opera .config/vivaldi .config/Signal .config/Slack .config/discord
+    .local/share/TelegramDesktop .thunderbird .var/app .bitcoin .ethereum .electrum .config/solana .Xauthority
+    .claude .claude.json .codex .gemini .cursor .config/github-copilot .config/Claude .config/Code .vscode
+    .config/mcp-hub .local/state/mcp-hub .config/systemd .config/autostart .local/share/applications
+    .bashrc .bash_profile .bash_login .profile .zshrc .zshenv .zprofile .config/fish .config/environment.d
+    Library/Keychains Library/Cookies Library/Safari Library/Mail Library/Messages Library/LaunchAgents
+    """.split()
+"""Below the home folder: keys, passwords, browsers, chats, histories, and what runs at the next login."""
+_SECRET_NAMES: Final = frozenset((".env", ".netrc", ".git-credentials", "id_rsa", "id_ed25519", "id_ecdsa"))
+"""Names of files that an argument does not open either, wherever they are."""
+_CLOSED_SOCKETS: Final = frozenset(
+    """
+    docker.sock docker-cli.sock podman.sock containerd.sock crio.sock buildkitd.sock bus system_bus_socket snapd.socket
+    snapd-snap.socket libvirt-sock libvirt-sock-ro private io.systemd.Manager io.systemd.Login lxd.socket unix.socket
+    incus.socket kubelet.sock cri-dockerd.sock hub.sock http.sock virtqemud-sock machined
+    """.split()
+)
+"""Names of sockets that start programs outside, so that the rest of a rule would mean nothing."""
+BROAD: Final = (".local", ".local/share", ".local/lib", ".config", ".cache", "Library", "Documents", "bin")
+"""Below the home folder: never taken as the folder of an installation."""
+
+
+def system_paths() -> Iterator[str]:
+    """The folders and files that every server reads, without links; those that do not exist are left out."""
+    yield from SYSTEM
+    try:
+        with os.scandir(_SETTINGS) as entries:
+            names = sorted(entry.name for entry in entries)
+    except OSError:
+        return
+    is_root = os.geteuid() == 0
+    for name in names:
+        path = f"{_SETTINGS}/{name}"
+        if name in _SECRET_SETTINGS or (is_root and not _is_for_all(path)):
+            continue
+        if path in _INNER_SECRETS:
+            yield from _without(path, _INNER_SECRETS[path])
+        else:
+            yield os.path.realpath(path)
+    yield from ("/etc/ssh/ssh_config", "/etc/ssh/ssh_config.d")
+
+
+def _is_for_all(path: str) -> bool:
+    """Whether every user may read it."""
+    try:
+        return bool(os.stat(path).st_mode & 0o004)
+    except OSError:
+        return False
+
+
+def _without(folder: str, parts: Iterable[str]) -> Iterator[str]:
+    """What is in a folder, down to `parts`, and these left out."""
+    closed = {f"{folder}/{part}" for part in parts}
+    try:
+        children = sorted(os.listdir(folder))
+    except OSError:
+        return
+    for child in children:
+        path = f"{folder}/{child}"
+        inner = [part.removeprefix(f"{child}/") for part in parts if part.startswith(f"{child}/")]
+        if path in closed:
+            continue
+        if inner:
+            yield from _without(path, inner)
+        else:
+            yield os.path.realpath(path)
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Whether a path is this folder, or below it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def secret_of(path: str, home: str) -> str | None:
+    """The secret place that a path is, is in, or contains; None if there is none."""
+    for name in _SECRET:
+        place = os.path.join(home, name)
+        if is_inside(path, place) or (is_inside(place, path) and os.path.lexists(place)):
+            return place
+    return path if os.path.basename(path) in _SECRET_NAMES else None
+
+
+def why_too_broad(path: str, home: str, hub: Iterable[str]) -> str | None:
+    """Why no rule may open a path: it is or contains the home folder, or a folder of the hub; None if it may."""
+    if path == "/":
+        return "it is the whole system"
+    if is_inside(home, path):
+        return "it is or contains the home folder"
+    for folder in hub:
+        if is_inside(folder, path) or is_inside(path, folder):
+            return f"the hub keeps its own files in {folder}"
+    return None
+
+
+def why_closed(socket: str) -> str | None:
+    """Why a Unix socket may not be listed under `sockets`; None if it may."""
+    names = {os.path.basename(socket), os.path.basename(os.path.realpath(socket))}
+    if names & _CLOSED_SOCKETS or is_inside(os.path.realpath(socket), "/run/systemd"):
+        return "programs can be started outside of the sandbox through it"
+    return None

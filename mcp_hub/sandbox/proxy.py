@@ -1,0 +1,286 @@
+"""The proxy of sandboxed servers: CONNECT and plain HTTP to the hosts of their rules, and to nothing else.
+
+It listens nowhere. The supervisor hands it each connection of a server with the rule of that server, so that no other
+program can use it, and no server the rule of another one. Nothing is decrypted.
+
+A connection begins with requests, each judged on its own (`requests`), and may become a tunnel. The far end comes from
+`dial`. What is refused is answered with the line that would allow it, noted and logged, and ends the connection.
+"""
+
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Final
+
+import anyio
+import msgspec
+from anyio.abc import SocketStream, TaskGroup
+
+from mcp_hub.addresses import HostRule
+from mcp_hub.logs import get_logger
+from mcp_hub.masking import hide, hide_head, visible
+from mcp_hub.sandbox.dial import Denied, Dialer, DialLimits, End, Resolve, Via, system_resolver
+from mcp_hub.sandbox.network import Refusals
+from mcp_hub.sandbox.requests import PlainExchange, ProxyRequest, parse_head, read_head
+
+log = get_logger(__name__)
+
+_LOGGED: Final = 64
+"""Refusals of a server that are logged; of later ones the 128th, the 256th and so on."""
+_LOOKUPS: Final = 4
+"""Names of one server that are resolved at a time, so that a slow name server holds up no other server."""
+_FAREWELL: Final = 2.0
+_UNREAD: Final = 1 << 20
+"""Seconds and bytes for a server that still sends when it is refused: to close at once would destroy the answer."""
+_ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
+
+
+class ProxyLimits(msgspec.Struct, frozen=True):
+    """Bounds of one server: connections at a time, and seconds.
+
+    `request`: for the head of a request, once it has begun; `waiting`: without a request; `idle`: without a byte in a
+    tunnel or an answer; `half_closed`: without a byte in a tunnel that one side has closed.
+    """
+
+    connections: int = 128
+    request: float = 20.0
+    waiting: float = 60.0
+    idle: float = 1800.0
+    half_closed: float = 60.0
+    dial: DialLimits = DialLimits()
+
+
+class HostProxy:
+    """Relays the connections of servers whose hosts are limited; one for each hub.
+
+    `run` has to run; a connection that is handed over before or after that is closed. `via` names the proxy of the
+    hub's environment for a URL.
+    """
+
+    def __init__(
+        self, *, resolve: Resolve | None = None, via: Via = lambda url: None, limits: ProxyLimits | None = None
+    ) -> None:
+        self._limits = limits or ProxyLimits()
+        self._dialer = Dialer(resolve or system_resolver(), via, self._limits.dial)
+        self._tasks: TaskGroup | None = None
+        self._open = Counter[str]()
+        self._lookups: dict[str, anyio.CapacityLimiter] = {}
+
+    async def run(self) -> None:
+        """Serves until it is cancelled, which closes every connection."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            try:
+                await anyio.sleep_forever()
+            finally:
+                self._tasks = None
+
+    def serve(self, connection: socket.socket, server: str, hosts: Sequence[HostRule], refusals: Refusals) -> None:
+        """See `network.Proxy`."""
+        if self._tasks is None:
+            connection.close()
+            return
+        if self._open[server] >= self._limits.connections:
+            refusals.note("rate", server, f"more than {self._limits.connections} connections at a time")
+            connection.close()
+            return
+        self._open[server] += 1
+        refusals.traffic.begin()
+        self._tasks.start_soon(self._serve, connection, server, tuple(hosts), refusals)
+
+    async def _serve(
+        self, connection: socket.socket, server: str, hosts: Sequence[HostRule], refusals: Refusals
+    ) -> None:
+        lookups = self._lookups.setdefault(server, anyio.CapacityLimiter(_LOOKUPS))
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            near = End(await SocketStream.from_socket(connection))
+            await _Session(near, server, hosts, refusals, self._dialer, lookups, self._limits).run()
+        except OSError as exc:
+            log.debug("sandbox_connection_ended", server=server, reason=str(exc))
+        except Exception:
+            log.exception("sandbox_connection_failed", server=server)
+        finally:
+            connection.close()
+            refusals.traffic.end()
+            self._open[server] -= 1
+            if not self._open[server]:
+                del self._open[server]
+                self._lookups.pop(server, None)
+
+
+class _Session:
+    """One connection of a server: requests, and at the end perhaps a tunnel."""
+
+    def __init__(
+        self, near: End, server: str, hosts: Sequence[HostRule], refusals: Refusals, dialer: Dialer,
+        lookups: anyio.CapacityLimiter, limits: ProxyLimits,
+    ) -> None:  # fmt: skip
+        self._near = near
+        self._server = server
+        self._hosts = hosts
+        self._refusals = refusals
+        self._dialer = dialer
+        self._lookups = lookups
+        self._limits = limits
+        self._buffer = bytearray()
+        self._is_head = False
+
+    async def run(self) -> None:
+        """Serves the connection until one side closes it, and closes it. Raises `OSError` if it breaks."""
+        is_whole = True
+        try:
+            while (head := await self._next()) is not None:
+                self._is_head = head.request.method == b"HEAD"
+                if not await (self._tunnel if head.is_tunnel else self._exchange)(head):
+                    return
+        except Denied as denied:
+            await self._refuse(denied)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            return
+        except BaseException:
+            is_whole = False
+            raise
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._near.aclose(is_whole=is_whole)
+
+    async def _next(self) -> ProxyRequest | None:
+        """The next request; None if there is not one. Raises `Denied`."""
+        if not self._buffer:
+            with anyio.move_on_after(self._limits.waiting):
+                self._buffer += await self._near.receive()
+            if not self._buffer:
+                return None
+        try:
+            with anyio.fail_after(self._limits.request):
+                raw = await read_head(self._near, self._buffer, self._limits.dial.head)
+        except TimeoutError:
+            reason = f"the head of a request did not arrive within {self._limits.request:g} s"
+            raise Denied(408, "connection_read_timeout", reason) from None
+        return None if raw is None else parse_head(raw)
+
+    async def _open(self, head: ProxyRequest) -> End:
+        return await self._dialer.open(head.target, self._hosts, self._refusals.traffic, self._lookups)
+
+    async def _tunnel(self, head: ProxyRequest) -> bool:
+        far = await self._open(head)
+        watch = _Watch(far, self._limits)
+        is_whole = False
+        try:
+            await self._near.send(_ESTABLISHED)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(watch.run, tasks.cancel_scope)
+                async with anyio.create_task_group() as pumps:
+                    pumps.start_soon(_pump, far, self._near, watch, tasks.cancel_scope)
+                    pumps.start_soon(_pump, self._near, far, watch, tasks.cancel_scope, bytes(self._buffer))
+                watch.stop()
+            is_whole = not tasks.cancel_scope.cancel_called
+        finally:
+            with anyio.CancelScope(shield=True):
+                await far.aclose(is_whole=is_whole)
+        if not is_whole:
+            raise ConnectionResetError("a tunnel broke off")
+        return False
+
+    async def _exchange(self, head: ProxyRequest) -> bool:
+        """Relays one request and its answer; whether another one may follow."""
+        far = await self._open(head)
+        exchange = PlainExchange(self._near, head, bytes(self._buffer), self._limits.dial.head)
+        self._buffer.clear()
+        failure: Exception | None = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                watch = _Watch(far, self._limits)
+                tasks.start_soon(watch.run, tasks.cancel_scope)
+                failure = Denied(504, "connection_read_timeout", f"{head.target.text} did not answer in time.")
+                failure = await exchange.relay(far)
+                watch.stop()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await far.aclose()
+        if failure is not None:
+            raise ConnectionResetError("an answer broke off") if exchange.is_answered else failure
+        self._buffer += exchange.behind or b""
+        return exchange.behind is not None
+
+    async def _refuse(self, denied: Denied) -> None:
+        """Notes, logs and answers it; waits for the server to close, so that the answer arrives."""
+        if denied.kind is not None:
+            self._refusals.note(denied.kind, denied.target, denied.reason)
+            total = self._refusals.total
+            if total <= _LOGGED or total & (total - 1) == 0:
+                target = hide_head(denied.target, 256)
+                log.info("sandbox_refused", server=self._server, target=target, reason=denied.reason, total=total)
+        with suppress(OSError, anyio.BrokenResourceError), anyio.move_on_after(_FAREWELL):
+            await self._near.send(answer_to(denied, self._server, is_head=self._is_head))
+            await self._near.send_eof()
+            while self._near.moved < _UNREAD and await self._near.receive():
+                continue
+
+
+class _Watch:
+    """Ends a connection without traffic."""
+
+    def __init__(self, far: End, limits: ProxyLimits) -> None:
+        self._far = far
+        self._limits = limits
+        self._scope = anyio.CancelScope()
+        self._half_closed = anyio.Event()
+
+    async def run(self, watched: anyio.CancelScope) -> None:
+        """Cancels `watched` after one or two times the limit without a byte; ends with `stop`."""
+        with self._scope:
+            moved = -1
+            while moved != self._far.moved:
+                moved = self._far.moved
+                with anyio.move_on_after(self._limits.idle):
+                    await self._half_closed.wait()
+                    moved = -1
+                    break
+            while moved != self._far.moved:
+                moved = self._far.moved
+                await anyio.sleep(self._limits.half_closed)
+            watched.cancel()
+
+    def stop(self) -> None:
+        self._scope.cancel()
+
+    def half_close(self) -> None:
+        """From here on the shorter limit counts."""
+        self._half_closed.set()
+
+
+async def _pump(source: End, sink: End, watch: _Watch, tunnel: anyio.CancelScope, early: bytes = b"") -> None:
+    """Relays one direction, and its end; both directions end with an error of either."""
+    try:
+        data = early or await source.receive()
+        while data:
+            await sink.send(data)
+            data = await source.receive()
+        await sink.send_eof()
+        watch.half_close()
+    except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        tunnel.cancel()
+
+
+def answer_to(denied: Denied, server: str, *, is_head: bool = False) -> bytes:
+    """The HTTP response for a request that does not reach its host, with the line that would allow it.
+
+    The status line has the line, too: many clients show nothing else of a tunnel that was refused.
+    """
+    phrase = HTTPStatus(denied.status).phrase
+    text = f'The sandbox of server "{server}" refuses {denied.target}: {denied.reason}.\n'
+    if denied.kind is None:
+        text = f"{denied.reason}\n"
+    if denied.entry:
+        phrase = f'{phrase} (mcp-hub sandbox: add "{denied.entry}" to net)'
+        text += f'To allow it, add this line to servers.{server}.sandbox.net in servers.yaml:\n  - "{denied.entry}"\n'
+    body = visible(hide(text)).encode()
+    head = (
+        f"HTTP/1.1 {denied.status} {phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nProxy-Status: mcp-hub; error={denied.error}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode("ascii", "replace") + (b"" if is_head else body)

@@ -1,0 +1,200 @@
+"""From a rule to a `Confinement`: which paths a server reads and writes, and what is refused."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from mcp_hub.sandbox import paths
+from mcp_hub.sandbox.confinement import DEVICE, READ, WRITE, Confinement, Grant, proxy_variables, support
+from mcp_hub.sandbox.filters import Net
+from mcp_hub.sandbox.home import PrivateHome
+from mcp_hub.sandbox.network import HostRule
+from mcp_hub.sandbox.places import (
+    DEVICES,
+    is_inside,
+    secret_of,
+    system_paths,
+    why_closed,
+    why_too_broad,
+)
+
+_NO_PROXY: Final = ("NO_PROXY", "no_proxy", "PIP_PROXY")
+_TRUST: Final = (
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH"),
+    *("NODE_EXTRA_CA_CERTS", "DENO_CERT", "CARGO_HTTP_CAINFO", "PIP_CERT", "NPM_CONFIG_CAFILE"),
+)
+"""Variables that name files of certificates."""
+
+
+class RuleError(Exception):
+    """A rule that cannot be applied; `key` is that of the entry: `read`, `write`, `sockets`, `args` or `command`."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """The rule as plain values. `read` and `write` None: what the arguments name. Paths may begin with `~/`."""
+
+    read: tuple[str, ...] | None = None
+    write: tuple[str, ...] | None = None
+    net: Net = "any"
+    hosts: tuple[HostRule, ...] = ()
+    sockets: tuple[str, ...] = ()
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """What is started, and where. `program` is absolute, `env` the environment without a sandbox.
+
+    `home` is the user's home folder, `hub` are the folders with the hub's own files, `config` is its configuration.
+    `is_spare`: the working directory is a folder that the hub has made for this server alone.
+    """
+
+    program: str
+    args: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    home: str
+    hub: tuple[str, ...] = ()
+    config: str | None = None
+    is_spare: bool = False
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """A confinement, and remarks about the rule: paths that do not exist, and arguments that open nothing."""
+
+    confinement: Confinement
+    remarks: tuple[str, ...] = ()
+
+
+def resolve(rule: Rule, subject: Subject, private: PrivateHome) -> Resolved:
+    """The sandbox of one start. Looks at files and makes none. Raises `RuleError` and `Unsupported`."""
+    abi, machine = support(rule.net, has_sockets=bool(rule.sockets))
+    resolver = _Resolver(rule, subject, private)
+    grants = resolver.grants()
+    hosts = proxy_variables() if rule.net == "hosts" else {}
+    confinement = Confinement(
+        grants=tuple(grants),
+        net=rule.net,
+        abi=abi,
+        machine=machine,
+        hosts=rule.hosts,
+        sockets=tuple(resolver.sockets()),
+        home=private.folder,
+        variables={**resolver.variables, **private.variables(), **hosts},
+        removed=_NO_PROXY if rule.net == "hosts" else (),
+    )
+    if confinement.allows(os.path.realpath(subject.program)) is None:
+        raise RuleError("command", f"the sandbox hides the program {subject.program}. Add its folder to read.")
+    return Resolved(confinement, tuple(resolver.remarks))
+
+
+class _Resolver:
+    """Collects the grants of one start, with remarks and the variables that they need."""
+
+    def __init__(self, rule: Rule, subject: Subject, private: PrivateHome) -> None:
+        self._rule = rule
+        self._subject = subject
+        self._private = private
+        self._home = os.path.realpath(subject.home)
+        self._hub = [os.path.realpath(folder) for folder in subject.hub]
+        self.remarks: list[str] = []
+        self.variables: dict[str, str] = {}
+
+    def grants(self) -> list[Grant]:
+        """Each path once; those inside of another with the same rights are left out."""
+        subject, private = self._subject, self._private
+        own = [private.home, private.temporary, *([subject.cwd] if subject.is_spare else [])]
+        writable = [*self._named("write"), *([] if self._rule.write is not None else self._arguments())]
+        real = [os.path.realpath(path) for path in writable]
+        self._check_configuration(real)
+        readable = [*self._named("read"), *self._usual(real + writable)]
+        grants = [Grant(os.path.realpath(path), READ | WRITE, is_needed=True) for path in own]
+        grants.append(Grant(os.path.realpath(private.settings), READ, is_needed=True))
+        grants += [Grant(path, READ | WRITE) for path in real]
+        grants += [Grant(os.path.realpath(path), READ) for path in readable]
+        grants += [Grant(os.path.realpath(path), DEVICE) for path in DEVICES]
+        return _reduced(grants)
+
+    def sockets(self) -> Iterator[str]:
+        """The paths of the rule's Unix sockets, without links."""
+        for text in self._rule.sockets:
+            path = self._expanded(text)
+            if (reason := why_closed(path)) is not None:
+                raise RuleError("sockets", f"{text}: {reason}")
+            if not os.path.exists(path):
+                self.remarks.append(f"sockets: {text} does not exist")
+            yield os.path.realpath(path)
+
+    def _named(self, key: str) -> Iterator[str]:
+        """The paths of `read` or `write`."""
+        for text in getattr(self._rule, key) or ():
+            path = self._expanded(text)
+            real = os.path.realpath(path)
+            if (reason := why_too_broad(real, self._home, self._hub)) is not None:
+                raise RuleError(key, f"{text} cannot be opened: {reason}. Name the folders that the server needs.")
+            if not os.path.lexists(path):
+                self.remarks.append(f"{key}: {text} does not exist, and is not made")
+                continue
+            yield path
+
+    def _arguments(self) -> list[str]:
+        """The existing paths among the arguments, the shortest first; those inside of another one add nothing."""
+        subject = self._subject
+        chosen: list[str] = []
+        for path in sorted(paths.data(subject.args, subject.cwd, subject.home), key=len):
+            real = os.path.realpath(path)
+            if any(is_inside(path, other) or is_inside(path, os.path.realpath(other)) for other in chosen):
+                continue
+            if (reason := why_too_broad(real, self._home, self._hub)) is not None:
+                raise RuleError("args", f"the argument {path} cannot be opened: {reason}. Name folders with write.")
+            if (secret := secret_of(real, self._home)) is not None:
+                self.remarks.append(f"args: {path} stays closed, since {secret} is secret. To open it, add it to read.")
+                continue
+            chosen.append(path)
+        return chosen
+
+    def _usual(self, writable: Sequence[str]) -> Iterator[str]:
+        """What every server reads, what this command needs, and its folder unless `read` says otherwise."""
+        subject = self._subject
+        yield from system_paths()
+        folders, variables = paths.managers(subject.program, subject.env, subject.home)
+        self.variables |= variables
+        candidates = [*paths.interpreters(subject.program, subject.env, subject.home, writable), *folders]
+        candidates += paths.scripts(subject.args, subject.cwd, subject.home, writable)
+        candidates += [subject.env[name] for name in _TRUST if os.path.isabs(subject.env.get(name, ""))]
+        if self._rule.read is None and not subject.is_spare:
+            candidates.append(subject.cwd)
+        if self._rule.read is None and self._rule.write is not None:
+            candidates += self._arguments()
+        candidates += self._private.trusted()
+        for path in candidates:
+            real = os.path.realpath(path)
+            is_closed = why_too_broad(real, self._home, self._hub) or secret_of(real, self._home)
+            if not is_closed or path == subject.program:
+                yield real
+
+    def _check_configuration(self, writable: Sequence[str]) -> None:
+        """The configuration decides what runs outside."""
+        config = self._subject.config
+        for path in writable:
+            if config is not None and is_inside(os.path.realpath(config), path):
+                key = "args" if self._rule.write is None else "write"
+                said = f"{path} cannot be writable: the hub's configuration is in it. Name the folders with write."
+                raise RuleError(key, said)
+
+    def _expanded(self, text: str) -> str:
+        path = self._subject.home + text[1:] if text.startswith("~/") else text
+        return os.path.normpath(path)
+
+
+def _reduced(grants: Sequence[Grant]) -> list[Grant]:
+    chosen: list[Grant] = []
+    for grant in sorted(dict.fromkeys(grants), key=lambda grant: (len(grant.path), -grant.access, not grant.is_needed)):
+        covering = (other for other in chosen if is_inside(grant.path, other.path))
+        if not any(other.access & grant.access == grant.access for other in covering):
+            chosen.append(grant)
+    return chosen

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,31 +128,55 @@ async def tried(rest: RestClient, name: str, escape: str, world: Mapping[str, st
     return bool(verdict["verdict"] == "succeeded")
 
 
-async def swapped_argument(stage: Stage, start: Start) -> bool:
-    """An argument becomes a link to another project before the second start."""
-    work, target = stage.folder / "work", stage.folder / "work" / "data.db"
+async def _swapped(stage: Stage, start: Start, inner: str, **more: Any) -> bool:
+    """A path inside a folder that the server may write to becomes a link to another project before the second start.
+
+    `inner` is its name in the folder, and ends with `/` for a folder; `more` are settings of the server, in which
+    `{inner}` and `{work}` stand for the two.
+    """
+    work = stage.folder / "work"
+    target = work / inner.rstrip("/")
     work.mkdir()
-    target.write_text("")
-    command = [*stage.commands["Python"], str(work), str(target)]
+    target.mkdir() if inner.endswith("/") else target.write_text("")
+    more = json.loads(json.dumps(more).replace("{inner}", str(target)).replace("{work}", str(work)))
+    command = [*stage.commands["Python"], *more.pop("args", [])]
+    if stage.rule is None:
+        more.pop("sandbox", None)
+    entry = {**stage.entry(command), **more}
     world = {**stage.world, "swap-path": str(target), "swap-target": stage.world["folder"]}
-    async with start({"swap": stage.entry(command)}) as rest:
+    async with start({"swap": entry}) as rest:
         await ready(rest, "swap")
-        await tried(rest, "swap", "plant-link", world)
-        await again(rest, "swap")
-        return await tried(rest, "swap", "read-project", world)
+        if not await tried(rest, "swap", "plant-link", world):
+            raise RuntimeError("the link could not be planted")
+        with suppress(RuntimeError):  # a hub that refuses to start it is right
+            await again(rest, "swap")
+            return await tried(rest, "swap", "read-project", world)
+        return False
+
+
+async def swapped_argument(stage: Stage, start: Start) -> bool:
+    """A file that is an argument."""
+    return await _swapped(stage, start, "data.db", args=["{work}", "{inner}"])
 
 
 async def swapped_folder(stage: Stage, start: Start) -> bool:
-    """The same with the folder that is an argument: it lies in another that the server may write to."""
-    work, target = stage.folder / "work", stage.folder / "work" / "inner"
-    target.mkdir(parents=True)
-    command = [*stage.commands["Python"], str(work), str(target)]
-    world = {**stage.world, "swap-path": str(target), "swap-target": stage.world["home"]}
-    async with start({"swap": stage.entry(command)}) as rest:
-        await ready(rest, "swap")
-        await tried(rest, "swap", "plant-link", world)
-        await again(rest, "swap")
-        return await tried(rest, "swap", "read-ssh-key", world)
+    """A folder that is an argument."""
+    return await _swapped(stage, start, "inner/", args=["{work}", "{inner}"])
+
+
+async def swapped_cwd(stage: Stage, start: Start) -> bool:
+    """The working directory."""
+    return await _swapped(stage, start, "inner/", args=["{work}"], cwd="{inner}")
+
+
+async def swapped_read(stage: Stage, start: Start) -> bool:
+    """An entry of `read`."""
+    return await _swapped(stage, start, "inner/", sandbox={"write": ["{work}"], "read": ["{inner}"]})
+
+
+async def swapped_write(stage: Stage, start: Start) -> bool:
+    """An entry of `write`."""
+    return await _swapped(stage, start, "inner/", sandbox={"write": ["{work}", "{inner}"]})
 
 
 async def planted_links(stage: Stage, start: Start) -> bool:
@@ -166,10 +191,8 @@ async def planted_links(stage: Stage, start: Start) -> bool:
         await ready(rest, "plant")
         await tried(rest, "plant", "plant-links", world)
         await rest.ask("POST", "/servers/plant/restart")
-        try:
+        with suppress(RuntimeError):  # a hub that refuses to start it is right
             await ready(rest, "plant")
-        except RuntimeError:
-            pass  # a hub that refuses to start it is right
     if stage.rule is None:  # a program of the user that writes its settings follows the link
         await anyio.Path(stage.folder, "home", ".npmrc").write_text("a setting")
     found = {str(path.relative_to(aim)): path.is_file() and path.read_text() for path in aim.rglob("*")}
@@ -244,6 +267,9 @@ async def poisoned_cache(stage: Stage, start: Start) -> bool:
 SCENARIOS: Mapping[str, Scenario] = {
     "an argument becomes a link before the second start": swapped_argument,
     "a folder among the arguments becomes a link before the second start": swapped_folder,
+    "the working directory becomes a link before the second start": swapped_cwd,
+    "an entry of `read` becomes a link before the second start": swapped_read,
+    "an entry of `write` becomes a link before the second start": swapped_write,
     "links in the private home, which the hub follows": planted_links,
     "the install script of a package of npm": node_package,
     "the build of a Python package": python_package,

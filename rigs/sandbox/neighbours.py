@@ -1,6 +1,6 @@
 """Programs of the user beside a sandboxed server: one with a secret, and services that answer with canaries.
 
-`python neighbours.py victim|services SPEC` runs until its input ends; `SPEC` is a file with the world as JSON. It
+`python neighbours.py victim|services|far SPEC` runs until its input ends; `SPEC` is a file with the world as JSON. It
 prints one line of JSON, what others need to know, once it is up. Only the standard library, nothing of the hub.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 _REPLY = "HTTP/1.1 200 OK\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n{body}"
-_FASTOPEN = 23
+_FASTOPEN, _FREEBIND = 23, 78
 
 
 def victim(spec: dict[str, str]) -> dict[str, str]:
@@ -60,11 +60,18 @@ def _kernel_objects(canary: str) -> dict[str, int | str]:
     }  # fmt: skip
 
 
-def services(spec: dict[str, str]) -> dict[str, str]:
-    """Ports on all addresses, a name server, and sockets of the file system and beside it."""
+def far(spec: dict[str, str]) -> dict[str, str]:
+    """Ports on all addresses, with a canary."""
     for title in ("port", "http", "https", "ssh", "dns", "proxy-port"):
         _served(_tcp(int(spec[title])), lambda stream: _web(spec, stream))
-    _looped(_udp(int(spec["port"])), lambda message: f"canary={spec['canary']}".encode())
+    for host in ("::ffff:" + spec["evil-address"], spec["evil-address6"]):
+        _looped(_udp(int(spec["port"]), host), lambda message: f"canary={spec['canary']}".encode())
+    return {"process": str(os.getpid())}
+
+
+def services(spec: dict[str, str]) -> dict[str, str]:
+    """The ports, a name server, and sockets of the file system and beside it."""
+    far(spec)
     names = _Names(spec)
     _looped(_udp(int(spec["dns"])), names.answer)
     for title in ("docker", "agent", "bus", "display", "hub-socket"):
@@ -88,10 +95,12 @@ def _tcp(port: int) -> socket.socket:
     return listener
 
 
-def _udp(port: int) -> socket.socket:
+def _udp(port: int, host: str = "::") -> socket.socket:
+    """A socket that may be bound before its address is there."""
     bound = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-    bound.bind(("::", port))
+    bound.setsockopt(socket.IPPROTO_IPV6, _FREEBIND, 1)
+    bound.bind((host, port))
     return bound
 
 
@@ -201,7 +210,7 @@ def _packed(address: str) -> bytes:
 def main() -> None:
     """Starts what it was asked for, says so, and waits for the end of its input."""
     spec: dict[str, str] = json.loads(Path(sys.argv[2]).read_text("utf-8"))
-    facts = {"victim": victim, "services": services}[sys.argv[1]](spec)
+    facts = {"victim": victim, "services": services, "far": far}[sys.argv[1]](spec)
     print(json.dumps(facts), flush=True)
     sys.stdin.read()
 

@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rigs.sandbox.world import ADDRESSES
-
+GOOD, EVIL, PRIVATE, METADATA = "93.184.216.34", "93.184.216.35", "10.0.0.5", "169.254.169.254"
+EVIL6, NAT64 = "2a00:1450:4001::5", f"64:ff9b::{PRIVATE}"
+ADDRESSES = [f"{one}/32" for one in (GOOD, EVIL, PRIVATE, METADATA)] + [f"{one}/128" for one in (EVIL6, NAT64)]
 _MARK = "MCP_HUB_RIG_IN_NAMESPACES"
 _SHARED = ("--net", "--mount", "--pid", "--fork", "--mount-proc", "--uts", "--ipc", "--kill-child")
 
@@ -30,10 +31,8 @@ def enter() -> None:
 
 
 def prepare(folder: Path) -> None:
-    """Addresses on the loopback interface, and a name server of ours. Raises: `CalledProcessError`."""
+    """A loopback interface, a name server of ours, and folders of the system. Raises: `CalledProcessError`."""
     _run("ip", "link", "set", "lo", "up")
-    for address in ADDRESSES:
-        _run("ip", "addr", "add", address, "dev", "lo", *(["nodad"] if ":" in address else []))
     Path("/proc/sys/net/ipv4/tcp_fastopen").write_text("3")
     Path("/proc/sys/net/ipv4/ping_group_range").write_text("0 0")
     for path, text in (
@@ -45,6 +44,25 @@ def prepare(folder: Path) -> None:
         _run("mount", "--bind", str(replacement), path)
     _run("mount", "-t", "tmpfs", "none", "/var/spool")
     Path("/var/spool/cron/crontabs").mkdir(parents=True)
+
+
+def connect(process: str) -> None:
+    """Joins our network to that of another process, which gets all addresses of the world; everything is routed there.
+
+    Raises: `CalledProcessError`.
+    """
+    there = ("nsenter", "--net", "--target", process)
+    _run("ip", "link", "add", "near", "type", "veth", "peer", "name", "far", "netns", process)
+    for address in ADDRESSES:
+        _run(*there, "ip", "addr", "add", address, "dev", "far", *(["nodad"] if ":" in address else []))
+    for interface in ("lo", "far"):
+        _run(*there, "ip", "link", "set", interface, "up")
+    _run(*there, "sysctl", "-q", "net.ipv4.tcp_fastopen=3")
+    for option, own, width in (("-4", "192.168.77.2", "32"), ("-6", "fd77::2", "128")):
+        _run("ip", option, "addr", "add", f"{own}/{width}", "dev", "near", *(["nodad"] if option == "-6" else []))
+        _run("ip", "link", "set", "near", "up")
+        _run("ip", option, "route", "add", "default", "dev", "near")
+        _run(*there, "ip", option, "route", "add", own, "dev", "far")
 
 
 def _run(*command: str) -> None:

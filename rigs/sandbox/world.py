@@ -13,11 +13,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import mcp_hub
+from rigs.sandbox.spaces import EVIL, EVIL6, GOOD, METADATA, PRIVATE, connect
 
 HOSTILE = Path(__file__).with_name("hostile")
-GOOD, EVIL, PRIVATE, METADATA = "93.184.216.34", "93.184.216.35", "10.0.0.5", "169.254.169.254"
-EVIL6, NAT64 = "2a00:1450:4001::5", f"64:ff9b::{PRIVATE}"
-ADDRESSES = [f"{one}/32" for one in (GOOD, EVIL, PRIVATE, METADATA)] + [f"{one}/128" for one in (EVIL6, NAT64)]
 _ANSWERING = {"port": "7777", "http": "80", "https": "443", "ssh": "22", "dns": "53", "proxy-port": "9"}
 """Ports at which everything answers; the last is the one that the hub names to servers as its proxy."""
 _SECRETS = {
@@ -140,7 +138,7 @@ def running(root: Path, world: dict[str, str]) -> Iterator[dict[str, str]]:
         stack.callback(os.close, master)
         stack.callback(os.close, slave)
         world = {**world, "terminal": os.ttyname(slave)}
-        for name in ("victim", "services"):
+        for name in ("victim", "services", "far"):
             spec = root / f"{name}.json"
             spec.write_text(json.dumps(world))
             process = stack.enter_context(_program(name, spec, world))
@@ -149,12 +147,14 @@ def running(root: Path, world: dict[str, str]) -> Iterator[dict[str, str]]:
             if not line:
                 raise RuntimeError(f"the neighbour {name} does not start")
             world |= json.loads(line)
+        connect(world["process"])
         yield world
 
 
 @contextmanager
 def _program(name: str, spec: Path, world: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-S", str(Path(__file__).with_name("neighbours.py")), name, str(spec)]
+    space = ["unshare", "--net"] if name == "far" else []
+    command = [*space, sys.executable, "-S", str(Path(__file__).with_name("neighbours.py")), name, str(spec)]
     env = {**os.environ, "NEIGHBOUR_SECRET": world["canary"]}
     piped = subprocess.PIPE
     with subprocess.Popen(

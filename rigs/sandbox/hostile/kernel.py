@@ -143,13 +143,6 @@ def privileges(world: World) -> str:
     return f"no_new_privs {status['NoNewPrivs']}, capabilities {status['CapEff']}, bound {status['CapBnd']}"
 
 
-@escape("other-personality")
-def personality(world: World) -> str:
-    """Addresses of programs that it starts are no longer random."""
-    call("personality", 0x0040000)
-    return "set"
-
-
 @escape("segment-table")
 def segment_table(world: World) -> str:
     """A call for old programs, in which the kernel had faults."""

@@ -311,6 +311,7 @@ def listen_unbound(world: World) -> str:
     return "listens"
 
 
+@escape("hub-front")
 @escape("tcp-hub")
 def hub(world: World) -> str:
     """The front of the hub itself, behind which are the tools of all servers."""

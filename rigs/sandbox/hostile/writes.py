@@ -178,7 +178,10 @@ def renamed(world: World) -> str:
 def core(world: World) -> str:
     """A dump of its memory, which the kernel writes, not the process."""
     os.chdir(os.path.dirname(private("x")))
-    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    except ValueError as exc:
+        raise Refused(str(exc)) from None
     return "the limit is lifted"
 
 

@@ -21,6 +21,14 @@ _FLAGS: Final = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK"
 """A pipe that is put there between the look and the opening does not block."""
 
 
+def encoded(text: str) -> bytes:
+    """The bytes of an argument or a variable: in UTF-8 where the locale of the hub lacks a character of it."""
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape")
+
+
 class FileTooLarge(OSError):
     """The file has more bytes than its reader takes."""
 

@@ -8,16 +8,19 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
 import msgspec
+import platformdirs
 
 from mcp_hub.aio import Turn
 from mcp_hub.app.attached.isolation import ClientFolder, StartFolders, folder_key
 from mcp_hub.app.catalog_rules import repetition
+from mcp_hub.app.limits import state_dir
 from mcp_hub.app.logins import Logins
+from mcp_hub.attach.folder import base_folders
 from mcp_hub.call import Gate, Upstream
 from mcp_hub.catalog.definitions import prepare
 from mcp_hub.clock import Clock
@@ -47,6 +50,9 @@ from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
 from mcp_hub.upstreams.supervision.scoped import Holder, Scoped
 from mcp_hub.upstreams.supervision.supervisor import SupervisorRules
 
+if TYPE_CHECKING:
+    from mcp_hub.sandbox.server import ServerSandbox
+
 log = get_logger(__name__)
 
 _READING: Final = 10.0
@@ -63,7 +69,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     """The parts that all upstreams share. Relative commands and modules are searched in `folder`.
 
     A background hub has `clients`; any other was started in the working directory of its client. `starts` says where
-    servers start. `read` loads the configuration again.
+    servers start. `read` loads the configuration again. `sandboxes` are those of the servers that have one.
     """
 
     env: Mapping[str, str]
@@ -82,6 +88,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
     read: Callable[[], Loaded] = _nothing_to_read
     clients: ClientFolder | None = None
     starts: StartFolders = StartFolders(None, Path(os.devnull))
+    sandboxes: dict[str, "ServerSandbox"] = msgspec.field(default_factory=dict)
 
     def _eras(self, server: ServerSettings) -> ServerEras:
         key = server_key(server.command or "", server.args) if server.url is None else url_key(server.url)
@@ -105,6 +112,7 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         eras = self._eras(server)
         if server.url is None:
             output = None if self.logs is None else partial(self.logs.output, name)
+            self._enter(settings, name)
             spec = partial(self._spec, settings, name, server, output)
             connect: Connect = partial(StdioConnection, name, partial(spec, None), eras, self.watchdog, self.turn)
         else:
@@ -140,17 +148,48 @@ class UpstreamFactory(msgspec.Struct, frozen=True):
         client = directory or (working_directory() if self.clients is None else self.clients.path)
         args, env = self.starts.fill(name, server, client)
         program = _command(server, self.env, self.folder)
-        limits = settings.hub.limits
+        limits, folder = settings.hub.limits, self.starts.start(name, server, client)
         return StdioSpec(
             argv=(program, *args),
             env=commands.child_env(self.env, env, [os.path.dirname(program)], server.pass_env),
-            cwd=self.starts.start(name, server, client),
+            cwd=folder,
             era=_pinned(server),
             line_limit=limits.line,
             stderr_lines=limits.stderr_lines,
             output=output,
             apps=server.apps,
+            sandbox=self.sandboxes.get(name),
+            is_spare=self.starts.is_spare(name, folder),
         )
+
+    def _enter(self, settings: Settings, name: str) -> None:
+        """Notes the sandbox of a server, if it has one."""
+        self.sandboxes.pop(name, None)
+        if (sandbox := server_sandbox(settings, name, self.env, self.starts)) is not None:
+            self.sandboxes[name] = sandbox
+
+
+def server_sandbox(
+    settings: Settings, name: str, env: Mapping[str, str], starts: StartFolders
+) -> "ServerSandbox | None":
+    """The sandbox of a server; None for one without, and for one that is not a child process."""
+    rule, server = settings.effective(name).sandbox, settings.servers[name]
+    if server.command is None or rule.mode == "off":
+        return None
+    from mcp_hub.sandbox.server import ServerSandbox, rule_of
+
+    make_proxy = None
+    if isinstance(rule.net, list):
+        from mcp_hub.sandbox.proxy import HostProxy
+        from mcp_hub.upstreams.remote.http_client import proxy
+
+        make_proxy = partial(HostProxy, via=proxy)
+    hub = (str(state_dir(env)), platformdirs.user_config_dir("mcp-hub"), *base_folders(env))
+    config = None if starts.config is None else str(starts.config)
+    return ServerSandbox(
+        name, rule_of(rule.read, rule.write, rule.net, rule.sockets), starts.home(name),
+        home=str(Path.home()), hub=hub, config=config, is_preferred=rule.mode == "prefer", make_proxy=make_proxy,
+    )  # fmt: skip
 
 
 def last_lists(settings: Settings, folder: Path) -> list[Snapshot]:

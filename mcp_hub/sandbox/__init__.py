@@ -10,6 +10,6 @@ program (`confine_program`), which limits itself by Landlock and the seccomp fil
 command. `supervisor` answers the `connect` calls of a server whose hosts are limited, and hands each connection to the
 proxy, behind the interface of `network`. `seatbelt` writes the profile for macOS.
 
-Not here: the keys of the configuration (`config.schema.sandbox`) and the start of processes (`upstreams.process`). The
+Not here: the keys of the configuration (`config.schema.defaults`) and the start of processes (`upstreams.process`). The
 hub itself is never confined.
 """

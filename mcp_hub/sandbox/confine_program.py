@@ -10,7 +10,7 @@ Every path is opened without following a link, before anything is given up: the 
 has become a link since then is an error. The process id stays, so that the watchdog needs to know nothing of this.
 """
 
-import _signal
+import _signal  # type: ignore[import-not-found]  # signal itself loads enum
 import _socket
 import ctypes
 import marshal

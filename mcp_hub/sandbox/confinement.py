@@ -43,7 +43,7 @@ class Unsupported(Exception):
     """The kernel or the machine lacks what a rule needs; the text says what, and what to do."""
 
 
-class Grant(msgspec.Struct, frozen=True):
+class PathRight(msgspec.Struct, frozen=True):
     """A path without links, the rights for it and what is below it, and whether a start without it is an error."""
 
     path: str
@@ -58,7 +58,7 @@ class Confinement(msgspec.Struct, frozen=True):
     is the version of Landlock; below 6 it `shrinks`.
     """
 
-    grants: tuple[Grant, ...]
+    grants: tuple[PathRight, ...]
     net: Net
     abi: int
     machine: str
@@ -102,7 +102,7 @@ class Confinement(msgspec.Struct, frozen=True):
             }
         )
 
-    def allows(self, path: str, access: int = _READ_FILE) -> Grant | None:
+    def allows(self, path: str, access: int = _READ_FILE) -> PathRight | None:
         """The grant by which a path, which has no links, may be read, or None."""
         for grant in self.grants:
             is_inside = path == grant.path or path.startswith(grant.path.rstrip("/") + "/")
@@ -153,7 +153,6 @@ def landlock_abi() -> int:
         call = ctypes.CDLL(None).syscall
     except (OSError, AttributeError):
         return 0
-    call.restype = ctypes.c_long
     version = call(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_long(_GET_VERSION))
     return min(max(0, int(version)), _NEWEST)
 

@@ -54,7 +54,7 @@ class _Call:
     @property
     def descriptor(self) -> int:
         """The first argument, as an `int`."""
-        return self.arguments[0] & 0xFFFFFFFF
+        return int(self.arguments[0]) & 0xFFFFFFFF
 
     def inode(self) -> int:
         """Identifies the socket behind the descriptor. Raises `OSError` with the number that the call would have."""
@@ -85,7 +85,28 @@ class _Call:
         return os.fsdecode(address[2:].partition(b"\0")[0]) if is_unix else ""
 
 
-class Connector:
+class _Rate:
+    """Tokens for calls: `RATE` a second, and as many at once."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._tokens, self._filled = RATE, clock.now()
+
+    def pause(self) -> float:
+        """Seconds until there is a token."""
+        now = self._clock.now()
+        self._tokens = min(RATE, self._tokens + (now - self._filled) * RATE)
+        self._filled = now
+        return 0.0 if self._tokens >= 1 else (1 - self._tokens) / RATE
+
+    def take(self) -> bool:
+        """Takes a token, if there is one."""
+        has_token = self.pause() == 0
+        self._tokens -= has_token
+        return has_token
+
+
+class SocketConnector:
     """Serves the notifications of one process and its children. Owns `listener`, which `run` closes at the end."""
 
     def __init__(
@@ -102,11 +123,10 @@ class Connector:
         self._confinement = confinement
         self._proxy = proxy
         self._refusals = refusals
-        self._clock = clock or SystemClock()
         self._connect = ARCHITECTURES[confinement.machine].numbers["connect"]
         self._connected: OrderedDict[int, None] = OrderedDict()
         self._halves: OrderedDict[int, None] = OrderedDict()
-        self._tokens, self._filled = RATE, self._clock.now()
+        self._rate = _Rate(clock or SystemClock())
 
     async def run(self) -> None:
         """Until the last process of the sandbox has ended, or it is cancelled."""
@@ -115,16 +135,9 @@ class Connector:
                 await anyio.wait_readable(self._listener)
                 if not self._serve_some():
                     return
-                await anyio.sleep(self._pause())
+                await anyio.sleep(self._rate.pause())
         finally:
             os.close(self._listener)
-
-    def _pause(self) -> float:
-        """Seconds until another call may be answered."""
-        now = self._clock.now()
-        self._tokens = min(RATE, self._tokens + (now - self._filled) * RATE)
-        self._filled = now
-        return 0.0 if self._tokens >= 1 else (1 - self._tokens) / RATE
 
     def _serve_some(self) -> bool:
         """Answers the calls that wait, a few at most; False when no process is left."""
@@ -134,9 +147,8 @@ class Connector:
             events = dict(waiting.poll(0)).get(self._listener, 0)
             if not events & select.POLLIN:
                 return not events & (select.POLLHUP | select.POLLERR | select.POLLNVAL)
-            if self._pause():
+            if not self._rate.take():
                 return True
-            self._tokens -= 1
             data = bytearray(_NOTIFICATION.size)
             try:
                 fcntl.ioctl(self._listener, _RECEIVE, data)
@@ -228,7 +240,8 @@ class Connector:
     def _add(self, call: _Call, connection: socket.socket, flags: int, number: int, new_flags: int) -> int:
         fcntl.ioctl(self._listener, _IS_VALID, struct.pack("=Q", call.id))
         addition = bytearray(_DESCRIPTOR.pack(call.id, flags, connection.fileno(), number, new_flags))
-        return fcntl.ioctl(self._listener, _ADD, addition)
+        number_there: int = fcntl.ioctl(self._listener, _ADD, addition)
+        return number_there
 
 
 def _remember(inodes: OrderedDict[int, None], inode: int) -> None:

@@ -32,7 +32,7 @@ class StepFailed(Exception):
 
 
 class Launch:
-    """What is spawned in place of a command: `argv`, `env` and the inherited `descriptor`.
+    """The program that is spawned in place of a command: `argv`, `env` and the inherited `descriptor`.
 
     A context manager: the hub's copy of the descriptor is closed behind the block, which spawns the process.
     """
@@ -59,6 +59,7 @@ class Launch:
 
     @property
     def argv(self) -> list[str]:
+        """The confining program. Its name in a list of processes is that of the command as soon as it runs."""
         program = str(Path(confine_program.__file__))
         return [interpreter() or sys.executable, "-I", "-S", program, str(self.descriptor)]
 

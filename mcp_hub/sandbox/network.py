@@ -28,7 +28,7 @@ _TRIES: Final = 8
 _LONGEST: Final = 256
 
 
-class Refused(msgspec.Struct, frozen=True):
+class RefusedTarget(msgspec.Struct, frozen=True):
     """Something that the sandbox refused: `kind` is `host`, `address`, `socket` or `rate`, `target` is escaped text."""
 
     kind: str
@@ -70,7 +70,7 @@ class Refusals:
     def __init__(self) -> None:
         self.total = 0
         self.traffic = Traffic()
-        self._latest: deque[Refused] = deque(maxlen=_KEPT)
+        self._latest: deque[RefusedTarget] = deque(maxlen=_KEPT)
 
     def note(self, kind: str, target: str, reason: str) -> None:
         """Counts a refusal; the texts may come from the server."""
@@ -82,15 +82,19 @@ class Refusals:
                 count += entry.count
                 self._latest.remove(entry)
                 break
-        self._latest.append(Refused(kind, text, reason, wall_time(), count))
+        self._latest.append(RefusedTarget(kind, text, reason, wall_time(), count))
 
-    def latest(self) -> list[Refused]:
+    def latest(self) -> list[RefusedTarget]:
         """The newest first."""
         return list(reversed(self._latest))
 
 
 class Proxy(Protocol):
-    """Relays the connections of servers whose hosts are limited; one for each hub."""
+    """Relays the connections of servers whose hosts are limited."""
+
+    async def run(self) -> None:
+        """Serves until it is cancelled; connections that come before are closed."""
+        ...
 
     def serve(self, connection: socket.socket, server: str, hosts: Sequence[HostRule], refusals: Refusals) -> None:
         """Takes over the hub's end of a connection of `server`, non-blocking and connected, and returns at once.

@@ -25,8 +25,8 @@ DEVICES: Final = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "rand
 _SECRET: Final = """
     .ssh .aws .azure .gnupg .kube .docker .oci .aliyun .terraform.d .vault-token .config/gcloud .config/gh
     .config/glab-cli .config/hub .config/op .1password .config/1Password .config/doctl .config/rclone .config/sops
-    .config/age .age .password-store .local/share/keyrings .local/share/kwalletd .local/share/gnome-keyring .pki .netrc .authinfo
-    .authinfo.gpg .pgpass .my.cnf .npmrc .yarnrc .yarnrc.yml .pypirc .git-credentials .config/git/credentials
+    .config/age .age .password-store .local/share/keyrings .local/share/kwalletd .local/share/gnome-keyring .pki .netrc
+    .authinfo .authinfo.gpg .pgpass .my.cnf .npmrc .yarnrc .yarnrc.yml .pypirc .git-credentials .config/git/credentials
     .cargo/credentials .cargo/credentials.toml .gem/credentials .m2/settings.xml .gradle/gradle.properties
     .composer/auth.json .config/composer/auth.json .bash_history .zsh_history .local/share/fish/fish_history
     .python_history .node_repl_history .psql_history .mysql_history .sqlite_history .local/share/recently-used.xbel
@@ -82,7 +82,7 @@ def _is_for_all(path: str) -> bool:
 
 
 def _without(folder: str, parts: Iterable[str]) -> Iterator[str]:
-    """What is in a folder, down to `parts`, and these left out."""
+    """The content of a folder without `parts`, and down to them."""
     closed = {f"{folder}/{part}" for part in parts}
     try:
         children = sorted(os.listdir(folder))

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.sandbox import paths
-from mcp_hub.sandbox.confinement import DEVICE, READ, WRITE, Confinement, Grant, proxy_variables, support
+from mcp_hub.sandbox.confinement import DEVICE, READ, WRITE, Confinement, PathRight, proxy_variables, support
 from mcp_hub.sandbox.filters import Net
 from mcp_hub.sandbox.home import PrivateHome
 from mcp_hub.sandbox.network import HostRule
@@ -47,7 +47,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """What is started, and where. `program` is absolute, `env` the environment without a sandbox.
+    """A command to start, and where. `program` is absolute, `env` the environment without a sandbox.
 
     `home` is the user's home folder, `hub` are the folders with the hub's own files, `config` is its configuration.
     `is_spare`: the working directory is a folder that the hub has made for this server alone.
@@ -63,14 +63,14 @@ class Subject(msgspec.Struct, frozen=True):
     is_spare: bool = False
 
 
-class Resolved(msgspec.Struct, frozen=True):
+class ResolvedRule(msgspec.Struct, frozen=True):
     """A confinement, and remarks about the rule: paths that do not exist, and arguments that open nothing."""
 
     confinement: Confinement
     remarks: tuple[str, ...] = ()
 
 
-def resolve(rule: Rule, subject: Subject, private: PrivateHome) -> Resolved:
+def resolve(rule: Rule, subject: Subject, private: PrivateHome) -> ResolvedRule:
     """The sandbox of one start. Looks at files and makes none. Raises `RuleError` and `Unsupported`."""
     abi, machine = support(rule.net, has_sockets=bool(rule.sockets))
     resolver = _Resolver(rule, subject, private)
@@ -89,7 +89,7 @@ def resolve(rule: Rule, subject: Subject, private: PrivateHome) -> Resolved:
     )
     if confinement.allows(os.path.realpath(subject.program)) is None:
         raise RuleError("command", f"the sandbox hides the program {subject.program}. Add its folder to read.")
-    return Resolved(confinement, tuple(resolver.remarks))
+    return ResolvedRule(confinement, tuple(resolver.remarks))
 
 
 class _Resolver:
@@ -104,7 +104,7 @@ class _Resolver:
         self.remarks: list[str] = []
         self.variables: dict[str, str] = {}
 
-    def grants(self) -> list[Grant]:
+    def grants(self) -> list[PathRight]:
         """Each path once; those inside of another with the same rights are left out."""
         subject, private = self._subject, self._private
         own = [private.home, private.temporary, *([subject.cwd] if subject.is_spare else [])]
@@ -112,11 +112,11 @@ class _Resolver:
         real = [os.path.realpath(path) for path in writable]
         self._check_configuration(real)
         readable = [*self._named("read"), *self._usual(real + writable)]
-        grants = [Grant(os.path.realpath(path), READ | WRITE, is_needed=True) for path in own]
-        grants.append(Grant(os.path.realpath(private.settings), READ, is_needed=True))
-        grants += [Grant(path, READ | WRITE) for path in real]
-        grants += [Grant(os.path.realpath(path), READ) for path in readable]
-        grants += [Grant(os.path.realpath(path), DEVICE) for path in DEVICES]
+        grants = [PathRight(os.path.realpath(path), READ | WRITE, is_needed=True) for path in own]
+        grants.append(PathRight(os.path.realpath(private.settings), READ, is_needed=True))
+        grants += [PathRight(path, READ | WRITE) for path in real]
+        grants += [PathRight(os.path.realpath(path), READ) for path in readable]
+        grants += [PathRight(os.path.realpath(path), DEVICE) for path in DEVICES]
         return _reduced(grants)
 
     def sockets(self) -> Iterator[str]:
@@ -158,7 +158,7 @@ class _Resolver:
         return chosen
 
     def _usual(self, writable: Sequence[str]) -> Iterator[str]:
-        """What every server reads, what this command needs, and its folder unless `read` says otherwise."""
+        """Paths that every server reads, those that this command needs, and its folder unless `read` says otherwise."""
         subject = self._subject
         yield from system_paths()
         folders, variables = paths.managers(subject.program, subject.env, subject.home)
@@ -191,8 +191,8 @@ class _Resolver:
         return os.path.normpath(path)
 
 
-def _reduced(grants: Sequence[Grant]) -> list[Grant]:
-    chosen: list[Grant] = []
+def _reduced(grants: Sequence[PathRight]) -> list[PathRight]:
+    chosen: list[PathRight] = []
     for grant in sorted(dict.fromkeys(grants), key=lambda grant: (len(grant.path), -grant.access, not grant.is_needed)):
         covering = (other for other in chosen if is_inside(grant.path, other.path))
         if not any(other.access & grant.access == grant.access for other in covering):

@@ -52,11 +52,13 @@ class ClientFolder(msgspec.Struct):
 class StartFolders(msgspec.Struct, frozen=True):
     """Where the servers of one configuration start. `project` is its folder if that is the root of a project.
 
-    Servers that get a folder of their own get it in `spare`.
+    Servers that get a folder of their own get it in `spare`, those in a sandbox have their private home in `homes`.
     """
 
     project: str | None
     spare: Path
+    homes: Path = Path(os.devnull)
+    config: Path | None = None
 
     @classmethod
     def of(cls, config: Path, state: Path) -> "StartFolders":
@@ -64,7 +66,8 @@ class StartFolders(msgspec.Struct, frozen=True):
         folder = os.path.dirname(config)
         users = {os.path.expanduser("~"), platformdirs.user_config_dir("mcp-hub")}
         is_project = folder not in users and os.path.lexists(os.path.join(folder, ".git"))
-        return cls(folder if is_project else None, log_folder(state, str(config), "folders"))
+        spare, homes = (log_folder(state, str(config), kind) for kind in ("folders", "sandboxes"))
+        return cls(folder if is_project else None, spare, homes, config)
 
     def scope(self, server: ServerSettings, *, asks: bool) -> Literal["session", "call", "folder"] | None:
         """The processes of a server in a background hub; None for one that all share."""
@@ -93,6 +96,14 @@ class StartFolders(msgspec.Struct, frozen=True):
         return [filled(word, folder) for word in server.args], {
             key: filled(value, folder) for key, value in server.env.items()
         }
+
+    def home(self, name: str) -> str:
+        """The folder with the private home of a server in a sandbox."""
+        return str(log_file(self.homes, name).with_suffix(""))
+
+    def is_spare(self, name: str, folder: str) -> bool:
+        """Whether a folder is the server's own."""
+        return folder == str(log_file(self.spare, name).with_suffix(""))
 
     def _spare(self, name: str) -> str:
         """A folder of the server's own, or `/` where none can be made: never the home folder."""

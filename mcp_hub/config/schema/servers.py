@@ -6,11 +6,10 @@ from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from mcp_hub.config.findings import Flaw, quoted
 from mcp_hub.config.quantities import as_flag
-from mcp_hub.config.schema.defaults import RestartSettings, RetrySettings
+from mcp_hub.config.schema.defaults import RestartSettings, RetrySettings, SandboxSettings
 from mcp_hub.config.schema.filters import FilterSettings, ToolFilterSettings
 from mcp_hub.config.schema.oauth import OAuthSettings
 from mcp_hub.config.schema.remote import TRANSPORTS, is_cleartext, problems_of
-from mcp_hub.config.schema.sandbox import SandboxSettings
 from mcp_hub.config.schema.scalars import (
     Approval,
     ExportedName,

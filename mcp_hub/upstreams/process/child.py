@@ -22,6 +22,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from mcp_hub.errors import StartFailed
+from mcp_hub.files import encoded
 from mcp_hub.types import Cause
 
 EndOthers = Callable[[], Awaitable[None]]
@@ -109,23 +110,31 @@ class Child:
             os.killpg(self.pid, number)
 
 
-def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, end_others: EndOthers | None = None) -> Child:
+def spawn(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str | None,
+    end_others: EndOthers | None = None,
+    descriptors: Sequence[int] = (),
+) -> Child:
     """Start `argv` (its first item an absolute path, never a shell) with exactly this environment.
 
-    Blocks for the milliseconds until the new program has been loaded. Raises `StartFailed`.
+    It inherits the pipes and `descriptors`. Blocks for the milliseconds until the new program has been loaded.
+    Raises `StartFailed`.
     """
     if sys.platform == "win32":
         raise StartFailed("cannot_start", "a server that is a child process needs a POSIX system")
     try:
         popen = subprocess.Popen(
-            [_encoded(text) for text in argv],
+            [encoded(text) for text in argv],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             close_fds=True,
-            cwd=cwd if cwd is None else _encoded(cwd),
-            env={_encoded(name): _encoded(value) for name, value in env.items()},
+            pass_fds=descriptors,
+            cwd=cwd if cwd is None else encoded(cwd),
+            env={encoded(name): encoded(value) for name, value in env.items()},
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -133,14 +142,6 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, end_othe
         raise StartFailed(problem.code, f"cannot start {argv[0]}: {problem.reason}") from error
     LEADERS.add(popen.pid)
     return Child(popen, open_pidfd(popen.pid), end_others)
-
-
-def _encoded(text: str) -> bytes:
-    """The bytes of an argument or a variable: in UTF-8 where the locale of the hub lacks a character of it."""
-    try:
-        return os.fsencode(text)
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogateescape")
 
 
 def describe_exit(returncode: int) -> str:

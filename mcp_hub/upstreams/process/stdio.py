@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import anyio
 import msgspec
@@ -28,6 +28,9 @@ from mcp_hub.upstreams.process.last_output import with_output
 from mcp_hub.upstreams.process.watchdog import Watchdog
 from mcp_hub.wire.files import unread
 from mcp_hub.wire.server_pipe import ServerPipe
+
+if TYPE_CHECKING:
+    from mcp_hub.sandbox.server import SandboxedStart, ServerSandbox
 
 log = get_logger(__name__)
 
@@ -56,7 +59,8 @@ TakeLines = Callable[[Sequence[bytes]], None]
 class StdioSpec(msgspec.Struct, frozen=True):
     """The command and its session's options. `argv[0]` is absolute; `era` is the configured one.
 
-    `output` gets the lines of stderr, all of them. `apps`: the server hears that its client shows apps.
+    `output` gets the lines of stderr, all of them. `apps`: the server hears that its client shows apps. `is_spare`:
+    `cwd` is a folder that the hub has made for this server.
     """
 
     argv: Sequence[str]
@@ -68,6 +72,8 @@ class StdioSpec(msgspec.Struct, frozen=True):
     probe: float = PROBE_SECONDS
     output: TakeLines | None = None
     apps: bool = True
+    sandbox: "ServerSandbox | None" = None
+    is_spare: bool = False
 
 
 @dataclass(slots=True)
@@ -84,12 +90,13 @@ class StdioConnection:
     stderr: deque[str] = field(default_factory=deque)
     child: Child | None = None
     peer: Peer | None = None
+    start: "SandboxedStart | None" = None
     lost_session = False  # the session is the process
 
     @property
     def notes(self) -> Sequence[str]:
-        """None: a process has its own output."""
-        return ()
+        """Remarks about its sandbox: a process has its own output."""
+        return self.spec.sandbox.notes if self.spec.sandbox is not None else ()
 
     def successor(self) -> None:
         """None: a process takes over no session."""
@@ -129,7 +136,7 @@ class StdioConnection:
         limit, turn = self.spec.line_limit, self.turn
         connect = partial(ServerPipe, line_limit=limit, write_limit=_WRITE_LIMIT, patience=_DEAF, turn=turn)
         with room_for_server():
-            self.child = child = self.watchdog.spawn(self.spec.argv, self.spec.env, self.spec.cwd)
+            self.child = child = self._spawn()
             stdin, stdout, stderr = child.hand_over()
             self.peer = peer = Peer(self.name, connect, not_settled(apps=self.spec.apps))
             pipe = peer.wire
@@ -138,6 +145,8 @@ class StdioConnection:
         drained = anyio.Event()
         tasks.start_soon(self._read_stderr, stderr, drained)
         tasks.start_soon(self._watch, child, peer, pipe, drained)
+        if self.start is not None:
+            await self.start.begin(tasks)
         probe = ProbeTime(self.spec.probe, partial(_runs, pipe, stdin))
         try:
             await negotiation.negotiate(peer, replace(terms, probe=probe))
@@ -146,6 +155,15 @@ class StdioConnection:
         except StartFailed as exc:
             raise type(exc)(*await self.last_words(exc.cause)) from None
         return peer
+
+    def _spawn(self) -> Child:
+        spec = self.spec
+        if spec.sandbox is not None:
+            self.start = spec.sandbox.prepare(spec.argv, spec.env, spec.cwd or os.sep, is_spare=spec.is_spare)
+        if self.start is None:
+            return self.watchdog.spawn(spec.argv, spec.env, spec.cwd)
+        with self.start.launch as launch:
+            return self.watchdog.spawn(launch.argv, launch.env, spec.cwd, [launch.descriptor])
 
     async def _watch(self, child: Child, peer: Peer, pipe: ServerPipe, drained: anyio.Event) -> None:
         """Ends the session when the process has ended and its output is read, which another process may hold open."""
@@ -196,6 +214,10 @@ class StdioConnection:
 
     async def last_words(self, cause: Cause) -> Cause:
         """The cause with the last output of the process; waits a moment for an exit code that explains more."""
+        cause = await self._last_words(cause)
+        return cause if self.start is None else self.start.explain(cause)
+
+    async def _last_words(self, cause: Cause) -> Cause:
         peer = self.peer
         if cause.code == "start_timeout":
             self._forget_eras()

@@ -67,7 +67,9 @@ class Watchdog:
         """Whether watchdog processes ended so often that there is none for a while."""
         return self._process.has_given_up
 
-    def spawn(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Child:
+    def spawn(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None, descriptors: Sequence[int] = ()
+    ) -> Child:
         """As `child.spawn`, with the two variables in `env`. The first child brings up the watchdog process."""
         if not self._is_awake.is_set():
             self._adopts = self._may_adopt and reaper.adopt_orphans()
@@ -80,7 +82,7 @@ class Watchdog:
         marks = {INSTANCE: self.instance, CHILD: mark}
         self._process.send("?\n")  # killed in here, we could not name the child, and it has our environment until exec
         try:
-            child = spawn(argv, {**env, **marks}, cwd, end_others=partial(self._end_others, mark))
+            child = spawn(argv, {**env, **marks}, cwd, partial(self._end_others, mark), descriptors)
         except BaseException:
             self._process.send("!\n")
             raise

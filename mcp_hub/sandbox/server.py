@@ -1,0 +1,179 @@
+"""The sandbox of one server, for all its starts: its rule, its private home, and what was refused."""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from anyio.abc import TaskGroup
+
+from mcp_hub.addresses import host_rule
+from mcp_hub.errors import StartFailed
+from mcp_hub.files import encoded
+from mcp_hub.logs import get_logger
+from mcp_hub.sandbox.confinement import READ, WRITE, Confinement, Unsupported
+from mcp_hub.sandbox.connector import SocketConnector
+from mcp_hub.sandbox.home import PrivateHome
+from mcp_hub.sandbox.launch import Launch, StepFailed
+from mcp_hub.sandbox.network import Proxy, Refusals
+from mcp_hub.sandbox.rules import ResolvedRule, Rule, RuleError, Subject, resolve
+from mcp_hub.types import Cause
+
+log = get_logger(__name__)
+
+_REFUSED: Final = re.compile(r"EACCES|EPERM|[Pp]ermission denied|not permitted|Read-only|unable to open database")
+_PATH: Final = re.compile(r"""(?:['"`](/[^'"`\n]{1,1000})['"`]|(?:^|[\s:=(])(/[^\s'"`:,)]{1,1000}))""")
+_MOST_LINES: Final = 200
+_ENOENT, _EACCES = 2, 13
+
+
+class ServerSandbox:
+    """Prepares each start of a server. `hub` are the folders with the hub's own files, `config` its configuration.
+
+    `is_preferred`: where the system has no sandbox, the server starts without one, and `absence` says why.
+    """
+
+    def __init__(
+        self, server: str, rule: Rule, private: str, *, home: str, hub: tuple[str, ...] = (), config: str | None = None,
+        is_preferred: bool = False, make_proxy: Callable[[], Proxy] | None = None,
+    ) -> None:  # fmt: skip
+        self.server = server
+        self.rule = rule
+        self.refusals = Refusals()
+        self.absence = ""
+        self.shrinks = ""
+        self._private = PrivateHome(private)
+        self._home = home
+        self._hub = hub
+        self._config = config
+        self._is_preferred = is_preferred
+        self._make_proxy = make_proxy
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks for a list of servers."""
+        absence = f"runs without a sandbox: {self.absence}" if self.absence else ""
+        return tuple(filter(None, (absence, self.shrinks)))
+
+    def prepare(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: str, *, is_spare: bool
+    ) -> "SandboxedStart | None":
+        """The start of a command; None for one without a sandbox. Looks at files for milliseconds.
+
+        Raises `StartFailed`.
+        """
+        self.absence = ""
+        try:
+            self._private.make(self._home, env)
+            confinement = self.resolved(argv, env, cwd, is_spare=is_spare).confinement
+            launch = Launch(confinement, [encoded(word) for word in argv], _encoded(confinement.environment(env)))
+        except Unsupported as problem:
+            if not self._is_preferred:
+                raise StartFailed("sandbox_unsupported", str(problem)) from None
+            self.absence = str(problem)
+            log.warning("sandbox_absent", upstream=self.server, reason=str(problem))
+            return None
+        except RuleError as problem:
+            raise StartFailed("sandbox_rule", f"sandbox: {problem.key}: {problem}") from None
+        except OSError as problem:
+            raise StartFailed("sandbox_unsupported", f"the sandbox cannot be made: {problem}") from None
+        self.shrinks = confinement.shrinks
+        proxy = self._make_proxy() if self._make_proxy is not None and self.rule.net == "hosts" else None
+        return SandboxedStart(self, argv[0], confinement, launch, proxy)
+
+    def resolved(self, argv: Sequence[str], env: Mapping[str, str], cwd: str, *, is_spare: bool) -> ResolvedRule:
+        """The rule for a command, with remarks; starts nothing. Raises `RuleError` and `Unsupported`."""
+        subject = Subject(argv[0], argv[1:], env, cwd, self._home, self._hub, self._config, is_spare)
+        return resolve(self.rule, subject, self._private)
+
+
+class SandboxedStart:
+    """One start in a sandbox. `launch` is what to spawn; then `begin` waits until the command is executed."""
+
+    def __init__(
+        self, sandbox: ServerSandbox, program: str, confinement: Confinement, launch: Launch, proxy: Proxy | None
+    ) -> None:
+        self.launch = launch
+        self.confinement = confinement
+        self._sandbox = sandbox
+        self._program = program
+        self._proxy = proxy
+        self._refused_before = sandbox.refusals.total
+
+    async def begin(self, tasks: TaskGroup) -> None:
+        """Returns when the command was executed; `tasks` then serve its connections. Raises `StartFailed`."""
+        try:
+            listener = await self.launch.executed()
+        except StepFailed as problem:
+            raise StartFailed(*_cause_of(problem, self._program)) from None
+        if self._proxy is not None:
+            tasks.start_soon(self._proxy.run)
+        if listener is not None:
+            sandbox = self._sandbox
+            connector = SocketConnector(listener, sandbox.server, self.confinement, self._proxy, sandbox.refusals)
+            tasks.start_soon(connector.run)
+
+    def explain(self, cause: Cause) -> Cause:
+        """The cause of a failed start, as `sandbox_refused` if the sandbox refused a path or a host before."""
+        line = self._refused_path(cause.reason) or self._refused_host()
+        return cause if line is None else Cause("sandbox_refused", f"{cause.reason}\n{line}")
+
+    def _refused_path(self, text: str) -> str | None:
+        """A sentence about the first path of an output that is refused here, with the line to add."""
+        for line in text.splitlines()[-_MOST_LINES:]:
+            if not _REFUSED.search(line):
+                continue
+            for match in _PATH.finditer(line):
+                path = os.path.realpath(match[1] or match[2])
+                if not os.path.exists(os.path.dirname(path)):
+                    continue
+                if self.confinement.allows(path, READ & ~1 if os.path.isdir(path) else 4) is None:
+                    return f"The sandbox refuses to read {path}. If it may, add to its sandbox: read: [{path}]"
+                if self.confinement.allows(path, WRITE & 2) is None:
+                    return f"The sandbox refuses to write {path}. If it may, add to its sandbox: write: [{path}]"
+        return None
+
+    def _refused_host(self) -> str | None:
+        refusals = self._sandbox.refusals
+        if refusals.total == self._refused_before:
+            return None
+        latest = refusals.latest()[0]
+        key = "sockets" if latest.kind == "socket" else "net"
+        return f"The sandbox refused {latest.target} ({latest.reason}). If it may, add it to {key} of its sandbox."
+
+
+def _cause_of(problem: StepFailed, program: str) -> Cause:
+    """The cause of a start that did not execute its command."""
+    if problem.step == "exec" and problem.number == _ENOENT:
+        if os.path.exists(program):
+            said = f"cannot start {program}: the interpreter that its first line (#!) names does not exist"
+            return Cause("interpreter_not_found", said)
+        return Cause("command_not_found", f"cannot start {program}: no such file")
+    if problem.step == "exec" and problem.number == _EACCES:
+        if not os.access(program, os.X_OK):
+            return Cause("not_executable", f"cannot start {program}: no permission to execute it")
+        said = f"the sandbox refuses to execute {program} or its interpreter. Add their folder to read of its sandbox"
+        return Cause("sandbox_refused", said)
+    if problem.step == "exec":
+        return Cause("cannot_start", f"cannot start {program}: {os.strerror(problem.number)}")
+    if problem.step == "path":
+        said = f"the sandbox cannot open {problem.path}: {os.strerror(problem.number)}. Start the server again."
+        return Cause("sandbox_refused", said)
+    return Cause("sandbox_unsupported", f"the sandbox could not be entered ({problem})")
+
+
+def rule_of(
+    read: Sequence[str] | None, write: Sequence[str] | None, net: str | Sequence[str], sockets: Sequence[str]
+) -> Rule:
+    """The rule from the values of a configuration that was checked."""
+    return Rule(
+        None if read is None else tuple(read),
+        None if write is None else tuple(write),
+        "none" if net == "none" else "any" if net == "any" else "hosts",
+        () if isinstance(net, str) else tuple(map(host_rule, net)),
+        tuple(sockets),
+    )
+
+
+def _encoded(env: Mapping[str, str]) -> dict[bytes, bytes]:
+    return {encoded(name): encoded(value) for name, value in env.items()}

@@ -217,12 +217,11 @@ async def planted_code(stage: Stage, start: Start) -> bool:
 
 async def node_package(stage: Stage, start: Start) -> bool:
     """A package of npm whose install script writes to the user's files."""
-    script = f"require('fs').writeFileSync({str(stage.owned)!r}, 'x')"
     manifest = {
         "name": "evil",
         "version": "1.0.0",
         "bin": "server.mjs",
-        "scripts": {"postinstall": f'node -e "{script}"'},
+        "scripts": {"postinstall": f"echo x > '{stage.owned}' || true"},
     }
     archive = stage.folder / "evil.tgz"
     server = b"#!/usr/bin/env node\n" + Path(__file__).with_name("hostile").joinpath("server.mjs").read_bytes()

@@ -6,7 +6,8 @@ Nothing here resolves a name. An IPv4 address within an IPv6 one (mapped, 6to4, 
 import re
 import socket
 from collections.abc import Iterator
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from functools import cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
 import msgspec
@@ -53,9 +54,6 @@ _KINDS: Final[dict[str, str]] = {
     "3fff::/20": "a reserved address",
 }
 """IANA's registries of special-purpose addresses (RFC 6890), which Python's own tables follow by version."""
-_NETWORKS: Final[list[tuple[IPv4Network | IPv6Network, str]]] = [
-    (IPv6Network(text) if ":" in text else IPv4Network(text), kind) for text, kind in _KINDS.items()
-]
 _LABEL: Final = "[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*")
 _NUMBER: Final = re.compile(r"(\d+|0x[0-9a-f]*)\Z")
@@ -135,7 +133,7 @@ def special_kind(address: Address) -> str | None:
     """
     if str(address) in _METADATA:
         return "an address of cloud metadata"
-    kind = next((kind for network, kind in _NETWORKS if address in network), None)
+    kind = next((kind for network, kind in _networks() if address in network), None)
     if kind is not None or isinstance(address, IPv4Address):
         return kind
     inner = [*_embedded(address), *_isatap(address)]
@@ -243,6 +241,12 @@ def _ipv6(text: str) -> str | None:
 
 def _is_printable(text: str) -> bool:
     return text.isprintable() and not any(char.isspace() for char in text)
+
+
+@cache
+def _networks() -> list[tuple[IPv4Network | IPv6Network, str]]:
+    """Made with the first connection: every command loads this module."""
+    return [(ip_network(text), kind) for text, kind in _KINDS.items()]
 
 
 def _embedded(address: IPv6Address) -> list[IPv4Address]:

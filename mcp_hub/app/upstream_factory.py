@@ -176,6 +176,7 @@ def server_sandbox(
     rule, server = settings.effective(name).sandbox, settings.servers[name]
     if server.command is None or rule.mode == "off":
         return None
+    from mcp_hub.sandbox.rules import Surroundings
     from mcp_hub.sandbox.server import ServerSandbox, rule_of
 
     make_proxy = None
@@ -185,11 +186,9 @@ def server_sandbox(
 
         make_proxy = partial(HostProxy, via=proxy)
     hub = (str(state_dir(env)), platformdirs.user_config_dir("mcp-hub"), *base_folders(env))
-    config = None if starts.config is None else str(starts.config)
-    return ServerSandbox(
-        name, rule_of(rule.read, rule.write, rule.net, rule.sockets), starts.home(name),
-        home=str(Path.home()), hub=hub, config=config, is_preferred=rule.mode == "prefer", make_proxy=make_proxy,
-    )  # fmt: skip
+    around = Surroundings(str(Path.home()), hub, None if starts.config is None else str(starts.config))
+    plain = rule_of(rule.read, rule.write, rule.net, rule.sockets, is_preferred=rule.mode == "prefer")
+    return ServerSandbox(name, plain, starts.home(name), around, make_proxy)
 
 
 def last_lists(settings: Settings, folder: Path) -> list[Snapshot]:

@@ -32,6 +32,18 @@ SERVERS: Final = table(
         "The hub may not open the files that another process or connection needs.",
         "Raise the limit of open files: `ulimit -n`, `LimitNOFILE=` of systemd, `--ulimit nofile=` of Docker.",
     ),
+    sandbox_refused=(
+        "The sandbox of the server refused a file, a host or a socket that it needs.",
+        "Add the path or host that the message names to `sandbox` of the server, if the server may have it.",
+    ),
+    sandbox_rule=(
+        "The rule of the sandbox would open too much, or hides the program of the server.",
+        "Name the folders that the server needs under `read` and `write` of `sandbox`.",
+    ),
+    sandbox_unsupported=(
+        "This system has no sandbox, or not the part that the rule needs.",
+        "Use a newer kernel, loosen the rule, or set `sandbox` to `prefer` to start the server without one.",
+    ),
     module_not_found=(
         "The module of `local`, or a module that it needs, is not installed.",
         "Put the module next to the configuration, or install it where the hub is installed.",

@@ -18,14 +18,14 @@ import msgspec
 from mcp_hub.sandbox.filters import ARCHITECTURES, SECCOMP, Net, has_listener, seccomp_filter
 from mcp_hub.sandbox.network import PROXY_URL, PROXY_VARIABLES, HostRule
 
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (1 << bit for bit in range(6))
+_EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (1 << bit for bit in range(6))
 _MAKE_CHAR, _MAKE_DIR, _MAKE_REG, _MAKE_SOCK, _MAKE_FIFO, _MAKE_BLOCK, _MAKE_SYM = (1 << bit for bit in range(6, 13))
 _REFER, _TRUNCATE, _IOCTL_DEV = (1 << bit for bit in range(13, 16))
-READ: Final = _EXECUTE | _READ_FILE | _READ_DIR
+READ: Final = _EXECUTE | READ_FILE | READ_DIR
 WRITE: Final = (
-    _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _MAKE_SOCK | _MAKE_FIFO | _MAKE_SYM
+    WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _MAKE_SOCK | _MAKE_FIFO | _MAKE_SYM
 ) | (_REFER | _TRUNCATE)
-DEVICE: Final = _READ_FILE | _WRITE_FILE | _READ_DIR | _TRUNCATE | _IOCTL_DEV
+DEVICE: Final = READ_FILE | WRITE_FILE | READ_DIR | _TRUNCATE | _IOCTL_DEV
 _HANDLED: Final = READ | WRITE | _MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV
 _SINCE: Final = {2: _REFER, 3: _TRUNCATE, 5: _IOCTL_DEV}
 """Rights that only this version of the ABI, and later ones, know."""
@@ -102,7 +102,7 @@ class Confinement(msgspec.Struct, frozen=True):
             }
         )
 
-    def allows(self, path: str, access: int = _READ_FILE) -> PathRight | None:
+    def allows(self, path: str, access: int = READ_FILE) -> PathRight | None:
         """The grant by which a path, which has no links, may be read, or None."""
         for grant in self.grants:
             is_inside = path == grant.path or path.startswith(grant.path.rstrip("/") + "/")

@@ -5,6 +5,7 @@ connection. Where the environment of the hub names a proxy for a host, the conne
 and by name, since such proxies judge names; the hub then checks the addresses that it can resolve itself.
 """
 
+import os
 import socket
 import struct
 from base64 import b64encode
@@ -118,6 +119,17 @@ class End:
         self.moved += len(data)
         self._traffic.count(received=len(data))
         return data
+
+    def is_closed(self) -> bool:
+        """Whether the other side has closed, seen without reading; data that waits hides it."""
+        try:
+            number = os.dup(self._stream.extra(SocketAttribute.raw_socket).fileno())
+            with socket.socket(fileno=number) as end:
+                return not end.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     async def send_eof(self) -> None:
         """Closes one direction; the other one stays open."""

@@ -52,8 +52,9 @@ _SAME: Final = {
 }
 _X86: Final = {
     **{"open": 2, "ioctl": 16, "shmget": 29, "shmat": 30, "shmctl": 31, "socket": 41, "connect": 42, "sendto": 44},
-    **{"sendmsg": 46, "bind": 49, "listen": 50, "socketpair": 53, "setsockopt": 54, "clone": 56, "semget": 64},
-    **{"msgget": 68, "truncate": 76, "setpriority": 141, "sched_setparam": 142, "sched_setscheduler": 144},
+    **{"sendmsg": 46, "bind": 49, "listen": 50, "socketpair": 53, "setsockopt": 54, "clone": 56},
+    **{"semget": 64, "semop": 65, "semctl": 66, "shmdt": 67, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71},
+    **{"semtimedop": 220, "truncate": 76, "setpriority": 141, "sched_setparam": 142, "sched_setscheduler": 144},
     **{"sched_setaffinity": 203, "ioprio_set": 251, "sched_setattr": 314},
     **{"ptrace": 101, "syslog": 103, "vhangup": 153, "modify_ldt": 154, "pivot_root": 155, "chroot": 161, "acct": 163},
     **{"settimeofday": 164, "mount": 165, "umount2": 166, "swapon": 167, "swapoff": 168, "reboot": 169},
@@ -68,7 +69,20 @@ _ARM: Final = {
     **{"ioctl": 29, "umount2": 39, "mount": 40, "pivot_root": 41, "truncate": 45, "chroot": 51, "openat": 56},
     **{"vhangup": 58, "quotactl": 60, "acct": 89, "unshare": 97, "kexec_load": 104, "init_module": 105},
     **{"delete_module": 106, "clock_settime": 112, "syslog": 116, "ptrace": 117, "reboot": 142, "sethostname": 161},
-    **{"setdomainname": 162, "settimeofday": 170, "mq_open": 180, "msgget": 186, "shmget": 194, "shmctl": 195},
+    **{
+        "setdomainname": 162,
+        "settimeofday": 170,
+        "mq_open": 180,
+        "msgget": 186,
+        "msgctl": 187,
+        "msgrcv": 188,
+        "msgsnd": 189,
+        "semctl": 191,
+        "semtimedop": 192,
+        "semop": 193,
+        "shmget": 194,
+        "shmctl": 195,
+    },
     **{"shmat": 196, "socket": 198, "socketpair": 199, "bind": 200, "listen": 201, "connect": 203, "sendto": 206},
     **{"sendmsg": 211, "add_key": 217, "request_key": 218, "keyctl": 219, "clone": 220, "swapon": 224},
     **{"swapoff": 225, "migrate_pages": 238, "move_pages": 239, "perf_event_open": 241, "prlimit64": 261},
@@ -76,7 +90,7 @@ _ARM: Final = {
     **{"process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "finit_module": 273, "bpf": 280},
     **{"userfaultfd": 282, "kexec_file_load": 294, "ioprio_set": 30, "sched_setparam": 118},
     **{"sched_setscheduler": 119, "sched_setaffinity": 122, "setpriority": 140, "semget": 190, "setsockopt": 208},
-    **{"sched_setattr": 274},
+    **{"sched_setattr": 274, "shmdt": 197},
 }
 ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
     {

@@ -90,10 +90,16 @@ class PrivateHome(msgspec.Struct, frozen=True):
                     yield value.strip()
 
     def trim(self) -> None:
-        """Empties the caches if the folder is too large. Takes seconds; for a thread, while the server does not run."""
+        """Empties the caches if the folder is too large. Takes seconds; for a thread, while the server does not run.
+
+        Other data of the server stays, whatever its size is. Raises `OSError`.
+        """
         if _size(self.folder) > _MOST:
             for cache in _CACHES:
-                shutil.rmtree(os.path.join(self.folder, cache), ignore_errors=True)
+                path = os.path.join(self.folder, cache)
+                if os.path.islink(path):
+                    os.unlink(path)
+                shutil.rmtree(path, ignore_errors=True)
             make_folder(self.temporary)
 
     def _files(self, home: str, env: Mapping[str, str]) -> dict[str, str]:

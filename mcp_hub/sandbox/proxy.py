@@ -41,7 +41,7 @@ class ProxyLimits(msgspec.Struct, frozen=True):
     """Bounds of one server: connections at a time, and seconds.
 
     `request`: for the head of a request, once it has begun; `waiting`: without a request; `idle`: without a byte in a
-    tunnel or an answer; `half_closed`: without a byte in a tunnel that one side has closed.
+    tunnel or an answer; `half_closed`: the same once one side has closed.
     """
 
     connections: int = 128
@@ -53,7 +53,7 @@ class ProxyLimits(msgspec.Struct, frozen=True):
 
 
 class HostProxy:
-    """Relays the connections of servers whose hosts are limited; one for each hub.
+    """Relays the connections of servers whose hosts are limited.
 
     `run` has to run; a connection that is handed over before or after that is closed. `via` names the proxy of the
     hub's environment for a URL.
@@ -167,7 +167,7 @@ class _Session:
 
     async def _tunnel(self, head: ProxyRequest) -> bool:
         far = await self._open(head)
-        watch = _Watch(far, self._limits)
+        watch = _Watch(self._near, far, self._limits)
         is_whole = False
         try:
             await self._near.send(_ESTABLISHED)
@@ -193,7 +193,7 @@ class _Session:
         failure: Exception | None = None
         try:
             async with anyio.create_task_group() as tasks:
-                watch = _Watch(far, self._limits)
+                watch = _Watch(self._near, far, self._limits)
                 tasks.start_soon(watch.run, tasks.cancel_scope)
                 failure = Denied(504, "connection_read_timeout", f"{head.target.text} did not answer in time.")
                 failure = await exchange.relay(far)
@@ -222,35 +222,36 @@ class _Session:
 
 
 class _Watch:
-    """Ends a connection without traffic."""
+    """Ends a connection without traffic: soon after one side has closed, late if neither has."""
 
-    def __init__(self, far: End, limits: ProxyLimits) -> None:
+    def __init__(self, near: End, far: End, limits: ProxyLimits) -> None:
+        self._near = near
         self._far = far
         self._limits = limits
         self._scope = anyio.CancelScope()
-        self._half_closed = anyio.Event()
+        self._is_half_closed = False
 
     async def run(self, watched: anyio.CancelScope) -> None:
-        """Cancels `watched` after one or two times the limit without a byte; ends with `stop`."""
+        """Cancels `watched`, up to one tick (`half_closed`) after the limit; ends with `stop`."""
+        tick = min(self._limits.half_closed, self._limits.idle)
         with self._scope:
-            moved = -1
-            while moved != self._far.moved:
-                moved = self._far.moved
-                with anyio.move_on_after(self._limits.idle):
-                    await self._half_closed.wait()
-                    moved = -1
+            moved, idle = -1, 0.0
+            while idle < self._limits.idle:
+                await anyio.sleep(tick)
+                if self._far.moved != moved:
+                    moved, idle = self._far.moved, 0.0
+                elif self._is_half_closed or self._near.is_closed():
                     break
-            while moved != self._far.moved:
-                moved = self._far.moved
-                await anyio.sleep(self._limits.half_closed)
+                else:
+                    idle += tick
             watched.cancel()
 
     def stop(self) -> None:
         self._scope.cancel()
 
     def half_close(self) -> None:
-        """From here on the shorter limit counts."""
-        self._half_closed.set()
+        """Notes that one side has closed."""
+        self._is_half_closed = True
 
 
 async def _pump(source: End, sink: End, watch: _Watch, tunnel: anyio.CancelScope, early: bytes = b"") -> None:

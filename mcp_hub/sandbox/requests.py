@@ -54,13 +54,13 @@ async def read_head(near: End, buffer: bytearray, limit: int) -> bytes | None:
     while True:
         while buffer.startswith(b"\r\n"):  # behind the body of some clients (RFC 9112 §2.2)
             del buffer[:2]
+        if buffer[:1] == bytes([_TLS]):
+            raise bad_request("a program of the server uses TLS without the proxy. It has to use HTTPS_PROXY")
         end = buffer.find(_END, 0, limit)
         if end >= 0:
             head = bytes(buffer[: end + len(_END)])
             del buffer[: len(head)]
             return head
-        if buffer[:1] == bytes([_TLS]):
-            raise bad_request("a program of the server uses TLS without the proxy. It has to use HTTPS_PROXY")
         if len(buffer) >= limit:
             raise Denied(431, "http_request_error", f"the head of a request has more than {limit} bytes")
         data = await near.receive()

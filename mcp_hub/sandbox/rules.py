@@ -1,7 +1,7 @@
 """From a rule to a `Confinement`: which paths a server reads and writes, and what is refused."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -37,19 +37,30 @@ class RuleError(Exception):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """The rule as plain values. `read` and `write` None: what the arguments name. Paths may begin with `~/`."""
+    """The rule as plain values. `read` and `write` None: what the arguments name. Paths may begin with `~/`.
+
+    `is_preferred`: where the system has no sandbox, the server starts without one.
+    """
 
     read: tuple[str, ...] | None = None
     write: tuple[str, ...] | None = None
     net: Net = "any"
     hosts: tuple[HostRule, ...] = ()
     sockets: tuple[str, ...] = ()
+    is_preferred: bool = False
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """The user's home folder, the folders with the hub's own files, and its configuration."""
+
+    home: str
+    hub: tuple[str, ...] = ()
+    config: str | None = None
 
 
 class Subject(msgspec.Struct, frozen=True):
     """A command to start, and where. `program` is absolute, `env` the environment without a sandbox.
 
-    `home` is the user's home folder, `hub` are the folders with the hub's own files, `config` is its configuration.
     `is_spare`: the working directory is a folder that the hub has made for this server alone.
     """
 
@@ -57,9 +68,7 @@ class Subject(msgspec.Struct, frozen=True):
     args: Sequence[str]
     env: Mapping[str, str]
     cwd: str
-    home: str
-    hub: tuple[str, ...] = ()
-    config: str | None = None
+    around: Surroundings
     is_spare: bool = False
 
 
@@ -99,25 +108,39 @@ class _Resolver:
         self._rule = rule
         self._subject = subject
         self._private = private
-        self._home = os.path.realpath(subject.home)
-        self._hub = [os.path.realpath(folder) for folder in subject.hub]
+        self._home = os.path.realpath(subject.around.home)
+        self._hub = [os.path.realpath(folder) for folder in subject.around.hub]
+        own = [private.home, private.temporary, *([subject.cwd] if subject.is_spare else [])]
+        self._own = [os.path.realpath(path) for path in own]
+        self._writable = [*own, *self._own]
         self.remarks: list[str] = []
         self.variables: dict[str, str] = {}
 
     def grants(self) -> list[PathRight]:
         """Each path once; those inside of another with the same rights are left out."""
-        subject, private = self._subject, self._private
-        own = [private.home, private.temporary, *([subject.cwd] if subject.is_spare else [])]
-        writable = [*self._named("write"), *([] if self._rule.write is not None else self._arguments())]
-        real = [os.path.realpath(path) for path in writable]
-        self._check_configuration(real)
-        readable = [*self._named("read"), *self._usual(real + writable)]
-        grants = [PathRight(os.path.realpath(path), READ | WRITE, is_needed=True) for path in own]
-        grants.append(PathRight(os.path.realpath(private.settings), READ, is_needed=True))
-        grants += [PathRight(path, READ | WRITE) for path in real]
+        self._write(self._named("write") if self._rule.write is not None else self._arguments())
+        readable = [*self._closed_in(self._named("read")), *self._usual()]
+        grants = [PathRight(path, READ | WRITE, is_needed=True) for path in self._own]
+        grants.append(PathRight(os.path.realpath(self._private.settings), READ, is_needed=True))
+        grants += [PathRight(os.path.realpath(path), READ | WRITE) for path in self._writable]
         grants += [PathRight(os.path.realpath(path), READ) for path in readable]
         grants += [PathRight(os.path.realpath(path), DEVICE) for path in DEVICES]
         return _reduced(grants)
+
+    def _write(self, named: Iterable[str]) -> None:
+        """Notes paths that the server may write, the shortest first; those inside of another one add nothing."""
+        for path in sorted(named, key=len):
+            real = os.path.realpath(path)
+            if not self._is_writable(path) and not self._is_writable(real):
+                self._check_configuration(real)
+                self._writable += (path, real)
+
+    def _is_writable(self, path: str) -> bool:
+        """Whether it is inside of what the server may write: it may be a link by now, and opens nothing further."""
+        return any(is_inside(path, folder) for folder in self._writable)
+
+    def _closed_in(self, named: Iterable[str]) -> Iterator[str]:
+        return (path for path in named if not self._is_writable(path))
 
     def sockets(self) -> Iterator[str]:
         """The paths of the rule's Unix sockets, without links."""
@@ -125,6 +148,8 @@ class _Resolver:
             path = self._expanded(text)
             if (reason := why_closed(path)) is not None:
                 raise RuleError("sockets", f"{text}: {reason}")
+            if self._is_writable(path) or self._is_writable(os.path.realpath(path)):
+                raise RuleError("sockets", f"{text}: the server may write there, and put another one in its place")
             if not os.path.exists(path):
                 self.remarks.append(f"sockets: {text} does not exist")
             yield os.path.realpath(path)
@@ -141,53 +166,53 @@ class _Resolver:
                 continue
             yield path
 
-    def _arguments(self) -> list[str]:
-        """The existing paths among the arguments, the shortest first; those inside of another one add nothing."""
+    def _arguments(self) -> Iterator[str]:
+        """The existing paths among the arguments. A path inside of another one is not looked at."""
         subject = self._subject
         chosen: list[str] = []
-        for path in sorted(paths.data(subject.args, subject.cwd, subject.home), key=len):
+        for path in sorted(paths.data(subject.args, subject.cwd, subject.around.home), key=len):
             real = os.path.realpath(path)
-            if any(is_inside(path, other) or is_inside(path, os.path.realpath(other)) for other in chosen):
+            if self._is_writable(path) or any(is_inside(path, other) for other in chosen):
                 continue
             if (reason := why_too_broad(real, self._home, self._hub)) is not None:
                 raise RuleError("args", f"the argument {path} cannot be opened: {reason}. Name folders with write.")
             if (secret := secret_of(real, self._home)) is not None:
                 self.remarks.append(f"args: {path} stays closed, since {secret} is secret. To open it, add it to read.")
                 continue
-            chosen.append(path)
-        return chosen
+            chosen += (path, real)
+            yield path
 
-    def _usual(self, writable: Sequence[str]) -> Iterator[str]:
+    def _usual(self) -> Iterator[str]:
         """Paths that every server reads, those that this command needs, and its folder unless `read` says otherwise."""
         subject = self._subject
         yield from system_paths()
-        folders, variables = paths.managers(subject.program, subject.env, subject.home)
+        home, writable = subject.around.home, self._writable
+        folders, variables = paths.managers(subject.program, subject.env, home)
         self.variables |= variables
-        candidates = [*paths.interpreters(subject.program, subject.env, subject.home, writable), *folders]
-        candidates += paths.scripts(subject.args, subject.cwd, subject.home, writable)
+        candidates = [*paths.interpreters(subject.program, subject.env, home, writable), *folders]
+        candidates += paths.scripts(subject.args, subject.cwd, home, writable)
         candidates += [subject.env[name] for name in _TRUST if os.path.isabs(subject.env.get(name, ""))]
         if self._rule.read is None and not subject.is_spare:
             candidates.append(subject.cwd)
         if self._rule.read is None and self._rule.write is not None:
             candidates += self._arguments()
         candidates += self._private.trusted()
-        for path in candidates:
+        for path in self._closed_in(candidates):
             real = os.path.realpath(path)
             is_closed = why_too_broad(real, self._home, self._hub) or secret_of(real, self._home)
             if not is_closed or path == subject.program:
                 yield real
 
-    def _check_configuration(self, writable: Sequence[str]) -> None:
+    def _check_configuration(self, path: str) -> None:
         """The configuration decides what runs outside."""
-        config = self._subject.config
-        for path in writable:
-            if config is not None and is_inside(os.path.realpath(config), path):
-                key = "args" if self._rule.write is None else "write"
-                said = f"{path} cannot be writable: the hub's configuration is in it. Name the folders with write."
-                raise RuleError(key, said)
+        config = self._subject.around.config
+        if config is not None and is_inside(os.path.realpath(config), path):
+            key = "args" if self._rule.write is None else "write"
+            said = f"{path} cannot be writable: the hub's configuration is in it. Name the folders with write."
+            raise RuleError(key, said)
 
     def _expanded(self, text: str) -> str:
-        path = self._subject.home + text[1:] if text.startswith("~/") else text
+        path = self._subject.around.home + text[1:] if text.startswith("~/") else text
         return os.path.normpath(path)
 
 

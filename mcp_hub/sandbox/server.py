@@ -3,20 +3,23 @@
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from mcp_hub.addresses import host_rule
+from mcp_hub.attach.folder import Untrusted
 from mcp_hub.errors import StartFailed
 from mcp_hub.files import encoded
 from mcp_hub.logs import get_logger
-from mcp_hub.sandbox.confinement import READ, WRITE, Confinement, Unsupported
+from mcp_hub.sandbox.confinement import READ_DIR, READ_FILE, WRITE_FILE, Confinement, Unsupported
 from mcp_hub.sandbox.connector import SocketConnector
 from mcp_hub.sandbox.home import PrivateHome
 from mcp_hub.sandbox.launch import Launch, StepFailed
 from mcp_hub.sandbox.network import Proxy, Refusals
-from mcp_hub.sandbox.rules import ResolvedRule, Rule, RuleError, Subject, resolve
+from mcp_hub.sandbox.rules import ResolvedRule, Rule, RuleError, Subject, Surroundings, resolve
 from mcp_hub.types import Cause
 
 log = get_logger(__name__)
@@ -28,32 +31,38 @@ _ENOENT, _EACCES = 2, 13
 
 
 class ServerSandbox:
-    """Prepares each start of a server. `hub` are the folders with the hub's own files, `config` its configuration.
+    """Prepares each start of a server. `private` is the folder of its private home.
 
-    `is_preferred`: where the system has no sandbox, the server starts without one, and `absence` says why.
+    Where the system has no sandbox and the rule only prefers one, the server starts without, and `absence` says why.
     """
 
     def __init__(
-        self, server: str, rule: Rule, private: str, *, home: str, hub: tuple[str, ...] = (), config: str | None = None,
-        is_preferred: bool = False, make_proxy: Callable[[], Proxy] | None = None,
+        self, server: str, rule: Rule, private: str, around: Surroundings,
+        make_proxy: Callable[[], Proxy] | None = None,
     ) -> None:  # fmt: skip
         self.server = server
         self.rule = rule
         self.refusals = Refusals()
         self.absence = ""
-        self.shrinks = ""
         self._private = PrivateHome(private)
-        self._home = home
-        self._hub = hub
-        self._config = config
-        self._is_preferred = is_preferred
+        self._around = around
         self._make_proxy = make_proxy
+        self._latest: Confinement | None = None
+        self._refused_before = 0
+        self._is_tidy = False
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks for a list of servers."""
         absence = f"runs without a sandbox: {self.absence}" if self.absence else ""
-        return tuple(filter(None, (absence, self.shrinks)))
+        return tuple(filter(None, (absence, self._latest.shrinks if self._latest is not None else "")))
+
+    async def tidy(self) -> None:
+        """Bounds the private home, before the first start in this hub."""
+        if not self._is_tidy:
+            self._is_tidy = True
+            with suppress(OSError):
+                await anyio.to_thread.run_sync(self._private.trim)
 
     def prepare(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str, *, is_spare: bool
@@ -62,33 +71,48 @@ class ServerSandbox:
 
         Raises `StartFailed`.
         """
-        self.absence = ""
+        self.absence, self._latest, self._refused_before = "", None, self.refusals.total
         try:
-            self._private.make(self._home, env)
+            self._private.make(self._around.home, env)
             confinement = self.resolved(argv, env, cwd, is_spare=is_spare).confinement
             launch = Launch(confinement, [encoded(word) for word in argv], _encoded(confinement.environment(env)))
         except Unsupported as problem:
-            if not self._is_preferred:
+            if not self.rule.is_preferred:
                 raise StartFailed("sandbox_unsupported", str(problem)) from None
             self.absence = str(problem)
             log.warning("sandbox_absent", upstream=self.server, reason=str(problem))
             return None
         except RuleError as problem:
             raise StartFailed("sandbox_rule", f"sandbox: {problem.key}: {problem}") from None
-        except OSError as problem:
+        except (OSError, Untrusted) as problem:
             raise StartFailed("sandbox_unsupported", f"the sandbox cannot be made: {problem}") from None
-        self.shrinks = confinement.shrinks
-        proxy = self._make_proxy() if self._make_proxy is not None and self.rule.net == "hosts" else None
-        return SandboxedStart(self, argv[0], confinement, launch, proxy)
+        self._latest = confinement
+        return SandboxedStart(self, argv[0], confinement, launch, self._proxy())
+
+    def _proxy(self) -> Proxy | None:
+        return self._make_proxy() if self._make_proxy is not None and self.rule.net == "hosts" else None
 
     def resolved(self, argv: Sequence[str], env: Mapping[str, str], cwd: str, *, is_spare: bool) -> ResolvedRule:
         """The rule for a command, with remarks; starts nothing. Raises `RuleError` and `Unsupported`."""
-        subject = Subject(argv[0], argv[1:], env, cwd, self._home, self._hub, self._config, is_spare)
-        return resolve(self.rule, subject, self._private)
+        return resolve(self.rule, Subject(argv[0], argv[1:], env, cwd, self._around, is_spare), self._private)
+
+    def explain(self, cause: Cause) -> Cause:
+        """The cause of a failed start, as `sandbox_refused` if the latest one met a refusal of a path or host."""
+        if self._latest is None or cause.code.startswith("sandbox"):
+            return cause
+        line = refused_path(cause.reason, self._latest) or self._refused_host()
+        return cause if line is None else Cause("sandbox_refused", f"{cause.reason}\n{line}")
+
+    def _refused_host(self) -> str | None:
+        if self.refusals.total == self._refused_before:
+            return None
+        latest = self.refusals.latest()[0]
+        key = "sockets" if latest.kind == "socket" else "net"
+        return f"The sandbox refused {latest.target} ({latest.reason}). If it may, add it to {key} of its sandbox."
 
 
 class SandboxedStart:
-    """One start in a sandbox. `launch` is what to spawn; then `begin` waits until the command is executed."""
+    """One start in a sandbox: `launch` is spawned; then `begin` waits until the command is executed."""
 
     def __init__(
         self, sandbox: ServerSandbox, program: str, confinement: Confinement, launch: Launch, proxy: Proxy | None
@@ -98,7 +122,6 @@ class SandboxedStart:
         self._sandbox = sandbox
         self._program = program
         self._proxy = proxy
-        self._refused_before = sandbox.refusals.total
 
     async def begin(self, tasks: TaskGroup) -> None:
         """Returns when the command was executed; `tasks` then serve its connections. Raises `StartFailed`."""
@@ -113,33 +136,21 @@ class SandboxedStart:
             connector = SocketConnector(listener, sandbox.server, self.confinement, self._proxy, sandbox.refusals)
             tasks.start_soon(connector.run)
 
-    def explain(self, cause: Cause) -> Cause:
-        """The cause of a failed start, as `sandbox_refused` if the sandbox refused a path or a host before."""
-        line = self._refused_path(cause.reason) or self._refused_host()
-        return cause if line is None else Cause("sandbox_refused", f"{cause.reason}\n{line}")
 
-    def _refused_path(self, text: str) -> str | None:
-        """A sentence about the first path of an output that is refused here, with the line to add."""
-        for line in text.splitlines()[-_MOST_LINES:]:
-            if not _REFUSED.search(line):
+def refused_path(text: str, confinement: Confinement) -> str | None:
+    """A sentence about the first path of an output that the sandbox refuses, with the line to add."""
+    for line in text.splitlines()[-_MOST_LINES:]:
+        if not _REFUSED.search(line):
+            continue
+        for match in _PATH.finditer(line):
+            path = os.path.realpath(match[1] or match[2])
+            if not os.path.exists(os.path.dirname(path)):
                 continue
-            for match in _PATH.finditer(line):
-                path = os.path.realpath(match[1] or match[2])
-                if not os.path.exists(os.path.dirname(path)):
-                    continue
-                if self.confinement.allows(path, READ & ~1 if os.path.isdir(path) else 4) is None:
-                    return f"The sandbox refuses to read {path}. If it may, add to its sandbox: read: [{path}]"
-                if self.confinement.allows(path, WRITE & 2) is None:
-                    return f"The sandbox refuses to write {path}. If it may, add to its sandbox: write: [{path}]"
-        return None
-
-    def _refused_host(self) -> str | None:
-        refusals = self._sandbox.refusals
-        if refusals.total == self._refused_before:
-            return None
-        latest = refusals.latest()[0]
-        key = "sockets" if latest.kind == "socket" else "net"
-        return f"The sandbox refused {latest.target} ({latest.reason}). If it may, add it to {key} of its sandbox."
+            if confinement.allows(path, READ_DIR if os.path.isdir(path) else READ_FILE) is None:
+                return f"The sandbox refuses to read {path}. If it may, add to its sandbox: read: [{path}]"
+            if confinement.allows(path, WRITE_FILE) is None:
+                return f"The sandbox refuses to write {path}. If it may, add to its sandbox: write: [{path}]"
+    return None
 
 
 def _cause_of(problem: StepFailed, program: str) -> Cause:
@@ -163,7 +174,12 @@ def _cause_of(problem: StepFailed, program: str) -> Cause:
 
 
 def rule_of(
-    read: Sequence[str] | None, write: Sequence[str] | None, net: str | Sequence[str], sockets: Sequence[str]
+    read: Sequence[str] | None,
+    write: Sequence[str] | None,
+    net: str | Sequence[str],
+    sockets: Sequence[str],
+    *,
+    is_preferred: bool = False,
 ) -> Rule:
     """The rule from the values of a configuration that was checked."""
     return Rule(
@@ -172,6 +188,7 @@ def rule_of(
         "none" if net == "none" else "any" if net == "any" else "hosts",
         () if isinstance(net, str) else tuple(map(host_rule, net)),
         tuple(sockets),
+        is_preferred,
     )
 
 

@@ -55,7 +55,7 @@ _PathList = Annotated[list[_Path], Field(max_length=_PATHS)]
 
 
 class SandboxSettings(Section):
-    """The rule. `mode: prefer` starts the server without a sandbox where the system has none.
+    """The rule. `mode: prefer` starts the server without a sandbox where the system lacks one.
 
     `read` None: the working directory and the paths among `args`. `write` None: the paths among `args`. System
     folders, the interpreter and a private home folder are always there. `sockets` are Unix sockets by path.

@@ -90,7 +90,6 @@ class StdioConnection:
     stderr: deque[str] = field(default_factory=deque)
     child: Child | None = None
     peer: Peer | None = None
-    start: "SandboxedStart | None" = None
     lost_session = False  # the session is the process
 
     @property
@@ -113,6 +112,8 @@ class StdioConnection:
     async def open(self, tasks: anyio.abc.TaskGroup) -> Peer:
         """Starts the process and settles the era."""
         self.spec = self.make_spec()
+        if self.spec.sandbox is not None:
+            await self.spec.sandbox.tidy()
         terms = await self.eras.terms(self.wish, self.spec.era)
         try:
             return await self._negotiated(tasks, terms)
@@ -136,7 +137,8 @@ class StdioConnection:
         limit, turn = self.spec.line_limit, self.turn
         connect = partial(ServerPipe, line_limit=limit, write_limit=_WRITE_LIMIT, patience=_DEAF, turn=turn)
         with room_for_server():
-            self.child = child = self._spawn()
+            child, start = self._spawn()
+            self.child = child
             stdin, stdout, stderr = child.hand_over()
             self.peer = peer = Peer(self.name, connect, not_settled(apps=self.spec.apps))
             pipe = peer.wire
@@ -145,8 +147,8 @@ class StdioConnection:
         drained = anyio.Event()
         tasks.start_soon(self._read_stderr, stderr, drained)
         tasks.start_soon(self._watch, child, peer, pipe, drained)
-        if self.start is not None:
-            await self.start.begin(tasks)
+        if start is not None:
+            await start.begin(tasks)
         probe = ProbeTime(self.spec.probe, partial(_runs, pipe, stdin))
         try:
             await negotiation.negotiate(peer, replace(terms, probe=probe))
@@ -156,14 +158,14 @@ class StdioConnection:
             raise type(exc)(*await self.last_words(exc.cause)) from None
         return peer
 
-    def _spawn(self) -> Child:
-        spec = self.spec
+    def _spawn(self) -> "tuple[Child, SandboxedStart | None]":
+        spec, start = self.spec, None
         if spec.sandbox is not None:
-            self.start = spec.sandbox.prepare(spec.argv, spec.env, spec.cwd or os.sep, is_spare=spec.is_spare)
-        if self.start is None:
-            return self.watchdog.spawn(spec.argv, spec.env, spec.cwd)
-        with self.start.launch as launch:
-            return self.watchdog.spawn(launch.argv, launch.env, spec.cwd, [launch.descriptor])
+            start = spec.sandbox.prepare(spec.argv, spec.env, spec.cwd or os.sep, is_spare=spec.is_spare)
+        if start is None:
+            return self.watchdog.spawn(spec.argv, spec.env, spec.cwd), None
+        with start.launch as launch:
+            return self.watchdog.spawn(launch.argv, launch.env, spec.cwd, [launch.descriptor]), start
 
     async def _watch(self, child: Child, peer: Peer, pipe: ServerPipe, drained: anyio.Event) -> None:
         """Ends the session when the process has ended and its output is read, which another process may hold open."""
@@ -215,7 +217,7 @@ class StdioConnection:
     async def last_words(self, cause: Cause) -> Cause:
         """The cause with the last output of the process; waits a moment for an exit code that explains more."""
         cause = await self._last_words(cause)
-        return cause if self.start is None else self.start.explain(cause)
+        return cause if self.spec.sandbox is None else self.spec.sandbox.explain(cause)
 
     async def _last_words(self, cause: Cause) -> Cause:
         peer = self.peer

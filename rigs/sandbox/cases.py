@@ -24,6 +24,21 @@ def _all(prefix: str, names: str) -> list[str]:
     return [f"{prefix}-{name}" for name in names.split()]
 
 
+PASSING = Kind(
+    "not stopped",
+    ["stat", "names", "change-mode", "change-owner", "change-times", "read-attribute", "write-attribute", "link-target"]
+    + [
+        "command-lines",
+        "watch-folder",
+        "process-exists",
+        "list-hub-descriptors",
+        "read-shm",
+        "write-shared-memory",
+        "hub-front",
+    ],
+    [ON],
+)
+"""What docs/sandbox.md says is not stopped."""
 KINDS = (
     Kind(
         "files of the user, by path",
@@ -196,27 +211,13 @@ KINDS = (
         [HOSTS],
     ),
     Kind("sockets that the rule does not list", ["unix-other-listed", "unix-race"], [SOCKETS]),
+    PASSING,
 )
 SHRINKS = {
     "unix-abstract", "unix-pair-abstract", "signal", "signal-hub", "signal-thread", "signal-queued", "signal-pidfd",
     "signal-group", "signal-by-owner",
 }  # fmt: skip
 """What only Landlock's ABI 6 stops: below it these may get through, and `mcp-hub list` says so."""
-PASSING = Kind(
-    "not stopped",
-    ["stat", "names", "change-mode", "change-owner", "change-times", "read-attribute", "write-attribute", "link-target"]
-    + [
-        "command-lines",
-        "watch-folder",
-        "process-exists",
-        "list-hub-descriptors",
-        "read-shm",
-        "write-shared-memory",
-        "hub-front",
-    ],
-    [ON],
-)
-"""What docs/sandbox.md says is not stopped."""
 WORKING = {
     ON: ("own-home", "own-temporary", "own-program", "any-host"), NONE: ("own-home", "own-temporary", "own-program"),
     HOSTS: ("own-home", "allowed-host"), SOCKETS: ("own-home", "listed-socket"),

@@ -3,31 +3,47 @@ objects of the kernel that nothing else uses. What a successful attack does stay
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+from mcp_hub.sandbox.confinement import landlock_abi
+
 GOOD, EVIL, PRIVATE, METADATA = "93.184.216.34", "93.184.216.35", "10.0.0.5", "169.254.169.254"
 EVIL6, NAT64 = "2a00:1450:4001::5", f"64:ff9b::{PRIVATE}"
 ADDRESSES = [f"{one}/32" for one in (GOOD, EVIL, PRIVATE, METADATA)] + [f"{one}/128" for one in (EVIL6, NAT64)]
+_ABI = 6
 _MARK = "MCP_HUB_RIG_IN_NAMESPACES"
 _SHARED = ("--net", "--mount", "--pid", "--fork", "--mount-proc", "--uts", "--ipc", "--kill-child")
 
 
 def enter() -> None:
-    """Goes on in namespaces, as a process of its own whose exit code is this one's; returns within them.
+    """Continues in namespaces, as a process of its own whose exit code is this one's; returns within them.
 
-    It needs uid 0, or a system that lets users have namespaces. Raises: `SystemExit`.
+    Raises: `SystemExit`.
     """
     if os.environ.get(_MARK):
         return
-    options = _SHARED if os.geteuid() == 0 else ("--user", "--map-root-user", *_SHARED)
-    command = ["unshare", *options, sys.executable, "-m", "rigs.sandbox", *sys.argv[1:]]
+    command = [*_unshare(), sys.executable, "-m", "rigs.sandbox", *sys.argv[1:]]
     try:
         done = subprocess.run(command, env={**os.environ, _MARK: "1"}, check=False)
     except FileNotFoundError:
         raise SystemExit("rigs.sandbox needs Linux and unshare of util-linux") from None
     raise SystemExit(done.returncode)
+
+
+def _unshare() -> list[str]:
+    """As uid 0, or where the system lets users have namespaces."""
+    options = _SHARED if os.geteuid() == 0 else ("--user", "--map-root-user", *_SHARED)
+    return ["unshare", *options]
+
+
+def can_have_namespaces() -> bool:
+    """Whether the rig can run on this machine: namespaces, Landlock 6, and the programs that set up a network."""
+    if landlock_abi() < _ABI or not all(map(shutil.which, ("unshare", "nsenter", "ip", "mount"))):
+        return False
+    return subprocess.run([*_unshare(), "ip", "link"], capture_output=True, check=False).returncode == 0
 
 
 def prepare(folder: Path) -> None:
@@ -57,7 +73,7 @@ def connect(process: str) -> None:
         _run(*there, "ip", "addr", "add", address, "dev", "far", *(["nodad"] if ":" in address else []))
     for interface in ("lo", "far"):
         _run(*there, "ip", "link", "set", interface, "up")
-    _run(*there, "sysctl", "-q", "net.ipv4.tcp_fastopen=3")
+    _run(*there, "sh", "-c", "echo 3 > /proc/sys/net/ipv4/tcp_fastopen")
     for option, own, width in (("-4", "192.168.77.2", "32"), ("-6", "fd77::2", "128")):
         _run("ip", option, "addr", "add", f"{own}/{width}", "dev", "near", *(["nodad"] if option == "-6" else []))
         _run("ip", "link", "set", "near", "up")

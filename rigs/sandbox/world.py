@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -108,8 +108,8 @@ def _set_uid(home: Path) -> str:
     return str(path)
 
 
-def programs(home: Path) -> dict[str, list[str]]:
-    """The command of the hostile server in each language of this machine; the files are under the home folder."""
+def programs(home: Path, languages: Sequence[str]) -> dict[str, list[str]]:
+    """The command of the hostile server in each of these languages that this machine has, its files under `home`."""
     folder = home / "hostile"
     archive = folder / "hostile.pyz"
     with zipfile.ZipFile(archive, "w") as packed:
@@ -122,12 +122,12 @@ def programs(home: Path) -> dict[str, list[str]]:
     shutil.copy(HOSTILE / "server.mjs", folder)
     if node := shutil.which("node"):
         found["Node"] = [node, str(folder / "server.mjs")]
-    if compiler := shutil.which("cc") or shutil.which("gcc"):
+    if "C" in languages and (compiler := shutil.which("cc") or shutil.which("gcc")):
         target = folder / "escapes"
         line = [compiler, "-static", "-no-pie", "-O1", "-o", str(target), str(HOSTILE / "server.c")]
         if subprocess.run(line, capture_output=True, check=False).returncode == 0:
             found["C"] = [str(target)]
-    return found
+    return {language: found[language] for language in languages if language in found}
 
 
 @contextmanager

@@ -1,0 +1,73 @@
+"""Commands in a real sandbox of this kernel, or a skip with the reason."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from mcp_hub.sandbox.confinement import Unsupported, support
+from mcp_hub.sandbox.network import Proxy
+from mcp_hub.sandbox.rules import Rule, Surroundings
+from mcp_hub.sandbox.server import SandboxedStart, ServerSandbox
+
+SECONDS = 30.0
+PYTHON = os.path.realpath(sys.executable)
+
+
+def needs_sandbox() -> pytest.MarkDecorator:
+    """Skips where the kernel has no sandbox."""
+    try:
+        support("hosts")
+    except Unsupported as problem:
+        return pytest.mark.skipif(True, reason=str(problem))
+    return pytest.mark.skipif(False, reason="")
+
+
+def sandbox_of(folder: Path, rule: Rule | None = None, proxy: Proxy | None = None) -> ServerSandbox:
+    """A sandbox of a user whose home folder is `folder/user`."""
+    (folder / "user").mkdir(exist_ok=True)
+    around = Surroundings(str(folder / "user"), (str(folder / "state"),))
+    made = rule or Rule(write=())
+    return ServerSandbox("test", made, str(folder / "state/private"), around, None if proxy is None else lambda: proxy)
+
+
+def spawned(start: SandboxedStart, cwd: str = "/") -> "subprocess.Popen[bytes]":
+    """The process of a start, its outputs in one pipe."""
+    with start.launch as launch:
+        return subprocess.Popen(
+            launch.argv, env=launch.env, pass_fds=[launch.descriptor], cwd=cwd, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+
+async def output(
+    sandbox: ServerSandbox, argv: Sequence[str], env: Mapping[str, str] | None = None, cwd: str = "/"
+) -> str:
+    """What a command writes to both of its outputs, and its exit code unless that is 0."""
+    variables = {"PATH": f"{os.path.dirname(PYTHON)}:/usr/bin:/bin", **(env or {})}
+    start = sandbox.prepare(argv, variables, cwd, is_spare=False)
+    assert start is not None
+    process = spawned(start, cwd)
+    try:
+        with anyio.fail_after(SECONDS):
+            async with anyio.create_task_group() as tasks:
+                await start.begin(tasks)
+                written, _ = await anyio.to_thread.run_sync(process.communicate, abandon_on_cancel=True)
+                tasks.cancel_scope.cancel()
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+    text = written.decode(errors="replace")
+    return text + f"exit {process.returncode}" * bool(process.returncode)
+
+
+async def python(sandbox: ServerSandbox, code: str, cwd: str = "/") -> str:
+    """What a program in Python writes."""
+    return (await output(sandbox, [PYTHON, "-I", "-S", "-c", code], cwd=cwd)).strip()

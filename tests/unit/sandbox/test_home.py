@@ -1,0 +1,107 @@
+"""The settings of package indexes in a private home, and its folders."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mcp_hub.sandbox import home as module
+from mcp_hub.sandbox.home import PrivateHome, npm_settings, pip_settings, uv_settings
+
+NPMRC = """
+registry=https://npm.corp.example/
+@corp:registry = https://scoped.example/npm/
+cafile=/etc/corp.pem
+//npm.corp.example/:_authToken=corp-token
+//scoped.example/npm/:_authToken=${SCOPED}
+//registry.npmjs.org/:_authToken=publish
+//elsewhere.example/:_auth=other
+init-author-name=Me
+script-shell=/tmp/x
+"""
+UV = """
+index-url = "https://pypi.corp.example/simple"
+cache-dir = "/home/me/cache"
+native-tls = true
+[[index]]
+name = "corp"
+url = "https://user:pass@pypi.corp.example/simple"
+default = true
+[publish]
+token = "publish"
+"""
+PIP = """
+[global]
+index-url = https://pypi.corp.example/simple
+extra-index-url =
+    https://a.example
+    https://b.example
+cert = /etc/corp.pem
+user = true
+[download]
+index-url = https://other.example
+"""
+
+
+def test_npm_keeps_its_registries_with_their_credentials_only() -> None:
+    text = npm_settings(NPMRC)
+    assert [word in text for word in ("npm.corp.example/\n", "scoped.example/npm/\n", "cafile=/etc/corp.pem")] == [
+        True
+    ] * 3
+    assert "corp-token" in text and "${SCOPED}" in text
+    assert [word in text for word in ("publish", "elsewhere", "script-shell", "Me")] == [False] * 4
+    public = "registry=https://registry.npmjs.org/\n//registry.npmjs.org/:_authToken=publish\n"
+    assert npm_settings(public) == "registry=https://registry.npmjs.org/\n"
+
+
+def test_uv_keeps_its_indexes() -> None:
+    text = uv_settings(UV)
+    assert 'index-url = "https://pypi.corp.example/simple"' in text and "native-tls = true" in text
+    assert "[[index]]" in text and 'url = "https://user:pass@pypi.corp.example/simple"' in text
+    assert "publish" not in text and "cache-dir" not in text
+    assert uv_settings("= broken") == uv_settings("") == ""
+
+
+def test_pip_keeps_its_indexes() -> None:
+    text = pip_settings(PIP)
+    assert "index-url = https://pypi.corp.example/simple" in text and "https://b.example" in text
+    assert "user" not in text and "other.example" not in text
+    assert pip_settings("[broken") == ""
+
+
+def test_settings_are_written_where_the_server_cannot_write(tmp_path: Path) -> None:
+    user, private = tmp_path / "user", PrivateHome(str(tmp_path / "private"))
+    user.mkdir()
+    (user / ".npmrc").write_text(NPMRC)
+    private.make(str(user), {})
+    assert "npm.corp.example" in Path(private.settings, "npmrc").read_text()
+    assert list(private.trusted()) == ["/etc/corp.pem"]
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    for name in (".npmrc", ".config", "npmrc"):
+        Path(private.home, name).symlink_to(victim)
+    (user / ".npmrc").write_text("registry=https://second.example/\n")
+    private.make(str(user), {})
+    assert victim.read_text() == "mine"
+    assert Path(private.settings, "npmrc").read_text() == "registry=https://second.example/\n"
+    assert private.variables()["NPM_CONFIG_USERCONFIG"] == os.path.join(private.settings, "npmrc")
+    assert os.stat(private.folder).st_mode & 0o077 == 0
+
+
+def test_a_home_that_is_too_large_loses_its_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    private = PrivateHome(str(tmp_path / "private"))
+    private.make(str(tmp_path), {})
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("mine")
+    Path(private.home, ".npm").symlink_to(outside)
+    Path(private.home, ".cache").mkdir()
+    Path(private.home, ".cache/big").write_bytes(b"x" * 20000)
+    Path(private.home, "memory.json").write_text("{}")
+    private.trim()
+    assert Path(private.home, ".cache/big").exists()
+    monkeypatch.setattr(module, "_MOST", 10000)
+    private.trim()
+    assert not Path(private.home, ".cache").exists() and not Path(private.home, ".npm").exists()
+    assert Path(private.home, "memory.json").exists() and Path(private.temporary).is_dir()
+    assert (outside / "file").read_text() == "mine"

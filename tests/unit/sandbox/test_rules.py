@@ -1,0 +1,186 @@
+"""The paths that a rule opens for a command, and the rules that are refused."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from mcp_hub.sandbox import rules as module
+from mcp_hub.sandbox.confinement import READ, WRITE, WRITE_FILE, Confinement
+from mcp_hub.sandbox.home import PrivateHome
+from mcp_hub.sandbox.rules import ResolvedRule, Rule, RuleError, Subject, Surroundings, resolve
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(module, "support", lambda net, *, has_sockets: (7, "x86_64"))
+    folder = tmp_path / "user"
+    for name in ("data/inner", "work", ".ssh", ".config/app", "project", "state"):
+        (folder / name).mkdir(parents=True)
+    (folder / "project/servers.yaml").touch()
+    return folder
+
+
+def resolved(
+    home: Path, rule: Rule | None = None, args: Sequence[str] = (), *, program: str = "/bin/sh", cwd: str = "/",
+    env: dict[str, str] | None = None, is_spare: bool = False,
+) -> ResolvedRule:  # fmt: skip
+    around = Surroundings(str(home), (str(home / "state"),), str(home / "project/servers.yaml"))
+    variables = {"PATH": "/usr/bin:/bin"} | (env or {})
+    subject = Subject(program, args, variables, cwd, around, is_spare)
+    return resolve(rule or Rule(), subject, PrivateHome(str(home / "state/private")))
+
+
+def rights(confinement: Confinement, path: Path) -> str:
+    """`r`, `w` or both, as the path can be used."""
+    real = os.path.realpath(path)
+    can_read, can_write = confinement.allows(real) is not None, confinement.allows(real, WRITE_FILE) is not None
+    return "r" * can_read + "w" * can_write
+
+
+def test_the_usual_rule_opens_the_arguments_and_a_private_home(home: Path) -> None:
+    (home / "work/server.py").touch()
+    args = [str(home / "work/server.py"), "--db=" + str(home / "data"), "~/.config/app", (home / "gone").as_uri()]
+    confinement = resolved(home, args=args).confinement
+    expected = {
+        "data/inner": "rw", "work/server.py": "r", ".config/app": "rw", "": "", "project": "", ".ssh": "",
+        "state": "", "state/private/home/x": "rw", "state/private/tmp": "rw", "state/private/settings": "r",
+    }  # fmt: skip
+    assert {name: rights(confinement, home / name) for name in expected} == expected
+    assert rights(confinement, Path("/usr/bin")) == "r"
+    assert (confinement.allows("/etc/passwd"), confinement.allows("/etc/shadow")) != (None, None)
+    assert confinement.allows("/etc/shadow") is None
+    assert confinement.allows("/tmp") is None
+    assert confinement.variables["HOME"] == str(home / "state/private/home")
+
+
+def test_relative_arguments_and_the_working_directory(home: Path) -> None:
+    confinement = resolved(home, args=["./inner"], cwd=str(home / "data")).confinement
+    assert [rights(confinement, home / name) for name in ("data", "data/inner")] == ["r", "rw"]
+    assert rights(resolved(home, cwd=str(home)).confinement, home / "data") == ""
+    spare = resolved(home, cwd=str(home / "work"), is_spare=True).confinement
+    assert rights(spare, home / "work") == "rw"
+
+
+def test_own_parts_of_a_rule_replace_the_usual_ones(home: Path) -> None:
+    rule = Rule(read=(str(home / ".ssh"), "~/data"), write=("~/work",))
+    confinement = resolved(home, rule, [str(home / ".config/app")], cwd=str(home / "project")).confinement
+    expected = {".ssh": "r", "data": "r", "work": "rw", ".config/app": "", "project": ""}
+    assert {name: rights(confinement, home / name) for name in expected} == expected
+    only_write = resolved(home, Rule(write=("~/work",)), [str(home / "data")], cwd=str(home / "project")).confinement
+    expected = {"work": "rw", "data": "r", "project": "r"}
+    assert {name: rights(only_write, home / name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "args", "key"),
+    [
+        (Rule(read=("~/..",)), [], "read"),
+        (Rule(write=("~/state/private/home",)), [], "write"),
+        (Rule(read=("~/link",)), [], "read"),
+        (Rule(), ["/"], "args"),
+        (Rule(), ["~/"], "args"),
+        (Rule(), ["--root=~/link"], "args"),
+        (Rule(), ["~/state"], "args"),
+        (Rule(), ["~/project"], "args"),
+        (Rule(write=("~/project",)), [], "write"),
+        (Rule(sockets=("/run/docker.sock",)), [], "sockets"),
+        (Rule(sockets=("/run/user/1000/bus",)), [], "sockets"),
+        (Rule(sockets=("~/agent",)), [], "sockets"),  # a link to one
+        (Rule(write=("~/work",), sockets=("~/work/agent",)), [], "sockets"),
+    ],
+)
+def test_a_rule_that_opens_too_much_is_refused(home: Path, rule: Rule, args: list[str], key: str) -> None:
+    (home / "link").symlink_to(home)
+    (home / "agent").symlink_to("/run/docker.sock")
+    with pytest.raises(RuleError) as refused:
+        resolved(home, rule, args)
+    assert refused.value.key == key
+
+
+def test_remarks_name_what_stays_closed(home: Path) -> None:
+    (home / "key").symlink_to(home / ".ssh")
+    rule = resolved(home, args=[str(home / ".ssh"), str(home / "key"), str(home / "work")])
+    assert rights(rule.confinement, home / ".ssh") == ""
+    assert len(rule.remarks) == 2
+    assert "does not exist" in resolved(home, Rule(read=("~/gone",))).remarks[0]
+    assert "does not exist" in resolved(home, Rule(sockets=("~/gone",))).remarks[0]
+
+
+def test_a_link_in_a_writable_folder_opens_nothing(home: Path) -> None:
+    (home / "data/swapped").symlink_to(home / "work")
+    swapped = str(home / "data/swapped")
+    cases: list[tuple[Rule, list[str], str]] = [
+        (Rule(), [str(home / "data"), swapped], "/"),
+        (Rule(), [swapped, str(home / "data")], "/"),
+        (Rule(write=("~/data", "~/data/swapped")), [], "/"),
+        (Rule(write=("~/data",), read=("~/data/swapped",)), [], "/"),
+        (Rule(write=("~/data",)), [], swapped),
+        (Rule(write=("~/data",)), [swapped], "/"),
+    ]
+    for rule, args, cwd in cases:
+        env = {"SSL_CERT_FILE": swapped, "PATH": f"/usr/bin:{swapped}"}
+        confinement = resolved(home, rule, args, cwd=cwd, env=env).confinement
+        assert rights(confinement, home / "work") == "", (rule, args, cwd)
+    (home / "work/python").touch(0o700)
+    (home / "data/tool").symlink_to(home / "work/python")
+    (home / "data/run").write_text(f"#!{home}/work/python\n")
+    (home / "data/run").chmod(0o700)
+    confinement = resolved(home, Rule(write=("~/data",)), program=str(home / "data/run")).confinement
+    assert rights(confinement, home / "work") == ""
+    with pytest.raises(RuleError, match="hides the program"):
+        resolved(home, Rule(write=("~/data",)), program=str(home / "data/tool"))
+
+
+def test_interpreters_in_the_home_folder_are_found(home: Path) -> None:
+    base, venv = home / ".tools/python-3", home / "work/.venv"
+    for folder in (base / "bin", base / "lib", venv / "bin", venv / "lib/python3/site-packages", home / "editable"):
+        folder.mkdir(parents=True)
+    (base / "bin/python3").touch(0o700)
+    (venv / "pyvenv.cfg").write_text(f"home = {base}/bin\n")
+    (venv / "bin/python").symlink_to(base / "bin/python3")
+    (venv / "bin/server").write_text(f"#!{venv}/bin/python\n")
+    (venv / "bin/server").chmod(0o700)
+    (venv / "lib/python3/site-packages/own.pth").write_text(f"{home}/editable\n{home}\n")
+    (home / ".local/bin").mkdir(parents=True)
+    (home / ".local/bin/server").symlink_to(venv / "bin/server")
+    (home / ".local/share").mkdir()
+    confinement = resolved(home, program=str(home / ".local/bin/server")).confinement
+    expected = {".tools/python-3/lib": "r", "work/.venv/lib": "r", "editable": "r", "work": "", ".local/share": ""}
+    assert {name: rights(confinement, home / name) for name in expected} == expected
+    assert rights(confinement, home) == ""
+
+
+def test_a_script_of_node_reads_its_package(home: Path) -> None:
+    package = home / "work/server"
+    (package / "build").mkdir(parents=True)
+    (package / "node_modules").mkdir()
+    (package / "package.json").touch()
+    (package / "build/index.js").touch()
+    confinement = resolved(home, args=[str(package / "build/index.js")]).confinement
+    assert [rights(confinement, path) for path in (package / "node_modules", home / "work")] == ["r", ""]
+
+
+def test_a_version_manager_keeps_its_folder(home: Path) -> None:
+    (home / ".volta/bin").mkdir(parents=True)
+    (home / ".volta/bin/npx").touch(0o700)
+    confinement = resolved(home, program=str(home / ".volta/bin/npx")).confinement
+    assert confinement.variables["VOLTA_HOME"] == str(home / ".volta")
+    assert rights(confinement, home / ".volta/tools") == "r"
+
+
+def test_hosts_come_with_the_variables_of_the_proxy(home: Path) -> None:
+    confinement = resolved(home, Rule(net="hosts")).confinement
+    env = confinement.environment({"NO_PROXY": "*", "HTTPS_PROXY": "http://other:1", "A": "b"})
+    assert env["HTTPS_PROXY"] == env["http_proxy"] == "http://127.0.0.1:9"
+    assert (env["A"], env["NODE_USE_ENV_PROXY"], "NO_PROXY" in env) == ("b", "1", False)
+    assert "HTTPS_PROXY" not in resolved(home).confinement.variables
+
+
+def test_a_grant_inside_of_another_one_is_left_out(home: Path) -> None:
+    grants = resolved(home, args=[str(home / "data")], cwd=str(home / "data/inner")).confinement.grants
+    paths = [grant.path for grant in grants]
+    assert str(home / "data/inner") not in paths
+    assert len(paths) == len(set(paths))
+    assert next(grant.access for grant in grants if grant.path == str(home / "data")) == READ | WRITE

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 ON, NONE, HOSTS, SOCKETS = "on", "none", "hosts", "sockets"
 RULES = (ON, NONE, HOSTS)
 CLOSED = (NONE, HOSTS)
+PRIVATE = "private folder of another server, own settings"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ KINDS = (
         "files of the user, by path",
         [*_all("read", "ssh-key aws netrc gh cookies history npmrc project config state"), "list-home"],
     ),
-    Kind("private folder of another server", ["read-private-home", "write-private-home"]),
+    Kind(PRIVATE, ["read-private-home", "write-private-home", "write-settings"]),
     Kind(
         "another way to the same file",
         _all(

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 
 from rigs.report import crashes, say
-from rigs.sandbox.cases import HOSTS, NONE, ON, PASSING, SHRINKS, SOCKETS, WORKING, Kind
+from rigs.sandbox.cases import HOSTS, NONE, ON, PASSING, PRIVATE, SHRINKS, SOCKETS, WORKING, Kind
 from rigs.sandbox.scenarios import Played, play
 from rigs.sandbox.world import lay_out, programs, running
 from tests.e2e.client import Hub
@@ -134,7 +134,8 @@ def entries(
         found[server_name(OUTSIDE, language)] = entry
         for rule in rules:
             found[server_name(rule, language)] = {**entry, "sandbox": sandboxes[rule]}
-    return {**found, NEIGHBOUR: {**entry, "sandbox": "on"}} if len(rules) > 1 else found
+    neighbour = {**found.get(server_name(OUTSIDE, "Python"), entry), "sandbox": "on"}
+    return {**found, NEIGHBOUR: neighbour} if "Python" in commands and ON in rules else found
 
 
 @asynccontextmanager
@@ -186,6 +187,7 @@ async def run_escapes(
         if with_scenarios:
             outcome.played = await play(root, world, commands, partial(_started, world))
     _judge(outcome, abi)
+    _judge_others(outcome)
     return outcome
 
 
@@ -197,14 +199,13 @@ async def _started(world: Mapping[str, str], servers: Mapping[str, Any]) -> Asyn
 
 
 async def _introduced(site: Site) -> None:
-    """Adds what only running servers know: the home of another server, with a canary in it."""
-    if NEIGHBOUR in site.absent:
-        return
+    """Adds what only running servers know: the home of another server, with a canary in it, and the settings beside."""
     home = await site.tried("show-home", "", NEIGHBOUR)
     if home.is_through:
-        secret = Path(home.detail) / "secret.txt"
-        secret.write_text(site.world["canary"])
-        site.world["private-home"] = str(secret)
+        secret = anyio.Path(home.detail, "secret.txt")
+        await secret.write_text(site.world["canary"])
+        settings = anyio.Path((await site.tried("show-home", "Python", ON)).detail).parent / "settings" / "npmrc"
+        site.world |= {"private-home": str(secret), "settings": str(settings)}
 
 
 async def _controls(
@@ -214,7 +215,7 @@ async def _controls(
     found = {}
     for kind in kinds:
         for name in kind.names:
-            if name.endswith("private-home") and "private-home" not in site.world:
+            if "private-home" not in site.world and kind.title == PRIVATE:
                 continue
             for language, command in commands.items():
                 if kind.is_direct:
@@ -293,6 +294,16 @@ def _judge(outcome: Outcome, abi: int | None) -> None:
         if row.state in ("hole", "broken") and row.name not in may_shrink:
             through = {rule: one.detail for rule, one in row.inside.items() if one.verdict in ("succeeded", "broken")}
             outcome.faults.append(f"{row.state}: {row.name} in {row.language}: {through or row.control.detail}")
+    for server, reason in outcome.absent.items():
+        if abi is None:
+            outcome.faults.append(f"{server} does not start: {reason[:300]}")
+
+
+def _judge_others(outcome: Outcome) -> None:
+    """Adds a fault for each scenario that gets through or says nothing, and for what is stopped unexpectedly."""
+    for row in outcome.passing:
+        if row.control.is_through and row.inside and not row.inside[ON].is_through:
+            outcome.faults.append(f"stopped, against cases.PASSING: {row.name} in {row.language}")
     for one in outcome.played:
         if one.outside is not True:
             outcome.faults.append(f"does not get through even outside: {one.name}: {one.detail}")
@@ -300,6 +311,3 @@ def _judge(outcome: Outcome, abi: int | None) -> None:
             outcome.faults.append(f"hole: {one.name}")
         elif one.inside is None:
             outcome.faults.append(f"not played to its end: {one.name}: {one.detail}")
-    for server, reason in outcome.absent.items():
-        if abi is None:
-            outcome.faults.append(f"{server} does not start: {reason[:300]}")

@@ -33,7 +33,7 @@ def each_row(outcome: Outcome) -> list[str]:
     """One line for each escape in each language."""
     lines = []
     for row in outcome.rows + outcome.passing:
-        inside = ", ".join(f"{rule}: {one.verdict} ({one.detail[:60]})" for rule, one in row.inside.items())
+        inside = ", ".join(f"{rule}: {one.verdict} ({one.detail[:110]})" for rule, one in row.inside.items())
         control = f"{row.control.verdict} ({row.control.detail[:60]})"
         state = row.state if row in outcome.rows else "said"
         lines.append(f"{state:9} {row.language:7} {row.name:28} outside: {control}; {inside}")

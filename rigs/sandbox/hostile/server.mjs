@@ -76,8 +76,9 @@ function tunnel(world, host, port, spelled = host) {
   const proxy = process.env.HTTPS_PROXY
   if (!proxy) return talk(world, net.connect(port, host))
   const { hostname, port: where } = new URL(proxy)
+  const target = `${spelled}:${port}`
   return new Promise((resolve, reject) => {
-    const request = http.request({ host: hostname, port: where, method: 'CONNECT', path: `${spelled}:${port}`, timeout: 3000 })
+    const request = http.request({ host: hostname, port: where, method: 'CONNECT', path: target, headers: { host: target }, timeout: 3000 })
     request.on('connect', (answer, socket) => {
       if (answer.statusCode !== 200) {
         socket.destroy()
@@ -97,7 +98,7 @@ const writes = [
   'bashrc', 'profile', 'bash-profile', 'zshrc', 'pythonrc', 'authorized-keys', 'ssh-config', 'gitconfig', 'git-hook', 'npmrc',
   'npx-cache', 'npm-cache', 'uv-cache', 'uv-tool', 'local-bin', 'user-customize', 'node-modules', 'systemd', 'autostart',
   'crontab', 'cron-d', 'preload', 'passwd', 'shadow', 'profile-d', 'config', 'state', 'socket-folder', 'project', 'vscode',
-  'private-home', 'hub-package',
+  'private-home', 'settings', 'hub-package',
 ]
 const opened = {
   'write-core-pattern': '/proc/sys/kernel/core_pattern', 'write-sysrq': '/proc/sysrq-trigger',

@@ -28,7 +28,7 @@ for _name in (
     "bashrc", "profile", "bash-profile", "zshrc", "pythonrc", "authorized-keys", "ssh-config", "gitconfig", "git-hook",
     "npmrc", "npx-cache", "npm-cache", "uv-cache", "uv-tool", "local-bin", "user-customize", "node-modules", "systemd",
     "autostart", "crontab", "cron-d", "preload", "passwd", "shadow", "profile-d", "config", "state", "socket-folder",
-    "project", "vscode", "private-home", "hub-package",
+    "project", "vscode", "private-home", "settings", "hub-package",
 ):  # fmt: skip
     _target(_name, _name)
 
